@@ -1,0 +1,58 @@
+"""Everything that Truelog raises on purpose, as one tree.
+
+TruelogError
+├── Stale            a merge begins where its view does not stand
+├── Gap              a batch begins past the view: records between would be lost
+├── Fenced           the caller's lease is gone: another application runs now
+├── StagingTorn      staged rows are not those that the executors loaded
+├── CodeChanged      a view's code differs from the code that made its table
+├── TopicRecreated   a topic's id is not the one that the positions were made on
+├── TopicRefused     a topic cannot be read safely (CreateTime, fewer partitions …)
+├── BadDeclaration   a file in events/ or views/ breaks the rules
+├── ArchiveBehind    the archive has not reached the positions asked for
+└── ServiceDown      a service did not become ready in time
+"""
+
+
+class TruelogError(Exception):
+    """Base of every error that a user can act on; its text names the cure."""
+
+
+class Stale(TruelogError):
+    """A merge begins where its view does not stand."""
+
+
+class Gap(TruelogError):
+    """A batch begins past the view's position."""
+
+
+class Fenced(TruelogError):
+    """The lease that this application ran under is no longer its own."""
+
+
+class StagingTorn(TruelogError):
+    """Staged rows differ in count or hash from what the executors reported."""
+
+
+class CodeChanged(TruelogError):
+    """A view's fingerprint differs from the one its table was made with."""
+
+
+class TopicRecreated(TruelogError):
+    """A topic was deleted and made again: its offsets mean other records now."""
+
+
+class TopicRefused(TruelogError):
+    """A topic breaks a condition under which its log can be trusted."""
+
+
+class BadDeclaration(TruelogError):
+    """An event type or a view is declared in a way that the platform cannot keep."""
+
+
+class ArchiveBehind(TruelogError):
+    """The archive ends before the positions asked for."""
+
+
+class ServiceDown(TruelogError):
+    """A service did not answer before the deadline."""
