@@ -10,6 +10,7 @@ TruelogError
 ├── TopicRefused     a topic cannot be read safely (CreateTime, fewer partitions …)
 ├── BadDeclaration   a file in events/ or views/ breaks the rules
 ├── ArchiveBehind    the archive has not reached the positions asked for
+├── NotSetUp         settings or jars are missing or wrong
 └── ServiceDown      a service did not become ready in time
 """
 
@@ -52,6 +53,10 @@ class BadDeclaration(TruelogError):
 
 class ArchiveBehind(TruelogError):
     """The archive ends before the positions asked for."""
+
+
+class NotSetUp(TruelogError):
+    """Settings or jars that the platform needs are missing or wrong."""
 
 
 class ServiceDown(TruelogError):

@@ -1,0 +1,204 @@
+"""Where every service is and with which credential: one set of settings for every part of the platform.
+
+They come, first found first, from the arguments, the environment (`TRUELOG_…`) and `settings.env` in the
+home folder, which set-up writes with mode 0600. Secrets are `SecretStr`: they print as asterisks, and the
+methods below are the only places that take them out.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from pydantic import AliasChoices, Field, PositiveFloat, PositiveInt, SecretStr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    DotEnvSettingsSource,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from truelog.errors import NotSetUp
+
+PROJECT = Path(__file__).parents[2]
+ENVIRONMENT_FILE = "settings.env"
+CATALOG = "archive"
+
+
+def default_home() -> Path:
+    """Where state lives: `TRUELOG_HOME`, or `.truelog` beside the code."""
+    return Path(os.environ.get("TRUELOG_HOME") or PROJECT / ".truelog").absolute()
+
+
+class Settings(BaseSettings):
+    """Immutable; `Settings()` loads the default home, `Settings(home=…)` another one."""
+
+    model_config = SettingsConfigDict(env_prefix="TRUELOG_", frozen=True, extra="forbid")
+
+    home: Path = Field(default_factory=default_home)
+    jars_folder: Path | None = Field(
+        default=None, validation_alias=AliasChoices("jars_folder", "TRUELOG_JARS", "TRUELOG_JARS_FOLDER")
+    )
+
+    kafka_bootstrap: str
+    kafka_user: str = "truelog"
+    kafka_password: SecretStr
+    kafka_protocol: str = "SASL_PLAINTEXT"
+    kafka_mechanism: str = "SCRAM-SHA-512"
+
+    s3_endpoint: str
+    s3_region: str = "us-east-1"
+    s3_bucket: str = "truelog"
+    s3_access_key: str
+    s3_secret_key: SecretStr
+
+    database_host: str = "127.0.0.1"
+    database_port: int
+    database_name: str = "truelog"
+    database_user: str = "truelog"
+    database_password: SecretStr
+
+    # Wanted only by the embedded services: who may administer and who may look.
+    kafka_controller_port: int = 0
+    kafka_controller_password: SecretStr = SecretStr("")
+    postgres_password: SecretStr = SecretStr("")
+    analyst_password: SecretStr = SecretStr("")
+    airflow_password: SecretStr = SecretStr("")
+
+    log_day_seconds: PositiveInt = 86_400
+    archive_trigger_seconds: PositiveFloat = 30
+    stream_trigger_seconds: PositiveFloat = 0.2
+    max_offsets_per_trigger: PositiveInt = 100_000
+    tick_seconds: PositiveFloat = 1.0
+    future_limit_seconds: PositiveInt = 300
+    spark_master: str = "local[*]"
+
+    def __init__(self, **given: Any) -> None:
+        try:
+            super().__init__(**given)
+        except ValidationError as error:
+            raise NotSetUp(_what_is_wrong(error, Path(given.get("home") or default_home()))) from None
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Which file is read depends on the home, so the file's source is made here."""
+        given = init_settings.init_kwargs if isinstance(init_settings, InitSettingsSource) else {}
+        home = Path(given.get("home") or default_home())
+        return (
+            init_settings,
+            env_settings,
+            DotEnvSettingsSource(settings_cls, env_file=home / ENVIRONMENT_FILE),
+        )
+
+    @property
+    def jars_home(self) -> Path:
+        """Jars may be shared by several homes; by default each home has its own."""
+        return self.jars_folder or self.home / "jars"
+
+    def jars(self, kind: str) -> list[Path]:
+        """The jars of one configuration of `ivy.xml`: spark, kafka or s3."""
+        found = sorted((self.jars_home / kind).glob("*.jar"))
+        if not found:
+            raise NotSetUp(f"no {kind} jars in {self.jars_home}: run `make install`")
+        return found
+
+    def database(self) -> dict[str, str | int]:
+        """Arguments of `psycopg.connect`; every session counts time in UTC."""
+        return {
+            "host": self.database_host,
+            "port": self.database_port,
+            "dbname": self.database_name,
+            "user": self.database_user,
+            "password": self.database_password.get_secret_value(),
+            "options": "-c timezone=UTC",
+        }
+
+    def database_uri(self, scheme: str = "postgresql") -> str:
+        """The same as a URI, for ADBC and (`postgresql+psycopg`) SQLAlchemy. It holds the password."""
+        password = quote(self.database_password.get_secret_value(), safe="")
+        user = quote(self.database_user, safe="")
+        return f"{scheme}://{user}:{password}@{self.database_host}:{self.database_port}/{self.database_name}"
+
+    def kafka(self) -> dict[str, str]:
+        """Configuration of any `confluent_kafka` client."""
+        return {
+            "bootstrap.servers": self.kafka_bootstrap,
+            "security.protocol": self.kafka_protocol,
+            "sasl.mechanism": self.kafka_mechanism,
+            "sasl.username": self.kafka_user,
+            "sasl.password": self.kafka_password.get_secret_value(),
+        }
+
+    def spark_kafka(self) -> dict[str, str]:
+        """Options of Spark's Kafka source. It reads committed records only: aborted ones never happened."""
+        return {
+            "kafka.bootstrap.servers": self.kafka_bootstrap,
+            "kafka.security.protocol": self.kafka_protocol,
+            "kafka.sasl.mechanism": self.kafka_mechanism,
+            "kafka.sasl.jaas.config": jaas(
+                self.kafka_mechanism, self.kafka_user, self.kafka_password.get_secret_value()
+            ),
+            "kafka.isolation.level": "read_committed",
+        }
+
+    @property
+    def warehouse(self) -> str:
+        return f"s3://{self.s3_bucket}/warehouse"
+
+    def iceberg(self) -> dict[str, str]:
+        """Properties of the archive's catalog for pyiceberg; its tables live in the schema `iceberg`."""
+        return {
+            "type": "sql",
+            "uri": self.database_uri("postgresql+psycopg") + "?options=-csearch_path%3Diceberg",
+            "warehouse": self.warehouse,
+            "s3.endpoint": self.s3_endpoint,
+            "s3.region": self.s3_region,
+            "s3.access-key-id": self.s3_access_key,
+            "s3.secret-access-key": self.s3_secret_key.get_secret_value(),
+        }
+
+    def spark_catalog(self) -> dict[str, str]:
+        """The same catalog for Spark, set on a session that runs: secrets never stand in a command line."""
+        server = f"{self.database_host}:{self.database_port}/{self.database_name}"
+        conf = {
+            "type": "jdbc",
+            "uri": f"jdbc:postgresql://{server}?currentSchema=iceberg",
+            "jdbc.user": self.database_user,
+            "jdbc.password": self.database_password.get_secret_value(),
+            "jdbc.schema-version": "V1",
+            "warehouse": self.warehouse,
+            "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+            "s3.endpoint": self.s3_endpoint,
+            "s3.path-style-access": "true",
+            "s3.access-key-id": self.s3_access_key,
+            "s3.secret-access-key": self.s3_secret_key.get_secret_value(),
+            "client.region": self.s3_region,
+        }
+        prefix = f"spark.sql.catalog.{CATALOG}"
+        catalog = {prefix: "org.apache.iceberg.spark.SparkCatalog"}
+        return catalog | {f"{prefix}.{key}": value for key, value in conf.items()}
+
+
+def jaas(mechanism: str, user: str, password: str) -> str:
+    """The line by which a Java client of Kafka signs in."""
+    package = "org.apache.kafka.common.security"
+    module = (
+        f"{package}.scram.ScramLoginModule"
+        if mechanism.startswith("SCRAM")
+        else f"{package}.plain.PlainLoginModule"
+    )
+    return f'{module} required username="{user}" password="{password}";'
+
+
+def _what_is_wrong(error: ValidationError, home: Path) -> str:
+    """Names and reasons, never the values: one of them may be a password."""
+    wrong = [f"{'.'.join(map(str, e['loc']))} ({e['msg']})" for e in error.errors(include_input=False)]
+    return f"settings in {home / ENVIRONMENT_FILE}: {', '.join(wrong)}; `truelog up` writes that file"
