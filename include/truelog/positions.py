@@ -5,7 +5,7 @@ deleted and made again is not mistaken for the old one. Positions are one per pa
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -46,7 +46,7 @@ class Positions:
         return [(topic, partition) for topic, by in self.offsets.items() for partition in by]
 
     def only(self, topics: Iterable[str]) -> "Positions":
-        """These positions without the topics that are not named."""
+        """These positions of the topics that are named."""
         kept = set(topics)
         return Positions(
             {t: by for t, by in self.offsets.items() if t in kept},
@@ -90,8 +90,7 @@ class Positions:
         plain: dict[str, dict[str, int]] = json.loads(text)
         return Positions({t: {int(p): o for p, o in by.items()} for t, by in plain.items()}, ids or {})
 
-    def _combined(self, other: "Positions", choose: object) -> "Positions":
-        assert callable(choose)  # noqa: S101
+    def _combined(self, other: "Positions", choose: Callable[[int, int], int]) -> "Positions":
         both = {*self.partitions(), *other.partitions()}
         offsets: dict[str, dict[int, int]] = {}
         for topic, partition in both:

@@ -1,0 +1,66 @@
+"""The clock of the log: what time it is at some positions.
+
+A tick carries a time and the end offsets of all partitions, read after taking the time. The clock of a view at V is
+the greatest tick that lies below V and whose offsets V has reached: a function of V alone, so stream and rebuild agree
+on what has grown old, and time passes on a quiet log.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from psycopg import sql
+
+from truelog.compiled import Compiled
+from truelog.database import Connection
+from truelog.durations import seconds
+from truelog.positions import Positions
+
+TOPIC = "ticks"
+
+_AT = """
+    SELECT max(time) FROM truelog.tick
+    WHERE topic_id = %(id)s AND "offset" < %(offset)s AND NOT EXISTS (
+        SELECT FROM jsonb_each(ends) AS topics(topic, partitions), jsonb_each_text(partitions) AS ends_at(partition, reached)
+        WHERE topic = ANY(%(reads)s)
+          AND reached::bigint > coalesce((%(positions)s::jsonb -> topic ->> partition)::bigint, 0)
+    )
+"""
+
+
+def remember(connection: Connection, topic_id: str, ticks: Iterable[tuple[int, datetime, str]]) -> None:
+    """Keep ticks as (offset, time, ends as JSON); remembering one twice changes nothing."""
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            'INSERT INTO truelog.tick (topic_id, "offset", time, ends) VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING',
+            [(topic_id, *tick) for tick in ticks],
+        )
+
+
+def at(connection: Connection, positions: Positions, reads: Iterable[str]) -> datetime | None:
+    """The clock at `positions` of a view that reads these topics; None before the first tick counts."""
+    found = connection.execute(
+        _AT,
+        {
+            "id": positions.ids.get(TOPIC, ""),
+            "offset": positions.at(TOPIC, 0),
+            "reads": list(reads),
+            "positions": positions.as_json(),
+        },
+    ).fetchone()
+    time = found[0] if found else None
+    assert time is None or isinstance(time, datetime)  # noqa: S101
+    return time
+
+
+def drop_outlived(connection: Connection, compiled: Compiled, schema: str, positions: Positions) -> None:
+    """Where the view has `keep`: rows older than that by the clock at `positions` leave."""
+    if compiled.aged_by is None or compiled.view.keep is None:
+        return
+    now = at(connection, positions, compiled.view.reads)
+    if now is not None:
+        connection.execute(
+            sql.SQL("DELETE FROM {} WHERE {} < %s - make_interval(secs => %s)").format(
+                sql.Identifier(schema, compiled.table), sql.Identifier(compiled.aged_by)
+            ),
+            (now, seconds(compiled.view.keep)),
+        )

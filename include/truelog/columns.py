@@ -1,0 +1,67 @@
+"""Columns that Spark and PostgreSQL hold alike: which types, under which names, in what canonical form."""
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    TimestampType,
+)
+
+from truelog.errors import BadDeclaration
+
+_PLAIN: dict[type[DataType], str] = {
+    StringType: 'text COLLATE "C"',
+    ByteType: "smallint",
+    ShortType: "smallint",
+    IntegerType: "integer",
+    LongType: "bigint",
+    BooleanType: "boolean",
+    DateType: "date",
+    TimestampType: "timestamptz",
+    FloatType: "real",
+    DoubleType: "double precision",
+    BinaryType: "bytea",
+}
+
+
+class Types:
+    """Groups of types, by what may be asked of them."""
+
+    KEY = (StringType, ByteType, ShortType, IntegerType, LongType, BooleanType, DateType, TimestampType, DecimalType)
+    ORDERED = (*KEY, FloatType, DoubleType)
+
+
+def sql_type(kind: DataType) -> str:
+    """PostgreSQL's type for Spark's; text compares by bytes, as Spark compares it."""
+    if isinstance(kind, DecimalType):
+        return f"numeric({kind.precision},{kind.scale})"
+    if isinstance(kind, ArrayType):
+        return f"{sql_type(kind.elementType)}[]"
+    if type(kind) not in _PLAIN:
+        raise BadDeclaration(f"PostgreSQL has no column for {kind.simpleString()}; select its fields one by one.")
+    return _PLAIN[type(kind)]
+
+
+def clean(value: Column, kind: DataType) -> Column:
+    """The one form of a value: text without U+0000 (PostgreSQL holds none), floats without a negative zero."""
+    if isinstance(kind, StringType):
+        return F.translate(value, "\0", "\u2400")
+    if isinstance(kind, FloatType | DoubleType):
+        return F.when(value == 0, F.lit(0.0).cast(kind)).otherwise(value)
+    return value
+
+
+def ordered(array: Column) -> Column:
+    return F.sort_array(array)

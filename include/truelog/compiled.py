@@ -1,0 +1,175 @@
+"""A view compiled against its events: the types of its columns, and the fingerprint of its code."""
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
+
+from truelog.columns import Types, clean, sql_type
+from truelog.durations import seconds
+from truelog.errors import BadDeclaration
+from truelog.measures import require_accepted
+from truelog.view import View
+
+# What a record adds must depend on nothing but the record, so nothing that looks at two rows at once is here.
+_ROW_WISE = {"Project", "Filter", "Generate", "Union", "Expand", "LocalRelation", "LogicalRDD", "SubqueryAlias"}
+_UNSTEADY = re.compile(r"expressions\.(Current\w+|Now|LocalTimestamp|InputFile\w+|\w*Python\w*)\"")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A view with its name, the types that its transform selects, and its fingerprint."""
+
+    name: str
+    view: View
+    kinds: Mapping[str, DataType]
+    fingerprint: str
+
+    @property
+    def table(self) -> str:
+        """The name of the view's table, in the schema `state` as in `stage`."""
+        return f"{self.name}_v{self.view.version}"
+
+    @cached_property
+    def key_columns(self) -> dict[str, str]:
+        return {k: sql_type(self.kinds[k]) for k in self.view.key}
+
+    @cached_property
+    def measure_columns(self) -> dict[str, str]:
+        return {c: t for n, m in self.view.measures.items() for c, t in m.columns(n, self.kinds[n]).items()}
+
+    @property
+    def stored_columns(self) -> dict[str, str]:
+        return {**self.key_columns, **self.measure_columns}
+
+    @property
+    def merged(self) -> dict[str, str]:
+        """SQL of each measure column after a merge."""
+        return {c: e for n, m in self.view.measures.items() for c, e in m.merged(n, self.kinds[n]).items()}
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """SQL of each column that readers see, key first."""
+        keys = {k: k for k in self.view.key}
+        return keys | {c: e for n, m in self.view.measures.items() for c, e in m.shown(n, self.kinds[n]).items()}
+
+    @property
+    def aged_by(self) -> str | None:
+        """The key column by which rows leave, where the view has `keep`."""
+        return self.view.keep and next(k for k, t in self.key_columns.items() if t == "timestamptz")
+
+    def totals(self, rows: DataFrame) -> DataFrame:
+        """Rows as the transform selects them → one row for each key, with the measures' states."""
+        view = self.view
+        prepared = rows.select(
+            *(clean(F.col(k), self.kinds[k]).alias(k) for k in view.key),
+            *(m.prepare(F.col(n), self.kinds[n]).alias(n) for n, m in view.measures.items()),
+        )
+        apart = [n for n, m in view.measures.items() if m.apart]
+        if not apart:
+            return self._settled(prepared.groupBy(*view.key).agg(*self._each("total")))
+        # Counted once per value and key before they meet in a list: a busy key's list holds values, not events.
+        held = prepared.withColumns({f"_{n}": F.col(n) for n in apart})
+        finer = held.groupBy(*view.key, *(f"_{n}" for n in apart)).agg(*self._each("total"))
+        return self.plus(self._settled(finer.drop(*(f"_{n}" for n in apart))))
+
+    def plus(self, states: DataFrame) -> DataFrame:
+        """Rows of states, several for a key → one for each key."""
+        return self._settled(states.groupBy(*self.view.key).agg(*self._each("plus")))
+
+    def stored(self, states: DataFrame) -> DataFrame:
+        """States → the columns that PostgreSQL holds."""
+        columns: dict[str, Column] = {}
+        for name, measure in self.view.measures.items():
+            columns |= measure.stored(name, F.col(name), self.kinds[name])
+        return states.select(*self.view.key, *(c.alias(n) for n, c in columns.items()))
+
+    def _each(self, step: str) -> Iterator[Column]:
+        for name, measure in self.view.measures.items():
+            yield getattr(measure, step)(F.col(name)).alias(name)
+
+    def _settled(self, gathered: DataFrame) -> DataFrame:
+        settled = (m.settle(F.col(n)).alias(n) for n, m in self.view.measures.items())
+        return gathered.select(*self.view.key, *settled)
+
+
+def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[str, StructType]) -> Compiled:
+    """Check a view against the schemas of its events; say what it stores.
+
+    Raises:
+        BadDeclaration: the transform is not row-wise, is unsteady, or selects other columns than key and measures.
+    """
+    unknown = [topic for topic in view.reads if topic not in schemas]
+    if unknown:
+        raise BadDeclaration(f"{name} reads {', '.join(unknown)}: no such file in include/events/.")
+    selected = view.transform(*(spark.createDataFrame([], schemas[topic]) for topic in view.reads))
+    _require_steady(name, selected)
+    _require_columns(name, view, selected.schema)
+    kinds = {f.name: f.dataType for f in selected.schema}
+    require_accepted(name, view.measures, kinds)
+    _require_age(name, view, kinds)
+    return Compiled(name, view, kinds, _fingerprint(view, selected, schemas))
+
+
+def extended(compiled: Compiled, column: str, kind: DataType) -> Compiled:
+    """The same view with one more key column in front: many views' worth of cases in one table."""
+    view = replace(compiled.view, key=(column, *compiled.view.key))
+    return replace(compiled, view=view, kinds={column: kind, **compiled.kinds})
+
+
+def _require_columns(name: str, view: View, schema: StructType) -> None:
+    wanted, got = [*view.key, *view.measures], schema.fieldNames()
+    if sorted(wanted) != sorted(got):
+        raise BadDeclaration(f"{name}: the transform selects {got}; key and measures are {wanted}.")
+    for key in view.key:
+        if not isinstance(schema[key].dataType, Types.KEY):
+            raise BadDeclaration(f"{name}.{key}: {schema[key].dataType.simpleString()} cannot be a key; cast it.")
+
+
+def _require_age(name: str, view: View, kinds: Mapping[str, DataType]) -> None:
+    if view.keep and "timestamptz" not in (sql_type(kinds[k]) for k in view.key):
+        raise BadDeclaration(f"{name}: keep={view.keep!r} needs a timestamp among the key columns to tell a row's age.")
+
+
+def _analyzed(selected: DataFrame) -> Any:
+    return selected._jdf.queryExecution().analyzed()
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    children = plan.children()
+    for i in range(children.size()):
+        yield from _nodes(children.apply(i))
+
+
+def _require_steady(name: str, selected: DataFrame) -> None:
+    plan = _analyzed(selected)
+    strange = sorted({n.nodeName() for n in _nodes(plan)} - _ROW_WISE)
+    if strange:
+        raise BadDeclaration(
+            f"{name}: the transform uses {', '.join(strange)}. It may select, filter, explode and union: what a "
+            f"record adds must not depend on other records, or the cut into micro-batches would show."
+        )
+    unsteady = sorted(set(_UNSTEADY.findall(plan.toJSON())))
+    if unsteady or not plan.deterministic():
+        raise BadDeclaration(
+            f"{name}: the transform asks for {', '.join(unsteady) or 'a random or per-run value'}; a rebuild would "
+            f"answer otherwise. Native expressions over the event's own columns only."
+        )
+
+
+def _fingerprint(view: View, selected: DataFrame, schemas: Mapping[str, StructType]) -> str:
+    parts = [
+        _analyzed(selected).canonicalized().toString(),
+        repr(view.key),
+        repr(dict(view.measures)),
+        repr(view.keep and seconds(view.keep)),
+        *(schemas[topic].json() for topic in view.reads),
+    ]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

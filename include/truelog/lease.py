@@ -1,0 +1,77 @@
+"""Lease: at most one process runs an application, and the others know that they do not.
+
+An advisory lock on a connection of its own says who runs; PostgreSQL frees it at once when that process dies. Each
+holder has a greater epoch than the one before, and every merge checks it in its own transaction: a process that was
+suspended, lost its lock and woke up again cannot write.
+"""
+
+import os
+import socket
+import threading
+from dataclasses import dataclass
+
+import psycopg
+
+from truelog.database import Connection, connect
+from truelog.errors import Fenced
+from truelog.settings import Settings
+
+_BEAT_SECONDS = 1.0
+_LOCK_LOST = 70  # EX_SOFTWARE: the process must not go on without its lock
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds an application's lease, at which epoch."""
+
+    application: str
+    epoch: int
+
+
+def take(settings: Settings, application: str) -> Holder:
+    """Take the lease and hold it until this process ends; a lost connection ends the process.
+
+    Raises:
+        Fenced: another process holds it.
+    """
+    connection = connect(settings, autocommit=True)
+    got = connection.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (application,)).fetchone()
+    if got != (True,):
+        connection.close()
+        raise Fenced(f"{application} runs already. Stop that process first, or let it go on.")
+    row = connection.execute(
+        "INSERT INTO truelog.lease AS l (application, epoch, host, pid) VALUES (%s, 1, %s, %s) "
+        "ON CONFLICT (application) DO UPDATE SET epoch = l.epoch + 1, host = excluded.host, pid = excluded.pid, "
+        "taken_at = now(), batch_at = NULL RETURNING epoch",
+        (application, socket.gethostname(), os.getpid()),
+    ).fetchone()
+    assert row is not None  # noqa: S101
+    threading.Thread(target=_hold, args=(connection,), name="lease", daemon=True).start()
+    return Holder(application, int(str(row[0])))
+
+
+def require(connection: Connection, holder: Holder) -> None:
+    """Within a transaction: the lease is still this holder's, and stays so until the transaction ends."""
+    found = connection.execute(
+        "SELECT FROM truelog.lease WHERE application = %s AND epoch = %s FOR SHARE",
+        (holder.application, holder.epoch),
+    ).fetchone()
+    if found is None:
+        raise Fenced(f"{holder.application}: epoch {holder.epoch} is over, a successor runs. This process must end.")
+
+
+def batch_done(connection: Connection, holder: Holder) -> None:
+    """Note that a batch ended: the lease tells the time of the last batch, not of the last heartbeat."""
+    connection.execute(
+        "UPDATE truelog.lease SET batch_at = now() WHERE application = %s AND epoch = %s",
+        (holder.application, holder.epoch),
+    )
+
+
+def _hold(connection: Connection) -> None:
+    quiet = threading.Event()
+    while not quiet.wait(_BEAT_SECONDS):
+        try:
+            connection.execute("SELECT 1")
+        except psycopg.Error:
+            os._exit(_LOCK_LOST)

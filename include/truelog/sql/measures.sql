@@ -1,0 +1,85 @@
+-- The measures' algebra on PostgreSQL's side, equal as data to what Spark computes. NULL is zero everywhere.
+
+-- Distinct: sorted codes `register * 64 + rank`, one for each register in use; the greater rank stays.
+CREATE OR REPLACE FUNCTION truelog.distinct_plus(a integer[], b integer[]) RETURNS integer[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN a IS NULL THEN b WHEN b IS NULL THEN a ELSE (
+        SELECT array_agg(code ORDER BY code)
+        FROM (SELECT max(code) AS code FROM unnest(a || b) AS code GROUP BY code >> 6) AS registers
+    ) END
+$$;
+
+-- Ertl, "New cardinality estimation algorithms for HyperLogLog sketches" (2017), algorithm 6: no empirical constants.
+-- ranks[k+1] counts the registers of rank k, 0 <= k <= 65 - precision.
+CREATE OR REPLACE FUNCTION truelog.distinct_estimate(codes integer[], "precision" integer) RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+DECLARE
+    m double precision := 1 << "precision";
+    highest integer := 65 - "precision";
+    ranks double precision[] := array_fill(0::double precision, ARRAY[highest + 1]);
+    code integer; x double precision; y double precision; term double precision; z double precision;
+BEGIN
+    IF codes IS NULL THEN RETURN 0; END IF;
+    FOREACH code IN ARRAY codes LOOP
+        ranks[(code & 63) + 1] := ranks[(code & 63) + 1] + 1;
+    END LOOP;
+    ranks[1] := m - cardinality(codes);
+
+    x := 1 - ranks[highest + 1] / m;  -- tau: registers that ran out of bits
+    IF x = 0 OR x = 1 THEN
+        z := 0;
+    ELSE
+        y := 1; term := 1 - x;
+        LOOP
+            x := sqrt(x); y := y / 2; z := term; term := term - (1 - x) ^ 2 * y;
+            EXIT WHEN term = z;
+        END LOOP;
+        z := term / 3;
+    END IF;
+    z := m * z;
+    FOR k IN REVERSE highest - 1 .. 1 LOOP
+        z := (z + ranks[k + 1]) / 2;
+    END LOOP;
+
+    x := ranks[1] / m;  -- sigma: registers never hit
+    IF x = 1 THEN RETURN 0; END IF;
+    y := 1; term := x;
+    LOOP
+        x := x * x; EXIT WHEN x * y = 0 OR term + x * y = term;
+        term := term + x * y; y := y * 2;
+    END LOOP;
+    z := z + m * term;
+    RETURN round(m * m / (2 * ln(2.0::double precision) * z));
+END
+$$;
+
+-- Quantiles: [bucket, n, bucket, n, …], buckets in order.
+CREATE OR REPLACE FUNCTION truelog.quantiles_plus(a bigint[], b bigint[]) RETURNS bigint[]
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN a IS NULL THEN b WHEN b IS NULL THEN a ELSE (
+        SELECT array_agg(v ORDER BY bucket, part)
+        FROM (
+            SELECT both_sides[i] AS bucket, sum(both_sides[i + 1])::bigint AS n
+            FROM (SELECT a || b AS both_sides) AS s, generate_series(1, cardinality(a || b), 2) AS i
+            GROUP BY 1
+        ) AS counted, LATERAL (VALUES (0, bucket), (1, n)) AS pair(part, v)
+    ) END
+$$;
+
+-- The middle of a bucket: values below 2^bits stand for themselves.
+CREATE OR REPLACE FUNCTION truelog.bucket_middle(bucket bigint, bits integer) RETURNS numeric
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT sign(bucket) * CASE WHEN shift <= 0 THEN abs(bucket)::numeric
+        ELSE ((abs(bucket) - (shift << bits))::numeric + 0.5) * (2::numeric ^ shift) - 0.5 END
+    FROM (SELECT (abs(bucket) >> bits) - 1 AS shift) AS s
+$$;
+
+-- The value at rank ceil(q * n), as the middle of its bucket.
+CREATE OR REPLACE FUNCTION truelog.quantile(histogram bigint[], q double precision, bits integer) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT round(truelog.bucket_middle(bucket, bits))::bigint FROM (
+        SELECT histogram[i] AS bucket, sum(histogram[i + 1]) OVER (ORDER BY i) AS upto, sum(histogram[i + 1]) OVER () AS n
+        FROM generate_series(1, cardinality(histogram), 2) AS i
+    ) AS cumulated
+    WHERE upto >= greatest(1, ceil(q * n)) ORDER BY upto LIMIT 1
+$$;

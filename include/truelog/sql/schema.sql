@@ -1,0 +1,52 @@
+-- What the kernel keeps in PostgreSQL. Every statement may run again on a database that has it already.
+CREATE SCHEMA IF NOT EXISTS truelog;  -- the kernel's own tables
+CREATE SCHEMA IF NOT EXISTS state;    -- one table per view and version, in the form that merges
+CREATE SCHEMA IF NOT EXISTS stage;    -- rows that executors loaded, on their way into a merge
+CREATE SCHEMA IF NOT EXISTS recon;    -- copies that a reconcile compares
+CREATE SCHEMA IF NOT EXISTS views;    -- what readers see
+
+CREATE TABLE IF NOT EXISTS truelog.view (
+    view text, version integer, fingerprint text NOT NULL, spark text NOT NULL, made_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (view, version)
+);
+COMMENT ON TABLE truelog.view IS 'The code that made each table; its row is the merge lock of the view';
+
+CREATE TABLE IF NOT EXISTS truelog.position (
+    view text, version integer, topic text, partition integer, topic_id text NOT NULL, next_offset bigint NOT NULL,
+    PRIMARY KEY (view, version, topic, partition),
+    FOREIGN KEY (view, version) REFERENCES truelog.view
+);
+COMMENT ON TABLE truelog.position IS 'Up to where each view has counted the log';
+
+CREATE TABLE IF NOT EXISTS truelog.exclusion (
+    view text, version integer, topic text, partition integer, "offset" bigint, error text NOT NULL,
+    noticed_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (view, version, topic, partition, "offset")
+);
+COMMENT ON TABLE truelog.exclusion IS 'Records on which a view''s transform failed; left out by stream and rebuild alike';
+
+CREATE TABLE IF NOT EXISTS truelog.tick (
+    topic_id text, "offset" bigint, time timestamptz NOT NULL, ends jsonb NOT NULL,
+    PRIMARY KEY (topic_id, "offset")
+);
+COMMENT ON TABLE truelog.tick IS 'Ticks that a view with `keep` may still need to know its clock';
+
+CREATE TABLE IF NOT EXISTS truelog.lease (
+    application text PRIMARY KEY, epoch bigint NOT NULL, host text NOT NULL, pid integer NOT NULL,
+    taken_at timestamptz NOT NULL DEFAULT now(), batch_at timestamptz
+);
+COMMENT ON TABLE truelog.lease IS 'Which process runs an application; a greater epoch shuts out every earlier one';
+
+CREATE TABLE IF NOT EXISTS truelog.log_day (
+    topic text, partition integer, topic_id text, day bigint, first_offset bigint NOT NULL,
+    PRIMARY KEY (topic_id, partition, day)
+);
+COMMENT ON TABLE truelog.log_day IS 'Where each day of the log begins in each partition: recorded once, never revised';
+
+CREATE TABLE IF NOT EXISTS truelog.reconciliation (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, view text NOT NULL, version integer NOT NULL,
+    positions jsonb NOT NULL, from_raw boolean NOT NULL, row_count bigint NOT NULL, missing bigint NOT NULL,
+    extra bigint NOT NULL, different bigint NOT NULL, verdict text NOT NULL, sample jsonb NOT NULL,
+    finished_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE truelog.reconciliation IS 'What each comparison of a streamed view with its rebuild found';

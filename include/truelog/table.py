@@ -1,0 +1,84 @@
+"""The table of a view: made once from the declaration, in the form that merges, with a readable view over it."""
+
+import pyspark
+from psycopg import sql
+
+from truelog.compiled import Compiled
+from truelog.database import Connection, names
+from truelog.errors import CodeChanged
+
+# A minute's cells are rewritten again and again while the minute lasts: leave room for it in the page.
+_STORAGE = "WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)"
+
+
+def deploy(connection: Connection, compiled: Compiled) -> None:
+    """Make the view's tables where they are missing, and refuse code other than that which made them.
+
+    Raises:
+        CodeChanged: the fingerprint differs from the one that the table was made with.
+    """
+    made = connection.execute(
+        "INSERT INTO truelog.view (view, version, fingerprint, spark) VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING",
+        (compiled.name, compiled.view.version, compiled.fingerprint, pyspark.__version__),
+    )
+    require_same_code(connection, compiled)
+    if made.rowcount:
+        create(connection, compiled, "state", compiled.table)
+        _create_stage(connection, compiled)
+        _show(connection, compiled)
+
+
+def require_same_code(connection: Connection, compiled: Compiled) -> None:
+    found = connection.execute(
+        "SELECT fingerprint FROM truelog.view WHERE view = %s AND version = %s",
+        (compiled.name, compiled.view.version),
+    ).fetchone()
+    if found != (compiled.fingerprint,):
+        raise CodeChanged(
+            f"{compiled.name} changed: its table was made by other code. Bump `version` in its file and rebuild, "
+            f"or restore the code of version {compiled.view.version}."
+        )
+
+
+def create(connection: Connection, compiled: Compiled, schema: str, table: str) -> None:
+    """A table in the form that merges: the key unique, with NULL equal to NULL."""
+    connection.execute(
+        sql.SQL("CREATE TABLE {table} ({columns}, UNIQUE NULLS NOT DISTINCT ({key})) {storage}").format(
+            table=sql.Identifier(schema, table),
+            columns=_definitions(compiled.stored_columns),
+            key=names(compiled.key_columns),
+            storage=sql.SQL(_STORAGE),
+        )
+    )
+
+
+def _create_stage(connection: Connection, compiled: Compiled) -> None:
+    # Unlogged: a crash of the database empties it, and the merge's count and hash then refuse the batch.
+    tags = {"attempt": "text", "row_hash": "bigint", "loaded_at": "timestamptz DEFAULT now()"}
+    columns = {**tags, **compiled.stored_columns}
+    table = sql.Identifier("stage", compiled.table)
+    connection.execute(sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(table, _definitions(columns)))
+    index = sql.Identifier(f"{compiled.table}_attempt")
+    connection.execute(sql.SQL("CREATE INDEX {} ON {} (attempt)").format(index, table))
+
+
+def _show(connection: Connection, compiled: Compiled) -> None:
+    """The view as readers see it, and the further relations that it presents."""
+    view = sql.Identifier("views", compiled.name)
+    columns = [sql.SQL("{} AS {}").format(sql.SQL(e), sql.Identifier(c)) for c, e in compiled.shown.items()]
+    connection.execute(
+        sql.SQL("CREATE OR REPLACE VIEW {} AS SELECT {} FROM {}").format(
+            view, sql.SQL(", ").join(columns), sql.Identifier("state", compiled.table)
+        )
+    )
+    for name, select in compiled.view.present.items():
+        target = sql.Identifier("views", f"{compiled.name}_{name}")
+        query = sql.SQL(select.format(view=view.as_string(connection)))
+        connection.execute(sql.SQL("CREATE OR REPLACE VIEW {} AS {}").format(target, query))
+    for column, meaning in compiled.view.columns.items():
+        place = sql.Identifier("views", compiled.name, column)
+        connection.execute(sql.SQL("COMMENT ON COLUMN {} IS {}").format(place, sql.Literal(meaning)))
+
+
+def _definitions(columns: dict[str, str]) -> sql.Composed:
+    return sql.SQL(", ").join(sql.SQL("{} {}").format(sql.Identifier(c), sql.SQL(t)) for c, t in columns.items())

@@ -1,0 +1,35 @@
+"""Page views per minute, host, page and browser: how many, and how many bytes were sent."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from truelog import Sum, View
+
+
+def transform(page_view: DataFrame) -> DataFrame:
+    """One row per event: the cell of the cube it falls in, and what it adds there."""
+    return page_view.select(
+        F.window("event_time", "1 minute").start.alias("minute"),
+        F.try_parse_url("url", F.lit("HOST")).alias("host"),
+        F.try_parse_url("url", F.lit("PATH")).alias("page"),
+        "browser",
+        F.lit(1).alias("views"),
+        "bytes",
+    )
+
+
+VIEW = View(
+    reads=("page_view",),
+    transform=transform,
+    key=("minute", "host", "page", "browser"),
+    measures={"views": Sum(), "bytes": Sum()},
+    checks=("views > 0", "bytes >= 0"),
+    columns={
+        "minute": "start of the minute in which the page was viewed, by corrected event time",
+        "host": "host of the URL; NULL where the URL is none",
+        "page": "path of the URL",
+        "browser": "browser family",
+        "views": "page views",
+        "bytes": "bytes sent",
+    },
+)
