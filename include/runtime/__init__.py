@@ -1,0 +1,6 @@
+"""The embedded default: how each service is fetched, configured and started on one machine."""
+
+from runtime.credentials import set_up
+from runtime.services import EVERY, State, down, processes, status, up
+
+__all__ = ["EVERY", "State", "down", "processes", "set_up", "status", "up"]

@@ -73,6 +73,10 @@ class Settings(BaseSettings):
     tick_seconds: PositiveFloat = 1.0
     future_limit_seconds: PositiveInt = 300
     spark_master: str = "local[*]"
+    shuffle_partitions: PositiveInt = 2
+    batch_grace_seconds: PositiveFloat = 5.0  # after which a batch no longer waits for a slow view
+    applications: dict[str, str] = Field(default_factory=dict)  # view → stream application; "stream" by default
+    views_folder: Path = PROJECT / "spark_apps" / "views"
 
     def __init__(self, **given: Any) -> None:
         try:
@@ -110,7 +114,7 @@ class Settings(BaseSettings):
             raise NotSetUp(f"no {kind} jars in {self.jars_home}: run `make install`")
         return found
 
-    def database(self) -> dict[str, str | int]:
+    def database(self) -> dict[str, Any]:
         """Arguments of `psycopg.connect`; every session counts time in UTC."""
         return {
             "host": self.database_host,

@@ -1,0 +1,81 @@
+"""What set-up generates once for a home: a password for each part, and a port for each service.
+
+They go to `settings.env`, which is created with mode 0600, never made private afterwards. Entries that a
+later release needs are added; those that are there are never changed.
+"""
+
+import os
+import secrets
+import socket
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+from truelog.settings import ENVIRONMENT_FILE, Settings
+
+PORTS = {"postgresql": 15432, "kafka": 19092, "controller": 19093, "s3": 18333}
+LOOPBACK = "127.0.0.1"
+
+
+def set_up(home: Path, *, random_ports: bool = False) -> Settings:
+    """Complete the home's settings, and load them."""
+    home.mkdir(parents=True, exist_ok=True)
+    home.chmod(0o711)  # a service that runs under another user walks through; nobody lists
+    file = home / ENVIRONMENT_FILE
+    written = file.read_text() if file.is_file() else ""
+    known = {line.partition("=")[0] for line in written.splitlines()}
+    fresh = {f"TRUELOG_{name.upper()}": value for name, value in _generated(random_ports).items()}
+    missing = {name: value for name, value in fresh.items() if name not in known}
+    if missing:
+        write_private(file, written + "".join(f"{name}={value}\n" for name, value in missing.items()))
+    return Settings(home=home)
+
+
+def _generated(random_ports: bool) -> dict[str, str]:
+    ports = _free_ports(dict.fromkeys(PORTS, 0) if random_ports else PORTS)
+    return {
+        "kafka_bootstrap": f"{LOOPBACK}:{ports['kafka']}",
+        "kafka_password": _secret(),
+        "kafka_controller_port": str(ports["controller"]),
+        "kafka_controller_password": _secret(),
+        "s3_endpoint": f"http://{LOOPBACK}:{ports['s3']}",
+        "s3_access_key": _secret()[:20],
+        "s3_secret_key": _secret(),
+        "database_port": str(ports["postgresql"]),
+        "database_password": _secret(),
+        "postgres_password": _secret(),
+        "analyst_password": _secret(),
+        "airflow_password": _secret(),
+    }
+
+
+def _secret() -> str:
+    """Hexadecimal, so that no configuration format needs to quote it."""
+    return secrets.token_hex(24)
+
+
+def _free_ports(wanted: dict[str, int]) -> dict[str, int]:
+    """The wanted ports, each where it is free, else one that is; all held until the last is found."""
+    with ExitStack() as held:
+        return {name: _free_port([port, 0], held) for name, port in wanted.items()}
+
+
+def _free_port(candidates: Iterable[int], held: ExitStack) -> int:
+    for port in candidates:
+        taken = held.enter_context(socket.socket())
+        try:
+            taken.bind((LOOPBACK, port))
+        except OSError:
+            continue
+        return int(taken.getsockname()[1])
+    raise OSError(f"no free port on {LOOPBACK}")
+
+
+def write_private(file: Path, text: str) -> None:
+    """Replace a file that holds secrets; it never exists, even for a moment, for anybody else to read."""
+    fresh = file.with_name(f".{file.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as out:
+        out.write(text)
+    fresh.replace(file)

@@ -1,0 +1,123 @@
+"""Kafka: the log. One KRaft process is broker and controller; every listener asks for a credential."""
+
+import shutil
+import subprocess
+import uuid
+from base64 import urlsafe_b64encode
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from runtime.credentials import LOOPBACK, write_private
+from runtime.java import java
+from runtime.service import Service, private_folder
+from truelog.errors import NotSetUp, ServiceDown
+from truelog.settings import Settings, jaas
+
+LOGGING = Path(__file__).with_name("kafka-log4j2.properties")
+
+
+def configure(settings: Settings) -> None:
+    """Write the server's properties and format the log's folder, whole or not at all."""
+    settings.jars("kafka")
+    home = private_folder(settings.home / "kafka")
+    properties = "".join(f"{name}={value}\n" for name, value in _properties(settings).items())
+    write_private(home / "server.properties", properties)
+    if not (home / "data" / "meta.properties").exists():
+        shutil.rmtree(home / "data", ignore_errors=True)
+        _format(settings, home)
+
+
+def command(settings: Settings) -> list[str]:
+    home = settings.home / "kafka"
+    memory = ["-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError"]
+    logging = f"-Dlog4j2.configurationFile={LOGGING}"
+    return [
+        java(settings),
+        *memory,
+        logging,
+        *_class_path(settings),
+        "kafka.Kafka",
+        str(home / "server.properties"),
+    ]
+
+
+def ready(settings: Settings) -> None:
+    """The broker answers, and it is in the cluster that it leads."""
+    try:
+        brokers = AdminClient({**settings.kafka(), "log_level": 0}).list_topics(timeout=3).brokers
+    except KafkaException as error:
+        raise ServiceDown(str(error)) from error
+    if not brokers:
+        raise ServiceDown("no broker has joined the cluster yet")
+
+
+def address(settings: Settings) -> str:
+    return settings.kafka_bootstrap
+
+
+def _properties(settings: Settings) -> dict[str, object]:
+    password = settings.kafka_password.get_secret_value()
+    controller = settings.kafka_controller_password.get_secret_value()
+    at_controller = f"{LOOPBACK}:{settings.kafka_controller_port}"
+    plain = jaas("PLAIN", "controller", controller)
+    return {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "controller.quorum.bootstrap.servers": at_controller,
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"CLIENT://{settings.kafka_bootstrap},CONTROLLER://{at_controller}",
+        "advertised.listeners": f"CLIENT://{settings.kafka_bootstrap},CONTROLLER://{at_controller}",
+        "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "CLIENT",
+        "sasl.mechanism.inter.broker.protocol": settings.kafka_mechanism,
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        "listener.name.client.sasl.enabled.mechanisms": settings.kafka_mechanism,
+        f"listener.name.client.{settings.kafka_mechanism.lower()}.sasl.jaas.config": jaas(
+            settings.kafka_mechanism, settings.kafka_user, password
+        ),
+        "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.controller.plain.sasl.jaas.config": f'{plain[:-1]} user_controller="{controller}";',
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:{settings.kafka_user};User:controller",
+        "log.dirs": settings.home / "kafka" / "data",
+        # Time in the log is the broker's own, and a topic exists only where it was declared.
+        "log.message.timestamp.type": "LogAppendTime",
+        "auto.create.topics.enable": "false",
+        # One broker keeps one copy; a cluster has its own configuration.
+        "offsets.topic.replication.factor": 1,
+        "offsets.topic.num.partitions": 4,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "transaction.state.log.num.partitions": 4,
+        "group.initial.rebalance.delay.ms": 0,
+        # A broker that was killed is let in again as soon as its last session ends.
+        "broker.session.timeout.ms": 3000,
+        "broker.heartbeat.interval.ms": 500,
+    }
+
+
+def _format(settings: Settings, home: Path) -> None:
+    """Java reads its arguments from a private file; what it prints is discarded, for it prints keys."""
+    password = settings.kafka_password.get_secret_value()
+    cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    scram = f"{settings.kafka_mechanism}=[name={settings.kafka_user},password={password}]"
+    properties = home / "server.properties"
+    words = [*_class_path(settings), f"-Dlog4j2.configurationFile={LOGGING}", "kafka.tools.StorageTool"]
+    words += ["format", "--standalone", "-t", cluster, "-c", str(properties), "--add-scram", scram]
+    arguments = home / "format.arguments"
+    write_private(arguments, "\n".join(f'"{word}"' for word in words))
+    try:
+        ended = subprocess.run([java(settings), f"@{arguments}"], capture_output=True, check=False)
+    finally:
+        arguments.unlink()
+    if ended.returncode != 0:
+        raise NotSetUp(f"Kafka could not format {home / 'data'}; is the disk full?")
+
+
+def _class_path(settings: Settings) -> list[str]:
+    return ["-cp", str(settings.jars_home / "kafka" / "*")]
+
+
+SERVICE = Service(name="kafka", configure=configure, command=command, ready=ready, address=address)

@@ -1,0 +1,176 @@
+"""The supervisor that keeps the services: starts them, restarts those that die, stops them together.
+
+It listens on a unix socket that only its owner can open. Each service is its own process group, so that
+nothing of it is left when it is stopped.
+"""
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from xmlrpc.client import Fault, ServerProxy
+
+import psutil
+from supervisor.xmlrpc import Faults, SupervisorTransport
+
+from runtime import tether
+from runtime.credentials import write_private
+from runtime.service import Service, log_file, private_folder
+from runtime.wait import until
+from truelog.errors import NotSetUp, ServiceDown
+from truelog.settings import Settings
+
+START_SECONDS = 30
+STOP_SECONDS = 60
+LONGEST_SOCKET = 90  # unix sockets have short names, and the supervisor adds a suffix while it starts
+
+DAEMON = """[unix_http_server]
+file = {socket}
+chmod = 0700
+
+[supervisord]
+logfile = {log}
+pidfile = {folder}/supervisord.pid
+directory = {folder}
+umask = 077
+nodaemon = true
+silent = true
+{user}
+
+[rpcinterface:supervisor]
+supervisor.rpcinterface_factory = supervisor.rpcinterface:make_main_rpcinterface
+"""
+
+PROGRAM = """
+[program:{name}]
+command = {command}
+autostart = false
+autorestart = true
+startsecs = 1
+startretries = 1000000
+stopsignal = {signal}
+stopwaitsecs = 30
+stopasgroup = true
+killasgroup = true
+redirect_stderr = true
+stdout_logfile = {log}
+stdout_logfile_maxbytes = 20MB
+stdout_logfile_backups = 2
+"""
+
+
+def supervise(settings: Settings, services: Iterable[Service], *, tethered: bool) -> None:
+    """Have a supervisor that knows these services as they are configured now; none of them is started yet."""
+    folder = private_folder(settings.home / "supervisor")
+    private_folder(settings.home / "logs")
+    write_private(folder / "supervisord.conf", _configuration(settings, services))
+    if is_up(settings):
+        _take_over_changes(_calls(settings))
+    else:
+        _launch(settings, folder / "supervisord.conf", tethered)
+
+
+def is_up(settings: Settings) -> bool:
+    try:
+        _calls(settings).getState()
+    except OSError:
+        return False
+    return True
+
+
+def start(settings: Settings, name: str) -> None:
+    try:
+        _calls(settings).startProcess(name, False)
+    except Fault as fault:
+        if fault.faultCode != Faults.ALREADY_STARTED:
+            raise ServiceDown(f"{name}: {fault.faultString}; see {log_file(settings, name)}") from fault
+
+
+def stop(settings: Settings, name: str) -> None:
+    try:
+        _calls(settings).stopProcess(name, True)
+    except Fault as fault:
+        if fault.faultCode != Faults.NOT_RUNNING:
+            raise
+
+
+def state(settings: Settings, name: str) -> dict[str, Any]:
+    """The supervisor's own words: `statename`, `pid`, `description` …"""
+    answer: dict[str, Any] = _calls(settings).getProcessInfo(name)
+    return answer
+
+
+def shut_down(settings: Settings) -> None:
+    """Stop every service, then the supervisor."""
+    calls = _calls(settings)
+    process = psutil.Process(calls.getPID())
+    calls.shutdown()
+    process.wait(STOP_SECONDS)
+
+
+def _calls(settings: Settings) -> Any:
+    # One proxy a call: threads share none.
+    return ServerProxy(
+        "http://supervisor", transport=SupervisorTransport(serverurl=f"unix://{_socket(settings)}")
+    ).supervisor
+
+
+def _socket(settings: Settings) -> Path:
+    path = settings.home / "supervisor" / "supervisor.sock"
+    if len(str(path)) > LONGEST_SOCKET:
+        raise NotSetUp(f"{path} is too long for a socket: set TRUELOG_HOME to a shorter path")
+    return path
+
+
+def _configuration(settings: Settings, services: Iterable[Service]) -> str:
+    daemon = DAEMON.format(
+        socket=_socket(settings),
+        log=log_file(settings, "supervisor"),
+        folder=settings.home / "supervisor",
+        user="user = root" if os.geteuid() == 0 else "",
+    )
+    return daemon + "".join(_program(settings, service) for service in services)
+
+
+def _program(settings: Settings, service: Service) -> str:
+    tied = [sys.executable, "-I", "-S", tether.__file__, service.stop_signal, service.user or "-"]
+    return PROGRAM.format(
+        name=service.name,
+        command=shlex.join([*tied, *service.command(settings)]).replace("%", "%%"),
+        signal=service.stop_signal,
+        log=log_file(settings, service.name),
+    )
+
+
+def _launch(settings: Settings, configuration: Path, tethered: bool) -> None:
+    command = [sys.executable, "-m", "supervisor.supervisord", "-c", str(configuration)]
+    if tethered:
+        command = [sys.executable, "-I", "-S", tether.__file__, "TERM", "-", *command]
+    # The services inherit this environment; nobody else's secrets are in it.
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(settings.home), "TZ": "UTC"}
+    daemon = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+    def answers() -> None:
+        if not is_up(settings):
+            raise ServiceDown("it does not answer" if daemon.poll() is None else "it ended at once")
+
+    until(answers, START_SECONDS, f"supervisor (log: {log_file(settings, 'supervisor')})")
+
+
+def _take_over_changes(calls: Any) -> None:
+    [[added, changed, removed]] = calls.reloadConfig()
+    for name in changed + removed:
+        calls.stopProcessGroup(name, True)
+        calls.removeProcessGroup(name)
+    for name in added + changed:
+        calls.addProcessGroup(name)

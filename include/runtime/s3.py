@@ -1,0 +1,81 @@
+"""The object store: S3Proxy over a folder of this machine. Any other S3 serves as well."""
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from runtime.credentials import write_private
+from runtime.java import java
+from runtime.service import Service, private_folder
+from truelog.errors import ServiceDown
+from truelog.settings import Settings
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+
+def configure(settings: Settings) -> None:
+    settings.jars("s3")
+    home = private_folder(settings.home / "s3")
+    objects = private_folder(home / "objects")
+    properties = {
+        "s3proxy.endpoint": settings.s3_endpoint,
+        "s3proxy.authorization": "aws-v2-or-v4",
+        "s3proxy.identity": settings.s3_access_key,
+        "s3proxy.credential": settings.s3_secret_key.get_secret_value(),
+        "jclouds.provider": "filesystem-nio2",
+        "jclouds.filesystem.basedir": objects,
+    }
+    text = "".join(f"{name}={value}\n" for name, value in properties.items())
+    write_private(home / "s3proxy.properties", text)
+
+
+def command(settings: Settings) -> list[str]:
+    jars = str(settings.jars_home / "s3" / "*")
+    properties = settings.home / "s3" / "s3proxy.properties"
+    memory = ["-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError"]
+    return [java(settings), *memory, "-cp", jars, "org.gaul.s3proxy.Main", "--properties", str(properties)]
+
+
+def ready(settings: Settings) -> None:
+    try:
+        client(settings).list_buckets()
+    except (BotoCoreError, ClientError) as error:
+        raise ServiceDown(str(error)) from error
+
+
+def prepare(settings: Settings) -> None:
+    """Make the bucket, where it is not there yet."""
+    s3 = client(settings)
+    if settings.s3_bucket not in {bucket["Name"] for bucket in s3.list_buckets()["Buckets"]}:
+        s3.create_bucket(Bucket=settings.s3_bucket)
+
+
+def address(settings: Settings) -> str:
+    return urlsplit(settings.s3_endpoint).netloc
+
+
+def client(settings: Settings) -> "S3Client":
+    """A client that answers at once whether the store is there: it does not retry."""
+    s3: S3Client = boto3.client(
+        "s3",
+        endpoint_url=settings.s3_endpoint,
+        region_name=settings.s3_region,
+        aws_access_key_id=settings.s3_access_key,
+        aws_secret_access_key=settings.s3_secret_key.get_secret_value(),
+        config=Config(
+            connect_timeout=3,
+            read_timeout=5,
+            retries={"total_max_attempts": 1},
+            s3={"addressing_style": "path"},
+        ),
+    )
+    return s3
+
+
+SERVICE = Service(
+    name="s3", configure=configure, command=command, ready=ready, prepare=prepare, address=address
+)
