@@ -131,7 +131,7 @@ class Settings(BaseSettings):
         user = quote(self.database_user, safe="")
         return f"{scheme}://{user}:{password}@{self.database_host}:{self.database_port}/{self.database_name}"
 
-    def kafka(self) -> dict[str, str]:
+    def kafka(self) -> dict[str, Any]:
         """Configuration of any `confluent_kafka` client."""
         return {
             "bootstrap.servers": self.kafka_bootstrap,

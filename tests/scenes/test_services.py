@@ -1,0 +1,178 @@
+"""The embedded services: who is let in, where they listen, what they show, and what a kill costs."""
+
+import stat
+from typing import Any
+
+import psutil
+import psycopg
+import pytest
+from botocore.exceptions import ClientError
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from pydantic import SecretStr
+
+import runtime
+from runtime import s3 as store
+from runtime.wait import until
+from truelog.errors import ServiceDown
+from truelog.settings import Settings
+
+WRONG = SecretStr("0" * 48)
+
+
+def test_all_are_ready(platform: Settings) -> None:
+    assert {state.name: state.state for state in runtime.status(platform)} == {
+        "postgresql": "READY",
+        "kafka": "READY",
+        "s3": "READY",
+    }
+
+
+def test_postgresql_refuses_a_wrong_password(postgresql: Settings) -> None:
+    wrong = postgresql.model_copy(update={"database_password": WRONG})
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        psycopg.connect(**wrong.database())
+
+
+def test_kafka_refuses_a_wrong_password(kafka: Settings) -> None:
+    wrong = kafka.model_copy(update={"kafka_password": WRONG})
+    assert "Authentication failed" in _what_kafka_says(wrong.kafka())
+
+
+def test_kafkas_controller_refuses_what_lets_clients_in(kafka: Settings) -> None:
+    address = f"127.0.0.1:{kafka.kafka_controller_port}"
+    stranger = kafka.kafka() | {"bootstrap.servers": address, "sasl.mechanism": "PLAIN"}
+    assert "Authentication failed" in _what_kafka_says(stranger)
+
+
+@pytest.mark.parametrize("wrong", [{"s3_secret_key": WRONG}, {"s3_access_key": "nobody"}])
+def test_s3_refuses_wrong_keys(s3: Settings, wrong: dict[str, object]) -> None:
+    with pytest.raises(ClientError) as refused:
+        store.client(s3.model_copy(update=wrong)).list_buckets()
+    assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 403
+
+
+def test_the_analyst_reads_views_and_changes_nothing(postgresql: Settings) -> None:
+    with psycopg.connect(**postgresql.database(), autocommit=True) as owner:
+        owner.execute("CREATE TABLE views.seen AS SELECT 1 AS one")
+    analyst = {"user": "analyst", "password": postgresql.analyst_password.get_secret_value()}
+    with psycopg.connect(**postgresql.database() | analyst, autocommit=True) as connection:
+        assert connection.execute("SELECT one FROM views.seen").fetchall() == [(1,)]
+        connection.execute("SET default_transaction_read_only = off")
+        for statement in ("DELETE FROM views.seen", "CREATE TABLE views.mine (x int)", "CREATE SCHEMA mine"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement)
+    with psycopg.connect(**postgresql.database(), autocommit=True) as owner:
+        owner.execute("DROP TABLE views.seen")
+
+
+def test_text_is_ordered_by_code_point_and_time_is_utc(postgresql: Settings) -> None:
+    with psycopg.connect(**postgresql.database()) as connection:
+        ordered = connection.execute(
+            "SELECT x FROM unnest(ARRAY['a', 'B', 'é', 'z']) x ORDER BY x"
+        ).fetchall()
+        assert ordered == [("B",), ("a",), ("z",), ("é",)]
+        asked = "SELECT lower('É'), current_setting('timezone'), current_setting('data_checksums')"
+        assert connection.execute(asked).fetchone() == ("é", "UTC", "on")
+
+
+def test_every_port_is_on_loopback(platform: Settings) -> None:
+    listening = [
+        connection.laddr
+        for process in runtime.processes(platform)
+        for connection in process.net_connections(kind="inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert len({address.port for address in listening}) == 4
+    assert {address.ip.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
+
+
+def test_no_secret_is_in_a_command_line_or_a_log(platform: Settings) -> None:
+    secrets = _secrets(platform)
+    shown = [word for process in psutil.process_iter(["cmdline"]) for word in process.info["cmdline"] or []]
+    shown += [file.read_text(errors="replace") for file in (platform.home / "logs").iterdir()]
+    assert not [secret for secret in secrets for text in shown if secret in text]
+
+
+def test_files_with_secrets_are_private(platform: Settings) -> None:
+    """Only their owner can open them, whatever the folders above allow."""
+    secrets = [secret.encode() for secret in _secrets(platform)]
+    holding = [
+        file
+        for file in platform.home.rglob("*")
+        if file.is_file() and file.stat().st_size < 100_000 and _holds(file.read_bytes(), secrets)
+    ]
+    assert {file.name for file in holding} >= {"settings.env", "server.properties", "s3proxy.properties"}
+    assert [file for file in holding if stat.S_IMODE(file.stat().st_mode) & 0o077] == []
+
+
+def test_what_was_acknowledged_survives_a_kill_of_every_service(platform: Settings) -> None:
+    _write_everywhere(platform)
+    before = {state.name: state.pid for state in runtime.status(platform)}
+    for pid in before.values():
+        assert pid is not None
+        psutil.Process(pid).kill()
+    until(lambda: _require_all_new_and_ready(platform, before), 60, "the killed services")
+    _require_everything_read(platform)
+
+
+def _what_kafka_says(client: dict[str, Any]) -> str:
+    """The first thing that a client hears about its connection."""
+    heard: list[str] = []
+    admin = AdminClient({**client, "error_cb": lambda error: heard.append(str(error)), "log_level": 0})
+
+    def something_heard() -> None:
+        admin.poll(0.1)
+        if not heard:
+            raise ServiceDown("nothing yet")
+
+    until(something_heard, 10, "Kafka's answer")
+    return heard[0]
+
+
+def _secrets(settings: Settings) -> list[str]:
+    values = [value for _, value in settings]
+    return [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
+
+
+def _holds(content: bytes, secrets: list[bytes]) -> bool:
+    return any(secret in content for secret in secrets)
+
+
+def _write_everywhere(settings: Settings) -> None:
+    with psycopg.connect(**settings.database(), autocommit=True) as connection:
+        connection.execute("CREATE TABLE kept AS SELECT generate_series(1, 1000) AS n")
+    store.client(settings).put_object(Bucket=settings.s3_bucket, Key="kept", Body=b"kept")
+    admin = AdminClient(settings.kafka())
+    for made in admin.create_topics([NewTopic("kept", 1, 1)]).values():
+        made.result()
+    producer = Producer({**settings.kafka(), "acks": "all", "enable.idempotence": True})
+    for n in range(1000):
+        producer.produce("kept", str(n).encode())
+    assert producer.flush(30) == 0
+
+
+def _require_all_new_and_ready(settings: Settings, before: dict[str, int | None]) -> None:
+    waiting = [s.name for s in runtime.status(settings) if s.state != "READY" or s.pid == before[s.name]]
+    if waiting:
+        raise ServiceDown(", ".join(waiting))
+
+
+def _require_everything_read(settings: Settings) -> None:
+    with psycopg.connect(**settings.database(), autocommit=True) as connection:
+        assert connection.execute("SELECT count(*), sum(n) FROM kept").fetchone() == (1000, 500500)
+        connection.execute("DROP TABLE kept")
+    body = store.client(settings).get_object(Bucket=settings.s3_bucket, Key="kept")["Body"]
+    assert body.read() == b"kept"
+    assert _read_topic(settings, "kept") == [str(n).encode() for n in range(1000)]
+
+
+def _read_topic(settings: Settings, topic: str) -> list[bytes | None]:
+    consumer = Consumer({**settings.kafka(), "group.id": "reader", "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        messages = consumer.consume(1001, timeout=10)
+        return [message.value() for message in messages if message.error() is None]
+    finally:
+        consumer.close()
