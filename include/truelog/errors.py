@@ -10,6 +10,7 @@ TruelogError
 ├── TopicRefused     a topic cannot be read safely (CreateTime, fewer partitions …)
 ├── BadDeclaration   a file in events/ or views/ breaks the rules
 ├── ArchiveBehind    the archive has not reached the positions asked for
+├── LogLost          the log dropped records before they were archived
 ├── NotSetUp         settings or jars are missing or wrong
 └── ServiceDown      a service did not become ready in time
 """
@@ -53,6 +54,10 @@ class BadDeclaration(TruelogError):
 
 class ArchiveBehind(TruelogError):
     """The archive ends before the positions asked for."""
+
+
+class LogLost(TruelogError):
+    """Retention took records that no archive holds."""
 
 
 class NotSetUp(TruelogError):
