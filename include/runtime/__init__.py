@@ -1,6 +1,7 @@
 """The embedded default: how each service is fetched, configured and started on one machine."""
 
 from runtime.credentials import set_up
+from runtime.jars import fetch as fetch_jars
 from runtime.services import EVERY, State, down, processes, status, up
 
-__all__ = ["EVERY", "State", "down", "processes", "set_up", "status", "up"]
+__all__ = ["EVERY", "State", "down", "fetch_jars", "processes", "set_up", "status", "up"]

@@ -76,6 +76,4 @@ def client(settings: Settings) -> "S3Client":
     return s3
 
 
-SERVICE = Service(
-    name="s3", configure=configure, command=command, ready=ready, prepare=prepare, address=address
-)
+SERVICE = Service(name="s3", configure=configure, command=command, ready=ready, prepare=prepare, address=address)

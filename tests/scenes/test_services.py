@@ -69,9 +69,7 @@ def test_the_analyst_reads_views_and_changes_nothing(postgresql: Settings) -> No
 
 def test_text_is_ordered_by_code_point_and_time_is_utc(postgresql: Settings) -> None:
     with psycopg.connect(**postgresql.database()) as connection:
-        ordered = connection.execute(
-            "SELECT x FROM unnest(ARRAY['a', 'B', 'é', 'z']) x ORDER BY x"
-        ).fetchall()
+        ordered = connection.execute("SELECT x FROM unnest(ARRAY['a', 'B', 'é', 'z']) x ORDER BY x").fetchall()
         assert ordered == [("B",), ("a",), ("z",), ("é",)]
         asked = "SELECT lower('É'), current_setting('timezone'), current_setting('data_checksums')"
         assert connection.execute(asked).fetchone() == ("é", "UTC", "on")
@@ -120,7 +118,8 @@ def test_what_was_acknowledged_survives_a_kill_of_every_service(platform: Settin
 def _what_kafka_says(client: dict[str, Any]) -> str:
     """The first thing that a client hears about its connection."""
     heard: list[str] = []
-    admin = AdminClient({**client, "error_cb": lambda error: heard.append(str(error)), "log_level": 0})
+    listening = client | {"error_cb": lambda error: heard.append(str(error)), "log_level": 0}
+    admin = AdminClient(listening)
 
     def something_heard() -> None:
         admin.poll(0.1)

@@ -1,0 +1,74 @@
+"""`truelog up`, `down`, `status`: the embedded services of this machine."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from truelog.commands.output import AsJson, Exit, print_json
+from truelog.settings import ENVIRONMENT_FILE, Settings, default_home
+
+if TYPE_CHECKING:
+    from runtime import State
+
+Chosen = Annotated[list[str] | None, typer.Argument(help="Which services; all of them by default.")]
+
+
+def up(services: Chosen = None, as_json: AsJson = False) -> None:
+    """Start the services, and wait until each answers."""
+    import runtime
+
+    if unknown := set(services or ()) - set(runtime.EVERY):
+        raise typer.BadParameter(f"{', '.join(sorted(unknown))}: choose from {', '.join(runtime.EVERY)}")
+    settings = runtime.set_up(default_home())
+    runtime.fetch_jars(settings)
+    runtime.up(settings, services or runtime.EVERY)
+    _show(settings, runtime.status(settings), as_json)
+
+
+def down(as_json: AsJson = False) -> None:
+    """Stop the services; nothing is left running, and no data is lost."""
+    import runtime
+
+    runtime.down(Settings())
+    if as_json:
+        print_json({"down": True})
+
+
+def status(as_json: AsJson = False) -> None:
+    """Show each service: its state, its memory, its address; and how to connect."""
+    import runtime
+
+    settings = Settings()
+    states = runtime.status(settings)
+    _show(settings, states, as_json)
+    if any(state.state != "READY" for state in states):
+        raise typer.Exit(Exit.DIFFERENT)
+
+
+def _show(settings: Settings, states: "list[State]", as_json: bool) -> None:
+    psql = (
+        f'psql "host={settings.database_host} port={settings.database_port} '
+        f'dbname={settings.database_name} user=analyst"'
+    )
+    password = f"TRUELOG_ANALYST_PASSWORD in {settings.home / ENVIRONMENT_FILE}"
+    if as_json:
+        services = [asdict(state) for state in states]
+        print_json({"services": services, "connect": {"psql": psql, "password": password}})
+        return
+    console = Console()
+    console.print(_table(states))
+    console.print(f"analysts: {psql}\npassword: {password}", highlight=False, soft_wrap=True, markup=False)
+
+
+def _table(states: "list[State]") -> Table:
+    table = Table("service", "state", "pid", "memory MB", "address")
+    for state in states:
+        memory = "" if state.memory_mb is None else f"{state.memory_mb:.0f}"
+        table.add_row(state.name, state.state, str(state.pid or ""), memory, state.address)
+    known = sum(state.memory_mb or 0 for state in states)
+    table.add_section()
+    table.add_row("all", "", "", f"{known:.0f}", "")
+    return table

@@ -1,0 +1,45 @@
+"""The command line's contract: one JSON line on standard output, and an exit code that says what it means."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TRUELOG = Path(sys.executable).with_name("truelog")
+
+
+def run(home: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    environment = {"TRUELOG_HOME": str(home), "PATH": "/usr/bin:/bin"}
+    return subprocess.run([TRUELOG, *words], env=environment, capture_output=True, text=True, check=False)
+
+
+def test_bad_use_is_2(tmp_path: Path) -> None:
+    assert run(tmp_path, "no-such-word").returncode == 2
+    assert run(tmp_path, "up", "no-such-service").returncode == 2
+
+
+def test_a_home_that_was_not_set_up_is_3_with_the_cure(tmp_path: Path) -> None:
+    ended = run(tmp_path, "status", "--json")
+    assert (ended.returncode, ended.stdout) == (3, "")
+    assert "truelog up" in ended.stderr
+
+
+def test_status_of_stopped_services_is_1(tmp_path: Path) -> None:
+    import runtime
+
+    made = runtime.set_up(tmp_path, random_ports=True)
+    ended = run(tmp_path, "status", "--json")
+    assert ended.returncode == 1
+    [line] = ended.stdout.splitlines()
+    answer = json.loads(line)
+    assert {service["state"] for service in answer["services"]} == {"STOPPED"}
+    assert made.analyst_password.get_secret_value() not in ended.stdout
+
+
+@pytest.mark.parametrize("word", ["up", "down", "status"])
+def test_each_command_explains_itself(tmp_path: Path, word: str) -> None:
+    ended = run(tmp_path, word, "--help")
+    assert ended.returncode == 0
+    assert "--json" in ended.stdout
