@@ -1,0 +1,44 @@
+# The words that people and CI run. `make install` is the one right way to install: the lock leaves out
+# pyspark-client, which would write over PySpark's files, and every package is checked by its hash.
+
+.PHONY: install test check up down lock jars
+
+SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
+# The first supported interpreter, by its full path.
+PYTHON = $(shell for name in python3 python3.12 python3.13 python3.11; do \
+	$$name -c '$(SUPPORTED)' 2>/dev/null && $$name -c 'import sys; print(sys.executable)' && break; done)
+UV = $(shell uv --version >/dev/null 2>&1 && echo uv || echo .venv/bin/uv)
+
+install: .venv/.installed jars
+
+.venv/bin/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed, and python3 is none of them"; exit 2; }
+	@if [ "$(UV)" = uv ]; then uv venv --quiet --python "$(PYTHON)" .venv; else \
+		"$(PYTHON)" -m venv .venv && .venv/bin/pip install --quiet 'uv>=0.9'; fi
+
+.venv/.installed: requirements.txt pyproject.toml | .venv/bin/python
+	$(UV) pip sync --python .venv/bin/python --require-hashes requirements.txt
+	$(UV) pip install --python .venv/bin/python --no-deps --editable .
+	@touch $@
+
+# Nothing is fetched twice: a stamp beside the jars names the ivy.xml that they came from.
+jars: .venv/.installed
+	@.venv/bin/python -m runtime
+
+test: install
+	.venv/bin/python -m pytest
+
+check: .venv/.installed
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+
+up: install
+	.venv/bin/truelog up
+
+down:
+	.venv/bin/truelog down
+
+lock: .venv/bin/python
+	$(UV) pip compile --universal --python-version 3.11 --generate-hashes --group dev pyproject.toml \
+		--output-file requirements.txt
