@@ -1,0 +1,69 @@
+"""Advance: one view takes a range of the log.
+
+1. what the view still lacks of the records
+2. transform, and add up by key: native expressions, on the executors
+3. stage, from the executors
+4. merge
+
+A record on which the transform fails must not stop the view for ever: it is found, set aside with its reason in the
+same merge, and left out by every rebuild alike.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from truelog import faults, merge, poison, records, stage
+from truelog.compiled import Compiled
+from truelog.database import Connection
+from truelog.lease import Holder
+from truelog.merge import Excluded, Merge
+from truelog.positions import Positions
+from truelog.records import Events, Types
+from truelog.settings import Settings
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The good events in [begin, end), a frame for each topic."""
+
+    events: Events
+    begin: Positions
+    end: Positions
+
+
+@dataclass(frozen=True)
+class Advancer:
+    """Takes views over ranges of the log; holds what all of them need."""
+
+    settings: Settings
+    types: Types
+    holder: Holder | None = None
+
+    def advance(self, connection: Connection, compiled: Compiled, piece: Slice, stands: Positions) -> Positions:
+        """Bring a view that stands at `stands`, at or past the slice's begin, to the slice's end.
+
+        Raises: what `merge.apply` raises; the view then stands where it stood.
+        """
+        topics = compiled.view.topics
+        end = stands.latest(piece.end.only(topics))
+        lacking = records.from_position(piece.events, stands, piece.begin)  # 1
+        excluded: Sequence[Excluded] = ()
+        try:
+            staged = self.staged(compiled, lacking)
+        except PySparkException as error:
+            excluded = poison.find(compiled, _inputs(compiled, lacking), error)
+            staged = self.staged(compiled, records.without(lacking, [e.place for e in excluded]))
+        faults.reach("merge.staged")
+        merge.apply(connection, compiled, Merge(stands, end, staged, excluded), self.holder)  # 4
+        return end
+
+    def staged(self, compiled: Compiled, events: Events) -> stage.Staged:
+        rows = compiled.view.transform(*_inputs(compiled, events))
+        return stage.load(compiled.totals(rows), compiled, self.settings)  # 2, 3
+
+
+def _inputs(compiled: Compiled, events: Events) -> list[DataFrame]:
+    return [events[topic] for topic in compiled.view.reads]

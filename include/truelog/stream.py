@@ -1,0 +1,137 @@
+"""Stream: a long-running application that keeps its views up with the log.
+
+Spark's checkpoint is scratch. Every start uses a fresh one and begins at the least of the positions that the views
+committed; each view takes the part of a batch that it still lacks. Batches are decoded once, for all views.
+"""
+
+import logging
+import shutil
+import threading
+import uuid
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+
+from truelog import archive, catalogue, clock, lease, records, stage, table, topics
+from truelog.advance import Advancer, Slice
+from truelog.compiled import Compiled, compile_view
+from truelog.database import connect
+from truelog.errors import CodeChanged, Fenced
+from truelog.event import load_events
+from truelog.follower import Follower
+from truelog.offset_log import batch_range
+from truelog.positions import Positions
+from truelog.session import session
+from truelog.settings import Settings
+
+log = logging.getLogger("truelog.stream")
+
+
+class Stream:
+    """The views of one application, from their committed positions on."""
+
+    def __init__(self, settings: Settings, application: str) -> None:
+        self.settings, self.application = settings, application
+        self.holder = lease.take(settings, application)
+        self.spark = session(settings, f"truelog {application}")
+        self.types = load_events()
+        self.connection = connect(settings, autocommit=True)
+        self.advancer = Advancer(settings, self.types, self.holder)
+        self.followers = [Follower(self.spark, self.advancer, each) for each in self._deployed()]
+        self.topics = tuple(sorted({clock.TOPIC, *(t for f in self.followers for t in f.compiled.view.topics)}))
+        self.pool = ThreadPoolExecutor(max(1, len(self.followers)), thread_name_prefix="view")
+        self.begin = Positions()
+        self.checkpoint = _fresh(settings.home / "scratch" / application)
+
+    def run(self, stop: threading.Event) -> None:
+        """Follow the log until `stop` is set or the query fails."""
+        self.begin = self._begin()
+        log.info("%s follows %s from %s", self.application, ", ".join(self.topics), self.begin.as_json())
+        query = (
+            records.streamed(self.spark, self.settings, self.topics, self.begin)
+            .writeStream.foreachBatch(self._on_batch)
+            .option("checkpointLocation", self.checkpoint.as_uri())
+            .trigger(processingTime=f"{self.settings.stream_trigger_seconds} seconds")
+            .start()
+        )
+        while query.isActive and not stop.is_set():
+            query.awaitTermination(1)
+        failed = query.exception()
+        query.stop()
+        self.pool.shutdown()
+        if failed is not None:
+            raise failed
+
+    def _on_batch(self, raw: DataFrame, batch_id: int) -> None:
+        begin, end = batch_range(self.checkpoint, batch_id, self.begin)
+        types = {topic: self.types[topic] for topic in self.topics}
+        decoded = records.decoded(raw, types, self.settings).persist()
+        piece = Slice(records.events(decoded, types), begin, end)
+        if any(f.compiled.view.keep for f in self.followers):
+            clock.remember(self.connection, end.ids[clock.TOPIC], piece.events[clock.TOPIC])
+        free = [f for f in self.followers if f.idle]
+        for follower in free:
+            follower.task = self.pool.submit(follower.follow, piece)
+        tasks = [f.task for f in free if f.task]
+        done, late = wait(tasks, timeout=self.settings.batch_grace_seconds)
+        if late:
+            threading.Thread(target=lambda: (wait(late), decoded.unpersist()), daemon=True).start()
+        else:
+            decoded.unpersist()
+        _raise_fenced([task.exception() for task in done])
+        lease.batch_done(self.connection, self.holder)
+
+    def _deployed(self) -> list[Compiled]:
+        """The application's views whose tables this code may go on with; the others stand still, and it is said."""
+        ready = []
+        schemas = {name: records.schema(each) for name, each in self.types.items()}
+        for name, view in catalogue.load_all(self.settings.views_folder).items():
+            if self.settings.applications.get(name, "stream") != self.application:
+                continue
+            compiled = compile_view(self.spark, name, view, schemas)
+            try:
+                table.deploy(self.connection, compiled)
+            except CodeChanged as changed:
+                log.error("%s", changed)
+                continue
+            stage.sweep(self.connection, compiled)
+            ready.append(compiled)
+        return ready
+
+    def _begin(self) -> Positions:
+        """For each topic the least position of its readers; records that the log dropped come from the archive first.
+
+        A topic that none of the views reads (ticks, which wake the application) begins at its end.
+        """
+        earliest = topics.earliest_offsets(self.settings, self.topics)
+        for follower in self.followers:
+            self._fill(follower, earliest.only(follower.compiled.view.topics))
+        begin = topics.end_offsets(self.settings, self.topics)
+        for follower in self.followers:
+            mine = begin.only(follower.compiled.view.topics)
+            begin = begin.earliest(follower.positions().earliest(mine))
+        return begin
+
+    def _fill(self, follower: Follower, earliest: Positions) -> None:
+        stands = follower.positions()
+        stands.require_same_topics(earliest)
+        if not stands.covers(earliest):
+            log.info("%s: the log begins at %s; filling from the archive", follower.compiled.name, earliest.as_json())
+            end = stands.latest(earliest)
+            archived = archive.records(self.spark, self.settings, self.types, stands, end)
+            follower.follow(Slice(records.events(archived, self.types), stands, end))
+
+
+def _raise_fenced(errors: list[BaseException | None]) -> None:
+    for error in errors:
+        if isinstance(error, Fenced):
+            raise error
+
+
+def _fresh(folder: Path) -> Path:
+    """A checkpoint folder of this run alone; those of earlier runs are scratch and go."""
+    shutil.rmtree(folder, ignore_errors=True)
+    checkpoint = folder / uuid.uuid4().hex
+    checkpoint.mkdir(parents=True)
+    return checkpoint

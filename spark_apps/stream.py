@@ -1,0 +1,24 @@
+"""Run a stream application: `stream.py [--application NAME]`. It ends on SIGTERM, after the batch under way."""
+
+import argparse
+import logging
+import signal
+import threading
+
+from truelog.settings import Settings
+from truelog.stream import Stream
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--application", default="stream")
+    arguments = parser.parse_args()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    Stream(Settings(), arguments.application).run(stop)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Events for laws: drawn from the declaration of their type, few values so that keys meet, hostile ones among them."""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+
+from truelog.event import EventType
+from truelog.field import Field
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+
+_TEXTS = (
+    "a",
+    "b",
+    "http://h/p",
+    "http://h/q?x=1",
+    "https://user@h2:8080/p#f",
+    "http://[bad",
+    "http://h/%00%zz",
+    "",
+    " ",
+    "\x00",
+    "a\x00b",
+    "é",
+    "e\u0301",
+    "\U0001f600",
+    "'; DROP TABLE views; --",
+    "\\N",
+)
+_INTEGERS = (0, 1, 2, 100, 255, 2**31 - 1, 2**53 + 1, 2**63 - 1, -1, -(2**63))
+_TIMES = (datetime(1, 1, 1, tzinfo=UTC), datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC))
+
+near = st.integers(-180, 180).map(lambda s: START + timedelta(seconds=s / 2))
+
+
+def value(field: Field) -> st.SearchStrategy[Any]:
+    """Values of a declared field: within its bounds where it has any, else anything that its type can hold."""
+    if field.name in {"occurred_at", "sent_at", "received_at"}:
+        times = st.one_of(near, near, near, st.sampled_from(_TIMES)) if field.required else near
+        return times if field.required else st.none() | times
+    kinds: dict[type, st.SearchStrategy[Any]] = {
+        str: st.sampled_from([t for t in _TEXTS if len(t) >= (field.shortest or 0)]),
+        int: st.sampled_from([i for i in _INTEGERS if _within(field, i)]),
+        bool: st.booleans(),
+        float: st.sampled_from((0.0, -0.0, 0.1, 1e300, -1e-300)),
+        datetime: near,
+    }
+    strategy = kinds[field.python_type]
+    return strategy if field.required else st.none() | strategy
+
+
+def _within(field: Field, i: int) -> bool:
+    return (field.least is None or i >= field.least) and (field.most is None or i <= field.most)
+
+
+def event(event_type: EventType) -> st.SearchStrategy[bytes]:
+    """An event as it stands on the wire."""
+    fields = {f.name: value(f) for f in event_type.fields}
+    return st.fixed_dictionaries(fields).map(_encode)
+
+
+def _encode(fields: dict[str, Any]) -> bytes:
+    def plain(each: Any) -> Any:
+        return each.strftime("%Y-%m-%dT%H:%M:%S.%fZ").zfill(27) if isinstance(each, datetime) else each
+
+    return json.dumps({k: plain(v) for k, v in fields.items()}).encode()
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record of a generated log, and the micro-batch in which the stream sees it."""
+
+    topic: str
+    partition: int
+    value: bytes
+    cut: int
+
+
+def log(types: dict[str, EventType], reads: tuple[str, ...], *, partitions: int = 3) -> st.SearchStrategy[list[Record]]:
+    """A log over the topics, cut into micro-batches anywhere, in any interleaving of partitions."""
+    one = st.one_of([st.tuples(st.just(t), st.integers(0, partitions - 1), event(types[t])) for t in reads])
+    return st.lists(st.tuples(one, st.integers(0, 1)), max_size=12).map(_cut)
+
+
+def _cut(drawn: list[tuple[tuple[str, int, bytes], int]]) -> list[Record]:
+    """Within a partition batches follow the offsets; between partitions they are unrelated."""
+    reached: dict[tuple[str, int], int] = {}
+    records = []
+    for (topic, partition, encoded), step in drawn:
+        place = (topic, partition)
+        reached[place] = reached.get(place, partition % 2) + step
+        records.append(Record(topic, partition, encoded, reached[place]))
+    return records

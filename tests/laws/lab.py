@@ -1,0 +1,139 @@
+"""Many generated logs at once, each both streamed and rebuilt through the real code and the real database.
+
+A Spark job costs a second, whatever it holds: the cases become one more key column, and the laws are checked on
+hundreds of them in a few jobs.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from psycopg import sql
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import IntegerType
+
+from tests.laws.events import START, Record, log
+from truelog import merge, records, stage, table
+from truelog.compiled import Compiled, compile_view, extended
+from truelog.database import Connection, names
+from truelog.decode import decode
+from truelog.event import EventType
+from truelog.reconcile import Result, compare
+from truelog.positions import Positions
+from truelog.settings import Settings
+from truelog.stage import Staged
+from truelog.view import View
+
+CASES = 200
+
+
+def cases(types: dict[str, EventType], reads: tuple[str, ...], *, number: int = CASES) -> list[list[Record]]:
+    """`number` logs, the same ones in every run."""
+    drawn: list[list[Record]] = []
+
+    @seed(20260301)
+    @settings(max_examples=number, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck))
+    @given(log(types, reads))
+    def collect(each: list[Record]) -> None:
+        drawn.append(each)
+
+    collect()
+    return drawn
+
+
+class Carrying:
+    """A DataFrame whose `select` always keeps some columns: it carries the case through a transform."""
+
+    def __init__(self, frame: DataFrame, carried: tuple[str, ...]) -> None:
+        self.frame, self.carried = frame, carried
+
+    def select(self, *columns: Any) -> "Carrying":
+        return Carrying(self.frame.select(*self.carried, *columns), self.carried)
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(self.frame, name)
+        if not callable(attribute):
+            return attribute
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            plain = [a.frame if isinstance(a, Carrying) else a for a in args]
+            result = attribute(*plain, **kwargs)
+            return Carrying(result, self.carried) if isinstance(result, DataFrame) else result
+
+        return call
+
+
+@dataclass
+class Lab:
+    """Runs generated logs through one view."""
+
+    spark: SparkSession
+    settings: Settings
+    connection: Connection
+    types: dict[str, EventType]
+
+    def compiled(self, name: str, view: View) -> Compiled:
+        return compile_view(self.spark, name, view, {n: records.schema(t) for n, t in self.types.items()})
+
+    def compare_all(self, name: str, view: View, drawn: list[list[Record]]) -> Result:
+        """Every case streamed batch by batch, and rebuilt at once; how the two tables differ."""
+        plain = self.compiled(name, view)
+        by_case = replace(extended(plain, "case_id", IntegerType()), name=f"{name}_by_case")
+        by_cut = replace(extended(by_case, "cut", IntegerType()), name=f"{name}_by_cut")
+        for each in (by_case, by_cut):
+            self._fresh(each)
+        rows = self.transformed(view, drawn).persist()
+        stage.load(by_cut.totals(rows), by_cut, self.settings)
+        self._stream(by_case, by_cut, last_cut=max((r.cut for case in drawn for r in case), default=0))
+        merge.add(self.connection, by_case, "recon", stage.load(by_case.totals(rows), by_case, self.settings))
+        rows.unpersist()
+        return compare(self.connection, by_case, Positions())
+
+    def transformed(self, view: View, drawn: list[list[Record]]) -> DataFrame:
+        frames = [Carrying(self._frame(topic, drawn), ("case_id", "cut")) for topic in view.reads]
+        rows: Carrying = view.transform(*frames)  # type: ignore[assignment, arg-type]
+        return rows.frame
+
+    def _frame(self, topic: str, drawn: list[list[Record]]) -> DataFrame:
+        """The good events of a topic in all cases, decoded as a stream decodes them."""
+        columns: dict[str, list[Any]] = {c: [] for c in ("case_id", "cut", "topic", "partition", "offset", "value")}
+        for case_id, case in enumerate(drawn):
+            offsets: dict[int, int] = {}
+            for record in (r for r in case if r.topic == topic):
+                offset = offsets[record.partition] = offsets.get(record.partition, -1) + 1
+                row = (case_id, record.cut, topic, record.partition, offset, record.value)
+                for column, each in zip(columns.values(), row, strict=True):
+                    column.append(each)
+        values = pa.array(columns.pop("value"), pa.binary())
+        times = pa.array([START] * len(values), pa.timestamp("us", "UTC"))
+        events = decode(self.types[topic], values, times, timedelta(days=5_000_000))
+        coordinates = {"broker_time": times} | {
+            n: pa.array(v, pa.string() if n == "topic" else pa.int64() if n == "offset" else pa.int32())
+            for n, v in columns.items()
+        }
+        typed = {n: events.column(n) for n in [*self.types[topic].arrow_schema.names, "invalid"]}
+        return self.spark.createDataFrame(pa.table(coordinates | typed)).where("invalid IS NULL").drop("invalid")
+
+    def _fresh(self, compiled: Compiled) -> None:
+        self.connection.execute("DELETE FROM truelog.view WHERE view = %s", (compiled.name,))
+        for schema, name in (("state", compiled.table), ("stage", compiled.table), ("recon", compiled.table)):
+            self.connection.execute(sql.SQL("DROP TABLE IF EXISTS {} CASCADE").format(sql.Identifier(schema, name)))
+        table.deploy(self.connection, replace(compiled, view=replace(compiled.view, present={}, columns={})))
+        table.create(self.connection, compiled, "recon", compiled.table)
+
+    def _stream(self, by_case: Compiled, by_cut: Compiled, last_cut: int) -> None:
+        """Merge cut after cut; then leave the streamed table where a reconcile would have copied it."""
+        self.connection.execute(
+            sql.SQL("INSERT INTO {} (attempt, row_hash, {columns}) SELECT cut::text, row_hash, {columns} FROM {}").format(
+                stage.table(by_case), stage.table(by_cut), columns=names(by_case.stored_columns)
+            )
+        )
+        for cut in range(last_cut + 1):
+            merge.add(self.connection, by_case, "state", Staged((str(cut),), 0, 0))
+        copy = sql.Identifier("recon", f"{by_case.table}_streamed")
+        self.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(copy))
+        self.connection.execute(
+            sql.SQL("CREATE TABLE {} AS TABLE {}").format(copy, sql.Identifier("state", by_case.table))
+        )
