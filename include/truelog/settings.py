@@ -195,9 +195,7 @@ def jaas(mechanism: str, user: str, password: str) -> str:
     """The line by which a Java client of Kafka signs in."""
     package = "org.apache.kafka.common.security"
     module = (
-        f"{package}.scram.ScramLoginModule"
-        if mechanism.startswith("SCRAM")
-        else f"{package}.plain.PlainLoginModule"
+        f"{package}.scram.ScramLoginModule" if mechanism.startswith("SCRAM") else f"{package}.plain.PlainLoginModule"
     )
     return f'{module} required username="{user}" password="{password}";'
 
