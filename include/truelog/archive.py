@@ -112,9 +112,7 @@ def _days(settings: Settings, archived: Positions) -> LogDays:
         return log_day.load(connection, archived.ids)
 
 
-def _scan(
-    spark: SparkSession, settings: Settings, topic: str, begin: Positions, end: Positions
-) -> DataFrame | None:
+def _scan(spark: SparkSession, settings: Settings, topic: str, begin: Positions, end: Positions) -> DataFrame | None:
     """The archive's rows in the range, from the newest snapshot; None while there is none."""
     with open_catalog(settings) as catalog:
         table = catalog.load_table(identifier(topic))
@@ -124,7 +122,7 @@ def _scan(
         return None
     name = f"{CATALOG}.{identifier(topic)}"
     spark.catalog.refreshTable(name)  # Spark may hold metadata older than the snapshot
-    frame = spark.read.option("snapshot-id", snapshot.snapshot_id).table(name)
+    frame = spark.read.option("versionAsOf", snapshot.snapshot_id).table(name)
     return frame.where(reduce(Column.__or__, map(_lies_in, ranges)) & ~F.col("erased"))
 
 

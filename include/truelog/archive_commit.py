@@ -7,10 +7,11 @@ leaves positions as they are and the commit is tried again, another archiver mov
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from pydantic import Field
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.manifest import DataFile
@@ -22,7 +23,6 @@ from pyiceberg.table.update import (
     UpdateTableMetadata,
     ValidatableTableRequirement,
 )
-from pydantic import Field
 
 from truelog.archive_table import Standing, identifier, require_same_topic
 from truelog.errors import Stale

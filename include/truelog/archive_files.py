@@ -137,7 +137,13 @@ def event_types() -> Mapping[str, EventType]:
 
 def blueprint(metadata: TableMetadata) -> TableMetadata:
     """A table's schema, spec and properties without its history, which grows and which no task needs."""
-    history = {"snapshots": [], "snapshot_log": [], "metadata_log": [], "refs": {}, "current_snapshot_id": None}
+    history: dict[str, object] = {
+        "snapshots": [],
+        "snapshot_log": [],
+        "metadata_log": [],
+        "refs": {},
+        "current_snapshot_id": None,
+    }
     return metadata.model_copy(update=history)
 
 

@@ -73,9 +73,7 @@ class Standing:
     @staticmethod
     def of(metadata: TableMetadata) -> "Standing":
         found = metadata.properties
-        return Standing(
-            found[TOPIC_ID], _load(found[POSITIONS]), _load(found[RECORDS]), _load(found[BEGAN])
-        )
+        return Standing(found[TOPIC_ID], _load(found[POSITIONS]), _load(found[RECORDS]), _load(found[BEGAN]))
 
     def as_properties(self) -> dict[str, str]:
         return {
@@ -136,15 +134,12 @@ def positions(catalog: Catalog, topics: Iterable[str]) -> Positions:
 
 def _create(catalog: Catalog, event_type: EventType, standing: Standing) -> Table:
     catalog.create_namespace_if_not_exists(NAMESPACE)
-    with catalog.create_table_transaction(
-        identifier(event_type.name),
-        schema=arrow_schema(event_type),
-        properties={**_PROPERTIES, **standing.as_properties()},
-    ) as transaction:
-        with transaction.update_spec() as spec:
-            spec.add_identity("log_day")
-            spec.add_identity("partition")
-    return catalog.load_table(identifier(event_type.name))
+    name, properties = identifier(event_type.name), {**_PROPERTIES, **standing.as_properties()}
+    made = catalog.create_table_transaction(name, arrow_schema(event_type), properties=properties)
+    with made as transaction, transaction.update_spec() as spec:
+        spec.add_identity("log_day")
+        spec.add_identity("partition")
+    return catalog.load_table(name)
 
 
 def _load(text: str) -> Offsets:

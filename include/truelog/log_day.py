@@ -102,8 +102,7 @@ class LogDays:
 def load(connection: Connection, ids: Mapping[str, str]) -> LogDays:
     """The recorded starts of the topics named by `ids`."""
     found = connection.execute(
-        "SELECT topic, partition, day, first_offset FROM truelog.log_day "
-        "WHERE topic_id = ANY(%s) ORDER BY day",
+        "SELECT topic, partition, day, first_offset FROM truelog.log_day WHERE topic_id = ANY(%s) ORDER BY day",
         (list(ids.values()),),
     )
     by: dict[tuple[str, int], list[Start]] = {}
@@ -112,9 +111,7 @@ def load(connection: Connection, ids: Mapping[str, str]) -> LogDays:
     return LogDays({key: tuple(value) for key, value in by.items()})
 
 
-def record(
-    connection: Connection, guard: Guard, ids: Mapping[str, str], new: Iterable[tuple[str, int, Start]]
-) -> None:
+def record(connection: Connection, guard: Guard, ids: Mapping[str, str], new: Iterable[tuple[str, int, Start]]) -> None:
     """Record starts for ever, in one transaction that `guard` allows; what stands there already stays."""
     with connection.transaction(), connection.cursor() as cursor:
         guard(connection)
