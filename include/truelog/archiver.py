@@ -118,11 +118,11 @@ def _append(topic: str, begin: Positions, end: Positions, files: list[ArchivedFi
 
 def archive(settings: Settings, stop: threading.Event) -> None:
     """Archive every declared topic until `stop` is set or the query fails."""
-    holder = lease.take(settings, APPLICATION)
+    held = lease.take(settings, APPLICATION)
     types = load_events()
     topics.require_log_append_time(settings, types)
     with open_catalog(settings) as catalog:
-        archiver = _archiver(settings, catalog, types, partial(lease.require, holder=holder))
+        archiver = _archiver(settings, catalog, types, partial(lease.require, holder=held.holder))
         log.info("archiving from %s", archiver.begin.as_json())
         query = (
             _log(session(settings, f"truelog {APPLICATION}"), settings, archiver.begin)
@@ -135,6 +135,7 @@ def archive(settings: Settings, stop: threading.Event) -> None:
             query.awaitTermination(1)
         failed = query.exception()
         query.stop()
+    held.release()
     if failed is not None:
         raise failed
 

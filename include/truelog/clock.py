@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from psycopg import sql
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from truelog.compiled import Compiled
 from truelog.database import Connection
@@ -20,19 +22,20 @@ TOPIC = "ticks"
 _AT = """
     SELECT max(time) FROM truelog.tick
     WHERE topic_id = %(id)s AND "offset" < %(offset)s AND NOT EXISTS (
-        SELECT FROM jsonb_each(ends) AS topics(topic, partitions), jsonb_each_text(partitions) AS ends_at(partition, reached)
+        SELECT FROM jsonb_each(ends) AS by_topic(topic, partitions), jsonb_each_text(partitions) AS e(partition, reached)
         WHERE topic = ANY(%(reads)s)
           AND reached::bigint > coalesce((%(positions)s::jsonb -> topic ->> partition)::bigint, 0)
     )
 """
 
 
-def remember(connection: Connection, topic_id: str, ticks: Iterable[tuple[int, datetime, str]]) -> None:
-    """Keep ticks as (offset, time, ends as JSON); remembering one twice changes nothing."""
+def remember(connection: Connection, topic_id: str, ticks: DataFrame) -> None:
+    """Keep ticks, decoded; remembering one twice changes nothing."""
+    rows = ticks.select("offset", F.col("occurred_at").cast("string"), "ends").collect()
     with connection.cursor() as cursor:
         cursor.executemany(
             'INSERT INTO truelog.tick (topic_id, "offset", time, ends) VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING',
-            [(topic_id, *tick) for tick in ticks],
+            [(topic_id, *row) for row in rows],
         )
 
 

@@ -64,13 +64,16 @@ class Compiled:
         """The key column by which rows leave, where the view has `keep`."""
         return self.view.keep and next(k for k, t in self.key_columns.items() if t == "timestamptz")
 
+    def prepared(self, rows: DataFrame) -> DataFrame:
+        """Rows as the transform selects them → keys in canonical form, and each row's share of the measures."""
+        return rows.select(
+            *(clean(F.col(k), self.kinds[k]).alias(k) for k in self.view.key),
+            *(m.prepare(F.col(n), self.kinds[n]).alias(n) for n, m in self.view.measures.items()),
+        )
+
     def totals(self, rows: DataFrame) -> DataFrame:
         """Rows as the transform selects them → one row for each key, with the measures' states."""
-        view = self.view
-        prepared = rows.select(
-            *(clean(F.col(k), self.kinds[k]).alias(k) for k in view.key),
-            *(m.prepare(F.col(n), self.kinds[n]).alias(n) for n, m in view.measures.items()),
-        )
+        view, prepared = self.view, self.prepared(rows)
         apart = [n for n, m in view.measures.items() if m.apart]
         if not apart:
             return self._settled(prepared.groupBy(*view.key).agg(*self._each("total")))

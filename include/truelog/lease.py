@@ -28,8 +28,22 @@ class Holder:
     epoch: int
 
 
-def take(settings: Settings, application: str) -> Holder:
-    """Take the lease and hold it until this process ends; a lost connection ends the process.
+@dataclass(frozen=True)
+class Lease:
+    """The lease while it is held."""
+
+    holder: Holder
+    connection: Connection
+    released: threading.Event
+
+    def release(self) -> None:
+        """Let a successor in."""
+        self.released.set()
+        self.connection.close()
+
+
+def take(settings: Settings, application: str) -> Lease:
+    """Take the lease and hold it until it is released; a lost connection ends the process.
 
     Raises:
         Fenced: another process holds it.
@@ -46,8 +60,9 @@ def take(settings: Settings, application: str) -> Holder:
         (application, socket.gethostname(), os.getpid()),
     ).fetchone()
     assert row is not None  # noqa: S101
-    threading.Thread(target=_hold, args=(connection,), name="lease", daemon=True).start()
-    return Holder(application, int(str(row[0])))
+    taken = Lease(Holder(application, int(str(row[0]))), connection, threading.Event())
+    threading.Thread(target=_hold, args=(taken,), name="lease", daemon=True).start()
+    return taken
 
 
 def require(connection: Connection, holder: Holder) -> None:
@@ -68,10 +83,10 @@ def batch_done(connection: Connection, holder: Holder) -> None:
     )
 
 
-def _hold(connection: Connection) -> None:
-    quiet = threading.Event()
-    while not quiet.wait(_BEAT_SECONDS):
+def _hold(lease: Lease) -> None:
+    while not lease.released.wait(_BEAT_SECONDS):
         try:
-            connection.execute("SELECT 1")
+            lease.connection.execute("SELECT 1")
         except psycopg.Error:
-            os._exit(_LOCK_LOST)
+            if not lease.released.is_set():
+                os._exit(_LOCK_LOST)

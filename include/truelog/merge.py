@@ -32,6 +32,10 @@ class Excluded:
     offset: int
     error: str
 
+    @property
+    def place(self) -> tuple[str, int, int]:
+        return self.topic, self.partition, self.offset
+
 
 @dataclass(frozen=True)
 class Merge:

@@ -63,6 +63,15 @@ class Positions:
     def latest(self, other: "Positions") -> "Positions":
         return self._combined(other, max)
 
+    def portion_to(self, end: "Positions", records: int) -> "Positions":
+        """On the way to `end`, as far as about so many records reach, spread over the partitions."""
+        each = max(1, records // max(1, len(end.partitions())))
+        offsets: dict[str, dict[int, int]] = {}
+        for topic, partition in end.partitions():
+            here = self.at(topic, partition)
+            offsets.setdefault(topic, {})[partition] = max(here, min(end.at(topic, partition), here + each))
+        return Positions(offsets, end.ids)
+
     def ranges_to(self, end: "Positions") -> list[Range]:
         """What lies between here and `end`, partition by partition; nothing where `end` is not ahead."""
         return [

@@ -54,7 +54,9 @@ def require_whole(connection: Connection, compiled: Compiled, staged: Staged) ->
     Raises:
         StagingTorn: rows are missing or were altered; nothing is lost, the batch is to be repeated.
     """
-    query = sql.SQL("SELECT count(*), coalesce(sum(row_hash), 0) FROM {} WHERE attempt = ANY(%s)").format(table(compiled))
+    query = sql.SQL("SELECT count(*), coalesce(sum(row_hash), 0) FROM {} WHERE attempt = ANY(%s)").format(
+        table(compiled)
+    )
     found = connection.execute(query, (list(staged.attempts),)).fetchone()
     assert found is not None  # noqa: S101
     rows, total = int(str(found[0])), int(str(found[1])) % _WRAP

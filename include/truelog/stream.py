@@ -5,11 +5,8 @@ committed; each view takes the part of a batch that it still lacks. Batches are 
 """
 
 import logging
-import shutil
 import threading
-import uuid
 from concurrent.futures import ThreadPoolExecutor, wait
-from pathlib import Path
 
 from pyspark.sql import DataFrame
 
@@ -20,7 +17,7 @@ from truelog.database import connect
 from truelog.errors import CodeChanged, Fenced
 from truelog.event import load_events
 from truelog.follower import Follower
-from truelog.offset_log import batch_range
+from truelog.offset_log import batch_range, fresh_checkpoint
 from truelog.positions import Positions
 from truelog.session import session
 from truelog.settings import Settings
@@ -33,16 +30,16 @@ class Stream:
 
     def __init__(self, settings: Settings, application: str) -> None:
         self.settings, self.application = settings, application
-        self.holder = lease.take(settings, application)
+        self.lease = lease.take(settings, application)
         self.spark = session(settings, f"truelog {application}")
         self.types = load_events()
         self.connection = connect(settings, autocommit=True)
-        self.advancer = Advancer(settings, self.types, self.holder)
+        self.advancer = Advancer(settings, self.types, self.lease.holder)
         self.followers = [Follower(self.spark, self.advancer, each) for each in self._deployed()]
         self.topics = tuple(sorted({clock.TOPIC, *(t for f in self.followers for t in f.compiled.view.topics)}))
         self.pool = ThreadPoolExecutor(max(1, len(self.followers)), thread_name_prefix="view")
         self.begin = Positions()
-        self.checkpoint = _fresh(settings.home / "scratch" / application)
+        self.checkpoint = fresh_checkpoint(settings.home / "scratch" / application)
 
     def run(self, stop: threading.Event) -> None:
         """Follow the log until `stop` is set or the query fails."""
@@ -60,6 +57,7 @@ class Stream:
         failed = query.exception()
         query.stop()
         self.pool.shutdown()
+        self.lease.release()
         if failed is not None:
             raise failed
 
@@ -80,7 +78,7 @@ class Stream:
         else:
             decoded.unpersist()
         _raise_fenced([task.exception() for task in done])
-        lease.batch_done(self.connection, self.holder)
+        lease.batch_done(self.connection, self.lease.holder)
 
     def _deployed(self) -> list[Compiled]:
         """The application's views whose tables this code may go on with; the others stand still, and it is said."""
@@ -127,11 +125,3 @@ def _raise_fenced(errors: list[BaseException | None]) -> None:
     for error in errors:
         if isinstance(error, Fenced):
             raise error
-
-
-def _fresh(folder: Path) -> Path:
-    """A checkpoint folder of this run alone; those of earlier runs are scratch and go."""
-    shutil.rmtree(folder, ignore_errors=True)
-    checkpoint = folder / uuid.uuid4().hex
-    checkpoint.mkdir(parents=True)
-    return checkpoint

@@ -174,7 +174,8 @@ def test_altered_rows_of_the_right_number_are_noticed(bench: Bench) -> None:
 
 def test_a_process_whose_lease_is_over_cannot_write(bench: Bench) -> None:
     application = f"app-{bench.compiled.name}"
-    bench.holder = lease.take(bench.lab.settings, application)
+    held = lease.take(bench.lab.settings, application)
+    bench.holder = held.holder
     bench.apply(0, 30)
     bench.lab.connection.execute("UPDATE truelog.lease SET epoch = epoch + 1 WHERE application = %s", (application,))
 
@@ -182,13 +183,20 @@ def test_a_process_whose_lease_is_over_cannot_write(bench: Bench) -> None:
         bench.apply(30, 60)
 
     assert (bench.counted(), bench.stands()) == (30, 30)
+    held.release()
 
 
 def test_a_second_process_of_an_application_is_refused(bench: Bench) -> None:
-    lease.take(bench.lab.settings, f"one-{bench.compiled.name}")
+    application = f"app-{bench.compiled.name}"
+    first = lease.take(bench.lab.settings, application)
 
     with pytest.raises(Fenced):
-        lease.take(bench.lab.settings, f"one-{bench.compiled.name}")
+        lease.take(bench.lab.settings, application)
+
+    first.release()
+    second = lease.take(bench.lab.settings, application)
+    assert second.holder.epoch == first.holder.epoch + 1
+    second.release()
 
 
 def test_each_view_takes_only_what_it_lacks(bench: Bench) -> None:

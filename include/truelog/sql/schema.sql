@@ -46,7 +46,7 @@ COMMENT ON TABLE truelog.log_day IS 'Where each day of the log begins in each pa
 CREATE TABLE IF NOT EXISTS truelog.reconciliation (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, view text NOT NULL, version integer NOT NULL,
     positions jsonb NOT NULL, from_raw boolean NOT NULL, row_count bigint NOT NULL, missing bigint NOT NULL,
-    extra bigint NOT NULL, different bigint NOT NULL, verdict text NOT NULL, sample jsonb NOT NULL,
+    extra bigint NOT NULL, different bigint NOT NULL, verdict text NOT NULL, reason text NOT NULL, sample jsonb NOT NULL,
     finished_at timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE truelog.reconciliation IS 'What each comparison of a streamed view with its rebuild found';
