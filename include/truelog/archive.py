@@ -12,19 +12,19 @@ from functools import reduce
 from pyiceberg.table import Table
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import StructType
 
-from truelog import archive_table, log_day, records
+from truelog import archive_table, log_day
 from truelog.archive_table import Standing, identifier, open_catalog, require_same_topic
 from truelog.database import connect
 from truelog.errors import ArchiveBehind
-from truelog.event import EventType
 from truelog.log_day import LogDays
 from truelog.positions import Positions, Range
-from truelog.records import Events, Types
+from truelog.records import Types, decoded
 from truelog.settings import CATALOG, Settings
 
 _PAUSE_SECONDS = 0.5
+_COORDINATES = ("topic", "partition", "offset", "broker_time")
 
 
 def positions(settings: Settings, topics: Iterable[str]) -> Positions:
@@ -52,38 +52,23 @@ def wait_for(settings: Settings, wanted: Positions, *, seconds: float = 120) -> 
         time.sleep(_PAUSE_SECONDS)
 
 
-def events(
+def records(  # noqa: PLR0913 — a range of some topics, read in one of two ways
     spark: SparkSession, settings: Settings, types: Types, begin: Positions, end: Positions, *, from_raw: bool = False
-) -> Events:
-    """The good events of each type in [begin, end), as transforms see them.
-
-    Raises:
-        ArchiveBehind: some of them are not archived yet.
-    """
-    read_ = {name: read(spark, settings, each, begin, end, from_raw=from_raw) for name, each in types.items()}
-    return {name: frame.where("invalid IS NULL").drop("invalid") for name, frame in read_.items()}
-
-
-def read(
-    spark: SparkSession, settings: Settings, event_type: EventType, begin: Positions, end: Positions, *, from_raw: bool
 ) -> DataFrame:
-    """One topic's records in [begin, end): coordinates, typed columns, and `invalid`, why they are NULL.
+    """The records of these types in [begin, end), in the form of `truelog.records.decoded`.
 
     With `from_raw` the typed columns are ignored and the raw bytes decoded again.
 
     Raises:
         ArchiveBehind: some of these records are not archived yet.
     """
-    schema = records.schema(event_type).add("invalid", StringType())
-    frame = _scan(spark, settings, event_type.name, begin, end)
-    if frame is None:
-        return spark.createDataFrame([], schema)
-    frame = frame.withColumn("topic", F.lit(event_type.name))
+    scans = {name: _scan(spark, settings, name, begin, end) for name in types}
     if from_raw:
-        raw = frame.withColumn("timestamp", F.col("broker_time"))
-        decoded = records.decoded(raw, {event_type.name: event_type}, settings)
-        frame = decoded.select("topic", "partition", "offset", "broker_time", f"{event_type.name}.*", "invalid")
-    return frame.select(*_columns(frame, schema))
+        raw = [
+            s.selectExpr("topic", "partition", "offset", "broker_time AS timestamp", "value") for s in scans.values()
+        ]
+        return decoded(reduce(DataFrame.union, raw), types, settings)
+    return reduce(DataFrame.union, (_packed(scans[name], name, types) for name in types))
 
 
 def closed_days(settings: Settings, topics: Iterable[str]) -> list[datetime]:
@@ -112,18 +97,16 @@ def _days(settings: Settings, archived: Positions) -> LogDays:
         return log_day.load(connection, archived.ids)
 
 
-def _scan(spark: SparkSession, settings: Settings, topic: str, begin: Positions, end: Positions) -> DataFrame | None:
-    """The archive's rows in the range, from the newest snapshot; None while there is none."""
+def _scan(spark: SparkSession, settings: Settings, topic: str, begin: Positions, end: Positions) -> DataFrame:
+    """The archive's rows in the range, from the newest snapshot, beside their topic."""
     with open_catalog(settings) as catalog:
         table = catalog.load_table(identifier(topic))
     _require_archived(table, topic, end)
-    snapshot, ranges = table.current_snapshot(), begin.ranges_to(end.only((topic,)))
-    if snapshot is None or not ranges:
-        return None
-    name = f"{CATALOG}.{identifier(topic)}"
+    name, snapshot = f"{CATALOG}.{identifier(topic)}", table.current_snapshot()
     spark.catalog.refreshTable(name)  # Spark may hold metadata older than the snapshot
-    frame = spark.read.option("versionAsOf", snapshot.snapshot_id).table(name)
-    return frame.where(reduce(Column.__or__, map(_lies_in, ranges)) & ~F.col("erased"))
+    reader = spark.read if snapshot is None else spark.read.option("versionAsOf", snapshot.snapshot_id)
+    wanted = reduce(Column.__or__, map(_lies_in, begin.ranges_to(end.only((topic,)))), F.lit(False))
+    return reader.table(name).where(wanted & ~F.col("erased")).withColumn("topic", F.lit(topic))
 
 
 def _require_archived(table: Table, topic: str, end: Positions) -> None:
@@ -141,7 +124,17 @@ def _lies_in(wanted: Range) -> Column:
     return (F.col("partition") == wanted.partition) & (offset >= wanted.start) & (offset < wanted.end)
 
 
-def _columns(frame: DataFrame, schema: StructType) -> list[Column]:
+def _packed(scan: DataFrame, topic: str, types: Types) -> DataFrame:
+    """Typed columns as the struct of their topic, beside NULL structs of the other topics."""
+    structs = {name: each.spark_schema for name, each in types.items()}
+    packed = [
+        F.struct(*_columns(scan, struct)).alias(name) if name == topic else F.lit(None).cast(struct).alias(name)
+        for name, struct in structs.items()
+    ]
+    return scan.select(*_COORDINATES, "invalid", *packed)
+
+
+def _columns(scan: DataFrame, struct: StructType) -> list[Column]:
     """A field declared after the snapshot was made is NULL in it."""
-    present = set(frame.columns)
-    return [(F.col(f.name) if f.name in present else F.lit(None)).cast(f.dataType).alias(f.name) for f in schema]
+    present = set(scan.columns)
+    return [(F.col(f.name) if f.name in present else F.lit(None)).cast(f.dataType).alias(f.name) for f in struct]

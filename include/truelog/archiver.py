@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from pyiceberg.catalog import Catalog
@@ -29,7 +28,8 @@ from truelog.archive_table import ensure, open_catalog
 from truelog.database import connect
 from truelog.errors import LogLost
 from truelog.event import load_events
-from truelog.log_day import Guard, LogDays
+from truelog.lease import Holder
+from truelog.log_day import LogDays
 from truelog.offset_log import batch_range, fresh_checkpoint
 from truelog.positions import Positions
 from truelog.records import Types
@@ -48,14 +48,14 @@ log = logging.getLogger("truelog.archive")
 
 @dataclass
 class Archiver:
-    """Given to `foreachBatch`; begins at `begin`, and may write as long as `guard` lets it."""
+    """Given to `foreachBatch`; begins at `begin`, and may write while `holder` has the lease."""
 
     settings: Settings
     catalog: Catalog
     tables: Mapping[str, TableMetadata]
     begin: Positions
     checkpoint: Path
-    guard: Guard
+    holder: Holder
     waiting: list[Tick] = field(default_factory=list)  # ticks that the positions have not passed yet
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
@@ -68,6 +68,8 @@ class Archiver:
         faults.reach("archive.after_commit")
         self.waiting.extend(tick for file in files for tick in file.ticks)
         self._start_quiet_days(end)
+        with connect(self.settings) as connection:
+            lease.batch_done(connection, self.holder)
 
     def _write(self, frame: DataFrame, days: LogDays, begin: Positions) -> list[ArchivedFile]:
         tails = {(t, p): days.tail(t, p, begin.at(t, p)) for t, p in days.by_partition}
@@ -95,7 +97,7 @@ class Archiver:
 
     def _record(self, new: Iterable[tuple[str, int, log_day.Start]]) -> None:
         with connect(self.settings) as connection:
-            log_day.record(connection, self.guard, self.begin.ids, new)
+            log_day.record(connection, self.holder, self.begin.ids, new)
 
 
 def _append(topic: str, begin: Positions, end: Positions, files: list[ArchivedFile]) -> Append:
@@ -122,7 +124,7 @@ def archive(settings: Settings, stop: threading.Event) -> None:
     types = load_events()
     topics.require_log_append_time(settings, types)
     with open_catalog(settings) as catalog:
-        archiver = _archiver(settings, catalog, types, partial(lease.require, holder=held.holder))
+        archiver = _archiver(settings, catalog, types, held.holder)
         log.info("archiving from %s", archiver.begin.as_json())
         query = (
             _log(session(settings, f"truelog {APPLICATION}"), settings, archiver.begin)
@@ -140,7 +142,7 @@ def archive(settings: Settings, stop: threading.Event) -> None:
         raise failed
 
 
-def _archiver(settings: Settings, catalog: Catalog, types: Types, guard: Guard) -> Archiver:
+def _archiver(settings: Settings, catalog: Catalog, types: Types, holder: Holder) -> Archiver:
     """Ready to begin where the archive stands; a partition that it never saw begins at 0, a topic at its earliest."""
     earliest = topics.earliest_offsets(settings, types)
     tables = {name: ensure(catalog, types[name], earliest.ids[name], earliest.offsets[name]) for name in types}
@@ -153,7 +155,7 @@ def _archiver(settings: Settings, catalog: Catalog, types: Types, guard: Guard) 
         )
     plain = {name: blueprint(table.metadata) for name, table in tables.items()}
     checkpoint = fresh_checkpoint(settings.home / "scratch" / APPLICATION)
-    return Archiver(settings, catalog, plain, begin, checkpoint, guard)
+    return Archiver(settings, catalog, plain, begin, checkpoint, holder)
 
 
 def _log(spark: SparkSession, settings: Settings, begin: Positions) -> DataFrame:

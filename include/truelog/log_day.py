@@ -8,7 +8,7 @@ to which nobody writes has no such record: its day begins where the archive stoo
 A day is named by the moment it begins, in seconds since the epoch, so that its length may be changed later.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import cast
@@ -16,10 +16,11 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from truelog import lease
 from truelog.database import Connection
+from truelog.lease import Holder
 from truelog.positions import Positions
 
-Guard = Callable[[Connection], None]
 Longs = NDArray[np.int64]
 
 _MICROSECONDS = 1_000_000
@@ -111,10 +112,16 @@ def load(connection: Connection, ids: Mapping[str, str]) -> LogDays:
     return LogDays({key: tuple(value) for key, value in by.items()})
 
 
-def record(connection: Connection, guard: Guard, ids: Mapping[str, str], new: Iterable[tuple[str, int, Start]]) -> None:
-    """Record starts for ever, in one transaction that `guard` allows; what stands there already stays."""
+def record(
+    connection: Connection, holder: Holder, ids: Mapping[str, str], new: Iterable[tuple[str, int, Start]]
+) -> None:
+    """Record starts for ever; what stands there already stays.
+
+    Raises:
+        Fenced: another process archives now, and what it recorded must hold.
+    """
     with connection.transaction(), connection.cursor() as cursor:
-        guard(connection)
+        lease.require(connection, holder)
         cursor.executemany(
             "INSERT INTO truelog.log_day (topic, topic_id, partition, day, first_offset) "
             "VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
