@@ -1,11 +1,10 @@
 """A page was asked for: what a web server's access log says, and who asked as far as the site knows."""
 
 from pydantic import Field
+
 from truelog.event import Event, Topic
 
-TOPIC = Topic(
-    key="visitor_id", subject=("visitor_id", "ip"), partitions=4, retention="7 days", compacted=False
-)
+TOPIC = Topic(key="visitor_id", subject=("visitor_id", "ip"), partitions=4, retention="7 days", compacted=False)
 
 
 class PageView(Event):

@@ -1,6 +1,7 @@
 """A tick: the log's own clock, so that time passes on a quiet log and every reader agrees how late it is."""
 
 from pydantic import Field
+
 from truelog.event import Event, Topic
 
 TOPIC = Topic(key=None, subject=(), partitions=1, retention="7 days", internal=True)

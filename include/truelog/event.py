@@ -140,9 +140,9 @@ class EventType:
     def markdown(self) -> str:
         """The event for people: what it is, how the log keeps it, its fields."""
         about = (self.model.__doc__ or "").strip()
+        key = f"Partitions: {self.topic.partitions}, by {self.topic.key or 'chance'}."
         kept = "compacted" if self.topic.compacted else f"kept {self.topic.retention}"
-        lines = [f"## {self.name}", "", about, "", f"{self.topic.partitions} partitions by "]
-        lines[-1] += f"{self.topic.key or 'nothing'}, {kept} in Kafka and for ever in the archive."
+        lines = [f"## {self.name}", "", about, "", f"{key} In Kafka {kept}; in the archive for ever."]
         lines += ["", "| field | type | required | bounds | what it is |", "| --- | --- | --- | --- | --- |"]
         return "\n".join(lines + [_markdown_row(field) for field in self.fields]) + "\n"
 
@@ -217,10 +217,12 @@ def _require_sound(topic: Topic, fields: Iterable[Field], name: str) -> None:
 
 
 def _markdown_row(field: Field) -> str:
-    low, high = (field.least, field.most) if field.shortest is field.longest is None else (None, None)
-    bounds = [f"≥ {low}"] if low is not None else []
-    bounds += [f"≤ {high}"] if high is not None else []
-    bounds += [f"length ≥ {field.shortest}"] if field.shortest is not None else []
-    bounds += [f"length ≤ {field.longest}"] if field.longest is not None else []
+    limits = {
+        "≥": field.least,
+        "≤": field.most,
+        "length ≥": field.shortest,
+        "length ≤": field.longest,
+    }
+    bounds = ", ".join(f"{word} {limit}" for word, limit in limits.items() if limit is not None)
     required = "yes" if field.required else ""
-    return f"| {field.name} | {field.type_name} | {required} | {', '.join(bounds)} | {field.about} |"
+    return f"| {field.name} | {field.type_name} | {required} | {bounds} | {field.about} |"

@@ -1,8 +1,8 @@
 """Instants as text: the one shape in which a time may stand in an event.
 
 `2015-05-17T10:05:03Z`, with up to six digits of a second and `Z` or an offset. Anything looser (a time
-without its offset, a bare date, a seventh digit) could be read in two ways, so it is refused. The pattern is the same
-for Python and for RE2, because the collector reads times with the one and the decoder with the other.
+without its offset, a bare date, a seventh digit) could be read in two ways, so it is refused. The pattern is
+the same for Python and for RE2: the collector reads times with the one and the decoder with the other.
 """
 
 import re

@@ -1,0 +1,422 @@
+"""Decoding: a record is read as if it stood alone, and what its declaration accepts is accepted unchanged."""
+
+import json
+import math
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import Field, ValidationError
+
+from truelog.decode import decode
+from truelog.event import Event, EventType, Topic, load_events
+from truelog.refusal import AMBIGUOUS
+
+LIMIT = timedelta(minutes=5)
+FAR = timedelta(days=4_000_000)
+BROKER = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
+REPEATABLE = settings(derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+class Thing(Event):
+    """One field of every type, bounded and not."""
+
+    text: str
+    short: str | None = Field(None, min_length=1, max_length=3)
+    number: int | None = None
+    small: int | None = Field(None, ge=-5, le=5)
+    flag: bool | None = None
+    amount: float | None = Field(None, le=1e300)
+    at: datetime | None = None
+    words: list[str] | None = Field(None, max_length=3)
+
+
+THING = EventType("thing", Thing, Topic(key="text", subject=(), partitions=1, retention="1 day"))
+PAGE_VIEW = load_events()["page_view"]
+ENVELOPE = '"event_id":"e","occurred_at":"2026-11-21T09:59:00Z"'
+
+
+def thing(payload: str) -> bytes:
+    """A record with a good envelope and this payload."""
+    return f'{{{ENVELOPE},"text":"t",{payload}}}'.encode()
+
+
+GOOD = thing('"number":1')
+
+# Each of these has been seen to fool, stop or crash some JSON reader; b"|" cuts one attack into two records.
+HOSTILE = [
+    b"",
+    b" \n\t\r ",
+    b"null",
+    b" null ",
+    b"true",
+    b"5",
+    b'"text"',
+    b"[]",
+    b"[" + GOOD + b"]",
+    b"{}",
+    b"{",
+    b"}",
+    b"\x00",
+    b"\xff\xfe",
+    b"\xef\xbb\xbf" + GOOD,
+    GOOD.decode().encode("utf-16"),
+    GOOD + GOOD,
+    GOOD + b"null",
+    GOOD + b"\n null \n" + GOOD,
+    GOOD + b"," + GOOD,
+    GOOD + b",",
+    GOOD + b"\x00",
+    GOOD + b"\x00" + GOOD,
+    GOOD + b"//",
+    b"/**/" + GOOD,
+    GOOD[:-1],
+    GOOD + b"}",
+    GOOD[:-1] + b',"unknown":',
+    GOOD[:-1] + b',"unknown":[',
+    b"]}",
+    b',"more":1}',
+    b'"}',
+    GOOD[:-1] + b',"unknown":"',
+    b'{"sentinel-0":0}',
+    GOOD + b'\n{"sentinel-0123456789abcdef":0}',
+    thing('"sentinel-0":0'),
+    thing('"invalid":"no","event_time":"x","sentinel":{"a":[{}]}'),
+    thing('"unknown":' + "[" * 900 + "]" * 900),
+    thing('"unknown":' + "[" * 50_000 + "]" * 50_000),
+    thing('"unknown":' + '{"a":' * 20_000 + "1" + "}" * 20_000),
+    thing('"unknown":"a } null b"'),
+    thing('"unknown":"\\"} null \\\\"'),
+    thing('"unknown":{} null'),
+    thing('"unknown":1,"unknown":2'),
+    thing('"unknown":"\\ud800"'),
+    thing('"unknown":' + "9" * 5_000),
+    thing('"unknown":-1e400'),
+    thing('"unknown":[NaN,Infinity]'),
+    thing('"number":1,"number":2'),
+    thing('"number":1,"\\u006eumber":2'),
+    thing('"number":null,"number":2'),
+    thing('"number":9223372036854775807'),
+    thing('"number":9223372036854775808'),
+    thing('"number":-9223372036854775808'),
+    thing('"number":-9223372036854775809'),
+    thing('"number":-0'),
+    thing('"number":1.0'),
+    thing('"number":1e2'),
+    thing('"number":01'),
+    thing('"number":"1"'),
+    thing('"number":true'),
+    thing('"number":{}'),
+    thing('"number":[]'),
+    thing('"number":NaN'),
+    thing('"amount":-0.0'),
+    thing('"amount":-0'),
+    thing('"amount":1e400'),
+    thing('"amount":-1e400'),
+    thing('"amount":1e-400'),
+    thing('"amount":NaN'),
+    thing('"amount":Infinity'),
+    thing('"amount":123456789012345678901234567890'),
+    thing('"amount":0.1'),
+    thing('"amount":"1"'),
+    thing('"flag":1'),
+    thing('"flag":"true"'),
+    thing('"flag":false'),
+    thing('"short":""'),
+    thing('"short":"abcd"'),
+    thing('"short":"\\u0000\\ud83d\\ude00é"'),
+    thing('"short":"\\ud800"'),
+    thing('"short":"\\udc00"'),
+    thing('"short":"\x00"'),
+    thing('"short":"\n"'),
+    thing('"short":null'),
+    thing('"short":5'),
+    thing('"short":{"a":1}'),
+    thing('"short":"\\x"'),
+    thing('"short":"a').replace(b"}", b""),
+    thing('"short":"')[:-1] + b'\xc3\x28"}',
+    thing('"unknown":"')[:-1] + b'\xff"}',
+    thing('"small":6'),
+    thing('"small":-6'),
+    thing('"words":[]'),
+    thing('"words":["a","\\u0000"]'),
+    thing('"words":["a",null]'),
+    thing('"words":[null]'),
+    thing('"words":[null,"a"]'),
+    thing('"words":[1]'),
+    thing('"words":["a","b","c","d"]'),
+    thing('"words":"a"'),
+    *(
+        thing(f'"at":{time}')
+        for time in (
+            '"0001-01-01T00:00:00Z"',
+            '"9999-12-31T23:59:59.999999Z"',
+            '"0000-12-31T23:59:59Z"',
+            '"0001-01-01T00:00:00+00:01"',
+            '"9999-12-31T23:59:59-00:01"',
+            '"2024-02-29T12:00:00.5+05:30"',
+            '"2023-02-29T00:00:00Z"',
+            '"2023-04-31T00:00:00Z"',
+            '"1900-02-29T00:00:00Z"',
+            '"2023-01-01T24:00:00Z"',
+            '"2023-01-01T23:59:60Z"',
+            '"2023-01-01T00:00:00"',
+            '"2023-01-01T00:00Z"',
+            '"2023-01-01"',
+            '"2023-01-01 00:00:00Z"',
+            '"2023-01-01T00:00:00z"',
+            '"2023-01-01T00:00:00.1234567Z"',
+            '"2023-01-01T00:00:00.Z"',
+            '"2023-01-01T00:00:00+0000"',
+            '"2023-01-01T00:00:00Z\\n"',
+            '"\\u0662023-01-01T00:00:00Z"',
+            '"1700000000"',
+            "1700000000",
+            '""',
+            "null",
+        )
+    ),
+    b"{" + ENVELOPE.encode() + b"}",
+    b"{" + ENVELOPE.encode() + b',"text":null}',
+    b'\r\n\t {\n"event_id" :\t"e" ,"occurred_at":"2026-11-21T09:59:00Z",\n\n"text":"\\u2028"}\r\n ',
+    GOOD.replace(b"2026-11", b"9999-12"),
+]
+
+noise = st.one_of(
+    st.sampled_from([b"", b"{", b"}", b"[", b"]", b'"', b",", b":", b"null", b"\n", b"\x00", b"\\", b"\xff", b"1"]),
+    st.binary(max_size=4),
+)
+
+
+@st.composite
+def mutilated(draw: st.DrawFn) -> bytes:
+    """A record with a piece cut out and noise put in its place."""
+    record = draw(st.sampled_from([GOOD, *HOSTILE[28:]]))[:2_000]
+    start = draw(st.integers(0, len(record)))
+    end = draw(st.integers(start, min(len(record), start + 12)))
+    return record[:start] + draw(noise) + record[end:]
+
+
+records = st.one_of(st.just(GOOD), st.sampled_from(HOSTILE), mutilated(), st.none())
+
+
+def read(event_type: EventType, *values: bytes | None, limit: timedelta = LIMIT) -> pa.RecordBatch:
+    times = pa.array([BROKER] * len(values), pa.timestamp("us", "UTC"))
+    return decode(event_type, pa.array(values, pa.binary()), times, limit)
+
+
+def row(value: bytes | None, event_type: EventType = THING, limit: timedelta = LIMIT) -> dict[str, Any]:
+    found: dict[str, Any] = read(event_type, value, limit=limit).to_pylist()[0]
+    return found
+
+
+def alone(event_type: EventType, values: list[bytes | None]) -> pa.RecordBatch:
+    return pa.concat_batches([read(event_type, value) for value in values])
+
+
+# --- the law: a batch is its records, each read alone -------------------------------------------------
+
+
+@settings(REPEATABLE, max_examples=150)
+@given(st.lists(records, min_size=1, max_size=8))
+def test_a_batch_is_its_records_each_read_alone(values: list[bytes | None]) -> None:
+    assert read(THING, *values).equals(alone(THING, values))
+
+
+def test_all_hostile_records_together_are_what_each_is_alone() -> None:
+    together = read(THING, *HOSTILE)
+    together.validate(full=True)
+    assert together.num_rows == len(HOSTILE)
+    assert together.equals(alone(THING, list(HOSTILE)))
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda raw: repr(raw[:60]))
+def test_a_hostile_record_changes_nothing_for_its_neighbours(hostile: bytes) -> None:
+    others = [thing('"number":1'), hostile, thing('"number":2'), hostile, thing('"number":3')]
+    assert read(THING, *others).column("number").to_pylist()[::2] == [1, 2, 3]
+
+
+def test_bad_records_far_apart_in_a_long_batch() -> None:
+    values: list[bytes | None] = [thing(f'"number":{i}') for i in range(2_500)]
+    for place in (0, 1_023, 1_024, 2_499):
+        values[place] = HOSTILE[place % 7]
+    found = read(THING, *values)
+    expected = [None if i in (0, 1_023, 1_024, 2_499) else i for i in range(2_500)]
+    assert found["number"].to_pylist() == expected
+    assert found["invalid"].null_count == 2_496
+
+
+def test_nothing_in_nothing_out() -> None:
+    assert read(THING).schema == THING.decoded_schema
+    assert read(THING).num_rows == 0
+
+
+def test_slices_of_an_array_are_read_where_they_lie() -> None:
+    values = pa.array([b"x", GOOD, GOOD, None], pa.binary()).slice(1, 2)
+    found = decode(THING, values, pa.array([BROKER] * 2, pa.timestamp("us", "UTC")), LIMIT)
+    assert found["number"].to_pylist() == [1, 1]
+
+
+# --- what the declaration accepts ----------------------------------------------------------------------
+
+instants = st.datetimes(timezones=st.just(UTC))
+texts = st.text(max_size=20)
+things = st.builds(
+    Thing,
+    event_id=st.text(min_size=1, max_size=9),
+    occurred_at=instants,
+    sent_at=st.none() | instants,
+    received_at=st.none() | instants,
+    text=texts,
+    short=st.none() | st.text(min_size=1, max_size=3),
+    number=st.none() | st.integers(-(2**63), 2**63 - 1),
+    small=st.none() | st.integers(-5, 5),
+    flag=st.none() | st.booleans(),
+    amount=st.none() | st.floats(allow_nan=False, allow_infinity=False, max_value=1e300),
+    at=st.none() | instants,
+    words=st.none() | st.lists(texts, max_size=3),
+)
+
+
+def in_one_form(value: Any) -> Any:
+    """A value as columns hold it."""
+    if isinstance(value, str):
+        return value.replace("\0", "\u2400")
+    if isinstance(value, list):
+        return [in_one_form(each) for each in value]
+    return 0.0 if value == 0.0 and isinstance(value, float) else value
+
+
+def event_time(model: Event) -> datetime | None:
+    """The definition, said plainly; None where it leaves the calendar."""
+    receipt = model.received_at or BROKER
+    try:
+        return model.occurred_at + (receipt - model.sent_at) if model.sent_at else model.occurred_at
+    except OverflowError:
+        return None
+
+
+@settings(REPEATABLE, max_examples=300)
+@given(st.lists(things, min_size=1, max_size=4))
+def test_what_the_model_holds_is_decoded_unchanged(models: list[Thing]) -> None:
+    rows = read(THING, *(model.model_dump_json().encode() for model in models), limit=FAR).to_pylist()
+    for model, found in zip(models, rows, strict=True):
+        if event_time(model) is None:
+            assert found["invalid"] == "event_time: outside the years 1 to 9999"
+            continue
+        expected = {name: in_one_form(value) for name, value in model.model_dump().items()}
+        assert found == expected | {"event_time": event_time(model), "invalid": None}
+        assert found["amount"] is None or math.copysign(1, found["amount"] or 1.0) == math.copysign(
+            1, model.amount or 1.0
+        )
+
+
+def model_accepts(value: bytes | None) -> bool:
+    try:
+        Thing.model_validate_json(value or b"")
+    except ValidationError:
+        return False
+    return True
+
+
+def is_ambiguous(value: bytes) -> bool:
+    """True where the record gives a field twice or a number that is no float."""
+    found = []
+
+    def pairs(given: list[tuple[str, Any]]) -> None:
+        found.append(len({key for key, _ in given}) < len(given))
+
+    def number(text: str) -> None:
+        found.append(math.isinf(float(text)))
+
+    json.loads(value, object_pairs_hook=pairs, parse_float=number)
+    return any(found)
+
+
+def is_past_pydantics_limits(value: bytes) -> bool:
+    return value.count(b"[") + value.count(b"{") > 150 or re.search(rb"[0-9]{4300}", value) is not None
+
+
+@settings(REPEATABLE, max_examples=1_000)
+@given(st.one_of(mutilated(), st.sampled_from(HOSTILE)))
+def test_decoder_and_model_accept_the_same_records(value: bytes) -> None:
+    reason = row(value, limit=FAR)["invalid"]
+    if model_accepts(value):
+        assert reason is None or (reason == AMBIGUOUS and is_ambiguous(value))
+    else:
+        assert reason is not None or is_past_pydantics_limits(value)
+
+
+# --- reasons and times, as examples --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (None, "record: NULL, a tombstone"),
+        (b"", "record: Invalid JSON: EOF while parsing a value at line 1 column 0"),
+        (b"{}", "event_id: missing"),
+        (b"{" + ENVELOPE.encode() + b"}", "text: missing"),
+        (b"{" + ENVELOPE.encode() + b',"text":null}', "text: missing"),
+        (thing('"small":6'), "small: 6 is above 5"),
+        (thing('"small":-6'), "small: -6 is below -5"),
+        (thing('"short":"abcd"'), "short: length 4 is above 3"),
+        (thing('"words":["a","b","c","d"]'), "words: length 4 is above 3"),
+        (thing('"number":"1"'), "number: Input should be a valid integer"),
+        (thing('"number":1,"number":2'), AMBIGUOUS),
+        (thing('"number":9223372036854775808'), "number: an integer beyond 64 bits"),
+        (GOOD + GOOD, "record: Invalid JSON: trailing characters at line 1 column 76"),
+    ],
+)
+def test_a_bad_record_says_why_and_is_otherwise_null(value: bytes | None, reason: str) -> None:
+    found = row(value)
+    assert found.pop("invalid") == reason
+    assert set(found.values()) == {None}
+
+
+def test_page_view_out_of_bounds() -> None:
+    record = f'{{{ENVELOPE},"visitor_id":"v","url":"/","status":700}}'.encode()
+    assert row(record, PAGE_VIEW)["invalid"] == "status: 700 is above 599"
+
+
+def timed(**times: str) -> dict[str, Any]:
+    return row(json.dumps({"event_id": "e", "text": "t", **times}).encode())
+
+
+def test_event_time_is_the_devices_time_corrected_by_its_clocks_error() -> None:
+    found = timed(
+        occurred_at="2020-01-01T00:00:00Z",
+        sent_at="2020-01-01T00:00:10Z",
+        received_at="2026-11-21T09:00:10.5Z",
+    )
+    assert found["event_time"] == datetime(2026, 11, 21, 9, 0, 0, 500_000, tzinfo=UTC)
+
+
+def test_the_brokers_time_stands_in_for_a_missing_receipt() -> None:
+    found = timed(occurred_at="2020-01-01T00:00:00Z", sent_at="2020-01-01T00:01:00Z")
+    assert found["event_time"] == BROKER - timedelta(minutes=1)
+    assert found["received_at"] is None
+
+
+def test_without_a_time_of_sending_nothing_is_corrected() -> None:
+    found = timed(occurred_at="2020-01-01T00:00:00Z", received_at="2026-11-21T09:00:00Z")
+    assert found["event_time"] == datetime(2020, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("times", "is_valid"),
+    [
+        ({"occurred_at": "2026-11-21T10:05:00Z"}, True),
+        ({"occurred_at": "2026-11-21T10:05:00.000001Z"}, False),
+        ({"occurred_at": "2026-11-21T09:35:00Z", "received_at": "2026-11-21T09:30:00Z"}, True),
+        ({"occurred_at": "2026-11-21T09:35:01Z", "received_at": "2026-11-21T09:30:00Z"}, False),
+        ({"occurred_at": "2030-01-01T00:00:00Z", "received_at": "2030-01-01T00:00:00Z"}, False),
+    ],
+)
+def test_an_event_from_the_future_is_refused(times: dict[str, str], is_valid: bool) -> None:
+    reason = timed(**times)["invalid"]
+    assert reason == (None if is_valid else "event_time: more than 300 s after its receipt")
