@@ -1,0 +1,29 @@
+"""The bucket itself, seen by plain S3 and by no table format: what lies in it, how large."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import boto3
+
+from truelog.settings import Settings
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+
+def client(settings: Settings) -> "S3Client":
+    made: S3Client = boto3.client(
+        "s3",
+        endpoint_url=settings.s3_endpoint,
+        region_name=settings.s3_region,
+        aws_access_key_id=settings.s3_access_key,
+        aws_secret_access_key=settings.s3_secret_key.get_secret_value(),
+    )
+    return made
+
+
+def sizes(settings: Settings, location: str) -> Mapping[str, int]:
+    """Size in bytes of every object below `location`, each by its whole address."""
+    bucket, prefix = location.removeprefix("s3://").split("/", 1)
+    pages = client(settings).get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+    return {f"s3://{bucket}/{each['Key']}": each["Size"] for page in pages for each in page.get("Contents", [])}
