@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from truelog.commands import services
+from truelog.commands import reconciling, services
 from truelog.commands.output import Exit
 from truelog.errors import TruelogError
 
@@ -13,6 +13,7 @@ COMMANDS = (
     services.up,
     services.down,
     services.status,
+    reconciling.reconcile,
 )
 
 app = typer.Typer(

@@ -13,8 +13,13 @@ _SQL = Path(__file__).parent / "sql"
 
 
 def connect(settings: Settings, *, autocommit: bool = False) -> Connection:
-    """A session in UTC; the caller closes it."""
-    connection: Connection = psycopg.connect(**settings.database(), autocommit=autocommit)  # type: ignore[arg-type]
+    """A session in UTC; the caller closes it.
+
+    A process that is suspended within a transaction loses it after a while, and with it the locks that others wait for.
+    """
+    connection: Connection = psycopg.connect(**settings.database(), autocommit=autocommit)
+    with connection.transaction():
+        connection.execute("SET SESSION idle_in_transaction_session_timeout = '15s'")
     return connection
 
 

@@ -8,19 +8,22 @@
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from truelog import archive, merge, rebuild
+from truelog import archive, catalogue, merge, rebuild, records, table
 from truelog.advance import Advancer
-from truelog.compiled import Compiled
+from truelog.compiled import Compiled, compile_view
 from truelog.database import Connection, connect, names
 from truelog.errors import ArchiveBehind
+from truelog.event import load_events
 from truelog.positions import Positions
+from truelog.session import session
+from truelog.settings import Settings
 
 _SAMPLE = 100  # differing rows kept with the result; the counts are of all
 
@@ -53,6 +56,7 @@ class Result:
 def reconcile(spark: SparkSession, advancer: Advancer, compiled: Compiled, *, from_raw: bool) -> Result:
     """Compare a view with its rebuild; the stream goes on meanwhile."""
     with connect(advancer.settings, autocommit=True) as connection:
+        table.require_same_code(connection, compiled)
         _one_at_a_time(connection, compiled)
         positions = snapshot(connection, compiled)  # 1
         try:
@@ -155,6 +159,20 @@ def _keep(connection: Connection, result: Result, from_raw: bool) -> None:
             json.dumps(result.sample),
         ),
     )
+
+
+def reconcile_all(settings: Settings, views: Sequence[str], *, from_raw: bool) -> list[Result]:
+    """Reconcile the named views, or all of them, in a Spark session of its own."""
+    spark, types = session(settings, "truelog reconcile"), load_events()
+    schemas = {name: records.schema(each) for name, each in types.items()}
+    declared = catalogue.load_all(settings.views_folder)
+    for unknown in set(views) - set(declared):
+        catalogue.load(unknown, settings.views_folder)
+    try:
+        compiled = [compile_view(spark, name, declared[name], schemas) for name in views or declared]
+        return [reconcile(spark, Advancer(settings, types), each, from_raw=from_raw) for each in compiled]
+    finally:
+        spark.stop()
 
 
 def exit_code(results: Iterable[Result]) -> int:

@@ -4,7 +4,7 @@ A decoded frame holds topic, partition, offset, broker_time, `invalid` (why a re
 struct column for each event type, NULL where the record is of another type.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import timedelta
 
 import pyarrow as pa
@@ -30,7 +30,8 @@ _COORDINATES = pa.schema(
 
 Types = Mapping[str, EventType]
 Events = Mapping[str, DataFrame]  # the good events of each topic, as transforms see them
-_Batches = Iterator[pa.RecordBatch]
+_Batches = Iterable[pa.RecordBatch]
+_Decoder = Callable[[_Batches], Iterator[pa.RecordBatch]]
 
 
 def schema(event_type: EventType) -> StructType:
@@ -104,8 +105,8 @@ def _but_for(by_topic: Events, conditions: list[tuple[str, Column]]) -> Events:
     return kept
 
 
-def _decoder(types: Types, shape: pa.Schema, future_limit: timedelta) -> Callable[[_Batches], _Batches]:
-    def decode_batches(batches: _Batches) -> _Batches:
+def _decoder(types: Types, shape: pa.Schema, future_limit: timedelta) -> _Decoder:
+    def decode_batches(batches: _Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for topic in pc.unique(batch.column("topic")).to_pylist():
                 mine = batch.filter(pc.equal(batch.column("topic"), topic))

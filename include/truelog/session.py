@@ -9,6 +9,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from runtime.java import java_home
 from truelog.settings import Settings
 
 # A query stopped inside foreachBatch matches a regex over the Python traceback, recursively: the default stack overflows.
@@ -17,6 +18,7 @@ _JAVA_OPTIONS = "-Xss16m -Duser.timezone=UTC -XX:+UseParallelGC"
 
 def session(settings: Settings, name: str) -> SparkSession:
     """A session named `name`, in UTC, with the archive as the Iceberg catalog `archive`."""
+    os.environ["JAVA_HOME"] = str(java_home(settings))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(name).master(settings.spark_master)

@@ -6,7 +6,7 @@ never looked at, and rows that a database crash swept away are missed by count a
 """
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
@@ -83,10 +83,10 @@ def table(compiled: Compiled) -> sql.Identifier:
     return sql.Identifier("stage", compiled.table)
 
 
-def _loader(target: str, settings: Settings) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _loader(target: str, settings: Settings) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What runs in the executors' Python: Arrow batches in, one report out."""
 
-    def load_attempt(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def load_attempt(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         filled = (batch for batch in batches if batch.num_rows)
         first = next(filled, None)
         if first is None:

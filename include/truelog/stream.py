@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 
 from pyspark.sql import DataFrame
 
-from truelog import archive, catalogue, clock, lease, records, stage, table, topics
+from truelog import archive, catalogue, clock, faults, lease, records, stage, table, topics
 from truelog.advance import Advancer, Slice
 from truelog.compiled import Compiled, compile_view
 from truelog.database import connect
@@ -62,6 +62,7 @@ class Stream:
             raise failed
 
     def _on_batch(self, raw: DataFrame, batch_id: int) -> None:
+        faults.reach("batch.begun")
         begin, end = batch_range(self.checkpoint, batch_id, self.begin)
         types = {topic: self.types[topic] for topic in self.topics}
         decoded = records.decoded(raw, types, self.settings).persist()

@@ -56,7 +56,7 @@ class Bench:
     def advancer(self) -> Advancer:
         return Advancer(self.lab.settings, self.lab.types, self.holder)
 
-    def apply(self, start: int, end: int, **changes: object) -> None:
+    def apply(self, start: int, end: int, /, **changes: object) -> None:
         given = Merge(self.at(start), self.at(end), self.staged(start, end))
         merge.apply(self.lab.connection, self.compiled, replace(given, **changes), self.holder)  # type: ignore[arg-type]
 

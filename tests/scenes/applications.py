@@ -1,0 +1,79 @@
+"""Spark applications as processes: started, killed at named points of their protocol, suspended, resumed."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.wait import until
+from truelog.errors import ServiceDown
+from truelog.settings import PROJECT, Settings
+
+
+@dataclass
+class Application:
+    """A running entry point of `spark_apps/`, in a process group of its own."""
+
+    name: str
+    process: "subprocess.Popen[bytes]"
+    log: Path
+    fired: Path
+
+    def die(self) -> None:
+        """Kill the process group, as a machine that fails would."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def end(self) -> int:
+        """Ask it to stop after the batch under way."""
+        os.kill(self.process.pid, signal.SIGTERM)
+        return self.process.wait(timeout=60)
+
+    def resume(self) -> None:
+        os.kill(self.process.pid, signal.SIGCONT)
+
+    def wait_fault(self, seconds: float = 90) -> None:
+        """Until the fault fired; an application that ends or runs on without it fails the test."""
+        self.wait(self.fired.exists, seconds, "its fault to fire")
+
+    def wait_death(self, seconds: float = 30) -> int:
+        return self.process.wait(timeout=seconds)
+
+    def wait(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
+        def met() -> None:
+            if condition():
+                return
+            if self.process.poll() is not None:
+                raise AssertionError(f"{self.name} ended ({self.process.returncode}), waiting for {what}:\n{self.tail()}")
+            raise ServiceDown(f"{self.name}: {what} did not come:\n{self.tail()}")
+
+        until(met, seconds, f"{self.name}: {what}")
+
+    def tail(self) -> str:
+        return "\n".join(self.log.read_text().splitlines()[-40:])
+
+
+def start(
+    settings: Settings, script: str, *arguments: str, fault: str | None = None, **environment: str
+) -> Application:
+    """Start an entry point; `fault` is a point, the how-many-eth time, and `kill` or `stop`."""
+    folder = settings.home / "applications"
+    folder.mkdir(exist_ok=True)
+    stem = f"{Path(script).stem}-{len(list(folder.iterdir()))}"
+    log, fired = folder / f"{stem}.log", folder / f"{stem}.fired"
+    given = {"TRUELOG_FAULT": fault, "TRUELOG_FAULT_FIRED": str(fired)} if fault else {}
+    command = [sys.executable, script if script.startswith("/") else str(PROJECT / "spark_apps" / script), *arguments]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command,
+            env=os.environ | given | environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return Application(stem, process, log, fired)
