@@ -9,7 +9,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from psycopg import sql
@@ -39,6 +39,7 @@ class Result:
     missing: int = 0
     extra: int = 0
     different: int = 0
+    repaired: int = 0
     verdict: str = "UNKNOWN"
     reason: str = ""
     sample: tuple[dict[str, Any], ...] = ()
@@ -49,8 +50,8 @@ class Result:
 
     def as_dict(self) -> dict[str, Any]:
         """The stable form that scripts read."""
-        plain = asdict(self) | {"positions": json.loads(self.positions.as_json()), "equal": self.equal}
-        return plain | {"sample": list(self.sample)}
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        return plain | {"positions": json.loads(self.positions.as_json()), "equal": self.equal}
 
 
 def reconcile(spark: SparkSession, advancer: Advancer, compiled: Compiled, *, from_raw: bool) -> Result:
@@ -102,11 +103,11 @@ def compare(connection: Connection, compiled: Compiled, positions: Positions) ->
         compiled.name,
         compiled.view.version,
         positions,
-        rows,
-        missing,
-        extra,
-        different,
-        "EQUAL" if missing == extra == different == 0 else "DIFFERENT",
+        rows=rows,
+        missing=missing,
+        extra=extra,
+        different=different,
+        verdict="EQUAL" if missing == extra == different == 0 else "DIFFERENT",
         sample=tuple({"streamed": s, "rebuilt": r} for s, r in sample),
     )
 

@@ -41,6 +41,7 @@ def _public(settings: Settings) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas",
+        "spark.ui.showConsoleProgress": "false",
         "spark.ui.enabled": "false",  # it asks nobody for a password
         "spark.speculation": "false",  # a second attempt would load its rows beside the first one's
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),

@@ -103,6 +103,7 @@ class Stream:
 
         A topic that none of the views reads (ticks, which wake the application) begins at its end.
         """
+        topics.require_log_append_time(self.settings, self.topics)
         earliest = topics.earliest_offsets(self.settings, self.topics)
         for follower in self.followers:
             self._fill(follower, earliest.only(follower.compiled.view.topics))
