@@ -1,0 +1,33 @@
+"""Who views the pages of a host, minute by minute: how many visitors, and how long they waited."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from truelog import Distinct, Quantiles, Sum, View
+
+
+def transform(page_view: DataFrame) -> DataFrame:
+    """One row per event: sketches are kept for each host, since each costs kilobytes."""
+    return page_view.select(
+        F.window("event_time", "1 minute").start.alias("minute"),
+        F.try_parse_url("url", F.lit("HOST")).alias("host"),
+        F.lit(1).alias("views"),
+        F.col("visitor_id").alias("visitors"),
+        "response_ms",
+    )
+
+
+VIEW = View(
+    reads=("page_view",),
+    transform=transform,
+    key=("minute", "host"),
+    measures={"views": Sum(), "visitors": Distinct(error=0.02), "response_ms": Quantiles(error=0.01)},
+    checks=("views > 0", "visitors > 0"),
+    columns={
+        "minute": "start of the minute, by corrected event time",
+        "host": "host of the URL; NULL where the URL is none",
+        "views": "page views",
+        "visitors": "different visitors, with a relative standard error of 2 %",
+        "response_ms_p50": "median response time in milliseconds, within 1 %",
+    },
+)
