@@ -46,8 +46,8 @@ class Event(BaseModel):
 
     event_id: str = Declared(min_length=1, max_length=128, description="The producer's own id of this event.")
     occurred_at: datetime = Declared(description="When it happened, by the device's clock.")
-    sent_at: datetime | None = Declared(None, description="When it was sent, by the device's clock.")
-    received_at: datetime | None = Declared(None, description="When it came in, by the collector's clock.")
+    sent_at: datetime | None = Declared(default=None, description="When it was sent, by the device's clock.")
+    received_at: datetime | None = Declared(default=None, description="When it came in, by the collector's clock.")
 
     @field_validator("*", mode="before")
     @classmethod

@@ -11,13 +11,13 @@ class Thing(Event):
     """One field of every type, bounded and not."""
 
     text: str
-    short: str | None = Field(None, min_length=1, max_length=3)
+    short: str | None = Field(default=None, min_length=1, max_length=3)
     number: int | None = None
-    small: int | None = Field(None, ge=-5, le=5)
+    small: int | None = Field(default=None, ge=-5, le=5)
     flag: bool | None = None
-    amount: float | None = Field(None, le=1e300)
+    amount: float | None = Field(default=None, le=1e300)
     at: datetime | None = None
-    words: list[str] | None = Field(None, max_length=3)
+    words: list[str] | None = Field(default=None, max_length=3)
 
 
 THING = EventType("thing", Thing, Topic(key="text", subject=(), partitions=1, retention="1 day"))
