@@ -48,7 +48,9 @@ class Application:
             if condition():
                 return
             if self.process.poll() is not None:
-                raise AssertionError(f"{self.name} ended ({self.process.returncode}), waiting for {what}:\n{self.tail()}")
+                raise AssertionError(
+                    f"{self.name} ended ({self.process.returncode}), waiting for {what}:\n{self.tail()}"
+                )
             raise ServiceDown(f"{self.name}: {what} did not come:\n{self.tail()}")
 
         until(met, seconds, f"{self.name}: {what}")

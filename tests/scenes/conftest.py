@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
+from psycopg import sql
 
 from tests.scenes.applications import Application, start
 from tests.scenes.traffic import Traffic
 from truelog import topics
-from truelog.database import Connection, connect, migrate
+from truelog.database import connect, migrate
 from truelog.event import load_events
 from truelog.positions import Positions
 from truelog.settings import Settings
@@ -19,40 +21,46 @@ class World:
     """What a scene needs to ask: where views stand, and what they hold."""
 
     settings: Settings
-    connection: Connection
     traffic: Traffic
 
-    def ends(self, topic: str = "page_view") -> Positions:
-        return topics.end_offsets(self.settings, [topic])
+    def ask(self, query: str | sql.Composed, *parameters: object) -> list[tuple[Any, ...]]:
+        """On a connection of its own: scenes kill databases."""
+        with connect(self.settings, autocommit=True) as connection:
+            return connection.execute(query, parameters).fetchall()  # type: ignore[arg-type]
 
     def stands(self, view: str) -> Positions:
-        rows = self.connection.execute(
-            "SELECT topic, partition, next_offset FROM truelog.position WHERE view = %s", (view,)
-        ).fetchall()
+        rows = self.ask("SELECT topic, partition, next_offset FROM truelog.position WHERE view = %s", view)
         offsets: dict[str, dict[int, int]] = {}
         for topic, partition, offset in rows:
-            offsets.setdefault(str(topic), {})[int(str(partition))] = int(str(offset))
+            offsets.setdefault(topic, {})[partition] = offset
         return Positions(offsets)
 
     def caught_up(self, view: str) -> bool:
-        return self.stands(view).covers(self.ends())
+        return self.stands(view).covers(topics.end_offsets(self.settings, ["page_view"]))
 
-    def counted(self, view: str, column: str) -> int:
-        row = self.connection.execute(f"SELECT coalesce(sum({column}), 0)::bigint FROM views.{view}").fetchone()  # type: ignore[arg-type]
-        assert row is not None
-        return int(str(row[0]))
+    def counted(self, view: str) -> int:
+        query = sql.SQL("SELECT coalesce(sum(views), 0)::bigint FROM {}").format(sql.Identifier("views", view))
+        return int(self.ask(query)[0][0])
 
 
 @pytest.fixture(scope="session")
-def world(platform: Settings) -> Iterator[World]:
+def world(platform: Settings) -> World:
     migrate(platform)
     topics.apply(platform, load_events())
-    with connect(platform, autocommit=True) as connection:
-        yield World(platform, connection, Traffic(platform))
+    return World(platform, Traffic(platform))
 
 
 @pytest.fixture(scope="session")
-def archive(world: World) -> Iterator[Application]:
-    running = start(world.settings, "archive.py", TRUELOG_ARCHIVE_TRIGGER_SECONDS="2")
-    yield running
-    running.die()
+def _archives() -> Iterator[list[Application]]:
+    started: list[Application] = []
+    yield started
+    for each in started:
+        each.die()
+
+
+@pytest.fixture
+def archive(world: World, _archives: list[Application]) -> Application:
+    """The archive, running: started again where an earlier scene took its database away."""
+    if not _archives or _archives[-1].process.poll() is not None:
+        _archives.append(start(world.settings, "archive.py", TRUELOG_ARCHIVE_TRIGGER_SECONDS="2"))
+    return _archives[-1]

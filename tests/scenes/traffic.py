@@ -4,40 +4,36 @@ import json
 import random
 from datetime import UTC, datetime, timedelta
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from pydantic import BaseModel, ValidationError
 
+from truelog import topics
+from truelog.event import load_events
 from truelog.settings import Settings
 
 
 class Traffic:
-    """Sends seeded page views, one in fifty malformed; keeps the value of every acknowledged one."""
+    """Sends seeded page views, one in fifty malformed; counts those that the broker acknowledged."""
 
     def __init__(self, settings: Settings, seed: int = 1) -> None:
         self.random = random.Random(seed)
         self.producer = Producer({**settings.kafka(), "acks": "all", "enable.idempotence": True, "linger.ms": 5})
-        self.acknowledged: list[bytes] = []
-        self.sent = 0
+        self.acknowledged = 0
 
-    def send(self, events: int) -> None:
+    def send(self, events: int, *, flush: bool = True) -> None:
         for _ in range(events):
-            self.sent += 1
-            value = self._event()
             key = f"v{self.random.randrange(200)}"
-            self.producer.produce("page_view", value, key, on_delivery=self._delivered)
+            self.producer.produce("page_view", self._event(), key, on_delivery=self._delivered)
             self.producer.poll(0)
+        if flush:
+            self.flush()
 
     def flush(self) -> None:
         assert self.producer.flush(60) == 0, "some records were never acknowledged"
 
-    @property
-    def good(self) -> int:
-        return sum(value.startswith(b"{") for value in self.acknowledged)
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
         assert error is None, error
-        value = message.value()
-        assert value is not None
-        self.acknowledged.append(value)
+        self.acknowledged += 1
 
     def _event(self) -> bytes:
         draw = self.random
@@ -54,3 +50,32 @@ class Traffic:
             "response_ms": draw.randrange(2_000),
         }
         return json.dumps(event).encode()
+
+
+def in_the_log(settings: Settings, topic: str = "page_view") -> list[bytes | None]:
+    """The value of every record of a topic, read with a stock client."""
+    ends = topics.end_offsets(settings, [topic]).offsets[topic]
+    consumer = Consumer({**settings.kafka(), "group.id": "scenes", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
+    values: list[bytes | None] = []
+    while len(values) < sum(ends.values()):
+        messages = consumer.consume(10_000, timeout=30)
+        assert messages, "the log ends before its end offsets"
+        assert not any(message.error() for message in messages)
+        values += [message.value() for message in messages]
+    consumer.close()
+    return values
+
+
+def good(values: list[bytes | None]) -> int:
+    """How many are page views, by the model that the collector validates with: a second opinion on the decoder."""
+    model = load_events()["page_view"].model
+    return sum(_accepts(model, value) for value in values if value is not None)
+
+
+def _accepts(model: type[BaseModel], value: bytes) -> bool:
+    try:
+        model.model_validate_json(value)
+    except ValidationError:
+        return False
+    return True

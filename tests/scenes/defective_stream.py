@@ -1,0 +1,64 @@
+"""A stream application with a defect or a burden planted in it: `defective_stream.py WHICH APPLICATION`.
+
+The scenes must be able to see what they are there to see: run with a defect, each has to fail.
+"""
+
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from psycopg import sql
+
+from truelog import lease, merge, stage
+from truelog.settings import Settings
+from truelog.stream import Stream
+
+_add, _load = merge.add, stage.load
+
+
+def positions_unchecked() -> None:
+    merge.require_at = lambda *_: None
+    lease.require = lambda *_: None
+    lease._hold = lambda *_: None
+
+
+def applied_twice() -> None:
+    def add(*arguments: Any) -> None:
+        _add(*arguments)
+        _add(*arguments)
+
+    merge.add = add
+
+
+def staging_not_cleared() -> None:
+    """Rows stay after their merge, and the merge takes whatever lies there."""
+
+    def add(connection: Any, compiled: Any, schema: str, staged: Any) -> None:
+        rows = connection.execute(sql.SQL("SELECT DISTINCT attempt FROM {}").format(stage.table(compiled))).fetchall()
+        for (attempt,) in rows:
+            _add(connection, compiled, schema, replace(staged, attempts=(attempt,)))
+
+    merge.add = add
+    stage.clear = lambda *_: None
+
+
+def slow_view() -> None:
+    """No defect but a burden: what the view `slow` stages takes ten seconds a batch."""
+
+    def load(states: Any, compiled: Any, settings: Any) -> Any:
+        if compiled.name == "slow":
+            threading.Event().wait(10)
+        return _load(states, compiled, settings)
+
+    stage.load = load
+
+
+DEFECTS: dict[str, Callable[[], None]] = {
+    each.__name__: each for each in (positions_unchecked, applied_twice, staging_not_cleared)
+}
+
+if __name__ == "__main__":
+    (DEFECTS | {"slow_view": slow_view})[sys.argv[1]]()
+    Stream(Settings(), sys.argv[2]).run(threading.Event())
