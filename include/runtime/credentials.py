@@ -46,6 +46,7 @@ def _generated(random_ports: bool) -> dict[str, str]:
         "postgres_password": _secret(),
         "analyst_password": _secret(),
         "airflow_password": _secret(),
+        "visitor_salt": _secret(),
     }
 
 

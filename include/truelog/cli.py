@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from truelog.commands import reconciling, services
+from truelog.commands import importing, reconciling, services
 from truelog.commands.output import Exit
 from truelog.errors import TruelogError
 
@@ -15,6 +15,9 @@ COMMANDS = (
     services.status,
     reconciling.reconcile,
 )
+GROUPS = {
+    "import": importing.app,
+}
 
 app = typer.Typer(
     help="The log is the truth; a view is a cache of it.",
@@ -24,6 +27,8 @@ app = typer.Typer(
 )
 for command in COMMANDS:
     app.command()(command)
+for name, group in GROUPS.items():
+    app.add_typer(group, name=name)
 
 
 def main() -> None:
@@ -33,4 +38,7 @@ def main() -> None:
         app()
     except TruelogError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        sys.exit(Exit.UNKNOWN)
+    except Exception:  # Python's own code for it is 1, which here would say that the answer is known
+        logging.getLogger("truelog").exception("this should not have happened")
         sys.exit(Exit.UNKNOWN)

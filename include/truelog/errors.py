@@ -11,6 +11,7 @@ TruelogError
 ├── BadDeclaration   a file in events/ or views/ breaks the rules
 ├── ArchiveBehind    the archive has not reached the positions asked for
 ├── LogLost          the log dropped records before they were archived
+├── BadInput         a file or a query that was given cannot be read
 ├── NotSetUp         settings or jars are missing or wrong
 └── ServiceDown      a service did not become ready in time
 """
@@ -58,6 +59,10 @@ class ArchiveBehind(TruelogError):
 
 class LogLost(TruelogError):
     """Retention took records that no archive holds."""
+
+
+class BadInput(TruelogError):
+    """What the user gave cannot be read; another try needs another input."""
 
 
 class NotSetUp(TruelogError):

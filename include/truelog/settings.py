@@ -66,6 +66,9 @@ class Settings(BaseSettings):
     analyst_password: SecretStr = SecretStr("")
     airflow_password: SecretStr = SecretStr("")
 
+    # Key of the hash by which an imported access log's visitors are known; another key, other visitors.
+    visitor_salt: SecretStr = SecretStr("")
+
     log_day_seconds: PositiveInt = 86_400
     archive_trigger_seconds: PositiveFloat = 30
     stream_trigger_seconds: PositiveFloat = 0.2
@@ -74,6 +77,7 @@ class Settings(BaseSettings):
     future_limit_seconds: PositiveInt = 300
     spark_master: str = "local[*]"
     shuffle_partitions: PositiveInt = 2
+    repair_share: float = Field(default=0.01, ge=0, le=1)  # of a view's rows; more is left to a person
     batch_grace_seconds: PositiveFloat = 5.0  # after which a batch no longer waits for a slow view
     applications: dict[str, str] = Field(default_factory=dict)  # view → stream application; "stream" by default
     views_folder: Path = PROJECT / "spark_apps" / "views"
