@@ -1,0 +1,74 @@
+"""No `print(`, which no log level silences; no sleeping, which is a guess about how long a thing takes."""
+
+import ast
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.house.tree import PROJECT, calls, modules, plant
+
+SLEEPS = ("time.sleep", "sleep", "asyncio.sleep")
+
+# Who may sleep, and why.
+WAITING = {
+    ("include/truelog/archive.py", "wait_for"): "polls the archive's positions until a deadline",
+    ("include/truelog/topics.py", "_wait_for_leaders"): "polls the brokers until a deadline",
+    ("include/truelog/ticks.py", "run"): "a clock's beat, which nobody waits for",
+}
+
+
+def prints(root: Path) -> list[str]:
+    return [
+        f"{name}:{call.lineno} prints; answers go through truelog.commands.output, the rest to a logger"
+        for name, tree in modules(root)
+        for call in calls(tree, "print")
+    ]
+
+
+def sleeps(root: Path, waiting: Mapping[tuple[str, str], str]) -> list[str]:
+    """Sleeping outside of the functions that may; and functions that may and do not sleep any more."""
+    found = {
+        (name, _function_around(tree, call.lineno)): call.lineno
+        for name, tree in modules(root, "tests/*.py", "include/truelog/*.py")
+        for call in calls(tree, *SLEEPS)
+    }
+    problems = [
+        f"{n}:{line} {f} sleeps; wait for a condition" for (n, f), line in found.items() if (n, f) not in waiting
+    ]
+    return problems + [f"{n} {f} is allowed to sleep and does not" for n, f in waiting if (n, f) not in found]
+
+
+def _function_around(tree: ast.Module, line: int) -> str:
+    """The name of the innermost function that holds the line, or of none."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    around = [node for node in functions if node.lineno <= line <= (node.end_lineno or line)]
+    return max(around, key=lambda node: node.lineno).name if around else "<module>"
+
+
+def test_nothing_prints() -> None:
+    assert prints(PROJECT) == []
+
+
+def test_nothing_sleeps_but_waiting_helpers() -> None:
+    assert sleeps(PROJECT, WAITING) == []
+
+
+def test_printing_is_seen(tmp_path: Path) -> None:
+    planted = "def f(console):\n    console.print('fine')\n    blueprint('fine')\n    print('not fine')\n"
+    plant(tmp_path, {"include/deep/er/module.py": planted})
+    assert [problem.split()[0] for problem in prints(tmp_path)] == ["include/deep/er/module.py:4"]
+
+
+def test_sleeping_is_seen(tmp_path: Path) -> None:
+    planted = {
+        "tests/scenes/test_a.py": "import time\nclass A:\n  def test_a(self):\n    time.sleep(1)\n",
+        "tests/scenes/test_b.py": "from time import sleep\nsleep(1)\n",
+        "include/truelog/wait.py": "import time\ndef until():\n    time.sleep(1)\ndef other():\n    time.monotonic()\n",
+        "include/runtime/wait.py": "import time\ntime.sleep(1)\n",
+    }
+    plant(tmp_path, planted)
+    waiting = {("include/truelog/wait.py", "until"): "waits", ("include/truelog/wait.py", "other"): "used to"}
+    assert sleeps(tmp_path, waiting) == [
+        "tests/scenes/test_a.py:4 test_a sleeps; wait for a condition",
+        "tests/scenes/test_b.py:2 <module> sleeps; wait for a condition",
+        "include/truelog/wait.py other is allowed to sleep and does not",
+    ]

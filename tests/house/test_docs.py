@@ -1,0 +1,136 @@
+"""What the documents name is there: each path, each `make` word; and the one way to install is the only one told.
+
+A path in a document is a link, or a word of `code` that ends like a file or a folder, or begins with a folder of the
+tree. It may leave out where it begins (`views/page_views.py`), hold `*`, and hold `<name>` where the reader chooses:
+then its folder must be there. What .gitignore lists is made later and is not looked for.
+"""
+
+import fnmatch
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.house.tree import PROJECT, files, plant, texts
+
+DOCUMENTS = ("README.md", "docs/*.md")
+
+CODE = re.compile(r"```.*?\n(.*?)```|`([^`\n]+)`", re.DOTALL)
+LINK = re.compile(r"\]\(([^)#\s]+)")
+ENDINGS = "py|md|yml|yaml|toml|txt|sql|xml|sh|json|cfg|properties|csv|gz"
+PATH = re.compile(rf"(?:[\w.*<>-]+/)+[\w.*<>-]*|[\w*<>-]+\.(?:{ENDINGS})")
+FILE_OR_FOLDER = re.compile(rf".*(?:/|\.(?:{ENDINGS}))")
+
+# Without the lock's override, and with dependencies resolved anew, this brings in what writes over PySpark.
+PLAIN_INSTALL = re.compile(r"pip3?\s+install\b[^\n`]*?\s(?:-r|--requirement)[ =]*\S*requirements")
+
+
+def gone(root: Path) -> list[str]:
+    """The paths that documents name and that are not in the tree."""
+    there = {str(path.relative_to(root)) for path in files(root)}
+    there |= {f"{folder}/" for name in there for folder in map(str, Path(name).parents) if folder != "."}
+    made = [line.strip() for line in (root / ".gitignore").read_text().splitlines() if line.strip()]
+    return [
+        f"{document}:{line} names {path}, which is not there"
+        for document, text in texts(root, *DOCUMENTS)
+        for line, path in _paths(text, Path(document).parent)
+        if FILE_OR_FOLDER.fullmatch(path) or f"{path.partition('/')[0]}/" in there
+        if not _is_there(path, there) and not any(path.startswith(each) for each in made)
+    ]
+
+
+def _paths(text: str, folder: Path) -> Iterator[tuple[int, str]]:
+    for found in LINK.finditer(text):
+        if "://" not in found[1] and not found[1].startswith("mailto:"):
+            yield _line(text, found), str((folder / found[1]).as_posix())
+    for code in CODE.finditer(text):
+        for word in (code[1] or code[2]).split():
+            bare = word.strip("\"'(),;:")
+            if PATH.fullmatch(bare):
+                yield _line(text, code), bare.removeprefix("./")
+
+
+def _line(text: str, found: re.Match[str]) -> int:
+    return text.count("\n", 0, found.start()) + 1
+
+
+def _is_there(path: str, there: set[str]) -> bool:
+    """Whether some file or folder ends in these very segments."""
+    parts = Path(path).parts
+    while parts and "<" in parts[-1]:
+        parts = parts[:-1]
+        path = "/".join(parts) + "/"
+    wanted = path.rstrip("/")
+    names = [each.rstrip("/") for each in there]
+    return any(fnmatch.fnmatchcase(name, wanted) or fnmatch.fnmatchcase(name, f"*/{wanted}") for name in names)
+
+
+def words_gone(root: Path) -> list[str]:
+    """The `make` words that documents name and that the Makefile does not have."""
+    known = set(re.findall(r"^([a-z][\w-]*):", (root / "Makefile").read_text(), re.MULTILINE))
+    return [
+        f"{document}:{_line(text, code)} names `make {word}`, which the Makefile does not have"
+        for document, text in texts(root, *DOCUMENTS)
+        for code in CODE.finditer(text)
+        for word in re.findall(r"\bmake ([a-z][\w-]*)", code[1] or code[2])
+        if word not in known
+    ]
+
+
+def plain_installs(root: Path) -> list[str]:
+    return [
+        f"{name}:{number} installs past the lock; say `make install`"
+        for name, text in texts(root)
+        for number, line in enumerate(text.splitlines(), 1)
+        if PLAIN_INSTALL.search(line)
+    ]
+
+
+def test_every_path_that_documents_name_is_there() -> None:
+    assert gone(PROJECT) == []
+
+
+def test_every_make_word_that_documents_name_is_there() -> None:
+    assert words_gone(PROJECT) == []
+
+
+def test_no_file_installs_past_the_lock() -> None:
+    assert plain_installs(PROJECT) == []
+
+
+GUIDE = """# A guide
+Edit `spark_apps/views/` and `views/page_views.py`, add `spark_apps/views/<name>.py`, see [the scope](000-scope.md).
+Then `.venv/bin/truelog up`, look at `build/bench.json`, `include/*/wait.py` and [the site](https://example.org/a/b.py).
+Ask 1/2, `topic 0:1200`, `POST /events`, `application/json`, `a != b`.
+
+Old: `spark_apps/jobs/`, `docs/gone`, `docs/gone.md`, `old.py`, [old](old.md), `gone/<name>.py`.
+```
+make test && make dance
+cat docs/also-gone.md
+```
+"""
+
+
+def test_what_is_gone_is_seen(tmp_path: Path) -> None:
+    there = ("spark_apps/views/page_views.py", "docs/000-scope.md", "include/runtime/wait.py")
+    planted = {"docs/guide.md": GUIDE, ".gitignore": ".venv/\nbuild/\n", "Makefile": "test: install\n\tpytest\n"}
+    plant(tmp_path, planted | dict.fromkeys(there, ""))
+
+    assert {problem.split(" ")[2].rstrip(",") for problem in gone(tmp_path)} == {
+        "spark_apps/jobs/",
+        "docs/gone.md",
+        "old.py",
+        "docs/old.md",
+        "gone/<name>.py",
+        "docs/also-gone.md",
+        "docs/gone",
+    }
+    assert words_gone(tmp_path) == ["docs/guide.md:7 names `make dance`, which the Makefile does not have"]
+
+
+def test_installing_past_the_lock_is_seen(tmp_path: Path) -> None:
+    lock = "requirements.txt"
+    planted = {
+        "README.md": f"`make install`. A plain `pip install -r` would break it.\nDo `pip install -q -r {lock}`.\n",
+        "ci": f"uv pip sync {lock}\nuv pip install --requirement={lock}\n",
+    }
+    assert [problem.split()[0] for problem in plain_installs(plant(tmp_path, planted))] == ["README.md:2", "ci:2"]

@@ -1,0 +1,59 @@
+"""Every event type loads and says what it is: its file, its class and each of its fields."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.house.tree import PROJECT, modules, plant
+from truelog.errors import BadDeclaration
+from truelog.event import load_events
+
+
+def undocumented(root: Path) -> list[str]:
+    said = {name: tree for name, tree in modules(root, "include/events/*.py") if not Path(name).name.startswith("_")}
+    silent = [
+        f"{name}:{getattr(node, 'lineno', 1)} has no docstring"
+        for name, tree in said.items()
+        for node in (tree, *tree.body)
+        if isinstance(node, ast.Module | ast.ClassDef) and not ast.get_docstring(node)
+    ]
+    types = load_events(root / "include" / "events")
+    return silent + [
+        f"include/events/{each.name}.py: the field {field.name} has no description"
+        for each in types.values()
+        for field in each.fields
+        if not field.about
+    ]
+
+
+def test_every_event_type_is_documented() -> None:
+    assert len(load_events()) > 1
+    assert undocumented(PROJECT) == []
+
+
+EVENT = """{module}
+from pydantic import Field
+from truelog.event import Event, Topic
+TOPIC = Topic(key=None, subject=(), partitions=1, retention="1 day")
+class Said(Event):
+    {model}
+    text: str = Field({about})
+"""
+
+
+def test_silence_is_seen(tmp_path: Path) -> None:
+    spoken = EVENT.format(module='"""What."""', model='"""What."""', about='description="What."')
+    silent = EVENT.format(module="", model="", about="")
+    plant(tmp_path, {"include/events/spoken.py": spoken, "include/events/silent.py": silent})
+    assert undocumented(tmp_path) == [
+        "include/events/silent.py:1 has no docstring",
+        "include/events/silent.py:5 has no docstring",
+        "include/events/silent.py: the field text has no description",
+    ]
+
+
+def test_a_broken_event_type_is_seen(tmp_path: Path) -> None:
+    plant(tmp_path, {"include/events/broken.py": '"""No declaration."""\n'})
+    with pytest.raises(BadDeclaration, match=r"broken\.py"):
+        undocumented(tmp_path)

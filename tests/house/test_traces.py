@@ -1,0 +1,56 @@
+"""No file names the place where it was written: no package registry, no folder of one machine.
+
+The words are put together here, so that this file does not hold them.
+"""
+
+import re
+from pathlib import Path
+
+from tests.house.tree import PROJECT, plant, texts
+
+HOSTS = tuple(
+    ".".join(parts)
+    for parts in (
+        ("pypi", "org"),
+        ("pythonhosted", "org"),
+        ("repo1", "maven", "org"),
+        ("repo", "maven", "apache", "org"),
+        ("registry", "npmjs", "org"),
+        ("crates", "io"),
+        ("proxy", "golang", "org"),
+        ("deb", "debian", "org"),
+        ("conda", "anaconda", "org"),
+    )
+)
+FOLDERS = tuple(f"/{name}/" for name in ("work", "root", "tmp", "home", "Users", "mnt"))
+
+# A folder of a machine is a path from its root: nothing that a path or an address could go on from stands before it.
+TRACE = re.compile("|".join([re.escape(host) for host in HOSTS] + [rf"(?<![\w.~$}}>*/-]){f}(?=\w)" for f in FOLDERS]))
+
+
+def traces(root: Path) -> list[str]:
+    return [
+        f"{name}:{number} names {found.group()}"
+        for name, text in texts(root)
+        for number, line in enumerate(text.splitlines(), 1)
+        if (found := TRACE.search(line))
+    ]
+
+
+def test_no_file_names_where_it_was_written() -> None:
+    assert traces(PROJECT) == []
+
+
+def test_traces_are_seen(tmp_path: Path) -> None:
+    host, folder = HOSTS[0], FOLDERS[0]
+    planted = {
+        "requirements.txt": f"--index-url https://{host}/simple\nfine==1\n",
+        "docs/guide.md": f"run `cd {folder}main`\n",
+        "include/code.py": f'FINE = "build{folder}x", "$HOME{folder}y", "~{folder}z"\nBAD = "{folder}w"\n',
+    }
+    plant(tmp_path, planted)
+    assert [problem.split()[0] for problem in traces(tmp_path)] == [
+        "docs/guide.md:1",
+        "include/code.py:2",
+        "requirements.txt:1",
+    ]
