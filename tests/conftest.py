@@ -11,6 +11,8 @@ import pytest
 import runtime
 from truelog.settings import Settings, default_home
 
+pytest_plugins = ("tests.spark_fixtures",)
+
 
 @pytest.fixture(scope="session")
 def settings() -> Iterator[Settings]:

@@ -1,0 +1,58 @@
+"""Spark, a migrated database and the lab, for every test that asks; loaded as a plugin by `tests/conftest.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from truelog.settings import Settings
+
+if TYPE_CHECKING:
+    # Imported where they are used: a run without Spark does not wait for it.
+    from pyspark.sql import SparkSession
+
+    from tests.laws.lab import Lab
+    from truelog.database import Connection
+
+
+@pytest.fixture(scope="session")
+def _spark_ends() -> Iterator[None]:
+    from pyspark.sql import SparkSession
+
+    yield
+    if running := SparkSession.getActiveSession():
+        running.stop()
+
+
+@pytest.fixture
+def spark(settings: Settings, _spark_ends: None) -> SparkSession:
+    """The one session of the test run; begun anew where a test has stopped it."""
+    from truelog.session import session
+
+    return session(settings, "tests")
+
+
+@pytest.fixture(scope="session")
+def migrated(postgresql: Settings) -> Settings:
+    from truelog.database import migrate
+
+    migrate(postgresql)
+    return postgresql
+
+
+@pytest.fixture
+def connection(migrated: Settings) -> Iterator[Connection]:
+    from truelog.database import connect
+
+    with connect(migrated, autocommit=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def lab(spark: SparkSession, migrated: Settings, connection: Connection) -> Lab:
+    from tests.laws.lab import Lab
+    from truelog.event import load_events
+
+    return Lab(spark, migrated, connection, load_events())

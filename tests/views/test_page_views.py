@@ -1,0 +1,115 @@
+"""Page views: how many, and how many bytes, per minute, host, page and browser."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from tests.laws.events import START
+from tests.laws.lab import Lab, cases
+from tests.views.conftest import Run
+from tests.views.ways import Row, Sent, at, rows, sent
+from truelog import View
+from truelog.decode import decode
+
+SHOP = "https://shop.example/shoes"
+
+
+def viewed(time: str = "10:00:00", url: str = SHOP, **fields: Any) -> Sent:
+    return sent("page_view", occurred_at=at(time), visitor_id="ann", url=url, **fields)
+
+
+def cell(time: str = "10:00:00", host: str | None = "shop.example", page: str | None = "/shoes", **columns: Any) -> Row:
+    return {"minute": at(time), "host": host, "page": page, "browser": None, "views": 1, "bytes": None} | columns
+
+
+def test_nobody_came(run: Run) -> None:
+    assert run([]) == []
+
+
+def test_views_of_a_minute_add_up(run: Run) -> None:
+    events = [viewed("10:00:00", bytes=100), viewed("10:00:30", bytes=20), viewed("10:00:59", bytes=3)]
+    assert run(events) == [cell("10:00:00", views=3, bytes=123)]
+
+
+def test_each_minute_host_page_and_browser_is_a_row_of_its_own(run: Run) -> None:
+    events = [
+        viewed("10:00:59"),
+        viewed("10:01:00"),
+        viewed("10:00:00", "https://blog.example/shoes"),
+        viewed("10:00:00", "https://shop.example/hats"),
+        viewed("10:00:00", browser="Firefox"),
+    ]
+    assert run(events) == [
+        cell("10:00:00", "blog.example"),
+        cell("10:00:00", page="/hats"),
+        cell("10:00:00", browser="Firefox"),
+        cell("10:00:00"),
+        cell("10:01:00"),
+    ]
+
+
+def test_a_page_is_its_path_whatever_else_the_url_says(run: Run) -> None:
+    urls = (SHOP, f"{SHOP}?size=42", f"{SHOP}#top", "http://ann@shop.example:8080/shoes")
+    assert run([viewed(url=url) for url in urls]) == [cell(views=4)]
+
+
+def test_a_url_that_is_none_counts_for_no_host_and_no_page(run: Run) -> None:
+    assert run([viewed(url=url) for url in ("http://[bad", "http://h/%zz", "a b", "C:\\N")]) == [
+        cell(host=None, page=None, views=4)
+    ]
+
+
+def test_unknown_bytes_add_nothing_to_known_ones(run: Run) -> None:
+    assert run([viewed(), viewed(bytes=7), viewed()]) == [cell(views=3, bytes=7)]
+    assert run([viewed(), viewed()]) == [cell(views=2, bytes=None)]
+    assert run([viewed(bytes=0)]) == [cell(bytes=0)]
+
+
+def test_a_clock_that_goes_wrong_is_put_right(run: Run) -> None:
+    """The phone is an hour behind: it was sent ten seconds after the view, and received at eleven."""
+    event = viewed("10:00:00", sent_at=at("10:00:10"), received_at=at("11:00:10"))
+    assert run([event]) == [cell("11:00:00")]
+
+
+def test_what_is_no_page_view_counts_nowhere(run: Run) -> None:
+    malformed = [Sent("page_view", value) for value in (b"", b"not json", b"[]", b'{"url": "x"}')]
+    assert run([*malformed, viewed(), viewed(bytes=-1)]) == [cell()]
+
+
+# Where each URL of the laws' generated events points to, as read by a person.
+PLACES: dict[str, tuple[str | None, str | None]] = {
+    "http://h/p": ("h", "/p"),
+    "http://h/q?x=1": ("h", "/q"),
+    "https://user@h2:8080/p#f": ("h2", "/p"),
+    **dict.fromkeys(("a", "b", "", "é", "e\u0301", "\U0001f600", "\u2400", "a\u2400b"), (None, "itself")),
+    **dict.fromkeys(("http://[bad", "http://h/%00%zz", " ", "'; DROP TABLE views; --", "\\N"), (None, None)),
+}
+
+
+def told_by_a_dictionary(events: list[Row]) -> dict[tuple[Any, ...], tuple[int, int | None]]:
+    cells: dict[tuple[Any, ...], tuple[int, int | None]] = {}
+    for event in events:
+        minute: datetime = event["event_time"].replace(second=0, microsecond=0)
+        host, page = PLACES[event["url"]]
+        key = (minute, host, event["url"] if page == "itself" else page, event["browser"])
+        views, total = cells.get(key, (0, None))
+        known = [size for size in (total, event["bytes"]) if size is not None]
+        cells[key] = (views + 1, sum(known) if known else None)
+    return cells
+
+
+def test_generated_logs_give_what_a_dictionary_gives(lab: Lab, name: str, view: View) -> None:
+    logs = cases(lab.types, view.reads)
+    lab.compare_all(name, view, logs)
+
+    cells = 0
+    for case, log in enumerate(logs):
+        values = pa.array([record.value for record in log], pa.binary())
+        times = pa.array([START] * len(log), pa.timestamp("us", "UTC"))
+        decoded = decode(lab.types["page_view"], values, times, timedelta(days=5_000_000)).to_pylist()
+        expected = told_by_a_dictionary([event for event in decoded if event["invalid"] is None])
+        found = {tuple(row[k] for k in view.key): (row["views"], row["bytes"]) for row in rows(lab, name, view, case)}
+        assert found == expected
+        cells += len(found)
+    assert cells > len(logs), "the logs hold too little"
