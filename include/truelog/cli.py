@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from truelog.commands import importing, reconciling, services
+from truelog.commands import generating, importing, reconciling, services
 from truelog.commands.output import Exit
 from truelog.errors import TruelogError
 
@@ -13,6 +13,7 @@ COMMANDS = (
     services.up,
     services.down,
     services.status,
+    generating.generate,
     reconciling.reconcile,
 )
 GROUPS = {

@@ -4,6 +4,7 @@ An event counts as sent when every replica in step has it (`acks=all`), and a re
 two (idempotence). A key chooses the same partition as for Java's producers, so that senders of all kinds agree.
 """
 
+import time
 from collections.abc import Iterable
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -75,8 +76,11 @@ class Sender:
                 return self.listen(0)
 
     def listen(self, seconds: float) -> None:
-        """Take in what Kafka answers for so long."""
-        self._producer.poll(seconds)
+        """Take in what Kafka answers, for so long."""
+        until = time.monotonic() + seconds
+        self._producer.poll(0)
+        while (left := until - time.monotonic()) > 0:
+            self._producer.poll(left)  # returns with each answer
         self._require_taken()
 
     def _answered(self, error: KafkaError | None, _: Message) -> None:
