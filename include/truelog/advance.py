@@ -60,9 +60,10 @@ class Advancer:
         merge.apply(connection, compiled, Merge(stands, end, staged, excluded), self.holder)  # 4
         return end
 
-    def staged(self, compiled: Compiled, events: Events) -> stage.Staged:
+    def staged(self, compiled: Compiled, events: Events, only: DataFrame | None = None) -> stage.Staged:
+        """What the events add to the view, or to its keys in `only`, waiting in the staging table."""
         rows = compiled.view.transform(*_inputs(compiled, events))
-        return stage.load(compiled.totals(rows), compiled, self.settings)  # 2, 3
+        return stage.load(compiled.totals(rows, only), compiled, self.settings)  # 2, 3
 
 
 def _inputs(compiled: Compiled, events: Events) -> list[DataFrame]:

@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -71,9 +71,13 @@ class Compiled:
             *(m.prepare(F.col(n), self.kinds[n]).alias(n) for n, m in self.view.measures.items()),
         )
 
-    def totals(self, rows: DataFrame) -> DataFrame:
-        """Rows as the transform selects them → one row for each key, with the measures' states."""
+    def totals(self, rows: DataFrame, only: DataFrame | None = None) -> DataFrame:
+        """Rows as the transform selects them → one row for each key, or for each key in `only`, with states."""
         view, prepared = self.view, self.prepared(rows)
+        if only is not None:
+            wanted = F.broadcast(only.toDF(*(f"_{k}" for k in view.key)))
+            same = reduce(Column.__and__, (prepared[k].eqNullSafe(wanted[f"_{k}"]) for k in view.key))
+            prepared = prepared.join(wanted, same, "left_semi")
         apart = [n for n, m in view.measures.items() if m.apart]
         if not apart:
             return self._settled(prepared.groupBy(*view.key).agg(*self._each("total")))

@@ -4,24 +4,26 @@
 2. wait, within bounds, until the archive has reached those positions; else the verdict is UNKNOWN
 3. rebuild at those positions
 4. compare every row, NULL equal to NULL
-5. keep the result
+5. keep the result; where it was asked for, repair what differs, and compare again
 """
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from truelog import archive, catalogue, merge, rebuild, records, table
+from truelog import archive, catalogue, difference, merge, records, table
 from truelog.advance import Advancer
 from truelog.compiled import Compiled, compile_view
-from truelog.database import Connection, connect, names
+from truelog.database import Connection, connect
 from truelog.errors import ArchiveBehind
 from truelog.event import load_events
 from truelog.positions import Positions
+from truelog.rebuild import Rebuilder
+from truelog.repair import repair
 from truelog.session import session
 from truelog.settings import Settings
 
@@ -54,86 +56,56 @@ class Result:
         return plain | {"positions": json.loads(self.positions.as_json()), "equal": self.equal}
 
 
-def reconcile(spark: SparkSession, advancer: Advancer, compiled: Compiled, *, from_raw: bool) -> Result:
-    """Compare a view with its rebuild; the stream goes on meanwhile."""
+def reconcile(
+    spark: SparkSession, advancer: Advancer, compiled: Compiled, *, from_raw: bool = False, mend: bool = False
+) -> Result:
+    """Compare a view with its rebuild; with `mend` repair what differs, and compare again. The stream goes on.
+
+    A share of differing rows above `settings.repair_share` is not repaired: a person has to look first.
+    """
     with connect(advancer.settings, autocommit=True) as connection:
         table.require_same_code(connection, compiled)
         _one_at_a_time(connection, compiled)
-        positions = snapshot(connection, compiled)  # 1
-        try:
-            archive.wait_for(advancer.settings, positions)  # 2
-        except ArchiveBehind as behind:
-            result = Result(compiled.name, compiled.view.version, positions, reason=str(behind))
-        else:
-            rebuild.rebuild(spark, connection, advancer, compiled, positions, from_raw=from_raw)  # 3
-            result = compare(connection, compiled, positions)  # 4
-        _keep(connection, result, from_raw)  # 5
+        rebuilder = Rebuilder(spark, connection, advancer, compiled, from_raw)
+        result = compare(rebuilder)
+        _keep(connection, result, from_raw)
+        unequal = result.missing + result.extra + result.different
+        if mend and 0 < unequal <= advancer.settings.repair_share * max(1, result.rows):
+            repaired = repair(rebuilder)
+            result = replace(compare(rebuilder), repaired=repaired)
+            _keep(connection, result, from_raw)
     return result
+
+
+def compare(rebuilder: Rebuilder) -> Result:
+    """Steps 1 to 4."""
+    connection, compiled = rebuilder.connection, rebuilder.compiled
+    positions = snapshot(connection, compiled)  # 1
+    result = Result(compiled.name, compiled.view.version, positions)
+    try:
+        archive.wait_for(rebuilder.advancer.settings, positions)  # 2
+    except ArchiveBehind as behind:
+        return replace(result, reason=str(behind))
+    rebuilder.rebuild(positions)  # 3
+    counts = difference.find(connection, compiled)  # 4
+    return replace(
+        result,
+        **asdict(counts),
+        verdict="DIFFERENT" if counts.unequal else "EQUAL",
+        sample=difference.sample(connection, compiled, _SAMPLE),
+    )
 
 
 def snapshot(connection: Connection, compiled: Compiled) -> Positions:
     """Copy the streamed table into `recon.<table>_streamed`; answer the positions of exactly that copy."""
+    copy = difference.streamed(compiled)
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(_streamed(compiled)))
+        connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(copy))
         connection.execute(
-            sql.SQL("CREATE UNLOGGED TABLE {} AS TABLE {}").format(
-                _streamed(compiled), sql.Identifier("state", compiled.table)
-            )
+            sql.SQL("CREATE UNLOGGED TABLE {} AS TABLE {}").format(copy, sql.Identifier("state", compiled.table))
         )
         return merge.positions(connection, compiled)
-
-
-def compare(connection: Connection, compiled: Compiled, positions: Positions) -> Result:
-    """Every row that is not in both tables, by key: in the rebuild only, in the stream only, or with other values."""
-    diff = _differences(compiled)
-    counted = connection.execute(
-        sql.SQL(
-            "SELECT (SELECT count(*) FROM {rebuilt}), count(*) FILTER (WHERE streamed IS NULL), "
-            "count(*) FILTER (WHERE rebuilt IS NULL), "
-            "count(*) FILTER (WHERE streamed IS NOT NULL AND rebuilt IS NOT NULL) FROM ({diff}) AS diff"
-        ).format(rebuilt=sql.Identifier("recon", compiled.table), diff=diff)
-    ).fetchone()
-    assert counted is not None  # noqa: S101
-    rows, missing, extra, different = (int(str(n)) for n in counted)
-    sample = connection.execute(
-        sql.SQL("SELECT streamed, rebuilt FROM ({}) AS diff LIMIT %s").format(diff), (_SAMPLE,)
-    ).fetchall()
-    return Result(
-        compiled.name,
-        compiled.view.version,
-        positions,
-        rows=rows,
-        missing=missing,
-        extra=extra,
-        different=different,
-        verdict="EQUAL" if missing == extra == different == 0 else "DIFFERENT",
-        sample=tuple({"streamed": s, "rebuilt": r} for s, r in sample),
-    )
-
-
-def _differences(compiled: Compiled) -> sql.Composed:
-    """SELECT key, streamed, rebuilt: the rows on either side that have no equal on the other.
-
-    EXCEPT ALL and GROUP BY take NULL for equal to NULL, and hash; a full join on IS NOT DISTINCT FROM cannot.
-    """
-    return sql.SQL(
-        "WITH only_streamed AS (SELECT {all} FROM {streamed} EXCEPT ALL SELECT {all} FROM {rebuilt}), "
-        "only_rebuilt AS (SELECT {all} FROM {rebuilt} EXCEPT ALL SELECT {all} FROM {streamed}), "
-        "unequal AS (SELECT {key}, to_jsonb(o) AS streamed, NULL::jsonb AS rebuilt FROM only_streamed AS o "
-        "UNION ALL SELECT {key}, NULL, to_jsonb(o) FROM only_rebuilt AS o) "
-        "SELECT {key}, jsonb_agg(streamed) FILTER (WHERE streamed IS NOT NULL) -> 0 AS streamed, "
-        "jsonb_agg(rebuilt) FILTER (WHERE rebuilt IS NOT NULL) -> 0 AS rebuilt FROM unequal GROUP BY {key}"
-    ).format(
-        key=names(compiled.key_columns),
-        all=names(compiled.stored_columns),
-        streamed=_streamed(compiled),
-        rebuilt=sql.Identifier("recon", compiled.table),
-    )
-
-
-def _streamed(compiled: Compiled) -> sql.Identifier:
-    return sql.Identifier("recon", f"{compiled.table}_streamed")
 
 
 def _one_at_a_time(connection: Connection, compiled: Compiled) -> None:
@@ -144,8 +116,8 @@ def _one_at_a_time(connection: Connection, compiled: Compiled) -> None:
 def _keep(connection: Connection, result: Result, from_raw: bool) -> None:
     connection.execute(
         "INSERT INTO truelog.reconciliation "
-        "(view, version, positions, from_raw, row_count, missing, extra, different, verdict, reason, sample) "
-        "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        "(view, version, positions, from_raw, row_count, missing, extra, different, repaired, verdict, reason, sample) "
+        "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
         (
             result.view,
             result.version,
@@ -155,6 +127,7 @@ def _keep(connection: Connection, result: Result, from_raw: bool) -> None:
             result.missing,
             result.extra,
             result.different,
+            result.repaired,
             result.verdict,
             result.reason,
             json.dumps(result.sample),
@@ -162,7 +135,7 @@ def _keep(connection: Connection, result: Result, from_raw: bool) -> None:
     )
 
 
-def reconcile_all(settings: Settings, views: Sequence[str], *, from_raw: bool) -> list[Result]:
+def reconcile_all(settings: Settings, views: Sequence[str], *, from_raw: bool, mend: bool = False) -> list[Result]:
     """Reconcile the named views, or all of them, in a Spark session of its own."""
     spark, types = session(settings, "truelog reconcile"), load_events()
     schemas = {name: records.schema(each) for name, each in types.items()}
@@ -171,7 +144,8 @@ def reconcile_all(settings: Settings, views: Sequence[str], *, from_raw: bool) -
         catalogue.load(unknown, settings.views_folder)
     try:
         compiled = [compile_view(spark, name, declared[name], schemas) for name in views or declared]
-        return [reconcile(spark, Advancer(settings, types), each, from_raw=from_raw) for each in compiled]
+        advancer = Advancer(settings, types)
+        return [reconcile(spark, advancer, each, from_raw=from_raw, mend=mend) for each in compiled]
     finally:
         spark.stop()
 

@@ -18,6 +18,7 @@ _JAVA_OPTIONS = "-Xss16m -Duser.timezone=UTC -XX:+UseParallelGC"
 
 def session(settings: Settings, name: str) -> SparkSession:
     """A session named `name`, in UTC, with the archive as the Iceberg catalog `archive`."""
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["JAVA_HOME"] = str(java_home(settings))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)

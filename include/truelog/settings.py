@@ -59,6 +59,22 @@ class Settings(BaseSettings):
     database_user: str = "truelog"
     database_password: SecretStr
 
+    collector_host: str = "127.0.0.1"
+    collector_port: int = 0
+    # A dead letter carries an event in base64, four thirds of its size, and Kafka takes a megabyte.
+    collector_event_bytes: PositiveInt = Field(default=512 * 1024, le=700_000)
+    collector_body_bytes: PositiveInt = 4 * 2**20
+    collector_body_events: PositiveInt = 10_000
+    collector_body_seconds: PositiveFloat = 30.0  # that a body may take to arrive
+    collector_room_requests: PositiveInt = 256  # under way at once
+    collector_room_bytes: PositiveInt = 64 * 2**20
+    collector_acknowledge_seconds: PositiveFloat = 10.0  # after which Kafka counts as away
+
+    # The first API keys, whole; others are known only to their holders.
+    producer_key: SecretStr = SecretStr("")
+    reader_key: SecretStr = SecretStr("")
+    admin_key: SecretStr = SecretStr("")
+
     # Wanted only by the embedded services: who may administer and who may look.
     kafka_controller_port: int = 0
     kafka_controller_password: SecretStr = SecretStr("")

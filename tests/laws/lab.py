@@ -15,13 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType
 
 from tests.laws.events import START, Record, log
-from truelog import merge, records, stage, table
+from truelog import difference, merge, records, stage, table
 from truelog.compiled import Compiled, compile_view, extended
 from truelog.database import Connection, names
 from truelog.decode import decode
+from truelog.difference import Counts
 from truelog.event import EventType
-from truelog.reconcile import Result, compare
-from truelog.positions import Positions
 from truelog.settings import Settings
 from truelog.stage import Staged
 from truelog.view import View
@@ -77,7 +76,7 @@ class Lab:
     def compiled(self, name: str, view: View) -> Compiled:
         return compile_view(self.spark, name, view, {n: records.schema(t) for n, t in self.types.items()})
 
-    def compare_all(self, name: str, view: View, drawn: list[list[Record]]) -> Result:
+    def compare_all(self, name: str, view: View, drawn: list[list[Record]]) -> Counts:
         """Every case streamed batch by batch, and rebuilt at once; how the two tables differ."""
         plain = self.compiled(name, view)
         by_case = replace(extended(plain, "case_id", IntegerType()), name=f"{name}_by_case")
@@ -89,11 +88,11 @@ class Lab:
         self._stream(by_case, by_cut, last_cut=max((r.cut for case in drawn for r in case), default=0))
         merge.add(self.connection, by_case, "recon", stage.load(by_case.totals(rows), by_case, self.settings))
         rows.unpersist()
-        return compare(self.connection, by_case, Positions())
+        return difference.find(self.connection, by_case)
 
     def transformed(self, view: View, drawn: list[list[Record]]) -> DataFrame:
         frames = [Carrying(self._frame(topic, drawn), ("case_id", "cut")) for topic in view.reads]
-        rows: Carrying = view.transform(*frames)  # type: ignore[assignment, arg-type]
+        rows: Carrying = view.transform(*frames)  # type: ignore[assignment]
         return rows.frame
 
     def _frame(self, topic: str, drawn: list[list[Record]]) -> DataFrame:
@@ -126,9 +125,9 @@ class Lab:
     def _stream(self, by_case: Compiled, by_cut: Compiled, last_cut: int) -> None:
         """Merge cut after cut; then leave the streamed table where a reconcile would have copied it."""
         self.connection.execute(
-            sql.SQL("INSERT INTO {} (attempt, row_hash, {columns}) SELECT cut::text, row_hash, {columns} FROM {}").format(
-                stage.table(by_case), stage.table(by_cut), columns=names(by_case.stored_columns)
-            )
+            sql.SQL(
+                "INSERT INTO {} (attempt, row_hash, {columns}) SELECT cut::text, row_hash, {columns} FROM {}"
+            ).format(stage.table(by_case), stage.table(by_cut), columns=names(by_case.stored_columns))
         )
         for cut in range(last_cut + 1):
             merge.add(self.connection, by_case, "state", Staged((str(cut),), 0, 0))

@@ -2,19 +2,18 @@
 
 import json
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import pytest
 from psycopg import sql
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tests.laws.events import START
 from tests.laws.lab import Lab
-from truelog import Sum, View, clock, faults, lease, merge, stage, table
+from truelog import Sum, View, clock, faults, lease, merge, records, stage, table
 from truelog.advance import Advancer, Slice
 from truelog.compiled import Compiled
 from truelog.errors import CodeChanged, Fenced, Gap, StagingTorn, Stale, TopicRecreated
@@ -70,16 +69,14 @@ class Bench:
         return merge.positions(self.lab.connection, self.compiled).at("page_view", 0)
 
 
-def _shaped(lab: Lab, frame: DataFrame, topic: str, given: dict[str, object]) -> DataFrame:
-    from truelog import records
-
+def _shaped(lab: Lab, frame: DataFrame, topic: str, given: dict[str, Column]) -> DataFrame:
     shape: StructType = records.schema(lab.types[topic])
-    return frame.select(*((given.get(f.name, F.lit(None))).cast(f.dataType).alias(f.name) for f in shape))  # type: ignore[attr-defined]
+    return frame.select(*(given.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in shape))
 
 
 @pytest.fixture
-def bench(lab: Lab) -> Iterator[Bench]:
-    yield _bench(lab, PER_MINUTE)
+def bench(lab: Lab) -> Bench:
+    return _bench(lab, PER_MINUTE)
 
 
 def _bench(lab: Lab, view: View) -> Bench:

@@ -55,7 +55,7 @@ def test_streamed_equals_rebuilt(lab: Lab, name: str) -> None:
     result = lab.compare_all(name, VIEWS[name], drawn)
 
     assert result.rows > len(drawn), "the cases hold too little to tell the two apart"
-    assert (result.missing, result.extra, result.different) == (0, 0, 0), result.sample[:3]
+    assert (result.missing, result.extra, result.different) == (0, 0, 0)
 
 
 class _Overwritten(Sum):

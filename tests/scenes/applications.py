@@ -5,12 +5,17 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import psycopg
 
 from runtime.wait import until
 from truelog.errors import ServiceDown
 from truelog.settings import PROJECT, Settings
+
+STARTED: list["Application"] = []
 
 
 @dataclass
@@ -21,6 +26,7 @@ class Application:
     process: "subprocess.Popen[bytes]"
     log: Path
     fired: Path
+    kept: bool = field(default=False)  # outlives the test that started it
 
     def die(self) -> None:
         """Kill the process group, as a machine that fails would."""
@@ -45,8 +51,9 @@ class Application:
 
     def wait(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
         def met() -> None:
-            if condition():
-                return
+            with suppress(psycopg.OperationalError):  # a scene may have killed the database
+                if condition():
+                    return
             if self.process.poll() is not None:
                 raise AssertionError(
                     f"{self.name} ended ({self.process.returncode}), waiting for {what}:\n{self.tail()}"
@@ -78,4 +85,5 @@ def start(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    return Application(stem, process, log, fired)
+    STARTED.append(Application(stem, process, log, fired))
+    return STARTED[-1]

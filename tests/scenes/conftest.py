@@ -1,13 +1,13 @@
 """A platform with its topics and tables made, its archive running, and traffic at hand."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from psycopg import sql
 
-from tests.scenes.applications import Application, start
+from tests.scenes.applications import STARTED, Application, start
 from tests.scenes.traffic import Traffic
 from truelog import topics
 from truelog.database import connect, migrate
@@ -26,7 +26,7 @@ class World:
     def ask(self, query: str | sql.Composed, *parameters: object) -> list[tuple[Any, ...]]:
         """On a connection of its own: scenes kill databases."""
         with connect(self.settings, autocommit=True) as connection:
-            return connection.execute(query, parameters).fetchall()  # type: ignore[arg-type]
+            return connection.execute(query, parameters).fetchall()
 
     def stands(self, view: str) -> Positions:
         rows = self.ask("SELECT topic, partition, next_offset FROM truelog.position WHERE view = %s", view)
@@ -50,12 +50,23 @@ def world(platform: Settings) -> World:
     return World(platform, Traffic(platform))
 
 
+@pytest.fixture(autouse=True)
+def _nothing_left() -> Iterator[None]:
+    """What a failed scene left running would hold the lease of the next one's application."""
+    yield
+    _end(application for application in STARTED if not application.kept)
+
+
 @pytest.fixture(scope="session")
 def _archives() -> Iterator[list[Application]]:
     started: list[Application] = []
     yield started
-    for each in started:
-        each.die()
+    _end(started)
+
+
+def _end(applications: Iterable[Application]) -> None:
+    for application in applications:
+        application.die()
 
 
 @pytest.fixture
@@ -63,4 +74,5 @@ def archive(world: World, _archives: list[Application]) -> Application:
     """The archive, running: started again where an earlier scene took its database away."""
     if not _archives or _archives[-1].process.poll() is not None:
         _archives.append(start(world.settings, "archive.py", TRUELOG_ARCHIVE_TRIGGER_SECONDS="2"))
+        _archives[-1].kept = True
     return _archives[-1]

@@ -29,7 +29,7 @@ def applied_twice() -> None:
         _add(*arguments)
         _add(*arguments)
 
-    merge.add = add
+    merge.add = add  # type: ignore[assignment]
 
 
 def staging_not_cleared() -> None:

@@ -11,17 +11,20 @@ from truelog.settings import Settings
 Views = Annotated[list[str] | None, typer.Argument(help="Which views; all of them by default.")]
 FromRaw = Annotated[bool, typer.Option("--from-raw", help="Parse the archive's raw bytes again.")]
 
+Repair = Annotated[bool, typer.Option("--repair", help="Replace differing rows by the rebuild's, and compare again.")]
 
-def reconcile(views: Views = None, from_raw: FromRaw = False, as_json: AsJson = False) -> None:
+
+def reconcile(views: Views = None, from_raw: FromRaw = False, repair: Repair = False, as_json: AsJson = False) -> None:
     """Rebuild views from the archive at their exact positions, and compare them row for row."""
     from truelog.reconcile import exit_code, reconcile_all
 
-    results = reconcile_all(Settings(), views or [], from_raw=from_raw)
+    results = reconcile_all(Settings(), views or [], from_raw=from_raw, mend=repair)
     if as_json:
         print_json({"views": [result.as_dict() for result in results]})
     else:
         console = Console()
         for r in results:
             counts = f"{r.rows:,} rows  {r.missing:,} missing  {r.extra:,} extra  {r.different:,} different"
+            counts += f"  {r.repaired:,} repaired" if repair else ""
             console.print(f"{r.view}  {counts}  {r.verdict}  {r.reason}".rstrip(), highlight=False)
     raise typer.Exit(exit_code(results))

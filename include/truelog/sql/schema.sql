@@ -46,7 +46,20 @@ COMMENT ON TABLE truelog.log_day IS 'Where each day of the log begins in each pa
 CREATE TABLE IF NOT EXISTS truelog.reconciliation (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, view text NOT NULL, version integer NOT NULL,
     positions jsonb NOT NULL, from_raw boolean NOT NULL, row_count bigint NOT NULL, missing bigint NOT NULL,
-    extra bigint NOT NULL, different bigint NOT NULL, verdict text NOT NULL, reason text NOT NULL, sample jsonb NOT NULL,
+    extra bigint NOT NULL, different bigint NOT NULL, repaired bigint NOT NULL, verdict text NOT NULL, reason text NOT NULL, sample jsonb NOT NULL,
     finished_at timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE truelog.reconciliation IS 'What each comparison of a streamed view with its rebuild found';
+
+CREATE TABLE IF NOT EXISTS truelog.repair (
+    view text NOT NULL, version integer NOT NULL, positions jsonb NOT NULL, key jsonb NOT NULL, before jsonb, after jsonb,
+    repaired_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX IF NOT EXISTS repair_view ON truelog.repair (view, version, repaired_at);
+COMMENT ON TABLE truelog.repair IS 'Each row that a repair replaced, with what stood there before and after';
+
+CREATE TABLE IF NOT EXISTS truelog.api_key (
+    name text PRIMARY KEY, role text NOT NULL CHECK (role IN ('producer', 'reader', 'admin')), sha256 bytea NOT NULL,
+    made_at timestamptz NOT NULL DEFAULT now(), revoked_at timestamptz
+);
+COMMENT ON TABLE truelog.api_key IS 'Who may do what over HTTP; of each key only its hash';

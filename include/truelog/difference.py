@@ -1,0 +1,86 @@
+"""Difference: the rows of a streamed view and of its rebuild that have no equal on the other side.
+
+A table `recon.<table>_diff` holds them by key, with both values as JSON. Rows compare as PostgreSQL compares them,
+column by column, NULL equal to NULL; EXCEPT ALL and GROUP BY hash, where a full join on IS NOT DISTINCT FROM cannot.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import sql
+
+from truelog.compiled import Compiled
+from truelog.database import Connection, names
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Rows of the rebuild, and keys that are only in the rebuild, only in the stream, or in both with other values."""
+
+    rows: int
+    missing: int
+    extra: int
+    different: int
+
+    @property
+    def unequal(self) -> int:
+        return self.missing + self.extra + self.different
+
+
+def find(connection: Connection, compiled: Compiled) -> Counts:
+    """Fill `recon.<table>_diff` from `recon.<table>_streamed` and `recon.<table>`."""
+    connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(diff(compiled)))
+    connection.execute(
+        sql.SQL(
+            "CREATE UNLOGGED TABLE {diff} AS "
+            "WITH only_streamed AS (SELECT {all} FROM {streamed} EXCEPT ALL SELECT {all} FROM {rebuilt}), "
+            "only_rebuilt AS (SELECT {all} FROM {rebuilt} EXCEPT ALL SELECT {all} FROM {streamed}), "
+            "unequal AS (SELECT {key}, to_jsonb(o) AS streamed, NULL::jsonb AS rebuilt FROM only_streamed AS o "
+            "UNION ALL SELECT {key}, NULL, to_jsonb(o) FROM only_rebuilt AS o) "
+            "SELECT {key}, {key_json} AS key_json, "
+            "jsonb_agg(streamed) FILTER (WHERE streamed IS NOT NULL) -> 0 AS streamed, "
+            "jsonb_agg(rebuilt) FILTER (WHERE rebuilt IS NOT NULL) -> 0 AS rebuilt FROM unequal GROUP BY {key}"
+        ).format(
+            diff=diff(compiled),
+            key=names(compiled.key_columns),
+            key_json=key_json(compiled),
+            all=names(compiled.stored_columns),
+            streamed=streamed(compiled),
+            rebuilt=rebuilt(compiled),
+        )
+    )
+    return _count(connection, compiled)
+
+
+def sample(connection: Connection, compiled: Compiled, rows: int) -> tuple[dict[str, Any], ...]:
+    """The first differing rows, with both values."""
+    query = sql.SQL("SELECT streamed, rebuilt FROM {} ORDER BY key_json LIMIT %s").format(diff(compiled))
+    return tuple({"streamed": s, "rebuilt": r} for s, r in connection.execute(query, (rows,)).fetchall())
+
+
+def streamed(compiled: Compiled) -> sql.Identifier:
+    return sql.Identifier("recon", f"{compiled.table}_streamed")
+
+
+def rebuilt(compiled: Compiled) -> sql.Identifier:
+    return sql.Identifier("recon", compiled.table)
+
+
+def diff(compiled: Compiled) -> sql.Identifier:
+    return sql.Identifier("recon", f"{compiled.table}_diff")
+
+
+def key_json(compiled: Compiled, prefix: str = "") -> sql.Composed:
+    """A row's key as one JSON array: NULL equals NULL in it, and it can be hashed."""
+    return sql.SQL("jsonb_build_array({})").format(names(compiled.key_columns, prefix))
+
+
+def _count(connection: Connection, compiled: Compiled) -> Counts:
+    query = sql.SQL(
+        "SELECT (SELECT count(*) FROM {rebuilt}), count(*) FILTER (WHERE streamed IS NULL), "
+        "count(*) FILTER (WHERE rebuilt IS NULL), "
+        "count(*) FILTER (WHERE streamed IS NOT NULL AND rebuilt IS NOT NULL) FROM {diff}"
+    )
+    counted = connection.execute(query.format(rebuilt=rebuilt(compiled), diff=diff(compiled))).fetchone()
+    assert counted is not None  # noqa: S101
+    return Counts(*(int(str(n)) for n in counted))
