@@ -20,6 +20,9 @@ def compact(spark: SparkSession, topic: str, *, least_files: int = 5) -> int:
     return int(done.rewritten_data_files_count)
 
 
+NOTHING = timedelta()  # not even the snapshots of a moment ago
+
+
 def expire(spark: SparkSession, topic: str, *, older_than: timedelta = timedelta(days=3)) -> None:
     """Forget old snapshots, but never the newest, and delete files that only those pointed at."""
     until = datetime.now(UTC) - older_than

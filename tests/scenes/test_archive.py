@@ -1,0 +1,285 @@
+"""The archive as a process: killed, suspended, compacted under; it holds what the log holds, byte for byte, once."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from pyspark.sql import SparkSession
+
+from tests.scenes.applications import Application, start
+from tests.scenes.conftest import World
+from tests.scenes.test_stream_crashes import cut_off
+from truelog import archive, bucket, lease, log_day, ticks, topics, upkeep
+from truelog.archive_table import identifier, open_catalog
+from truelog.audit_evidence import audit
+from truelog.database import connect
+from truelog.errors import ArchiveBehind, Fenced
+from truelog.event import load_events
+from truelog.log_day import Start
+from truelog.positions import Positions
+from truelog.session import session
+
+POINTS = ("archive.files_written", "archive.before_commit", "archive.after_commit")
+DAY_SECONDS = 5
+TOPIC = "page_view"
+
+Coordinates = tuple[int, int]
+Bytes = tuple[datetime, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+
+
+@pytest.fixture(scope="module")
+def spark(world: World) -> Iterator[SparkSession]:
+    spark = session(world.settings, "scenes of the archive")
+    yield spark
+    spark.stop()
+
+
+def run(world: World, fault: str | None = None, **environment: str) -> Application:
+    return start(world.settings, "archive.py", fault=fault, TRUELOG_ARCHIVE_TRIGGER_SECONDS="0.5", **environment)
+
+
+def send(world: World, records: int) -> None:
+    """Page views, some malformed, and what nobody should send: a tombstone, no key, odd headers."""
+    world.traffic.send(records)
+    world.traffic.flush()
+    producer = Producer(world.settings.kafka())
+    producer.produce(TOPIC, None, b"gone", headers=[("trace", b"\x00\xff"), ("trace", None)])
+    producer.produce(TOPIC, b"\xff\xfe not text", None)
+    assert producer.flush(30) == 0
+
+
+def catch_up(world: World, application: Application) -> None:
+    ends = topics.end_offsets(world.settings, load_events())
+    application.wait(lambda: "archiving from" in application.tail(), 60, "the archive to begin")
+    application.wait(
+        lambda: archive.positions(world.settings, load_events()).covers(ends), 60, "the archive at the end of the log"
+    )
+
+
+@contextmanager
+def archiving(world: World, **environment: str) -> Iterator[Application]:
+    """An archive that ends well; if the test fails, it just ends."""
+    running = run(world, **environment)
+    try:
+        yield running
+        catch_up(world, running)
+        assert running.end() == 0
+    finally:
+        running.die()
+
+
+def archive_once(world: World) -> None:
+    with archiving(world):
+        pass
+
+
+def in_the_log(world: World, topic: str) -> dict[Coordinates, Bytes]:
+    """Every record that the broker holds, read by a client that shares nothing with the archive."""
+    consumer = Consumer({**world.settings.kafka(), "group.id": "oracle", "enable.auto.commit": False})
+    ends, found = topics.end_offsets(world.settings, [topic]), dict[Coordinates, Bytes]()
+    consumer.assign([TopicPartition(topic, p, 0) for p in ends.offsets[topic]])
+    while len(found) < sum(ends.offsets[topic].values()):
+        for message in consumer.consume(1000, timeout=0.5):
+            assert message.error() is None
+            found[message.partition() or 0, message.offset() or 0] = _bytes(message)
+    consumer.close()
+    return found
+
+
+def _bytes(message: Message) -> Bytes:
+    time = datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC)
+    headers: Any = message.headers() or []
+    return time, message.key(), message.value(), tuple(headers)
+
+
+def in_the_archive(world: World, topic: str) -> dict[Coordinates, Bytes]:
+    rows = table(world, topic).to_pylist()
+    found = {(row["partition"], row["offset"]): _row(row) for row in rows}
+    assert len(found) == len(rows), "a record is archived twice"
+    return found
+
+
+def table(world: World, topic: str) -> pa.Table:
+    with open_catalog(world.settings) as catalog:
+        return catalog.load_table(identifier(topic)).scan().to_arrow()
+
+
+def _row(row: dict[str, Any]) -> Bytes:
+    headers = tuple((h["key"], h["value"]) for h in row["headers"] or [])
+    return row["broker_time"], row["key"], row["value"], headers
+
+
+def require_archive_equals_log(world: World) -> None:
+    assert in_the_archive(world, TOPIC) == in_the_log(world, TOPIC)
+    report = audit(world.settings)
+    assert report.verdict == "SOUND", report.faults
+
+
+def test_every_record_is_archived_as_it_lies_in_the_log(world: World) -> None:
+    send(world, 500)
+    archive_once(world)
+    require_archive_equals_log(world)
+    ends = topics.end_offsets(world.settings, load_events())
+    assert archive.positions(world.settings, load_events()) == ends
+
+
+def test_killed_at_every_point_of_the_commit(world: World) -> None:
+    for point in POINTS:
+        send(world, 200)
+        running = run(world, fault=f"{point}:1:kill")
+        running.wait_fault()
+        running.wait_death()
+    archive_once(world)
+    require_archive_equals_log(world)
+
+
+def test_a_suspended_archive_wakes_up_after_its_successor_began(world: World) -> None:
+    send(world, 200)
+    zombie = run(world, fault="archive.before_commit:1:stop")
+    zombie.wait_fault()
+    cut_off(world, "archive")
+    send(world, 200)
+    with archiving(world) as successor:
+        catch_up(world, successor)
+        zombie.resume()
+        assert zombie.wait_death() != 0
+        send(world, 200)
+    require_archive_equals_log(world)
+
+
+def test_positions_survive_compaction_and_expiry(world: World, spark: SparkSession) -> None:
+    with archiving(world) as running:
+        for _ in range(2):
+            send(world, 200)
+            catch_up(world, running)
+    before = archive.positions(world.settings, [TOPIC])
+    assert upkeep.compact(spark, TOPIC, least_files=2) > 0
+    upkeep.expire(spark, TOPIC, older_than=upkeep.NOTHING)
+    with open_catalog(world.settings) as catalog:
+        [left] = catalog.load_table(identifier(TOPIC)).metadata.snapshots
+    assert left.summary is not None
+    assert left.summary.operation.value == "replace"
+    assert archive.positions(world.settings, [TOPIC]) == before
+    require_archive_equals_log(world)
+
+    send(world, 200)
+    archive_once(world)
+    require_archive_equals_log(world)
+
+
+def test_compaction_while_the_archive_commits(world: World, spark: SparkSession) -> None:
+    with archiving(world):
+        for _ in range(4):
+            send(world, 50)
+            upkeep.compact(spark, TOPIC, least_files=2)
+    require_archive_equals_log(world)
+
+
+@contextmanager
+def ticking(world: World) -> Iterator[None]:
+    service = start(world.settings, str(Path(ticks.__file__)))
+    try:
+        yield
+    finally:
+        service.die()
+
+
+def test_days_close_on_a_quiet_log_and_their_ranges_tile_it(world: World) -> None:
+    """Only ticks are written: they close the days of topics to which nobody sends. Days were longer until now."""
+    short = world.settings.model_copy(update={"log_day_seconds": DAY_SECONDS})
+    before = archive.closed_days(short, [TOPIC])
+    with archiving(world, TRUELOG_LOG_DAY_SECONDS=str(DAY_SECONDS)) as running, ticking(world):
+        running.wait(lambda: len(archive.closed_days(short, [TOPIC])) > len(before) + 1, 60, "two days to close")
+
+    days, rows = archive.closed_days(short, [TOPIC]), table(world, TOPIC).to_pylist()
+    reached = None
+    for day in days:
+        begin, end = archive.day_range(short, [TOPIC], day)
+        inside = [r for r in rows if begin.at(TOPIC, r["partition"]) <= r["offset"] < end.at(TOPIC, r["partition"])]
+        assert all(r["log_day"] == day for r in inside)
+        assert len(inside) == sum(r["log_day"] == day for r in rows)
+        if reached is not None:
+            gap = [
+                r for r in rows if reached.at(TOPIC, r["partition"]) <= r["offset"] < begin.at(TOPIC, r["partition"])
+            ]
+            assert gap == []
+        reached = end
+    with pytest.raises(ArchiveBehind, match="still open"):
+        archive.day_range(short, [TOPIC], datetime.now(UTC))
+
+
+def test_a_day_starts_once_and_only_by_the_word_of_the_holder(world: World) -> None:
+    ids, first = {"t": "an id of no topic"}, Start(10, 5)
+    held = lease.take(world.settings, "a test of log days")
+    try:
+        with connect(world.settings, autocommit=True) as connection:
+            log_day.record(connection, held.holder, ids, [("t", 0, first)])
+            log_day.record(connection, held.holder, ids, [("t", 0, Start(10, 7)), ("t", 0, Start(20, 9))])
+            assert log_day.load(connection, ids).at("t", 0) == (first, Start(20, 9))
+
+            connection.execute("UPDATE truelog.lease SET epoch = epoch + 1")  # as a successor does
+            with pytest.raises(Fenced):
+                log_day.record(connection, held.holder, ids, [("t", 0, Start(30, 11))])
+            assert log_day.load(connection, ids).at("t", 0) == (first, Start(20, 9))
+    finally:
+        held.release()
+
+
+@pytest.mark.parametrize("from_raw", [False, True], ids=["typed", "from raw"])
+def test_a_range_is_read_by_offset(world: World, spark: SparkSession, from_raw: bool) -> None:
+    types = {TOPIC: load_events()[TOPIC]}
+    end = archive.positions(world.settings, [TOPIC])
+    begin = Positions({TOPIC: {p: o // 3 for p, o in end.offsets[TOPIC].items()}}, end.ids)
+    found = archive.records(spark, world.settings, types, begin, end, from_raw=from_raw).collect()
+    assert sorted((r.partition, r.offset) for r in found) == [
+        (p, o) for p in end.offsets[TOPIC] for o in range(begin.at(TOPIC, p), end.at(TOPIC, p))
+    ]
+    urls = {(r.partition, r.offset): r.page_view and r.page_view.url for r in found}
+    typed = {(r["partition"], r["offset"]): r["url"] for r in table(world, TOPIC).to_pylist()}
+    assert urls == {place: typed[place] for place in urls}
+    assert {r.invalid is None for r in found} == {True, False}
+
+
+def test_a_reader_of_what_is_not_archived_is_told(world: World, spark: SparkSession) -> None:
+    types, end = {TOPIC: load_events()[TOPIC]}, archive.positions(world.settings, [TOPIC])
+    beyond = Positions({TOPIC: {p: o + 7 for p, o in end.offsets[TOPIC].items()}}, end.ids)
+    with pytest.raises(ArchiveBehind, match="28 events behind"):
+        archive.records(spark, world.settings, types, Positions(), beyond)
+    with pytest.raises(ArchiveBehind, match="28 events behind"):
+        archive.wait_for(world.settings, beyond, seconds=1)
+
+
+def test_one_deleted_file_turns_the_audit_red(world: World) -> None:
+    with open_catalog(world.settings) as catalog:
+        lost = next(iter(catalog.load_table(identifier(TOPIC)).scan().plan_files())).file.file_path
+    s3, key = bucket.client(world.settings), lost.removeprefix(f"s3://{world.settings.s3_bucket}/")
+    kept = s3.get_object(Bucket=world.settings.s3_bucket, Key=key)["Body"].read()
+    s3.delete_object(Bucket=world.settings.s3_bucket, Key=key)
+    report = audit(world.settings)
+    assert (report.verdict, len(report.faults)) == ("BROKEN", 1)
+    assert f"{lost} is gone" in report.faults[0]
+
+    s3.put_object(Bucket=world.settings.s3_bucket, Key=key, Body=kept[:-1])
+    assert "bytes, not" in audit(world.settings).faults[0]
+    s3.put_object(Bucket=world.settings.s3_bucket, Key=key, Body=kept)
+    assert audit(world.settings).verdict == "SOUND"
+
+
+def test_holes_of_transactions_are_explained_by_the_broker(world: World) -> None:
+    """An aborted transaction leaves its records and a marker where no reader sees any."""
+    producer = Producer({**world.settings.kafka(), "transactional.id": "a scene"})
+    producer.init_transactions()
+    for finish in (producer.abort_transaction, producer.commit_transaction):
+        producer.begin_transaction()
+        producer.produce(TOPIC, b"{}", b"v1")
+        producer.flush()
+        finish()
+    archive_once(world)
+    report = audit(world.settings)
+    assert report.verdict == "SOUND", report.faults
+    assert {h.why for each in report.partitions for h in each.holes} == {"transaction"}
