@@ -79,11 +79,11 @@ def reconcile(
 
 def compare(rebuilder: Rebuilder) -> Result:
     """Steps 1 to 4."""
-    connection, compiled = rebuilder.connection, rebuilder.compiled
+    connection, compiled, settings = rebuilder.connection, rebuilder.compiled, rebuilder.advancer.settings
     positions = snapshot(connection, compiled)  # 1
     result = Result(compiled.name, compiled.view.version, positions)
     try:
-        archive.wait_for(rebuilder.advancer.settings, positions)  # 2
+        archive.wait_for(settings, positions, seconds=settings.archive_wait_seconds)  # 2
     except ArchiveBehind as behind:
         return replace(result, reason=str(behind))
     rebuilder.rebuild(positions)  # 3

@@ -19,9 +19,6 @@ from truelog.database import Connection, names
 from truelog.positions import Positions
 from truelog.rebuild import Rebuilder
 
-_ARCHIVE_SECONDS = 90  # that the stream is held up at most, while the archive catches up
-
-
 def repair(rebuilder: Rebuilder) -> int:
     """Replace the rows of the keys in `recon.<table>_diff`; how many rows changed.
 
@@ -29,11 +26,12 @@ def repair(rebuilder: Rebuilder) -> int:
         ArchiveBehind: the archive did not reach the view in time; nothing was changed.
     """
     connection, compiled = rebuilder.connection, rebuilder.compiled
+    settings = rebuilder.advancer.settings
     with connection.transaction():
         connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
         merge.lock(connection, compiled)  # 1
         positions = merge.positions(connection, compiled)
-        archive.wait_for(rebuilder.advancer.settings, positions, seconds=_ARCHIVE_SECONDS)  # 2
+        archive.wait_for(settings, positions, seconds=settings.archive_wait_seconds)  # 2
         staged = rebuilder.staged(positions, _keys(rebuilder))  # 3
         _note(connection, compiled, positions)
         connection.execute(

@@ -93,6 +93,7 @@ class Settings(BaseSettings):
     future_limit_seconds: PositiveInt = 300
     spark_master: str = "local[*]"
     shuffle_partitions: PositiveInt = 2
+    archive_wait_seconds: PositiveFloat = 120  # that a comparison, or a repair holding its lock, waits for the archive
     repair_share: float = Field(default=0.01, ge=0, le=1)  # of a view's rows; more is left to a person
     batch_grace_seconds: PositiveFloat = 5.0  # after which a batch no longer waits for a slow view
     applications: dict[str, str] = Field(default_factory=dict)  # view → stream application; "stream" by default

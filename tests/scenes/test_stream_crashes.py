@@ -36,7 +36,8 @@ def reconcile(*arguments: str) -> dict[str, Any]:
     )
     assert done.stdout, done.stderr
     result = {view["view"]: view for view in json.loads(done.stdout)["views"]}
-    assert done.returncode == (0 if all(v["equal"] for v in result.values()) else 1), done.stderr
+    verdicts = {view["verdict"] for view in result.values()}
+    assert done.returncode == (1 if "DIFFERENT" in verdicts else 3 if "UNKNOWN" in verdicts else 0), done.stderr
     return result
 
 
