@@ -1,0 +1,185 @@
+"""docker-compose.yml: valid by the specification's own schema, closed to strangers, and the platform that we embed."""
+
+import copy
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+import runtime
+from runtime import kafka, postgresql, s3
+from runtime.credentials import LOOPBACK, PORTS
+from truelog.settings import ENVIRONMENT_FILE, PROJECT, Settings
+
+COMPOSE: dict[str, Any] = yaml.safe_load((PROJECT / "docker-compose.yml").read_text())
+SCHEMA: dict[str, Any] = json.loads((Path(__file__).parent / "compose_spec" / "compose-spec.json").read_text())
+
+NAMES_A_SECRET = re.compile(
+    r"(?i)(?:password|passwd|secret|token|credential|identity|access_?key|user_controller)[\w.]*[\"']?\s*[=:]\s*[\"']?"
+    r"(?P<value>[^\s\"';,\]]*)"
+)
+LOOKS_RANDOM = re.compile(r"\b[0-9a-fA-F]{24,}\b")
+VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(?::\?[^}]*)?\}")
+
+
+def invalid(compose: dict[str, Any]) -> list[str]:
+    return [f"{error.json_path}: {error.message}" for error in Draft202012Validator(SCHEMA).iter_errors(compose)]
+
+
+def unwatched(compose: dict[str, Any]) -> list[str]:
+    """Services of which nobody can tell whether they are well, or which version they are."""
+    services = compose["services"].items()
+    checks = {name: service.get("healthcheck", {}) for name, service in services}
+    return [
+        *(f"{name} has no health check" for name, c in checks.items() if not c.get("test") or c["test"][0] == "NONE"),
+        *(f"{name} disables its health check" for name, check in checks.items() if check.get("disable")),
+        *(f"{name} has no fixed image" for name, s in services if not re.search(r":(?!latest)", s.get("image", ""))),
+    ]
+
+
+def beyond_loopback(compose: dict[str, Any]) -> list[str]:
+    """Ports that other machines could reach."""
+    services = compose["services"].items()
+    ports = [(name, port) for name, service in services for port in service.get("ports", [])]
+    host = [name for name, service in services if service.get("network_mode") == "host"]
+    return [f"{name} publishes {port}" for name, port in ports if _host(port) != LOOPBACK] + [
+        f"{name} is on the host's network" for name in host
+    ]
+
+
+def _host(port: Any) -> str:
+    return str(port.get("host_ip", "")) if isinstance(port, dict) else str(port).rpartition(":")[0].rpartition(":")[0]
+
+
+def literal_secrets(compose: dict[str, Any]) -> list[str]:
+    """Lines that hold a secret, rather than the name of a variable or of a secret's file."""
+    return [
+        line
+        for line in _lines(compose)
+        if LOOKS_RANDOM.search(line)
+        or any(
+            not found["value"].startswith(("${TRUELOG_", "/run/secrets/")) for found in NAMES_A_SECRET.finditer(line)
+        )
+    ]
+
+
+def _lines(part: Any, name: str = "") -> Iterator[str]:
+    if isinstance(part, dict):
+        for key, value in part.items():
+            yield from _lines(value, str(key))
+    elif isinstance(part, list):
+        for value in part:
+            yield from _lines(value)
+    else:
+        first, *more = str(part).splitlines() or [""]
+        yield from (f"{name}={first}" if name else first, *more)
+
+
+def test_it_is_valid_by_the_specification() -> None:
+    assert invalid(COMPOSE) == []
+
+
+def test_every_service_tells_how_it_is() -> None:
+    assert unwatched(COMPOSE) == []
+
+
+def test_every_port_is_on_loopback_where_set_up_expects_it() -> None:
+    assert beyond_loopback(COMPOSE) == []
+    published = {name: [port.split(":")[1] for port in each["ports"]] for name, each in COMPOSE["services"].items()}
+    assert published == {name: [str(PORTS[name])] for name in ("kafka", "postgresql", "s3")}
+
+
+def test_it_holds_no_secret() -> None:
+    assert literal_secrets(COMPOSE) == []
+
+
+Change = Callable[[dict[str, Any]], Any]
+
+
+def _in(*path: str, **changes: Any) -> Change:
+    def change(compose: dict[str, Any]) -> None:
+        for key in path:
+            compose = compose[key]
+        compose.update(changes)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("rule", "change"),
+    [
+        (invalid, _in("services", "s3", port=["127.0.0.1:1:1"])),
+        (invalid, _in("services", "s3", restart=["always"])),
+        (unwatched, _in("services", "s3", healthcheck={"interval": "1s"})),
+        (unwatched, _in("services", "s3", healthcheck={"test": ["NONE"]})),
+        (unwatched, _in("services", "s3", "healthcheck", disable=True)),
+        (unwatched, _in("services", "s3", image="andrewgaul/s3proxy")),
+        (unwatched, _in("services", "s3", image="andrewgaul/s3proxy:latest")),
+        (beyond_loopback, _in("services", "kafka", ports=["19092:19092"])),
+        (beyond_loopback, _in("services", "kafka", ports=["19092"])),
+        (beyond_loopback, _in("services", "kafka", ports=["0.0.0.0:19092:19092"])),
+        (beyond_loopback, _in("services", "kafka", ports=[{"target": 19092, "published": "19092"}])),
+        (beyond_loopback, _in("services", "kafka", network_mode="host")),
+        (literal_secrets, _in("services", "postgresql", "environment", POSTGRES_PASSWORD="hunter2")),
+        (literal_secrets, _in("services", "postgresql", environment=["POSTGRES_PASSWORD=hunter2"])),
+        (literal_secrets, _in("configs", "s3proxy", content="a=b\ns3proxy.credential=hunter2\n")),
+        (literal_secrets, _in("configs", "kafka_client", content='jaas username="truelog" password="hunter2";')),
+        (literal_secrets, _in("configs", "kafka_format", content="--add-scram [name=truelog,password=hunter2]")),
+        (literal_secrets, _in("services", "s3", command=["--key", "0123456789abcdef" * 2])),
+    ],
+)
+def test_what_is_wrong_is_seen(rule: Callable[[dict[str, Any]], list[str]], change: Change) -> None:
+    planted = copy.deepcopy(COMPOSE)
+    change(planted)
+    assert rule(planted) != []
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Settings:
+    """What set-up writes for a machine; nothing is started."""
+    return runtime.set_up(tmp_path, random_ports=True)
+
+
+def _variables(made: Settings) -> dict[str, str]:
+    lines = (made.home / ENVIRONMENT_FILE).read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+def _filled_in(config: str, variables: dict[str, str]) -> dict[str, str]:
+    """The properties of a configuration, as Compose fills them in."""
+    text = VARIABLE.sub(lambda found: variables[found[1]], COMPOSE["configs"][config]["content"])
+    return dict(line.split("=", 1) for line in text.splitlines())
+
+
+def test_set_up_writes_every_variable_that_it_asks_for(made: Settings) -> None:
+    asked = {found[1] for line in _lines(COMPOSE) for found in VARIABLE.finditer(line)}
+    asked |= {each["environment"] for each in COMPOSE["secrets"].values()}
+    assert len(asked) > 4
+    assert asked - set(_variables(made)) == set()
+
+
+def test_its_broker_is_the_embedded_one(made: Settings) -> None:
+    own = {"controller.quorum.bootstrap.servers", "listeners", "advertised.listeners", "log.dirs"}
+    ours = {name: str(value) for name, value in kafka._properties(made).items() if name not in own}
+    theirs = {name: value for name, value in _filled_in("kafka_server", _variables(made)).items() if name not in own}
+    assert theirs == ours
+
+
+def test_its_store_is_the_embedded_one(made: Settings) -> None:
+    own = {"s3proxy.endpoint", "jclouds.filesystem.basedir"}
+    s3.configure(made)
+    written = (made.home / "s3" / "s3proxy.properties").read_text().splitlines()
+    ours = {name: value for name, _, value in (line.partition("=") for line in written) if name not in own}
+    theirs = {name: value for name, value in _filled_in("s3proxy", _variables(made)).items() if name not in own}
+    assert theirs == ours
+
+
+def test_its_database_is_the_embedded_one() -> None:
+    own = {"listen_addresses", "unix_socket_directories"}
+    ours = {f"-c{name}={value}" for name, value in postgresql.SERVER.items() if name not in own}
+    assert set(COMPOSE["services"]["postgresql"]["command"]) == {"postgres", *ours}
