@@ -1,8 +1,9 @@
 """What the documents name is there: each path, each `make` word; and the one way to install is the only one told.
 
 A path in a document is a link, or a word of `code` that ends like a file or a folder, or begins with a folder of the
-tree. It may leave out where it begins (`views/page_views.py`), hold `*`, and hold `<name>` where the reader chooses:
-then its folder must be there. What .gitignore lists is made later and is not looked for.
+tree. It may leave out where it begins (`views/page_views.py`) and hold `*`. Where it holds `<name>`, or the document
+says to write it (Write `views/mine.py`), only its folder must be there. What .gitignore lists is made later and is
+not looked for, nor is anything in a block of Python.
 """
 
 import fnmatch
@@ -14,7 +15,9 @@ from tests.house.tree import PROJECT, files, plant, texts
 
 DOCUMENTS = ("README.md", "docs/*.md")
 
-CODE = re.compile(r"```.*?\n(.*?)```|`([^`\n]+)`", re.DOTALL)
+CODE = re.compile(r"```(?:\w*)\n(.*?)```|`([^`\n]+)`", re.DOTALL)
+PYTHON = re.compile(r"```python\n.*?```", re.DOTALL)
+TO_WRITE = re.compile(r"\bWrite `([^`\s]+)`")
 LINK = re.compile(r"\]\(([^)#\s]+)")
 ENDINGS = "py|md|yml|yaml|toml|txt|sql|xml|sh|json|cfg|properties|csv|gz"
 PATH = re.compile(rf"(?:[\w.*<>-]+/)+[\w.*<>-]*|[\w*<>-]+\.(?:{ENDINGS})")
@@ -39,14 +42,17 @@ def gone(root: Path) -> list[str]:
 
 
 def _paths(text: str, folder: Path) -> Iterator[tuple[int, str]]:
+    """Line and path; of what the reader writes, the folder."""
+    text = PYTHON.sub(lambda block: "\n" * block.group().count("\n"), text)
+    to_write = set(TO_WRITE.findall(text))
     for found in LINK.finditer(text):
         if "://" not in found[1] and not found[1].startswith("mailto:"):
             yield _line(text, found), str((folder / found[1]).as_posix())
     for code in CODE.finditer(text):
         for word in (code[1] or code[2]).split():
-            bare = word.strip("\"'(),;:")
+            bare = word.strip("\"'(),;:").removeprefix("./")
             if PATH.fullmatch(bare):
-                yield _line(text, code), bare.removeprefix("./")
+                yield _line(text, code), f"{Path(bare).parent}/" if bare in to_write else bare
 
 
 def _line(text: str, found: re.Match[str]) -> int:
@@ -102,10 +108,15 @@ Edit `spark_apps/views/` and `views/page_views.py`, add `spark_apps/views/<name>
 Then `.venv/bin/truelog up`, look at `build/bench.json`, `include/*/wait.py` and [the site](https://example.org/a/b.py).
 Ask 1/2, `topic 0:1200`, `POST /events`, `application/json`, `a != b`.
 
+Write `spark_apps/views/mine.py`, then read `spark_apps/views/mine.py`. Write `missing/mine.py`.
+
 Old: `spark_apps/jobs/`, `docs/gone`, `docs/gone.md`, `old.py`, [old](old.md), `gone/<name>.py`.
 ```
 make test && make dance
 cat docs/also-gone.md
+```
+```python
+from pyspark.sql import functions
 ```
 """
 
@@ -123,8 +134,9 @@ def test_what_is_gone_is_seen(tmp_path: Path) -> None:
         "gone/<name>.py",
         "docs/also-gone.md",
         "docs/gone",
+        "missing/",
     }
-    assert words_gone(tmp_path) == ["docs/guide.md:7 names `make dance`, which the Makefile does not have"]
+    assert words_gone(tmp_path) == ["docs/guide.md:9 names `make dance`, which the Makefile does not have"]
 
 
 def test_installing_past_the_lock_is_seen(tmp_path: Path) -> None:
