@@ -11,9 +11,10 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
+from truelog import api_key
 from truelog.settings import ENVIRONMENT_FILE, Settings
 
-PORTS = {"postgresql": 15432, "kafka": 19092, "controller": 19093, "s3": 18333}
+PORTS = {"postgresql": 15432, "kafka": 19092, "controller": 19093, "s3": 18333, "collector": 18080}
 LOOPBACK = "127.0.0.1"
 
 
@@ -46,6 +47,8 @@ def _generated(random_ports: bool) -> dict[str, str]:
         "postgres_password": _secret(),
         "analyst_password": _secret(),
         "airflow_password": _secret(),
+        "collector_port": str(ports["collector"]),
+        **{f"{role}_key": api_key.generate(role) for role in api_key.Role},
         "visitor_salt": _secret(),
     }
 

@@ -12,7 +12,9 @@ from confluent_kafka.admin import AdminClient
 from runtime.credentials import LOOPBACK, write_private
 from runtime.java import java
 from runtime.service import Service, private_folder
+from truelog import topics
 from truelog.errors import NotSetUp, ServiceDown
+from truelog.event import load_events
 from truelog.settings import Settings, jaas
 
 LOGGING = Path(__file__).with_name("kafka-log4j2.properties")
@@ -51,6 +53,11 @@ def ready(settings: Settings) -> None:
         raise ServiceDown(str(error)) from error
     if not brokers:
         raise ServiceDown("no broker has joined the cluster yet")
+
+
+def prepare(settings: Settings) -> None:
+    """Make the declared topics, as they are declared."""
+    topics.apply(settings, load_events())
 
 
 def address(settings: Settings) -> str:
@@ -120,4 +127,4 @@ def _class_path(settings: Settings) -> list[str]:
     return ["-cp", str(settings.jars_home / "kafka" / "*")]
 
 
-SERVICE = Service(name="kafka", configure=configure, command=command, ready=ready, address=address)
+SERVICE = Service(name="kafka", configure=configure, command=command, ready=ready, prepare=prepare, address=address)

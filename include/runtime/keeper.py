@@ -48,6 +48,7 @@ PROGRAM = """
 [program:{name}]
 command = {command}
 autostart = false
+priority = {priority}
 autorestart = true
 startsecs = 1
 startretries = 1000000
@@ -139,6 +140,7 @@ def _program(settings: Settings, service: Service) -> str:
     tied = [sys.executable, "-I", "-S", tether.__file__, service.stop_signal, service.user or "-"]
     return PROGRAM.format(
         name=service.name,
+        priority=200 if service.after else 100,  # the higher, the earlier it is stopped
         command=shlex.join([*tied, *service.command(settings)]).replace("%", "%%"),
         signal=service.stop_signal,
         log=log_file(settings, service.name),
@@ -151,6 +153,7 @@ def _launch(settings: Settings, configuration: Path, tethered: bool) -> None:
         command = [sys.executable, "-I", "-S", tether.__file__, "TERM", "-", *command]
     # The services inherit this environment; nobody else's secrets are in it.
     environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(settings.home), "TZ": "UTC"}
+    environment["TRUELOG_HOME"] = str(settings.home)
     daemon = subprocess.Popen(
         command,
         env=environment,

@@ -19,6 +19,8 @@ from psycopg import sql
 
 from runtime.credentials import LOOPBACK, write_private
 from runtime.service import Service
+from truelog import api_key
+from truelog.database import migrate
 from truelog.errors import NotSetUp, ServiceDown
 from truelog.settings import Settings
 
@@ -65,7 +67,7 @@ def ready(settings: Settings) -> None:
 
 
 def prepare(settings: Settings) -> None:
-    """Who there is and what is whose; each statement may run again."""
+    """Who there is and what is whose, the kernel's tables, the first API keys; each statement may run again."""
     with _admin(settings) as connection:
         _role(connection, settings.database_user, settings.database_password.get_secret_value())
         _role(connection, "analyst", settings.analyst_password.get_secret_value())
@@ -74,6 +76,8 @@ def prepare(settings: Settings) -> None:
         _database(connection, "airflow", "airflow")
     with _admin(settings, settings.database_name) as connection:
         _schemas(connection, settings.database_user)
+    migrate(settings)
+    api_key.keep_first(settings)
 
 
 def address(settings: Settings) -> str:

@@ -22,6 +22,7 @@ class Service:
     address: Callable[[Settings], str]
     prepare: Callable[[Settings], None] = _nothing  # once it answers: roles, buckets
     stop_signal: str = "TERM"
+    after: tuple[str, ...] = ()  # services that it needs
     user: str | None = None  # the user that root steps down to
 
 

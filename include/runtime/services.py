@@ -2,13 +2,13 @@
 
 import logging
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from xmlrpc.client import Fault
 
 import psutil
 
-from runtime import kafka, keeper, postgresql, s3
+from runtime import collector, kafka, keeper, postgresql, s3, ticks
 from runtime.service import Service, log_file
 from runtime.wait import until
 from truelog.errors import ServiceDown
@@ -17,7 +17,8 @@ from truelog.settings import Settings
 log = logging.getLogger("truelog.runtime")
 
 READY_SECONDS = 90
-SERVICES = {service.name: service for service in (postgresql.SERVICE, kafka.SERVICE, s3.SERVICE)}
+# Each after those that it needs.
+SERVICES = {each.SERVICE.name: each.SERVICE for each in (postgresql, kafka, s3, ticks, collector)}
 EVERY = tuple(SERVICES)
 
 
@@ -33,13 +34,18 @@ class State:
 
 
 def up(settings: Settings, services: Iterable[str] = EVERY, *, tethered: bool = False) -> None:
-    """Start these services side by side and return when each has answered an authenticated call.
+    """Start these services, side by side where none needs the other, and return when each is ready.
 
     A tethered platform goes down with the process that asked for it.
     """
     keeper.supervise(settings, SERVICES.values(), tethered=tethered)
+    chosen = [service for service in SERVICES.values() if service.name in set(services)]
     with ThreadPoolExecutor(len(SERVICES)) as pool:
-        for done in [pool.submit(_bring_up, settings, SERVICES[name]) for name in services]:
+        under_way: dict[str, Future[None]] = {}
+        for service in chosen:
+            needed = [under_way[name] for name in service.after if name in under_way]
+            under_way[service.name] = pool.submit(_bring_up, settings, service, needed)
+        for done in under_way.values():
             done.result()
 
 
@@ -61,7 +67,9 @@ def processes(settings: Settings) -> Iterator[psutil.Process]:
             yield from _family(state.pid)
 
 
-def _bring_up(settings: Settings, service: Service) -> None:
+def _bring_up(settings: Settings, service: Service, needed: "Iterable[Future[None]]") -> None:
+    for done in needed:
+        done.result()
     service.configure(settings)
     keeper.start(settings, service.name)
     what = f"{service.name} (log: {log_file(settings, service.name)})"

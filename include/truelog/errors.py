@@ -13,6 +13,7 @@ TruelogError
 ├── LogLost          the log dropped records before they were archived
 ├── BadInput         a file or a query that was given cannot be read
 ├── NotSetUp         settings or jars are missing or wrong
+├── RequestRefused   an HTTP request is turned away, with its status
 └── ServiceDown      a service did not become ready in time
 """
 
@@ -67,6 +68,15 @@ class BadInput(TruelogError):
 
 class NotSetUp(TruelogError):
     """Settings or jars that the platform needs are missing or wrong."""
+
+
+class RequestRefused(TruelogError):
+    """An HTTP request is turned away; `retry_after` says in how many seconds it may come again."""
+
+    def __init__(self, status: int, reason: str, *, retry_after: int | None = None) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.retry_after = retry_after
 
 
 class ServiceDown(TruelogError):

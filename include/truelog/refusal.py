@@ -66,9 +66,13 @@ def reason(event_type: EventType, value: bytes | None) -> str:
     try:
         event_type.model.model_validate_json(value)
     except ValidationError as error:
-        errors = error.errors(include_input=False, include_url=False, include_context=False)
-        # A missing field alone would not have made the record unreadable.
-        first = next((each for each in errors if each["type"] != "missing"), errors[0])
-        where = ".".join(map(str, first["loc"])) or "record"
-        return f"{where}: {first['msg'].removeprefix('Value error, ')}"
+        return ": ".join(first(error))
     return AMBIGUOUS
+
+
+def first(error: ValidationError) -> tuple[str, str]:
+    """The field to name, `record` for the whole, and what is wrong with it; never its value."""
+    errors = error.errors(include_input=False, include_url=False, include_context=False)
+    # A missing field alone would not have made the record unreadable.
+    named = next((each for each in errors if each["type"] != "missing"), errors[0])
+    return ".".join(map(str, named["loc"])) or "record", named["msg"].removeprefix("Value error, ")

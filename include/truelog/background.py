@@ -1,0 +1,27 @@
+"""Background: a function called again and again in a thread of its own, until it is stopped."""
+
+import threading
+from collections.abc import Callable
+
+
+class Background:
+    """Calls `action`, waits `pause` seconds, and so on; an error in it is the thread's end, and is logged by Python."""
+
+    def __init__(self, name: str, action: Callable[[], object], pause: float = 0.0) -> None:
+        self._action = action
+        self._pause = pause
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, seconds: float = 5.0) -> None:
+        """Return when the call under way has ended, or after so many seconds."""
+        self._stop.set()
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._action()
+            self._stop.wait(self._pause)
