@@ -1,16 +1,12 @@
 """Page views: how many, and how many bytes, per minute, host, page and browser."""
 
-from datetime import datetime, timedelta
 from typing import Any
 
-import pyarrow as pa
-
-from tests.laws.events import START
-from tests.laws.lab import Lab, cases
+from tests.laws.lab import CASES, Lab
 from tests.views.conftest import Run
-from tests.views.ways import Row, Sent, at, rows, sent
+from tests.views.generated import PLACES, logs_and_rows, minute_of
+from tests.views.ways import Row, Sent, at, sent
 from truelog import View
-from truelog.decode import decode
 
 SHOP = "https://shop.example/shoes"
 
@@ -77,22 +73,13 @@ def test_what_is_no_page_view_counts_nowhere(run: Run) -> None:
     assert run([*malformed, viewed(), viewed(bytes=-1)]) == [cell()]
 
 
-# Where each URL of the laws' generated events points to, as read by a person.
-PLACES: dict[str, tuple[str | None, str | None]] = {
-    "http://h/p": ("h", "/p"),
-    "http://h/q?x=1": ("h", "/q"),
-    "https://user@h2:8080/p#f": ("h2", "/p"),
-    **dict.fromkeys(("a", "b", "", "é", "e\u0301", "\U0001f600", "\u2400", "a\u2400b"), (None, "itself")),
-    **dict.fromkeys(("http://[bad", "http://h/%00%zz", " ", "'; DROP TABLE views; --", "\\N"), (None, None)),
-}
+Cells = dict[tuple[Any, ...], tuple[int, int | None]]
 
 
-def told_by_a_dictionary(events: list[Row]) -> dict[tuple[Any, ...], tuple[int, int | None]]:
-    cells: dict[tuple[Any, ...], tuple[int, int | None]] = {}
+def told_by_a_dictionary(events: list[Row]) -> Cells:
+    cells: Cells = {}
     for event in events:
-        minute: datetime = event["event_time"].replace(second=0, microsecond=0)
-        host, page = PLACES[event["url"]]
-        key = (minute, host, event["url"] if page == "itself" else page, event["browser"])
+        key = (minute_of(event), *PLACES[event["url"]], event["browser"])
         views, total = cells.get(key, (0, None))
         known = [size for size in (total, event["bytes"]) if size is not None]
         cells[key] = (views + 1, sum(known) if known else None)
@@ -100,16 +87,8 @@ def told_by_a_dictionary(events: list[Row]) -> dict[tuple[Any, ...], tuple[int, 
 
 
 def test_generated_logs_give_what_a_dictionary_gives(lab: Lab, name: str, view: View) -> None:
-    logs = cases(lab.types, view.reads)
-    lab.compare_all(name, view, logs)
-
     cells = 0
-    for case, log in enumerate(logs):
-        values = pa.array([record.value for record in log], pa.binary())
-        times = pa.array([START] * len(log), pa.timestamp("us", "UTC"))
-        decoded = decode(lab.types["page_view"], values, times, timedelta(days=5_000_000)).to_pylist()
-        expected = told_by_a_dictionary([event for event in decoded if event["invalid"] is None])
-        found = {tuple(row[k] for k in view.key): (row["views"], row["bytes"]) for row in rows(lab, name, view, case)}
-        assert found == expected
+    for events, found in logs_and_rows(lab, name, view):
+        assert {tuple(r[k] for k in view.key): (r["views"], r["bytes"]) for r in found} == told_by_a_dictionary(events)
         cells += len(found)
-    assert cells > len(logs), "the logs hold too little"
+    assert cells > CASES, "the logs hold too little"
