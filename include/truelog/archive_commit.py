@@ -24,13 +24,16 @@ from pyiceberg.table.update import (
     ValidatableTableRequirement,
 )
 
-from truelog.archive_table import Standing, identifier, require_same_topic
+from truelog.archive_table import Ranges, Standing, identifier, require_same_topic
 from truelog.errors import Stale
 
 
 @dataclass(frozen=True)
 class Append:
-    """Files that hold every record of one topic in [begin, end), partition by partition."""
+    """Files that hold every record of one topic in [begin, end), partition by partition.
+
+    `lost` says instead that the log dropped those records before anybody archived them.
+    """
 
     topic: str
     topic_id: str
@@ -38,6 +41,7 @@ class Append:
     end: Mapping[int, int]
     records: Mapping[int, int]
     files: tuple[DataFile, ...]
+    lost: bool = False
 
 
 def commit(catalog: Catalog, append: Append) -> Table:
@@ -87,11 +91,18 @@ class _Advance(UpdateTableMetadata["_Advance"]):
     def _commit(self) -> UpdatesAndRequirements:
         append, stands = self._append, Standing.of(self._transaction.table_metadata)
         records = {p: stands.records.get(p, 0) + append.records.get(p, 0) for p in append.end}
-        advanced = replace(stands, positions=dict(append.end), records=records)
+        lost = _with(stands.lost, append) if append.lost else stands.lost
+        advanced = replace(stands, positions=dict(append.end), records=records, lost=lost)
         return (
             (SetPropertiesUpdate(updates=advanced.as_properties()),),
             (_AssertPositions(begin=dict(append.begin)),),  # type: ignore[return-value]
         )
+
+
+def _with(lost: Ranges, append: Append) -> Ranges:
+    """The ranges lost so far and those of this append."""
+    new = {p: (append.begin.get(p, 0), end) for p, end in append.end.items()}
+    return {p: [*lost.get(p, []), *([new[p]] if new[p][0] < new[p][1] else [])] for p in new}
 
 
 def _copy_pointer(table: Table) -> None:

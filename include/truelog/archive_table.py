@@ -7,7 +7,8 @@ that appends the rows, so that neither compaction nor expiry of snapshots can lo
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
@@ -20,11 +21,13 @@ from truelog.event import EventType
 from truelog.positions import Positions
 from truelog.settings import CATALOG, Settings
 
+APPLICATION = "archive"  # whose lease an archiver holds
 NAMESPACE = "log"
 
 POSITIONS = "truelog.positions"  # next offset to archive, by partition
 RECORDS = "truelog.records"  # records archived so far, by partition: tells a lost file from a hole in the log
 BEGAN = "truelog.began"  # the offset at which archiving began, by partition: what was gone by then is no hole
+LOST = "truelog.lost"  # ranges by partition that the log dropped before they were archived, and somebody accepted
 TOPIC_ID = "truelog.topic-id"
 
 TIME = pa.timestamp("us", tz="UTC")
@@ -59,6 +62,7 @@ _PROPERTIES = {
 }
 
 Offsets = dict[int, int]
+Ranges = dict[int, list[tuple[int, int]]]
 
 
 @dataclass(frozen=True)
@@ -69,11 +73,14 @@ class Standing:
     positions: Offsets
     records: Offsets
     began: Offsets
+    lost: Ranges = field(default_factory=dict)
 
     @staticmethod
     def of(metadata: TableMetadata) -> "Standing":
         found = metadata.properties
-        return Standing(found[TOPIC_ID], _load(found[POSITIONS]), _load(found[RECORDS]), _load(found[BEGAN]))
+        positions, records, began = (_load(found[name]) for name in (POSITIONS, RECORDS, BEGAN))
+        lost = {p: [(a, b) for a, b in ranges] for p, ranges in _load(found[LOST]).items()}
+        return Standing(found[TOPIC_ID], positions, records, began, lost)
 
     def as_properties(self) -> dict[str, str]:
         return {
@@ -81,6 +88,7 @@ class Standing:
             POSITIONS: _dump(self.positions),
             RECORDS: _dump(self.records),
             BEGAN: _dump(self.began),
+            LOST: _dump(self.lost),
         }
 
 
@@ -142,9 +150,9 @@ def _create(catalog: Catalog, event_type: EventType, standing: Standing) -> Tabl
     return catalog.load_table(name)
 
 
-def _load(text: str) -> Offsets:
-    return {int(partition): int(offset) for partition, offset in json.loads(text).items()}
+def _load(text: str) -> dict[int, Any]:
+    return {int(partition): value for partition, value in json.loads(text).items()}
 
 
-def _dump(offsets: Mapping[int, int]) -> str:
-    return json.dumps({str(p): offsets[p] for p in sorted(offsets)}, separators=(",", ":"))
+def _dump(by_partition: Mapping[int, object]) -> str:
+    return json.dumps({str(p): by_partition[p] for p in sorted(by_partition)}, separators=(",", ":"))

@@ -24,19 +24,18 @@ from pyspark.sql import DataFrame, SparkSession
 from truelog import archive_table, faults, lease, log_day, topics
 from truelog.archive_commit import Append, commit
 from truelog.archive_files import DESCRIPTION, ArchivedFile, FileWriter, Tick, blueprint, described
-from truelog.archive_table import ensure, open_catalog
+from truelog.archive_table import APPLICATION, ensure, open_catalog
 from truelog.database import connect
 from truelog.errors import LogLost
 from truelog.event import load_events
 from truelog.lease import Holder
 from truelog.log_day import LogDays
+from truelog.loss import lost
 from truelog.offset_log import batch_range, fresh_checkpoint
 from truelog.positions import Positions
 from truelog.records import Types
 from truelog.session import session
 from truelog.settings import Settings
-
-APPLICATION = "archive"
 
 # Many small files slow every reader down for ever; a batch that is too large takes long to repeat after a crash.
 _ENOUGH, _AT_MOST = 200_000, 1_000_000  # records
@@ -148,10 +147,10 @@ def _archiver(settings: Settings, catalog: Catalog, types: Types, holder: Holder
     tables = {name: ensure(catalog, types[name], earliest.ids[name], earliest.offsets[name]) for name in types}
     archived = archive_table.positions(catalog, types)
     begin = archived.latest(Positions({t: dict.fromkeys(by, 0) for t, by in earliest.offsets.items()}))
-    for lost in begin.ranges_to(earliest):
+    for gone in lost(begin, earliest):
         raise LogLost(
-            f"{lost.topic} {lost.partition}: the log begins at {lost.end}, the archive ends at {lost.start}. "
-            "Those records are gone: set the topic's retention longer, and accept the hole to go on."
+            f"{gone.topic} {gone.partition}: the log begins at {gone.end}, the archive ends at {gone.start}. What lay "
+            "between is gone: give the topic a longer retention, then `truelog archive accept-loss` and start again."
         )
     plain = {name: blueprint(table.metadata) for name, table in tables.items()}
     checkpoint = fresh_checkpoint(settings.home / "scratch" / APPLICATION)

@@ -8,7 +8,8 @@ Evidence is gathered first; the verdict is a pure function of it, by numbered ru
 4. the files hold as many records as were committed;
 5. offsets without a record are holes: a compacted topic explains them; elsewhere the broker is asked, and a record
    that it holds and the archive lacks is lost, as is one that it no longer holds;
-6. the archive stands where the log is: not behind its beginning, not past its end, on the topic of the same id.
+6. the archive stands where the log is: not behind its beginning, not past its end, on the topic of the same id;
+7. where bytes were compared with the log's, they are the same.
 """
 
 from collections.abc import Iterable, Mapping
@@ -54,6 +55,7 @@ class Evidence:
     holes: tuple[Hole, ...]
     log_begins: int
     log_ends: int
+    differing: tuple[int, ...] = ()  # offsets at which a deep audit found other bytes than the log's
 
     @property
     def name(self) -> str:
@@ -128,6 +130,12 @@ def _stands_where_the_log_is(known: Evidence) -> list[str]:
     return []
 
 
+def _bytes_are_the_logs(known: Evidence) -> list[str]:
+    if not known.differing:
+        return []
+    return [f"{len(known.differing)} records are not what the log holds, the first at {known.differing[0]}"]
+
+
 _RULES = (
     _files_are_there,  # 1
     _no_record_twice,  # 2
@@ -135,6 +143,7 @@ _RULES = (
     _nothing_is_missing,  # 4
     _holes_are_explained,  # 5
     _stands_where_the_log_is,  # 6
+    _bytes_are_the_logs,  # 7
 )
 
 

@@ -1,15 +1,18 @@
 """Evidence for the audit: from the tables' metadata, the bucket's listing and the broker.
 
 No data is read unless the metadata leave a question open: where bounds of files overlap, and where offsets have no
-record.
+record. A deep audit reads everything, and compares it with what the broker still holds.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Message
 from numpy.typing import NDArray
+from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
@@ -18,12 +21,13 @@ from truelog import topics
 from truelog.archive_table import Standing, identifier, open_catalog
 from truelog.audit import Evidence, File, Hole, Report, gaps, judge, overlaps
 from truelog.bucket import sizes
-from truelog.errors import ServiceDown
 from truelog.event import EventType, load_events
+from truelog.log_reader import messages
 from truelog.positions import Positions
 from truelog.settings import Settings
 
-_POLL_SECONDS = 30
+_COMPARED_AT_ONCE = 20_000  # offsets
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -34,23 +38,30 @@ class Log:
     ends: Positions
 
 
-def audit(settings: Settings) -> Report:
+def audit(settings: Settings, *, deep: bool = False) -> Report:
     """The audit of every declared topic that was ever archived."""
     types, evidence, orphans = load_events(), list[Evidence](), 0
     with open_catalog(settings) as catalog:
-        tables = {}
-        for name in types:
-            try:
-                tables[name] = catalog.load_table(identifier(name))
-            except NoSuchTableError:
-                continue
+        tables = _tables(catalog, types)
         log = Log(topics.earliest_offsets(settings, tables), topics.end_offsets(settings, tables))
         for name, table in tables.items():
             listed = sizes(settings, f"{table.location()}/data/")
             files = [_file(table, task.file, listed) for task in table.scan().plan_files()]
             orphans += len(listed.keys() - _ever_live(table))
-            evidence += _evidence(settings, types[name], table, files, log)
+            for number in sorted(log.ends.offsets[name].keys() | Standing.of(table.metadata).positions.keys()):
+                mine = tuple(f for f in files if f.partition == number)
+                evidence.append(_Partition(settings, types[name], table, number, mine).evidence(log, deep=deep))
     return judge(evidence, orphans)
+
+
+def _tables(catalog: Catalog, types: Mapping[str, EventType]) -> dict[str, Table]:
+    tables = {}
+    for name in types:
+        try:
+            tables[name] = catalog.load_table(identifier(name))
+        except NoSuchTableError:
+            continue
+    return tables
 
 
 def _file(table: Table, file: DataFile, listed: Mapping[str, int]) -> File:
@@ -66,86 +77,86 @@ def _ever_live(table: Table) -> set[str]:
     return set(table.inspect.all_files()["file_path"].to_pylist()) if table.current_snapshot() else set()
 
 
-def _evidence(
-    settings: Settings, event_type: EventType, table: Table, files: list[File], log: Log
-) -> Iterator[Evidence]:
-    """One piece of evidence for each partition that the broker or the archive knows."""
-    stands, topic = Standing.of(table.metadata), event_type.name
-    for partition in sorted(log.ends.offsets[topic].keys() | stands.positions.keys()):
-        mine = tuple(f for f in files if f.partition == partition)
-        began, position = stands.began.get(partition, 0), stands.positions.get(partition, 0)
-        offsets = _Offsets(table, partition, readable=all(f.found_size is not None for f in mine))
-        missing = position - began != sum(f.records for f in mine)
-        holes = gaps(offsets.between(began, position).tolist(), began, position) if missing and offsets.readable else []
-        yield Evidence(
+@dataclass(frozen=True)
+class _Partition:
+    """One partition of one table under audit."""
+
+    settings: Settings
+    event_type: EventType
+    table: Table
+    number: int
+    files: tuple[File, ...]
+
+    def evidence(self, log: Log, *, deep: bool) -> Evidence:
+        stands, topic = Standing.of(self.table.metadata), self.event_type.name
+        began, position = stands.began.get(self.number, 0), stands.positions.get(self.number, 0)
+        begins = log.begins.at(topic, self.number)
+        readable = all(f.found_size == f.size for f in self.files)  # else that fault is enough
+        complete = sum(f.records for f in self.files) == position - began
+        lost = [Hole(a, b, "lost, and accepted") for a, b in stands.lost.get(self.number, [])]
+        missing = [] if complete or not readable else self._missing(began, position, lost)
+        return Evidence(
             topic=topic,
-            partition=partition,
+            partition=self.number,
             same_topic=stands.topic_id == log.ends.ids[topic],
             began=began,
             position=position,
-            committed=stands.records.get(partition, 0),
-            files=mine,
-            shared=sum(offsets.repeated(first, last) for first, last in overlaps(mine)),
-            holes=tuple(_explained(settings, event_type, partition, holes, log)),
-            log_begins=log.begins.at(topic, partition),
-            log_ends=log.ends.at(topic, partition),
+            committed=stands.records.get(self.number, 0),
+            files=self.files,
+            shared=sum(self._repeated(first, last) for first, last in overlaps(self.files)) if readable else 0,
+            holes=(*lost, *self._explained(missing, begins)),
+            differing=tuple(self._differing(max(began, begins), position)) if deep and readable else (),
+            log_begins=begins,
+            log_ends=log.ends.at(topic, self.number),
         )
 
+    def _missing(self, began: int, position: int, lost: list[Hole]) -> list[tuple[int, int]]:
+        offsets = self._offsets(began, position)
+        known = [np.arange(hole.start, hole.end) for hole in lost]
+        return gaps(np.sort(np.concatenate([offsets, *known])).tolist(), began, position)
 
-@dataclass(frozen=True)
-class _Offsets:
-    """The offsets that a partition's files hold, read from them; not readable where one of them is gone."""
-
-    table: Table
-    partition: int
-    readable: bool
-
-    def between(self, begin: int, end: int) -> NDArray[np.int64]:
-        within = f"partition = {self.partition} and offset >= {begin} and offset < {end}"
-        scan = self.table.scan(within, selected_fields=("offset",))
-        return np.sort(scan.to_arrow()["offset"].to_numpy())
-
-    def repeated(self, first: int, last: int) -> int:
+    def _repeated(self, first: int, last: int) -> int:
         """How many records share their offset with another one."""
-        if not self.readable:
-            return 0
-        offsets = self.between(first, last + 1)
+        offsets = self._offsets(first, last + 1)
         return len(offsets) - len(np.unique(offsets))
 
+    def _explained(self, holes: list[tuple[int, int]], begins: int) -> Iterator[Hole]:
+        """Why there is no record: compacted away, or a place where the broker holds none that was committed."""
+        if self.event_type.topic.compacted or not holes:
+            yield from (Hole(begin, end, "compacted") for begin, end in holes)
+            return
+        held = np.array([m.offset() for m in self._messages(max(begins, holes[0][0]), holes[-1][1])], np.int64)
+        for begin, end in holes:
+            empty = begin >= begins and not np.any((held >= begin) & (held < end))
+            yield Hole(begin, end, "transaction" if empty else None)
 
-def _explained(
-    settings: Settings, event_type: EventType, partition: int, holes: list[tuple[int, int]], log: Log
-) -> Iterator[Hole]:
-    """Why there is no record: compacted away, or a place where the broker holds none that was committed."""
-    if event_type.topic.compacted or not holes:
-        yield from (Hole(begin, end, "compacted") for begin, end in holes)
-        return
-    begins = log.begins.at(event_type.name, partition)
-    held = _held(settings, event_type.name, partition, max(begins, holes[0][0]), holes[-1][1])
-    for begin, end in holes:
-        empty = begin >= begins and not np.any((held >= begin) & (held < end))
-        yield Hole(begin, end, "transaction" if empty else None)
+    def _differing(self, begin: int, end: int) -> Iterator[int]:
+        """Offsets at which archive and log do not hold the same bytes; erased records have none left."""
+        for start in range(begin, end, _COMPARED_AT_ONCE):
+            stop = min(start + _COMPARED_AT_ONCE, end)
+            rows = self._rows(start, stop, ("offset", "broker_time", "key", "value", "headers", "erased"))
+            archived = {row["offset"]: row for row in rows}
+            for message in self._messages(start, stop):
+                offset = message.offset() or 0
+                if offset not in archived or not _same(archived[offset], message):
+                    yield offset
+
+    def _offsets(self, begin: int, end: int) -> NDArray[np.int64]:
+        return np.array([row["offset"] for row in self._rows(begin, end, ("offset",))], np.int64)
+
+    def _rows(self, begin: int, end: int, columns: tuple[str, ...]) -> list[dict[str, Any]]:
+        within = f"partition = {self.number} and offset >= {begin} and offset < {end}"
+        rows: list[dict[str, Any]] = self.table.scan(within, selected_fields=columns).to_arrow().to_pylist()
+        return rows
+
+    def _messages(self, begin: int, end: int) -> Iterator[Message]:
+        return messages(self.settings, self.event_type.name, self.number, begin, end)
 
 
-def _held(settings: Settings, topic: str, partition: int, begin: int, end: int) -> NDArray[np.int64]:
-    """The offsets of the committed records that the broker holds in [begin, end)."""
-    consumer = Consumer(
-        settings.kafka() | {"group.id": "truelog-audit", "enable.auto.commit": "false", "enable.partition.eof": "true"}
-    )
-    held: list[int] = []
-    try:
-        consumer.assign([TopicPartition(topic, partition, begin)])
-        while begin < end:
-            message = consumer.poll(_POLL_SECONDS)
-            if message is None:
-                raise ServiceDown(f"Kafka gave no record of {topic} {partition} within {_POLL_SECONDS} s")
-            error = message.error()
-            if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                break
-            if error is not None:
-                raise KafkaException(error)
-            begin = int(message.offset() or 0) + 1
-            held.append(begin - 1)
-    finally:
-        consumer.close()
-    return np.array(held, dtype=np.int64)
+def _same(row: Mapping[str, Any], message: Message) -> bool:
+    if row["erased"]:
+        return True
+    headers = [(h["key"], h["value"]) for h in row["headers"] or []]
+    time = _EPOCH + timedelta(milliseconds=message.timestamp()[1])
+    archived = (row["broker_time"], row["key"], row["value"], headers)
+    return archived == (time, message.key(), message.value(), message.headers() or [])

@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from truelog.commands import generating, importing, reconciling, services
+from truelog.commands import archiving, generating, importing, querying, reconciling, services
 from truelog.commands.output import Exit
 from truelog.errors import TruelogError
 
@@ -14,10 +14,15 @@ COMMANDS = (
     services.down,
     services.status,
     generating.generate,
+    querying.query,
+    querying.positions,
+    querying.views,
+    querying.sql,
     reconciling.reconcile,
 )
 GROUPS = {
     "import": importing.app,
+    "archive": archiving.app,
 }
 
 app = typer.Typer(

@@ -22,7 +22,7 @@ TOPIC = "ticks"
 _AT = """
     SELECT max(time) FROM truelog.tick
     WHERE topic_id = %(id)s AND "offset" < %(offset)s AND NOT EXISTS (
-        SELECT FROM jsonb_each(ends) AS by_topic(topic, partitions), jsonb_each_text(partitions) AS e(partition, reached)
+        SELECT FROM jsonb_each(ends) AS t(topic, partitions), jsonb_each_text(partitions) AS e(partition, reached)
         WHERE topic = ANY(%(reads)s)
           AND reached::bigint > coalesce((%(positions)s::jsonb -> topic ->> partition)::bigint, 0)
     )

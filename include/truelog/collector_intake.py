@@ -140,5 +140,5 @@ class Intake:
 
 def _stamped(raw: bytes, received: datetime) -> bytes:
     """The event with its receipt in front; it has a member already, so a comma follows."""
-    begin = raw.index(b"{") + 1
-    return b'%b{"%b":"%b",%b' % (raw[: begin - 1], RECEIPT.encode(), instants.text(received).encode(), raw[begin:])
+    members = raw[raw.index(b"{") + 1 :]
+    return b'{"%b":"%b",%b' % (RECEIPT.encode(), instants.text(received).encode(), members)

@@ -286,8 +286,7 @@ class Quantiles(Measure):
 
     def shown(self, name: str, kind: DataType) -> dict[str, str]:
         return {
-            f"{name}_p{100 * q:g}".replace(".", "_"): f"truelog.quantile({name}, {q}, {self.bits})"
-            for q in self.shows
+            f"{name}_p{100 * q:g}".replace(".", "_"): f"truelog.quantile({name}, {q}, {self.bits})" for q in self.shows
         }
 
 

@@ -52,9 +52,7 @@ def _spans(inputs: Sequence[DataFrame]) -> list[_Range]:
     return [(r.topic, r.partition, r.first, r.last) for r in rows.collect()]
 
 
-def _within(
-    compiled: Compiled, inputs: Sequence[DataFrame], span: _Range, error: PySparkException
-) -> list[Excluded]:
+def _within(compiled: Compiled, inputs: Sequence[DataFrame], span: _Range, error: PySparkException) -> list[Excluded]:
     found: list[Excluded] = []
     waiting = [span]
     while waiting:

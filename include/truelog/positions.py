@@ -74,11 +74,7 @@ class Positions:
 
     def ranges_to(self, end: "Positions") -> list[Range]:
         """What lies between here and `end`, partition by partition; nothing where `end` is not ahead."""
-        return [
-            Range(t, p, self.at(t, p), end.at(t, p))
-            for t, p in end.partitions()
-            if end.at(t, p) > self.at(t, p)
-        ]
+        return [Range(t, p, self.at(t, p), end.at(t, p)) for t, p in end.partitions() if end.at(t, p) > self.at(t, p)]
 
     def require_same_topics(self, other: "Positions") -> None:
         """Refuse to mix positions of a topic with those of its re-created namesake."""

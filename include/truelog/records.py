@@ -82,8 +82,9 @@ def events(records: DataFrame, types: Types) -> Events:
 
 
 def _of(records: DataFrame, topic: str) -> DataFrame:
-    mine = (F.col("topic") == topic) & F.col("invalid").isNull()
-    return records.where(mine).select(*_COORDINATES.names, f"{topic}.*")
+    """An archive table is called as its struct column is here: a name of the frame's own tells the two apart."""
+    mine = records.alias("record").where((F.col("topic") == topic) & F.col("invalid").isNull())
+    return mine.select(*_COORDINATES.names, f"record.{topic}.*")
 
 
 def from_position(by_topic: Events, stands: Positions, begin: Positions) -> Events:

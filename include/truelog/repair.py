@@ -19,6 +19,7 @@ from truelog.database import Connection, names
 from truelog.positions import Positions
 from truelog.rebuild import Rebuilder
 
+
 def repair(rebuilder: Rebuilder) -> int:
     """Replace the rows of the keys in `recon.<table>_diff`; how many rows changed.
 

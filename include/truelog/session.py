@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from runtime.java import java_home
 from truelog.settings import Settings
 
-# A query stopped inside foreachBatch matches a regex over the Python traceback, recursively: the default stack overflows.
+# A query stopped inside foreachBatch matches a recursive regex over the traceback: the default stack overflows.
 _JAVA_OPTIONS = "-Xss16m -Duser.timezone=UTC -XX:+UseParallelGC"
 
 

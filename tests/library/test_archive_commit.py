@@ -158,6 +158,14 @@ def test_a_range_without_records_advances_positions(platform: Settings, catalog:
     assert (stands.positions, stands.records) == ({0: 6, 1: 0}, {0: 0, 1: 0})
 
 
+def test_what_the_log_lost_is_remembered(platform: Settings, catalog: Interrupted, table: Table) -> None:
+    commit(catalog, Append(TOPIC, TOPIC_ID, {0: 0, 1: 0}, {0: 4, 1: 0}, {}, (), lost=True))
+    commit(catalog, append(platform, table, {0: 4, 1: 0}, {0: 6, 1: 0}))
+    commit(catalog, Append(TOPIC, TOPIC_ID, {0: 6, 1: 0}, {0: 9, 1: 1}, {}, (), lost=True))
+    stands = Standing.of(table.refresh().metadata)
+    assert (stands.lost, stands.records[0]) == ({0: [(0, 4), (6, 9)], 1: [(0, 1)]}, 2)
+
+
 def test_a_recreated_topic_is_refused(platform: Settings, catalog: Interrupted, table: Table) -> None:
     other = Append(TOPIC, "second-life", {0: 0}, {0: 1}, {}, ())
     with pytest.raises(TopicRecreated, match="deleted and made again"):

@@ -44,6 +44,7 @@ def test_a_sound_partition_has_no_fault() -> None:
         (replace(SOUND, same_topic=False), "deleted and made again"),
         (replace(SOUND, log_ends=9), "the log ends at 9"),
         (replace(SOUND, log_begins=11), "the log begins at 11"),
+        (replace(SOUND, differing=(3, 7)), "2 records are not what the log holds, the first at 3"),
     ],
     ids=lambda case: case if isinstance(case, str) else "",
 )

@@ -14,19 +14,21 @@ from pyspark.sql import SparkSession
 from tests.scenes.applications import Application, start
 from tests.scenes.conftest import World
 from tests.scenes.test_stream_crashes import cut_off
-from truelog import archive, bucket, lease, log_day, ticks, topics, upkeep
+from truelog import archive, bucket, lease, log_day, loss, ticks, topics, upkeep
 from truelog.archive_table import identifier, open_catalog
+from truelog.audit import Hole
 from truelog.audit_evidence import audit
 from truelog.database import connect
 from truelog.errors import ArchiveBehind, Fenced
 from truelog.event import load_events
 from truelog.log_day import Start
-from truelog.positions import Positions
+from truelog.positions import Positions, Range
 from truelog.session import session
 
 POINTS = ("archive.files_written", "archive.before_commit", "archive.after_commit")
 DAY_SECONDS = 5
 TOPIC = "page_view"
+OTHER_TOPIC = "search"  # for what page views must not suffer: scenes of the views come after these
 
 Coordinates = tuple[int, int]
 Bytes = tuple[datetime, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
@@ -276,10 +278,48 @@ def test_holes_of_transactions_are_explained_by_the_broker(world: World) -> None
     producer.init_transactions()
     for finish in (producer.abort_transaction, producer.commit_transaction):
         producer.begin_transaction()
-        producer.produce(TOPIC, b"{}", b"v1")
+        producer.produce(OTHER_TOPIC, b"{}", partition=0)
         producer.flush()
         finish()
     archive_once(world)
-    report = audit(world.settings)
+    report = audit(world.settings, deep=True)
     assert report.verdict == "SOUND", report.faults
     assert {h.why for each in report.partitions for h in each.holes} == {"transaction"}
+
+
+def test_what_retention_took_before_the_archive_is_a_loss_until_somebody_accepts_it(world: World) -> None:
+    producer = Producer(world.settings.kafka())
+    for _ in range(9):
+        producer.produce(OTHER_TOPIC, b"{}", partition=1)
+    producer.flush()
+    gone = TopicPartition(OTHER_TOPIC, 1, 5)
+    broker = topics.client(world.settings)  # kept: its futures end with it
+    broker.delete_records([gone])[gone].result(30)
+
+    refused = run(world)
+    assert refused.wait_death(60) != 0
+    assert "search 1: the log begins at 5, the archive ends at 0" in refused.tail()
+    assert loss.accept(world.settings) == [Range(OTHER_TOPIC, 1, 0, 5)]
+
+    archive_once(world)
+    report = audit(world.settings)
+    assert report.verdict == "SOUND", report.faults
+    [other] = [e for e in report.partitions if (e.topic, e.partition) == (OTHER_TOPIC, 1)]
+    assert other.holes == (Hole(0, 5, "lost, and accepted"),)
+    assert (other.committed, other.position) == (4, 9)
+
+
+def test_a_deep_audit_finds_other_bytes(world: World) -> None:
+    """Somebody changed rows past the archive: coordinates and counts are right, the bytes are not."""
+    assert audit(world.settings, deep=True).verdict == "SOUND"
+    with open_catalog(world.settings) as catalog:
+        table = catalog.load_table(identifier(OTHER_TOPIC))
+        kept = table.scan("partition = 1").to_arrow()
+        changed = kept.set_column(
+            kept.schema.get_field_index("value"), "value", pa.array([b"[]"] * len(kept), pa.binary())
+        )
+        table.overwrite(changed.cast(table.schema().as_arrow()), "partition = 1")
+        report = audit(world.settings, deep=True)
+        assert report.faults == ("search 1: 4 records are not what the log holds, the first at 5",)
+        table.overwrite(kept.cast(table.schema().as_arrow()), "partition = 1")
+    assert audit(world.settings, deep=True).verdict == "SOUND"

@@ -32,7 +32,8 @@ def arriving(world: World) -> Iterator[None]:
 def plant(world: World) -> None:
     """One row altered, one lost, one that nobody sent."""
     world.ask(
-        "UPDATE state.page_views_v1 SET views = views + 7 WHERE ctid = (SELECT min(ctid) FROM state.page_views_v1) RETURNING 1"
+        "UPDATE state.page_views_v1 SET views = views + 7 "
+        "WHERE ctid = (SELECT min(ctid) FROM state.page_views_v1) RETURNING 1"
     )
     world.ask("DELETE FROM state.page_views_v1 WHERE ctid = (SELECT max(ctid) FROM state.page_views_v1) RETURNING 1")
     world.ask("INSERT INTO state.page_views_v1 (minute, views) VALUES ('2020-01-01', 1) RETURNING 1")

@@ -1,0 +1,110 @@
+"""`truelog query`, `positions`, `views`, `sql`: what the platform knows, read and never changed."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from truelog.commands.output import AsJson, Exit, print_json
+from truelog.settings import Settings
+
+Name = Annotated[str, typer.Argument(metavar="VIEW", help="Its file's name; `truelog views` shows them all.")]
+Limit = Annotated[int | None, typer.Option(min=0, help="At most so many rows; all of them by default.")]
+Relation = Annotated[str | None, typer.Option(help="A further relation that the view presents, by its name there.")]
+Query = Annotated[str, typer.Argument(metavar="QUERY", help="As: SELECT url, count(*) FROM page_view GROUP BY url")]
+
+
+def query(view: Name, limit: Limit = None, relation: Relation = None, as_json: AsJson = False) -> None:
+    """Print a view's rows, each as one line of JSON, as of one moment."""
+    from truelog import catalogue, readers
+
+    settings = Settings()
+    if view not in catalogue.names(settings.views_folder):
+        raise typer.BadParameter(f"{view}: choose from {', '.join(catalogue.names(settings.views_folder))}")
+    if relation is not None:
+        presented = catalogue.load(view, settings.views_folder).present
+        if relation not in presented:
+            raise typer.BadParameter(f"{relation}: {view} presents {', '.join(presented) or 'no further relations'}")
+        view = f"{view}_{relation}"
+    with readers.snapshot(settings) as connection:
+        for row in readers.rows(connection, view, limit):
+            typer.echo(row)
+
+
+def positions(as_json: AsJson = False) -> None:
+    """Show up to where each view has counted the log: its next offset in each partition."""
+    from truelog import catalogue, readers
+
+    settings = Settings()
+    with readers.snapshot(settings) as connection:
+        stands = readers.positions(connection, catalogue.names(settings.views_folder))
+    if as_json:
+        print_json(stands)
+        return
+    table = Table("view", "topic", "next offsets by partition")
+    for view, topics in stands.items():
+        for topic, offsets in topics.items() or {"": dict[int, int]()}.items():
+            table.add_row(view, topic, "  ".join(f"{p}:{offset:,}" for p, offset in offsets.items()) or "not made yet")
+    Console().print(table)
+
+
+def views(as_json: AsJson = False) -> None:
+    """Show the catalogue: each view, what it reads, its columns and what they mean."""
+    from truelog import catalogue, readers
+
+    settings = Settings()
+    declared = catalogue.load_all(settings.views_folder)
+    with readers.snapshot(settings) as connection:
+        stands = readers.positions(connection, declared)
+        columns = {name: readers.columns(connection, name) for name in declared}
+    entries = [
+        {
+            "view": name,
+            "version": view.version,
+            "reads": list(view.reads),
+            "key": list(view.key),
+            "measures": {column: repr(measure) for column, measure in view.measures.items()},
+            "presents": list(view.present),
+            "keep": view.keep,
+            "application": settings.applications.get(name, "stream"),
+            "columns": columns[name],
+            "positions": stands[name],
+        }
+        for name, view in declared.items()
+    ]
+    if as_json:
+        print_json({"views": entries})
+        return
+    for entry in entries:
+        _show(entry)
+
+
+def sql(query: Query, as_json: AsJson = False) -> None:
+    """Ask the archive: a SELECT over tables named like event types, each holding every record for ever.
+
+    Records that are no such event have `invalid` set and no typed columns. Nothing but these tables can be reached.
+    """
+    from truelog import analyst
+    from truelog.errors import BadInput
+
+    try:
+        with analyst.answer(Settings(), query) as rows:
+            if as_json:
+                print_json({"columns": rows.columns, "rows": analyst.as_dicts(rows)})
+            else:
+                rows.show(max_rows=1_000)
+    except BadInput as wrong:
+        typer.echo(wrong, err=True)
+        raise typer.Exit(Exit.BAD_USE) from wrong
+
+
+def _show(entry: dict[str, Any]) -> None:
+    console = Console()
+    facts = f"version {entry['version']}, reads {', '.join(entry['reads'])}, run by {entry['application']}"
+    console.print(f"[bold]{entry['view']}[/bold]  {facts}", highlight=False)
+    table = Table("column", "type", "adds up as", "meaning")
+    for column in entry["columns"]:
+        adds_up = "key" if column["name"] in entry["key"] else entry["measures"].get(column["name"], "")
+        table.add_row(column["name"], column["type"], adds_up, column["comment"] or "")
+    console.print(table if entry["columns"] else "  not made yet: its stream makes it when it first runs")

@@ -1,0 +1,239 @@
+"""The command line against real services: what it prints for scripts, and how it ends."""
+
+import gzip
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.scenes.conftest import World
+from tests.scenes.traffic import in_the_log
+from truelog import topics
+from truelog.database import connect
+from truelog.generator import generate
+
+LINE = '192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /p HTTP/1.1" 200 512 "-" "Firefox"'
+VIEW = '''"""A view that a test tells of."""
+from truelog import Sum, View
+VIEW = View(
+    reads=("page_view",), transform=lambda page_view: page_view, key=("a",), measures={"n": Sum()},
+    present={"doubled": "SELECT a, 2 * n AS n FROM {view}"},
+)
+'''
+
+
+def truelog(*words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """`truelog …`, as people and scripts run it."""
+    program = Path(sys.executable).with_name("truelog")
+    given = os.environ | environment
+    return subprocess.run([program, *words], env=given, capture_output=True, text=True, timeout=180, check=False)
+
+
+def answer(*words: str, exit_code: int = 0, **environment: str) -> Any:
+    """The one line of JSON that it answers with."""
+    ended = truelog(*words, "--json", **environment)
+    assert ended.returncode == exit_code, ended.stderr
+    [line] = ended.stdout.splitlines()
+    return json.loads(line)
+
+
+TOLD = """
+CREATE VIEW views.told AS SELECT * FROM (VALUES
+    (timestamptz '2015-05-17 10:05+00', 'é "', 12345678901234567890123::numeric), (NULL, NULL, 2), (NULL, 'z', 3)
+) AS v (at, a, n);
+CREATE VIEW views.told_doubled AS SELECT a, 2 * n AS n FROM views.told;
+COMMENT ON COLUMN views.told.a IS 'what a means';
+INSERT INTO truelog.view (view, version, fingerprint, spark) VALUES ('told', 1, '', ''), ('told', 2, '', '');
+INSERT INTO truelog.position VALUES
+    ('told', 1, 'page_view', 0, 'x', 7), ('told', 2, 'page_view', 0, 'x', 5), ('told', 2, 'page_view', 1, 'x', 6);
+"""
+FORGOTTEN = """
+DROP VIEW views.told_doubled, views.told;
+DELETE FROM truelog.position WHERE view = 'told';
+DELETE FROM truelog.view WHERE view = 'told';
+"""
+
+
+@pytest.fixture(scope="module")
+def views(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A folder with two views: of `told` there is a relation with three rows, `untold` was never made."""
+    folder = tmp_path_factory.mktemp("views")
+    for name in ("told", "untold"):
+        (folder / f"{name}.py").write_text(VIEW)
+    with connect(world.settings, autocommit=True) as connection:
+        connection.execute(TOLD.encode())
+    yield str(folder)
+    with connect(world.settings, autocommit=True) as connection:
+        connection.execute(FORGOTTEN.encode())
+
+
+def test_a_log_is_imported_and_malformed_lines_are_kept_aside(world: World, tmp_path: Path) -> None:
+    log = tmp_path / "access.log.gz"
+    log.write_bytes(gzip.compress(f"{LINE}\nnot a line\n{LINE}\n".encode()))
+    before = len(in_the_log(world.settings))
+
+    result = answer("import", "access-log", str(log), "--host", "commands.example")
+
+    aside = Path(result.pop("kept_aside"))
+    assert result == {"lines": 3, "sent": 2, "malformed": 1}
+    assert aside.read_text() == "not a line\n"
+    assert stat.S_IMODE(aside.stat().st_mode) == 0o600
+    values = in_the_log(world.settings)
+    assert len(values) == before + 2
+    urls = [json.loads(value)["url"] for value in values if value and b"commands.example" in value]
+    assert urls == ["http://commands.example/p"] * 2
+
+
+def test_a_log_without_fault_leaves_nothing_aside(world: World, tmp_path: Path) -> None:
+    (tmp_path / "access.log").write_text(f"{LINE}\n")
+    result = answer("import", "access-log", str(tmp_path / "access.log"))
+    assert result == {"lines": 1, "sent": 1, "malformed": 0, "kept_aside": None}
+    assert not list((world.settings.home / "imports").glob("access.log.malformed"))
+
+
+def test_a_file_cut_off_is_3_and_no_file_is_2(world: World, tmp_path: Path) -> None:
+    log = tmp_path / "cut.log.gz"
+    log.write_bytes(gzip.compress(f"{LINE}\n".encode() * 1_000)[:-20])
+    ended = truelog("import", "access-log", str(log), "--json")
+    assert (ended.returncode, ended.stdout) == (3, "")
+    assert "cut.log.gz cannot be read to its end" in ended.stderr
+    assert truelog("import", "access-log", str(tmp_path / "none")).returncode == 2
+
+
+def harmless_seed(records: int) -> int:
+    """Other scenes count page views by their model, which knows nothing of events of the future."""
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    return next(
+        seed
+        for seed in range(1000)
+        if not any(b"9999-12-31" in r.value for r in generate(seed=seed, begin=begin, rate=records, seconds=1))
+    )
+
+
+def test_generated_traffic_is_in_the_log_each_record_where_its_key_belongs(world: World) -> None:
+    seed, topics_ = harmless_seed(600), ("page_view", "search", "click")
+    before = topics.end_offsets(world.settings, topics_)
+
+    result = answer("generate", "--rate", "600", "--seconds", "1", "--seed", str(seed))
+
+    after = topics.end_offsets(world.settings, topics_)
+    grown = {t: sum(after.offsets[t].values()) - sum(before.offsets[t].values()) for t in topics_}
+    assert result.pop("seconds") == pytest.approx(1, abs=0.9)
+    assert result == {"seed": seed, "sent": 600, "topics": grown}
+    records = list(generate(seed=seed, begin=datetime(2026, 1, 1, tzinfo=UTC), rate=600, seconds=1))
+    wanted = {identity(r.value) for r in records if r.topic == "search"} - {None}
+    assert wanted <= {identity(value) for value in in_the_log(world.settings, "search")}
+
+
+def identity(value: bytes | None) -> str | None:
+    try:
+        return str(json.loads(value or b"")["event_id"])
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def test_a_broker_that_is_away_is_3(world: World) -> None:
+    ended = truelog("generate", "--seconds", "1", "--json", TRUELOG_KAFKA_BOOTSTRAP="127.0.0.1:1")
+    assert (ended.returncode, ended.stdout) == (3, "")
+    assert ended.stderr.splitlines()[-1].startswith("ServiceDown: Kafka did not answer")
+
+
+def test_query_prints_rows_as_lines_of_json(views: str) -> None:
+    ended = truelog("query", "told", TRUELOG_VIEWS_FOLDER=views)
+    assert [json.loads(line) for line in ended.stdout.splitlines()] == [
+        {"at": "2015-05-17T10:05:00+00:00", "a": 'é "', "n": 12345678901234567890123},
+        {"at": None, "a": None, "n": 2},
+        {"at": None, "a": "z", "n": 3},
+    ]
+    assert answer("query", "told", "--limit", "1", TRUELOG_VIEWS_FOLDER=views)["a"] == 'é "'
+    assert truelog("query", "told", "--limit", "0", TRUELOG_VIEWS_FOLDER=views).stdout == ""
+
+
+def test_query_of_a_further_relation(views: str) -> None:
+    ended = truelog("query", "told", "--relation", "doubled", TRUELOG_VIEWS_FOLDER=views)
+    assert [json.loads(line)["n"] for line in ended.stdout.splitlines()][1:] == [4, 6]
+
+
+def test_query_of_what_is_not_there(views: str) -> None:
+    unknown = truelog("query", "nothing", TRUELOG_VIEWS_FOLDER=views)
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert truelog("query", "told", "--relation", "tripled", TRUELOG_VIEWS_FOLDER=views).returncode == 2
+    unmade = truelog("query", "untold", TRUELOG_VIEWS_FOLDER=views)
+    assert (unmade.returncode, unmade.stdout) == (3, "")
+    assert "not made yet" in unmade.stderr
+
+
+def test_positions_are_those_of_the_newest_version(views: str) -> None:
+    stands = answer("positions", TRUELOG_VIEWS_FOLDER=views)
+    assert stands == {"told": {"page_view": {"0": 5, "1": 6}}, "untold": {}}
+
+
+def test_views_tell_the_catalogue(views: str) -> None:
+    told, untold = answer("views", TRUELOG_VIEWS_FOLDER=views, TRUELOG_APPLICATIONS='{"told": "other"}')["views"]
+    assert told == {
+        "view": "told",
+        "version": 1,
+        "reads": ["page_view"],
+        "key": ["a"],
+        "measures": {"n": "Sum()"},
+        "presents": ["doubled"],
+        "keep": None,
+        "application": "other",
+        "columns": [
+            {"name": "at", "type": "timestamp with time zone", "comment": None},
+            {"name": "a", "type": "text", "comment": "what a means"},
+            {"name": "n", "type": "numeric", "comment": None},
+        ],
+        "positions": {"page_view": {"0": 5, "1": 6}},
+    }
+    assert (untold["application"], untold["columns"], untold["positions"]) == ("stream", [], {})
+
+
+@pytest.mark.parametrize("words", [["query", "page_views"], ["positions"], ["views"]])
+def test_a_database_that_is_away_is_3(world: World, words: list[str]) -> None:
+    ended = truelog(*words, "--json", TRUELOG_DATABASE_PORT="1")
+    assert (ended.returncode, ended.stdout) == (3, "")
+    assert ended.stderr.startswith("ServiceDown: PostgreSQL did not answer")
+
+
+def test_sql_answers_with_columns_and_rows(world: World) -> None:
+    query = (
+        "SELECT 1 AS n, 2 AS n, 'nan'::DOUBLE AS odd, NULL AS nothing, timestamptz '2015-05-17 10:05+00' AS at -- so;"
+    )
+    assert answer("sql", query) == {
+        "columns": ["n", "n_1", "odd", "nothing", "at"],
+        "rows": [{"n": 1, "n_1": 2, "odd": "NaN", "nothing": None, "at": "2015-05-17 10:05:00+00"}],
+    }
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELEC",
+        "",
+        "SELECT 1; SELECT 2",
+        "DROP TABLE page_view",
+        "COPY page_view TO 'stolen.csv'",
+        "ATTACH 'other.db'",
+        "SET enable_external_access = true",
+        "SELECT * FROM nothing",
+        "SELECT * FROM settings",
+        "SELECT nothing FROM page_view",
+        "SELECT CAST('x' AS INT)",
+        "SELECT * FROM read_text('/etc/hostname')",
+        "SELECT * FROM '/etc/hostname'",
+        "SELECT * FROM read_parquet('s3://truelog/x.parquet')",
+        "SELECT * FROM read_csv('http://127.0.0.1/x.csv')",
+    ],
+)
+def test_sql_reads_the_archive_and_nothing_else(world: World, query: str) -> None:
+    ended = truelog("sql", query, "--json")
+    assert (ended.returncode, ended.stdout) == (2, ""), ended.stderr
+    assert "Traceback" not in ended.stderr

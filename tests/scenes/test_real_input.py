@@ -1,0 +1,171 @@
+"""Four days of a real site, imported: the views hold what plain Python counts in the file."""
+
+import gzip
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+import ua_parser
+
+from tests.scenes.applications import Application, start
+from tests.scenes.conftest import World
+from tests.scenes.test_commands import answer, truelog
+from truelog import archive as archives
+from truelog import topics
+from truelog.settings import PROJECT
+
+FILE = PROJECT.parent / "shared" / "data" / "apache_combined_2015-05.log.gz"
+HOST = "real.example"  # nobody else sends its pages
+
+pytestmark = pytest.mark.skipif(not FILE.exists(), reason=f"the log of a real site is not at {FILE}")
+
+
+class Request(NamedTuple):
+    """A line of the log, by an understanding of it that shares nothing with the importer's."""
+
+    time: datetime
+    page: str
+    browser: str | None
+    status: int
+    bytes: int
+    visitor: tuple[str, str]
+
+    @property
+    def minute(self) -> str:
+        return self.time.replace(second=0).isoformat()
+
+
+@dataclass
+class Told:
+    """What the file says."""
+
+    requests: list[Request]
+    malformed: list[str]
+
+
+def read(file: Path) -> Told:
+    told = Told([], [])
+    for line in gzip.decompress(file.read_bytes()).decode().splitlines():
+        try:
+            told.requests.append(understood(line))
+        except ValueError:
+            told.malformed.append(line)
+    return told
+
+
+def understood(line: str) -> Request:
+    """By its quotation marks; none of this file's lines escapes one."""
+    start, request, answered, _, _, agent, end = line.split('"')
+    _, target, _ = request.split()
+    status, size = answered.split()
+    [logged] = re.findall(r"\[(.+)\]", start)
+    if end:
+        raise ValueError(line)
+    return Request(
+        datetime.strptime(logged, "%d/%b/%Y:%H:%M:%S %z").astimezone(UTC),
+        urlsplit(f"http://{HOST}{target}").path,
+        family(agent),
+        int(status),
+        0 if size == "-" else int(size),
+        (start.split()[0], agent),
+    )
+
+
+def family(agent: str) -> str | None:
+    found = ua_parser.parse(agent).user_agent
+    return found.family if found else None
+
+
+def rows(view: str) -> Iterator[dict[str, Any]]:
+    """The view's rows about this host, as `truelog query` prints them."""
+    ended = truelog("query", view)
+    assert ended.returncode == 0, ended.stderr
+    every = (json.loads(line) for line in ended.stdout.splitlines())
+    return (row for row in every if row["host"] == HOST)
+
+
+@pytest.fixture(scope="module")
+def told() -> Told:
+    return read(FILE)
+
+
+@pytest.fixture(scope="module")
+def imported(world: World) -> dict[str, Any]:
+    """What the import said; the stream has counted everything since."""
+    said: dict[str, Any] = answer("import", "access-log", str(FILE), "--host", HOST)
+    stream = start(world.settings, "stream.py")
+    for view in ("page_views", "page_audience"):
+        stream.wait(lambda view=view: world.caught_up(view), 120, f"{view} at the end of the log")  # type: ignore[misc]
+    assert stream.end() == 0
+    return said
+
+
+def test_every_line_is_sent_or_kept_aside(imported: dict[str, Any], told: Told) -> None:
+    assert (len(told.requests), len(told.malformed)) == (9_999, 1)
+    assert imported["sent"] == len(told.requests)
+    assert imported["malformed"] == len(told.malformed)
+    assert imported["lines"] == 10_000
+    assert Path(imported["kept_aside"]).read_text().splitlines() == told.malformed
+
+
+def test_page_views_row_for_row(imported: dict[str, Any], told: Told) -> None:
+    views, sent = Counter[Any](), Counter[Any]()
+    for request in told.requests:
+        key = (request.minute, request.page, request.browser)
+        views[key] += 1
+        sent[key] += request.bytes
+
+    found = {(r["minute"], r["page"], r["browser"]): (r["views"], r["bytes"]) for r in rows("page_views")}
+
+    assert found == {key: (views[key], sent[key]) for key in views}
+
+
+def test_page_audience_row_for_row(imported: dict[str, Any], told: Told) -> None:
+    views, visitors = Counter[str](), defaultdict[str, set[tuple[str, str]]](set)
+    for request in told.requests:
+        views[request.minute] += 1
+        visitors[request.minute].add(request.visitor)
+
+    found = {row["minute"]: row for row in rows("page_audience")}
+
+    assert {minute: row["views"] for minute, row in found.items()} == views
+    for minute, row in found.items():
+        assert row["visitors"] == pytest.approx(len(visitors[minute]), rel=0.1, abs=1)
+        assert row["response_ms_p50"] is None  # this format does not tell it
+
+
+def test_positions_are_at_the_end_of_the_log(world: World, imported: dict[str, Any]) -> None:
+    ends = topics.end_offsets(world.settings, ["page_view"])
+    said = answer("positions")["page_views"]["page_view"]
+    assert {int(partition): offset for partition, offset in said.items()} == ends.offsets["page_view"]
+
+
+def test_the_archive_answers_analysts_alike(
+    world: World, archive: Application, imported: dict[str, Any], told: Told
+) -> None:
+    ends = topics.end_offsets(world.settings, ["page_view"])
+    archive.wait(lambda: archives.positions(world.settings, ["page_view"]).covers(ends), 90, "the end of the log")
+
+    query = (
+        f"SELECT status, count(*) AS n, sum(bytes) AS bytes FROM page_view WHERE url LIKE 'http://{HOST}/%' GROUP BY 1"
+    )
+    found = {row["status"]: (row["n"], row["bytes"]) for row in answer("sql", query)["rows"]}
+
+    wanted = {}
+    for status in {request.status for request in told.requests}:
+        sizes = [request.bytes for request in told.requests if request.status == status]
+        wanted[status] = (len(sizes), sum(sizes))
+    assert found == wanted
+
+    table = truelog("sql", f"SELECT count(*) AS views FROM page_view WHERE url LIKE 'http://{HOST}/%'")
+    assert "9999" in table.stdout
+    report = answer("archive", "audit", "--deep")
+    assert (report["verdict"], report["faults"]) == ("SOUND", [])
+    assert truelog("archive", "audit").stdout.startswith("SOUND")
