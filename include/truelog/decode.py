@@ -46,7 +46,7 @@ _ESCAPED_NUL = re.compile(rb"\\u0000")
 _TIME = f"^(?:{instants.PATTERN})$"
 
 
-class _Unreadable(Exception):  # noqa: N818 — a signal within this file, never an error of the user's
+class _Unreadable(Exception):
     """Some record of those parsed together is no such event, or speaks for another."""
 
 
