@@ -1,0 +1,132 @@
+"""The collector as its senders see it, and as its log shows it; other collectors beside the one that is kept."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http.client import HTTPConnection
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from runtime import collector
+from runtime.wait import until
+from truelog import topics
+from truelog.settings import Settings
+
+JSON, NDJSON = "application/json", "application/x-ndjson"
+
+
+def page_view(number: int = 0, **fields: object) -> dict[str, object]:
+    now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    named = {"type": "page_view", "event_id": f"e{number}", "occurred_at": now}
+    return {**named, "visitor_id": f"v{number % 50}", "url": f"https://shop.example/{number}", **fields}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a request was answered."""
+
+    status: int
+    headers: Mapping[str, str]
+    said: dict[str, Any]
+
+
+@dataclass
+class Client:
+    """A sender with a key; each request on a connection of its own."""
+
+    settings: Settings
+    key: str
+
+    def post(self, body: object, content_type: str = JSON, **headers: str) -> Answer:
+        """Bytes as they are, anything else as JSON."""
+        sent = body if isinstance(body, bytes) else json.dumps(body).encode()
+        given = {"Authorization": f"Bearer {self.key}", "Content-Type": content_type}
+        given |= {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.request("POST", "/events", sent, given)
+
+    def request(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
+        connection = self.connection()
+        try:
+            connection.request(method, path, body, headers)
+            return answer(connection)
+        finally:
+            connection.close()
+
+    def connection(self) -> HTTPConnection:
+        return HTTPConnection(self.settings.collector_host, self.settings.collector_port, timeout=40)
+
+    @contextmanager
+    def slow(self, body: bytes) -> Iterator[HTTPConnection]:
+        """A request whose body has come but for its last byte."""
+        connection = self.connection()
+        connection.putrequest("POST", "/events")
+        connection.putheader("Authorization", f"Bearer {self.key}")
+        connection.putheader("Content-Type", JSON)
+        connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders(body[:-1])
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
+def answer(connection: HTTPConnection) -> Answer:
+    response = connection.getresponse()
+    return Answer(response.status, dict(response.getheaders()), json.loads(response.read()))
+
+
+@contextmanager
+def another(settings: Settings, **changes: object) -> Iterator[tuple[Settings, "subprocess.Popen[bytes]"]]:
+    """A collector beside the one that is kept, with other settings."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    mine = settings.model_copy(update={"collector_port": port, **changes})
+    given = {f"TRUELOG_{name.upper()}": str(value) for name, value in {"collector_port": port, **changes}.items()}
+    environment = os.environ | {"TRUELOG_HOME": str(settings.home)} | given
+    process = subprocess.Popen(collector.command(mine), env=environment, stderr=subprocess.DEVNULL)
+    try:
+        until(lambda: collector.ready(mine), 30, "another collector")
+        yield mine, process
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def record(settings: Settings, place: Mapping[str, Any]) -> tuple[bytes | None, bytes | None]:
+    """Key and value of the record that an answer names."""
+    return read(settings, place["topic"], place["partition"], place["offset"], place["offset"] + 1)[place["offset"]]
+
+
+def whole(settings: Settings, topic: str) -> dict[tuple[int, int], bytes | None]:
+    """Every value that the topic holds, by partition and offset."""
+    begins, ends = topics.earliest_offsets(settings, [topic]), topics.end_offsets(settings, [topic])
+    found = {}
+    for partition, end in ends.offsets[topic].items():
+        for offset, (_, value) in read(settings, topic, partition, begins.at(topic, partition), end).items():
+            found[partition, offset] = value
+    return found
+
+
+def read(
+    settings: Settings, topic: str, partition: int, begin: int, end: int
+) -> dict[int, tuple[bytes | None, bytes | None]]:
+    """The records in [begin, end) by offset."""
+    found: dict[int, tuple[bytes | None, bytes | None]] = {}
+    consumer = Consumer({**settings.kafka(), "group.id": "reader", "enable.auto.commit": False})
+    try:
+        consumer.assign([TopicPartition(topic, partition, begin)])
+        while begin + len(found) < end:
+            messages = consumer.consume(min(1000, end - begin - len(found)), timeout=10)
+            assert messages, f"{topic}:{partition} ends before {end}"
+            found |= {int(str(m.offset())): (m.key(), m.value()) for m in messages if m.error() is None}
+    finally:
+        consumer.close()
+    return found
