@@ -44,14 +44,14 @@ def answer(settings: Settings, query: str) -> Iterator[duckdb.DuckDBPyRelation]:
         BadInput: the query is wrong, or is none; the message says where.
     """
     with duckdb.connect(":memory:", config=_CLOSED) as connection, open_catalog(settings) as catalog:
+        for statement in ("TimeZone = 'UTC'", "enable_external_access = false", "lock_configuration = true"):
+            connection.execute(f"SET {statement}")
         try:
             _require_select(connection, query)
             named = {name.lower() for name in connection.get_table_names(query)}
             for event_type in load_events().values():
                 if event_type.name in named:
                     connection.register(event_type.name, _archived(catalog, event_type))
-            for statement in ("TimeZone = 'UTC'", "enable_external_access = false", "lock_configuration = true"):
-                connection.execute(f"SET {statement}")
             yield connection.sql(query).project("*")  # columns of one name are told apart
         except (duckdb.ProgrammingError, duckdb.DataError, duckdb.PermissionException) as wrong:
             raise BadInput(str(wrong)) from wrong

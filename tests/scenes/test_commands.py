@@ -15,8 +15,9 @@ import pytest
 
 from tests.scenes.conftest import World
 from tests.scenes.traffic import in_the_log
-from truelog import topics
+from truelog import analyst, topics
 from truelog.database import connect
+from truelog.errors import BadInput
 from truelog.generator import generate
 
 LINE = '192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /p HTTP/1.1" 200 512 "-" "Firefox"'
@@ -234,6 +235,12 @@ def test_sql_answers_with_columns_and_rows(world: World) -> None:
     ],
 )
 def test_sql_reads_the_archive_and_nothing_else(world: World, query: str) -> None:
-    ended = truelog("sql", query, "--json")
-    assert (ended.returncode, ended.stdout) == (2, ""), ended.stderr
+    with pytest.raises(BadInput), analyst.answer(world.settings, query) as rows:
+        analyst.as_dicts(rows)
+
+
+def test_a_wrong_query_is_2_and_says_where(world: World) -> None:
+    ended = truelog("sql", "SELECT nothing FROM page_view", "--json")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "nothing" in ended.stderr
     assert "Traceback" not in ended.stderr
