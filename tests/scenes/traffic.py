@@ -58,8 +58,8 @@ def in_the_log(settings: Settings, topic: str = "page_view") -> list[bytes | Non
     consumer = Consumer({**settings.kafka(), "group.id": "scenes", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
     values: list[bytes | None] = []
-    while len(values) < sum(ends.values()):
-        messages = consumer.consume(10_000, timeout=30)
+    while missing := sum(ends.values()) - len(values):
+        messages = consumer.consume(min(10_000, missing), timeout=30)  # for more it would wait in vain
         assert messages, "the log ends before its end offsets"
         assert not any(message.error() for message in messages)
         values += [message.value() for message in messages]
