@@ -49,6 +49,7 @@ PROGRAM = """
 command = {command}
 autostart = false
 priority = {priority}
+environment = TRUELOG_HOME="{home}"
 autorestart = true
 startsecs = 1
 startretries = 1000000
@@ -140,6 +141,8 @@ def _program(settings: Settings, service: Service) -> str:
     tied = [sys.executable, "-I", "-S", tether.__file__, service.stop_signal, service.user or "-"]
     return PROGRAM.format(
         name=service.name,
+        # Here and not in the supervisor's own environment, which one that runs already would not take over.
+        home=str(settings.home).replace("%", "%%"),
         priority=200 if service.after else 100,  # the higher, the earlier it is stopped
         command=shlex.join([*tied, *service.command(settings)]).replace("%", "%%"),
         signal=service.stop_signal,
@@ -153,7 +156,6 @@ def _launch(settings: Settings, configuration: Path, tethered: bool) -> None:
         command = [sys.executable, "-I", "-S", tether.__file__, "TERM", "-", *command]
     # The services inherit this environment; nobody else's secrets are in it.
     environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(settings.home), "TZ": "UTC"}
-    environment["TRUELOG_HOME"] = str(settings.home)
     daemon = subprocess.Popen(
         command,
         env=environment,

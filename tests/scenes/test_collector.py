@@ -17,6 +17,7 @@ from tests.scenes.collector_client import NDJSON, Answer, Client, another, answe
 from truelog import api_key, topics
 from truelog.api_key import Role
 from truelog.collector import KEYS_SECONDS
+from truelog.database import connect
 from truelog.errors import ServiceDown
 from truelog.settings import Settings
 
@@ -82,14 +83,16 @@ def test_nothing_is_no_fault(producer: Client) -> None:
         assert (said.status, said.said) == (200, {"good": [], "bad": []})
 
 
-@pytest.mark.parametrize("raw", [b"", b"\x00\xff not json", b'{"type":"page_view","url":"\\ud800\xfe"}', b"[" * 300])
+@pytest.mark.parametrize(
+    "raw", [b"", b" \x00\xff not json\r\n", b'{"type":"page_view","url":"\\ud800\xfe"}', b"{" * 3000]
+)
 def test_a_bad_event_is_kept_byte_for_byte(producer: Client, raw: bytes) -> None:
-    said = producer.post(b"\n".join([raw, raw]) if not raw else raw)
+    said = producer.post(raw)
     assert (said.status, said.said["good"]) == (422, [])
     [bad] = said.said["bad"]
     _, value = record(producer.settings, bad)
     letter = json.loads(value or b"")
-    assert base64.b64decode(letter["raw"]) in (raw, b"\n", raw[1:])
+    assert base64.b64decode(letter["raw"]) == raw
     assert (letter["field"], letter["reason"]) == (bad["field"], bad["reason"])
     assert letter["sender"] == "producer"
 
@@ -127,10 +130,10 @@ def test_keys_come_and_go_without_a_restart(collector: Settings) -> None:
     api_key.keep(collector, Role.PRODUCER, key)
     until(lambda: _require(shop, 200), KEYS_SECONDS + 10, "the new key")
     assert api_key.revoke(collector, "shop")
-    assert not api_key.revoke(collector, "shop")
+    assert not api_key.revoke(collector, "shop")  # type: ignore[attr-defined]
     until(lambda: _require(shop, 401), KEYS_SECONDS + 10, "the revoked key")
     api_key.keep(collector, Role.PRODUCER, key)
-    with api_key.connect(collector) as connection:
+    with connect(collector) as connection:
         [kept] = connection.execute("SELECT revoked_at IS NOT NULL, sha256 FROM truelog.api_key WHERE name = 'shop'")
     assert kept[0] is True
     assert key.encode() not in bytes(kept[1])  # type: ignore[call-overload]
@@ -189,7 +192,7 @@ def test_who_finds_no_room_comes_again(collector: Settings) -> None:
     with another(collector, collector_room_requests=2, collector_room_bytes=2000) as (settings, _):
         client = Client(settings, settings.producer_key.get_secret_value())
         body = json.dumps([page_view()]).encode()
-        with client.slow(body) as first, client.slow(b" " * 1800 + body) as second:
+        with client.slow(body) as first, client.slow(b" " * 1600 + body) as second:
             until(lambda: _require(client, 429), 10, "a full house")
             said = client.post(page_view())
             assert (said.status, said.headers["retry-after"]) == (429, "1")
