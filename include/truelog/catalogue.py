@@ -5,9 +5,12 @@ A file that cannot be loaded, or that declares no `VIEW`, stops the caller: a vi
 
 import importlib.util
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from truelog.errors import BadDeclaration
-from truelog.view import View
+
+if TYPE_CHECKING:
+    from truelog.view import View
 
 VIEWS = Path(__file__).parents[2] / "spark_apps" / "views"
 
@@ -17,8 +20,10 @@ def names(folder: Path = VIEWS) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
 
 
-def load(name: str, folder: Path = VIEWS) -> View:
+def load(name: str, folder: Path = VIEWS) -> "View":
     """The view declared in `<folder>/<name>.py`."""
+    from truelog.view import View  # here: it brings PySpark, which those who only list views do without
+
     path = folder / f"{name}.py"
     if not path.exists():
         raise BadDeclaration(f"There is no view {name!r}; there are {', '.join(names(folder))}.")
@@ -33,5 +38,5 @@ def load(name: str, folder: Path = VIEWS) -> View:
     return view
 
 
-def load_all(folder: Path = VIEWS) -> dict[str, View]:
+def load_all(folder: Path = VIEWS) -> "dict[str, View]":
     return {name: load(name, folder) for name in names(folder)}
