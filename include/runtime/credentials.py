@@ -4,6 +4,7 @@ They go to `settings.env`, which is created with mode 0600, never made private a
 later release needs are added; those that are there are never changed.
 """
 
+import base64
 import os
 import secrets
 import socket
@@ -14,7 +15,7 @@ from pathlib import Path
 from truelog import api_key
 from truelog.settings import ENVIRONMENT_FILE, Settings
 
-PORTS = {"postgresql": 15432, "kafka": 19092, "controller": 19093, "s3": 18333, "collector": 18080}
+PORTS = {"postgresql": 15432, "kafka": 19092, "controller": 19093, "s3": 18333, "collector": 18080, "airflow": 18081}
 LOOPBACK = "127.0.0.1"
 
 
@@ -47,6 +48,11 @@ def _generated(random_ports: bool) -> dict[str, str]:
         "postgres_password": _secret(),
         "analyst_password": _secret(),
         "airflow_password": _secret(),
+        "airflow_port": str(ports["airflow"]),
+        **{f"airflow_{user}_password": _secret() for user in ("admin", "oncall", "analyst")},
+        "airflow_secret_key": _secret(),
+        "airflow_jwt_secret": secrets.token_hex(64),  # its signatures are of 64 bytes
+        "airflow_fernet_key": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
         "collector_port": str(ports["collector"]),
         **{f"{role}_key": api_key.generate(role) for role in api_key.Role},
         "visitor_salt": _secret(),

@@ -49,7 +49,7 @@ PROGRAM = """
 command = {command}
 autostart = false
 priority = {priority}
-environment = TRUELOG_HOME="{home}"
+environment = {environment}
 autorestart = true
 startsecs = 1
 startretries = 1000000
@@ -139,10 +139,11 @@ def _configuration(settings: Settings, services: Iterable[Service]) -> str:
 
 def _program(settings: Settings, service: Service) -> str:
     tied = [sys.executable, "-I", "-S", tether.__file__, service.stop_signal, service.user or "-"]
+    # Here and not in the supervisor's own environment, which one that runs already would not take over.
+    environment = ",".join(f'{name}="{value}"' for name, value in service.environment(settings).items())
     return PROGRAM.format(
         name=service.name,
-        # Here and not in the supervisor's own environment, which one that runs already would not take over.
-        home=str(settings.home).replace("%", "%%"),
+        environment=environment.replace("%", "%%"),
         priority=200 if service.after else 100,  # the higher, the earlier it is stopped
         command=shlex.join([*tied, *service.command(settings)]).replace("%", "%%"),
         signal=service.stop_signal,
@@ -154,8 +155,9 @@ def _launch(settings: Settings, configuration: Path, tethered: bool) -> None:
     command = [sys.executable, "-m", "supervisor.supervisord", "-c", str(configuration)]
     if tethered:
         command = [sys.executable, "-I", "-S", tether.__file__, "TERM", "-", *command]
-    # The services inherit this environment; nobody else's secrets are in it.
-    environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(settings.home), "TZ": "UTC"}
+    # The services inherit this environment; nobody else's secrets are in it. Airflow finds spark-submit by its path.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
+    environment = {"PATH": path, "HOME": str(settings.home), "TZ": "UTC"}
     daemon = subprocess.Popen(
         command,
         env=environment,

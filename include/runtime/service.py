@@ -11,6 +11,11 @@ def _nothing(settings: Settings) -> None:
     """Most services need nothing more once they answer."""
 
 
+def _home(settings: Settings) -> dict[str, str]:
+    """By its home a service finds the settings."""
+    return {"TRUELOG_HOME": str(settings.home)}
+
+
 @dataclass(frozen=True)
 class Service:
     """One process that the supervisor keeps; each of its functions may be called any number of times."""
@@ -21,6 +26,7 @@ class Service:
     ready: Callable[[Settings], None]  # a real, authenticated call; raises ServiceDown with the reason
     address: Callable[[Settings], str]
     prepare: Callable[[Settings], None] = _nothing  # once it answers: roles, buckets
+    environment: Callable[[Settings], dict[str, str]] = _home  # no secret in it: what it starts inherits it
     stop_signal: str = "TERM"
     after: tuple[str, ...] = ()  # services that it needs
     user: str | None = None  # the user that root steps down to

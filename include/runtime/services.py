@@ -8,7 +8,7 @@ from xmlrpc.client import Fault
 
 import psutil
 
-from runtime import collector, kafka, keeper, postgresql, s3, ticks
+from runtime import airflow, collector, kafka, keeper, postgresql, s3, ticks
 from runtime.service import Service, log_file
 from runtime.wait import until
 from truelog.errors import ServiceDown
@@ -16,9 +16,15 @@ from truelog.settings import Settings
 
 log = logging.getLogger("truelog.runtime")
 
-READY_SECONDS = 90
+READY_SECONDS = 180
 # Each after those that it needs.
-SERVICES = {each.SERVICE.name: each.SERVICE for each in (postgresql, kafka, s3, ticks, collector)}
+SERVICES = {
+    service.name: service
+    for service in (
+        *(each.SERVICE for each in (postgresql, kafka, s3, ticks, collector)),
+        *airflow.SERVICES,
+    )
+}
 EVERY = tuple(SERVICES)
 
 

@@ -80,7 +80,16 @@ class Settings(BaseSettings):
     kafka_controller_password: SecretStr = SecretStr("")
     postgres_password: SecretStr = SecretStr("")
     analyst_password: SecretStr = SecretStr("")
-    airflow_password: SecretStr = SecretStr("")
+    airflow_password: SecretStr = SecretStr("")  # of its role in the database
+    airflow_port: int = 0
+    airflow_parallelism: PositiveInt = 4  # tasks at once
+    airflow_parse_seconds: PositiveInt = 30  # between two readings of a DAG file
+    airflow_admin_password: SecretStr = SecretStr("")  # of those who sign in
+    airflow_oncall_password: SecretStr = SecretStr("")
+    airflow_analyst_password: SecretStr = SecretStr("")
+    airflow_secret_key: SecretStr = SecretStr("")
+    airflow_jwt_secret: SecretStr = SecretStr("")
+    airflow_fernet_key: SecretStr = SecretStr("")
 
     # Key of the hash by which an imported access log's visitors are known; another key, other visitors.
     visitor_salt: SecretStr = SecretStr("")
@@ -98,6 +107,8 @@ class Settings(BaseSettings):
     batch_grace_seconds: PositiveFloat = 5.0  # after which a batch no longer waits for a slow view
     applications: dict[str, str] = Field(default_factory=dict)  # view → stream application; "stream" by default
     views_folder: Path = PROJECT / "spark_apps" / "views"
+    dags_folder: Path = PROJECT / "dags"
+    plugins_folder: Path = PROJECT / "plugins"
 
     def __init__(self, **given: Any) -> None:
         try:

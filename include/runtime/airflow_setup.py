@@ -1,0 +1,52 @@
+"""`python -m runtime.airflow_setup`: Airflow's database made or migrated, with its users, its connection, its pool.
+
+What is there already is left as it is: users may have changed their passwords, and `spark_default` is the one truth
+about Spark's master from the moment it exists.
+"""
+
+import psycopg
+from airflow.models import Connection, Pool
+from airflow.providers.fab.auth_manager.cli_commands.utils import get_application_builder
+from airflow.utils.db import merge_conn, upgradedb
+from airflow.utils.providers_configuration_loader import providers_configuration_loaded
+from psycopg import sql
+
+from runtime.airflow import POOL, POOL_SLOTS, ROLES, SPARK, stamp
+from runtime.airflow_configuration import own_database
+from truelog.errors import NotSetUp
+from truelog.settings import Settings
+
+
+@providers_configuration_loaded
+def set_up(settings: Settings) -> None:
+    """Each step may run again; the stamp is set when all are done."""
+    upgradedb()
+    passwords = {
+        "admin": settings.airflow_admin_password,
+        "oncall": settings.airflow_oncall_password,
+        "analyst": settings.airflow_analyst_password,
+    }
+    _users({user: (role, passwords[user].get_secret_value()) for user, role in ROLES.items()})
+    merge_conn(Connection(conn_id=SPARK, conn_type="spark", host=settings.spark_master))
+    if Pool.get_pool(POOL) is None:
+        Pool.create_or_update_pool(POOL, POOL_SLOTS, "Batch jobs that must not hurt the streams", False)
+    _set_stamp(settings)
+
+
+def _users(wanted: dict[str, tuple[str, str]]) -> None:
+    with get_application_builder() as builder:
+        for user, (role, password) in wanted.items():
+            if builder.sm.find_user(user) is None:
+                address = f"{user}@localhost.localdomain"
+                made = builder.sm.add_user(user, user, "", address, builder.sm.find_role(role), password)
+                if not made:
+                    raise NotSetUp(f"Airflow refuses to make the user {user}: its log above says why")
+
+
+def _set_stamp(settings: Settings) -> None:
+    with psycopg.connect(**own_database(settings).database()) as database:
+        database.execute(sql.SQL("COMMENT ON DATABASE airflow IS {}").format(sql.Literal(stamp())))
+
+
+if __name__ == "__main__":
+    set_up(Settings())
