@@ -7,15 +7,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from truelog.measures import Distinct, Latest, Max, Min, Quantiles, Sum, latest
+    from truelog.measures import Distinct, First, Latest, Max, Min, Quantiles, Sum, latest
     from truelog.view import View
 
 _HOMES = {
     "View": "truelog.view",
-    **dict.fromkeys(("Distinct", "Latest", "Max", "Min", "Quantiles", "Sum", "latest"), "truelog.measures"),
+    **dict.fromkeys(("Distinct", "First", "Latest", "Max", "Min", "Quantiles", "Sum", "latest"), "truelog.measures"),
 }
 
-__all__ = ["Distinct", "Latest", "Max", "Min", "Quantiles", "Sum", "View", "latest"]
+__all__ = ["Distinct", "First", "Latest", "Max", "Min", "Quantiles", "Sum", "View", "latest"]
 
 
 def __getattr__(name: str) -> Any:

@@ -48,7 +48,8 @@ def sql_type(kind: DataType) -> str:
     if isinstance(kind, DecimalType):
         return f"numeric({kind.precision},{kind.scale})"
     if isinstance(kind, ArrayType):
-        return f"{sql_type(kind.elementType)}[]"
+        element, collate, rule = sql_type(kind.elementType).partition(" COLLATE ")
+        return f"{element}[]{collate}{rule}"
     if type(kind) not in _PLAIN:
         raise BadDeclaration(f"PostgreSQL has no column for {kind.simpleString()}; select its fields one by one.")
     return _PLAIN[type(kind)]
@@ -60,6 +61,8 @@ def clean(value: Column, kind: DataType) -> Column:
         return F.translate(value, "\0", "\u2400")
     if isinstance(kind, FloatType | DoubleType):
         return F.when(value == 0, F.lit(0.0).cast(kind)).otherwise(value)
+    if isinstance(kind, ArrayType):
+        return F.transform(value, lambda element: clean(element, kind.elementType))
     return value
 
 

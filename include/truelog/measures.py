@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
+    ArrayType,
     ByteType,
     DataType,
     DecimalType,
@@ -178,6 +179,52 @@ def latest(order: Column | str, *, deleted: Column | None = None, **columns: Col
     values = [(F.col(c) if isinstance(c, str) else c).alias(n) for n, c in columns.items()]
     at = (F.col(order) if isinstance(order, str) else order).alias("at")
     return F.struct(at, *place, flag, *values)
+
+
+@dataclass(frozen=True)
+class First(Measure):
+    """The first different values, `most` of them at most: structs, in the order of their fields.
+
+    The `most` least values of two sets together are those of each, added up: a bounded set is a monoid as well. The
+    state is a sorted array of structs; stored, each field is an array of its own, all of them in that one order.
+    """
+
+    most: int
+
+    def accepts(self, kind: DataType) -> bool:
+        return isinstance(kind, StructType) and all(isinstance(f.dataType, Types.ORDERED) for f in kind)
+
+    def prepare(self, value: Column, kind: DataType) -> Column:
+        assert isinstance(kind, StructType)  # noqa: S101
+        fields = [clean(value[f.name], f.dataType).alias(f.name) for f in kind]
+        return F.when(value.isNotNull(), F.struct(*fields))
+
+    def total(self, prepared: Column) -> Column:
+        return ordered(F.collect_set(prepared))
+
+    def plus(self, states: Column) -> Column:
+        return ordered(F.array_distinct(F.flatten(F.collect_list(states))))
+
+    def settle(self, gathered: Column) -> Column:
+        return F.when(F.size(gathered) > 0, F.slice(gathered, 1, self.most))
+
+    def stored(self, name: str, state: Column, kind: DataType) -> dict[str, Column]:
+        return {column: state[column] for column in self.columns(name, kind)}
+
+    def columns(self, name: str, kind: DataType) -> dict[str, str]:
+        assert isinstance(kind, StructType)  # noqa: S101
+        return {f.name: sql_type(ArrayType(f.dataType)) for f in kind}
+
+    def merged(self, name: str, kind: DataType) -> dict[str, str]:
+        fields = list(self.columns(name, kind))
+        both_sides = ", ".join(f"t.{f} || excluded.{f}" for f in fields)
+        values = f"unnest({both_sides}) AS value({', '.join(fields)})"
+        order = ", ".join(f"value.{f} NULLS FIRST" for f in fields)  # as Spark sorts structs
+        kept = f"FROM {values} GROUP BY value.{', value.'.join(fields)} ORDER BY {order} LIMIT {self.most}"
+        return {f: f"nullif(ARRAY(SELECT value.{f} {kept}), '{{}}')" for f in fields}
+
+    def shown(self, name: str, kind: DataType) -> dict[str, str]:
+        return {column: column for column in self.columns(name, kind)}
 
 
 @dataclass(frozen=True)

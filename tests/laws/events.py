@@ -30,19 +30,23 @@ _TEXTS = (
     "'; DROP TABLE views; --",
     "\\N",
 )
+_IDS = ("a", "a\x00", "a\u2400")  # few: an event names another by its id
 _INTEGERS = (0, 1, 2, 100, 255, 2**31 - 1, 2**53 + 1, 2**63 - 1, -1, -(2**63))
 _TIMES = (datetime(1, 1, 1, tzinfo=UTC), datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC))
 
 near = st.integers(-180, 180).map(lambda s: START + timedelta(seconds=s / 2))
+an_hour_later = near.map(lambda time: time + timedelta(hours=1))
 
 
 def value(field: Field) -> st.SearchStrategy[Any]:
     """Values of a declared field: within its bounds where it has any, else anything that its type can hold."""
     if field.name in {"occurred_at", "sent_at", "received_at"}:
-        times = st.one_of(near, near, near, st.sampled_from(_TIMES)) if field.required else near
+        times = st.one_of(near, near, an_hour_later, st.sampled_from(_TIMES)) if field.required else near
         return times if field.required else st.none() | times
-    kinds: dict[type, st.SearchStrategy[Any]] = {
-        str: st.sampled_from([t for t in _TEXTS if len(t) >= (field.shortest or 0)]),
+    texts = _IDS if field.name in {"event_id", "search_id"} else _TEXTS
+    kinds: dict[Any, st.SearchStrategy[Any]] = {
+        str: st.sampled_from([t for t in texts if len(t) >= (field.shortest or 0)]),
+        list[str]: st.just(list(texts)) | st.lists(st.sampled_from(texts), min_size=field.shortest or 0, max_size=4),
         int: st.sampled_from([i for i in _INTEGERS if _within(field, i)]),
         bool: st.booleans(),
         float: st.sampled_from((0.0, -0.0, 0.1, 1e300, -1e-300)),

@@ -5,7 +5,7 @@ hundreds of them in a few jobs.
 """
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -15,12 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType
 
 from tests.laws.events import START, Record, log
-from truelog import difference, merge, records, stage, table
+from truelog import clock, difference, merge, records, stage, table
 from truelog.compiled import Compiled, compile_view, extended
 from truelog.database import Connection, names
 from truelog.decode import decode
 from truelog.difference import Counts
+from truelog.durations import seconds
 from truelog.event import EventType
+from truelog.positions import Positions
 from truelog.settings import Settings
 from truelog.stage import Staged
 from truelog.view import View
@@ -40,6 +42,15 @@ def cases(types: dict[str, EventType], reads: tuple[str, ...], *, number: int = 
 
     collect()
     return drawn
+
+
+def last_cut(drawn: list[list[Record]]) -> int:
+    return max((record.cut for case in drawn for record in case), default=0)
+
+
+def clock_after(view: View, cut: int) -> datetime:
+    """The clock of the generated logs: where a view has `keep`, each cut ends in a tick that lets some rows leave."""
+    return START + timedelta(seconds=seconds(view.keep or "0 seconds") - 90 + 5 * cut)
 
 
 class Carrying:
@@ -85,8 +96,11 @@ class Lab:
             self._fresh(each)
         rows = self.transformed(view, drawn).persist()
         stage.load(by_cut.totals(rows), by_cut, self.settings)
-        self._stream(by_case, by_cut, last_cut=max((r.cut for case in drawn for r in case), default=0))
+        end = last_cut(drawn)
+        self._tick(by_case, end)
+        self._stream(by_case, by_cut, end)
         merge.add(self.connection, by_case, "recon", stage.load(by_case.totals(rows), by_case, self.settings))
+        clock.drop_outlived(self.connection, by_case, "recon", _reached(by_case, end))
         rows.unpersist()
         return difference.find(self.connection, by_case)
 
@@ -122,17 +136,30 @@ class Lab:
         table.deploy(self.connection, replace(compiled, view=replace(compiled.view, present={}, columns={})))
         table.create(self.connection, compiled, "recon", compiled.table)
 
-    def _stream(self, by_case: Compiled, by_cut: Compiled, last_cut: int) -> None:
+    def _tick(self, by_case: Compiled, end: int) -> None:
+        """One tick in each cut, for the views that have `keep`."""
+        if by_case.view.keep:
+            ticks = [(cut, clock_after(by_case.view, cut).isoformat(), "{}") for cut in range(end + 1)]
+            frame = self.spark.createDataFrame(ticks, "offset bigint, occurred_at string, ends string")
+            clock.remember(self.connection, by_case.name, frame)
+
+    def _stream(self, by_case: Compiled, by_cut: Compiled, end: int) -> None:
         """Merge cut after cut; then leave the streamed table where a reconcile would have copied it."""
         self.connection.execute(
             sql.SQL(
                 "INSERT INTO {} (attempt, row_hash, {columns}) SELECT cut::text, row_hash, {columns} FROM {}"
             ).format(stage.table(by_case), stage.table(by_cut), columns=names(by_case.stored_columns))
         )
-        for cut in range(last_cut + 1):
+        for cut in range(end + 1):
             merge.add(self.connection, by_case, "state", Staged((str(cut),), 0, 0))
+            clock.drop_outlived(self.connection, by_case, "state", _reached(by_case, cut))
         copy = sql.Identifier("recon", f"{by_case.table}_streamed")
         self.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(copy))
         self.connection.execute(
             sql.SQL("CREATE TABLE {} AS TABLE {}").format(copy, sql.Identifier("state", by_case.table))
         )
+
+
+def _reached(by_case: Compiled, cut: int) -> Positions:
+    """Just past the tick of that cut."""
+    return Positions({clock.TOPIC: {0: cut + 1}}, {clock.TOPIC: by_case.name})

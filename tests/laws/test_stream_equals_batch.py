@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, IntegerType
 
 from tests.laws.lab import Lab, cases
-from truelog import Distinct, Latest, Max, Min, Quantiles, Sum, View, catalogue, latest
+from truelog import Distinct, First, Latest, Max, Min, Quantiles, Sum, View, catalogue, latest
 from truelog.compiled import extended
 
 
@@ -24,6 +24,7 @@ def _every_measure(page_view: DataFrame) -> DataFrame:
         F.col("visitor_id").alias("visitors"),
         F.col("response_ms").alias("response"),
         F.col("status").alias("statuses"),
+        F.struct(F.col("event_time").alias("came_at"), F.col("language").alias("came_in")).alias("came"),
         latest("event_time", deleted=F.col("status") == 100, last_url="url", last_language="language").alias("last"),
     )
 
@@ -41,6 +42,7 @@ EVERY_MEASURE = View(
         "visitors": Distinct(),
         "response": Quantiles(),
         "statuses": Quantiles(error=0.1),
+        "came": First(2),
         "last": Latest(),
     },
 )
@@ -56,6 +58,17 @@ def test_streamed_equals_rebuilt(lab: Lab, name: str) -> None:
 
     assert result.rows > len(drawn), "the cases hold too little to tell the two apart"
     assert (result.missing, result.extra, result.different) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("name", [name for name, view in VIEWS.items() if view.keep])
+def test_old_rows_leave_the_stream_and_the_rebuild_alike(lab: Lab, name: str) -> None:
+    drawn, view = cases(lab.types, VIEWS[name].reads), VIEWS[name]
+
+    kept_for_ever = lab.compare_all(f"{name}_for_ever", replace(view, keep=None), drawn)
+    kept = lab.compare_all(name, view, drawn)
+
+    assert len(drawn) < kept.rows < kept_for_ever.rows, "the clock lets too few rows leave, or too many"
+    assert kept.unequal == 0
 
 
 class _Overwritten(Sum):

@@ -1,4 +1,5 @@
-"""The fixture `run` of a view's examples: `run([event, …]) == [row, …]`, asked once for each way of running.
+"""The fixtures of a view's examples, asked once for each way of running: `run([event, …]) == [row, …]` for the rows
+of the view, `ask("relation", [event, …])` for those of a relation that it presents.
 
 The view is the one that the test file is named for.
 """
@@ -12,6 +13,7 @@ from tests.views.ways import WAYS, Row, Sent, Ways
 from truelog import View, catalogue
 
 Run = Callable[[list[Sent]], list[Row]]
+Ask = Callable[[str, list[Sent]], list[Row]]
 
 
 @pytest.fixture(scope="session")
@@ -36,4 +38,9 @@ def view(name: str) -> View:
 
 @pytest.fixture
 def run(ways: Ways, lab: Lab, name: str, view: View, way: str) -> Run:
-    return lambda events: ways.rows(lab, name, view, events)[way]
+    return lambda events: ways.relations(lab, name, view, events)[way][None]
+
+
+@pytest.fixture
+def ask(ways: Ways, lab: Lab, name: str, view: View, way: str) -> Ask:
+    return lambda relation, events: ways.relations(lab, name, view, events)[way][relation]

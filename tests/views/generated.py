@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from itertools import count
 
 import pyarrow as pa
 
 from tests.laws.events import START, Record
-from tests.laws.lab import Lab, cases
-from tests.views.ways import Row, rows
+from tests.laws.lab import Lab, cases, clock_after, last_cut
+from tests.views.ways import Reader, Relations, Row
 from truelog import View
 from truelog.decode import decode
 
@@ -27,16 +28,35 @@ def minute_of(event: Row) -> datetime:
 
 
 def logs_and_rows(lab: Lab, name: str, view: View) -> Iterator[tuple[list[Row], list[Row]]]:
-    """For each of 200 logs of the view's one event type: its good events, and the rows that the view makes of them."""
-    [topic] = view.reads
+    """For each of 200 logs: its good events, and the rows that the view makes of them."""
+    for events, found in logs_and_relations(lab, name, view):
+        yield events, found[None]
+
+
+def logs_and_relations(lab: Lab, name: str, view: View) -> Iterator[tuple[list[Row], Relations]]:
+    """The same, with the rows of every relation that the view presents."""
     logs = cases(lab.types, view.reads)
     lab.compare_all(name, view, logs)
+    read = Reader(lab, name, view)
     for case, log in enumerate(logs):
-        yield _good(lab, topic, log), rows(lab, name, view, case)
+        events = [event for topic in view.reads for event in _good(lab, topic, log)]
+        yield events, read(case)
+
+
+def clock_at_the_end(lab: Lab, view: View) -> datetime:
+    """What the log's clock says after all these logs."""
+    return clock_after(view, last_cut(cases(lab.types, view.reads)))
 
 
 def _good(lab: Lab, topic: str, log: list[Record]) -> list[Row]:
-    values = pa.array([record.value for record in log], pa.binary())
-    times = pa.array([START] * len(log), pa.timestamp("us", "UTC"))
+    """The good events of a topic, with their topic, partition and offset."""
+    mine = [record for record in log if record.topic == topic]
+    values = pa.array([record.value for record in mine], pa.binary())
+    times = pa.array([START] * len(mine), pa.timestamp("us", "UTC"))
     decoded = decode(lab.types[topic], values, times, timedelta(days=5_000_000)).to_pylist()
-    return [event for event in decoded if event["invalid"] is None]
+    offsets = {partition: count() for partition in {record.partition for record in mine}}
+    placed = [
+        event | {"topic": topic, "partition": record.partition, "offset": next(offsets[record.partition])}
+        for event, record in zip(decoded, mine, strict=True)
+    ]
+    return [event for event in placed if event["invalid"] is None]

@@ -7,6 +7,7 @@ import json
 import random
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 from psycopg import sql
@@ -20,6 +21,7 @@ from truelog.database import names
 WAYS = ("batch", "stream", "shuffled")
 
 Row = dict[str, Any]
+Relations = dict[str | None, list[Row]]  # None is the view itself, beside the relations that it presents
 
 
 @dataclass(frozen=True)
@@ -45,35 +47,47 @@ def at(time: str) -> datetime:
 class Ways:
     """Runs a view over events in every way, and remembers the rows, so that each way can be asked by itself."""
 
-    ran: dict[tuple[str, tuple[Sent, ...]], dict[str, list[Row]]] = field(default_factory=dict)
+    ran: dict[tuple[str, tuple[Sent, ...]], dict[str, Relations]] = field(default_factory=dict)
 
-    def rows(self, lab: Lab, name: str, view: View, events: list[Sent]) -> dict[str, list[Row]]:
+    def relations(self, lab: Lab, name: str, view: View, events: list[Sent]) -> dict[str, Relations]:
         asked = (name, tuple(events))
         if asked not in self.ran:
             self.ran[asked] = _every_way(lab, name, view, events)
         return self.ran[asked]
 
 
-def _every_way(lab: Lab, name: str, view: View, events: list[Sent]) -> dict[str, list[Row]]:
+def _every_way(lab: Lab, name: str, view: View, events: list[Sent]) -> dict[str, Relations]:
     """Rebuilt at once; each event its own micro-batch; the same in another order and over several partitions."""
     shuffled = random.Random(len(events)).sample(events, len(events))
     in_order = [Record(e.topic, 0, e.value, cut) for cut, e in enumerate(events)]
     out_of_order = [Record(e.topic, cut % 3, e.value, cut) for cut, e in enumerate(shuffled)]
     lab.compare_all(name, view, [in_order, out_of_order])
-    return {
-        "batch": rows(lab, name, view, 0),
-        "stream": rows(lab, name, view, 0, streamed=True),
-        "shuffled": rows(lab, name, view, 1, streamed=True),
-    }
+    read = Reader(lab, name, view)
+    return {"batch": read(0), "stream": read(0, "_streamed"), "shuffled": read(1, "_streamed")}
 
 
-def rows(lab: Lab, name: str, view: View, case: int, *, streamed: bool = False) -> list[Row]:
-    """The rows of a case that the lab ran, as readers see them, in the order of the key."""
-    shown = lab.compiled(name, view).shown
-    query = sql.SQL("SELECT {shown} FROM {table} WHERE case_id = %s ORDER BY {key}").format(
-        shown=sql.SQL(", ").join(sql.SQL("{} AS {}").format(sql.SQL(e), sql.Identifier(c)) for c, e in shown.items()),
-        table=sql.Identifier("recon", f"{name}_by_case_v{view.version}{'_streamed' if streamed else ''}"),
-        key=names(list(view.key)),
-    )
-    with lab.connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(query, (case,)).fetchall()
+@dataclass(frozen=True)
+class Reader:
+    """Reads cases that the lab ran, as readers see them: the view's rows by its key, others by their columns."""
+
+    lab: Lab
+    name: str
+    view: View
+
+    def __call__(self, case: int, streamed: str = "") -> Relations:
+        as_shown = sql.SQL("WITH shown AS (SELECT {shown} FROM {table} WHERE case_id = {case}) ").format(
+            shown=self.shown,
+            table=sql.Identifier("recon", f"{self.name}_by_case_v{self.view.version}{streamed}"),
+            case=case,
+        )
+        queries = {None: sql.SQL("SELECT * FROM shown ORDER BY {}").format(names(list(self.view.key)))} | {
+            relation: sql.SQL(f"SELECT * FROM ({select.format(view='shown')}) AS row ORDER BY row")
+            for relation, select in self.view.present.items()
+        }
+        with self.lab.connection.cursor(row_factory=dict_row) as cursor:
+            return {relation: cursor.execute(as_shown + query).fetchall() for relation, query in queries.items()}
+
+    @cached_property
+    def shown(self) -> sql.Composed:
+        columns = self.lab.compiled(self.name, self.view).shown
+        return sql.SQL(", ").join(sql.SQL("{} AS {}").format(sql.SQL(e), sql.Identifier(c)) for c, e in columns.items())
