@@ -54,17 +54,18 @@ class Advancer:
         try:
             staged = self.staged(compiled, lacking)
         except PySparkException as error:
-            excluded = poison.find(compiled, _inputs(compiled, lacking), error)
+            excluded = poison.find(compiled, inputs(compiled, lacking), error)
             staged = self.staged(compiled, records.without(lacking, [e.place for e in excluded]))
         faults.reach("merge.staged")
         merge.apply(connection, compiled, Merge(stands, end, staged, excluded), self.holder)  # 4
         return end
 
-    def staged(self, compiled: Compiled, events: Events, only: DataFrame | None = None) -> stage.Staged:
-        """What the events add to the view, or to its keys in `only`, waiting in the staging table."""
-        rows = compiled.view.transform(*_inputs(compiled, events))
-        return stage.load(compiled.totals(rows, only), compiled, self.settings)  # 2, 3
+    def staged(self, compiled: Compiled, events: Events) -> stage.Staged:
+        """What the events add to the view, waiting in the staging table."""
+        rows = compiled.view.transform(*inputs(compiled, events))
+        return stage.load(compiled.totals(rows), compiled, self.settings)  # 2, 3
 
 
-def _inputs(compiled: Compiled, events: Events) -> list[DataFrame]:
+def inputs(compiled: Compiled, events: Events) -> list[DataFrame]:
+    """What the view's transform is given."""
     return [events[topic] for topic in compiled.view.reads]

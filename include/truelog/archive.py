@@ -5,7 +5,8 @@ positions alone. Whoever needs records that are not archived yet is told so, and
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
 
@@ -33,7 +34,7 @@ def positions(settings: Settings, topics: Iterable[str]) -> Positions:
         return archive_table.positions(catalog, topics)
 
 
-def wait_for(settings: Settings, wanted: Positions, *, seconds: float = 120) -> None:
+def wait_for(settings: Settings, wanted: Positions, *, seconds: float) -> None:
     """Return when everything before `wanted` is archived.
 
     Raises:
@@ -52,17 +53,29 @@ def wait_for(settings: Settings, wanted: Positions, *, seconds: float = 120) -> 
         time.sleep(_PAUSE_SECONDS)
 
 
-def records(  # noqa: PLR0913 — a range of some topics, read in one of two ways
-    spark: SparkSession, settings: Settings, types: Types, begin: Positions, end: Positions, *, from_raw: bool = False
+@dataclass(frozen=True)
+class Wanted:
+    """Records to be read from the archive: ranges of offsets, and the ids of the topics that they are of."""
+
+    ranges: Sequence[Range]
+    ids: Mapping[str, str]
+
+    @staticmethod
+    def between(begin: Positions, end: Positions) -> "Wanted":
+        return Wanted(begin.ranges_to(end), end.ids)
+
+
+def records(
+    spark: SparkSession, settings: Settings, types: Types, wanted: Wanted, *, from_raw: bool = False
 ) -> DataFrame:
-    """The records of these types in [begin, end), in the form of `truelog.records.decoded`.
+    """The wanted records of these types, in the form of `truelog.records.decoded`.
 
     With `from_raw` the typed columns are ignored and the raw bytes decoded again.
 
     Raises:
         ArchiveBehind: some of these records are not archived yet.
     """
-    scans = {name: _scan(spark, settings, name, begin, end) for name in types}
+    scans = {name: _scan(spark, settings, name, wanted) for name in types}
     if from_raw:
         raw = [
             s.selectExpr("topic", "partition", "offset", "broker_time AS timestamp", "value") for s in scans.values()
@@ -77,8 +90,10 @@ def closed_days(settings: Settings, topics: Iterable[str]) -> list[datetime]:
     return [log_day.as_datetime(day) for day in _days(settings, archived).closed(archived)]
 
 
-def day_range(settings: Settings, topics: Iterable[str], day: datetime) -> tuple[Positions, Positions]:
-    """The records [begin, end) that a closed log day holds in each partition.
+def day_range(
+    settings: Settings, topics: Iterable[str], day: datetime, *, unfinished: bool = False
+) -> tuple[Positions, Positions]:
+    """The records [begin, end) that a closed log day holds in each partition; an unfinished one, as far as archived.
 
     Raises:
         ArchiveBehind: the day is still open.
@@ -87,6 +102,8 @@ def day_range(settings: Settings, topics: Iterable[str], day: datetime) -> tuple
     days, number = _days(settings, archived), log_day.day_of(day, settings.log_day_seconds)
     begin = days.begin(number, archived)
     end = days.begin(number + settings.log_day_seconds, archived)
+    if end is None and unfinished:
+        end = archived
     if begin is None or end is None:
         raise ArchiveBehind(f"the log day of {day:%Y-%m-%d %H:%M:%S} is still open in {', '.join(archived.offsets)}")
     return begin, end
@@ -97,25 +114,25 @@ def _days(settings: Settings, archived: Positions) -> LogDays:
         return log_day.load(connection, archived.ids)
 
 
-def _scan(spark: SparkSession, settings: Settings, topic: str, begin: Positions, end: Positions) -> DataFrame:
-    """The archive's rows in the range, from the newest snapshot, beside their topic."""
+def _scan(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) -> DataFrame:
+    """The archive's rows in the ranges, from the newest snapshot, beside their topic."""
+    mine = [each for each in wanted.ranges if each.topic == topic]
     with open_catalog(settings) as catalog:
         table = catalog.load_table(identifier(topic))
-    _require_archived(table, topic, end)
+    if topic in wanted.ids:
+        require_same_topic(table, wanted.ids[topic])
+    _require_archived(table, topic, mine)
     name, snapshot = f"{CATALOG}.{identifier(topic)}", table.current_snapshot()
     spark.catalog.refreshTable(name)  # Spark may hold metadata older than the snapshot
     reader = spark.read if snapshot is None else spark.read.option("versionAsOf", snapshot.snapshot_id)
-    wanted = reduce(Column.__or__, map(_lies_in, begin.ranges_to(end.only((topic,)))), F.lit(False))
-    return reader.table(name).where(wanted & ~F.col("erased")).withColumn("topic", F.lit(topic))
+    chosen = reduce(Column.__or__, map(_lies_in, mine), F.lit(False))
+    return reader.table(name).where(chosen & ~F.col("erased")).withColumn("topic", F.lit(topic))
 
 
-def _require_archived(table: Table, topic: str, end: Positions) -> None:
-    if topic in end.ids:
-        require_same_topic(table, end.ids[topic])
-    stands = Positions({topic: Standing.of(table.metadata).positions})
-    lacking = stands.ranges_to(end.only((topic,)))
-    if lacking:
-        missing = sum(r.end - r.start for r in lacking)
+def _require_archived(table: Table, topic: str, ranges: Iterable[Range]) -> None:
+    stands = Standing.of(table.metadata).positions
+    missing = sum(max(0, each.end - max(each.start, stands.get(each.partition, 0))) for each in ranges)
+    if missing:
         raise ArchiveBehind(f"the archive of {topic} is {missing} events behind. Is its application running?")
 
 

@@ -71,13 +71,17 @@ class Compiled:
             *(m.prepare(F.col(n), self.kinds[n]).alias(n) for n, m in self.view.measures.items()),
         )
 
+    def restricted(self, rows: DataFrame, only: DataFrame | None) -> DataFrame:
+        """The rows of the keys in `only`; all of them where that is None."""
+        if only is None:
+            return rows
+        wanted = F.broadcast(only.toDF(*(f"_{k}" for k in self.view.key)))
+        same = reduce(Column.__and__, (rows[k].eqNullSafe(wanted[f"_{k}"]) for k in self.view.key))
+        return rows.join(wanted, same, "left_semi")
+
     def totals(self, rows: DataFrame, only: DataFrame | None = None) -> DataFrame:
         """Rows as the transform selects them → one row for each key, or for each key in `only`, with states."""
-        view, prepared = self.view, self.prepared(rows)
-        if only is not None:
-            wanted = F.broadcast(only.toDF(*(f"_{k}" for k in view.key)))
-            same = reduce(Column.__and__, (prepared[k].eqNullSafe(wanted[f"_{k}"]) for k in view.key))
-            prepared = prepared.join(wanted, same, "left_semi")
+        view, prepared = self.view, self.restricted(self.prepared(rows), only)
         apart = [n for n, m in view.measures.items() if m.apart]
         if not apart:
             return self._settled(prepared.groupBy(*view.key).agg(*self._each("total")))

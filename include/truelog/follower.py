@@ -1,11 +1,11 @@
 """Follower: one view within a stream application, on a connection and a thread of its own.
 
-A view that fails or is slow stands where it stands and holds nobody up; when it is free again it finds itself behind,
-and reads from the log what it lacks.
+A view that fails or is slow stands where it stands and holds nobody up. Batches that end while it is busy only tell it
+how far the log has come; when it is done it finds itself behind, and reads from the log what it lacks.
 """
 
 import logging
-from concurrent.futures import Future
+import threading
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
@@ -29,20 +29,26 @@ class Follower:
     compiled: Compiled
     connection: Connection | None = None
     stands: Positions | None = None
-    task: "Future[None] | None" = field(default=None, repr=False)
+    wanted: Positions = field(default_factory=Positions)  # how far the log has come
+    busy: bool = False
+    _change: threading.Lock = field(default_factory=threading.Lock, repr=False)  # of `wanted` and `busy` together
 
-    @property
-    def idle(self) -> bool:
-        return self.task is None or self.task.done()
+    def offer(self, piece: Slice) -> bool:
+        """Tell how far the log has come; True where the view is free, and the caller is to have it `follow`."""
+        with self._change:
+            self.wanted = piece.end.only(self.compiled.view.topics)
+            free, self.busy = not self.busy, True
+        return free
 
     def follow(self, piece: Slice) -> None:
-        """Take the view to the end of the batch, or leave it where it stands and say why.
+        """Take the view through the slice and to wherever the log has come since, or leave it and say why.
 
         Raises:
             Fenced: this process must end; a successor runs.
         """
         try:
-            self._follow(piece)
+            while self._behind():
+                self._step(piece)
         except Fenced:
             raise
         except Exception:
@@ -57,15 +63,17 @@ class Follower:
             self.stands = merge.positions(self.connection, self.compiled)
         return self.stands
 
-    def _follow(self, piece: Slice) -> None:
-        topics = self.compiled.view.topics
-        end = piece.end.only(topics)
-        stands = self.positions()
-        while not stands.covers(end):
-            here = piece if stands.covers(piece.begin.only(topics)) else self._missed(stands, end)
-            assert self.connection is not None  # noqa: S101
-            stands = self.advancer.advance(self.connection, self.compiled, here, stands)
-            self.stands = stands
+    def _behind(self) -> bool:
+        with self._change:
+            self.busy = not self.positions().covers(self.wanted)
+            return self.busy
+
+    def _step(self, piece: Slice) -> None:
+        topics, stands = self.compiled.view.topics, self.positions()
+        at_hand = stands.covers(piece.begin.only(topics)) and not stands.covers(piece.end.only(topics))
+        here = piece if at_hand else self._missed(stands, self.wanted)
+        assert self.connection is not None  # noqa: S101
+        self.stands = self.advancer.advance(self.connection, self.compiled, here, stands)
 
     def _missed(self, stands: Positions, end: Positions) -> Slice:
         """What lies between the view and the batch, from the log itself, in portions."""
@@ -81,3 +89,5 @@ class Follower:
         if self.connection is not None:
             self.connection.close()
         self.connection = self.stands = None
+        with self._change:
+            self.busy = False

@@ -65,7 +65,7 @@ def apply(connection: Connection, compiled: Compiled, merge: Merge, holder: leas
         stage.require_whole(connection, compiled, merge.staged)  # 4
         add(connection, compiled, "state", merge.staged)  # 5
         faults.reach("merge.added")
-        _exclude(connection, compiled, merge.excluded)  # 6
+        exclude(connection, compiled, merge.excluded)  # 6
         clock.drop_outlived(connection, compiled, "state", merge.end)  # 7
         _advance(connection, compiled, merge.end)  # 8
         stage.clear(connection, compiled, merge.staged)
@@ -125,7 +125,8 @@ def add(connection: Connection, compiled: Compiled, schema: str, staged: Staged)
     )
 
 
-def _exclude(connection: Connection, compiled: Compiled, excluded: Sequence[Excluded]) -> None:
+def exclude(connection: Connection, compiled: Compiled, excluded: Sequence[Excluded]) -> None:
+    """Set records aside, for stream and batch alike; doing it twice changes nothing."""
     rows = [(compiled.name, compiled.view.version, e.topic, e.partition, e.offset, e.error) for e in excluded]
     with connection.cursor() as cursor:
         cursor.executemany(

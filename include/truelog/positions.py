@@ -90,6 +90,16 @@ class Positions:
         plain = {t: {str(p): o for p, o in by.items()} for t, by in self.offsets.items()}
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
+    def with_ids(self) -> str:
+        """Offsets and topic ids together, for those who keep positions in one field; see `from_text`."""
+        return json.dumps([json.loads(self.as_json()), dict(self.ids)], sort_keys=True, separators=(",", ":"))
+
+    @staticmethod
+    def from_text(text: str) -> "Positions":
+        """What `with_ids` wrote."""
+        offsets, ids = json.loads(text)
+        return Positions.from_json(json.dumps(offsets), ids)
+
     @staticmethod
     def from_json(text: str, ids: Mapping[str, str] | None = None) -> "Positions":
         plain: dict[str, dict[str, int]] = json.loads(text)

@@ -1,6 +1,7 @@
 """Rebuild: a view at exact positions, computed from the archive through the same code as the stream.
 
-A rebuild is one large micro-batch into an empty table.
+Closed log days come from the view's partials, the rest from the archive's records, by offset; with `from_raw` all of
+it from the raw bytes. A rebuild is one large micro-batch into an empty table.
 """
 
 from dataclasses import dataclass
@@ -8,17 +9,20 @@ from dataclasses import dataclass
 from psycopg import sql
 from pyspark.sql import DataFrame, SparkSession
 
-from truelog import archive, clock, merge, records, stage, table
-from truelog.advance import Advancer
+from truelog import archive, clock, merge, partials, records, stage, table
+from truelog.advance import Advancer, inputs
 from truelog.compiled import Compiled
 from truelog.database import Connection
+from truelog.partials import Partials
 from truelog.positions import Positions
+from truelog.records import Events
 from truelog.stage import Staged
+from truelog.tiling import tiling
 
 
 @dataclass(frozen=True)
 class Rebuilder:
-    """Rebuilds one view; `from_raw` parses the archive's raw bytes again."""
+    """Rebuilds one view; `from_raw` parses the archive's raw bytes again and leaves partials aside."""
 
     spark: SparkSession
     connection: Connection
@@ -26,13 +30,13 @@ class Rebuilder:
     compiled: Compiled
     from_raw: bool = False
 
-    def rebuild(self, positions: Positions) -> None:
-        """Make `recon.<table>` the view at `positions`.
+    def rebuild(self, positions: Positions, only: DataFrame | None = None) -> None:
+        """Make `recon.<table>` the view at `positions`, or its rows of the keys in `only`.
 
         Raises:
             ArchiveBehind: the archive has not reached the positions.
         """
-        staged = self.staged(positions)
+        staged = self.staged(positions, only)
         with self.connection.transaction():
             target = sql.Identifier("recon", self.compiled.table)
             self.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(target))
@@ -42,14 +46,31 @@ class Rebuilder:
 
     def staged(self, positions: Positions, only: DataFrame | None = None) -> Staged:
         """The view at `positions`, or its rows of the keys in `only`, waiting in the staging table."""
+        return stage.load(self.states(positions, only), self.compiled, self.advancer.settings)
+
+    def states(self, positions: Positions, only: DataFrame | None = None) -> DataFrame:
+        """The view at `positions` as states, one row for each key, before old rows leave."""
+        known = Partials(self.compiled) if self.from_raw else partials.load(self.advancer.settings, self.compiled)
+        tiled = tiling(known.tiles, positions)
+        events = self.events(archive.Wanted(tiled.records, positions.ids))
+        states = self.added(records.without(events, self._excluded(positions)), only)
+        earlier = known.read(self.spark, tiled.tiles)
+        if earlier is None:
+            return states
+        return self.compiled.plus(self.compiled.restricted(earlier, only).unionByName(states))
+
+    def events(self, wanted: archive.Wanted) -> Events:
+        """The good events of the view's topics in these ranges; its clock then knows their ticks."""
         types = {topic: self.advancer.types[topic] for topic in self.compiled.view.topics}
-        begin, settings = Positions({}, positions.ids), self.advancer.settings
-        read = archive.records(self.spark, settings, types, begin, positions, from_raw=self.from_raw)
+        read = archive.records(self.spark, self.advancer.settings, types, wanted, from_raw=self.from_raw)
         events = records.events(read, types)
-        if self.compiled.view.keep and clock.TOPIC in positions.ids:
-            clock.remember(self.connection, positions.ids[clock.TOPIC], events[clock.TOPIC])
-        kept = records.without(events, self._excluded(positions))
-        return self.advancer.staged(self.compiled, kept, only)
+        if self.compiled.view.keep and clock.TOPIC in wanted.ids:
+            clock.remember(self.connection, wanted.ids[clock.TOPIC], events[clock.TOPIC])
+        return events
+
+    def added(self, events: Events, only: DataFrame | None = None) -> DataFrame:
+        """What the events add, as states."""
+        return self.compiled.totals(self.compiled.view.transform(*inputs(self.compiled, events)), only)
 
     def add(self, schema: str, staged: Staged) -> None:
         """Add staged rows to the table in `schema`, within the caller's transaction."""

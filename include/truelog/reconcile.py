@@ -15,17 +15,16 @@ from typing import Any
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from truelog import archive, catalogue, difference, merge, records, table
+from truelog import archive, difference, merge, table
 from truelog.advance import Advancer
-from truelog.compiled import Compiled, compile_view
+from truelog.compiled import Compiled
 from truelog.database import Connection, connect
 from truelog.errors import ArchiveBehind
-from truelog.event import load_events
 from truelog.positions import Positions
 from truelog.rebuild import Rebuilder
 from truelog.repair import repair
-from truelog.session import session
 from truelog.settings import Settings
+from truelog.workshop import workshop
 
 _SAMPLE = 100  # differing rows kept with the result; the counts are of all
 
@@ -137,17 +136,8 @@ def _keep(connection: Connection, result: Result, from_raw: bool) -> None:
 
 def reconcile_all(settings: Settings, views: Sequence[str], *, from_raw: bool, mend: bool = False) -> list[Result]:
     """Reconcile the named views, or all of them, in a Spark session of its own."""
-    spark, types = session(settings, "truelog reconcile"), load_events()
-    schemas = {name: records.schema(each) for name, each in types.items()}
-    declared = catalogue.load_all(settings.views_folder)
-    for unknown in set(views) - set(declared):
-        catalogue.load(unknown, settings.views_folder)
-    try:
-        compiled = [compile_view(spark, name, declared[name], schemas) for name in views or declared]
-        advancer = Advancer(settings, types)
+    with workshop(settings, "truelog reconcile", views) as (spark, advancer, compiled):
         return [reconcile(spark, advancer, each, from_raw=from_raw, mend=mend) for each in compiled]
-    finally:
-        spark.stop()
 
 
 def exit_code(results: Iterable[Result]) -> int:

@@ -6,7 +6,7 @@ committed; each view takes the part of a batch that it still lacks. Batches are 
 
 import logging
 import threading
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from pyspark.sql import DataFrame
 
@@ -14,7 +14,7 @@ from truelog import archive, catalogue, clock, faults, lease, records, stage, ta
 from truelog.advance import Advancer, Slice
 from truelog.compiled import Compiled, compile_view
 from truelog.database import connect
-from truelog.errors import CodeChanged, Fenced
+from truelog.errors import CodeChanged
 from truelog.event import load_events
 from truelog.follower import Follower
 from truelog.offset_log import batch_range, fresh_checkpoint
@@ -38,6 +38,7 @@ class Stream:
         self.followers = [Follower(self.spark, self.advancer, each) for each in self._deployed()]
         self.topics = tuple(sorted({clock.TOPIC, *(t for f in self.followers for t in f.compiled.view.topics)}))
         self.pool = ThreadPoolExecutor(max(1, len(self.followers)), thread_name_prefix="view")
+        self.tasks: list[Future[None]] = []
         self.begin = Positions()
         self.checkpoint = fresh_checkpoint(settings.home / "scratch" / application)
 
@@ -69,16 +70,14 @@ class Stream:
         piece = Slice(records.events(decoded, types), begin, end)
         if any(f.compiled.view.keep for f in self.followers):
             clock.remember(self.connection, end.ids[clock.TOPIC], piece.events[clock.TOPIC])
-        free = [f for f in self.followers if f.idle]
-        for follower in free:
-            follower.task = self.pool.submit(follower.follow, piece)
-        tasks = [f.task for f in free if f.task]
-        done, late = wait(tasks, timeout=self.settings.batch_grace_seconds)
+        tasks = [self.pool.submit(each.follow, piece) for each in self.followers if each.offer(piece)]
+        _, late = wait(tasks, timeout=self.settings.batch_grace_seconds)
         if late:
             threading.Thread(target=lambda: (wait(late), decoded.unpersist()), daemon=True).start()
         else:
             decoded.unpersist()
-        _raise_fenced([task.exception() for task in done])
+        self.tasks += tasks
+        self.tasks = [task for task in self.tasks if not _is_over(task)]
         lease.batch_done(self.connection, self.lease.holder)
 
     def _deployed(self) -> list[Compiled]:
@@ -119,11 +118,14 @@ class Stream:
         if not stands.covers(earliest):
             log.info("%s: the log begins at %s; filling from the archive", follower.compiled.name, earliest.as_json())
             end = stands.latest(earliest)
-            archived = archive.records(self.spark, self.settings, self.types, stands, end)
-            follower.follow(Slice(records.events(archived, self.types), stands, end))
+            archived = archive.records(self.spark, self.settings, self.types, archive.Wanted.between(stands, end))
+            piece = Slice(records.events(archived, self.types), stands, end)
+            follower.offer(piece)
+            follower.follow(piece)
 
 
-def _raise_fenced(errors: list[BaseException | None]) -> None:
-    for error in errors:
-        if isinstance(error, Fenced):
-            raise error
+def _is_over(task: "Future[None]") -> bool:
+    """Whether a view is done with what it was given; what it raises, which is only Fenced, ends the process."""
+    if task.done():
+        task.result()
+    return task.done()

@@ -17,15 +17,17 @@ def deploy(connection: Connection, compiled: Compiled) -> None:
     Raises:
         CodeChanged: the fingerprint differs from the one that the table was made with.
     """
-    made = connection.execute(
-        "INSERT INTO truelog.view (view, version, fingerprint, spark) VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING",
-        (compiled.name, compiled.view.version, compiled.fingerprint, pyspark.__version__),
-    )
-    require_same_code(connection, compiled)
-    if made.rowcount:
-        create(connection, compiled, "state", compiled.table)
-        _create_stage(connection, compiled)
-        _show(connection, compiled)
+    with connection.transaction():  # whoever comes second waits for the tables
+        made = connection.execute(
+            "INSERT INTO truelog.view (view, version, fingerprint, spark) VALUES (%s, %s, %s, %s) "
+            "ON CONFLICT DO NOTHING",
+            (compiled.name, compiled.view.version, compiled.fingerprint, pyspark.__version__),
+        )
+        require_same_code(connection, compiled)
+        if made.rowcount:
+            create(connection, compiled, "state", compiled.table)
+            _create_stage(connection, compiled)
+            _show(connection, compiled)
 
 
 def require_same_code(connection: Connection, compiled: Compiled) -> None:

@@ -237,7 +237,7 @@ def test_a_range_is_read_by_offset(world: World, spark: SparkSession, from_raw: 
     types = {TOPIC: load_events()[TOPIC]}
     end = archive.positions(world.settings, [TOPIC])
     begin = Positions({TOPIC: {p: o // 3 for p, o in end.offsets[TOPIC].items()}}, end.ids)
-    found = archive.records(spark, world.settings, types, begin, end, from_raw=from_raw).collect()
+    found = archive.records(spark, world.settings, types, archive.Wanted.between(begin, end), from_raw=from_raw).collect()
     assert sorted((r.partition, r.offset) for r in found) == [
         (p, o) for p in end.offsets[TOPIC] for o in range(begin.at(TOPIC, p), end.at(TOPIC, p))
     ]
@@ -251,7 +251,7 @@ def test_a_reader_of_what_is_not_archived_is_told(world: World, spark: SparkSess
     types, end = {TOPIC: load_events()[TOPIC]}, archive.positions(world.settings, [TOPIC])
     beyond = Positions({TOPIC: {p: o + 7 for p, o in end.offsets[TOPIC].items()}}, end.ids)
     with pytest.raises(ArchiveBehind, match="28 events behind"):
-        archive.records(spark, world.settings, types, Positions(), beyond)
+        archive.records(spark, world.settings, types, archive.Wanted.between(Positions(), beyond))
     with pytest.raises(ArchiveBehind, match="28 events behind"):
         archive.wait_for(world.settings, beyond, seconds=1)
 

@@ -134,10 +134,11 @@ def test_a_planted_defect_is_seen(
     monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(tmp_path))
     monkeypatch.setenv("TRUELOG_APPLICATIONS", json.dumps({view: defect}))
     script = str(Path(defective_stream.__file__))
+    world.traffic.send(300)
     if defect == "positions_unchecked":
         zombie = start(world.settings, script, defect, defect, fault="merge.staged:1:stop")
         overtake(world, zombie, view, defect)
-        once = world.counted(view)
+        once = good(in_the_log(world.settings))
         zombie.wait(lambda: world.counted(view) > once, 30, "the zombie to write")
     else:
         broken = start(world.settings, script, defect, defect)
@@ -157,6 +158,7 @@ def test_a_slow_view_holds_nobody_up_and_catches_up_from_the_log(
         shutil.copy(VIEWS / "page_views.py", tmp_path / f"{view}.py")
     monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(tmp_path))
     monkeypatch.setenv("TRUELOG_BATCH_GRACE_SECONDS", "0.5")
+    world.traffic.send(200)
     stream = start(world.settings, str(Path(defective_stream.__file__)), "slow_view", "stream")
     catch_up(world, stream, "quick")
     world.traffic.send(200)

@@ -1,0 +1,120 @@
+"""Partials: a view's measures over one log day of the archive, beside the ranges of offsets that they cover.
+
+One Iceberg table for each view and version, a partition for each log day. Each partition holds one row more than the
+partial has keys: its `covers` names the ranges, even where the day is empty. Rows and ranges are replaced together, in
+one commit, so whoever reads a partial knows exactly which records are in it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyiceberg.exceptions import NoSuchTableError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from truelog.archive_table import open_catalog
+from truelog.compiled import Compiled
+from truelog.errors import CodeChanged
+from truelog.positions import Positions
+from truelog.settings import CATALOG, Settings
+from truelog.tiling import Tile
+
+_NAMESPACE = "partials"
+_FINGERPRINT = "truelog.fingerprint"
+_PROPERTIES = {
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    # A bound in the metadata is a copy of somebody's data where no erasure would look for it.
+    "write.metadata.metrics.default": "none",
+    "write.metadata.metrics.column.covers": "counts",  # files without a header are not opened to find one
+}
+
+
+@dataclass(frozen=True)
+class Partials:
+    """What there is for a view, as of one snapshot."""
+
+    compiled: Compiled
+    tiles: Sequence[Tile] = ()
+    snapshot: int | None = None
+
+    def read(self, spark: SparkSession, tiles: Sequence[Tile]) -> DataFrame | None:
+        """The states of these tiles, several rows for a key; None where there are none."""
+        if not tiles:
+            return None
+        name = _name(self.compiled)
+        spark.catalog.refreshTable(name)
+        table = spark.read.option("versionAsOf", str(self.snapshot)).table(name)
+        days = [F.lit(tile.day) for tile in tiles]
+        return table.where(F.col("log_day").isin(*days) & F.col("covers").isNull()).select("row.*")
+
+
+def load(settings: Settings, compiled: Compiled) -> Partials:
+    """The partials that this very code made.
+
+    Raises:
+        CodeChanged: the table was made by other code of the same version.
+    """
+    with open_catalog(settings) as catalog:
+        try:
+            table = catalog.load_table(f"{_NAMESPACE}.{compiled.table}")
+        except NoSuchTableError:
+            return Partials(compiled)
+        _require_same_code(compiled, table.properties)
+        snapshot = table.current_snapshot()
+        if snapshot is None:
+            return Partials(compiled)
+        scan = table.scan("covers IS NOT NULL", selected_fields=("log_day", "covers"), snapshot_id=snapshot.snapshot_id)
+        headers = scan.to_arrow().to_pylist()
+    return Partials(compiled, [_tile(h["log_day"], h["covers"]) for h in headers], snapshot.snapshot_id)
+
+
+def replace(spark: SparkSession, settings: Settings, compiled: Compiled, tile: Tile, states: DataFrame) -> None:
+    """Make `states` the partial of the tile's day, whatever was there; an empty one replaces too."""
+    _create(spark, settings, compiled, states.schema)
+    shape = f"row {states.schema.simpleString()}, covers string"
+    header = spark.createDataFrame([(None, f"{tile.begin.with_ids()}\n{tile.end.with_ids()}")], shape)
+    rows = states.select(F.struct("*").alias("row"), F.lit(None).cast("string").alias("covers"))
+    day = F.lit(tile.day)
+    both = rows.unionByName(header).withColumn("log_day", day)
+    both.writeTo(_name(compiled)).overwrite(F.col("log_day") == day)
+
+
+def count(spark: SparkSession, compiled: Compiled, day: datetime) -> int:
+    """How many keys the partial of a day has."""
+    table = spark.table(_name(compiled))
+    return table.where((F.col("log_day") == F.lit(day)) & F.col("covers").isNull()).count()
+
+
+def _create(spark: SparkSession, settings: Settings, compiled: Compiled, schema: StructType) -> None:
+    with open_catalog(settings) as catalog:
+        catalog.create_namespace_if_not_exists(_NAMESPACE)
+        if catalog.table_exists(f"{_NAMESPACE}.{compiled.table}"):
+            _require_same_code(compiled, catalog.load_table(f"{_NAMESPACE}.{compiled.table}").properties)
+            return
+    properties = {**_PROPERTIES, _FINGERPRINT: compiled.fingerprint}
+    listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+    spark.sql(
+        f"CREATE TABLE IF NOT EXISTS {_name(compiled)} "
+        f"(row {schema.simpleString()}, covers string, log_day timestamp) "
+        f"USING iceberg PARTITIONED BY (log_day) TBLPROPERTIES ({listed})"
+    )
+
+
+def _require_same_code(compiled: Compiled, properties: dict[str, str]) -> None:
+    if properties[_FINGERPRINT] != compiled.fingerprint:
+        raise CodeChanged(
+            f"{compiled.name} changed: its partials were made by other code. Bump `version` in its file, "
+            f"or restore the code of version {compiled.view.version}."
+        )
+
+
+def _name(compiled: Compiled) -> str:
+    return f"{CATALOG}.{_NAMESPACE}.{compiled.table}"
+
+
+def _tile(day: datetime, covers: str) -> Tile:
+    begin, end = covers.split("\n")
+    return Tile(day, Positions.from_text(begin), Positions.from_text(end))

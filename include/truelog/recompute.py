@@ -1,0 +1,75 @@
+"""Recompute: the partials of views for one log day, from the archive.
+
+Doing it again replaces what was there, so a backfill over any range of days is the way to recompute history.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from truelog import archive, merge, partials, poison, records, table
+from truelog.advance import Advancer, inputs
+from truelog.compiled import Compiled
+from truelog.database import connect
+from truelog.rebuild import Rebuilder
+from truelog.settings import Settings
+from truelog.tiling import Tile
+from truelog.workshop import workshop
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """A partial as it was made: what it covers, and how many keys it has."""
+
+    view: str
+    tile: Tile
+    rows: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """The stable form that scripts read."""
+        return {
+            "view": self.view,
+            "day": self.tile.day.isoformat(),
+            "begin": json.loads(self.tile.begin.as_json()),
+            "end": json.loads(self.tile.end.as_json()),
+            "rows": self.rows,
+        }
+
+
+def recompute(
+    spark: SparkSession, advancer: Advancer, compiled: Compiled, day: datetime, *, unfinished: bool = False
+) -> Recomputed:
+    """Make the view's partial of a log day; of an unfinished one, as far as it is archived.
+
+    Raises:
+        ArchiveBehind: the day is not closed, or not even begun.
+        CodeChanged: the view's tables were made by other code of the same version.
+    """
+    settings = advancer.settings
+    begin, end = archive.day_range(settings, compiled.view.topics, day, unfinished=unfinished)
+    tile = Tile(day, begin, end)
+    with connect(settings, autocommit=True) as connection:
+        table.deploy(connection, compiled)
+        rebuilder = Rebuilder(spark, connection, advancer, compiled)
+        events = rebuilder.events(archive.Wanted.between(begin, end))
+        try:
+            partials.replace(spark, settings, compiled, tile, rebuilder.added(events))
+        except PySparkException as error:
+            excluded = poison.find(compiled, inputs(compiled, events), error)
+            merge.exclude(connection, compiled, excluded)
+            kept = records.without(events, [each.place for each in excluded])
+            partials.replace(spark, settings, compiled, tile, rebuilder.added(kept))
+    return Recomputed(compiled.name, tile, partials.count(spark, compiled, day))
+
+
+def recompute_all(
+    settings: Settings, views: Sequence[str], day: datetime, *, unfinished: bool = False
+) -> list[Recomputed]:
+    """Recompute the named views, or all of them, in a Spark session of its own."""
+    with workshop(settings, "truelog recompute", views) as (spark, advancer, compiled):
+        return [recompute(spark, advancer, each, day, unfinished=unfinished) for each in compiled]
