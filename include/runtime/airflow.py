@@ -17,11 +17,11 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import psycopg
+from psycopg import sql
 
-from runtime import keeper
-from runtime.airflow_configuration import folder, own_database, text, url
-from runtime.credentials import write_private
-from runtime.service import Service, log_file, private_folder
+from runtime import airflow_configuration, keeper
+from runtime.airflow_configuration import folder, own_database, url
+from runtime.service import Service, log_file
 from truelog.errors import NotSetUp, ServiceDown
 from truelog.settings import Settings
 
@@ -37,8 +37,7 @@ def configure(settings: Settings) -> None:
     if not settings.airflow_port:
         raise NotSetUp(f"no port for Airflow in the settings of {settings.home}: `truelog up` chooses one")
     with _configuring:
-        private_folder(folder(settings))
-        write_private(folder(settings) / "airflow.cfg", text(settings))
+        airflow_configuration.write(settings)
         if not _is_set_up(settings):
             _set_up(settings)
 
@@ -52,22 +51,14 @@ def environment(settings: Settings) -> dict[str, str]:
     }
 
 
-def stamp() -> str:
-    """What a database says of itself once it is set up by this release."""
-    releases = [f"{name} {version(name)}" for name in ("apache-airflow", "apache-airflow-providers-fab")]
-    return f"set up by {', '.join(releases)} for {', '.join(ROLES)}"
-
-
 def address(settings: Settings) -> str:
     return url(settings)
 
 
 def _is_set_up(settings: Settings) -> bool:
-    """By the database itself: a file beside it would outlive it."""
-    own = own_database(settings).database()
-    with psycopg.connect(**own, connect_timeout=5) as database:
+    with _database(settings) as database:
         said = "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = current_database()"
-        if database.execute(said).fetchone() != (stamp(),):
+        if database.execute(said).fetchone() != (_stamp(),):
             return False
         there = "SELECT (SELECT count(*) FROM connection WHERE conn_id = %s), count(*) FROM slot_pool WHERE pool = %s"
         return database.execute(there, (SPARK, POOL)).fetchone() == (1, 1)
@@ -79,7 +70,7 @@ def _set_up(settings: Settings) -> None:
         ended = subprocess.run(
             [sys.executable, "-m", "runtime.airflow_setup"],
             cwd=folder(settings),
-            env={"HOME": str(settings.home), "TZ": "UTC"} | environment(settings),
+            env={"TRUELOG_SPARK_MASTER": settings.spark_master} | environment(settings),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -87,6 +78,18 @@ def _set_up(settings: Settings) -> None:
         )
     if ended.returncode != 0:
         raise NotSetUp(f"Airflow's database could not be set up; see {log}")
+    with _database(settings) as database:
+        database.execute(sql.SQL("COMMENT ON DATABASE airflow IS {}").format(sql.Literal(_stamp())))
+
+
+def _database(settings: Settings) -> psycopg.Connection:
+    return psycopg.connect(**own_database(settings).database(), connect_timeout=5)
+
+
+def _stamp() -> str:
+    """What the database says of itself once this release has set it up; a file beside it would outlive it."""
+    releases = [f"{name} {version(name)}" for name in ("apache-airflow", "apache-airflow-providers-fab")]
+    return f"set up by {', '.join(releases)} for {', '.join(ROLES)}"
 
 
 def _health(settings: Settings) -> Any:
@@ -111,7 +114,7 @@ def _beats(service: str, component: str) -> Callable[[Settings], None]:
         if said["status"] != "healthy":
             raise ServiceDown(f"it is {said['status']}")
         beat = datetime.fromisoformat(said[f"latest_{component}_heartbeat"])
-        if beat.timestamp() < keeper.state(settings, service)["start"]:
+        if beat.timestamp() < keeper.state(settings, service)["start"] + 1:  # the supervisor cuts seconds off
             raise ServiceDown("no heartbeat since it was started")
 
     return ready

@@ -6,7 +6,8 @@ What is not named here is as Airflow ships it.
 from collections.abc import Mapping
 from pathlib import Path
 
-from runtime.credentials import LOOPBACK
+from runtime.credentials import LOOPBACK, write_private
+from runtime.service import private_folder
 from truelog.settings import Settings
 
 AUTH_MANAGER = "airflow.providers.fab.auth_manager.fab_auth_manager.FabAuthManager"
@@ -29,6 +30,10 @@ def own_database(settings: Settings) -> Settings:
         "database_password": settings.airflow_password,
     }
     return settings.model_copy(update=own)
+
+
+def write(settings: Settings) -> None:
+    write_private(private_folder(folder(settings)) / "airflow.cfg", text(settings))
 
 
 def text(settings: Settings) -> str:

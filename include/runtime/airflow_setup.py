@@ -4,22 +4,19 @@ What is there already is left as it is: users may have changed their passwords, 
 about Spark's master from the moment it exists.
 """
 
-import psycopg
 from airflow.models import Connection, Pool
 from airflow.providers.fab.auth_manager.cli_commands.utils import get_application_builder
 from airflow.utils.db import merge_conn, upgradedb
 from airflow.utils.providers_configuration_loader import providers_configuration_loaded
-from psycopg import sql
 
-from runtime.airflow import POOL, POOL_SLOTS, ROLES, SPARK, stamp
-from runtime.airflow_configuration import own_database
+from runtime.airflow import POOL, POOL_SLOTS, ROLES, SPARK
 from truelog.errors import NotSetUp
 from truelog.settings import Settings
 
 
 @providers_configuration_loaded
 def set_up(settings: Settings) -> None:
-    """Each step may run again; the stamp is set when all are done."""
+    """Each step may run again."""
     upgradedb()
     passwords = {
         "admin": settings.airflow_admin_password,
@@ -30,7 +27,6 @@ def set_up(settings: Settings) -> None:
     merge_conn(Connection(conn_id=SPARK, conn_type="spark", host=settings.spark_master))
     if Pool.get_pool(POOL) is None:
         Pool.create_or_update_pool(POOL, POOL_SLOTS, "Batch jobs that must not hurt the streams", False)
-    _set_stamp(settings)
 
 
 def _users(wanted: dict[str, tuple[str, str]]) -> None:
@@ -41,11 +37,6 @@ def _users(wanted: dict[str, tuple[str, str]]) -> None:
                 made = builder.sm.add_user(user, user, "", address, builder.sm.find_role(role), password)
                 if not made:
                     raise NotSetUp(f"Airflow refuses to make the user {user}: its log above says why")
-
-
-def _set_stamp(settings: Settings) -> None:
-    with psycopg.connect(**own_database(settings).database()) as database:
-        database.execute(sql.SQL("COMMENT ON DATABASE airflow IS {}").format(sql.Literal(stamp())))
 
 
 if __name__ == "__main__":

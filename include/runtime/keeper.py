@@ -24,7 +24,7 @@ from truelog.errors import NotSetUp, ServiceDown
 from truelog.settings import Settings
 
 START_SECONDS = 30
-STOP_SECONDS = 60
+STOP_SECONDS = 120
 LONGEST_SOCKET = 90  # unix sockets have short names, and the supervisor adds a suffix while it starts
 
 DAEMON = """[unix_http_server]

@@ -11,6 +11,8 @@ oncall.request("GET", "/api/v2/…")                         # anything else: (s
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from http.client import HTTPConnection
@@ -19,6 +21,8 @@ from urllib.parse import quote
 
 from pydantic import SecretStr
 
+import runtime
+from runtime import airflow, keeper
 from runtime.wait import until
 from truelog.errors import ServiceDown
 from truelog.settings import Settings
@@ -134,3 +138,19 @@ def sign_in(settings: Settings, user: str) -> Airflow:
     given = {"username": user, "password": password(settings, user)}
     token = Airflow(settings).ask("POST", "/auth/token", given)["access_token"]
     return Airflow(settings, token)
+
+
+@contextmanager
+def orchestrated(settings: Settings, **changes: object) -> Iterator[Settings]:
+    """Airflow's four over services that run; stopped at the end, for other scenes need the memory.
+
+    The changes (`dags_folder=…`) are known to Airflow's own configuration; a task reads the home's `settings.env`.
+    """
+    changed = settings.model_copy(update=changes)
+    names = [service.name for service in airflow.SERVICES]
+    try:
+        runtime.up(changed, names, tethered=True)
+        yield changed
+    finally:
+        for name in reversed(names):  # the api-server last: the others speak with it to the end
+            keeper.stop(changed, name)

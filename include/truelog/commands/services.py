@@ -1,7 +1,7 @@
 """`truelog up`, `down`, `status`: the embedded services of this machine."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -49,18 +49,34 @@ def status(as_json: AsJson = False) -> None:
 
 
 def _show(settings: Settings, states: "list[State]", as_json: bool) -> None:
-    psql = (
-        f'psql "host={settings.database_host} port={settings.database_port} '
-        f'dbname={settings.database_name} user=analyst"'
-    )
-    password = f"TRUELOG_ANALYST_PASSWORD in {settings.home / ENVIRONMENT_FILE}"
+    connect = _ways_in(settings)
     if as_json:
-        services = [asdict(state) for state in states]
-        print_json({"services": services, "connect": {"psql": psql, "password": password}})
+        print_json({"services": [asdict(state) for state in states], "connect": connect})
         return
     console = Console()
     console.print(_table(states))
-    console.print(f"analysts: {psql}\npassword: {password}", highlight=False, soft_wrap=True, markup=False)
+    airflow = connect["airflow"]
+    lines = [
+        f"analysts: {connect['psql']}",
+        f"          password: {connect['password']}",
+        f"Airflow:  {airflow['url']}",
+        *(f"          sign in as {user}, password: {place}" for user, place in airflow["passwords"].items()),
+    ]
+    console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
+
+
+def _ways_in(settings: Settings) -> dict[str, Any]:
+    """Addresses and users, and where each password is written; never a password."""
+    from runtime import airflow
+
+    file = settings.home / ENVIRONMENT_FILE
+    server = f"host={settings.database_host} port={settings.database_port} dbname={settings.database_name}"
+    users = {user: f"TRUELOG_AIRFLOW_{user.upper()}_PASSWORD in {file}" for user in airflow.ROLES}
+    return {
+        "psql": f'psql "{server} user=analyst"',
+        "password": f"TRUELOG_ANALYST_PASSWORD in {file}",
+        "airflow": {"url": airflow.address(settings), "passwords": users},
+    }
 
 
 def _table(states: "list[State]") -> Table:

@@ -1,0 +1,155 @@
+"""Airflow as a service: who may do what, what it shows, where it listens, and what a kill costs."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from pydantic import SecretStr
+
+import runtime
+from runtime import airflow
+from runtime.wait import until
+from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
+from truelog.errors import ServiceDown
+from truelog.settings import Settings
+
+NAMES = [service.name for service in airflow.SERVICES]
+
+# What it inherits it would hand on to every Spark job.
+DAG = """
+import json, os, shutil
+from airflow.sdk import dag, task
+
+@dag
+def surroundings():
+    @task
+    def write(params):
+        seen = {"environment": dict(os.environ), "spark": shutil.which("spark-submit")}
+        with open(params["to"], "w") as file:
+            json.dump(seen, file)
+    write()
+
+surroundings()
+"""
+
+
+@pytest.fixture(scope="module")
+def running(postgresql: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    folder = tmp_path_factory.mktemp("dags")
+    (folder / "surroundings.py").write_text(DAG)
+    with orchestrated(postgresql, dags_folder=folder) as settings:
+        yield settings
+
+
+@pytest.fixture(scope="module")
+def admin(running: Settings) -> Airflow:
+    return sign_in(running, "admin")
+
+
+def states(settings: Settings) -> dict[str, runtime.State]:
+    return {state.name: state for state in runtime.status(settings) if state.name in NAMES}
+
+
+def family(settings: Settings, *names: str) -> list[psutil.Process]:
+    pids = [state.pid for name, state in states(settings).items() if name in names and state.pid]
+    return [member for pid in pids for member in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True))]
+
+
+def secrets(settings: Settings) -> list[str]:
+    return [value.get_secret_value() for _, value in settings if isinstance(value, SecretStr)]
+
+
+def test_all_four_are_healthy_and_small(running: Settings) -> None:
+    found = states(running)
+    assert {name: state.state for name, state in found.items()} == dict.fromkeys(NAMES, "READY")
+    memory = {name: state.memory_mb or 0 for name, state in found.items()}
+    assert 400 < sum(memory.values()) < 1500, memory
+
+
+@pytest.mark.parametrize("user", ["admin", "oncall", "analyst"])
+def test_each_user_signs_in_by_a_password_of_their_own(running: Settings, user: str) -> None:
+    sign_in(running, user).ask("GET", "/api/v2/dags")
+    others = {"username": user, "password": running.airflow_password.get_secret_value()}
+    assert Airflow(running).request("POST", "/auth/token", others)[0] == 401
+
+
+@pytest.mark.parametrize("path", ["/api/v2/dags", "/api/v2/connections", "/api/v2/config"])
+def test_a_stranger_reads_nothing(running: Settings, path: str) -> None:
+    assert Airflow(running).request("GET", path)[0] == 401
+    assert Airflow(running, token="0" * 48).request("GET", path)[0] in (401, 403)
+
+
+def test_analysts_look_and_oncall_acts(running: Settings, tmp_path: Path) -> None:
+    analyst, oncall = sign_in(running, "analyst"), sign_in(running, "oncall")
+    analyst.wait_for_dag("surroundings")
+    wanted = {"logical_date": None, "conf": {"to": str(tmp_path / "seen")}}
+    assert analyst.request("POST", "/api/v2/dags/surroundings/dagRuns", wanted)[0] == 403
+    assert oncall.request("GET", "/api/v2/connections")[0] == 403
+    run = oncall.trigger("surroundings", to=str(tmp_path / "seen"))
+    oncall.wait_for_run("surroundings", run)
+
+
+def test_a_task_finds_spark_and_inherits_no_secret(running: Settings, admin: Airflow, tmp_path: Path) -> None:
+    admin.wait_for_dag("surroundings")
+    run = admin.trigger("surroundings", to=str(tmp_path / "seen"))
+    admin.wait_for_run("surroundings", run)
+    seen = json.loads((tmp_path / "seen").read_text())
+    assert seen["spark"] == str(Path(sys.executable).with_name("spark-submit"))
+    assert seen["environment"]["TRUELOG_HOME"] == str(running.home)
+    assert [secret for secret in secrets(running) if secret in json.dumps(seen)] == []
+
+
+def test_every_port_is_on_loopback(running: Settings) -> None:
+    listening = [
+        connection.laddr
+        for process in family(running, *NAMES)
+        for connection in process.net_connections(kind="inet")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert {(address.ip, address.port) for address in listening} == {("127.0.0.1", running.airflow_port)}
+
+
+def test_no_secret_is_in_a_command_line_an_environment_or_a_log(running: Settings) -> None:
+    found = family(running, *NAMES)
+    assert len(found) > len(NAMES)
+    shown = [" ".join([*process.cmdline(), *process.environ().values()]) for process in found]
+    logs = [*(running.home / "logs").glob("airflow-*.log"), *(running.home / "airflow" / "logs").rglob("*.log")]
+    assert {"airflow-setup.log", "airflow-api.log"} <= {file.name for file in logs}
+    shown += [file.read_text(errors="replace") for file in logs]
+    assert [secret for secret in secrets(running) for text in shown if secret in text] == []
+
+
+def test_setting_up_again_mends_what_is_missing_and_changes_nothing(running: Settings, admin: Airflow) -> None:
+    """The connection is the one truth about Spark's master, whatever the settings say afterwards."""
+    connection, pool = f"/api/v2/connections/{airflow.SPARK}", f"/api/v2/pools/{airflow.POOL}"
+    assert admin.ask("GET", connection)["host"] == running.spark_master
+    moved = {"connection_id": airflow.SPARK, "conn_type": "spark", "host": "spark://elsewhere:7077"}
+    admin.ask("PATCH", connection, moved)
+    admin.ask("DELETE", pool)
+    airflow.configure(running)
+    assert admin.ask("GET", pool)["slots"] == airflow.POOL_SLOTS
+    assert admin.ask("GET", connection)["host"] == "spark://elsewhere:7077"
+    admin.ask("PATCH", connection, moved | {"host": running.spark_master})
+    sign_in(running, "oncall")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_kill_is_survived_and_leaves_nothing_behind(running: Settings, name: str) -> None:
+    [leader, *children] = family(running, name)
+    leader.kill()
+    until(lambda: _require_new_and_ready(running, name, leader.pid), 60, name)
+    assert psutil.wait_procs(children, timeout=10)[1] == []
+
+
+def test_after_the_kills_work_goes_on(running: Settings, admin: Airflow, tmp_path: Path) -> None:
+    run = admin.trigger("surroundings", to=str(tmp_path / "seen"))
+    admin.wait_for_run("surroundings", run)
+
+
+def _require_new_and_ready(settings: Settings, name: str, before: int) -> None:
+    now = states(settings)[name]
+    if now.pid in (None, before) or now.state != "READY":
+        raise ServiceDown(f"it is {now.state}")
