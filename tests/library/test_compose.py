@@ -4,15 +4,18 @@ import copy
 import json
 import re
 from collections.abc import Callable, Iterator
+from configparser import ConfigParser
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
 import runtime
-from runtime import kafka, postgresql, s3
+from runtime import airflow, airflow_configuration, kafka, postgresql, s3
 from runtime.credentials import LOOPBACK, PORTS
 from truelog.settings import ENVIRONMENT_FILE, PROJECT, Settings
 
@@ -90,8 +93,10 @@ def test_every_service_tells_how_it_is() -> None:
 
 def test_every_port_is_on_loopback_where_set_up_expects_it() -> None:
     assert beyond_loopback(COMPOSE) == []
-    published = {name: [port.split(":")[1] for port in each["ports"]] for name, each in COMPOSE["services"].items()}
-    assert published == {name: [str(PORTS[name])] for name in ("kafka", "postgresql", "s3")}
+    open_ones = {name: each["ports"] for name, each in COMPOSE["services"].items() if "ports" in each}
+    published = {name: [port.split(":")[1] for port in ports] for name, ports in open_ones.items()}
+    expected = {"kafka": "kafka", "postgresql": "postgresql", "s3": "s3", "airflow-api": "airflow"}
+    assert published == {name: [str(PORTS[ours])] for name, ours in expected.items()}
 
 
 def test_it_holds_no_secret() -> None:
@@ -150,10 +155,13 @@ def _variables(made: Settings) -> dict[str, str]:
     return dict(line.split("=", 1) for line in lines)
 
 
+def _text(config: str, variables: dict[str, str]) -> str:
+    """A configuration, as Compose fills it in."""
+    return VARIABLE.sub(lambda found: variables[found[1]], COMPOSE["configs"][config]["content"])
+
+
 def _filled_in(config: str, variables: dict[str, str]) -> dict[str, str]:
-    """The properties of a configuration, as Compose fills them in."""
-    text = VARIABLE.sub(lambda found: variables[found[1]], COMPOSE["configs"][config]["content"])
-    return dict(line.split("=", 1) for line in text.splitlines())
+    return dict(line.split("=", 1) for line in _text(config, variables).splitlines())
 
 
 def test_set_up_writes_every_variable_that_it_asks_for(made: Settings) -> None:
@@ -165,9 +173,14 @@ def test_set_up_writes_every_variable_that_it_asks_for(made: Settings) -> None:
 
 def test_its_broker_is_the_embedded_one(made: Settings) -> None:
     own = {"controller.quorum.bootstrap.servers", "listeners", "advertised.listeners", "log.dirs"}
+    own |= {"listener.security.protocol.map"}
     ours = {name: str(value) for name, value in kafka._properties(made).items() if name not in own}
     theirs = {name: value for name, value in _filled_in("kafka_server", _variables(made)).items() if name not in own}
-    assert theirs == ours
+    inside = {name: value for name, value in theirs.items() if name.startswith("listener.name.inside.")}
+    assert {name: value for name, value in theirs.items() if name not in inside} == ours
+    # Between containers it asks for what it asks of other clients.
+    assert {name.replace(".inside.", ".client."): value for name, value in inside.items()}.items() <= ours.items()
+    assert "PLAINTEXT" not in COMPOSE["configs"]["kafka_server"]["content"].replace("SASL_PLAINTEXT", "")
 
 
 def test_its_store_is_the_embedded_one(made: Settings) -> None:
@@ -183,3 +196,40 @@ def test_its_database_is_the_embedded_one() -> None:
     own = {"listen_addresses", "unix_socket_directories"}
     ours = {f"-c{name}={value}" for name, value in postgresql.SERVER.items() if name not in own}
     assert set(COMPOSE["services"]["postgresql"]["command"]) == {"postgres", *ours}
+
+
+def test_its_airflow_is_the_embedded_one(made: Settings) -> None:
+    own = {("api", "host"), ("api", "port"), ("api", "base_url"), ("core", "execution_api_server_url")}
+    own |= {("core", "dags_folder"), ("core", "plugins_folder")}
+    own |= {("logging", "base_log_folder"), ("logging", "dag_processor_child_process_log_directory")}
+    own |= {("database", "sql_alchemy_conn"), ("database", "sql_alchemy_conn_async")}
+    ours = _options(airflow_configuration.text(made))
+    theirs = _options(_text("airflow", _variables(made)))
+    assert own <= set(ours)
+    assert set(theirs) == set(ours)
+    assert {name: theirs[name] for name in set(theirs) - own} == {name: ours[name] for name in set(ours) - own}
+
+
+def test_its_airflow_runs_the_embedded_components_of_the_same_release() -> None:
+    services = {name: each for name, each in COMPOSE["services"].items() if name.startswith("airflow-")}
+    assert set(services) == {each.name for each in airflow.SERVICES}
+    for each in airflow.SERVICES:
+        words = each.command(Settings.model_construct())[3:]
+        assert " ".join(["airflow", *words]) in " ".join(services[each.name]["command"])
+        assert f"FROM apache/airflow:{version('apache-airflow')}-" in services[each.name]["build"]["dockerfile_inline"]
+
+
+def test_its_tasks_find_the_other_services(made: Settings, tmp_path: Path) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (inside / ENVIRONMENT_FILE).write_text(_text("settings", _variables(made)))
+    theirs = Settings(home=inside)
+    hosts = {theirs.kafka_bootstrap.partition(":")[0], theirs.database_host, str(urlsplit(theirs.s3_endpoint).hostname)}
+    assert hosts == {"kafka", "postgresql", "s3"}
+    assert theirs.airflow_oncall_password == made.airflow_oncall_password
+
+
+def _options(text: str) -> dict[tuple[str, str], str]:
+    parser = ConfigParser()
+    parser.read_string(text)
+    return {(section, name): value for section in parser.sections() for name, value in parser[section].items()}
