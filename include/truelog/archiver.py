@@ -67,7 +67,7 @@ class Archiver:
         faults.reach("archive.after_commit")
         self.waiting.extend(tick for file in files for tick in file.ticks)
         self._start_quiet_days(end)
-        with connect(self.settings) as connection:
+        with connect(self.settings, writer=APPLICATION) as connection:
             lease.batch_done(connection, self.holder)
 
     def _write(self, frame: DataFrame, days: LogDays, begin: Positions) -> list[ArchivedFile]:
@@ -91,11 +91,11 @@ class Archiver:
             self._record((topic, partition, start) for (topic, partition), start in new.items())
 
     def _days(self) -> LogDays:
-        with connect(self.settings) as connection:
+        with connect(self.settings, writer=APPLICATION) as connection:
             return log_day.load(connection, self.begin.ids)
 
     def _record(self, new: Iterable[tuple[str, int, log_day.Start]]) -> None:
-        with connect(self.settings) as connection:
+        with connect(self.settings, writer=APPLICATION) as connection:
             log_day.record(connection, self.holder, self.begin.ids, new)
 
 

@@ -6,7 +6,7 @@ on what has grown old, and time passes on a quiet log.
 """
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from psycopg import sql
 from pyspark.sql import DataFrame
@@ -55,15 +55,25 @@ def at(connection: Connection, positions: Positions, reads: Iterable[str]) -> da
     return time
 
 
-def drop_outlived(connection: Connection, compiled: Compiled, schema: str, positions: Positions) -> None:
-    """Where the view has `keep`: rows older than that by the clock at `positions` leave."""
-    if compiled.aged_by is None or compiled.view.keep is None:
-        return
+def oldest(connection: Connection, compiled: Compiled, positions: Positions) -> datetime | None:
+    """Where the view has `keep`: rows older than this have left at `positions`. None where none has."""
+    if compiled.view.keep is None:
+        return None
     now = at(connection, positions, compiled.view.reads)
-    if now is not None:
-        connection.execute(
-            sql.SQL("DELETE FROM {} WHERE {} < %s - make_interval(secs => %s)").format(
-                sql.Identifier(schema, compiled.table), sql.Identifier(compiled.aged_by)
-            ),
-            (now, seconds(compiled.view.keep)),
-        )
+    return now and now - timedelta(seconds=seconds(compiled.view.keep))
+
+
+def drop_outlived(connection: Connection, compiled: Compiled, schema: str, positions: Positions) -> None:
+    """Let the rows of a table leave that are older than the view keeps them, by the clock at `positions`."""
+    limit = oldest(connection, compiled, positions)
+    if limit is not None and compiled.aged_by is not None:
+        table, age = sql.Identifier(schema, compiled.table), sql.Identifier(compiled.aged_by)
+        connection.execute(sql.SQL("DELETE FROM {} WHERE {} < %s").format(table, age), (limit,))
+
+
+def without_outlived(connection: Connection, compiled: Compiled, rows: DataFrame, positions: Positions) -> DataFrame:
+    """The same for rows in Spark."""
+    limit = oldest(connection, compiled, positions)
+    if limit is None or compiled.aged_by is None:
+        return rows
+    return rows.where(F.coalesce(F.col(compiled.aged_by) >= F.lit(limit), F.lit(True)))

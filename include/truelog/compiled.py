@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any
@@ -20,6 +20,12 @@ from truelog.view import View
 # What a record adds must depend on nothing but the record, so nothing that looks at two rows at once is here.
 _ROW_WISE = {"Project", "Filter", "Generate", "Union", "Expand", "LocalRelation", "LogicalRDD", "SubqueryAlias"}
 _UNSTEADY = re.compile(r"expressions\.(Current\w+|Now|LocalTimestamp|InputFile\w+|\w*Python\w*)\"")
+
+Only = Callable[[DataFrame], DataFrame]  # which rows to look at, told by their key columns
+
+
+def everything(rows: DataFrame) -> DataFrame:
+    return rows
 
 
 @dataclass(frozen=True)
@@ -71,17 +77,19 @@ class Compiled:
             *(m.prepare(F.col(n), self.kinds[n]).alias(n) for n, m in self.view.measures.items()),
         )
 
-    def restricted(self, rows: DataFrame, only: DataFrame | None) -> DataFrame:
-        """The rows of the keys in `only`; all of them where that is None."""
-        if only is None:
-            return rows
-        wanted = F.broadcast(only.toDF(*(f"_{k}" for k in self.view.key)))
-        same = reduce(Column.__and__, (rows[k].eqNullSafe(wanted[f"_{k}"]) for k in self.view.key))
-        return rows.join(wanted, same, "left_semi")
+    def among(self, keys: DataFrame) -> Only:
+        """Only the rows of these keys."""
 
-    def totals(self, rows: DataFrame, only: DataFrame | None = None) -> DataFrame:
-        """Rows as the transform selects them → one row for each key, or for each key in `only`, with states."""
-        view, prepared = self.view, self.restricted(self.prepared(rows), only)
+        def only(rows: DataFrame) -> DataFrame:
+            wanted = F.broadcast(keys.toDF(*(f"_{k}" for k in self.view.key)))
+            same = reduce(Column.__and__, (rows[k].eqNullSafe(wanted[f"_{k}"]) for k in self.view.key))
+            return rows.join(wanted, same, "left_semi")
+
+        return only
+
+    def totals(self, rows: DataFrame, only: Only = everything) -> DataFrame:
+        """Rows as the transform selects them → one row for each key that `only` lets through, with states."""
+        view, prepared = self.view, only(self.prepared(rows))
         apart = [n for n, m in view.measures.items() if m.apart]
         if not apart:
             return self._settled(prepared.groupBy(*view.key).agg(*self._each("total")))

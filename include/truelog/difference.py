@@ -10,7 +10,7 @@ from typing import Any
 from psycopg import sql
 
 from truelog.compiled import Compiled
-from truelog.database import Connection, names
+from truelog.database import Connection, definitions, names
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,13 @@ def find(connection: Connection, compiled: Compiled) -> Counts:
         )
     )
     return _count(connection, compiled)
+
+
+def none(connection: Connection, compiled: Compiled) -> None:
+    """Leave an empty `recon.<table>_diff`: nothing differs."""
+    columns = {**compiled.key_columns, "key_json": "jsonb", "streamed": "jsonb", "rebuilt": "jsonb"}
+    connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(diff(compiled)))
+    connection.execute(sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(diff(compiled), definitions(columns)))
 
 
 def sample(connection: Connection, compiled: Compiled, rows: int) -> tuple[dict[str, Any], ...]:

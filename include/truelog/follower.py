@@ -58,7 +58,9 @@ class Follower:
     def positions(self) -> Positions:
         """Where the view stands, by the database where this process does not know."""
         if self.connection is None:
-            self.connection = connect(self.advancer.settings, autocommit=True)
+            holder = self.advancer.holder
+            writer = holder.application if holder else None
+            self.connection = connect(self.advancer.settings, autocommit=True, writer=writer)
         if self.stands is None:
             self.stands = merge.positions(self.connection, self.compiled)
         return self.stands

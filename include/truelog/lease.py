@@ -2,7 +2,8 @@
 
 An advisory lock on a connection of its own says who runs; PostgreSQL frees it at once when that process dies. Each
 holder has a greater epoch than the one before, and every merge checks it in its own transaction: a process that was
-suspended, lost its lock and woke up again cannot write.
+suspended, lost its lock and woke up again cannot write. Nor can it stand in the way: whoever takes the lease first
+ends the sessions that its predecessor left, with whatever they had locked.
 """
 
 import os
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 import psycopg
 
-from truelog.database import Connection, connect
+from truelog.database import Connection, connect, session_name
 from truelog.errors import Fenced
 from truelog.settings import Settings
 
@@ -53,6 +54,7 @@ def take(settings: Settings, application: str) -> Lease:
     if got != (True,):
         connection.close()
         raise Fenced(f"{application} runs already. Stop that process first, or let it go on.")
+    _end_sessions(connection, application)
     row = connection.execute(
         "INSERT INTO truelog.lease AS l (application, epoch, host, pid) VALUES (%s, 1, %s, %s) "
         "ON CONFLICT (application) DO UPDATE SET epoch = l.epoch + 1, host = excluded.host, pid = excluded.pid, "
@@ -63,6 +65,15 @@ def take(settings: Settings, application: str) -> Lease:
     taken = Lease(Holder(application, int(str(row[0]))), connection, threading.Event())
     threading.Thread(target=_hold, args=(taken,), name="lease", daemon=True).start()
     return taken
+
+
+def _end_sessions(connection: Connection, application: str) -> None:
+    """A process suspended in the middle of a statement would keep its locks for as long as it is suspended."""
+    connection.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE application_name = %s AND pid <> pg_backend_pid()",
+        (session_name(application),),
+    )
 
 
 def require(connection: Connection, holder: Holder) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from truelog import archive, clock, merge, partials, records, stage, table
 from truelog.advance import Advancer, inputs
-from truelog.compiled import Compiled
+from truelog.compiled import Compiled, Only, everything
 from truelog.database import Connection
 from truelog.partials import Partials
 from truelog.positions import Positions
@@ -30,8 +30,8 @@ class Rebuilder:
     compiled: Compiled
     from_raw: bool = False
 
-    def rebuild(self, positions: Positions, only: DataFrame | None = None) -> None:
-        """Make `recon.<table>` the view at `positions`, or its rows of the keys in `only`.
+    def rebuild(self, positions: Positions, only: Only = everything) -> None:
+        """Make `recon.<table>` the view at `positions`, or those of its rows that `only` lets through.
 
         Raises:
             ArchiveBehind: the archive has not reached the positions.
@@ -44,20 +44,20 @@ class Rebuilder:
             self.add("recon", staged)
             clock.drop_outlived(self.connection, self.compiled, "recon", positions)
 
-    def staged(self, positions: Positions, only: DataFrame | None = None) -> Staged:
-        """The view at `positions`, or its rows of the keys in `only`, waiting in the staging table."""
+    def staged(self, positions: Positions, only: Only = everything) -> Staged:
+        """The view at `positions`, or those of its rows that `only` lets through, waiting in the staging table."""
         return stage.load(self.states(positions, only), self.compiled, self.advancer.settings)
 
-    def states(self, positions: Positions, only: DataFrame | None = None) -> DataFrame:
+    def states(self, positions: Positions, only: Only = everything) -> DataFrame:
         """The view at `positions` as states, one row for each key, before old rows leave."""
         known = Partials(self.compiled) if self.from_raw else partials.load(self.advancer.settings, self.compiled)
         tiled = tiling(known.tiles, positions)
         events = self.events(archive.Wanted(tiled.records, positions.ids))
-        states = self.added(records.without(events, self._excluded(positions)), only)
+        states = self.added(records.without(events, self.excluded(positions)), only)
         earlier = known.read(self.spark, tiled.tiles)
         if earlier is None:
             return states
-        return self.compiled.plus(self.compiled.restricted(earlier, only).unionByName(states))
+        return self.compiled.plus(only(earlier).unionByName(states))
 
     def events(self, wanted: archive.Wanted) -> Events:
         """The good events of the view's topics in these ranges; its clock then knows their ticks."""
@@ -68,7 +68,7 @@ class Rebuilder:
             clock.remember(self.connection, wanted.ids[clock.TOPIC], events[clock.TOPIC])
         return events
 
-    def added(self, events: Events, only: DataFrame | None = None) -> DataFrame:
+    def added(self, events: Events, only: Only = everything) -> DataFrame:
         """What the events add, as states."""
         return self.compiled.totals(self.compiled.view.transform(*inputs(self.compiled, events)), only)
 
@@ -78,7 +78,7 @@ class Rebuilder:
         merge.add(self.connection, self.compiled, schema, staged)
         stage.clear(self.connection, self.compiled, staged)
 
-    def _excluded(self, positions: Positions) -> list[tuple[str, int, int]]:
+    def excluded(self, positions: Positions) -> list[tuple[str, int, int]]:
         """The records that the view's stream had to leave out up to `positions`."""
         rows = self.connection.execute(
             'SELECT topic, partition, "offset" FROM truelog.exclusion WHERE view = %s AND version = %s',

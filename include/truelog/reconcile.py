@@ -1,26 +1,33 @@
 """Reconcile: rebuild a view at the positions where the streamed one stands, and compare row for row.
 
-1. copy the streamed table together with its positions, in one snapshot of the database
+0. where it was asked for, hold some partials against the raw bytes (`truelog.proof`)
+1. the digests of the streamed table together with its positions, in one snapshot of the database
 2. wait, within bounds, until the archive has reached those positions; else the verdict is UNKNOWN
-3. rebuild at those positions
-4. compare every row, NULL equal to NULL
+3. the digests of the view rebuilt at those positions
+4. where buckets differ: copy their streamed rows with the positions of that moment, rebuild those buckets there, and
+   compare every row, NULL equal to NULL
 5. keep the result; where it was asked for, repair what differs, and compare again
+
+Equal tables cost no copy and load nothing: a row is looked at by its hash alone until a bucket differs.
 """
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from truelog import archive, difference, merge, table
+from truelog import archive, clock, difference, digest, merge, table
 from truelog.advance import Advancer
 from truelog.compiled import Compiled
 from truelog.database import Connection, connect
+from truelog.digest import Digests
 from truelog.errors import ArchiveBehind
 from truelog.positions import Positions
+from truelog.proof import prove
 from truelog.rebuild import Rebuilder
 from truelog.repair import repair
 from truelog.settings import Settings
@@ -44,6 +51,7 @@ class Result:
     verdict: str = "UNKNOWN"
     reason: str = ""
     sample: tuple[dict[str, Any], ...] = ()
+    mended_days: tuple[str, ...] = ()  # log days whose partial was not what the raw bytes say
 
     @property
     def equal(self) -> bool:
@@ -55,56 +63,113 @@ class Result:
         return plain | {"positions": json.loads(self.positions.as_json()), "equal": self.equal}
 
 
-def reconcile(
-    spark: SparkSession, advancer: Advancer, compiled: Compiled, *, from_raw: bool = False, mend: bool = False
-) -> Result:
-    """Compare a view with its rebuild; with `mend` repair what differs, and compare again. The stream goes on.
+@dataclass(frozen=True)
+class Request:
+    """What a reconcile is asked to do beside comparing.
 
-    A share of differing rows above `settings.repair_share` is not repaired: a person has to look first.
+    from_raw: leave partials and typed columns aside, and parse the raw bytes.
+    mend: repair what differs, and compare again; more than `settings.repair_share` of the rows is left to a person.
+    proving: first hold the partials whose turn it is against the raw bytes.
     """
+
+    from_raw: bool = False
+    mend: bool = False
+    proving: bool = False
+
+
+COMPARE = Request()
+
+
+def reconcile(spark: SparkSession, advancer: Advancer, compiled: Compiled, request: Request = COMPARE) -> Result:
+    """Compare a view with its rebuild, while the stream goes on."""
     with connect(advancer.settings, autocommit=True) as connection:
         table.require_same_code(connection, compiled)
         _one_at_a_time(connection, compiled)
-        rebuilder = Rebuilder(spark, connection, advancer, compiled, from_raw)
+        rebuilder = Rebuilder(spark, connection, advancer, compiled, request.from_raw)
+        wrong = prove(rebuilder).wrong if request.proving else ()
         result = compare(rebuilder)
-        _keep(connection, result, from_raw)
+        _keep(connection, result, request)
         unequal = result.missing + result.extra + result.different
-        if mend and 0 < unequal <= advancer.settings.repair_share * max(1, result.rows):
+        if request.mend and 0 < unequal <= advancer.settings.repair_share * max(1, result.rows):
             repaired = repair(rebuilder)
             result = replace(compare(rebuilder), repaired=repaired)
-            _keep(connection, result, from_raw)
-    return result
+            _keep(connection, result, request)
+    return replace(result, mended_days=tuple(day.isoformat() for day in wrong))
 
 
 def compare(rebuilder: Rebuilder) -> Result:
     """Steps 1 to 4."""
-    connection, compiled, settings = rebuilder.connection, rebuilder.compiled, rebuilder.advancer.settings
-    positions = snapshot(connection, compiled)  # 1
+    connection, compiled = rebuilder.connection, rebuilder.compiled
+    with _snapshot(connection):
+        positions = merge.positions(connection, compiled)
+        streamed = digest.of_table(connection, compiled, sql.Identifier("state", compiled.table))  # 1
     result = Result(compiled.name, compiled.view.version, positions)
     try:
-        archive.wait_for(settings, positions, seconds=settings.archive_wait_seconds)  # 2
+        _wait(rebuilder, positions)  # 2
+        rebuilt = _digests(rebuilder, positions)  # 3
+        unequal = digest.unequal(streamed, rebuilt)
+        if not unequal:
+            difference.none(connection, compiled)
+            return replace(result, rows=digest.rows(rebuilt), verdict="EQUAL")
+        return _compare_rows(rebuilder, unequal)  # 4
     except ArchiveBehind as behind:
         return replace(result, reason=str(behind))
-    rebuilder.rebuild(positions)  # 3
-    counts = difference.find(connection, compiled)  # 4
-    return replace(
-        result,
-        **asdict(counts),
+
+
+def _digests(rebuilder: Rebuilder, positions: Positions) -> Digests:
+    states = rebuilder.states(positions)
+    kept = clock.without_outlived(rebuilder.connection, rebuilder.compiled, states, positions)
+    return digest.of_frame(rebuilder.compiled, rebuilder.compiled.stored(kept))
+
+
+def _compare_rows(rebuilder: Rebuilder, buckets: Sequence[int]) -> Result:
+    connection, compiled = rebuilder.connection, rebuilder.compiled
+    positions, rows = snapshot(connection, compiled, buckets)
+    _wait(rebuilder, positions)
+    rebuilder.rebuild(positions, digest.within(compiled, buckets))
+    counts = difference.find(connection, compiled)
+    return Result(
+        compiled.name,
+        compiled.view.version,
+        positions,
+        rows=rows + counts.missing - counts.extra,
+        missing=counts.missing,
+        extra=counts.extra,
+        different=counts.different,
         verdict="DIFFERENT" if counts.unequal else "EQUAL",
         sample=difference.sample(connection, compiled, _SAMPLE),
     )
 
 
-def snapshot(connection: Connection, compiled: Compiled) -> Positions:
-    """Copy the streamed table into `recon.<table>_streamed`; answer the positions of exactly that copy."""
-    copy = difference.streamed(compiled)
-    with connection.transaction():
-        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+def _wait(rebuilder: Rebuilder, positions: Positions) -> None:
+    settings = rebuilder.advancer.settings
+    archive.wait_for(settings, positions, seconds=settings.archive_wait_seconds)
+
+
+def snapshot(connection: Connection, compiled: Compiled, buckets: Sequence[int]) -> tuple[Positions, int]:
+    """Copy these buckets of the streamed table into `recon.<table>_streamed`.
+
+    Returns the positions of exactly that copy, and how many rows the whole table had there.
+    """
+    copy, table = difference.streamed(compiled), sql.Identifier("state", compiled.table)
+    with _snapshot(connection):
         connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(copy))
         connection.execute(
-            sql.SQL("CREATE UNLOGGED TABLE {} AS TABLE {}").format(copy, sql.Identifier("state", compiled.table))
+            sql.SQL("CREATE UNLOGGED TABLE {} AS SELECT * FROM {} WHERE {} IN ({})").format(
+                copy, table, digest.bucket_sql(compiled), sql.SQL(", ").join(map(sql.Literal, buckets))
+            )
         )
-        return merge.positions(connection, compiled)
+        counted = connection.execute(sql.SQL("SELECT count(*) FROM {}").format(table)).fetchone()
+        assert counted is not None  # noqa: S101
+        return merge.positions(connection, compiled), int(str(counted[0]))
+
+
+@contextmanager
+def _snapshot(connection: Connection) -> Iterator[None]:
+    """What is read within is of one moment."""
+    with connection.transaction():
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        yield
 
 
 def _one_at_a_time(connection: Connection, compiled: Compiled) -> None:
@@ -112,7 +177,7 @@ def _one_at_a_time(connection: Connection, compiled: Compiled) -> None:
     connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 1))", (f"reconcile {compiled.table}",))
 
 
-def _keep(connection: Connection, result: Result, from_raw: bool) -> None:
+def _keep(connection: Connection, result: Result, request: Request) -> None:
     connection.execute(
         "INSERT INTO truelog.reconciliation "
         "(view, version, positions, from_raw, row_count, missing, extra, different, repaired, verdict, reason, sample) "
@@ -121,7 +186,7 @@ def _keep(connection: Connection, result: Result, from_raw: bool) -> None:
             result.view,
             result.version,
             result.positions.as_json(),
-            from_raw,
+            request.from_raw,
             result.rows,
             result.missing,
             result.extra,
@@ -134,10 +199,10 @@ def _keep(connection: Connection, result: Result, from_raw: bool) -> None:
     )
 
 
-def reconcile_all(settings: Settings, views: Sequence[str], *, from_raw: bool, mend: bool = False) -> list[Result]:
+def reconcile_all(settings: Settings, views: Sequence[str], request: Request) -> list[Result]:
     """Reconcile the named views, or all of them, in a Spark session of its own."""
     with workshop(settings, "truelog reconcile", views) as (spark, advancer, compiled):
-        return [reconcile(spark, advancer, each, from_raw=from_raw, mend=mend) for each in compiled]
+        return [reconcile(spark, advancer, each, request) for each in compiled]
 
 
 def exit_code(results: Iterable[Result]) -> int:

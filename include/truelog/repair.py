@@ -33,7 +33,7 @@ def repair(rebuilder: Rebuilder) -> int:
         merge.lock(connection, compiled)  # 1
         positions = merge.positions(connection, compiled)
         archive.wait_for(settings, positions, seconds=settings.archive_wait_seconds)  # 2
-        staged = rebuilder.staged(positions, _keys(rebuilder))  # 3
+        staged = rebuilder.staged(positions, compiled.among(_keys(rebuilder)))  # 3
         _note(connection, compiled, positions)
         connection.execute(
             sql.SQL("DELETE FROM {} AS t USING {} AS d WHERE {} = d.key_json").format(

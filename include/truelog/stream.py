@@ -33,7 +33,7 @@ class Stream:
         self.lease = lease.take(settings, application)
         self.spark = session(settings, f"truelog {application}")
         self.types = load_events()
-        self.connection = connect(settings, autocommit=True)
+        self.connection = connect(settings, autocommit=True, writer=self.application)
         self.advancer = Advancer(settings, self.types, self.lease.holder)
         self.followers = [Follower(self.spark, self.advancer, each) for each in self._deployed()]
         self.topics = tuple(sorted({clock.TOPIC, *(t for f in self.followers for t in f.compiled.view.topics)}))

@@ -4,7 +4,7 @@ import pyspark
 from psycopg import sql
 
 from truelog.compiled import Compiled
-from truelog.database import Connection, names
+from truelog.database import Connection, definitions, names
 from truelog.errors import CodeChanged
 
 # A minute's cells are rewritten again and again while the minute lasts: leave room for it in the page.
@@ -47,7 +47,7 @@ def create(connection: Connection, compiled: Compiled, schema: str, table: str) 
     connection.execute(
         sql.SQL("CREATE TABLE {table} ({columns}, UNIQUE NULLS NOT DISTINCT ({key})) {storage}").format(
             table=sql.Identifier(schema, table),
-            columns=_definitions(compiled.stored_columns),
+            columns=definitions(compiled.stored_columns),
             key=names(compiled.key_columns),
             storage=sql.SQL(_STORAGE),
         )
@@ -59,7 +59,7 @@ def _create_stage(connection: Connection, compiled: Compiled) -> None:
     tags = {"attempt": "text", "row_hash": "bigint", "loaded_at": "timestamptz DEFAULT now()"}
     columns = {**tags, **compiled.stored_columns}
     table = sql.Identifier("stage", compiled.table)
-    connection.execute(sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(table, _definitions(columns)))
+    connection.execute(sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(table, definitions(columns)))
     index = sql.Identifier(f"{compiled.table}_attempt")
     connection.execute(sql.SQL("CREATE INDEX {} ON {} (attempt)").format(index, table))
 
@@ -80,7 +80,3 @@ def _show(connection: Connection, compiled: Compiled) -> None:
     for column, meaning in compiled.view.columns.items():
         place = sql.Identifier("views", compiled.name, column)
         connection.execute(sql.SQL("COMMENT ON COLUMN {} IS {}").format(place, sql.Literal(meaning)))
-
-
-def _definitions(columns: dict[str, str]) -> sql.Composed:
-    return sql.SQL(", ").join(sql.SQL("{} {}").format(sql.Identifier(c), sql.SQL(t)) for c, t in columns.items())

@@ -15,11 +15,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType
 
 from tests.laws.events import START, Record, log
-from truelog import clock, difference, merge, records, stage, table
+from truelog import clock, difference, digest, merge, records, stage, table
 from truelog.compiled import Compiled, compile_view, extended
 from truelog.database import Connection, names
 from truelog.decode import decode
 from truelog.difference import Counts
+from truelog.digest import Digests
 from truelog.durations import seconds
 from truelog.event import EventType
 from truelog.positions import Positions
@@ -103,6 +104,16 @@ class Lab:
         clock.drop_outlived(self.connection, by_case, "recon", _reached(by_case, end))
         rows.unpersist()
         return difference.find(self.connection, by_case)
+
+    def digests(self, name: str, view: View, drawn: list[list[Record]]) -> tuple[Compiled, Digests, Digests]:
+        """What PostgreSQL and what Spark tell of the same rows; the rows stay in `recon`."""
+        plain = self.compiled(name, view)
+        by_case = replace(extended(plain, "case_id", IntegerType()), name=f"{name}_digested")
+        self._fresh(by_case)
+        states = by_case.totals(self.transformed(view, drawn)).persist()
+        merge.add(self.connection, by_case, "recon", stage.load(states, by_case, self.settings))
+        told = digest.of_table(self.connection, by_case, sql.Identifier("recon", by_case.table))
+        return by_case, told, digest.of_frame(by_case, by_case.stored(states))
 
     def transformed(self, view: View, drawn: list[list[Record]]) -> DataFrame:
         frames = [Carrying(self._frame(topic, drawn), ("case_id", "cut")) for topic in view.reads]

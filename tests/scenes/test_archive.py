@@ -23,7 +23,6 @@ from truelog.errors import ArchiveBehind, Fenced
 from truelog.event import load_events
 from truelog.log_day import Start
 from truelog.positions import Positions, Range
-from truelog.session import session
 
 POINTS = ("archive.files_written", "archive.before_commit", "archive.after_commit")
 DAY_SECONDS = 5
@@ -32,13 +31,6 @@ OTHER_TOPIC = "search"  # for what page views must not suffer: scenes of the vie
 
 Coordinates = tuple[int, int]
 Bytes = tuple[datetime, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
-
-
-@pytest.fixture(scope="module")
-def spark(world: World) -> Iterator[SparkSession]:
-    spark = session(world.settings, "scenes of the archive")
-    yield spark
-    spark.stop()
 
 
 def run(world: World, fault: str | None = None, **environment: str) -> Application:
@@ -237,7 +229,8 @@ def test_a_range_is_read_by_offset(world: World, spark: SparkSession, from_raw: 
     types = {TOPIC: load_events()[TOPIC]}
     end = archive.positions(world.settings, [TOPIC])
     begin = Positions({TOPIC: {p: o // 3 for p, o in end.offsets[TOPIC].items()}}, end.ids)
-    found = archive.records(spark, world.settings, types, archive.Wanted.between(begin, end), from_raw=from_raw).collect()
+    wanted = archive.Wanted.between(begin, end)
+    found = archive.records(spark, world.settings, types, wanted, from_raw=from_raw).collect()
     assert sorted((r.partition, r.offset) for r in found) == [
         (p, o) for p in end.offsets[TOPIC] for o in range(begin.at(TOPIC, p), end.at(TOPIC, p))
     ]

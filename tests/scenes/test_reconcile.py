@@ -57,10 +57,11 @@ def test_planted_rows_are_repaired_while_events_arrive(
     first, second = world.ask("SELECT missing, extra, different FROM truelog.reconciliation ORDER BY id DESC LIMIT 2")[
         ::-1
     ]
-    assert first == (1, 1, 1)
+    missing, extra, different = first  # an event that came since may have brought the lost row's key again
+    assert (missing + different, extra) == (2, 1)
     assert second == (0, 0, 0)
-    kept = world.ask("SELECT before IS NULL, after IS NULL, count(*) FROM truelog.repair GROUP BY 1, 2 ORDER BY 1, 2")
-    assert kept == [(False, False, 1), (False, True, 1), (True, False, 1)]
+    kept = world.ask("SELECT after IS NULL, count(*) FROM truelog.repair GROUP BY 1 ORDER BY 1")
+    assert kept == [(False, 2), (True, 1)]
     require_each_counted_once(world)
 
 

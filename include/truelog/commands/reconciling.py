@@ -16,9 +16,9 @@ Repair = Annotated[bool, typer.Option("--repair", help="Replace differing rows b
 
 def reconcile(views: Views = None, from_raw: FromRaw = False, repair: Repair = False, as_json: AsJson = False) -> None:
     """Rebuild views from the archive at their exact positions, and compare them row for row."""
-    from truelog.reconcile import exit_code, reconcile_all
+    from truelog.reconcile import Request, exit_code, reconcile_all
 
-    results = reconcile_all(Settings(), views or [], from_raw=from_raw, mend=repair)
+    results = reconcile_all(Settings(), views or [], Request(from_raw=from_raw, mend=repair))
     if as_json:
         print_json({"views": [result.as_dict() for result in results]})
     else:

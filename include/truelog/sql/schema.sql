@@ -51,6 +51,12 @@ CREATE TABLE IF NOT EXISTS truelog.reconciliation (
 );
 COMMENT ON TABLE truelog.reconciliation IS 'What each comparison of a streamed view with its rebuild found';
 
+CREATE TABLE IF NOT EXISTS truelog.proof (
+    view text, version integer, day timestamptz, proved_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (view, version, day)
+);
+COMMENT ON TABLE truelog.proof IS 'When each partial was last held against the raw bytes that it came from';
+
 CREATE TABLE IF NOT EXISTS truelog.repair (
     view text NOT NULL, version integer NOT NULL, positions jsonb NOT NULL, key jsonb NOT NULL, before jsonb, after jsonb,
     repaired_at timestamptz NOT NULL DEFAULT now()

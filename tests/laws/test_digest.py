@@ -1,0 +1,33 @@
+"""Spark and PostgreSQL tell the same digests of the same rows, hostile values among them, and other ones of others."""
+
+import pytest
+from psycopg import sql
+
+from tests.laws.lab import Lab, cases
+from tests.laws.test_stream_equals_batch import VIEWS
+from truelog import digest
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_both_engines_tell_the_same(lab: Lab, name: str) -> None:
+    _, in_database, in_spark = lab.digests(name, VIEWS[name], cases(lab.types, VIEWS[name].reads))
+
+    assert digest.rows(in_database) > len(in_database) > digest.BUCKETS / 2
+    assert digest.unequal(in_database, in_spark) == []
+
+
+def test_one_altered_row_shows_in_its_bucket_and_nowhere_else(lab: Lab) -> None:
+    compiled, before, _ = lab.digests("every_measure", VIEWS["every_measure"], cases(lab.types, ("page_view",)))
+    table = sql.Identifier("recon", compiled.table)
+
+    for column in compiled.measure_columns:
+        changed = lab.connection.execute(
+            sql.SQL(
+                "UPDATE {} SET {column} = NULL WHERE ctid = "
+                "(SELECT ctid FROM {} WHERE {column} IS NOT NULL LIMIT 1) RETURNING {}"
+            ).format(table, table, digest.bucket_sql(compiled), column=sql.Identifier(column))
+        ).fetchone()
+        assert changed, f"no row has a {column}"
+        after = digest.of_table(lab.connection, compiled, table)
+        assert digest.unequal(before, after) == list(changed), column
+        before = after
