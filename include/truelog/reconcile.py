@@ -52,6 +52,7 @@ class Result:
     reason: str = ""
     sample: tuple[dict[str, Any], ...] = ()
     mended_days: tuple[str, ...] = ()  # log days whose partial was not what the raw bytes say
+    id: int | None = None  # of the row in truelog.reconciliation
 
     @property
     def equal(self) -> bool:
@@ -88,12 +89,11 @@ def reconcile(spark: SparkSession, advancer: Advancer, compiled: Compiled, reque
         rebuilder = Rebuilder(spark, connection, advancer, compiled, request.from_raw)
         wrong = prove(rebuilder).wrong if request.proving else ()
         result = compare(rebuilder)
-        _keep(connection, result, request)
+        result = _keep(connection, result, request)
         unequal = result.missing + result.extra + result.different
         if request.mend and 0 < unequal <= advancer.settings.repair_share * max(1, result.rows):
             repaired = repair(rebuilder)
-            result = replace(compare(rebuilder), repaired=repaired)
-            _keep(connection, result, request)
+            result = _keep(connection, replace(compare(rebuilder), repaired=repaired), request)
     return replace(result, mended_days=tuple(day.isoformat() for day in wrong))
 
 
@@ -177,11 +177,11 @@ def _one_at_a_time(connection: Connection, compiled: Compiled) -> None:
     connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 1))", (f"reconcile {compiled.table}",))
 
 
-def _keep(connection: Connection, result: Result, request: Request) -> None:
-    connection.execute(
+def _keep(connection: Connection, result: Result, request: Request) -> Result:
+    row = connection.execute(
         "INSERT INTO truelog.reconciliation "
         "(view, version, positions, from_raw, row_count, missing, extra, different, repaired, verdict, reason, sample) "
-        "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING id",
         (
             result.view,
             result.version,
@@ -196,7 +196,9 @@ def _keep(connection: Connection, result: Result, request: Request) -> None:
             result.reason,
             json.dumps(result.sample),
         ),
-    )
+    ).fetchone()
+    assert row is not None  # noqa: S101
+    return replace(result, id=int(str(row[0])))
 
 
 def reconcile_all(settings: Settings, views: Sequence[str], request: Request) -> list[Result]:
