@@ -28,6 +28,8 @@ def settings() -> Iterator[Settings]:
         home = Path(tempfile.mkdtemp(prefix="truelog-"))
         patch.setenv("TRUELOG_HOME", str(home))
         patch.setenv("TRUELOG_JARS", jars)
+        # A test's Spark lives for seconds: it never earns back what the second compiler costs it.
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
         made = runtime.set_up(home, random_ports=True)
         try:
             yield made

@@ -1,7 +1,9 @@
 """A platform with its topics and tables made, its archive running, and traffic at hand."""
 
+import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from psycopg import sql
 from tests.scenes.applications import STARTED, Application, start
 from tests.scenes.traffic import Traffic
 from truelog import topics
+from truelog.catalogue import VIEWS
 from truelog.database import connect, migrate
 from truelog.event import load_events
 from truelog.positions import Positions
@@ -48,6 +51,15 @@ def world(platform: Settings) -> World:
     migrate(platform)
     topics.apply(platform, load_events())
     return World(platform, Traffic(platform))
+
+
+@pytest.fixture
+def one_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalogue of `page_views` alone, for scenes that ask about the protocol: each view more costs every start."""
+    folder = tmp_path / "views"
+    folder.mkdir()
+    shutil.copy(VIEWS / "page_views.py", folder)
+    monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(folder))
 
 
 @pytest.fixture(autouse=True)

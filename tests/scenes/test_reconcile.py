@@ -10,6 +10,8 @@ from tests.scenes.applications import Application, start
 from tests.scenes.conftest import World
 from tests.scenes.test_stream_crashes import catch_up, reconcile, require_each_counted_once
 
+pytestmark = pytest.mark.usefixtures("one_view")
+
 
 @contextmanager
 def arriving(world: World) -> Iterator[None]:

@@ -18,6 +18,8 @@ from tests.scenes.conftest import World
 from tests.scenes.traffic import good, in_the_log
 from truelog.catalogue import VIEWS
 
+pytestmark = pytest.mark.usefixtures("one_view")
+
 POINTS = (
     "batch.begun",
     "merge.staged",
