@@ -13,6 +13,8 @@ TruelogError
 ├── LogLost          the log dropped records before they were archived
 ├── BadInput         a file or a query that was given cannot be read
 ├── NotSetUp         settings or jars are missing or wrong
+├── AirflowRefused   Airflow does not do what it was asked
+├── RunFailed        a run of a DAG ended, and not well
 ├── RequestRefused   an HTTP request is turned away, with its status
 └── ServiceDown      a service did not become ready in time
 """
@@ -68,6 +70,14 @@ class BadInput(TruelogError):
 
 class NotSetUp(TruelogError):
     """Settings or jars that the platform needs are missing or wrong."""
+
+
+class AirflowRefused(TruelogError):
+    """Airflow answered that it will not, with its reason."""
+
+
+class RunFailed(TruelogError):
+    """A run of a DAG ended otherwise than it should; its tasks and their states are named."""
 
 
 class RequestRefused(TruelogError):

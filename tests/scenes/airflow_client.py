@@ -1,143 +1,14 @@
-"""Airflow as its users see it: a REST client for scenes.
+"""Airflow's four for the scenes that need them."""
 
-oncall = sign_in(settings, "oncall")                       # or "admin", "analyst"
-oncall.wait_for_dag("recompute")                           # until the DAG file has been read
-run = oncall.trigger("recompute", views=["page_views"])    # → run id; the keywords are the run's conf
-oncall.wait_for_run("recompute", run, "success")           # with a deadline; another end fails, naming the tasks
-backfill = oncall.backfill("recompute", first, last)       # both ends included
-oncall.wait_for_backfill("recompute", backfill, runs=3)    # until every run of it has succeeded
-oncall.tasks("recompute", run)                             # [{"task_id", "map_index", "state", "try_number", …}]
-oncall.request("GET", "/api/v2/…")                         # anything else: (status, body)
-"""
-
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime
-from http.client import HTTPConnection
-from typing import Any
-from urllib.parse import quote
-
-from pydantic import SecretStr
 
 import runtime
 from runtime import airflow, keeper
-from runtime.wait import until
-from truelog.errors import ServiceDown
+from runtime.airflow_client import Airflow, password, sign_in
 from truelog.settings import Settings
 
-ENDED = ("success", "failed")
-
-
-@dataclass(frozen=True)
-class Airflow:
-    """Requests to the api-server, signed as one user, or as nobody."""
-
-    settings: Settings
-    token: str | None = None
-
-    def request(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """The status, and the answer's body; a body that is not JSON as text."""
-        headers = {"Content-Type": "application/json"}
-        if self.token:
-            headers["Authorization"] = f"Bearer {self.token}"
-        connection = HTTPConnection("127.0.0.1", self.settings.airflow_port, timeout=60)
-        try:
-            connection.request(method, path, None if body is None else json.dumps(body), headers)
-            answer = connection.getresponse()
-            said = answer.read().decode()
-        finally:
-            connection.close()
-        is_json = "json" in answer.getheader("Content-Type", "")
-        return answer.status, json.loads(said) if is_json and said else said
-
-    def ask(self, method: str, path: str, body: object = None) -> Any:
-        """The body of an answer that must be a good one."""
-        status, said = self.request(method, path, body)
-        assert status < 300, f"{method} {path}: {status} {said}"
-        return said
-
-    def wait_for_dag(self, dag: str, seconds: float = 90) -> None:
-        """Until the dag-processor has read it; an import error is told at once."""
-
-        def known() -> None:
-            errors = self.ask("GET", "/api/v2/importErrors")["import_errors"]
-            assert not errors, errors
-            status, said = self.request("GET", f"/api/v2/dags/{dag}")
-            if status != 200:
-                raise ServiceDown(str(said))
-
-        until(known, seconds, f"DAG {dag}")
-
-    def trigger(self, dag: str, **conf: object) -> str:
-        """A manual run, without a logical date; its id."""
-        made = self.ask("POST", f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None, "conf": conf})
-        return str(made["dag_run_id"])
-
-    def run(self, dag: str, run: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.ask("GET", f"/api/v2/dags/{dag}/dagRuns/{quote(run)}")
-        return found
-
-    def runs(self, dag: str) -> list[dict[str, Any]]:
-        """The latest hundred, the newest first."""
-        found: list[dict[str, Any]] = self.ask("GET", f"/api/v2/dags/{dag}/dagRuns?order_by=-id&limit=100")["dag_runs"]
-        return found
-
-    def tasks(self, dag: str, run: str) -> list[dict[str, Any]]:
-        path = f"/api/v2/dags/{dag}/dagRuns/{quote(run)}/taskInstances?limit=100"
-        found: list[dict[str, Any]] = self.ask("GET", path)["task_instances"]
-        return found
-
-    def wait_for_run(self, dag: str, run: str, state: str = "success", seconds: float = 120) -> dict[str, Any]:
-        """Until the run is in this state; one that ended in another cannot get there any more."""
-
-        def there() -> None:
-            now = self.run(dag, run)["state"]
-            if now != state:
-                assert now not in ENDED, f"{dag} {run} ended as {now}: {self._tasks_in_words(dag, run)}"
-                raise ServiceDown(f"it is {now}: {self._tasks_in_words(dag, run)}")
-
-        until(there, seconds, f"run {run} of {dag}")
-        return self.run(dag, run)
-
-    def backfill(
-        self, dag: str, first: datetime, last: datetime, *, reprocess: str = "none", conf: dict[str, Any] | None = None
-    ) -> int:
-        """A backfill of the intervals that begin from `first` to `last`, both included; its id."""
-        wanted = {"dag_id": dag, "from_date": first.isoformat(), "to_date": last.isoformat(), "max_active_runs": 2}
-        wanted |= {"reprocess_behavior": reprocess, "dag_run_conf": conf or {}}
-        return int(self.ask("POST", "/api/v2/backfills", wanted)["id"])
-
-    def wait_for_backfill(self, dag: str, backfill: int, runs: int, seconds: float = 300) -> list[dict[str, Any]]:
-        """Until all its runs have succeeded; not `completed_at`, which comes half a minute later."""
-
-        def done() -> None:
-            states = {run["dag_run_id"]: run["state"] for run in self._of(dag, backfill)}
-            failed = [run for run, state in states.items() if state == "failed"]
-            assert not failed, [(run, self._tasks_in_words(dag, run)) for run in failed]
-            if len(states) < runs or set(states.values()) != {"success"}:
-                raise ServiceDown(str(states))
-
-        until(done, seconds, f"backfill {backfill} of {dag}")
-        return self._of(dag, backfill)
-
-    def _of(self, dag: str, backfill: int) -> list[dict[str, Any]]:
-        return [run for run in self.runs(dag) if run["backfill_id"] == backfill]
-
-    def _tasks_in_words(self, dag: str, run: str) -> str:
-        return ", ".join(f"{task['task_id']}[{task['map_index']}] {task['state']}" for task in self.tasks(dag, run))
-
-
-def password(settings: Settings, user: str) -> str:
-    held: SecretStr = getattr(settings, f"airflow_{user}_password")
-    return held.get_secret_value()
-
-
-def sign_in(settings: Settings, user: str) -> Airflow:
-    given = {"username": user, "password": password(settings, user)}
-    token = Airflow(settings).ask("POST", "/auth/token", given)["access_token"]
-    return Airflow(settings, token)
+__all__ = ["Airflow", "orchestrated", "password", "sign_in"]
 
 
 @contextmanager
