@@ -21,7 +21,7 @@ from truelog.positions import Positions
 from truelog.settings import CATALOG, Settings
 from truelog.tiling import Tile
 
-_NAMESPACE = "partials"
+NAMESPACE = "partials"
 _FINGERPRINT = "truelog.fingerprint"
 _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
@@ -59,7 +59,7 @@ def load(settings: Settings, compiled: Compiled) -> Partials:
     """
     with open_catalog(settings) as catalog:
         try:
-            table = catalog.load_table(f"{_NAMESPACE}.{compiled.table}")
+            table = catalog.load_table(f"{NAMESPACE}.{compiled.table}")
         except NoSuchTableError:
             return Partials(compiled)
         _require_same_code(compiled, table.properties)
@@ -90,9 +90,9 @@ def count(spark: SparkSession, compiled: Compiled, day: datetime) -> int:
 
 def _create(spark: SparkSession, settings: Settings, compiled: Compiled, schema: StructType) -> None:
     with open_catalog(settings) as catalog:
-        catalog.create_namespace_if_not_exists(_NAMESPACE)
-        if catalog.table_exists(f"{_NAMESPACE}.{compiled.table}"):
-            _require_same_code(compiled, catalog.load_table(f"{_NAMESPACE}.{compiled.table}").properties)
+        catalog.create_namespace_if_not_exists(NAMESPACE)
+        if catalog.table_exists(f"{NAMESPACE}.{compiled.table}"):
+            _require_same_code(compiled, catalog.load_table(f"{NAMESPACE}.{compiled.table}").properties)
             return
     properties = {**_PROPERTIES, _FINGERPRINT: compiled.fingerprint}
     listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
@@ -112,7 +112,7 @@ def _require_same_code(compiled: Compiled, properties: dict[str, str]) -> None:
 
 
 def _name(compiled: Compiled) -> str:
-    return f"{CATALOG}.{_NAMESPACE}.{compiled.table}"
+    return f"{CATALOG}.{NAMESPACE}.{compiled.table}"
 
 
 def _tile(day: datetime, covers: str) -> Tile:

@@ -75,8 +75,17 @@ def clear(connection: Connection, compiled: Compiled, staged: Staged) -> None:
 
 def sweep(connection: Connection, compiled: Compiled) -> None:
     """Remove what attempts left behind that never reached a merge."""
-    query = sql.SQL("DELETE FROM {} WHERE loaded_at < now() - interval '1 hour'").format(table(compiled))
-    connection.execute(query)
+    _sweep(connection, table(compiled))
+
+
+def sweep_all(connection: Connection) -> None:
+    """The same for every view and version that ever was."""
+    for (name,) in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'stage'").fetchall():
+        _sweep(connection, sql.Identifier("stage", str(name)))
+
+
+def _sweep(connection: Connection, staging: sql.Identifier) -> None:
+    connection.execute(sql.SQL("DELETE FROM {} WHERE loaded_at < now() - interval '1 hour'").format(staging))
 
 
 def table(compiled: Compiled) -> sql.Identifier:
