@@ -1,23 +1,33 @@
-"""Compare streamed views with their rebuilds, and print a line of JSON: see `--help`."""
+"""Compare streamed views with their rebuilds: `reconcile.py [--from-raw] [--repair] [--run NAME] [VIEW …]`.
+
+A line of JSON, and the verdicts as exit code. In a named run the verdicts are left for `truelog.validation` to judge:
+the code only tells that the comparison could be made.
+"""
 
 import argparse
 import json
 import sys
 
+from truelog import validation
 from truelog.reconcile import Request, exit_code, reconcile_all
 from truelog.settings import Settings
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("views", nargs="*")
     parser.add_argument("--from-raw", action="store_true")
     parser.add_argument("--repair", action="store_true")
     parser.add_argument("--prove", action="store_true", help="hold some partials against the raw bytes first")
+    parser.add_argument("--run", help="keep this name with the results")
     arguments = parser.parse_args()
+    settings = Settings()
     request = Request(arguments.from_raw, arguments.repair, arguments.prove)
-    results = reconcile_all(Settings(), arguments.views, request)
+    results = reconcile_all(settings, arguments.views, request)
     sys.stdout.write(json.dumps({"views": [r.as_dict() for r in results]}, default=str) + "\n")
+    if arguments.run:
+        validation.claim(settings, arguments.run, results)
+        return 0
     return exit_code(results)
 
 

@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from truelog.commands import archiving, generating, importing, querying, reconciling, services
+from truelog.commands import archiving, generating, importing, querying, recomputing, reconciling, services
 from truelog.commands.output import Exit
 from truelog.errors import TruelogError
 
@@ -19,6 +19,7 @@ COMMANDS = (
     querying.views,
     querying.sql,
     reconciling.reconcile,
+    recomputing.recompute,
 )
 GROUPS = {
     "import": importing.app,

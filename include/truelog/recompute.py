@@ -1,10 +1,10 @@
-"""Recompute: the partials of views for one log day, from the archive.
+"""Recompute: the partials of views for log days, from the archive.
 
 Doing it again replaces what was there, so a backfill over any range of days is the way to recompute history.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -68,8 +68,8 @@ def recompute(
 
 
 def recompute_all(
-    settings: Settings, views: Sequence[str], day: datetime, *, unfinished: bool = False
+    settings: Settings, views: Sequence[str], days: Iterable[datetime], *, unfinished: bool = False
 ) -> list[Recomputed]:
-    """Recompute the named views, or all of them, in a Spark session of its own."""
+    """Recompute these days of the named views, or of all views, in a Spark session of its own."""
     with workshop(settings, "truelog recompute", views) as (spark, advancer, compiled):
-        return [recompute(spark, advancer, each, day, unfinished=unfinished) for each in compiled]
+        return [recompute(spark, advancer, each, day, unfinished=unfinished) for day in days for each in compiled]

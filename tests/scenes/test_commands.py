@@ -239,6 +239,12 @@ def test_sql_reads_the_archive_and_nothing_else(world: World, query: str) -> Non
         analyst.as_dicts(rows)
 
 
+@pytest.mark.parametrize("words", [[], ["nothing", "--day", "2026-11-01"], ["page_views", "--day", "yesterday"]])
+def test_recompute_of_what_is_not_there_is_2(world: World, words: list[str]) -> None:
+    ended = truelog("recompute", *words, "--json")
+    assert (ended.returncode, ended.stdout) == (2, "")
+
+
 def test_a_wrong_query_is_2_and_says_where(world: World) -> None:
     ended = truelog("sql", "SELECT nothing FROM page_view", "--json")
     assert (ended.returncode, ended.stdout) == (2, "")

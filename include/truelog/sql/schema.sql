@@ -69,3 +69,14 @@ CREATE TABLE IF NOT EXISTS truelog.api_key (
     made_at timestamptz NOT NULL DEFAULT now(), revoked_at timestamptz
 );
 COMMENT ON TABLE truelog.api_key IS 'Who may do what over HTTP; of each key only its hash';
+
+-- The run of the DAG `reconcile` that asked for the comparison; NULL where somebody asked by hand.
+ALTER TABLE truelog.reconciliation ADD COLUMN IF NOT EXISTS run text;
+CREATE INDEX IF NOT EXISTS reconciliation_view ON truelog.reconciliation (view, version, id);
+
+CREATE TABLE IF NOT EXISTS truelog.validation (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, reconciliation bigint NOT NULL REFERENCES truelog.reconciliation,
+    success boolean NOT NULL, failed text[] NOT NULL, result jsonb NOT NULL, finished_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX IF NOT EXISTS validation_reconciliation ON truelog.validation (reconciliation);
+COMMENT ON TABLE truelog.validation IS 'What Great Expectations said of a comparison: which expectations failed, and its whole result';

@@ -1,0 +1,56 @@
+"""Keep the archive small in files and sound in content: compaction, expiry, and an audit."""
+
+import json
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.sdk import DAG, CronTriggerTimetable, Param, task
+from airflow.sdk.exceptions import AirflowFailException
+from spark_job import BEHIND, SparkJob
+
+from truelog.settings import Settings
+
+log = logging.getLogger("truelog.upkeep")
+
+ABOUT = """
+Once a day, small files of the archive and of the partials are rewritten into larger ones, snapshots older than three
+days are forgotten, and rows that never left the staging tables are dropped. Then the archive is audited: every record
+of the log is there, once; every file lies in the bucket with its size; each hole is explained.
+
+**Red**: what to do first, by the task that is red:
+
+* `audit`: **records may be lost.** The log lists each fault, by topic and partition. While Kafka still holds the
+  records they can be archived again, so act before its retention takes them: `truelog archive audit --deep` says what
+  the broker still has. A file that is gone is to be restored from the bucket's backup. Do not compact meanwhile:
+  pause this DAG.
+* `compact`: nothing is lost, tables grow slower to read. A commit that met the archiver's is tried again by itself; an
+  error that stays is a fault to report.
+
+By hand: `deep` compares every byte with Kafka's, as far back as it holds them.
+"""
+
+
+@task(trigger_rule="all_done", retries=0)
+def audit(params: dict[str, Any]) -> None:
+    """Whatever became of the compaction."""
+    from truelog import audit_evidence
+
+    report = audit_evidence.audit(Settings(), deep=params["deep"])
+    log.info("%s", json.dumps(report.as_dict()))
+    if report.faults:
+        raise AirflowFailException("the archive is not sound: " + "; ".join(report.faults))
+
+
+with DAG(
+    "archive_upkeep",
+    schedule=CronTriggerTimetable("30 3 * * *", timezone="UTC"),
+    start_date=datetime(2020, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=1,
+    tags=["batch", "archive"],
+    default_args={"owner": "truelog", "retries": 2, "retry_delay": timedelta(minutes=1)},
+    params={"deep": Param(False, type="boolean", title="Deep", description="Compare every byte with Kafka's.")},
+    doc_md=ABOUT,
+):
+    SparkJob(task_id="compact", script="upkeep.py", **BEHIND) >> audit()

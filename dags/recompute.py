@@ -1,0 +1,93 @@
+"""Recompute every view's partials, log day by log day, from the archive; a backfill recomputes history."""
+
+import logging
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.sdk import DAG, CronDataIntervalTimetable, Param, task
+from log_day_operator import LogDayOperator
+from spark_job import BEHIND, SparkJob
+from view_assets import RECOMPUTED, view_asset
+
+from truelog import catalogue
+from truelog.settings import Settings
+
+VIEWS = catalogue.names(Settings().views_folder)
+log = logging.getLogger("truelog.recompute")
+DATE_OR_MOMENT = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(Z|\+00:00)?)?$"
+
+ABOUT = """
+The batch layer. For each view: its *partials* of the log days that begin within the run's interval, computed from the
+archive by the same code as the stream. `reconcile` is started when they are there, and rebuilds views from them.
+
+* **Backfill**: over any range of days, by the button above or `POST /api/v2/backfills`. A partial is replaced as a
+  whole, so doing it again changes nothing that was right. To repeat days that were done, choose to reprocess them.
+* **By hand**: a date, or a moment for the one log day that it falls in; `open` for a day that is not over, as far as
+  it is archived.
+* A run whose interval holds no log day, because the archive began later, is green and its jobs are skipped.
+
+**Red** never means that a view shows something wrong: readers are served by the streams, and a rebuild reads the
+archive where a partial is missing. What to do first, by the task that is red:
+
+* `wait`: the archive did not close the day in time; its log names the topics. See that `stream_archive` is healthy and
+  that the service `ticks` runs (`truelog status`), then clear the task.
+* `recompute`: the job's log ends with the error. `CodeChanged` names a view whose code changed under the same
+  `version`: raise it. Anything else passes with a retry, or is a fault to report. The other views are done.
+* `plan` and `announce` do nothing but read and tell: clear them.
+
+Jobs take a slot of the pool `recompute` and wait behind everything else, so that a backfill does not hurt the streams.
+"""
+
+
+@task
+def plan(span: dict[str, Any], params: dict[str, Any]) -> list[dict[str, Any]]:
+    """A job for each view, over all days of the span."""
+    from truelog import span as spans
+
+    found = spans.days(Settings(), spans.Span.from_dict(span))
+    log.info("%s log days begin between %s and %s", len(found), span["begin"], span["end"])
+    return jobs(params["views"], found, unfinished=span["unfinished"]) if found else []
+
+
+def jobs(views: list[str], days: list[datetime], *, unfinished: bool) -> list[dict[str, Any]]:
+    """What each mapped job is given."""
+    words = [word for day in days for word in ("--day", day.isoformat())]
+    words += ["--open"] if unfinished else []
+    first = f"{days[0]:%Y-%m-%d %H:%M:%S}".removesuffix(" 00:00:00")
+    more = f" and {len(days) - 1} more" if len(days) > 1 else ""
+    return [{"application_args": [*words, view], "called": f"{view} {first}{more}"} for view in views]
+
+
+@task(outlets=[RECOMPUTED])
+def announce(planned: list[dict[str, Any]], outlet_events: Any) -> None:
+    """Tell whoever waits for these views, once for all of them: they are compared by one job."""
+    for job in planned:
+        outlet_events[RECOMPUTED].add(view_asset(job["application_args"][-1]))
+
+
+with DAG(
+    "recompute",
+    schedule=CronDataIntervalTimetable("0 0 * * *", timezone="UTC"),
+    start_date=datetime(2020, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=2,
+    tags=["batch"],
+    default_args={"owner": "truelog", "retries": 2, "retry_delay": timedelta(seconds=30)},
+    params={
+        "day": Param(
+            None,
+            type=["null", "string"],
+            pattern=DATE_OR_MOMENT,
+            title="Day",
+            description="2026-11-01, or a moment within one log day: 2026-11-01 10:00. In UTC; a backfill knows it.",
+        ),
+        "views": Param(VIEWS, type="array", items={"type": "string", "enum": VIEWS}, examples=VIEWS, title="Views"),
+        "open": Param(
+            False, type="boolean", title="Open", description="Also a day that is not over, as far as it is archived."
+        ),
+    },
+    doc_md=ABOUT,
+):
+    planned = plan(LogDayOperator(task_id="wait").output)
+    job = SparkJob.partial(task_id="recompute", script="recompute.py", map_index_template="{{ task.called }}", **BEHIND)
+    job.expand_kwargs(planned) >> announce(planned)

@@ -1,0 +1,84 @@
+"""Compare every view with its rebuild at exact positions, repair what differs, and have the outcome judged."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.sdk import DAG, AssetAny, AssetOrTimeSchedule, CronTriggerTimetable, Param, get_current_context, task
+from airflow.sdk.exceptions import AirflowFailException
+from reconcile_job import ReconcileJob
+from spark_job import BEHIND
+from view_assets import view_asset, view_of
+
+from truelog import catalogue
+from truelog.settings import Settings
+
+VIEWS = catalogue.names(Settings().views_folder)
+
+ABOUT = """
+The proof. Each view is rebuilt from the archive at the exact positions where its streamed table stands, and compared
+row for row; rows that differ are replaced by the rebuild's, and compared again, while the stream goes on. Then Great
+Expectations judges: nothing differs, no rows are missing, the view's own checks hold.
+
+It runs every hour, whenever `recompute` has made partials, and by hand: choose views, `from_raw` to leave partials and
+typed columns aside and parse the raw bytes again, and whether to repair. Each comparison is a row of
+`truelog.reconciliation` (the first differing rows with both values), each judgement one of `truelog.validation`, each
+row that was repaired one of `truelog.repair`, as it was before and after.
+
+**Red** means that it is not proved that some view shows what the log says. What to do first, by the task that is red:
+
+* `validate`: the log names what failed. *No row differs*: too many rows differ for a repair to be safe
+  (`TRUELOG_REPAIR_SHARE`), or they differ again after it. Look at `recon.<view>_v<version>_diff`; run this DAG with
+  `from_raw`: if that is equal, a partial is spoilt, and recomputing its day mends it. If not, `truelog archive audit`
+  tells whether the archive is whole; where it is, run it once more with `repair` and report the fault.
+  *A check*: rows that equal their rebuild break the view's own rule: producers send what its author did not foresee.
+* `compare`: UNKNOWN says that the archive is behind, which is neither equal nor different: see that `stream_archive`
+  is healthy; the task tries again. `CodeChanged` names a view whose code changed under the same `version`.
+"""
+
+
+@task
+def choose(params: dict[str, Any], dag_run: Any, triggering_asset_events: Any) -> list[str]:
+    """The views whose partials are new, where that started the run; else those of the form, which are all of them."""
+    if dag_run.run_type == "asset_triggered":
+        return sorted({view_of(asset.name) for asset in triggering_asset_events})
+    return list(params["views"])
+
+
+@task(
+    trigger_rule="all_done",
+    map_index_template="{{ label }}",
+    retries=0,
+    max_active_tis_per_dagrun=2,
+    priority_weight=0,
+    weight_rule="absolute",
+)
+def validate(view: str, run_id: str) -> None:
+    """Also where another view could not be compared; in the end the run is as red as its worst view."""
+    from truelog import validation
+
+    get_current_context()["label"] = view  # type: ignore[typeddict-unknown-key]
+    found = validation.validate(Settings(), run_id, view)
+    if not found.success:
+        raise AirflowFailException(f"{view}: this does not hold: {'; '.join(found.failed)}")
+
+
+with DAG(
+    "reconcile",
+    schedule=AssetOrTimeSchedule(
+        timetable=CronTriggerTimetable("0 * * * *", timezone="UTC"),
+        assets=AssetAny(*(view_asset(view) for view in VIEWS)),
+    ),
+    start_date=datetime(2020, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=1,
+    tags=["batch", "proof"],
+    default_args={"owner": "truelog", "retries": 2, "retry_delay": timedelta(seconds=30)},
+    params={
+        "views": Param(VIEWS, type="array", items={"type": "string", "enum": VIEWS}, examples=VIEWS, title="Views"),
+        "from_raw": Param(False, type="boolean", title="From raw", description="Parse the archive's raw bytes again."),
+        "repair": Param(True, type="boolean", title="Repair", description="Replace what differs, and compare again."),
+    },
+    doc_md=ABOUT,
+):
+    views = choose()
+    ReconcileJob(task_id="compare", views=views, **BEHIND) >> validate.expand(view=views)

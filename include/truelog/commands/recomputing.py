@@ -1,0 +1,36 @@
+"""`truelog recompute`: the partials of views, day by day, from the archive."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from truelog.commands.output import AsJson, print_json
+from truelog.settings import Settings
+
+Views = Annotated[list[str] | None, typer.Argument(help="Which views; all of them by default.")]
+_FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
+Days = Annotated[
+    list[datetime], typer.Option("--day", formats=_FORMATS, help="When the log day begins, in UTC; may be repeated.")
+]
+Open = Annotated[bool, typer.Option("--open", help="Also a day that is not over, as far as it is archived.")]
+
+
+def recompute(day: Days, views: Views = None, open_: Open = False, as_json: AsJson = False) -> None:
+    """Recompute the partials of views for log days; rebuilds then read them instead of the archive's records."""
+    from truelog import catalogue
+    from truelog.recompute import recompute_all
+
+    settings = Settings()
+    known = catalogue.names(settings.views_folder)
+    if unknown := sorted(set(views or []) - set(known)):
+        raise typer.BadParameter(f"{', '.join(unknown)}: choose from {', '.join(known)}")
+    days = [each.replace(tzinfo=UTC) for each in day]
+    done = recompute_all(settings, views or [], days, unfinished=open_)
+    if as_json:
+        print_json({"views": [each.as_dict() for each in done]})
+        return
+    console = Console()
+    for each in done:
+        console.print(f"{each.view}  {each.tile.day:%Y-%m-%d %H:%M:%S}  {each.rows:,} rows", highlight=False)

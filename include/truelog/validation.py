@@ -1,0 +1,198 @@
+"""Validation: whether a comparison came out as it must, judged by Great Expectations and kept beside the comparison.
+
+For each view that a run compared: the verdict is EQUAL, the table of differences is empty, as many rows were streamed
+as rebuilt and not fewer than there must be, and the view's own checks hold for every row that readers see.
+
+Expectations are queries for rows that must not be: what is counted is all of them, not a sample.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from psycopg.rows import class_row
+
+from truelog import catalogue
+from truelog.database import Connection, connect
+from truelog.errors import ArchiveBehind, BadInput
+from truelog.settings import Settings
+from truelog.view import View
+
+if TYPE_CHECKING:
+    from great_expectations import Checkpoint
+    from great_expectations.datasource.fluent.postgres_datasource import PostgresDatasource
+
+
+class Kept(Protocol):
+    """A result that has a row in `truelog.reconciliation`."""
+
+    @property
+    def id(self) -> int | None: ...
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The newest comparison of a view that a run asked for."""
+
+    id: int
+    view: str
+    version: int
+    positions: dict[str, dict[str, int]]
+    verdict: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Rows that must not be in a table, and what it means when there are none."""
+
+    schema: str
+    table: str
+    means: str
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What came out: the rules that failed, each by what it would have meant, and the whole result."""
+
+    view: str
+    failed: tuple[str, ...]
+    result: dict[str, Any]
+
+    @property
+    def success(self) -> bool:
+        return not self.failed
+
+
+def claim(settings: Settings, run: str, results: Iterable[Kept]) -> None:
+    """Keep with the results which run they are of."""
+    with connect(settings) as connection:
+        ids = [result.id for result in results]
+        connection.execute("UPDATE truelog.reconciliation SET run = %s WHERE id = ANY(%s)", (run, ids))
+
+
+def require_known(settings: Settings, run: str) -> None:
+    """Refuse a run in which a view could not be compared.
+
+    Raises:
+        ArchiveBehind: with the reason of each such view.
+    """
+    with connect(settings) as connection:
+        unknown = [c for c in _compared(connection, run).values() if c.verdict == "UNKNOWN"]
+    if unknown:
+        raise ArchiveBehind("; ".join(f"UNKNOWN: {c.view}: {c.reason}" for c in unknown))
+
+
+def validate(settings: Settings, run: str, view: str) -> Validation:
+    """Judge the run's comparison of the view, and keep what came out.
+
+    Raises:
+        BadInput: the run has not compared the view.
+    """
+    with connect(settings, autocommit=True) as connection:
+        compared = _compared(connection, run).get(view)
+        if compared is None:
+            raise BadInput(f"{run} has no comparison of {view}: did its job fail?")
+        declared = catalogue.load(view, settings.views_folder)
+        rules = list(_rules(compared, declared, _floor(connection, compared, declared)))
+        outcome = _judge(settings, view, rules)
+        _keep(connection, compared, outcome)
+    return outcome
+
+
+def _compared(connection: Connection, run: str) -> dict[str, Compared]:
+    with connection.cursor(row_factory=class_row(Compared)) as cursor:
+        cursor.execute(
+            "SELECT DISTINCT ON (view) id, view, version, positions, verdict, reason FROM truelog.reconciliation "
+            "WHERE run = %s ORDER BY view, id DESC",
+            (run,),
+        )
+        return {found.view: found for found in cursor}
+
+
+def _floor(connection: Connection, compared: Compared, view: View) -> int:
+    """How many rows there must be at least.
+
+    A view without `keep` never shrinks: it has all rows that it had whenever it was found equal, and one at least
+    where it has read any event, so that two empty tables do not pass as equal. Of a view with `keep`, all rows may
+    have left.
+    """
+    if view.keep:
+        return 0
+    events = sum(sum(compared.positions.get(topic, {}).values()) for topic in view.reads)
+    found = connection.execute(
+        "SELECT coalesce(max(row_count), 0) FROM truelog.reconciliation "
+        "WHERE view = %s AND version = %s AND verdict = 'EQUAL' AND id < %s",
+        (compared.view, compared.version, compared.id),
+    ).fetchone()
+    assert found is not None  # noqa: S101
+    return max(int(str(found[0])), 1 if events else 0)
+
+
+def _rules(compared: Compared, view: View, floor: int) -> Iterator[Rule]:
+    row = f"id = {compared.id} AND"
+    kept = ("truelog", "reconciliation")
+    yield Rule(*kept, "the streamed table equals its rebuild", f"{row} verdict <> 'EQUAL'")
+    yield Rule(*kept, "as many rows streamed as rebuilt", f"{row} missing <> extra")
+    if floor:
+        yield Rule(*kept, f"at least {floor} rows", f"{row} row_count < {floor}")
+    yield Rule("recon", f"{compared.view}_v{compared.version}_diff", "no row differs")
+    for check in view.checks:
+        yield Rule("views", compared.view, check, f"NOT ({check})")
+
+
+def _judge(settings: Settings, view: str, rules: Sequence[Rule]) -> Validation:
+    results = _checkpoint(settings, view, rules).run().run_results.values()
+    found = {"results": [result.to_json_dict() for result in results]}  # type: ignore[no-untyped-call]
+    outcomes = [outcome for result in found["results"] for outcome in result["results"]]
+    failed = tuple(o["expectation_config"]["description"] for o in outcomes if not o["success"])
+    return Validation(view, failed, found)
+
+
+def _checkpoint(settings: Settings, view: str, rules: Sequence[Rule]) -> "Checkpoint":
+    """Everything that Great Expectations is told, in memory."""
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read when it is imported, which takes seconds
+    import great_expectations as gx
+
+    context = gx.get_context(mode="ephemeral")
+    source = context.data_sources.add_postgres(view, connection_string=settings.database_uri("postgresql+psycopg"))
+    tables = dict.fromkeys((rule.schema, rule.table) for rule in rules)
+    definitions = []
+    for schema, table in tables:
+        suite = gx.ExpectationSuite(name=f"{schema}.{table}")
+        for rule in rules:
+            if (rule.schema, rule.table) == (schema, table):
+                suite.add_expectation(_expectation(rule))
+        context.suites.add(suite)
+        batch = _batch(source, schema, table)
+        made = gx.ValidationDefinition(name=suite.name, data=batch, suite=suite)
+        definitions.append(context.validation_definitions.add(made))
+    checkpoint = gx.Checkpoint(
+        name=view, validation_definitions=definitions, result_format={"result_format": "COMPLETE"}
+    )
+    return context.checkpoints.add(checkpoint)
+
+
+def _batch(source: "PostgresDatasource", schema: str, table: str) -> Any:
+    asset = source.add_table_asset(f"{schema}.{table}", table_name=table, schema_name=schema)
+    return asset.add_batch_definition_whole_table("all")
+
+
+def _expectation(rule: Rule) -> Any:
+    from great_expectations.expectations.core.unexpected_rows_expectation import UnexpectedRowsExpectation
+
+    where = f" WHERE {rule.where.replace('{', '{{').replace('}', '}}')}" if rule.where else ""
+    query = "SELECT * FROM {batch}" + where  # noqa: S608  the rules are the platform's and the view's author's
+    return UnexpectedRowsExpectation(unexpected_rows_query=query, description=rule.means)
+
+
+def _keep(connection: Connection, compared: Compared, outcome: Validation) -> None:
+    # Through text once more: JSON knows no NaN, and PostgreSQL refuses it.
+    plain = json.loads(json.dumps(outcome.result, default=str), parse_constant=str)
+    connection.execute(
+        "INSERT INTO truelog.validation (reconciliation, success, failed, result) VALUES (%s, %s, %s, %s)",
+        (compared.id, outcome.success, list(outcome.failed), json.dumps(plain)),
+    )

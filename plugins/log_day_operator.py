@@ -1,0 +1,37 @@
+"""The task that waits, without a worker, until the log days of its run are closed."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow.sdk import BaseOperator
+from log_day_trigger import LogDayTrigger, lagging
+
+from truelog.errors import ArchiveBehind
+from truelog.settings import Settings
+from truelog.span import Span
+
+_PATIENCE_SECONDS = 3600.0  # beyond the end of the last day
+
+
+class LogDayOperator(BaseOperator):  # type: ignore[misc]
+    """Its result is the run's span. Days that are asked for though they are not over are not waited for."""
+
+    def execute(self, context: Any) -> dict[str, Any]:
+        """With the interval of a run that has one."""
+        day, run = Settings().log_day_seconds, context["dag_run"]
+        interval = (run.data_interval_start, run.data_interval_end) if run.data_interval_start else None
+        now = datetime.now(UTC)
+        span = Span.of_run(context["params"], interval, now, day)
+        closes = span.closes(day)
+        if not span.unfinished and lagging(closes):
+            deadline = max(now, closes).timestamp() + _PATIENCE_SECONDS
+            self.log.info("waiting until the archive has come to %s", closes)
+            trigger = LogDayTrigger(closes.isoformat(), deadline)
+            self.defer(trigger=trigger, method_name="closed", kwargs={"span": span.as_dict()})
+        return span.as_dict()
+
+    def closed(self, context: Any, event: dict[str, str], span: dict[str, Any]) -> dict[str, Any]:
+        """The days are closed, or the wait was too long."""
+        if event["open"]:
+            raise ArchiveBehind(f"{event['open']}. Does the application `archive` run, and do the ticks?")
+        return span

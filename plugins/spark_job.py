@@ -1,0 +1,31 @@
+"""A batch job as a task: an application of `spark_apps/`, submitted by the Spark provider through `spark_default`."""
+
+from typing import Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+from runtime.airflow import POOL, SPARK
+from truelog.settings import PROJECT, Settings
+from truelog.submit import job_environment, submit_conf
+
+# Behind whatever else Airflow has to do. Said where a task is declared: a mapped one does not ask its class.
+BEHIND = {"pool": POOL, "priority_weight": 0, "weight_rule": "absolute"}
+
+
+class SparkJob(SparkSubmitOperator):  # type: ignore[misc]
+    """`called` is what a mapped task is called in the list of its siblings."""
+
+    template_fields = (*SparkSubmitOperator.template_fields, "called")
+
+    def __init__(self, *, script: str, called: str = "", **given: Any) -> None:
+        super().__init__(application=str(PROJECT / "spark_apps" / script), conn_id=SPARK, **given)
+        self.called = called
+
+    def execute(self, context: Any) -> None:
+        """The provider would add the job's variables to those of Airflow's process: the job is given its own alone."""
+        settings = Settings()
+        SparkSubmitHook.get_connection(SPARK)  # without one, the hook would go on with YARN
+        self.conf, self.name = submit_conf(settings), f"truelog {self.task_id}"
+        self._hook = self._get_hook()
+        self._hook.submit(self.application, env=job_environment(settings), cwd=settings.home)
