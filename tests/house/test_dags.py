@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import runtime
 from tests.house.tree import PROJECT, files, plant
 
 HEAVY = ("pyspark", "pandas", "great_expectations")
@@ -45,6 +46,7 @@ def not_light(root: Path, home: Path) -> list[str]:
 
 
 def test_dag_files_are_light(tmp_path: Path) -> None:
+    runtime.set_up(tmp_path, random_ports=True)  # they read the settings
     assert not_light(PROJECT, tmp_path) == []
 
 
