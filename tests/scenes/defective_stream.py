@@ -11,7 +11,7 @@ from typing import Any
 
 from psycopg import sql
 
-from truelog import lease, merge, stage
+from truelog import database, lease, merge, stage
 from truelog.settings import Settings
 from truelog.stream import Stream
 
@@ -22,6 +22,7 @@ def positions_unchecked() -> None:
     merge.require_at = lambda *_: None
     lease.require = lambda *_: None
     lease._hold = lambda *_: None
+    database.session_name = lambda writer: f"zombie of {writer}"
 
 
 def applied_twice() -> None:
