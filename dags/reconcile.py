@@ -20,9 +20,11 @@ row for row; rows that differ are replaced by the rebuild's, and compared again,
 Expectations judges: nothing differs, no rows are missing, the view's own checks hold.
 
 It runs every hour, whenever `recompute` has made partials, and by hand: choose views, `from_raw` to leave partials and
-typed columns aside and parse the raw bytes again, and whether to repair. Each comparison is a row of
-`truelog.reconciliation` (the first differing rows with both values), each judgement one of `truelog.validation`, each
-row that was repaired one of `truelog.repair`, as it was before and after.
+typed columns aside and parse the raw bytes again, and whether to repair. The hourly runs also hold a share of the
+partials against the raw bytes, so that each is proved once a day, and replace those that differ.
+
+Each comparison is a row of `truelog.reconciliation` (the first differing rows with both values), each judgement one of
+`truelog.validation`, each row that was repaired one of `truelog.repair`, as it was before and after.
 
 **Red** means that it is not proved that some view shows what the log says. What to do first, by the task that is red:
 

@@ -22,6 +22,8 @@ class ReconcileJob(SparkJob):
 
         params, run = context["params"], context["run_id"]
         chosen = [f"--{name.replace('_', '-')}" for name in ("from_raw", "repair") if params[name]]
+        if context["dag_run"].run_type == "scheduled":  # what is proved each hour comes round once a day
+            chosen.append("--prove")
         self.application_args = ["--run", run, *chosen, *self.views]
         super().execute(context)
         validation.require_known(Settings(), run)
