@@ -181,8 +181,10 @@ def _schemas(connection: psycopg.Connection, owner: str) -> None:
     for statement in (
         "CREATE SCHEMA IF NOT EXISTS views AUTHORIZATION {owner}",
         "CREATE SCHEMA IF NOT EXISTS iceberg AUTHORIZATION {owner}",
+        "CREATE SCHEMA IF NOT EXISTS truelog AUTHORIZATION {owner}",
         "GRANT CONNECT ON DATABASE {database} TO analyst",
         "GRANT USAGE ON SCHEMA views TO analyst",
+        "GRANT USAGE ON SCHEMA truelog TO analyst",  # the functions by which views show sketches; no table of it
         "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA views GRANT SELECT ON TABLES TO analyst",
         "ALTER ROLE analyst SET default_transaction_read_only = on",
         "CREATE EXTENSION IF NOT EXISTS pg_stat_statements",

@@ -61,15 +61,19 @@ def test_s3_refuses_wrong_keys(s3: Settings, wrong: dict[str, object]) -> None:
 def test_the_analyst_reads_views_and_changes_nothing(postgresql: Settings) -> None:
     with psycopg.connect(**postgresql.database(), autocommit=True) as owner:
         owner.execute("CREATE TABLE views.seen AS SELECT 1 AS one")
+        owner.execute("CREATE VIEW views.shown AS SELECT truelog.quantile(ARRAY[1, 2], 0.5, 6) AS median")
     analyst = {"user": "analyst", "password": postgresql.analyst_password.get_secret_value()}
     with psycopg.connect(**postgresql.database() | analyst, autocommit=True) as connection:
         assert connection.execute("SELECT one FROM views.seen").fetchall() == [(1,)]
+        assert connection.execute("SELECT median FROM views.shown").fetchall() == [(1,)]
         connection.execute("SET default_transaction_read_only = off")
-        for statement in ("DELETE FROM views.seen", "CREATE TABLE views.mine (x int)", "CREATE SCHEMA mine"):
+        refused = ("DELETE FROM views.seen", "CREATE TABLE views.mine (x int)", "CREATE SCHEMA mine")
+        for statement in (*refused, "SELECT * FROM truelog.api_key"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(statement)
     with psycopg.connect(**postgresql.database(), autocommit=True) as owner:
         owner.execute("DROP TABLE views.seen")
+        owner.execute("DROP VIEW views.shown")
 
 
 def test_text_is_ordered_by_code_point_and_time_is_utc(postgresql: Settings) -> None:
