@@ -2,19 +2,27 @@
 
 import logging
 import signal
+import sys
 import threading
 
 from truelog.archiver import archive
+from truelog.errors import Fenced
+from truelog.lease import HELD
 from truelog.settings import Settings
 
 
-def main() -> None:
+def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    archive(Settings(), stop)
+    try:
+        archive(Settings(), stop)
+    except Fenced as fenced:
+        logging.getLogger("truelog").error("%s", fenced)
+        return HELD
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

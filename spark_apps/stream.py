@@ -3,13 +3,16 @@
 import argparse
 import logging
 import signal
+import sys
 import threading
 
+from truelog.errors import Fenced
+from truelog.lease import HELD
 from truelog.settings import Settings
 from truelog.stream import Stream
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--application", default="stream")
     arguments = parser.parse_args()
@@ -17,8 +20,13 @@ def main() -> None:
     logging.getLogger("py4j").setLevel(logging.WARNING)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    Stream(Settings(), arguments.application).run(stop)
+    try:
+        Stream(Settings(), arguments.application).run(stop)
+    except Fenced as fenced:
+        logging.getLogger("truelog").error("%s", fenced)
+        return HELD
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

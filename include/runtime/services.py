@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from xmlrpc.client import Fault
 
 import psutil
+import psycopg
 
 from runtime import airflow, collector, kafka, keeper, postgresql, s3, ticks
 from runtime.service import Service, log_file
@@ -56,10 +57,29 @@ def up(settings: Settings, services: Iterable[str] = EVERY, *, tethered: bool = 
 
 
 def down(settings: Settings) -> None:
-    """Stop everything, the supervisor last; quiet where nothing runs."""
+    """Stop everything; quiet where nothing runs.
+
+    1. Airflow, which would start the applications again.
+    2. The applications, while the services that they need are there.
+    3. The services, and their supervisor.
+    """
     if keeper.is_up(settings):
-        keeper.shut_down(settings)
+        for service in reversed(airflow.SERVICES):  # the api-server last: the others speak with it to the end
+            keeper.stop(settings, service.name)  # 1
+        _end_applications(settings)  # 2
+        keeper.shut_down(settings)  # 3
         log.info("all services have stopped")
+
+
+def _end_applications(settings: Settings) -> None:
+    """Without a database there are none: they end with it."""
+    from truelog import launcher  # here: it waits by this package
+
+    try:
+        for name in launcher.ensure_none(settings):
+            log.info("%s has stopped", name)
+    except (psycopg.OperationalError, psycopg.errors.UndefinedTable):
+        log.info("no applications to stop")
 
 
 def status(settings: Settings) -> list[State]:

@@ -21,10 +21,11 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table.metadata import TableMetadata
 from pyspark.sql import DataFrame, SparkSession
 
-from truelog import archive_table, faults, lease, log_day, topics
+from truelog import application, archive_table, faults, lease, log_day, topics
 from truelog.archive_commit import Append, commit
 from truelog.archive_files import DESCRIPTION, ArchivedFile, FileWriter, Tick, blueprint, described
 from truelog.archive_table import APPLICATION, ensure, open_catalog
+from truelog.assembly import archive_code
 from truelog.database import connect
 from truelog.errors import LogLost
 from truelog.event import load_events
@@ -120,7 +121,9 @@ def _append(topic: str, begin: Positions, end: Positions, files: list[ArchivedFi
 def archive(settings: Settings, stop: threading.Event) -> None:
     """Archive every declared topic until `stop` is set or the query fails."""
     held = lease.take(settings, APPLICATION)
+    found_from = application.digest(settings)
     types = load_events()
+    _tell_code(settings, held.holder, archive_code(types), found_from)
     topics.require_log_append_time(settings, types)
     with open_catalog(settings) as catalog:
         archiver = _archiver(settings, catalog, types, held.holder)
@@ -139,6 +142,12 @@ def archive(settings: Settings, stop: threading.Event) -> None:
     held.release()
     if failed is not None:
         raise failed
+
+
+def _tell_code(settings: Settings, holder: Holder, code: str, found_from: str) -> None:
+    with connect(settings) as connection:
+        application.want_code(connection, APPLICATION, code, found_from)
+        lease.runs(connection, holder, code)
 
 
 def _archiver(settings: Settings, catalog: Catalog, types: Types, holder: Holder) -> Archiver:

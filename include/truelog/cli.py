@@ -5,7 +5,7 @@ import sys
 
 import typer
 
-from truelog.commands import archiving, generating, importing, querying, recomputing, reconciling, services
+from truelog.commands import archiving, generating, importing, querying, recomputing, reconciling, services, streaming
 from truelog.commands.output import Exit
 from truelog.errors import TruelogError
 
@@ -22,6 +22,7 @@ COMMANDS = (
     recomputing.recompute,
 )
 GROUPS = {
+    "application": streaming.app,
     "import": importing.app,
     "archive": archiving.app,
 }

@@ -13,11 +13,14 @@ TruelogError
 ├── LogLost          the log dropped records before they were archived
 ├── BadInput         a file or a query that was given cannot be read
 ├── NotSetUp         settings or jars are missing or wrong
+├── KeepsDying       an application ended again and again, soon after it was started
 ├── AirflowRefused   Airflow does not do what it was asked
 ├── RunFailed        a run of a DAG ended, and not well
 ├── RequestRefused   an HTTP request is turned away, with its status
 └── ServiceDown      a service did not become ready in time
 """
+
+from datetime import datetime
 
 
 class TruelogError(Exception):
@@ -70,6 +73,14 @@ class BadInput(TruelogError):
 
 class NotSetUp(TruelogError):
     """Settings or jars that the platform needs are missing or wrong."""
+
+
+class KeepsDying(TruelogError):
+    """An application ended as soon as it was started; or too often of late, and then it rests until `rests`."""
+
+    def __init__(self, reason: str, rests: datetime | None) -> None:
+        super().__init__(reason)
+        self.rests = rests
 
 
 class AirflowRefused(TruelogError):

@@ -8,14 +8,17 @@ import logging
 import threading
 from dataclasses import dataclass, field
 
+import psycopg
 from pyspark.sql import SparkSession
 
-from truelog import merge, records
+from truelog import merge, records, standing
 from truelog.advance import Advancer, Slice
 from truelog.compiled import Compiled
 from truelog.database import Connection, connect
 from truelog.errors import Fenced
 from truelog.positions import Positions
+
+_REASON = 500  # characters of it that are kept
 
 log = logging.getLogger("truelog.stream")
 
@@ -31,6 +34,7 @@ class Follower:
     stands: Positions | None = None
     wanted: Positions = field(default_factory=Positions)  # how far the log has come
     busy: bool = False
+    told: str = ""  # why the view stands still, as readers were told last
     _change: threading.Lock = field(default_factory=threading.Lock, repr=False)  # of `wanted` and `busy` together
 
     def offer(self, piece: Slice) -> bool:
@@ -49,11 +53,13 @@ class Follower:
         try:
             while self._behind():
                 self._step(piece)
+            self._tell("")
         except Fenced:
             raise
-        except Exception:
+        except Exception as error:
             log.exception("%s stands still; the next batch tries again", self.compiled.name)
             self._forget()
+            self._tell(f"{type(error).__name__}: {error}"[:_REASON])
 
     def positions(self) -> Positions:
         """Where the view stands, by the database where this process does not know."""
@@ -85,6 +91,19 @@ class Follower:
         log.info("%s catches up from %s to %s", self.compiled.name, stands.as_json(), until.as_json())
         mine = {topic: types[topic] for topic in until.offsets}
         return Slice(records.events(records.decoded(raw, mine, settings), mine), stands, until)
+
+    def _tell(self, why_standing: str) -> None:
+        """Have it seen whether the view stands still, on a connection of its own, where that changed."""
+        holder = self.advancer.holder
+        if holder is None or why_standing == self.told:
+            return
+        try:
+            with connect(self.advancer.settings) as connection:
+                version = self.compiled.view.version
+                standing.note(connection, holder.application, self.compiled.name, version, why_standing)
+            self.told = why_standing
+        except psycopg.OperationalError:
+            log.warning("%s: nobody could be told how it stands; the next batch tries again", self.compiled.name)
 
     def _forget(self) -> None:
         """After a failure only the database knows where the view stands, and the connection may be broken."""

@@ -11,6 +11,7 @@ import socket
 import threading
 from dataclasses import dataclass
 
+import psutil
 import psycopg
 
 from truelog.database import Connection, connect, session_name
@@ -18,6 +19,7 @@ from truelog.errors import Fenced
 from truelog.settings import Settings
 
 _BEAT_SECONDS = 1.0
+HELD = 75  # EX_TEMPFAIL: the exit code of an application that found another process running it
 _LOCK_LOST = 70  # EX_SOFTWARE: the process must not go on without its lock
 
 
@@ -56,10 +58,10 @@ def take(settings: Settings, application: str) -> Lease:
         raise Fenced(f"{application} runs already. Stop that process first, or let it go on.")
     _end_sessions(connection, application)
     row = connection.execute(
-        "INSERT INTO truelog.lease AS l (application, epoch, host, pid) VALUES (%s, 1, %s, %s) "
+        "INSERT INTO truelog.lease AS l (application, epoch, host, pid, process_at) VALUES (%s, 1, %s, %s, %s) "
         "ON CONFLICT (application) DO UPDATE SET epoch = l.epoch + 1, host = excluded.host, pid = excluded.pid, "
-        "taken_at = now(), batch_at = NULL RETURNING epoch",
-        (application, socket.gethostname(), os.getpid()),
+        "process_at = excluded.process_at, taken_at = now(), batch_at = NULL, code = NULL RETURNING epoch",
+        (application, socket.gethostname(), os.getpid(), psutil.Process().create_time()),
     ).fetchone()
     assert row is not None  # noqa: S101
     taken = Lease(Holder(application, int(str(row[0]))), connection, threading.Event())
@@ -84,6 +86,14 @@ def require(connection: Connection, holder: Holder) -> None:
     ).fetchone()
     if found is None:
         raise Fenced(f"{holder.application}: epoch {holder.epoch} is over, a successor runs. This process must end.")
+
+
+def runs(connection: Connection, holder: Holder, code: str) -> None:
+    """Note which code the holder runs."""
+    connection.execute(
+        "UPDATE truelog.lease SET code = %s WHERE application = %s AND epoch = %s",
+        (code, holder.application, holder.epoch),
+    )
 
 
 def batch_done(connection: Connection, holder: Holder) -> None:

@@ -105,6 +105,11 @@ class Settings(BaseSettings):
     archive_wait_seconds: PositiveFloat = 120  # that a comparison, or a repair holding its lock, waits for the archive
     repair_share: float = Field(default=0.01, ge=0, le=1)  # of a view's rows; more is left to a person
     batch_grace_seconds: PositiveFloat = 5.0  # after which a batch no longer waits for a slow view
+    silence_seconds: PositiveFloat = 120.0  # without a batch, beyond its trigger, after which an application has hung
+    start_seconds: PositiveFloat = 600.0  # that an application may take to its first batch
+    stop_seconds: PositiveFloat = 30.0  # that it may take to end
+    deaths_allowed: PositiveInt = 5  # within `deaths_seconds`, after which it rests until they are over
+    deaths_seconds: PositiveFloat = 300.0
     applications: dict[str, str] = Field(default_factory=dict)  # view → stream application; "stream" by default
     views_folder: Path = PROJECT / "spark_apps" / "views"
     dags_folder: Path = PROJECT / "dags"

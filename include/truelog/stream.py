@@ -10,9 +10,10 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from pyspark.sql import DataFrame
 
-from truelog import archive, catalogue, clock, faults, lease, records, stage, table, topics
+from truelog import application, archive, clock, faults, lease, records, stage, standing, table, topics
 from truelog.advance import Advancer, Slice
-from truelog.compiled import Compiled, compile_view
+from truelog.assembly import assemble
+from truelog.compiled import Compiled
 from truelog.database import connect
 from truelog.errors import CodeChanged
 from truelog.event import load_events
@@ -28,10 +29,10 @@ log = logging.getLogger("truelog.stream")
 class Stream:
     """The views of one application, from their committed positions on."""
 
-    def __init__(self, settings: Settings, application: str) -> None:
-        self.settings, self.application = settings, application
-        self.lease = lease.take(settings, application)
-        self.spark = session(settings, f"truelog {application}")
+    def __init__(self, settings: Settings, name: str) -> None:
+        self.settings, self.application = settings, name
+        self.lease = lease.take(settings, name)
+        self.spark = session(settings, f"truelog {name}")
         self.types = load_events()
         self.connection = connect(settings, autocommit=True, writer=self.application)
         self.advancer = Advancer(settings, self.types, self.lease.holder)
@@ -40,7 +41,7 @@ class Stream:
         self.pool = ThreadPoolExecutor(max(1, len(self.followers)), thread_name_prefix="view")
         self.tasks: list[Future[None]] = []
         self.begin = Positions()
-        self.checkpoint = fresh_checkpoint(settings.home / "scratch" / application)
+        self.checkpoint = fresh_checkpoint(settings.home / "scratch" / name)
 
     def run(self, stop: threading.Event) -> None:
         """Follow the log until `stop` is set or the query fails."""
@@ -82,19 +83,24 @@ class Stream:
 
     def _deployed(self) -> list[Compiled]:
         """The application's views whose tables this code may go on with; the others stand still, and it is said."""
-        ready = []
-        schemas = {name: records.schema(each) for name, each in self.types.items()}
-        for name, view in catalogue.load_all(self.settings.views_folder).items():
-            if self.settings.applications.get(name, "stream") != self.application:
-                continue
-            compiled = compile_view(self.spark, name, view, schemas)
+        found_from = application.digest(self.settings)  # before the files are read: see `application.release_due`
+        found = assemble(self.spark, self.settings, self.types, self.application)
+        refused, ready = dict(found.refused), []
+        for compiled in found.compiled:
             try:
                 table.deploy(self.connection, compiled)
             except CodeChanged as changed:
-                log.error("%s", changed)
+                refused[compiled.name] = str(changed)
                 continue
             stage.sweep(self.connection, compiled)
             ready.append(compiled)
+        application.want_code(self.connection, self.application, found.code, found_from)
+        lease.runs(self.connection, self.lease.holder, found.code)
+        standing.begin(self.connection, self.application, {each.name: each.view.version for each in found.compiled})
+        for name, reason in refused.items():
+            log.error("%s stands still: %s", name, reason)
+            version = next((each.view.version for each in found.compiled if each.name == name), None)
+            standing.note(self.connection, self.application, name, version, reason)
         return ready
 
     def _begin(self) -> Positions:

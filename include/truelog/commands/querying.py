@@ -33,12 +33,13 @@ def query(view: Name, limit: Limit = None, relation: Relation = None, as_json: A
 
 
 def positions(as_json: AsJson = False) -> None:
-    """Show up to where each view has counted the log: its next offset in each partition."""
-    from truelog import catalogue, readers
+    """Show up to where each view has counted the log: its next offset in each partition; and which stand still."""
+    from truelog import catalogue, readers, standing
 
     settings = Settings()
     with readers.snapshot(settings) as connection:
         stands = readers.positions(connection, catalogue.names(settings.views_folder))
+        still = [each for each in standing.every(connection) if each.state == standing.STANDING]
     if as_json:
         print_json(stands)
         return
@@ -47,6 +48,9 @@ def positions(as_json: AsJson = False) -> None:
         for topic, offsets in topics.items() or {"": dict[int, int]()}.items():
             table.add_row(view, topic, "  ".join(f"{p}:{offset:,}" for p, offset in offsets.items()) or "not made yet")
     Console().print(table)
+    for each in still:
+        why = f"{each.view} stands still since {each.since:%Y-%m-%d %H:%M:%S}: {each.reason}"
+        Console().print(why, highlight=False, markup=False)
 
 
 def views(as_json: AsJson = False) -> None:

@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from truelog.commands.output import AsJson, Exit, print_json
+from truelog.commands.streaming import FINE, streams, tables
 from truelog.settings import ENVIRONMENT_FILE, Settings, default_home
 
 if TYPE_CHECKING:
@@ -25,11 +26,11 @@ def up(services: Chosen = None, as_json: AsJson = False) -> None:
     settings = runtime.set_up(default_home())
     runtime.fetch_jars(settings)
     runtime.up(settings, services or runtime.EVERY)
-    _show(settings, runtime.status(settings), as_json)
+    _show(settings, runtime.status(settings), streams(settings), as_json)
 
 
 def down(as_json: AsJson = False) -> None:
-    """Stop the services; nothing is left running, and no data is lost."""
+    """Stop the applications and the services; nothing is left running, and no data is lost."""
     import runtime
 
     runtime.down(Settings())
@@ -38,23 +39,25 @@ def down(as_json: AsJson = False) -> None:
 
 
 def status(as_json: AsJson = False) -> None:
-    """Show each service: its state, its memory, its address; and how to connect."""
+    """Show each service and each application: its state, its memory, how far behind it is; and how to connect."""
     import runtime
 
     settings = Settings()
-    states = runtime.status(settings)
-    _show(settings, states, as_json)
-    if any(state.state != "READY" for state in states):
+    states, kept = runtime.status(settings), streams(settings)
+    _show(settings, states, kept, as_json)
+    if any(state.state != "READY" for state in states) or any(each["state"] not in FINE for each in kept):
         raise typer.Exit(Exit.DIFFERENT)
 
 
-def _show(settings: Settings, states: "list[State]", as_json: bool) -> None:
+def _show(settings: Settings, states: "list[State]", kept: list[dict[str, Any]], as_json: bool) -> None:
     connect = _ways_in(settings)
     if as_json:
-        print_json({"services": [asdict(state) for state in states], "connect": connect})
+        print_json({"services": [asdict(state) for state in states], "streams": kept, "connect": connect})
         return
     console = Console()
     console.print(_table(states))
+    for table in tables(kept):
+        console.print(table)
     airflow = connect["airflow"]
     lines = [
         f"analysts: {connect['psql']}",

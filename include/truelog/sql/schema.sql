@@ -70,6 +70,38 @@ CREATE TABLE IF NOT EXISTS truelog.api_key (
 );
 COMMENT ON TABLE truelog.api_key IS 'Who may do what over HTTP; of each key only its hash';
 
+CREATE TABLE IF NOT EXISTS truelog.application (
+    application text PRIMARY KEY, desired text NOT NULL DEFAULT 'running' CHECK (desired IN ('running', 'stopped')),
+    code text, digest text
+);
+COMMENT ON TABLE truelog.application IS 'What each application should do, and by which code: `digest` is of the files that `code` was found from';
+
+-- The code that the holder of the lease runs, and since when its process lives, so that another one with its pid is told apart.
+ALTER TABLE truelog.lease ADD COLUMN IF NOT EXISTS code text, ADD COLUMN IF NOT EXISTS process_at double precision;
+
+CREATE OR REPLACE VIEW truelog.application_status AS
+SELECT a.application, a.desired, a.code AS code_wanted, l.code AS code_running, l.epoch, l.pid, l.process_at, l.host,
+    l.taken_at, l.batch_at, EXISTS (
+        SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+            AND (classid::bigint << 32) | objid::bigint = hashtextextended(a.application, 0)
+    ) AS alive
+FROM truelog.application a LEFT JOIN truelog.lease l USING (application);
+COMMENT ON VIEW truelog.application_status IS 'Each application as it should be and as it is; alive: somebody holds its lock';
+
+CREATE TABLE IF NOT EXISTS truelog.launch (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, application text NOT NULL, reason text NOT NULL, wish text,
+    launched_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX IF NOT EXISTS launch_application ON truelog.launch (application, launched_at);
+COMMENT ON TABLE truelog.launch IS 'Each start of an application: why, and on whose wish';
+
+CREATE TABLE IF NOT EXISTS truelog.standing (
+    view text PRIMARY KEY, application text NOT NULL, version integer, state text NOT NULL CHECK (state IN ('FOLLOWING', 'STANDING')),
+    reason text NOT NULL, since timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE truelog.standing IS 'Whether each view goes on with the log, and if not, why; written by the application that runs it';
+
 -- The run of the DAG `reconcile` that asked for the comparison; NULL where somebody asked by hand.
 ALTER TABLE truelog.reconciliation ADD COLUMN IF NOT EXISTS run text;
 CREATE INDEX IF NOT EXISTS reconciliation_view ON truelog.reconciliation (view, version, id);

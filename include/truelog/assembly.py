@@ -1,0 +1,61 @@
+"""Assembly: an application's views as its files have them now, and the code that they come to.
+
+A view that cannot be compiled stands still and takes nobody along: it has a reason in the place of its fingerprint.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession
+
+from truelog import catalogue, records
+from truelog.application import ARCHIVE, hashed, of
+from truelog.compiled import Compiled, compile_view
+from truelog.records import Types
+from truelog.settings import Settings
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """The views of one application: compiled, or refused with the reason."""
+
+    compiled: list[Compiled] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    code: str = ""
+
+
+def assemble(spark: SparkSession, settings: Settings, types: Types, application: str) -> Assembly:
+    """Load and compile the application's views, each by itself."""
+    schemas = {topic: records.schema(each) for topic, each in types.items()}
+    compiled: list[Compiled] = []
+    refused: dict[str, str] = {}
+    for name in catalogue.names(settings.views_folder):
+        if of(settings, name) != application:
+            continue
+        try:
+            view = catalogue.load(name, settings.views_folder)
+            compiled.append(compile_view(spark, name, view, schemas))
+        except Exception as error:  # whatever a file may raise when it is imported
+            refused[name] = f"{type(error).__name__}: {error}"
+    parts = [f"{each.name} {each.view.version} {each.fingerprint}" for each in compiled]
+    parts += [f"{name} {_file(settings, name)}" for name in refused]
+    return Assembly(compiled, refused, hashed(sorted(parts)))
+
+
+def archive_code(types: Types) -> str:
+    """The archive's code: the columns that it gives to each topic."""
+    return hashed(f"{name} {records.schema(each).json()}" for name, each in sorted(types.items()))
+
+
+def codes(spark: SparkSession, settings: Settings, types: Types, applications: Iterable[str]) -> dict[str, str]:
+    """The code that each application would run if it were started now."""
+    return {
+        name: archive_code(types) if name == ARCHIVE else assemble(spark, settings, types, name).code
+        for name in applications
+    }
+
+
+def _file(settings: Settings, view: str) -> str:
+    """A file that is mended is other code."""
+    return hashlib.sha256((settings.views_folder / f"{view}.py").read_bytes()).hexdigest()

@@ -1,0 +1,166 @@
+"""Health: each application as it is, with its views, where they stand and how far behind the log.
+
+What cannot be told, since Kafka or the store does not answer, is None; the rest is told all the same.
+"""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import psutil
+
+from truelog import application, archive_table, catalogue, launcher, readers, standing, topics
+from truelog.application import ARCHIVE, Status
+from truelog.archive_table import open_catalog
+from truelog.database import Connection
+from truelog.errors import ServiceDown, TruelogError
+from truelog.event import load_events
+from truelog.lag import Lag, lags
+from truelog.positions import Offsets, Positions
+from truelog.settings import Settings
+from truelog.standing import Standing
+
+Stands = dict[str, Positions]  # by view; the archive under its own name
+
+
+@dataclass(frozen=True)
+class View:
+    """One view of an application."""
+
+    view: str
+    state: str
+    reason: str
+    since: datetime | None
+    positions: Offsets
+    lag_events: int | None
+    lag_seconds: float | None
+
+
+@dataclass(frozen=True)
+class Health:
+    """One application; its positions are the least of its views', its lag is the greatest."""
+
+    application: str
+    state: str
+    desired: str
+    epoch: int | None = None
+    pid: int | None = None
+    memory_mb: float | None = None
+    batch_at: datetime | None = None
+    positions: Offsets = field(default_factory=dict)
+    lag_events: int | None = None
+    lag_seconds: float | None = None
+    views: list[View] = field(default_factory=list)
+
+
+def every(settings: Settings) -> list[Health]:
+    """Of all applications; without a database, nothing is known of any.
+
+    Raises:
+        ServiceDown: PostgreSQL does not answer.
+    """
+    with readers.snapshot(settings) as connection:
+        stands, statuses = _stands(settings, connection), _statuses(settings, connection)
+        told = {each.view: each for each in standing.every(connection)}
+    behind = _lags(settings, stands)
+    return [_health(settings, status, stands, behind, told) for status in statuses]
+
+
+def unknown(name: str) -> Health:
+    """Of an application that nobody can be asked about."""
+    return Health(name, "UNKNOWN", application.RUNNING)
+
+
+def state(settings: Settings, status: Status) -> str:
+    """One word for it: RUNNING, STARTING, STOPPED; or what is wrong."""
+    found = application.verdict(status, application.patience(settings, status.application), datetime.now(UTC))
+    if found is not None:
+        return found.upper()
+    if not status.alive:
+        return "STOPPED"
+    return "RUNNING" if status.batch_at else "STARTING"
+
+
+def _statuses(settings: Settings, connection: Connection) -> list[Status]:
+    return [application.status(connection, name) for name in application.names(settings)]
+
+
+def _stands(settings: Settings, connection: Connection) -> Stands:
+    views = readers.positions(connection, catalogue.names(settings.views_folder))
+    stands = {view: Positions(offsets) for view, offsets in views.items()}
+    try:
+        with open_catalog(settings) as catalog:
+            stands[ARCHIVE] = archive_table.positions(catalog, load_events())
+    except (TruelogError, OSError):
+        stands[ARCHIVE] = Positions()
+    return stands
+
+
+def _lags(settings: Settings, stands: Stands) -> dict[str, Lag]:
+    read = {topic for at in stands.values() for topic in at.offsets}
+    try:
+        return lags(
+            settings, {name: at for name, at in stands.items() if at.offsets}, topics.end_offsets(settings, read)
+        )
+    except ServiceDown:
+        return {}
+
+
+def _health(
+    settings: Settings, status: Status, stands: Stands, behind: dict[str, Lag], told: dict[str, Standing]
+) -> Health:
+    name = status.application
+    mine = [ARCHIVE] if name == ARCHIVE else [v for v in stands if v != ARCHIVE and application.of(settings, v) == name]
+    known = [behind[each] for each in mine if each in behind]
+    return Health(
+        application=name,
+        state=state(settings, status),
+        desired=status.desired,
+        epoch=status.epoch,
+        pid=status.pid if status.alive else None,
+        memory_mb=_memory(status),
+        batch_at=status.batch_at,
+        positions=_least([stands[each] for each in mine]),
+        lag_events=max((lag.events for lag in known), default=None),
+        lag_seconds=max((round(lag.seconds, 3) for lag in known), default=None),
+        views=[_view(view, stands[view], behind.get(view), told.get(view)) for view in mine if view != ARCHIVE],
+    )
+
+
+def _view(view: str, at: Positions, lag: Lag | None, told: Standing | None) -> View:
+    return View(
+        view=view,
+        state=told.state if told else "UNKNOWN",
+        reason=told.reason if told else "no application has run it yet",
+        since=told.since if told else None,
+        positions=_plain(at),
+        lag_events=lag.events if lag else None,
+        lag_seconds=round(lag.seconds, 3) if lag else None,
+    )
+
+
+def _least(stands: list[Positions]) -> Offsets:
+    """By partition, of those that read it: one that does not stands nowhere in it."""
+    least: dict[str, dict[int, int]] = {}
+    for at in stands:
+        for topic, partition in at.partitions():
+            by = least.setdefault(topic, {})
+            by[partition] = min(by.get(partition, at.at(topic, partition)), at.at(topic, partition))
+    return least
+
+
+def _plain(at: Positions) -> Offsets:
+    return {topic: dict(by) for topic, by in at.offsets.items()}
+
+
+def _memory(status: Status) -> float | None:
+    """Megabytes of its processes on this machine; what they share is counted once (Linux)."""
+    if not status.alive:
+        return None
+    total = 0
+    for process in launcher.family(status):
+        try:
+            full = process.memory_full_info()
+        except psutil.Error:
+            continue
+        total += getattr(full, "pss", full.rss)
+    return round(total / 1e6, 1)

@@ -1,0 +1,27 @@
+"""Release: find the code that each application should run now; those that run other code are then started anew."""
+
+import json
+import sys
+
+from truelog import application
+from truelog.assembly import codes
+from truelog.database import connect
+from truelog.event import load_events
+from truelog.session import session
+from truelog.settings import Settings
+
+
+def main() -> None:
+    settings = Settings()
+    found_from = application.digest(settings)  # first: files that change meanwhile make another release due
+    spark = session(settings, "truelog release")
+    found = codes(spark, settings, load_events(), application.names(settings))
+    with connect(settings) as connection:
+        for name, code in found.items():
+            application.want_code(connection, name, code, found_from)
+    spark.stop()
+    sys.stdout.write(json.dumps({"codes": found}) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""The DAGs that keep the applications: what there is, what the watch sees, and what its task does about it."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from runtime.airflow import SPARK
+from truelog import application, launcher, lease
+from truelog.database import Connection, connect
+from truelog.errors import KeepsDying
+from truelog.settings import Settings
+
+if TYPE_CHECKING:
+    from airflow.dag_processing.dagbag import DagBag
+
+NAME = "watched"
+
+
+@pytest.fixture
+def database(postgresql: Settings) -> Iterator[Connection]:
+    with connect(postgresql, autocommit=True) as connection:
+        application.declare(connection, [NAME])
+        yield connection
+        for table in ("application", "lease", "launch"):
+            connection.execute(f"DELETE FROM truelog.{table} WHERE application = %s".encode(), (NAME,))
+
+
+@pytest.fixture
+def held(postgresql: Settings, database: Connection) -> Iterator[lease.Lease]:
+    """The application runs, in this process, and made a batch just now."""
+    taken = lease.take(postgresql, NAME)
+    lease.batch_done(database, taken.holder)
+    yield taken
+    taken.release()
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a task is told of its run."""
+
+    run_id: str = "scheduled"
+    clear_number: int = 0
+
+
+def seen(dags: "DagBag", seconds: float = 5) -> str:
+    """What the watch says first; `nothing` where it goes on watching."""
+    from stream_trigger import StreamTrigger
+
+    async def first() -> Any:
+        return await asyncio.wait_for(anext(StreamTrigger(NAME).run()), seconds)
+
+    try:
+        return str(asyncio.run(first()).payload["found"])
+    except TimeoutError:
+        return "nothing"
+
+
+def keep(dags: "DagBag", clear_number: int = 0) -> tuple[str, str]:
+    """The task run: with which trigger it defers, and where it goes on."""
+    from airflow.sdk.exceptions import TaskDeferred
+    from stream_operator import StreamOperator
+
+    with pytest.raises(TaskDeferred) as deferred:
+        StreamOperator(task_id="keep", application=NAME).execute({"dag_run": Run(clear_number=clear_number)})
+    return type(deferred.value.trigger).__name__, deferred.value.method_name
+
+
+def test_every_dag_file_is_read_and_explained(dags: "DagBag") -> None:
+    assert dags.import_errors == {}
+    for dag in dags.dags.values():
+        assert dag.doc_md, dag.dag_id
+        assert "Red" in dag.doc_md, dag.dag_id
+        assert dag.tags, dag.dag_id
+        assert dag.owner, dag.dag_id
+
+
+def test_a_dag_for_each_application_and_one_for_all(dags: "DagBag", settings: Settings) -> None:
+    kept = {name: dags.dags[f"stream_{name}"] for name in application.names(settings)}
+    assert {type(dag.timetable).__name__ for dag in kept.values()} == {"ContinuousTimetable"}
+    assert {dag.max_active_runs for dag in kept.values()} == {1}
+    tasks: list[Any] = [dag.get_task("keep") for dag in kept.values()]
+    assert [task.application for task in tasks] == ["archive", "stream"]
+    assert set(dags.dags["streams"].task_ids) == {"ensure", "has_changed", "release"}
+
+
+def test_a_trigger_is_what_it_was_when_the_triggerer_makes_it_again(dags: "DagBag") -> None:
+    from airflow._shared.module_loading import import_string
+    from stream_trigger import StreamTrigger
+
+    path, given = StreamTrigger(NAME).serialize()
+    again = import_string(path)(**given)
+    assert (type(again), again.serialize()) == (StreamTrigger, (path, given))
+
+
+def test_a_healthy_application_is_watched_on(dags: "DagBag", held: lease.Lease) -> None:
+    assert seen(dags, seconds=2.5) == "nothing"
+
+
+def test_a_death_is_seen_at_once(dags: "DagBag", held: lease.Lease) -> None:
+    threading.Timer(0.5, held.release).start()
+    assert seen(dags) == "dead"
+
+
+def test_a_wish_to_stop_is_seen(dags: "DagBag", held: lease.Lease, database: Connection) -> None:
+    application.want(database, NAME, application.STOPPED)
+    assert seen(dags) == "stop"
+
+
+def test_silence_is_seen(dags: "DagBag", held: lease.Lease, database: Connection) -> None:
+    database.execute("UPDATE truelog.lease SET batch_at = now() - interval '1 hour' WHERE application = %s", (NAME,))
+    assert seen(dags) == "hung"
+
+
+def test_changed_code_is_seen(dags: "DagBag", held: lease.Lease, database: Connection) -> None:
+    lease.runs(database, held.holder, "old")
+    application.want_code(database, NAME, "new", "files")
+    assert seen(dags) == "changed"
+
+
+def test_the_watch_survives_a_database_that_ends_its_session(
+    dags: "DagBag", held: lease.Lease, database: Connection
+) -> None:
+    """And sees what happened afterwards."""
+    ours = held.connection.info.backend_pid
+
+    def cut() -> None:
+        database.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid NOT IN (pg_backend_pid(), %s)",
+            (ours,),
+        )
+        database.execute("UPDATE truelog.lease SET batch_at = now() - interval '1 hour'")
+
+    threading.Timer(0.5, cut).start()
+    assert seen(dags) == "hung"
+
+
+def test_a_stopped_application_is_watched_and_left_alone(dags: "DagBag", database: Connection) -> None:
+    application.want(database, NAME, application.STOPPED)
+    assert keep(dags) == ("StreamTrigger", "resumed")
+    assert launches(database) == []
+
+
+def test_one_that_keeps_dying_rests(dags: "DagBag", database: Connection, postgresql: Settings) -> None:
+    """The run in which it died once too often is red; the next one waits for the end of the rest."""
+    from stream_operator import StreamOperator
+
+    _died(database, postgresql.deaths_allowed)
+    with pytest.raises(KeepsDying, match=r"ended 5 times within 300 s\. It is tried again at"):
+        StreamOperator(task_id="keep", application=NAME).resumed({}, {"found": "dead"})
+    assert keep(dags) == ("DateTimeTrigger", "rested")
+    assert len(launches(database)) == postgresql.deaths_allowed
+
+
+def test_deaths_of_long_ago_are_forgotten(database: Connection, postgresql: Settings) -> None:
+    """It is started again: as far as Spark's provider, which knows no connection here."""
+    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    _died(database, postgresql.deaths_allowed, ago="301 seconds")
+    with pytest.raises(AirflowNotFoundException, match=SPARK):
+        launcher.ensure(postgresql, NAME)
+
+
+def test_a_lock_without_a_process_is_taken_away(postgresql: Settings, database: Connection) -> None:
+    """As that of an application on a machine that cannot be reached."""
+    database.execute(
+        "INSERT INTO truelog.lease (application, epoch, host, pid) VALUES (%s, 1, 'elsewhere', 1)", (NAME,)
+    )
+    with psycopg.connect(**postgresql.database(), autocommit=True) as far:
+        far.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (NAME,))
+        assert application.status(database, NAME).alive
+        launcher.stop(postgresql, NAME)
+        assert not application.status(database, NAME).alive
+
+
+def launches(database: Connection) -> list[object]:
+    rows = database.execute("SELECT reason FROM truelog.launch WHERE application = %s", (NAME,)).fetchall()
+    return [reason for (reason,) in rows]
+
+
+def _died(database: Connection, times: int, ago: str = "1 second") -> None:
+    database.execute(
+        "INSERT INTO truelog.launch (application, reason, launched_at) "
+        "SELECT %s, 'dead', now() - %s::interval FROM generate_series(1, %s)",
+        (NAME, ago, times),
+    )

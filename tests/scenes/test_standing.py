@@ -1,0 +1,78 @@
+"""A release with a broken view and a changed one: they stand still and are shown, the others go on."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.scenes.applications import start
+from tests.scenes.conftest import World
+from truelog import application, standing
+from truelog.application import Verdict, verdict
+from truelog.database import connect
+from truelog.standing import Standing
+
+VIEW = '''"""Counts by {by}."""
+from pyspark.sql import DataFrame, functions as F
+from truelog import Sum, View
+
+def transform(page_views: DataFrame) -> DataFrame:
+    return page_views.select(F.col("{by}").alias("what"), F.lit(1).alias("n"))
+
+VIEW = View(reads=("page_view",), transform=transform, key=("what",), measures={{"n": Sum()}})
+'''
+NAMES = ("standing_good", "standing_broken", "standing_changed")
+
+
+@pytest.fixture
+def folder(world: World, tmp_path: Path) -> Iterator[Path]:
+    for name in NAMES:
+        (tmp_path / f"{name}.py").write_text(VIEW.format(by="status"))
+    yield tmp_path
+    with connect(world.settings) as connection:
+        for name in NAMES:
+            for table in ("position", "view", "standing"):
+                connection.execute(f"DELETE FROM truelog.{table} WHERE view = %s".encode(), (name,))
+
+
+def shown(world: World) -> dict[str, Standing]:
+    with connect(world.settings) as connection:
+        return {each.view: each for each in standing.every(connection)}
+
+
+def test_only_what_is_broken_stands_still(world: World, folder: Path) -> None:
+    """Two starts of the application, with a release between them."""
+    given = {"TRUELOG_VIEWS_FOLDER": str(folder)}
+    first = start(world.settings, "stream.py", **given)
+    first.wait(lambda: _states(world) == dict.fromkeys(NAMES, "FOLLOWING"), 90, "all views to follow")
+    assert first.end() == 0
+
+    (folder / "standing_changed.py").write_text(VIEW.format(by="language"))
+    (folder / "standing_broken.py").write_text("import what_there_is_not\n")
+    _released(world, folder)
+    with connect(world.settings) as connection:
+        now = application.status(connection, "stream")
+    assert now.code_wanted != now.code_running
+
+    second = start(world.settings, "stream.py", **given)
+    second.wait(lambda: "STANDING" in _states(world).values(), 90, "a view to stand still")
+    world.traffic.send(20)
+    second.wait(lambda: world.caught_up("standing_good"), 60, "the good view to catch up")
+    told = shown(world)
+    assert _states(world) == dict(zip(NAMES, ("FOLLOWING", "STANDING", "STANDING"), strict=True))
+    assert "No module named 'what_there_is_not'" in told["standing_broken"].reason
+    assert "Bump `version`" in told["standing_changed"].reason
+    with connect(world.settings) as connection:
+        now = application.status(connection, "stream")
+    assert now.batch_at is not None
+    assert verdict(now, application.patience(world.settings, "stream"), now.batch_at) is not Verdict.CHANGED
+    assert second.end() == 0
+
+
+def _released(world: World, folder: Path) -> None:
+    ran = start(world.settings, "release.py", TRUELOG_VIEWS_FOLDER=str(folder))
+    assert ran.wait_death(90) == 0, ran.tail()
+
+
+def _states(world: World) -> dict[str, str]:
+    return {view: told.state for view, told in shown(world).items() if view in NAMES}

@@ -1,0 +1,208 @@
+"""Airflow keeps the applications alive, whatever is killed: the application, its JVM, or Airflow itself."""
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+import psutil
+import pytest
+
+import runtime
+from runtime.wait import until
+from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
+from tests.scenes.conftest import World
+from tests.scenes.test_commands import truelog
+from truelog import application, launcher
+from truelog.application import Status
+from truelog.database import connect
+from truelog.errors import ServiceDown
+from truelog.settings import Settings
+
+DAG = "stream_stream"
+
+log = logging.getLogger("truelog.scene")
+
+
+@pytest.fixture(scope="module")
+def kept(world: World) -> Iterator[Settings]:
+    """Airflow and what it keeps; at the end nothing is left of either."""
+    runtime.up(world.settings, ["ticks"], tethered=True)
+    with orchestrated(world.settings) as settings:
+        yield settings
+    launcher.ensure_none(settings)
+
+
+@pytest.fixture(scope="module")
+def oncall(kept: Settings) -> Airflow:
+    return sign_in(kept, "oncall")
+
+
+def status(settings: Settings, name: str = "stream") -> Status:
+    with connect(settings) as connection:
+        return application.status(connection, name)
+
+
+def wait(settings: Settings, condition: Callable[[Status], bool], what: str, seconds: float = 90) -> Status:
+    def met() -> None:
+        now = status(settings)
+        if not condition(now):
+            raise ServiceDown(f"{now}\n{launcher.tail(settings, 'stream')}")
+
+    log.warning("%s: %.1f s", what, until(met, seconds, what))
+    return status(settings)
+
+
+def running_again(settings: Settings, before: Status) -> Status:
+    return wait(settings, lambda s: s.alive and (s.epoch or 0) > (before.epoch or 0), "running again")
+
+
+def working(settings: Settings, since: datetime | None = None) -> Status:
+    """It made a batch, or one since then."""
+
+    def batched(now: Status) -> bool:
+        return now.alive and now.batch_at is not None and (since is None or now.batch_at > since)
+
+    return wait(settings, batched, "a batch")
+
+
+def test_the_applications_are_started_and_watched(kept: Settings, oncall: Airflow) -> None:
+    oncall.wait_for_dag(DAG)
+    working(kept)
+
+    def watched() -> None:
+        if not status(kept, "archive").alive or _task(oncall) != ("running", "deferred"):
+            raise ServiceDown(f"{status(kept, 'archive')} {_task(oncall)}")
+
+    until(watched, 90, "the archive, and a deferred task")
+
+
+def test_a_second_one_leaves_the_first_alone(kept: Settings) -> None:
+    before = status(kept)
+    assert launcher.ensure(kept, "stream") == "healthy"
+    assert status(kept).epoch == before.epoch
+
+
+def test_status_tells_of_applications_and_views(kept: Settings) -> None:
+    ended = truelog("status", "--json")
+    told = {each["application"]: each for each in json.loads(ended.stdout)["streams"]}
+    stream = told["stream"]
+    assert (set(told), stream["state"]) == ({"archive", "stream"}, "RUNNING")
+    assert stream["memory_mb"] > 300
+    assert {view["view"]: view["state"] for view in stream["views"]}["page_views"] == "FOLLOWING"
+    assert stream["lag_seconds"] < 30
+
+
+def test_a_killed_application_runs_again_and_nothing_is_left_of_the_old_one(kept: Settings) -> None:
+    before = status(kept)
+    family = launcher.family(before)
+    psutil.Process(before.pid).kill()
+    running_again(kept, before)
+    assert [process for process in family if launcher.lives(process)] == []
+
+
+@pytest.mark.parametrize("service", ["airflow-scheduler", "airflow-triggerer", "airflow-api"])
+def test_a_killed_airflow_leaves_the_application_alone(kept: Settings, service: str) -> None:
+    before = status(kept)
+    pid = _service(kept, service).pid
+    psutil.Process(pid).kill()
+
+    def back() -> None:
+        now = _service(kept, service)
+        if now.pid in (None, pid) or now.state != "READY":
+            raise ServiceDown(now.state)
+
+    log.warning("%s is back: %.1f s", service, until(back, 90, service))
+    after = working(kept, since=status(kept).batch_at)
+    assert (after.epoch, after.pid) == (before.epoch, before.pid)
+
+
+def test_airflow_that_came_back_watches_on(kept: Settings) -> None:
+    """This time the JVM is killed, and the Python that holds the lease does not outlive it."""
+    before = status(kept)
+    family = launcher.family(before)
+    [java] = [process for process in family if process.name() == "java"]
+    java.kill()
+    running_again(kept, before)
+    assert [process for process in family if launcher.lives(process)] == []
+
+
+def test_clearing_the_task_starts_it_anew_once(kept: Settings, oncall: Airflow) -> None:
+    run, before = _deferred(oncall), status(kept)
+    wanted = {"dry_run": False, "dag_run_id": run, "task_ids": ["keep"], "only_failed": False}
+    oncall.ask("POST", f"/api/v2/dags/{DAG}/clearTaskInstances", wanted)
+    running_again(kept, before)
+    assert _deferred(oncall) == run
+    assert status(kept).epoch == (before.epoch or 0) + 1
+
+
+def test_a_release_that_changes_no_fingerprint_starts_nothing_anew(kept: Settings, oncall: Airflow) -> None:
+    """The safety net's work in each minute, asked for at once."""
+    before = wait(kept, lambda now: now.code_running is not None, "its code")
+    with connect(kept) as connection:
+        connection.execute("UPDATE truelog.application SET digest = 'of other files'")
+
+    oncall.trigger("streams")
+
+    def released() -> None:
+        with connect(kept) as connection:
+            if application.release_due(connection, kept):
+                raise ServiceDown("the wanted code is that of other files still")
+
+    log.warning("released: %.1f s", until(released, 120, "a release"))
+    after = status(kept)
+    assert (after.epoch, after.code_running) == (before.epoch, after.code_wanted)
+
+
+def test_one_that_should_stop_is_stopped(kept: Settings, oncall: Airflow) -> None:
+    family = launcher.family(status(kept))
+    assert truelog("application", "stop", "stream").returncode == 0
+    wait(kept, lambda now: not now.alive, "stopped")
+    until(lambda: _require_none(family), 30, "its processes")
+    _deferred(oncall)
+    assert not status(kept).alive
+
+
+def test_nothing_is_left_when_all_is_stopped(kept: Settings) -> None:
+    assert truelog("application", "start", "stream").returncode == 0
+    families = [
+        *launcher.family(wait(kept, lambda now: now.alive, "started")),
+        *launcher.family(status(kept, "archive")),
+    ]
+    assert len(families) >= 4
+    with connect(kept) as connection:
+        for name in ("archive", "stream"):
+            application.want(connection, name, application.STOPPED)
+    assert set(launcher.ensure_none(kept)) <= {"archive", "stream"}
+    until(lambda: _require_none(families), 60, "the end of all")
+    with connect(kept) as connection:
+        for name in ("archive", "stream"):
+            application.want(connection, name, application.RUNNING)
+
+
+def _require_none(family: list[psutil.Process]) -> None:
+    left = [process for process in family if launcher.lives(process)]
+    if left:
+        raise ServiceDown(str(left))
+
+
+def _service(settings: Settings, name: str) -> runtime.State:
+    return next(state for state in runtime.status(settings) if state.name == name)
+
+
+def _task(airflow: Airflow) -> tuple[str, str]:
+    """The newest run's state and its task's."""
+    [run, *_] = airflow.runs(DAG) or [{"dag_run_id": "", "state": "none"}]
+    states = [task["state"] for task in airflow.tasks(DAG, run["dag_run_id"])] if run["dag_run_id"] else []
+    return run["state"], str(states[0] if states else "none")
+
+
+def _deferred(airflow: Airflow) -> str:
+    """Wait for the newest run's task to watch; the run's id."""
+
+    def watching() -> None:
+        if _task(airflow) != ("running", "deferred"):
+            raise ServiceDown(str(_task(airflow)))
+
+    until(watching, 60, "a deferred task")
+    return str(airflow.runs(DAG)[0]["dag_run_id"])
