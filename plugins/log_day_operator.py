@@ -13,7 +13,7 @@ from truelog.span import Span
 _PATIENCE_SECONDS = 3600.0  # beyond the end of the last day
 
 
-class LogDayOperator(BaseOperator):  # type: ignore[misc]
+class LogDayOperator(BaseOperator):
     """Its result is the run's span. Days that are asked for though they are not over are not waited for."""
 
     def execute(self, context: Any) -> dict[str, Any]:

@@ -17,14 +17,14 @@ def lagging(moment: datetime) -> list[str]:
     return span.lagging(Settings(), moment)
 
 
-class LogDayTrigger(BaseTrigger):  # type: ignore[misc]
+class LogDayTrigger(BaseTrigger):
     """Asks every few seconds which topics have not come to `moment`; whatever is away meanwhile is waited for."""
 
     poll_seconds = 2.0
     lagging: Callable[[datetime], list[str]] = staticmethod(lagging)
 
     def __init__(self, moment: str, deadline: float) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.moment, self.deadline = moment, deadline
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -37,7 +37,7 @@ class LogDayTrigger(BaseTrigger):  # type: ignore[misc]
             reason = await self._reason()
             if reason:
                 await asyncio.sleep(self.poll_seconds)
-        yield TriggerEvent({"open": reason})
+        yield TriggerEvent({"open": reason})  # type: ignore[no-untyped-call]
 
     async def _reason(self) -> str:
         try:

@@ -13,7 +13,7 @@ from truelog.submit import job_environment, submit_conf
 BEHIND = {"pool": POOL, "priority_weight": 0, "weight_rule": "absolute"}
 
 
-class SparkJob(SparkSubmitOperator):  # type: ignore[misc]
+class SparkJob(SparkSubmitOperator):
     """`called` is what a mapped task is called in the list of its siblings."""
 
     template_fields = (*SparkSubmitOperator.template_fields, "called")

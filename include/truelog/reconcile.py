@@ -25,7 +25,7 @@ from truelog.advance import Advancer
 from truelog.compiled import Compiled
 from truelog.database import Connection, connect
 from truelog.digest import Digests
-from truelog.errors import ArchiveBehind
+from truelog.errors import ArchiveBehind, CodeChanged
 from truelog.positions import Positions
 from truelog.proof import prove
 from truelog.rebuild import Rebuilder
@@ -84,7 +84,11 @@ COMPARE = Request()
 def reconcile(spark: SparkSession, advancer: Advancer, compiled: Compiled, request: Request = COMPARE) -> Result:
     """Compare a view with its rebuild, while the stream goes on."""
     with connect(advancer.settings, autocommit=True) as connection:
-        table.require_same_code(connection, compiled)
+        try:
+            table.require_same_code(connection, compiled)
+        except CodeChanged as changed:  # neither equal nor different, and no reason to leave out the other views
+            unknown = Result(compiled.name, compiled.view.version, Positions({}), reason=str(changed))
+            return _keep(connection, unknown, request)
         _one_at_a_time(connection, compiled)
         rebuilder = Rebuilder(spark, connection, advancer, compiled, request.from_raw)
         wrong = prove(rebuilder).wrong if request.proving else ()

@@ -1,0 +1,167 @@
+"""The DAG `recompute`: which days a run is about, what it waits for, and what its jobs are given."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from truelog.database import connect
+from truelog.errors import ArchiveBehind, BadInput
+from truelog.settings import Settings
+from truelog.span import Span, days, lagging
+
+if TYPE_CHECKING:
+    from airflow.dag_processing.dagbag import DagBag
+
+DAY, HOUR, TEN = 86_400, 3_600, 10
+NOW = datetime(2026, 11, 21, 15, 42, 7, tzinfo=UTC)
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+YESTERDAY = (at("2026-11-20"), at("2026-11-21"))
+TODAY = (at("2026-11-21"), at("2026-11-22"))
+BY_INTERVAL = {"day": None, "open": False}
+
+
+@pytest.mark.parametrize(
+    ("params", "interval", "day", "begin", "end"),
+    [
+        (BY_INTERVAL, YESTERDAY, DAY, "2026-11-20", "2026-11-21"),
+        (BY_INTERVAL, TODAY, DAY, "2026-11-21", "2026-11-22"),  # is waited for until it is over
+        (BY_INTERVAL, TODAY, TEN, "2026-11-21", "2026-11-21 15:42:10"),  # what has begun
+        (BY_INTERVAL, YESTERDAY, TEN, "2026-11-20", "2026-11-21"),
+        ({"day": "2026-11-01", "open": False}, YESTERDAY, DAY, "2026-11-01", "2026-11-02"),
+        ({"day": "2026-11-01", "open": False}, None, HOUR, "2026-11-01", "2026-11-02"),
+        ({"day": "2026-11-01 10:05", "open": False}, None, HOUR, "2026-11-01 10:00", "2026-11-01 11:00"),
+        ({"day": "2026-11-01T10:05:00Z", "open": False}, None, TEN, "2026-11-01 10:05", "2026-11-01 10:05:10"),
+        ({"day": None, "open": True}, None, DAY, "2026-11-21", "2026-11-22"),
+        ({"day": None, "open": True}, YESTERDAY, TEN, "2026-11-21 15:42", "2026-11-21 15:42:10"),
+        ({"day": "2026-11-21", "open": True}, None, TEN, "2026-11-21", "2026-11-21 15:42:10"),
+    ],
+)
+def test_the_days_of_a_run_begin_in_its_interval(
+    params: dict[str, Any], interval: tuple[datetime, datetime] | None, day: int, begin: str, end: str
+) -> None:
+    span = Span.of_run(params, interval, NOW, day)
+    assert (span.begin, span.end, span.unfinished) == (at(begin), at(end), params["open"])
+    assert Span.from_dict(span.as_dict()) == span
+
+
+@pytest.mark.parametrize("params", [BY_INTERVAL, {"day": "2026-11-22", "open": False}])
+def test_a_run_that_is_about_no_day_is_refused(params: dict[str, Any]) -> None:
+    with pytest.raises(BadInput, match="day"):
+        Span.of_run(params, None, NOW, DAY)
+
+
+@pytest.mark.parametrize(
+    ("end", "day", "closes"),
+    [
+        ("2026-11-21", DAY, "2026-11-21"),
+        ("2026-11-21 15:42:10", TEN, "2026-11-21 15:42:10"),
+        ("2026-11-21 01:00", DAY, "2026-11-22"),  # the last day begins within the span, and ends after it
+    ],
+)
+def test_a_span_is_closed_when_its_last_day_is(end: str, day: int, closes: str) -> None:
+    assert Span(at("2026-11-20"), at(end)).closes(day) == at(closes)
+
+
+def test_a_job_for_each_view_over_all_days(dags: "DagBag") -> None:
+    from recompute import jobs
+
+    assert jobs(["a", "b"], [at("2026-11-01")], unfinished=False) == [
+        {"application_args": ["--day", "2026-11-01T00:00:00+00:00", view], "called": f"{view} 2026-11-01"}
+        for view in ("a", "b")
+    ]
+    [several] = jobs(["a"], [at("2026-11-01 10:00"), at("2026-11-01 10:10")], unfinished=True)
+    assert several["application_args"][-3:] == ["2026-11-01T10:10:00+00:00", "--open", "a"]
+    assert several["called"] == "a 2026-11-01 10:00:00 and 1 more"
+
+
+def test_jobs_wait_in_the_pool_behind_everything_else(dags: "DagBag") -> None:
+    dag = dags.dags["recompute"]
+    job: Any = dag.get_task("recompute")
+    given = job.partial_kwargs
+    assert (given["pool"], given["priority_weight"], given["weight_rule"]) == ("recompute", 0, "absolute")
+    assert given["map_index_template"] == "{{ task.called }}"
+    assert dag.get_task("wait").retries == 2
+    assert type(dag.timetable).__name__ == "CronDataIntervalTimetable"
+
+
+def waited(lags: Sequence[Any], deadline: float = 60) -> str:
+    """What the trigger says in the end, where the archive lags like this, asked again and again."""
+    from log_day_trigger import LogDayTrigger
+
+    answers = iter(lags)
+
+    class Fast(LogDayTrigger):  # type: ignore[misc]
+        poll_seconds = 0.01
+
+        @staticmethod
+        def lagging(moment: datetime) -> list[str]:
+            assert moment == at("2026-11-21")
+            if isinstance(answer := next(answers, lags[-1]), Exception):
+                raise answer
+            return list(answer)
+
+    async def only() -> Any:
+        trigger = Fast(at("2026-11-21").isoformat(), time.time() + deadline)
+        [event] = [event async for event in trigger.run()]
+        return event
+
+    return str(asyncio.run(asyncio.wait_for(only(), 5)).payload["open"])
+
+
+def test_the_trigger_ends_when_the_days_are_closed(dags: "DagBag") -> None:
+    assert waited([["click", "search"], ["click"], []]) == ""
+
+
+def test_the_trigger_outlives_a_database_that_is_away(dags: "DagBag") -> None:
+    assert waited([OSError("away"), ["click"], OSError("away"), []]) == ""
+
+
+def test_the_trigger_gives_up_and_says_which_topic_lags(dags: "DagBag") -> None:
+    assert waited([["click"]], deadline=0.2) == "the archive of click has not come to 2026-11-21T00:00:00+00:00"
+
+
+def test_the_trigger_is_made_again_as_it_was(dags: "DagBag") -> None:
+    from airflow._shared.module_loading import import_string
+    from log_day_trigger import LogDayTrigger
+
+    path, given = LogDayTrigger("2026-11-21T00:00:00+00:00", 12.5).serialize()
+    assert import_string(path)(**given).serialize() == (path, given)
+
+
+def test_a_wait_that_was_too_long_is_red_and_says_why(dags: "DagBag") -> None:
+    from log_day_operator import LogDayOperator
+
+    with pytest.raises(ArchiveBehind, match=r"of click .*Does the application `archive` run"):
+        LogDayOperator(task_id="wait").closed({}, {"open": "the archive of click has not come to X"}, {})
+    assert LogDayOperator(task_id="wait").closed({}, {"open": ""}, {"begin": "x"}) == {"begin": "x"}
+
+
+def test_days_that_the_archive_recorded(migrated: Settings) -> None:
+    """An archive that holds nothing lags behind nothing: there is no day to recompute."""
+    begin = at("2001-01-01")
+    with connect(migrated) as connection:
+        connection.cursor().executemany(
+            "INSERT INTO truelog.log_day VALUES ('page_view', %s, 'days-of-2001', %s, 0)",
+            [(partition, int(begin.timestamp()) + i * TEN) for i in range(3) for partition in range(2)],
+        )
+    span = Span(begin, begin + timedelta(seconds=2 * TEN))
+    assert days(migrated, span) == [begin, begin + timedelta(seconds=TEN)]
+    assert days(migrated, Span(at("2000-01-01"), begin)) == []
+    assert lagging(migrated, begin) == []
+
+
+def test_a_run_before_the_archive_began_is_green(dags: "DagBag", airflow_database: None, migrated: Settings) -> None:
+    """Each task is run but the jobs, of which there are none."""
+    run = dags.dags["recompute"].test(logical_date=at("2021-01-01"))
+    states = {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
+    assert str(run.state) == "success"
+    assert states == {"wait": "success", "plan": "success", "recompute": "skipped", "announce": "skipped"}

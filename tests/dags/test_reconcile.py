@@ -1,0 +1,207 @@
+"""The DAG `reconcile`: which views a run compares, and how the outcome is judged."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from truelog import validation
+from truelog.database import Connection
+from truelog.errors import ArchiveBehind, BadInput
+from truelog.settings import Settings
+
+if TYPE_CHECKING:
+    from airflow.dag_processing.dagbag import DagBag
+
+RUN = "manual__judged"
+VIEW = '''"""A view that a test judges."""
+from truelog import Sum, View
+VIEW = View(
+    reads=("page_view",), transform=lambda page_view: page_view, key=("a",), measures={"n": Sum()},
+    checks=("n > 0", "a <> '{oops}'"), KEEP
+)
+'''
+TABLES = """
+CREATE VIEW views.judged AS SELECT * FROM (VALUES ('x', 1::numeric), ('y', 2), (NULL, 3)) AS v (a, n);
+CREATE TABLE recon.judged_v1_diff (a text, key_json jsonb, streamed jsonb, rebuilt jsonb);
+"""
+GONE = """
+DROP VIEW views.judged;
+DROP TABLE recon.judged_v1_diff;
+DELETE FROM truelog.validation;
+DELETE FROM truelog.reconciliation WHERE view = 'judged';
+"""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A view whose comparisons a test makes up."""
+
+    settings: Settings
+    connection: Connection
+
+    def compared(self, run: str | None = RUN, **found: Any) -> int:
+        """A row as `reconcile` keeps it."""
+        row = {
+            "view": "judged",
+            "version": 1,
+            "positions": '{"page_view": {"0": 7}}',
+            "from_raw": False,
+            "row_count": 3,
+            "missing": 0,
+            "extra": 0,
+            "different": 0,
+            "repaired": 0,
+            "verdict": "EQUAL",
+            "reason": "",
+            "sample": "[]",
+            "run": run,
+        } | found
+        columns, values = ", ".join(row), ", ".join(["%s"] * len(row))
+        query = f"INSERT INTO truelog.reconciliation ({columns}) VALUES ({values}) RETURNING id"
+        [(made,)] = self.connection.execute(query.encode(), list(row.values())).fetchall()
+        return int(str(made))
+
+    def failed(self) -> tuple[str, ...]:
+        return validation.validate(self.settings, RUN, "judged").failed
+
+
+@pytest.fixture
+def judged(migrated: Settings, connection: Connection, tmp_path: Path) -> Iterator[Judged]:
+    (tmp_path / "judged.py").write_text(VIEW.replace("KEEP", ""))
+    connection.execute(TABLES.encode())
+    yield Judged(migrated.model_copy(update={"views_folder": tmp_path}), connection)
+    connection.execute(GONE.encode())
+
+
+def test_what_is_equal_passes_and_is_kept(judged: Judged) -> None:
+    made = judged.compared()
+    assert judged.failed() == ()
+    [(reconciliation, success, failed, result)] = judged.connection.execute(
+        "SELECT reconciliation, success, failed, result FROM truelog.validation"
+    ).fetchall()
+    assert (reconciliation, success, failed) == (made, True, [])
+    outcomes = [each for suite in dict(result)["results"] for each in suite["results"]]  # type: ignore[call-overload]
+    assert [each["expectation_config"]["description"] for each in outcomes] == [
+        "the streamed table equals its rebuild",
+        "as many rows streamed as rebuilt",
+        "at least 1 rows",
+        "no row differs",
+        "n > 0",
+        "a <> '{oops}'",
+    ]
+    assert judged.settings.database_password.get_secret_value() not in json.dumps(result)
+
+
+def test_rows_that_differ_fail_and_are_kept(judged: Judged) -> None:
+    judged.compared(verdict="DIFFERENT", missing=1, different=1)
+    row = '\'["x"]\', \'{"n": "NaN"}\', NULL'
+    judged.connection.execute(f"INSERT INTO recon.judged_v1_diff VALUES ('x', {row}), ('y', {row})".encode())
+    assert judged.failed() == (
+        "the streamed table equals its rebuild",
+        "as many rows streamed as rebuilt",
+        "no row differs",
+    )
+    kept = judged.connection.execute(
+        "SELECT jsonb_path_query_array(result, '$.**.unexpected_rows') FROM truelog.validation"
+    )
+    assert '"a": "y"' in json.dumps(kept.fetchone())
+
+
+def test_more_rows_differ_than_a_sample_holds(judged: Judged) -> None:
+    """The known trap: a verdict on the first two hundred rows, or none where both sides are empty."""
+    judged.compared(verdict="DIFFERENT", different=1_000)
+    judged.connection.execute(
+        "INSERT INTO recon.judged_v1_diff SELECT n, jsonb_build_array(n), '{}', '{}' FROM generate_series(1, 1000) AS n"
+    )
+    assert judged.failed() == ("the streamed table equals its rebuild", "no row differs")
+    found = judged.connection.execute(
+        "SELECT jsonb_path_query_array(result, '$.**.observed_value') FROM truelog.validation"
+    ).fetchone()
+    assert "1000" in json.dumps(found)
+
+
+def test_an_empty_view_of_a_log_with_events_is_not_equal_enough(judged: Judged) -> None:
+    judged.compared(row_count=0)
+    assert judged.failed() == ("at least 1 rows",)
+    judged.compared(row_count=0, positions='{"page_view": {"0": 0}}')
+    assert judged.failed() == ()
+
+
+def test_a_view_never_shrinks_unless_it_has_keep(judged: Judged) -> None:
+    judged.compared(run=None, row_count=5)
+    judged.compared(run=None, row_count=9, verdict="DIFFERENT")
+    judged.compared(row_count=4)
+    assert judged.failed() == ("at least 5 rows",)
+    kept = VIEW.replace("KEEP", 'keep="7 days"')
+    (judged.settings.views_folder / "judged.py").write_text(kept)
+    assert judged.failed() == ()
+
+
+def test_the_views_own_checks_hold_for_every_row(judged: Judged) -> None:
+    judged.compared()
+    judged.connection.execute(
+        b"CREATE OR REPLACE VIEW views.judged AS SELECT * FROM (VALUES ('x', 0::numeric)) AS v (a, n)"
+    )
+    assert judged.failed() == ("n > 0",)
+
+
+def test_unknown_is_neither_and_says_why(judged: Judged) -> None:
+    judged.compared(verdict="EQUAL")
+    validation.require_known(judged.settings, RUN)
+    judged.compared(verdict="UNKNOWN", reason="the archive is 12 events behind.")
+    with pytest.raises(ArchiveBehind, match=r"^UNKNOWN: judged: the archive is 12 events behind\.$"):
+        validation.require_known(judged.settings, RUN)
+    assert "the streamed table equals its rebuild" in judged.failed()
+    judged.compared()
+    validation.require_known(judged.settings, RUN)  # a retry came to an answer
+
+
+def test_a_run_without_a_comparison_is_not_judged(judged: Judged) -> None:
+    judged.compared(run="another run")
+    with pytest.raises(BadInput, match="has no comparison of judged"):
+        validation.validate(judged.settings, RUN, "judged")
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the job has of each comparison."""
+
+    id: int
+
+
+def test_results_are_claimed_for_the_run_that_asked(judged: Judged) -> None:
+    made = judged.compared(run=None)
+    validation.claim(judged.settings, RUN, [Result(made)])
+    assert judged.failed() == ()
+
+
+def test_new_partials_are_compared_and_by_hand_whatever_was_chosen(dags: "DagBag") -> None:
+    from view_assets import view_asset
+
+    @dataclass(frozen=True)
+    class Run:
+        run_type: str
+
+    task: Any = dags.dags["reconcile"].get_task("choose")
+    choose = task.python_callable
+    new = {view_asset(view): ["an event", "another"] for view in ("page_views", "click_through")}
+    assert choose({"views": ["a", "b"]}, Run("asset_triggered"), new) == ["click_through", "page_views"]
+    assert choose({"views": ["a", "b"]}, Run("manual"), {}) == ["a", "b"]
+    assert choose({"views": ["a", "b"]}, Run("scheduled"), {}) == ["a", "b"]
+
+
+def test_the_dag_waits_for_time_and_for_each_views_asset(dags: "DagBag", settings: Settings) -> None:
+    from view_assets import view_asset
+
+    from truelog import catalogue
+
+    dag: Any = dags.dags["reconcile"]
+    views = catalogue.names(settings.views_folder)
+    assert list(dag.timetable.asset_condition.objects) == [view_asset(view) for view in views]
+    assert dag.params["views"] == views
+    assert dag.get_task("validate").partial_kwargs["trigger_rule"] == "all_done"
+    assert dag.get_task("compare").pool == "recompute"
