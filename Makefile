@@ -1,7 +1,7 @@
 # The words that people and CI run. `make install` is the one right way to install: the lock leaves out
 # pyspark-client, which would write over PySpark's files, and every package is checked by its hash.
 
-.PHONY: install test check up down lock jars
+.PHONY: install demo test check up down lock jars
 
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The first supported interpreter, by its full path.
@@ -24,6 +24,10 @@ install: .venv/.installed jars
 # Nothing is fetched twice: a stamp beside the jars names the ivy.xml that they came from.
 jars: .venv/.installed
 	@.venv/bin/python -m runtime
+
+# Everything started and shown at work; safe to run again.
+demo: install
+	@.venv/bin/python -m runtime.demo
 
 test: install
 	.venv/bin/python -m pytest

@@ -1,0 +1,140 @@
+"""`make demo`: the whole platform on this machine, shown at work; every command it runs is one that people run.
+
+1. start everything; a fresh home gets log days of half a minute, so that some close while one looks on
+2. wait until Airflow has started the archive and the stream
+3. send half a minute of traffic, and wait until the views stand at its end
+4. show the cube, and where each view stands
+5. prove each view equal to its rebuild
+6. recompute the closed log days, as a backfill does
+7. say where to look, and how to sign in
+"""
+
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+import runtime
+from runtime.airflow_client import ENDED, Airflow, sign_in
+from runtime.credentials import write_private
+from runtime.wait import until
+from truelog import archive, health, readers
+from truelog.errors import RunFailed, ServiceDown
+from truelog.settings import ENVIRONMENT_FILE, Settings, default_home
+
+SHORT = "TRUELOG_LOG_DAY_SECONDS=30\nTRUELOG_ARCHIVE_TRIGGER_SECONDS=5\n"
+RATE, SECONDS, SEED = 300, 30, 1
+PATIENCE = 300  # seconds for each thing that is waited for, on two cores
+TOP = """
+    SELECT coalesce(host, '(no URL)'), page, sum(views)::bigint AS views, round(sum(bytes) / 1e6, 1)
+    FROM views.page_views GROUP BY host, page ORDER BY views DESC, page LIMIT 12
+"""
+
+console = Console()
+
+
+def main() -> int:
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s")
+    logging.getLogger("truelog").setLevel(logging.INFO)
+    began = time.monotonic()
+    settings = _home()
+    _run("up")  # 1
+    _wait("the applications, which Airflow starts", lambda: _require_running(settings))  # 2
+    _run("generate", "--rate", str(RATE), "--seconds", str(SECONDS), "--seed", str(SEED))  # 3
+    _wait("the views at the end of the log", lambda: _require_caught_up(settings))
+    _show_cube(settings)  # 4
+    _run("positions")
+    verdict = _run("reconcile")  # 5
+    _backfill(settings)  # 6
+    _run("status")  # 7
+    _say(f"that took {time.monotonic() - began:.0f} s; `make down` stops all of it, `make demo` starts it again")
+    return verdict
+
+
+def _home() -> Settings:
+    home = default_home()
+    fresh = not (home / ENVIRONMENT_FILE).exists()
+    settings = runtime.set_up(home)
+    if fresh:
+        file = home / ENVIRONMENT_FILE
+        write_private(file, file.read_text() + SHORT)
+    return Settings(home=settings.home)
+
+
+def _say(what: str) -> None:
+    console.print(f"\n[bold]{what}[/bold]", highlight=False)
+
+
+def _run(*words: str) -> int:
+    """A command as people type it; what it prints is shown."""
+    _say(f"$ truelog {' '.join(words)}")
+    return subprocess.run([Path(sys.executable).with_name("truelog"), *words], check=False).returncode
+
+
+def _wait(what: str, condition: Callable[[], None]) -> None:
+    _say(f"waiting for {what}")
+    console.print(f"after {until(condition, PATIENCE, what):.0f} s", highlight=False)
+
+
+def _require_running(settings: Settings) -> None:
+    waited = [f"{each.application} is {each.state}" for each in health.every(settings) if each.batch_at is None]
+    if waited:
+        raise ServiceDown(", ".join(waited))
+
+
+def _require_caught_up(settings: Settings) -> None:
+    behind = [
+        f"{each.view}: {each.lag_events if each.lag_events is not None else 'all'} events"
+        for application in health.every(settings)
+        for each in application.views
+        if each.lag_events != 0
+    ]
+    if behind:
+        raise ServiceDown(", ".join(behind))
+
+
+def _show_cube(settings: Settings) -> None:
+    _say("views.page_views: by minute, host, page and browser; here summed by page")
+    with readers.snapshot(settings) as connection:
+        rows = connection.execute(TOP).fetchall()
+    most = max((int(str(row[2])) for row in rows), default=1)
+    table = Table("host", "page", "views", "MB", "")
+    for host, page, views, megabytes in rows:
+        count = int(str(views))
+        bar = ProgressBar(total=most, completed=count, width=30)
+        table.add_row(str(host), str(page or ""), f"{count:,}", str(megabytes), bar)
+    console.print(table)
+
+
+def _backfill(settings: Settings) -> None:
+    """Through Airflow's REST API, as the button in its UI does; `reconcile` follows by itself."""
+    days = archive.closed_days(settings, ("page_view", "search", "click", "ticks"))
+    if not days:
+        raise ServiceDown("no log day is closed yet: is the archive running? See `truelog status`.")
+    first, last = (datetime(day.year, day.month, day.day, tzinfo=UTC) for day in (days[0], days[-1]))
+    _say(f"Airflow: backfill of `recompute` from {first:%Y-%m-%d} to {last:%Y-%m-%d}, {len(days)} closed log days")
+    oncall, asked_at = sign_in(settings, "oncall"), datetime.now(UTC)
+    backfill = oncall.backfill("recompute", first, last, reprocess="completed")
+    oncall.wait_for_backfill("recompute", backfill, runs=1 + (last - first) // timedelta(days=1), seconds=PATIENCE)
+    _wait("`reconcile`, which the new partials start", lambda: _require_reconciled(oncall, asked_at))
+
+
+def _require_reconciled(oncall: Airflow, since: datetime) -> None:
+    runs = [r for r in oncall.runs("reconcile") if datetime.fromisoformat(r["run_after"]) > since]
+    ended = [run for run in runs if run["state"] in ENDED]
+    if not ended:
+        raise ServiceDown(f"its runs are {', '.join(run['state'] for run in runs) or 'to come'}")
+    if ended[0]["state"] == "failed":
+        raise RunFailed(f"{ended[0]['dag_run_id']} failed: its page in Airflow says what does not hold, and what to do")
+    console.print(f"{ended[0]['dag_run_id']}: every view equals its rebuild from the recomputed days", highlight=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
