@@ -2,12 +2,12 @@
 
 import json
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param, task
 from airflow.sdk.exceptions import AirflowFailException
-from spark_job import BEHIND, SparkJob
+from spark_job import BATCH, JOB, SparkJob
 
 from truelog.settings import Settings
 
@@ -49,8 +49,8 @@ with DAG(
     catchup=False,
     max_active_runs=1,
     tags=["batch", "archive"],
-    default_args={"owner": "truelog", "retries": 2, "retry_delay": timedelta(minutes=1)},
+    default_args=BATCH,
     params={"deep": Param(False, type="boolean", title="Deep", description="Compare every byte with Kafka's.")},
     doc_md=ABOUT,
 ):
-    SparkJob(task_id="compact", script="upkeep.py", **BEHIND) >> audit()
+    SparkJob(task_id="compact", script="upkeep.py", **JOB) >> audit()

@@ -1,12 +1,12 @@
 """Recompute every view's partials, log day by log day, from the archive; a backfill recomputes history."""
 
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param, task
 from log_day_operator import LogDayOperator
-from spark_job import BEHIND, SparkJob
+from spark_job import BATCH, JOB, SparkJob
 from view_assets import RECOMPUTED, view_asset
 
 from truelog import catalogue
@@ -72,7 +72,7 @@ with DAG(
     catchup=False,
     max_active_runs=2,
     tags=["batch"],
-    default_args={"owner": "truelog", "retries": 2, "retry_delay": timedelta(seconds=30)},
+    default_args=BATCH,
     params={
         "day": Param(
             None,
@@ -89,5 +89,5 @@ with DAG(
     doc_md=ABOUT,
 ):
     planned = plan(LogDayOperator(task_id="wait").output)
-    job = SparkJob.partial(task_id="recompute", script="recompute.py", map_index_template="{{ task.called }}", **BEHIND)
+    job = SparkJob.partial(task_id="recompute", script="recompute.py", map_index_template="{{ task.called }}", **JOB)
     job.expand_kwargs(planned) >> announce(planned)

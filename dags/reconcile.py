@@ -1,12 +1,12 @@
 """Compare every view with its rebuild at exact positions, repair what differs, and have the outcome judged."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from airflow.sdk import DAG, AssetAny, AssetOrTimeSchedule, CronTriggerTimetable, Param, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 from reconcile_job import ReconcileJob
-from spark_job import BEHIND
+from spark_job import BATCH, JOB
 from view_assets import view_asset, view_of
 
 from truelog import catalogue
@@ -51,8 +51,6 @@ def choose(params: dict[str, Any], dag_run: Any, triggering_asset_events: Any) -
     map_index_template="{{ label }}",
     retries=0,
     max_active_tis_per_dagrun=2,
-    priority_weight=0,
-    weight_rule="absolute",
 )
 def validate(view: str, run_id: str) -> None:
     """Also where another view could not be compared; in the end the run is as red as its worst view."""
@@ -74,7 +72,7 @@ with DAG(
     catchup=False,
     max_active_runs=1,
     tags=["batch", "proof"],
-    default_args={"owner": "truelog", "retries": 2, "retry_delay": timedelta(seconds=30)},
+    default_args=BATCH,
     params={
         "views": Param(VIEWS, type="array", items={"type": "string", "enum": VIEWS}, examples=VIEWS, title="Views"),
         "from_raw": Param(False, type="boolean", title="From raw", description="Parse the archive's raw bytes again."),
@@ -83,4 +81,4 @@ with DAG(
     doc_md=ABOUT,
 ):
     views = choose()
-    ReconcileJob(task_id="compare", views=views, **BEHIND) >> validate.expand(view=views)
+    ReconcileJob(task_id="compare", views=views, **JOB) >> validate.expand(view=views)

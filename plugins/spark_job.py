@@ -1,5 +1,6 @@
 """A batch job as a task: an application of `spark_apps/`, submitted by the Spark provider through `spark_default`."""
 
+from datetime import timedelta
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
@@ -9,8 +10,16 @@ from runtime.airflow import POOL, SPARK
 from truelog.settings import PROJECT, Settings
 from truelog.submit import job_environment, submit_conf
 
-# Behind whatever else Airflow has to do. Said where a task is declared: a mapped one does not ask its class.
-BEHIND = {"pool": POOL, "priority_weight": 0, "weight_rule": "absolute"}
+# For every task of a DAG of the batch layer: behind whatever else Airflow has to do.
+BATCH = {
+    "owner": "truelog",
+    "retries": 2,
+    "retry_delay": timedelta(seconds=30),
+    "priority_weight": 0,
+    "weight_rule": "absolute",
+}
+# For each job. Said where it is declared: the scheduler does not ask the class of a mapped task.
+JOB = {"pool": POOL}
 
 
 class SparkJob(SparkSubmitOperator):

@@ -27,7 +27,7 @@ from truelog.settings import Settings
 
 ROLES = {"admin": "Admin", "oncall": "User", "analyst": "Viewer"}  # user → what Airflow lets that user do
 SPARK = "spark_default"
-POOL, POOL_SLOTS = "recompute", 2
+POOL, POOL_SLOTS = "recompute", 1  # a second job beside the streams would only slow all of them down on one machine
 SETUP = "airflow-setup"
 
 _configuring = Lock()

@@ -87,9 +87,9 @@ def test_jobs_wait_in_the_pool_behind_everything_else(dags: "DagBag") -> None:
     dag = dags.dags["recompute"]
     job: Any = dag.get_task("recompute")
     given = job.partial_kwargs
-    assert (given["pool"], given["priority_weight"], given["weight_rule"]) == ("recompute", 0, "absolute")
+    assert (given["pool"], given["priority_weight"], given["retries"]) == ("recompute", 0, 2)
     assert given["map_index_template"] == "{{ task.called }}"
-    assert dag.get_task("wait").retries == 2
+    assert dag.get_task("wait").priority_weight == 0
     assert type(dag.timetable).__name__ == "CronDataIntervalTimetable"
 
 
