@@ -3,6 +3,7 @@
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,17 @@ import runtime
 from truelog.settings import Settings, default_home
 
 pytest_plugins = ("tests.spark_fixtures",)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How long each part took, set-up and tear-down included."""
+    parts: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for each in reports:
+            if isinstance(each, pytest.TestReport):
+                parts[str(Path(each.nodeid.partition("::")[0]).parent)] += round(each.duration * 1000)
+    for part, milliseconds in parts.most_common():
+        terminalreporter.write_line(f"{part}: {milliseconds / 1000:.0f} s")
 
 
 @pytest.fixture(scope="session")
