@@ -1,7 +1,7 @@
 # The words that people and CI run. `make install` is the one right way to install: the lock leaves out
 # pyspark-client, which would write over PySpark's files, and every package is checked by its hash.
 
-.PHONY: install demo test check up down lock jars
+.PHONY: install demo test check bench up down lock jars
 
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The first supported interpreter, by its full path.
@@ -37,6 +37,15 @@ check: .venv/.installed
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 
+# The peers that it measures beside live in an environment of their own: what they ask for is no part of the platform.
+bench: install .venv-bench/.installed
+	.venv/bin/python -m tests.bench
+
+.venv-bench/.installed: requirements-bench.txt | .venv/bin/python
+	$(UV) venv --quiet --clear --python .venv/bin/python .venv-bench
+	$(UV) pip sync --python .venv-bench/bin/python --require-hashes requirements-bench.txt
+	@touch $@
+
 up: install
 	.venv/bin/truelog up
 
@@ -46,3 +55,5 @@ down:
 lock: .venv/bin/python
 	$(UV) pip compile --universal --python-version 3.11 --generate-hashes --group dev pyproject.toml \
 		--output-file requirements.txt
+	$(UV) pip compile --universal --python-version 3.11 --generate-hashes --group bench \
+		--output-file requirements-bench.txt

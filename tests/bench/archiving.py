@@ -1,0 +1,45 @@
+"""The archive application, from the beginning of a log that is there already to its end.
+
+Its batches are large, so its speed is counted from the moment at which Spark began the first one: cold code included.
+"""
+
+import time
+
+from tests.bench.beat import first
+from tests.bench.corpus import TOPICS, Corpus
+from tests.bench.row import OURS, Row
+from tests.scenes.applications import start
+from truelog import archive, topics
+from truelog.settings import Settings
+
+_LOOK_SECONDS = 0.1
+_WITHIN_SECONDS = 180.0
+
+
+def run(settings: Settings, corpus: Corpus) -> Row:
+    """Archive every topic, and stop."""
+    ends = topics.end_offsets(settings, TOPICS)
+    started = time.time()
+    application = start(settings, "archive.py", TRUELOG_ARCHIVE_TRIGGER_SECONDS="1")
+
+    def begun() -> bool:
+        if application.process.poll() is not None:
+            raise RuntimeError(f"the archive ended:\n{application.tail()}")
+        return any((settings.home / "scratch" / "archive").glob("*/offsets/0"))
+
+    first_batch = first(_LOOK_SECONDS, begun, within=_WITHIN_SECONDS, what="the archive's first batch")
+    done = first(
+        _LOOK_SECONDS,
+        lambda: archive.positions(settings, TOPICS).covers(ends),
+        within=_WITHIN_SECONDS,
+        what="the archive",
+    )
+    application.end()
+    return Row(
+        "archive",
+        OURS,
+        corpus.events / (done - first_batch),
+        "alone",
+        "from the beginning of the first batch to the last commit",
+        more={"events": corpus.events, "start_seconds": first_batch - started},
+    )

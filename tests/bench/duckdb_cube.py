@@ -1,0 +1,34 @@
+"""DuckDB: the cube of page views by SQL over the raw JSON. Runs in the peers' environment."""
+
+import json
+import sys
+import time
+from statistics import median
+
+import duckdb
+
+CUBE = """
+CREATE OR REPLACE TABLE cube AS
+SELECT date_trunc('minute', occurred_at) AS minute,
+    regexp_extract(url, '^[a-z]+://([^/?#]+)', 1) AS host,
+    regexp_extract(url, '^[a-z]+://[^/?#]+([^?#]*)', 1) AS page,
+    browser, count(*) AS views, sum(bytes) AS bytes
+FROM read_ndjson(?, columns = {occurred_at: 'TIMESTAMP', url: 'VARCHAR', browser: 'VARCHAR', bytes: 'BIGINT'})
+GROUP BY ALL
+"""
+
+
+def main() -> None:
+    given = json.load(sys.stdin)
+    connection = duckdb.connect(config={"threads": given["threads"]})
+    seconds = []
+    for _ in range(1 + given["times"]):
+        began = time.perf_counter()
+        connection.execute(CUBE, [given["file"]])
+        seconds.append(time.perf_counter() - began)
+    views = connection.execute("SELECT sum(views)::BIGINT FROM cube").fetchall()[0][0]
+    sys.stdout.write(json.dumps({"cold": seconds[0], "seconds": median(seconds[1:]), "views": views}) + "\n")
+
+
+if __name__ == "__main__":
+    main()

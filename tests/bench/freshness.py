@@ -1,0 +1,148 @@
+"""Freshness: from the moment at which Kafka acknowledged an event to the moment at which a view shows it.
+
+Among steady traffic, marked events are sent whose host and address occur nowhere else, so that each view has a cell
+for each of them. A poller looks for the cells that it has not seen yet; what it finds may have been there for as long
+as the time between two looks, which is counted in.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from confluent_kafka import KafkaError, Message
+
+from tests.bench.beat import every
+from tests.bench.corpus import good
+from tests.bench.row import OURS, Ran, Row
+from truelog import generator, instants
+from truelog.database import Connection, connect
+from truelog.sending import Record, producer
+from truelog.settings import Settings
+
+LOOK_SECONDS = 0.02
+
+_MARKS = 20  # a second
+_BEAT_SECONDS = 0.01
+_WARM_SECONDS = 5.0  # of traffic before the first mark
+_PATIENCE_SECONDS = 60.0
+_SEED = 11
+
+# Asked by the first two columns of each view's key, so that the table's index answers.
+_SHOWN = {
+    "page_views": "SELECT host FROM views.page_views WHERE minute = ANY(%s) AND host = ANY(%s)",
+    "page_audience": "SELECT host FROM views.page_audience WHERE minute = ANY(%s) AND host = ANY(%s)",
+    "request_rates": "SELECT ip FROM views.request_rates WHERE pane = ANY(%s) AND ip = ANY(%s)",
+}
+VIEWS = tuple(_SHOWN)
+
+
+@dataclass
+class Marks:
+    """When each marked event was acknowledged, and first seen in each view; marks are known by their hosts."""
+
+    happened: dict[str, datetime] = field(default_factory=dict)
+    acknowledged: dict[str, float] = field(default_factory=dict)
+    shown: Mapping[str, dict[str, float]] = field(default_factory=lambda: {view: {} for view in VIEWS})
+    sent: float = 0.0  # when the traffic was over
+
+    def make(self, number: int) -> Record:
+        host, now = f"m{number}.example", datetime.now(UTC)
+        self.happened[host] = now
+        event = {
+            "event_id": host,
+            "occurred_at": instants.text(now),
+            "visitor_id": host,
+            "url": f"https://{host}/",
+            "ip": host,
+            "response_ms": 1,
+        }
+        return Record("page_view", host, json.dumps(event).encode())
+
+    def look(self, connection: Connection, view: str) -> None:
+        """Note which of the marks the view shows now for the first time."""
+        missing = [host for host in list(self.acknowledged) if host not in self.shown[view]]
+        if missing:
+            cells = list({cell for host in missing for cell in _cells(self.happened[host])})
+            found = connection.execute(_SHOWN[view], (cells, missing)).fetchall()
+            now = time.time()
+            self.shown[view].update({str(host): now for (host,) in found})
+
+    def seconds(self, view: str) -> list[float]:
+        """How long each mark took, shortest first."""
+        return sorted(seen - self.acknowledged[host] for host, seen in self.shown[view].items())
+
+    @property
+    def all_shown(self) -> bool:
+        return all(len(shown) == len(self.acknowledged) for shown in self.shown.values())
+
+
+def run(settings: Settings, *, rate: int, seconds: float, ran: Ran) -> list[Row]:
+    """One row for each view, while a stream application runs."""
+    traffic = list(_traffic(rate, _WARM_SECONDS + seconds))
+    marks = Marks()
+    sender = threading.Thread(target=_send, args=(settings, traffic, rate, marks), name="traffic")
+    began = time.time()
+    sender.start()
+    with connect(settings, autocommit=True) as connection:
+        within = _WARM_SECONDS + seconds + _PATIENCE_SECONDS
+        for _ in every(LOOK_SECONDS, within=within, what="freshness"):
+            for view in VIEWS:
+                marks.look(connection, view)
+            if not sender.is_alive() and marks.all_shown:
+                break
+    reached = len(traffic) / (marks.sent - began)
+    return [_row(view, marks.seconds(view), reached, ran) for view in VIEWS]
+
+
+def at(share: float, ordered: list[float]) -> float:
+    """The least value that so large a share does not exceed."""
+    return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
+
+
+def _row(view: str, seconds: list[float], rate: float, ran: Ran) -> Row:
+    return Row(
+        f"freshness of {view}",
+        OURS,
+        rate,
+        ran,
+        f"acknowledged to readable, {len(seconds)} marked events, looked for every {LOOK_SECONDS * 1000:.0f} ms",
+        more={"p50_seconds": at(0.5, seconds), "p99_seconds": at(0.99, seconds), "max_seconds": seconds[-1]},
+    )
+
+
+def _traffic(rate: int, seconds: float) -> Iterator[Record]:
+    return good(generator.generate(seed=_SEED, begin=datetime.now(UTC), rate=rate, seconds=seconds))
+
+
+def _send(settings: Settings, traffic: list[Record], rate: int, marks: Marks) -> None:
+    """Traffic at its rate; after a while, marks among it."""
+    kafka, begin = producer(settings), time.time()
+    sent = marked = 0
+
+    def acknowledged(error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            marks.acknowledged[(message.key() or b"").decode()] = time.time()
+
+    for now in every(_BEAT_SECONDS, within=len(traffic) / rate + _PATIENCE_SECONDS, what="sending"):
+        due = int((now - begin) * rate)
+        for record in traffic[sent:due]:
+            kafka.produce(record.topic, record.value, record.key)
+        sent = min(due, len(traffic))
+        if now > begin + _WARM_SECONDS + marked / _MARKS:
+            mark = marks.make(marked)
+            kafka.produce(mark.topic, mark.value, mark.key, on_delivery=acknowledged)
+            marked += 1
+        kafka.poll(0)
+        if sent == len(traffic):
+            break
+    marks.sent = time.time()
+    kafka.flush()
+
+
+def _cells(happened: datetime) -> tuple[datetime, datetime]:
+    """The minute and the ten seconds in which it happened."""
+    minute = happened.replace(second=0, microsecond=0)
+    return minute, minute + timedelta(seconds=happened.second // 10 * 10)

@@ -1,0 +1,61 @@
+"""Quix Streams: page views per minute and cell, counted in its state store. Runs in the peers' environment.
+
+The key of a record is its cell. The state is kept as it comes: on disk, with a changelog topic, at least once.
+"""
+
+import json
+import sys
+import threading
+import time
+from datetime import datetime, timedelta
+from typing import Any
+
+from quixstreams import Application
+from quixstreams.kafka.configuration import ConnectionConfig
+
+_SAMPLE = 500  # messages
+
+
+def event_time(value: dict[str, Any], _: object, broker_time: int, __: object) -> int:
+    """Milliseconds by the device's clock, corrected as Truelog does: by what it said when it sent."""
+    happened = datetime.fromisoformat(value["occurred_at"]).timestamp() * 1000
+    if "sent_at" not in value:
+        return int(happened)
+    return int(happened + broker_time - datetime.fromisoformat(value["sent_at"]).timestamp() * 1000)
+
+
+def late(value: Any, key: Any, timestamp: int, *_: Any) -> bool:
+    raise RuntimeError(f"{key} at {timestamp} was not counted: it came more than a day late")
+
+
+def main() -> None:
+    given = json.load(sys.stdin)
+    samples: list[tuple[float, int]] = []
+    counted = 0
+
+    def processed(*_: object) -> None:
+        nonlocal counted
+        counted += 1
+        if counted % _SAMPLE == 1:
+            samples.append((time.time(), counted))
+            if len(samples) == 1:
+                threading.Timer(given["seconds"], application.stop).start()
+
+    application = Application(
+        ConnectionConfig.from_librdkafka_dict(given["kafka"]),
+        consumer_group="bench-quix",
+        auto_offset_reset="earliest",
+        state_dir=given["state"],
+        loglevel="WARNING",
+        on_message_processed=processed,
+    )
+    page_views = application.topic("page_view", timestamp_extractor=event_time)
+    frame = application.dataframe(page_views)
+    window = frame.tumbling_window(timedelta(minutes=1), grace_ms=timedelta(days=1), on_late=late)
+    window.count().current()
+    application.run()
+    sys.stdout.write(json.dumps({"samples": samples}) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""The cube computed again from all that is archived, in a session that has done it before.
+
+What is timed is what DuckDB does too: read, decode, add up. Putting the rows into PostgreSQL is told beside it.
+"""
+
+import time
+from collections.abc import Callable
+from statistics import median
+
+from tests.bench.corpus import Corpus
+from tests.bench.row import OURS, Row
+from truelog import archive
+from truelog.database import connect
+from truelog.positions import Positions
+from truelog.rebuild import Rebuilder
+from truelog.settings import Settings
+from truelog.workshop import workshop
+
+VIEW = "page_views"
+TYPED, RAW = "rebuild from typed columns", "rebuild from raw bytes"
+
+_TIMES = 3
+
+
+def run(settings: Settings, corpus: Corpus) -> list[Row]:
+    """Both ways, each once unmeasured and then three times."""
+    with (
+        workshop(settings, "truelog bench", [VIEW]) as (spark, advancer, [compiled]),
+        connect(settings, autocommit=True) as connection,
+    ):
+        positions = archive.positions(settings, compiled.view.topics)
+        ways = {TYPED: False, RAW: True}
+        makers = {job: Rebuilder(spark, connection, advancer, compiled, from_raw) for job, from_raw in ways.items()}
+        return [_row(job, corpus, maker, positions) for job, maker in makers.items()]
+
+
+def _row(job: str, corpus: Corpus, rebuilder: Rebuilder, positions: Positions) -> Row:
+    cold, *warm = (_seconds(lambda: _compute(rebuilder, positions)) for _ in range(1 + _TIMES))
+    events = corpus.counts["page_view"]
+    return Row(
+        job,
+        OURS,
+        events / median(warm),
+        "alone",
+        f"the cube computed, median of {_TIMES}; cold_seconds: the first time; loaded_seconds: into PostgreSQL too",
+        more={
+            "events": events,
+            "seconds": median(warm),
+            "cold_seconds": cold,
+            "loaded_seconds": _seconds(lambda: rebuilder.rebuild(positions)),
+        },
+    )
+
+
+def _compute(rebuilder: Rebuilder, positions: Positions) -> None:
+    rebuilder.states(positions).write.format("noop").mode("overwrite").save()
+
+
+def _seconds(run: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    run()
+    return time.perf_counter() - began

@@ -1,0 +1,41 @@
+"""A row of `build/bench.json`: one engine doing one job once, and what else the machine was doing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+Ran = Literal["alone", "streams idle", "all on"]
+
+OURS = "truelog"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came out; `ratio` stands on peers' rows only: ours ÷ theirs, in events a second."""
+
+    job: str
+    engine: str
+    events_per_second: float
+    ran: Ran
+    note: str
+    ratio: float | None = None
+    more: Mapping[str, float] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, str | float]:
+        """The stable form that scripts read."""
+        plain: dict[str, str | float] = {
+            "job": self.job,
+            "engine": self.engine,
+            "events_per_second": round(self.events_per_second, 1),
+            "ran": self.ran,
+            "note": self.note,
+        }
+        ratio = {} if self.ratio is None else {"ratio": round(self.ratio, 2)}
+        return plain | ratio | {name: round(value, 4) for name, value in self.more.items()}
+
+
+def beside(ours: Row, peer: Row) -> Row:
+    """The peer's row, with how many times as fast we were at the same job."""
+    if ours.job != peer.job:
+        raise ValueError(f"{ours.job!r} and {peer.job!r} are different jobs")
+    return replace(peer, ratio=ours.events_per_second / peer.events_per_second)

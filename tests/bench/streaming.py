@@ -1,0 +1,104 @@
+"""The stream application, from the beginning of a log that is there already to its end.
+
+Its speed is counted from the moment at which every view has merged once to the moment at which all have reached the
+end of the log: Spark's start, and the first batch's compilation of its plans, are told beside it.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from shutil import copy
+
+from tests.bench.beat import every
+from tests.bench.corpus import Corpus
+from tests.bench.row import OURS, Row
+from tests.scenes.applications import Application, start
+from truelog.database import Connection, connect
+from truelog.settings import Settings
+
+_LOOK_SECONDS = 0.02
+_WITHIN_SECONDS = 180.0
+
+# Each partition counts where the slowest of the views stands; ticks, which go on for ever, do not count.
+_STANDS = """
+SELECT (SELECT count(DISTINCT view) FROM truelog.position)::int, coalesce(sum(low), 0)::bigint
+FROM (SELECT min(next_offset) AS low FROM truelog.position WHERE topic <> 'ticks' GROUP BY topic, partition) AS slowest
+"""
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A stream's way through the log: when it was started, when all views had merged once, when it was at the end."""
+
+    started: float
+    first: float
+    last: float
+    events_first: int
+    events: int
+    wal_bytes: int
+
+    @property
+    def events_per_second(self) -> float:
+        return (self.events - self.events_first) / (self.last - self.first)
+
+
+def row(job: str, passage: Passage) -> Row:
+    return Row(
+        job,
+        OURS,
+        passage.events_per_second,
+        "alone",
+        "from the first merge to the last; start_seconds: Spark's start and the first batch",
+        more={
+            "events": passage.events,
+            "start_seconds": passage.first - passage.started,
+            "whole_seconds": passage.last - passage.started,
+            "wal_bytes_per_event": passage.wal_bytes / passage.events,
+        },
+    )
+
+
+def launch(settings: Settings, views: Sequence[str]) -> Application:
+    """The application as it is, told of some of the views only."""
+    folder = settings.home / f"views-{time.monotonic_ns()}"
+    folder.mkdir()
+    for view in views:
+        copy(settings.views_folder / f"{view}.py", folder)
+    return start(settings, "stream.py", TRUELOG_VIEWS_FOLDER=str(folder))
+
+
+def follow(settings: Settings, application: Application, views: Sequence[str], corpus: Corpus) -> Passage:
+    """Watch a stream that was just launched until its views stand at the end of the corpus."""
+    events = corpus.counts["page_view"] if "click_through" not in views else corpus.events
+    started, first = time.time(), (0.0, 0)
+    with connect(settings, autocommit=True) as connection:
+        begun_at = _wal(connection)
+        for now in every(_LOOK_SECONDS, within=_WITHIN_SECONDS, what=f"stream of {', '.join(views)}"):
+            if application.process.poll() is not None:
+                raise RuntimeError(f"the stream ended:\n{application.tail()}")
+            merged, stands = _stands(connection)
+            if merged == len(views) and not first[1]:
+                first = now, stands
+            if stands >= events and merged == len(views):
+                break
+        return Passage(started, first[0], now, first[1], events, _wal(connection) - begun_at)
+
+
+def total(settings: Settings) -> int:
+    """The page views that the finest cube has counted."""
+    with connect(settings) as connection:
+        found = connection.execute("SELECT coalesce(sum(views), 0)::bigint FROM views.page_views").fetchone()
+        assert found is not None
+        return int(str(found[0]))
+
+
+def _stands(connection: Connection) -> tuple[int, int]:
+    found = connection.execute(_STANDS).fetchone()
+    assert found is not None
+    return int(str(found[0])), int(str(found[1]))
+
+
+def _wal(connection: Connection) -> int:
+    found = connection.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn").fetchone()
+    assert found is not None
+    return int(str(found[0]))
