@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import psutil
 
-from truelog import application, archive_table, catalogue, launcher, readers, standing, topics
+from truelog import application, archive_table, catalogue, launcher, readers, standing, ticks, topics
 from truelog.application import ARCHIVE, Status
 from truelog.archive_table import open_catalog
 from truelog.database import Connection
