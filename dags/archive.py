@@ -2,7 +2,6 @@
 
 import json
 import logging
-from datetime import UTC, datetime
 from typing import Any
 
 from airflow.sdk import DAG, CronTriggerTimetable, Param, task
@@ -45,8 +44,7 @@ def audit(params: dict[str, Any]) -> None:
 with DAG(
     "archive_upkeep",
     schedule=CronTriggerTimetable("30 3 * * *", timezone="UTC"),
-    start_date=datetime(2020, 1, 1, tzinfo=UTC),
-    catchup=False,
+    catchup=False,  # and no start date: with one, the first run would come as soon as the platform is up
     max_active_runs=1,
     tags=["batch", "archive"],
     default_args=BATCH,

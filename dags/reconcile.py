@@ -1,6 +1,5 @@
 """Compare every view with its rebuild at exact positions, repair what differs, and have the outcome judged."""
 
-from datetime import UTC, datetime
 from typing import Any
 
 from airflow.sdk import DAG, AssetAny, AssetOrTimeSchedule, CronTriggerTimetable, Param, get_current_context, task
@@ -68,8 +67,7 @@ with DAG(
         timetable=CronTriggerTimetable("0 * * * *", timezone="UTC"),
         assets=AssetAny(*(view_asset(view) for view in VIEWS)),
     ),
-    start_date=datetime(2020, 1, 1, tzinfo=UTC),
-    catchup=False,
+    catchup=False,  # and no start date: with one, the first run would come as soon as the platform is up
     max_active_runs=1,
     tags=["batch", "proof"],
     default_args=BATCH,

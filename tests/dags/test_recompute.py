@@ -93,6 +93,18 @@ def test_jobs_wait_in_the_pool_behind_everything_else(dags: "DagBag") -> None:
     assert type(dag.timetable).__name__ == "CronDataIntervalTimetable"
 
 
+@pytest.mark.parametrize("name", ["reconcile", "archive_upkeep"])
+def test_what_runs_by_the_clock_waits_for_it_on_a_new_platform(dags: "DagBag", name: str) -> None:
+    """It would meet streams that have just begun, and take the pool from a demo."""
+    from airflow.serialization.definitions.dag import SerializedDAG
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    dag: SerializedDAG = DagSerialization.from_dict(DagSerialization.to_dict(dags.dags[name]))
+    first = dag.next_dagrun_info(last_automated_run_info=None)
+    assert first is not None
+    assert first.run_after > datetime.now(UTC)
+
+
 def waited(lags: Sequence[Any], deadline: float = 60) -> str:
     """What the trigger says in the end, where the archive lags like this, asked again and again."""
     from log_day_trigger import LogDayTrigger
