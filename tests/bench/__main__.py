@@ -13,6 +13,7 @@ from tests.bench.suite import JOBS, Suite
 from truelog.settings import PROJECT
 
 LEAST = 250_000  # events
+WIDTH = 130  # where the output is no terminal, which tells its own
 
 
 def parser() -> argparse.ArgumentParser:
@@ -39,7 +40,7 @@ def main() -> None:
         suite = Suite(settings, preload(settings, given.events), given.seconds)
         suite.run(given.jobs)
     report.write(given.output, suite.rows, suite.corpus.events)
-    report.show(suite.rows, Console())
+    report.show(suite.rows, Console(width=max(Console().width, WIDTH)))
 
 
 if __name__ == "__main__":

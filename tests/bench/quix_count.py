@@ -33,7 +33,7 @@ def main() -> None:
     samples: list[tuple[float, int]] = []
     counted = 0
 
-    def processed(*_: object) -> None:
+    def taken(*_: object) -> None:
         nonlocal counted
         counted += 1
         if counted % _SAMPLE == 1:
@@ -47,12 +47,11 @@ def main() -> None:
         auto_offset_reset="earliest",
         state_dir=given["state"],
         loglevel="WARNING",
-        on_message_processed=processed,
     )
     page_views = application.topic("page_view", timestamp_extractor=event_time)
     frame = application.dataframe(page_views)
     window = frame.tumbling_window(timedelta(minutes=1), grace_ms=timedelta(days=1), on_late=late)
-    window.count().current()
+    window.count().current().update(taken)
     application.run()
     sys.stdout.write(json.dumps({"samples": samples}) + "\n")
 
