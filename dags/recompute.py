@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param, task
+from day_timetable import DaysSoFar
 from log_day_operator import LogDayOperator
 from spark_job import BATCH, JOB, SparkJob
 from view_assets import RECOMPUTED, view_asset
@@ -13,6 +14,7 @@ from truelog import catalogue
 from truelog.settings import Settings
 
 VIEWS = catalogue.names(Settings().views_folder)
+DAYS = CronDataIntervalTimetable if Settings().log_day_seconds >= 86_400 else DaysSoFar
 log = logging.getLogger("truelog.recompute")
 DATE_OR_MOMENT = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(Z|\+00:00)?)?$"
 
@@ -67,7 +69,7 @@ def announce(planned: list[dict[str, Any]], outlet_events: Any) -> None:
 
 with DAG(
     "recompute",
-    schedule=CronDataIntervalTimetable("0 0 * * *", timezone="UTC"),
+    schedule=DAYS("0 0 * * *", timezone="UTC"),
     start_date=datetime(2020, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=2,

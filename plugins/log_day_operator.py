@@ -17,11 +17,9 @@ class LogDayOperator(BaseOperator):
     """Its result is the run's span. Days that are asked for though they are not over are not waited for."""
 
     def execute(self, context: Any) -> dict[str, Any]:
-        """With the interval of a run that has one."""
-        day, run = Settings().log_day_seconds, context["dag_run"]
-        interval = (run.data_interval_start, run.data_interval_end) if run.data_interval_start else None
-        now = datetime.now(UTC)
-        span = Span.of_run(context["params"], interval, now, day)
+        """A run with an interval is about the day of the calendar that it begins in: today grows until it is over."""
+        day, now = Settings().log_day_seconds, datetime.now(UTC)
+        span = Span.of_run(context["params"], context["dag_run"].data_interval_start, now, day)
         closes = span.closes(day)
         if not span.unfinished and lagging(closes):
             deadline = max(now, closes).timestamp() + _PATIENCE_SECONDS

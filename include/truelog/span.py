@@ -30,17 +30,16 @@ class Span:
     unfinished: bool = False
 
     @staticmethod
-    def of_run(
-        params: Mapping[str, Any], interval: tuple[datetime, datetime] | None, now: datetime, day: int
-    ) -> "Span":
-        """What a run is about, by its form or else by its interval; `day` is the length of log days, in seconds.
+    def of_run(params: Mapping[str, Any], begins: datetime | None, now: datetime, day: int) -> "Span":
+        """What a run is about, by its form or else by where its interval begins: the day of the calendar from there.
 
-        A day that has not begun yet is nobody's: an interval that is not over ends with the day that is under way.
+        `day` is the length of log days, in seconds. One that has not begun yet is nobody's: today ends with the log
+        day that is under way.
 
         Raises:
             BadInput: nothing says which day, or that day is to come.
         """
-        begin, end = _asked(params, interval, now, timedelta(seconds=day))
+        begin, end = _asked(params, begins, now, timedelta(seconds=day))
         under_way = log_day.as_datetime(log_day.day_of(now, day) + day)
         if begin >= under_way:
             raise BadInput(f"{begin:%Y-%m-%d %H:%M:%S} has not begun yet: give a day of the past")
@@ -89,7 +88,7 @@ def lagging(settings: Settings, until: datetime) -> list[str]:
 
 
 def _asked(
-    params: Mapping[str, Any], interval: tuple[datetime, datetime] | None, now: datetime, day: timedelta
+    params: Mapping[str, Any], begins: datetime | None, now: datetime, day: timedelta
 ) -> tuple[datetime, datetime]:
     if given := params["day"]:
         within = moment(given)
@@ -97,8 +96,8 @@ def _asked(
             return within, within + timedelta(days=1)
     elif params["open"]:
         within = now
-    elif interval:
-        return interval
+    elif begins:
+        return begins, begins + timedelta(days=1)
     else:
         raise BadInput("a run by hand needs to know which day: give `day`, or `open` for the one that is under way")
     begin = log_day.as_datetime(log_day.day_of(within, int(day.total_seconds())))

@@ -24,13 +24,12 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-YESTERDAY = (at("2026-11-20"), at("2026-11-21"))
-TODAY = (at("2026-11-21"), at("2026-11-22"))
+YESTERDAY, TODAY = at("2026-11-20"), at("2026-11-21")
 BY_INTERVAL = {"day": None, "open": False}
 
 
 @pytest.mark.parametrize(
-    ("params", "interval", "day", "begin", "end"),
+    ("params", "begins", "day", "begin", "end"),
     [
         (BY_INTERVAL, YESTERDAY, DAY, "2026-11-20", "2026-11-21"),
         (BY_INTERVAL, TODAY, DAY, "2026-11-21", "2026-11-22"),  # is waited for until it is over
@@ -46,9 +45,9 @@ BY_INTERVAL = {"day": None, "open": False}
     ],
 )
 def test_the_days_of_a_run_begin_in_its_interval(
-    params: dict[str, Any], interval: tuple[datetime, datetime] | None, day: int, begin: str, end: str
+    params: dict[str, Any], begins: datetime | None, day: int, begin: str, end: str
 ) -> None:
-    span = Span.of_run(params, interval, NOW, day)
+    span = Span.of_run(params, begins, NOW, day)
     assert (span.begin, span.end, span.unfinished) == (at(begin), at(end), params["open"])
     assert Span.from_dict(span.as_dict()) == span
 
@@ -91,6 +90,27 @@ def test_jobs_wait_in_the_pool_behind_everything_else(dags: "DagBag") -> None:
     assert given["map_index_template"] == "{{ task.called }}"
     assert dag.get_task("wait").priority_weight == 0
     assert type(dag.timetable).__name__ == "CronDataIntervalTimetable"
+
+
+def test_short_log_days_of_today_can_be_backfilled(dags: "DagBag") -> None:
+    """To a backfill today ends a moment ago; the scheduler waits for its end."""
+    from airflow.serialization.serialized_objects import DagSerialization
+    from airflow.timetables.base import DataInterval, TimeRestriction
+    from day_timetable import DaysSoFar
+    from pendulum import instance
+
+    dag: Any = DagSerialization.from_dict(DagSerialization.to_dict(dags.dags["recompute"]))
+    dag.timetable = timetable = DaysSoFar("0 0 * * *", timezone="UTC")
+    midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    *_, before, today = dag.iter_dagrun_infos_between(midnight - timedelta(days=2), midnight)
+    assert before.data_interval == DataInterval(instance(midnight - timedelta(days=1)), instance(midnight))
+    assert today.data_interval.start == midnight
+    assert midnight <= today.data_interval.end < datetime.now(UTC)
+    by_clock = timetable.next_dagrun_info(
+        last_automated_data_interval=before.data_interval, restriction=TimeRestriction(None, None, catchup=False)
+    )
+    assert by_clock is not None
+    assert by_clock.run_after == midnight + timedelta(days=1)
 
 
 @pytest.mark.parametrize("name", ["reconcile", "archive_upkeep"])
