@@ -2,7 +2,16 @@
 
 from typing import Any
 
-from airflow.sdk import DAG, AssetAny, AssetOrTimeSchedule, CronTriggerTimetable, Param, get_current_context, task
+from airflow.sdk import (
+    DAG,
+    Asset,
+    AssetAny,
+    AssetOrTimeSchedule,
+    CronTriggerTimetable,
+    Param,
+    get_current_context,
+    task,
+)
 from airflow.sdk.exceptions import AirflowFailException
 from reconcile_job import ReconcileJob
 from spark_job import BATCH, JOB
@@ -41,7 +50,8 @@ Each comparison is a row of `truelog.reconciliation` (the first differing rows w
 def choose(params: dict[str, Any], dag_run: Any, triggering_asset_events: Any) -> list[str]:
     """The views whose partials are new, where that started the run; else those of the form, which are all of them."""
     if dag_run.run_type == "asset_triggered":
-        return sorted({view_of(asset.name) for asset in triggering_asset_events})
+        told = [asset for asset in triggering_asset_events if isinstance(asset, Asset)]  # and the alias that told of it
+        return sorted(view_of(asset.name) for asset in told)
     return list(params["views"])
 
 

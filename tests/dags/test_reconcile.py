@@ -180,7 +180,7 @@ def test_results_are_claimed_for_the_run_that_asked(judged: Judged) -> None:
 
 
 def test_new_partials_are_compared_and_by_hand_whatever_was_chosen(dags: "DagBag") -> None:
-    from view_assets import view_asset
+    from view_assets import RECOMPUTED, view_asset
 
     @dataclass(frozen=True)
     class Run:
@@ -188,7 +188,8 @@ def test_new_partials_are_compared_and_by_hand_whatever_was_chosen(dags: "DagBag
 
     task: Any = dags.dags["reconcile"].get_task("choose")
     choose = task.python_callable
-    new = {view_asset(view): ["an event", "another"] for view in ("page_views", "click_through")}
+    new: dict[Any, list[str]] = {view_asset(view): ["an event"] for view in ("page_views", "click_through")}
+    new[RECOMPUTED] = ["an event", "another"]
     assert choose({"views": ["a", "b"]}, Run("asset_triggered"), new) == ["click_through", "page_views"]
     assert choose({"views": ["a", "b"]}, Run("manual"), {}) == ["a", "b"]
     assert choose({"views": ["a", "b"]}, Run("scheduled"), {}) == ["a", "b"]
