@@ -10,8 +10,10 @@ same merge, and left out by every rebuild alike.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+import psycopg
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
@@ -57,7 +59,12 @@ class Advancer:
             excluded = poison.find(compiled, inputs(compiled, lacking), error)
             staged = self.staged(compiled, records.without(lacking, [e.place for e in excluded]))
         faults.reach("merge.staged")
-        merge.apply(connection, compiled, Merge(stands, end, staged, excluded), self.holder)  # 4
+        try:
+            merge.apply(connection, compiled, Merge(stands, end, staged, excluded), self.holder)  # 4
+        except Exception:
+            with suppress(psycopg.Error):  # a merge that is tried for ever must not fill the disk
+                stage.clear(connection, compiled, staged)
+            raise
         return end
 
     def staged(self, compiled: Compiled, events: Events) -> stage.Staged:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
 
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -118,7 +119,10 @@ def _scan(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) -
     """The archive's rows in the ranges, from the newest snapshot, beside their topic."""
     mine = [each for each in wanted.ranges if each.topic == topic]
     with open_catalog(settings) as catalog:
-        table = catalog.load_table(identifier(topic))
+        try:
+            table = catalog.load_table(identifier(topic))
+        except NoSuchTableError:
+            raise ArchiveBehind(f"nothing of {topic} is archived yet. Is the archive running?") from None
     if topic in wanted.ids:
         require_same_topic(table, wanted.ids[topic])
     _require_archived(table, topic, mine)

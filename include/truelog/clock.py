@@ -1,8 +1,8 @@
 """The clock of the log: what time it is at some positions.
 
 A tick carries a time and the end offsets of all partitions, read after taking the time. The clock of a view at V is
-the greatest tick that lies below V and whose offsets V has reached: a function of V alone, so stream and rebuild agree
-on what has grown old, and time passes on a quiet log.
+the greatest time up to the last tick that lies below V and whose offsets V has reached: a function of V alone that
+never goes back, so stream and rebuild agree on what has grown old, and time passes on a quiet log.
 """
 
 from collections.abc import Iterable
@@ -20,11 +20,13 @@ from truelog.positions import Positions
 TOPIC = "ticks"
 
 _AT = """
-    SELECT max(time) FROM truelog.tick
-    WHERE topic_id = %(id)s AND "offset" < %(offset)s AND NOT EXISTS (
-        SELECT FROM jsonb_each(ends) AS t(topic, partitions), jsonb_each_text(partitions) AS e(partition, reached)
-        WHERE topic = ANY(%(reads)s)
-          AND reached::bigint > coalesce((%(positions)s::jsonb -> topic ->> partition)::bigint, 0)
+    SELECT max(time) FROM truelog.tick WHERE topic_id = %(id)s AND "offset" <= (
+        SELECT "offset" FROM truelog.tick
+        WHERE topic_id = %(id)s AND "offset" < %(offset)s AND NOT EXISTS (
+            SELECT FROM jsonb_each(ends) AS t(topic, partitions), jsonb_each_text(partitions) AS e(partition, reached)
+            WHERE topic = ANY(%(reads)s)
+              AND reached::bigint > coalesce((%(positions)s::jsonb -> topic ->> partition)::bigint, 0)
+        ) ORDER BY "offset" DESC LIMIT 1
     )
 """
 

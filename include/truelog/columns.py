@@ -36,6 +36,10 @@ _PLAIN: dict[type[DataType], str] = {
 }
 
 
+_HASH_BYTES = len(" …".encode()) + 32
+_LONGEST_CHARACTER = 4  # bytes, in UTF-8
+
+
 class Types:
     """Groups of types, by what may be asked of them."""
 
@@ -68,3 +72,11 @@ def clean(value: Column, kind: DataType) -> Column:
 
 def ordered(array: Column) -> Column:
     return F.sort_array(array)
+
+
+def bounded(text: Column, most: int) -> Column:
+    """Text of at most `most` bytes: longer text is cut, and told apart by a hash of the whole of it."""
+    kept = F.concat(
+        F.substring(text, 1, (most - _HASH_BYTES) // _LONGEST_CHARACTER), F.lit(" …"), F.md5(text.cast("binary"))
+    )
+    return F.when(F.octet_length(text) > most, kept).otherwise(text)

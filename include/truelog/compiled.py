@@ -9,9 +9,9 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StringType, StructType
 
-from truelog.columns import Types, clean, sql_type
+from truelog.columns import Types, bounded, clean, sql_type
 from truelog.durations import seconds
 from truelog.errors import BadDeclaration
 from truelog.measures import require_accepted
@@ -19,6 +19,7 @@ from truelog.view import View
 
 # What a record adds must depend on nothing but the record, so nothing that looks at two rows at once is here.
 _ROW_WISE = {"Project", "Filter", "Generate", "Union", "Expand", "LocalRelation", "LogicalRDD", "SubqueryAlias"}
+_KEY_BYTES = 2_000  # of text in a key: PostgreSQL's B-tree takes rows of 2,704 bytes
 _UNSTEADY = re.compile(r"expressions\.(Current\w+|Now|LocalTimestamp|InputFile\w+|\w*Python\w*)\"")
 
 Only = Callable[[DataFrame], DataFrame]  # which rows to look at, told by their key columns
@@ -73,9 +74,16 @@ class Compiled:
     def prepared(self, rows: DataFrame) -> DataFrame:
         """Rows as the transform selects them → keys in canonical form, and each row's share of the measures."""
         return rows.select(
-            *(clean(F.col(k), self.kinds[k]).alias(k) for k in self.view.key),
+            *(self._key(k).alias(k) for k in self.view.key),
             *(m.prepare(F.col(n), self.kinds[n]).alias(n) for n, m in self.view.measures.items()),
         )
+
+    def _key(self, name: str) -> Column:
+        """A hostile URL must not be too long for the index that keeps keys apart."""
+        value, kind = clean(F.col(name), self.kinds[name]), self.kinds[name]
+        if not isinstance(kind, StringType):
+            return value
+        return bounded(value, _KEY_BYTES // sum(isinstance(self.kinds[k], StringType) for k in self.view.key))
 
     def among(self, keys: DataFrame) -> Only:
         """Only the rows of these keys."""

@@ -19,7 +19,7 @@ def connect(settings: Settings, *, autocommit: bool = False, writer: str | None 
     A process that is suspended within a transaction loses it after a while, and with it the locks that others wait for.
     """
     given = settings.database() | ({"application_name": session_name(writer)} if writer else {})
-    connection: Connection = psycopg.connect(**given, autocommit=autocommit)
+    connection: Connection = psycopg.connect(**given, autocommit=autocommit, connect_timeout=10)
     with connection.transaction():
         connection.execute("SET SESSION idle_in_transaction_session_timeout = '15s'")
     return connection

@@ -1,17 +1,19 @@
 """Follower: one view within a stream application, on a connection and a thread of its own.
 
 A view that fails or is slow stands where it stands and holds nobody up. Batches that end while it is busy only tell it
-how far the log has come; when it is done it finds itself behind, and reads from the log what it lacks.
+how far the log has come; when it is done it finds itself behind, and reads what it lacks, portion by portion: from the
+log, or where the log has dropped it, from the archive. One that fails again and again is tried less and less often.
 """
 
 import logging
 import threading
+import time
 from dataclasses import dataclass, field
 
 import psycopg
 from pyspark.sql import SparkSession
 
-from truelog import merge, records, standing
+from truelog import archive, clock, merge, records, standing, topics
 from truelog.advance import Advancer, Slice
 from truelog.compiled import Compiled
 from truelog.database import Connection, connect
@@ -19,6 +21,7 @@ from truelog.errors import Fenced
 from truelog.positions import Positions
 
 _REASON = 500  # characters of it that are kept
+_LONGEST_REST = 60.0  # seconds
 
 log = logging.getLogger("truelog.stream")
 
@@ -35,13 +38,17 @@ class Follower:
     wanted: Positions = field(default_factory=Positions)  # how far the log has come
     busy: bool = False
     told: str = ""  # why the view stands still, as readers were told last
+    failures: int = 0  # in a row
+    rests_until: float = 0.0
+    ending: threading.Event = field(default_factory=threading.Event)  # the application is about to end
     _change: threading.Lock = field(default_factory=threading.Lock, repr=False)  # of `wanted` and `busy` together
 
     def offer(self, piece: Slice) -> bool:
         """Tell how far the log has come; True where the view is free, and the caller is to have it `follow`."""
         with self._change:
             self.wanted = piece.end.only(self.compiled.view.topics)
-            free, self.busy = not self.busy, True
+            free = not self.busy and time.monotonic() >= self.rests_until
+            self.busy = self.busy or free
         return free
 
     def follow(self, piece: Slice) -> None:
@@ -53,12 +60,15 @@ class Follower:
         try:
             while self._behind():
                 self._step(piece)
+            self.failures = 0
             self._tell("")
         except Fenced:
             raise
         except Exception as error:
-            log.exception("%s stands still; the next batch tries again", self.compiled.name)
-            self._forget()
+            self.failures += 1
+            rest = min(_LONGEST_REST, 0.25 * 2**self.failures)
+            log.exception("%s stands still; a batch after %.1f s tries again", self.compiled.name, rest)
+            self._forget(rest)
             self._tell(f"{type(error).__name__}: {error}"[:_REASON])
 
     def positions(self) -> Positions:
@@ -72,25 +82,37 @@ class Follower:
         return self.stands
 
     def _behind(self) -> bool:
+        stands = self.positions()
+        stands.require_same_topics(self.wanted)
         with self._change:
-            self.busy = not self.positions().covers(self.wanted)
+            self.busy = not self.ending.is_set() and not stands.covers(self.wanted)
             return self.busy
 
     def _step(self, piece: Slice) -> None:
-        topics, stands = self.compiled.view.topics, self.positions()
-        at_hand = stands.covers(piece.begin.only(topics)) and not stands.covers(piece.end.only(topics))
+        names, stands = self.compiled.view.topics, self.positions()
+        at_hand = stands.covers(piece.begin.only(names)) and not stands.covers(piece.end.only(names))
         here = piece if at_hand else self._missed(stands, self.wanted)
         assert self.connection is not None  # noqa: S101
         self.stands = self.advancer.advance(self.connection, self.compiled, here, stands)
 
     def _missed(self, stands: Positions, end: Positions) -> Slice:
-        """What lies between the view and the batch, from the log itself, in portions."""
-        settings, types = self.advancer.settings, self.advancer.types
-        until = stands.portion_to(end, settings.max_offsets_per_trigger)
-        raw = records.between(self.spark, settings, stands.earliest(until), until)
+        """A portion of what lies between the view and the batch; what the log has dropped, from the archive."""
+        settings, view = self.advancer.settings, self.compiled.view
+        earliest = topics.earliest_offsets(settings, view.topics)
+        dropped = not stands.covers(earliest)
+        until = stands.portion_to(stands.latest(earliest) if dropped else end, settings.max_offsets_per_trigger)
         log.info("%s catches up from %s to %s", self.compiled.name, stands.as_json(), until.as_json())
-        mine = {topic: types[topic] for topic in until.offsets}
-        return Slice(records.events(records.decoded(raw, mine, settings), mine), stands, until)
+        mine = {topic: self.advancer.types[topic] for topic in until.offsets}
+        if dropped:
+            found = archive.records(self.spark, settings, mine, archive.Wanted.between(stands, until))
+        else:
+            raw = records.between(self.spark, settings, stands.earliest(until), until)
+            found = records.decoded(raw, mine, settings)
+        events = records.events(found, mine)
+        if view.keep:
+            assert self.connection is not None  # noqa: S101
+            clock.remember(self.connection, until.ids[clock.TOPIC], events[clock.TOPIC])
+        return Slice(events, stands, until)
 
     def _tell(self, why_standing: str) -> None:
         """Have it seen whether the view stands still, on a connection of its own, where that changed."""
@@ -103,12 +125,12 @@ class Follower:
                 standing.note(connection, holder.application, self.compiled.name, version, why_standing)
             self.told = why_standing
         except psycopg.OperationalError:
-            log.warning("%s: nobody could be told how it stands; the next batch tries again", self.compiled.name)
+            log.warning("%s: nobody could be told how it stands; it is tried again", self.compiled.name)
 
-    def _forget(self) -> None:
+    def _forget(self, rest: float) -> None:
         """After a failure only the database knows where the view stands, and the connection may be broken."""
         if self.connection is not None:
             self.connection.close()
         self.connection = self.stands = None
         with self._change:
-            self.busy = False
+            self.busy, self.rests_until = False, time.monotonic() + rest

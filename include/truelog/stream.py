@@ -1,16 +1,18 @@
 """Stream: a long-running application that keeps its views up with the log.
 
-Spark's checkpoint is scratch. Every start uses a fresh one and begins at the least of the positions that the views
-committed; each view takes the part of a batch that it still lacks. Batches are decoded once, for all views.
+Spark's checkpoint is scratch. Every start uses a fresh one and begins at the furthest of the positions that the views
+committed; those behind catch up on their own, and each view takes the part of a batch that it still lacks. Batches are
+decoded once, for all views.
 """
 
 import logging
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 
+import psycopg
 from pyspark.sql import DataFrame
 
-from truelog import application, archive, clock, faults, lease, records, stage, standing, table, topics
+from truelog import application, clock, faults, lease, records, stage, standing, table, topics
 from truelog.advance import Advancer, Slice
 from truelog.assembly import assemble
 from truelog.compiled import Compiled
@@ -54,10 +56,13 @@ class Stream:
             .trigger(processingTime=f"{self.settings.stream_trigger_seconds} seconds")
             .start()
         )
+        self._offer(Slice({}, self.begin, self.begin))
         while query.isActive and not stop.is_set():
             query.awaitTermination(1)
         failed = query.exception()
         query.stop()
+        for follower in self.followers:
+            follower.ending.set()
         self.pool.shutdown()
         self.lease.release()
         if failed is not None:
@@ -67,17 +72,17 @@ class Stream:
         faults.reach("batch.begun")
         begin, end = batch_range(self.checkpoint, batch_id, self.begin)
         types = {topic: self.types[topic] for topic in self.topics}
-        decoded = records.decoded(raw, types, self.settings).persist()
+        # A task for each core: one for each partition of each topic costs a small batch most of its time.
+        few = raw.coalesce(self.spark.sparkContext.defaultParallelism)
+        decoded = records.decoded(few, types, self.settings).persist()
         piece = Slice(records.events(decoded, types), begin, end)
         if any(f.compiled.view.keep for f in self.followers):
             clock.remember(self.connection, end.ids[clock.TOPIC], piece.events[clock.TOPIC])
-        tasks = [self.pool.submit(each.follow, piece) for each in self.followers if each.offer(piece)]
-        _, late = wait(tasks, timeout=self.settings.batch_grace_seconds)
+        _, late = wait(self._offer(piece), timeout=self.settings.batch_grace_seconds)
         if late:
             threading.Thread(target=lambda: (wait(late), decoded.unpersist()), daemon=True).start()
         else:
             decoded.unpersist()
-        self.tasks += tasks
         self.tasks = [task for task in self.tasks if not _is_over(task)]
         lease.batch_done(self.connection, self.lease.holder)
 
@@ -89,8 +94,8 @@ class Stream:
         for compiled in found.compiled:
             try:
                 table.deploy(self.connection, compiled)
-            except CodeChanged as changed:
-                refused[compiled.name] = str(changed)
+            except (CodeChanged, psycopg.DatabaseError) as error:
+                refused[compiled.name] = str(error)
                 continue
             stage.sweep(self.connection, compiled)
             ready.append(compiled)
@@ -104,30 +109,23 @@ class Stream:
         return ready
 
     def _begin(self) -> Positions:
-        """For each topic the least position of its readers; records that the log dropped come from the archive first.
+        """Of each topic the furthest position of its readers: those that are behind catch up by themselves.
 
         A topic that none of the views reads (ticks, which wake the application) begins at its end.
         """
         topics.require_log_append_time(self.settings, self.topics)
-        earliest = topics.earliest_offsets(self.settings, self.topics)
+        begin = topics.earliest_offsets(self.settings, self.topics)
+        read: set[str] = set()
         for follower in self.followers:
-            self._fill(follower, earliest.only(follower.compiled.view.topics))
-        begin = topics.end_offsets(self.settings, self.topics)
-        for follower in self.followers:
-            mine = begin.only(follower.compiled.view.topics)
-            begin = begin.earliest(follower.positions().earliest(mine))
-        return begin
+            stands = follower.positions()
+            begin = begin.latest(stands.only(t for t in stands.ids if stands.ids[t] == begin.ids[t]))
+            read.update(follower.compiled.view.topics)
+        return begin.latest(topics.end_offsets(self.settings, set(self.topics) - read))
 
-    def _fill(self, follower: Follower, earliest: Positions) -> None:
-        stands = follower.positions()
-        stands.require_same_topics(earliest)
-        if not stands.covers(earliest):
-            log.info("%s: the log begins at %s; filling from the archive", follower.compiled.name, earliest.as_json())
-            end = stands.latest(earliest)
-            archived = archive.records(self.spark, self.settings, self.types, archive.Wanted.between(stands, end))
-            piece = Slice(records.events(archived, self.types), stands, end)
-            follower.offer(piece)
-            follower.follow(piece)
+    def _offer(self, piece: Slice) -> "list[Future[None]]":
+        tasks = [self.pool.submit(each.follow, piece) for each in self.followers if each.offer(piece)]
+        self.tasks += tasks
+        return tasks
 
 
 def _is_over(task: "Future[None]") -> bool:

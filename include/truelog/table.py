@@ -1,5 +1,8 @@
 """The table of a view: made once from the declaration, in the form that merges, with a readable view over it."""
 
+import hashlib
+from collections.abc import Iterator
+
 import pyspark
 from psycopg import sql
 
@@ -27,7 +30,7 @@ def deploy(connection: Connection, compiled: Compiled) -> None:
         if made.rowcount:
             create(connection, compiled, "state", compiled.table)
             _create_stage(connection, compiled)
-            _show(connection, compiled)
+        _show(connection, compiled)
 
 
 def require_same_code(connection: Connection, compiled: Compiled) -> None:
@@ -65,18 +68,28 @@ def _create_stage(connection: Connection, compiled: Compiled) -> None:
 
 
 def _show(connection: Connection, compiled: Compiled) -> None:
-    """The view as readers see it, and the further relations that it presents."""
+    """The view as readers see it, and the further relations that it presents; made anew where the file has changed."""
+    statements = [statement.as_string(connection) for statement in _shown(connection, compiled)]
+    digest = hashlib.sha256("\n".join(statements).encode()).hexdigest()
+    changed = connection.execute(
+        "UPDATE truelog.view SET shown = %s WHERE view = %s AND version = %s AND shown IS DISTINCT FROM %s",
+        (digest, compiled.name, compiled.view.version, digest),
+    )
+    if changed.rowcount:
+        for statement in statements:
+            connection.execute(statement.encode())
+
+
+def _shown(connection: Connection, compiled: Compiled) -> Iterator[sql.Composed]:
     view = sql.Identifier("views", compiled.name)
     columns = [sql.SQL("{} AS {}").format(sql.SQL(e), sql.Identifier(c)) for c, e in compiled.shown.items()]
-    connection.execute(
-        sql.SQL("CREATE OR REPLACE VIEW {} AS SELECT {} FROM {}").format(
-            view, sql.SQL(", ").join(columns), sql.Identifier("state", compiled.table)
-        )
+    yield sql.SQL("DROP VIEW IF EXISTS {} CASCADE").format(view)
+    yield sql.SQL("CREATE VIEW {} AS SELECT {} FROM {}").format(
+        view, sql.SQL(", ").join(columns), sql.Identifier("state", compiled.table)
     )
     for name, select in compiled.view.present.items():
         target = sql.Identifier("views", f"{compiled.name}_{name}")
-        query = sql.SQL(select.format(view=view.as_string(connection)))
-        connection.execute(sql.SQL("CREATE OR REPLACE VIEW {} AS {}").format(target, query))
+        yield sql.SQL("CREATE VIEW {} AS {}").format(target, sql.SQL(select.format(view=view.as_string(connection))))
     for column, meaning in compiled.view.columns.items():
         place = sql.Identifier("views", compiled.name, column)
-        connection.execute(sql.SQL("COMMENT ON COLUMN {} IS {}").format(place, sql.Literal(meaning)))
+        yield sql.SQL("COMMENT ON COLUMN {} IS {}").format(place, sql.Literal(meaning))

@@ -1,6 +1,7 @@
 """Events for laws: drawn from the declaration of their type, few values so that keys meet, hostile ones among them."""
 
 import json
+import random
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,7 +13,7 @@ from truelog.field import Field
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 
-_TEXTS = (
+_TEXTS: tuple[str, ...] = (
     "a",
     "b",
     "http://h/p",
@@ -30,6 +31,7 @@ _TEXTS = (
     "'; DROP TABLE views; --",
     "\\N",
 )
+_TEXTS += tuple(random.Random(3).randbytes(4_000).hex()[:n] for n in (2_500, 8_000))  # longer than an index takes
 _IDS = ("a", "a\x00", "a\u2400")  # few: an event names another by its id
 _INTEGERS = (0, 1, 2, 100, 255, 2**31 - 1, 2**53 + 1, 2**63 - 1, -1, -(2**63))
 _TIMES = (datetime(1, 1, 1, tzinfo=UTC), datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC))

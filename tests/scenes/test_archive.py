@@ -152,8 +152,8 @@ def test_positions_survive_compaction_and_expiry(world: World, spark: SparkSessi
             send(world, 200)
             catch_up(world, running)
     before = archive.positions(world.settings, [TOPIC])
-    assert upkeep.compact(spark, TOPIC, least_files=2) > 0
-    upkeep.expire(spark, TOPIC, older_than=upkeep.NOTHING)
+    assert upkeep.compact(spark, identifier(TOPIC), least_files=2) > 0
+    upkeep.expire(spark, identifier(TOPIC), older_than=upkeep.NOTHING)
     with open_catalog(world.settings) as catalog:
         [left] = catalog.load_table(identifier(TOPIC)).metadata.snapshots
     assert left.summary is not None
@@ -170,7 +170,7 @@ def test_compaction_while_the_archive_commits(world: World, spark: SparkSession)
     with archiving(world):
         for _ in range(4):
             send(world, 50)
-            upkeep.compact(spark, TOPIC, least_files=2)
+            upkeep.compact(spark, identifier(TOPIC), least_files=2)
     require_archive_equals_log(world)
 
 

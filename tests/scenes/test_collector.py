@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -276,7 +277,9 @@ def test_every_acknowledged_event_is_in_the_log_after_kafka_was_killed(producer:
         said = []
         for number in range(100_000):
             ids = [f"s{sender}-{number}-{n}" for n in range(20)]
+            began = time.monotonic()
             said.append(producer.post([page_view(n, event_id=each) for n, each in enumerate(ids)] + ["bad"]))
+            waits.append(time.monotonic() - began)
             _require_what_was_sent(said[-1], ids, acknowledged)
             if number == 5:
                 killed.set()
@@ -285,6 +288,7 @@ def test_every_acknowledged_event_is_in_the_log_after_kafka_was_killed(producer:
         raise AssertionError("Kafka did not come back")
 
     acknowledged: dict[tuple[int, int], str] = {}
+    waits: list[float] = []
     with ThreadPoolExecutor(2) as pool:
         senders = [pool.submit(send, sender) for sender in range(2)]
         assert killed.wait(60)
@@ -294,7 +298,7 @@ def test_every_acknowledged_event_is_in_the_log_after_kafka_was_killed(producer:
         back.set()
         answers = [each for sender in senders for each in sender.result()]
     refused = [each for each in answers if each.status == 503]
-    assert refused, "the kill did not fall into the load"
+    assert refused or max(waits) > 1, "the kill did not fall into the load"
     assert all(each.headers["retry-after"] and each.said.keys() == {"error"} for each in refused)
     log = whole(collector, "page_view")
     assert {place: json.loads(log[place] or b"")["event_id"] for place in acknowledged} == acknowledged

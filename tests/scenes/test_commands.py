@@ -146,6 +146,13 @@ def test_a_broker_that_is_away_is_3(world: World) -> None:
     assert ended.stderr.splitlines()[-1].startswith("ServiceDown: Kafka did not answer")
 
 
+@pytest.mark.parametrize("words", [["reconcile", "nothing"], ["recompute", "nothing", "--day", "2026-11-01"]])
+def test_a_view_that_there_is_not_is_bad_use(words: list[str]) -> None:
+    ended = truelog(*words)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "page_views" in ended.stderr
+
+
 def test_query_prints_rows_as_lines_of_json(views: str) -> None:
     ended = truelog("query", "told", TRUELOG_VIEWS_FOLDER=views)
     assert [json.loads(line) for line in ended.stdout.splitlines()] == [

@@ -53,12 +53,12 @@ class Traffic:
 
 
 def in_the_log(settings: Settings, topic: str = "page_view") -> list[bytes | None]:
-    """The value of every record of a topic, read with a stock client."""
-    ends = topics.end_offsets(settings, [topic]).offsets[topic]
+    """The value of every record that the log still has of a topic, read with a stock client."""
+    begins, ends = (ask(settings, [topic]).offsets[topic] for ask in (topics.earliest_offsets, topics.end_offsets))
     consumer = Consumer({**settings.kafka(), "group.id": "scenes", "enable.auto.commit": False})
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
+    consumer.assign([TopicPartition(topic, partition, begin) for partition, begin in begins.items()])
     values: list[bytes | None] = []
-    while missing := sum(ends.values()) - len(values):
+    while missing := sum(ends.values()) - sum(begins.values()) - len(values):
         messages = consumer.consume(min(10_000, missing), timeout=30)  # for more it would wait in vain
         assert messages, "the log ends before its end offsets"
         assert not any(message.error() for message in messages)

@@ -6,6 +6,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from truelog.commands.naming import named
 from truelog.commands.output import AsJson, Exit, print_json
 from truelog.settings import Settings
 
@@ -20,8 +21,7 @@ def query(view: Name, limit: Limit = None, relation: Relation = None, as_json: A
     from truelog import catalogue, readers
 
     settings = Settings()
-    if view not in catalogue.names(settings.views_folder):
-        raise typer.BadParameter(f"{view}: choose from {', '.join(catalogue.names(settings.views_folder))}")
+    named(settings, [view])
     if relation is not None:
         presented = catalogue.load(view, settings.views_folder).present
         if relation not in presented:

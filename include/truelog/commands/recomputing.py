@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from truelog.commands.naming import Views, named
 from truelog.commands.output import AsJson, print_json
 from truelog.settings import Settings
 
-Views = Annotated[list[str] | None, typer.Argument(help="Which views; all of them by default.")]
 _FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
 Days = Annotated[
     list[datetime], typer.Option("--day", formats=_FORMATS, help="When the log day begins, in UTC; may be repeated.")
@@ -19,15 +19,12 @@ Open = Annotated[bool, typer.Option("--open", help="Also a day that is not over,
 
 def recompute(day: Days, views: Views = None, open_: Open = False, as_json: AsJson = False) -> None:
     """Recompute the partials of views for log days; rebuilds then read them instead of the archive's records."""
-    from truelog import catalogue
     from truelog.recompute import recompute_all
 
     settings = Settings()
-    known = catalogue.names(settings.views_folder)
-    if unknown := sorted(set(views or []) - set(known)):
-        raise typer.BadParameter(f"{', '.join(unknown)}: choose from {', '.join(known)}")
+    chosen = named(settings, views)
     days = [each.replace(tzinfo=UTC) for each in day]
-    done = recompute_all(settings, views or [], days, unfinished=open_)
+    done = recompute_all(settings, chosen, days, unfinished=open_)
     if as_json:
         print_json({"views": [each.as_dict() for each in done]})
         return

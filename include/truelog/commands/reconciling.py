@@ -5,20 +5,30 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from truelog.commands.naming import Views, named
 from truelog.commands.output import AsJson, print_json
 from truelog.settings import Settings
 
-Views = Annotated[list[str] | None, typer.Argument(help="Which views; all of them by default.")]
 FromRaw = Annotated[bool, typer.Option("--from-raw", help="Parse the archive's raw bytes again.")]
 
+All = Annotated[bool, typer.Option("--all", help="All views, as without names.")]
 Repair = Annotated[bool, typer.Option("--repair", help="Replace differing rows by the rebuild's, and compare again.")]
 
 
-def reconcile(views: Views = None, from_raw: FromRaw = False, repair: Repair = False, as_json: AsJson = False) -> None:
+def reconcile(
+    views: Views = None,
+    every: All = False,
+    from_raw: FromRaw = False,
+    repair: Repair = False,
+    as_json: AsJson = False,
+) -> None:
     """Rebuild views from the archive at their exact positions, and compare them row for row."""
     from truelog.reconcile import Request, exit_code, reconcile_all
 
-    results = reconcile_all(Settings(), views or [], Request(from_raw=from_raw, mend=repair))
+    settings = Settings()
+    if every and views:
+        raise typer.BadParameter("give names of views, or --all")
+    results = reconcile_all(settings, named(settings, views), Request(from_raw=from_raw, mend=repair))
     if as_json:
         print_json({"views": [result.as_dict() for result in results]})
     else:

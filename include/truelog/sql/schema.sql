@@ -9,6 +9,7 @@ CREATE TABLE IF NOT EXISTS truelog.view (
     view text, version integer, fingerprint text NOT NULL, spark text NOT NULL, made_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (view, version)
 );
+ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS shown text;  -- hash of the statements that show it to readers
 COMMENT ON TABLE truelog.view IS 'The code that made each table; its row is the merge lock of the view';
 
 CREATE TABLE IF NOT EXISTS truelog.position (
