@@ -31,7 +31,8 @@ _TEXTS: tuple[str, ...] = (
     "'; DROP TABLE views; --",
     "\\N",
 )
-_TEXTS += tuple(random.Random(3).randbytes(4_000).hex()[:n] for n in (2_500, 8_000))  # longer than an index takes
+LONG = tuple(random.Random(3).randbytes(4_000).hex()[:n] for n in (2_500, 8_000))  # longer than an index takes
+_TEXTS += LONG
 _IDS = ("a", "a\x00", "a\u2400")  # few: an event names another by its id
 _INTEGERS = (0, 1, 2, 100, 255, 2**31 - 1, 2**53 + 1, 2**63 - 1, -1, -(2**63))
 _TIMES = (datetime(1, 1, 1, tzinfo=UTC), datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC))

@@ -1,16 +1,24 @@
 """The generated logs of the laws as a plain Python test sees them: the good events of each, ready to be added up."""
 
+import hashlib
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import count
 
 import pyarrow as pa
 
-from tests.laws.events import START, Record
+from tests.laws.events import LONG, START, Record
 from tests.laws.lab import Lab, cases, clock_after, last_cut
 from tests.views.ways import Reader, Relations, Row
 from truelog import View
 from truelog.decode import decode
+
+
+def bounded(text: str, keys: int) -> str:
+    """A long text in a key of so many text columns, as readers see it: its start, and a hash of the whole."""
+    most = 2_000 // keys
+    return text if len(text) <= most else f"{text[: (most - 36) // 4]} …{hashlib.md5(text.encode()).hexdigest()}"
+
 
 # Where each URL of the generated events points to, as read by a person.
 PLACES: dict[str, tuple[str | None, str | None]] = {
@@ -18,6 +26,7 @@ PLACES: dict[str, tuple[str | None, str | None]] = {
     "http://h/q?x=1": ("h", "/q"),
     "https://user@h2:8080/p#f": ("h2", "/p"),
     **{path: (None, path) for path in ("a", "b", "", "é", "e\u0301", "\U0001f600", "\u2400", "a\u2400b")},
+    **{text: (None, bounded(text, 3)) for text in LONG},
     **dict.fromkeys(("http://[bad", "http://h/%00%zz", " ", "'; DROP TABLE views; --", "\\N"), (None, None)),
 }
 
