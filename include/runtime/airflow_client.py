@@ -128,7 +128,11 @@ class Airflow:
         return self._of(dag, backfill)
 
     def _of(self, dag: str, backfill: int) -> list[dict[str, Any]]:
-        return [run for run in self.runs(dag) if run["backfill_id"] == backfill]
+        """Runs do not say whose they are; but a backfill takes over whatever it finds between its dates."""
+        asked = self.ask("GET", f"/api/v2/backfills/{backfill}")
+        first, last = (datetime.fromisoformat(asked[end]) for end in ("from_date", "to_date"))
+        taken = [run for run in self.runs(dag) if run["run_type"] == "backfill"]
+        return [run for run in taken if first <= datetime.fromisoformat(run["logical_date"]) <= last]
 
     def _tasks_in_words(self, dag: str, run: str) -> str:
         return ", ".join(f"{task['task_id']}[{task['map_index']}] {task['state']}" for task in self.tasks(dag, run))
