@@ -126,7 +126,7 @@ def test_generated_traffic_is_in_the_log_each_record_where_its_key_belongs(world
 
     after = topics.end_offsets(world.settings, topics_)
     grown = {t: sum(after.offsets[t].values()) - sum(before.offsets[t].values()) for t in topics_}
-    assert result.pop("seconds") == pytest.approx(1, abs=0.9)
+    assert 0.1 < result.pop("seconds") < 30  # a second, on a machine that has nothing else to do
     assert result == {"seed": seed, "sent": 600, "topics": grown}
     records = list(generate(seed=seed, begin=datetime(2026, 1, 1, tzinfo=UTC), rate=600, seconds=1))
     wanted = {identity(r.value) for r in records if r.topic == "search"} - {None}
