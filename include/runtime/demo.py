@@ -31,6 +31,7 @@ from truelog.settings import ENVIRONMENT_FILE, Settings, default_home
 
 SHORT = "TRUELOG_LOG_DAY_SECONDS=30\nTRUELOG_ARCHIVE_TRIGGER_SECONDS=5\n"
 RATE, SECONDS, SEED = 300, 30, 1
+TOPICS = ("page_view", "search", "click", "ticks")
 PATIENCE = 300  # seconds for each thing that is waited for, on two cores
 TOP = """
     SELECT coalesce(host, '(no URL)'), page, sum(views)::bigint AS views, round(sum(bytes) / 1e6, 1)
@@ -60,9 +61,8 @@ def main() -> int:
 
 def _home() -> Settings:
     home = default_home()
-    fresh = not (home / ENVIRONMENT_FILE).exists()
     settings = runtime.set_up(home)
-    if fresh:
+    if not (home / "kafka").exists():  # a log that has begun keeps the length of its days
         file = home / ENVIRONMENT_FILE
         write_private(file, file.read_text() + SHORT)
     return Settings(home=settings.home)
@@ -115,15 +115,19 @@ def _show_cube(settings: Settings) -> None:
 
 def _backfill(settings: Settings) -> None:
     """Through Airflow's REST API, as the button in its UI does; `reconcile` follows by itself."""
-    days = archive.closed_days(settings, ("page_view", "search", "click", "ticks"))
-    if not days:
-        raise ServiceDown("no log day is closed yet: is the archive running? See `truelog status`.")
+    _wait("log days to close", lambda: _require_closed(settings))
+    days = archive.closed_days(settings, TOPICS)
     first, last = (datetime(day.year, day.month, day.day, tzinfo=UTC) for day in (days[0], days[-1]))
     _say(f"Airflow: backfill of `recompute` from {first:%Y-%m-%d} to {last:%Y-%m-%d}, {len(days)} closed log days")
     oncall, asked_at = sign_in(settings, "oncall"), datetime.now(UTC)
     backfill = oncall.backfill("recompute", first, last, reprocess="completed")
     oncall.wait_for_backfill("recompute", backfill, runs=1 + (last - first) // timedelta(days=1), seconds=PATIENCE)
     _wait("`reconcile`, which the new partials start", lambda: _require_reconciled(oncall, asked_at))
+
+
+def _require_closed(settings: Settings) -> None:
+    if not archive.closed_days(settings, TOPICS):
+        raise ServiceDown("the archive has not come to the end of the first one")
 
 
 def _require_reconciled(oncall: Airflow, since: datetime) -> None:
