@@ -1,0 +1,229 @@
+"""History recomputed through Airflow's own backfill, and what it does to views that differ from the log."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from pydantic import SecretStr
+
+from runtime.wait import until
+from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
+from tests.scenes.applications import start
+from tests.scenes.conftest import World
+from truelog import archive, ticks
+from truelog.archive_table import open_catalog
+from truelog.catalogue import VIEWS
+from truelog.errors import ServiceDown
+from truelog.settings import ENVIRONMENT_FILE, PROJECT, Settings
+
+CHOSEN = ("page_audience", "page_views")
+DAY_SECONDS = 20
+MIDNIGHT = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+@contextmanager
+def known(settings: Settings, **more: object) -> Iterator[Settings]:
+    """Settings that every process of this home reads, for as long as this lasts."""
+    file = settings.home / ENVIRONMENT_FILE
+    before = file.read_text()
+    file.write_text(before + "".join(f"TRUELOG_{name.upper()}={value}\n" for name, value in more.items()))
+    yield settings.model_copy(update=more)
+    file.write_text(before)
+
+
+@pytest.fixture(scope="module")
+def short(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """Log days of seconds, two views, and the batch layer's DAGs; Airflow does not keep the applications here."""
+    views, dags = tmp_path_factory.mktemp("views"), tmp_path_factory.mktemp("dags")
+    for view in CHOSEN:
+        shutil.copy(VIEWS / f"{view}.py", views)
+    for dag in ("recompute", "reconcile", "archive"):
+        shutil.copy(PROJECT / "dags" / f"{dag}.py", dags)
+    with known(
+        world.settings, log_day_seconds=DAY_SECONDS, views_folder=views, archive_trigger_seconds=2.0
+    ) as settings:
+        yield settings.model_copy(update={"dags_folder": dags})
+
+
+@pytest.fixture(scope="module")
+def history(world: World, short: Settings) -> Iterator[datetime]:
+    """Archive and stream run, and log days close; when all this began."""
+    begun = datetime.now(UTC)
+    running = [start(short, "archive.py"), start(short, str(Path(ticks.__file__))), start(short, "stream.py")]
+    for each in running:
+        each.kept = True
+    yield begun
+    for each in running:
+        each.die()
+
+
+@pytest.fixture(scope="module")
+def oncall(world: World, history: datetime, short: Settings) -> Iterator[Airflow]:
+    """Signed in to an Airflow over a platform with a few closed days, each with traffic in it."""
+    with orchestrated(short) as settings:
+        signed_in = sign_in(settings, "oncall")
+
+        def closed() -> None:
+            world.traffic.send(100)
+            days = [day for day in archive.closed_days(short, ["page_view"]) if day > history]
+            if len(days) < 2:
+                raise ServiceDown(f"closed since then: {days}")
+
+        def caught_up() -> None:
+            if not all(world.caught_up(view) for view in CHOSEN):
+                raise ServiceDown(f"views stand at {[world.stands(view) for view in CHOSEN]}")
+
+        until(closed, 120, "closed log days")
+        until(caught_up, 60, "the views at the end of the log")
+        for dag in ("recompute", "reconcile", "archive_upkeep"):
+            signed_in.wait_for_dag(dag)
+        yield signed_in
+
+
+def jobs(settings: Settings, script: str) -> list[psutil.Process]:
+    """The processes of a Spark job: spark-submit's JVM, and the Python that it runs."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if any(word.endswith(f"spark_apps/{script}") for word in process.cmdline()):
+                found.append((process.environ().get("TRUELOG_HOME"), process))
+        except psutil.Error:
+            continue
+    return [process for home, process in found if home == str(settings.home)]
+
+
+def environments(settings: Settings, script: str) -> list[dict[str, str]]:
+    """Of both processes of a job, once it runs."""
+    seen: dict[str, dict[str, str]] = {}
+
+    def both() -> None:
+        for process in jobs(settings, script):
+            try:
+                seen[process.name()] = process.environ()
+            except psutil.Error:
+                continue
+        if len(seen) < 2:
+            raise ServiceDown(f"seen are {list(seen)}")
+
+    until(both, 150, f"both processes of {script}")
+    return list(seen.values())
+
+
+def partial_days(settings: Settings, view: str) -> set[datetime]:
+    with open_catalog(settings) as catalog:
+        table = catalog.load_table(f"partials.{view}_v1")
+        headers = table.scan("covers IS NOT NULL", selected_fields=("log_day",)).to_arrow()
+    return set(headers["log_day"].to_pylist())
+
+
+def started_by_assets(oncall: Airflow, since: datetime) -> dict[str, Any]:
+    """The newest comparison that new partials have started."""
+    found: list[dict[str, Any]] = []
+
+    def started() -> None:
+        runs = oncall.runs("reconcile")
+        mine = [run for run in runs if run["run_type"] == "asset_triggered"]
+        found[:] = [run for run in mine if datetime.fromisoformat(run["run_after"]) > since]
+        if not found:
+            raise ServiceDown(f"there are {[(run['run_type'], run['run_after']) for run in runs]}")
+
+    until(started, 30, "a comparison started by assets")
+    return found[0]
+
+
+def outcomes(world: World, run: str) -> dict[str, tuple[Any, ...]]:
+    """By view: what was found, and how it was judged."""
+    rows = world.ask(
+        "SELECT view, verdict, different, repaired, success, failed FROM truelog.reconciliation AS r "
+        "JOIN truelog.validation AS v ON v.reconciliation = r.id WHERE run = %s",
+        run,
+    )
+    return {view: tuple(rest) for view, *rest in rows}
+
+
+def plant(world: World) -> tuple[Any, ...]:
+    """A row that no log explains; it is told by its key."""
+    [row] = world.ask(
+        "UPDATE state.page_views_v1 SET views = views + 1000 WHERE ctid = "
+        "(SELECT ctid FROM state.page_views_v1 ORDER BY minute LIMIT 1) RETURNING minute, host, page, browser"
+    )
+    return row
+
+
+def planted(world: World, row: tuple[Any, ...]) -> bool:
+    same = " AND ".join(f"{column} IS NOT DISTINCT FROM %s" for column in ("minute", "host", "page", "browser"))
+    query = f"SELECT views > 1000 FROM state.page_views_v1 WHERE {same}"
+    [(still,)] = world.ask(query, *row)
+    return bool(still)
+
+
+def test_a_backfill_ends_with_rows_proved_equal(
+    world: World, oncall: Airflow, short: Settings, history: datetime
+) -> None:
+    """Two calendar days: in the first one the log had not begun."""
+    asked = datetime.now(UTC)
+    backfill = oncall.backfill("recompute", MIDNIGHT - timedelta(days=1), MIDNIGHT, reprocess="completed")
+    found = environments(short, "recompute.py")
+    runs = oncall.wait_for_backfill("recompute", backfill, runs=2)
+
+    secrets = [value.get_secret_value() for _, value in short if isinstance(value, SecretStr)]
+    for environment in found:
+        assert environment["TRUELOG_HOME"] == str(short.home)
+        assert [name for name in environment if "AIRFLOW" in name.upper()] == []
+        assert [secret for secret in secrets if secret and secret in environment.values()] == []
+
+    today = next(run for run in runs if datetime.fromisoformat(run["logical_date"]) == MIDNIGHT)
+    tasks = [task for task in oncall.tasks("recompute", today["dag_run_id"]) if task["task_id"] == "recompute"]
+    assert {task["rendered_map_index"].split()[0] for task in tasks} == set(CHOSEN)
+    closed = {day for day in archive.closed_days(short, ["page_view"]) if MIDNIGHT <= day < asked}
+    for view in CHOSEN:
+        assert closed <= partial_days(short, view)
+
+    compared = started_by_assets(oncall, since=asked)
+    oncall.wait_for_run("reconcile", compared["dag_run_id"])
+    assert outcomes(world, compared["dag_run_id"]) == dict.fromkeys(CHOSEN, ("EQUAL", 0, 0, True, []))
+
+
+def test_a_row_that_no_log_explains_makes_a_run_red(world: World, oncall: Airflow) -> None:
+    row = plant(world)
+    run = oncall.trigger("reconcile", views=["page_views"], repair=False)
+    oncall.wait_for_run("reconcile", run, "failed")
+    states = {task["task_id"]: task["state"] for task in oncall.tasks("reconcile", run)}
+    assert states == {"choose": "success", "compare": "success", "validate": "failed"}
+    failed = ["the streamed table equals its rebuild", "no row differs"]
+    assert outcomes(world, run) == {"page_views": ("DIFFERENT", 1, 0, False, failed)}
+    assert planted(world, row)
+
+
+def test_a_day_by_hand_and_the_row_is_repaired(world: World, oncall: Airflow, short: Settings) -> None:
+    """New partials have the view compared, and what differs is replaced, while events arrive."""
+    asked = datetime.now(UTC)
+    [(before,)] = world.ask("SELECT count(*) FROM truelog.repair")
+    [day] = sorted(partial_days(short, "page_views"))[-1:]
+    run = oncall.trigger("recompute", day=f"{day:%Y-%m-%d %H:%M:%S}", views=["page_views"])
+    world.traffic.send(500)
+    oncall.wait_for_run("recompute", run)
+    [task] = [task for task in oncall.tasks("recompute", run) if task["task_id"] == "recompute"]
+    assert task["rendered_map_index"].startswith(f"page_views {day:%Y-%m-%d}")
+
+    compared = started_by_assets(oncall, since=asked)
+    oncall.wait_for_run("reconcile", compared["dag_run_id"])
+    assert outcomes(world, compared["dag_run_id"]) == {"page_views": ("EQUAL", 0, 1, True, [])}
+    assert world.ask("SELECT count(*) FROM truelog.repair") == [(before + 1,)]
+
+
+def test_upkeep_leaves_the_archive_sound(oncall: Airflow) -> None:
+    """While the archive runs on."""
+    run = oncall.trigger("archive_upkeep", deep=True)
+    oncall.wait_for_run("archive_upkeep", run)
+
+
+@pytest.mark.parametrize("conf", [{"day": "yesterday"}, {"views": ["nothing"]}, {"open": "perhaps"}])
+def test_a_form_that_makes_no_sense_is_refused(oncall: Airflow, conf: dict[str, Any]) -> None:
+    wanted = {"logical_date": None, "conf": conf}
+    assert oncall.request("POST", "/api/v2/dags/recompute/dagRuns", wanted)[0] == 400
