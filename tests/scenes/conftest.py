@@ -89,5 +89,6 @@ def archive(world: World, _archives: list[Application]) -> Application:
         _archives[-1].kept = True
     return _archives[-1]
 
+
 # Written and never seen to its end: to be run, mended and taken off.
 collect_ignore = ["test_backfill.py"]
