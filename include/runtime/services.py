@@ -10,6 +10,7 @@ import psutil
 import psycopg
 
 from runtime import airflow, collector, kafka, keeper, postgresql, s3, ticks
+from runtime.memory import megabytes
 from runtime.service import Service, log_file
 from runtime.wait import until
 from truelog.errors import ServiceDown
@@ -115,20 +116,8 @@ def _state(settings: Settings, service: Service) -> State:
     try:
         service.ready(settings)
     except ServiceDown:
-        return State(service.name, "STARTING", pid, _memory(pid), address)
-    return State(service.name, "READY", pid, _memory(pid), address)
-
-
-def _memory(pid: int) -> float:
-    """Megabytes of the process and its children; what they share is counted once (Linux)."""
-    total = 0
-    for process in _family(pid):
-        try:
-            full = process.memory_full_info()
-        except psutil.Error:
-            continue
-        total += getattr(full, "pss", full.rss)
-    return round(total / 1e6, 1)
+        return State(service.name, "STARTING", pid, megabytes(_family(pid)), address)
+    return State(service.name, "READY", pid, megabytes(_family(pid)), address)
 
 
 def _family(pid: int) -> list[psutil.Process]:

@@ -21,7 +21,6 @@ from truelog.event import EventType
 from truelog.positions import Positions
 from truelog.settings import CATALOG, Settings
 
-APPLICATION = "archive"  # whose lease an archiver holds
 NAMESPACE = "log"
 
 POSITIONS = "truelog.positions"  # next offset to archive, by partition

@@ -22,9 +22,10 @@ from pyiceberg.table.metadata import TableMetadata
 from pyspark.sql import DataFrame, SparkSession
 
 from truelog import application, archive_table, faults, lease, log_day, topics
+from truelog.application import ARCHIVE
 from truelog.archive_commit import Append, commit
 from truelog.archive_files import DESCRIPTION, ArchivedFile, FileWriter, Tick, blueprint, described
-from truelog.archive_table import APPLICATION, ensure, open_catalog
+from truelog.archive_table import ensure, open_catalog
 from truelog.assembly import archive_code
 from truelog.database import connect
 from truelog.errors import LogLost
@@ -68,7 +69,7 @@ class Archiver:
         faults.reach("archive.after_commit")
         self.waiting.extend(tick for file in files for tick in file.ticks)
         self._start_quiet_days(end)
-        with connect(self.settings, writer=APPLICATION) as connection:
+        with connect(self.settings, writer=ARCHIVE) as connection:
             lease.batch_done(connection, self.holder)
 
     def _write(self, frame: DataFrame, days: LogDays, begin: Positions) -> list[ArchivedFile]:
@@ -92,11 +93,11 @@ class Archiver:
             self._record((topic, partition, start) for (topic, partition), start in new.items())
 
     def _days(self) -> LogDays:
-        with connect(self.settings, writer=APPLICATION) as connection:
+        with connect(self.settings, writer=ARCHIVE) as connection:
             return log_day.load(connection, self.begin.ids)
 
     def _record(self, new: Iterable[tuple[str, int, log_day.Start]]) -> None:
-        with connect(self.settings, writer=APPLICATION) as connection:
+        with connect(self.settings, writer=ARCHIVE) as connection:
             log_day.record(connection, self.holder, self.begin.ids, new)
 
 
@@ -120,7 +121,7 @@ def _append(topic: str, begin: Positions, end: Positions, files: list[ArchivedFi
 
 def archive(settings: Settings, stop: threading.Event) -> None:
     """Archive every declared topic until `stop` is set or the query fails."""
-    held = lease.take(settings, APPLICATION)
+    held = lease.take(settings, ARCHIVE)
     found_from = application.digest(settings)
     types = load_events()
     _tell_code(settings, held.holder, archive_code(types), found_from)
@@ -129,7 +130,7 @@ def archive(settings: Settings, stop: threading.Event) -> None:
         archiver = _archiver(settings, catalog, types, held.holder)
         log.info("archiving from %s", archiver.begin.as_json())
         query = (
-            _log(session(settings, f"truelog {APPLICATION}"), settings, archiver.begin)
+            _log(session(settings, f"truelog {ARCHIVE}"), settings, archiver.begin)
             .writeStream.foreachBatch(archiver)
             .option("checkpointLocation", archiver.checkpoint.as_uri())
             .trigger(processingTime=f"{_POLL_SECONDS} seconds")
@@ -146,7 +147,7 @@ def archive(settings: Settings, stop: threading.Event) -> None:
 
 def _tell_code(settings: Settings, holder: Holder, code: str, found_from: str) -> None:
     with connect(settings) as connection:
-        application.want_code(connection, APPLICATION, code, found_from)
+        application.want_code(connection, ARCHIVE, code, found_from)
         lease.runs(connection, holder, code)
 
 
@@ -162,7 +163,7 @@ def _archiver(settings: Settings, catalog: Catalog, types: Types, holder: Holder
             "between is gone: give the topic a longer retention, then `python -m truelog.loss` and start again."
         )
     plain = {name: blueprint(table.metadata) for name, table in tables.items()}
-    checkpoint = fresh_checkpoint(settings.home / "scratch" / APPLICATION)
+    checkpoint = fresh_checkpoint(settings.home / "scratch" / ARCHIVE)
     return Archiver(settings, catalog, plain, begin, checkpoint, holder)
 
 

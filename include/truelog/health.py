@@ -6,8 +6,7 @@ What cannot be told, since Kafka or the store does not answer, is None; the rest
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-import psutil
-
+from runtime.memory import megabytes
 from truelog import application, archive_table, catalogue, launcher, readers, standing, ticks, topics
 from truelog.application import ARCHIVE, Status
 from truelog.archive_table import open_catalog
@@ -117,7 +116,7 @@ def _health(
         desired=status.desired,
         epoch=status.epoch,
         pid=status.pid if status.alive else None,
-        memory_mb=_memory(status),
+        memory_mb=megabytes(launcher.family(status)) if status.alive else None,
         batch_at=status.batch_at,
         positions=_least([stands[each] for each in mine]),
         lag_events=max((lag.events for lag in known), default=None),
@@ -150,17 +149,3 @@ def _least(stands: list[Positions]) -> Offsets:
 
 def _plain(at: Positions) -> Offsets:
     return {topic: dict(by) for topic, by in at.offsets.items()}
-
-
-def _memory(status: Status) -> float | None:
-    """Megabytes of its processes on this machine; what they share is counted once (Linux)."""
-    if not status.alive:
-        return None
-    total = 0
-    for process in launcher.family(status):
-        try:
-            full = process.memory_full_info()
-        except psutil.Error:
-            continue
-        total += getattr(full, "pss", full.rss)
-    return round(total / 1e6, 1)

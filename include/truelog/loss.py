@@ -9,8 +9,9 @@ into the archive for ever, where every audit lists it.
 import sys
 
 from truelog import archive_table, lease, topics
+from truelog.application import ARCHIVE
 from truelog.archive_commit import Append, commit
-from truelog.archive_table import APPLICATION, open_catalog
+from truelog.archive_table import open_catalog
 from truelog.event import load_events
 from truelog.positions import Positions, Range
 from truelog.settings import Settings
@@ -27,7 +28,7 @@ def accept(settings: Settings) -> list[Range]:
     Raises:
         Fenced: the archive runs, so nothing can be lost yet.
     """
-    held, types = lease.take(settings, APPLICATION), load_events()
+    held, types = lease.take(settings, ARCHIVE), load_events()
     try:
         with open_catalog(settings) as catalog:
             archived = archive_table.positions(catalog, types)
