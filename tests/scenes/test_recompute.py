@@ -31,7 +31,7 @@ def short(world: World) -> Settings:
 
 @pytest.fixture(scope="module")
 def days(world: World, short: Settings, _archives: list[Application]) -> list[datetime]:
-    """Closed log days with traffic in them, more of it after the last, and a view that has followed all of it."""
+    """Closed log days with traffic in each, more of it after the last, and a view that has followed all of it."""
     for other in _archives:  # whose log days are longer
         other.die()
     seen = len(archive.closed_days(short, ["page_view"]))
@@ -42,12 +42,8 @@ def days(world: World, short: Settings, _archives: list[Application]) -> list[da
         TRUELOG_LOG_DAY_SECONDS=str(DAY_SECONDS),
     )
     ticking = start(world.settings, str(Path(ticks.__file__)))
-
-    def closed() -> bool:
-        world.traffic.send(20)
-        return len(archive.closed_days(short, ["page_view"])) > seen + 2
-
-    archiving.wait(closed, 90, "log days to close")
+    with world.traffic.arriving(20, 0.2):
+        archiving.wait(lambda: len(archive.closed_days(short, ["page_view"])) > seen + 2, 90, "log days to close")
     ticking.die()
     world.traffic.send(100)
     stream = start(world.settings, "stream.py")

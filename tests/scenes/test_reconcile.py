@@ -1,9 +1,5 @@
 """Reconcile and repair while the stream goes on: a planted wrong row is found, mended and gone; no event is lost."""
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 
 from tests.scenes.applications import Application, start
@@ -11,24 +7,6 @@ from tests.scenes.conftest import World
 from tests.scenes.test_stream_crashes import catch_up, reconcile, require_each_counted_once
 
 pytestmark = pytest.mark.usefixtures("one_view")
-
-
-@contextmanager
-def arriving(world: World) -> Iterator[None]:
-    """Traffic without a pause."""
-    over = threading.Event()
-
-    def send() -> None:
-        while not over.wait(0.05):
-            world.traffic.send(100)
-
-    sender = threading.Thread(target=send)
-    sender.start()
-    try:
-        yield
-    finally:
-        over.set()
-        sender.join()
 
 
 def plant(world: World) -> None:
@@ -48,7 +26,7 @@ def test_planted_rows_are_repaired_while_events_arrive(
     stream = start(world.settings, "stream.py")
     catch_up(world, stream)
     monkeypatch.setenv("TRUELOG_REPAIR_SHARE", "0.1")
-    with arriving(world):
+    with world.traffic.arriving(100, 0.05):
         plant(world)
         found = reconcile("page_views", "--repair")["page_views"]
     catch_up(world, stream)

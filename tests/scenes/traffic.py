@@ -2,6 +2,9 @@
 
 import json
 import random
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -27,6 +30,23 @@ class Traffic:
             self.producer.poll(0)
         if flush:
             self.flush()
+
+    @contextmanager
+    def arriving(self, events: int, seconds: float) -> Iterator[None]:
+        """So many events every so many seconds, without a pause, for as long as the block runs."""
+        over = threading.Event()
+
+        def send() -> None:
+            while not over.wait(seconds):
+                self.send(events)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        try:
+            yield
+        finally:
+            over.set()
+            sender.join()
 
     def flush(self) -> None:
         assert self.producer.flush(60) == 0, "some records were never acknowledged"
