@@ -15,8 +15,10 @@ import yaml
 from jsonschema import Draft202012Validator
 
 import runtime
-from runtime import airflow, airflow_configuration, kafka, postgresql, s3
+from runtime import airflow, airflow_configuration, collector, kafka, postgresql, s3, ticks
 from runtime.credentials import LOOPBACK, PORTS
+from runtime.service import Service
+from runtime.services import SERVICES
 from truelog.settings import ENVIRONMENT_FILE, PROJECT, Settings
 
 COMPOSE: dict[str, Any] = yaml.safe_load((PROJECT / "docker-compose.yml").read_text())
@@ -91,11 +93,15 @@ def test_every_service_tells_how_it_is() -> None:
     assert unwatched(COMPOSE) == []
 
 
+def test_every_embedded_service_has_its_counterpart() -> None:
+    assert set(COMPOSE["services"]) == set(SERVICES)
+
+
 def test_every_port_is_on_loopback_where_set_up_expects_it() -> None:
     assert beyond_loopback(COMPOSE) == []
     open_ones = {name: each["ports"] for name, each in COMPOSE["services"].items() if "ports" in each}
     published = {name: [port.split(":")[1] for port in ports] for name, ports in open_ones.items()}
-    expected = {"kafka": "kafka", "postgresql": "postgresql", "s3": "s3", "airflow-api": "airflow"}
+    expected = {"airflow-api": "airflow"} | {name: name for name in ("kafka", "postgresql", "s3", "collector")}
     assert published == {name: [str(PORTS[ours])] for name, ours in expected.items()}
 
 
@@ -219,14 +225,32 @@ def test_its_airflow_runs_the_embedded_components_of_the_same_release() -> None:
         assert f"FROM apache/airflow:{version('apache-airflow')}-" in services[each.name]["build"]["dockerfile_inline"]
 
 
-def test_its_tasks_find_the_other_services(made: Settings, tmp_path: Path) -> None:
-    inside = tmp_path / "inside"
-    inside.mkdir()
-    (inside / ENVIRONMENT_FILE).write_text(_text("settings", _variables(made)))
-    theirs = Settings(home=inside)
+@pytest.mark.parametrize("service", [ticks.SERVICE, collector.SERVICE], ids=lambda each: each.name)
+def test_it_runs_our_own_services_as_embedded_and_asks_them_the_same(service: Service) -> None:
+    theirs = COMPOSE["services"][service.name]
+    assert theirs["command"] == ["python", *service.command(Settings.model_construct())[1:]]
+    assert set(theirs["depends_on"]) == set(service.after)
+    assert f'SERVICES["{service.name}"].ready(' in theirs["healthcheck"]["test"][-1]
+
+
+@pytest.mark.parametrize("config", ["settings", "truelog"])
+def test_they_find_the_other_services(made: Settings, tmp_path: Path, config: str) -> None:
+    theirs = _inside(config, made, tmp_path / "inside")
     hosts = {theirs.kafka_bootstrap.partition(":")[0], theirs.database_host, str(urlsplit(theirs.s3_endpoint).hostname)}
     assert hosts == {"kafka", "postgresql", "s3"}
-    assert theirs.airflow_oncall_password == made.airflow_oncall_password
+
+
+def test_what_set_up_chose_holds_inside(made: Settings, tmp_path: Path) -> None:
+    assert _inside("settings", made, tmp_path / "airflow").airflow_oncall_password == made.airflow_oncall_password
+    port = _inside("truelog", made, tmp_path / "collector").collector_port
+    assert COMPOSE["services"]["collector"]["ports"] == [f"{LOOPBACK}:{port}:{port}"]
+
+
+def _inside(config: str, made: Settings, home: Path) -> Settings:
+    """The settings as a container finds them."""
+    home.mkdir()
+    (home / ENVIRONMENT_FILE).write_text(_text(config, _variables(made)))
+    return Settings(home=home)
 
 
 def _options(text: str) -> dict[tuple[str, str], str]:
