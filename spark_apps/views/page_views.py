@@ -5,6 +5,16 @@ from pyspark.sql import functions as F
 
 from truelog import Sum, View
 
+# The ten pages of each hour that were viewed most; of pages viewed equally often the one first in binary order.
+BUSIEST = """
+SELECT hour, place, host, page, views FROM (
+    SELECT date_trunc('hour', minute, 'UTC') AS hour, host, page, sum(views)::bigint AS views, row_number() OVER (
+        PARTITION BY date_trunc('hour', minute, 'UTC') ORDER BY sum(views) DESC, host, page
+    ) AS place
+    FROM {view} GROUP BY 1, 2, 3
+) AS pages WHERE place <= 10
+"""
+
 
 def transform(page_view: DataFrame) -> DataFrame:
     """One row per event: the cell of the cube it falls in, and what it adds there."""
@@ -23,6 +33,7 @@ VIEW = View(
     transform=transform,
     key=("minute", "host", "page", "browser"),
     measures={"views": Sum(), "bytes": Sum()},
+    present={"busiest": BUSIEST},
     checks=("views > 0", "bytes >= 0"),
     columns={
         "minute": "start of the minute in which the page was viewed, by corrected event time",

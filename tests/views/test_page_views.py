@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.laws.lab import CASES, Lab
-from tests.views.conftest import Run
+from tests.views.conftest import Ask, Run
 from tests.views.generated import PLACES, logs_and_rows, minute_of
 from tests.views.ways import Row, Sent, at, sent
 from truelog import View
@@ -71,6 +71,21 @@ def test_a_clock_that_goes_wrong_is_put_right(run: Run) -> None:
 def test_what_is_no_page_view_counts_nowhere(run: Run) -> None:
     malformed = [Sent("page_view", value) for value in (b"", b"not json", b"[]", b'{"url": "x"}')]
     assert run([*malformed, viewed(), viewed(bytes=-1)]) == [cell()]
+
+
+def test_the_busiest_pages_of_an_hour_come_first_and_equals_in_binary_order(ask: Ask) -> None:
+    often = {"/Z": 2, "/a": 2, "/\u00e9": 2, "/top": 3} | {f"/{n}": 1 for n in range(8)}
+    events = [
+        viewed(f"10:{n:02}:00", f"https://h/{p[1:]}", browser=f"b{n}") for p, m in often.items() for n in range(m)
+    ]
+    places = ["/top", "/Z", "/a", "/\u00e9", *(f"/{n}" for n in range(6))]
+    assert ask("busiest", [*events, viewed("11:00:00", "a b")]) == [
+        *(
+            {"hour": at("10:00:00"), "place": n, "host": "h", "page": p, "views": often[p]}
+            for n, p in enumerate(places, 1)
+        ),
+        {"hour": at("11:00:00"), "place": 1, "host": None, "page": None, "views": 1},
+    ]
 
 
 Cells = dict[tuple[Any, ...], tuple[int, int | None]]
