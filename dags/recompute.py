@@ -33,8 +33,8 @@ archive where a partial is missing. What to do first, by the task that is red:
 
 * `wait`: the archive did not close the day in time; its log names the topics. See that `stream_archive` is healthy and
   that the service `ticks` runs (`truelog status`), then clear the task.
-* `recompute`: the job's log ends with the error. `CodeChanged` names a view whose code changed under the same
-  `version`: raise it. Anything else passes with a retry, or is a fault to report. The other views are done.
+* `recompute`: the job's log ends with the error. Where its view's file is broken, mend it; where its code changed under
+  the same `version`, raise that. Anything else passes with a retry, or is a fault to report. The other views are done.
 * `plan` and `announce` do nothing but read and tell: clear them.
 
 Jobs take a slot of the pool `recompute` and wait behind everything else, so that a backfill does not hurt the streams.

@@ -41,8 +41,10 @@ Each comparison is a row of `truelog.reconciliation` (the first differing rows w
   `from_raw`: if that is equal, a partial is spoilt, and recomputing its day mends it. If not, `truelog archive audit`
   tells whether the archive is whole; where it is, run it once more with `repair` and report the fault.
   *A check*: rows that equal their rebuild break the view's own rule: producers send what its author did not foresee.
+  *Could not be compared*: the view's file is broken, or its code changed under the same `version`; the reason is
+  given. Mend the file, or raise the version. The other views have been compared all the same.
 * `compare`: UNKNOWN says that the archive is behind, which is neither equal nor different: see that `stream_archive`
-  is healthy; the task tries again. `CodeChanged` names a view whose code changed under the same `version`.
+  is healthy; the task tries again.
 """
 
 

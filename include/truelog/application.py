@@ -13,6 +13,7 @@ from typing import Any
 
 from psycopg import sql
 
+from truelog import catalogue
 from truelog.database import Connection
 from truelog.errors import NotSetUp
 from truelog.settings import PROJECT, Settings
@@ -72,6 +73,11 @@ def names(settings: Settings) -> list[str]:
 def of(settings: Settings, view: str) -> str:
     """The application that runs the view."""
     return settings.applications.get(view, STREAM)
+
+
+def views(settings: Settings, application: str) -> list[str]:
+    """The views that the application runs."""
+    return [view for view in catalogue.names(settings.views_folder) if of(settings, view) == application]
 
 
 def patience(settings: Settings, application: str) -> Patience:

@@ -1,6 +1,7 @@
-"""Assembly: an application's views as its files have them now, and the code that they come to.
+"""Assembly: views as their files have them now, and the code that they come to.
 
-A view that cannot be compiled stands still and takes nobody along: it has a reason in the place of its fingerprint.
+A view that cannot be compiled takes nobody along: it has a reason in the place of its fingerprint. Whoever works on
+views loads them here, streams and batch jobs alike.
 """
 
 import hashlib
@@ -9,8 +10,8 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from truelog import catalogue, records
-from truelog.application import ARCHIVE, hashed, of
+from truelog import application, catalogue, records
+from truelog.application import ARCHIVE, hashed
 from truelog.compiled import Compiled, compile_view
 from truelog.records import Types
 from truelog.settings import Settings
@@ -18,21 +19,19 @@ from truelog.settings import Settings
 
 @dataclass(frozen=True)
 class Assembly:
-    """The views of one application: compiled, or refused with the reason."""
+    """Some views: compiled, or refused with the reason."""
 
     compiled: list[Compiled] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     code: str = ""
 
 
-def assemble(spark: SparkSession, settings: Settings, types: Types, application: str) -> Assembly:
-    """Load and compile the application's views, each by itself."""
+def assemble(spark: SparkSession, settings: Settings, types: Types, views: Iterable[str]) -> Assembly:
+    """Load and compile these views, each by itself."""
     schemas = {topic: records.schema(each) for topic, each in types.items()}
     compiled: list[Compiled] = []
     refused: dict[str, str] = {}
-    for name in catalogue.names(settings.views_folder):
-        if of(settings, name) != application:
-            continue
+    for name in views:
         try:
             view = catalogue.load(name, settings.views_folder)
             compiled.append(compile_view(spark, name, view, schemas))
@@ -51,11 +50,14 @@ def archive_code(types: Types) -> str:
 def codes(spark: SparkSession, settings: Settings, types: Types, applications: Iterable[str]) -> dict[str, str]:
     """The code that each application would run if it were started now."""
     return {
-        name: archive_code(types) if name == ARCHIVE else assemble(spark, settings, types, name).code
+        name: archive_code(types)
+        if name == ARCHIVE
+        else assemble(spark, settings, types, application.views(settings, name)).code
         for name in applications
     }
 
 
 def _file(settings: Settings, view: str) -> str:
-    """A file that is mended is other code."""
-    return hashlib.sha256((settings.views_folder / f"{view}.py").read_bytes()).hexdigest()
+    """A file that is mended is other code; so is one that comes."""
+    path = settings.views_folder / f"{view}.py"
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""

@@ -4,8 +4,8 @@ Doing it again replaces what was there, so a backfill over any range of days is 
 """
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ from truelog import archive, merge, partials, poison, records, table
 from truelog.advance import Advancer, inputs
 from truelog.compiled import Compiled
 from truelog.database import connect
+from truelog.errors import CodeChanged
 from truelog.rebuild import Rebuilder
 from truelog.settings import Settings
 from truelog.tiling import Tile
@@ -39,6 +40,18 @@ class Recomputed:
             "end": json.loads(self.tile.end.as_json()),
             "rows": self.rows,
         }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The partials that were made; and why views have none, whose files are broken or whose code has changed."""
+
+    done: list[Recomputed] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The stable form that scripts read."""
+        return {"views": [each.as_dict() for each in self.done], "refused": self.refused}
 
 
 def recompute(
@@ -68,8 +81,14 @@ def recompute(
 
 
 def recompute_all(
-    settings: Settings, views: Sequence[str], days: Iterable[datetime], *, unfinished: bool = False
-) -> list[Recomputed]:
+    settings: Settings, views: Sequence[str], days: Sequence[datetime], *, unfinished: bool = False
+) -> Outcome:
     """Recompute these days of the named views, or of all views, in a Spark session of its own."""
-    with workshop(settings, "truelog recompute", views) as (spark, advancer, compiled):
-        return [recompute(spark, advancer, each, day, unfinished=unfinished) for day in days for each in compiled]
+    with workshop(settings, "truelog recompute", views) as (spark, advancer, assembly):
+        outcome = Outcome(refused=dict(assembly.refused))
+        for each in assembly.compiled:
+            try:
+                outcome.done.extend(recompute(spark, advancer, each, day, unfinished=unfinished) for day in days)
+            except CodeChanged as changed:
+                outcome.refused[each.name] = str(changed)
+    return outcome

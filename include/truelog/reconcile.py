@@ -41,8 +41,8 @@ class Result:
     """What a comparison found: counts of rows by key, and the first differing rows with both values."""
 
     view: str
-    version: int
-    positions: Positions
+    version: int | None  # None where the view's file cannot be read
+    positions: Positions  # none where the view could not be looked at
     rows: int = 0
     missing: int = 0
     extra: int = 0
@@ -87,7 +87,7 @@ def reconcile(spark: SparkSession, advancer: Advancer, compiled: Compiled, reque
         try:
             table.require_same_code(connection, compiled)
         except CodeChanged as changed:  # neither equal nor different, and no reason to leave out the other views
-            unknown = Result(compiled.name, compiled.view.version, Positions({}), reason=str(changed))
+            unknown = Result(compiled.name, compiled.view.version, Positions(), reason=str(changed))
             return _keep(connection, unknown, request)
         _one_at_a_time(connection, compiled)
         rebuilder = Rebuilder(spark, connection, advancer, compiled, request.from_raw)
@@ -207,8 +207,15 @@ def _keep(connection: Connection, result: Result, request: Request) -> Result:
 
 def reconcile_all(settings: Settings, views: Sequence[str], request: Request) -> list[Result]:
     """Reconcile the named views, or all of them, in a Spark session of its own."""
-    with workshop(settings, "truelog reconcile", views) as (spark, advancer, compiled):
-        return [reconcile(spark, advancer, each, request) for each in compiled]
+    with workshop(settings, "truelog reconcile", views) as (spark, advancer, assembly):
+        refused = [refuse(settings, view, reason, request) for view, reason in assembly.refused.items()]
+        return [*refused, *(reconcile(spark, advancer, each, request) for each in assembly.compiled)]
+
+
+def refuse(settings: Settings, view: str, reason: str, request: Request) -> Result:
+    """The answer for a view that cannot even be compiled: neither equal nor different, and why."""
+    with connect(settings, autocommit=True) as connection:
+        return _keep(connection, Result(view, None, Positions(), reason=reason), request)
 
 
 def exit_code(results: Iterable[Result]) -> int:

@@ -89,7 +89,8 @@ class Stream:
     def _deployed(self) -> list[Compiled]:
         """The application's views whose tables this code may go on with; the others stand still, and it is said."""
         found_from = application.digest(self.settings)  # before the files are read: see `application.release_due`
-        found = assemble(self.spark, self.settings, self.types, self.application)
+        views = application.views(self.settings, self.application)
+        found = assemble(self.spark, self.settings, self.types, views)
         refused, ready = dict(found.refused), []
         for compiled in found.compiled:
             try:

@@ -38,10 +38,15 @@ class Compared:
 
     id: int
     view: str
-    version: int
+    version: int | None
     positions: dict[str, dict[str, int]]
     verdict: str
     reason: str
+
+    @property
+    def refused(self) -> bool:
+        """The view could not even be looked at: its file is broken, or its code has changed."""
+        return self.verdict == "UNKNOWN" and not self.positions
 
 
 @dataclass(frozen=True)
@@ -75,13 +80,15 @@ def claim(settings: Settings, run: str, results: Iterable[Kept]) -> None:
 
 
 def require_known(settings: Settings, run: str) -> None:
-    """Refuse a run in which a view could not be compared.
+    """Refuse a run in which the archive was behind a view: another try may come to an answer.
+
+    A view that was refused will be so again: its own judgement says why.
 
     Raises:
         ArchiveBehind: with the reason of each such view.
     """
     with connect(settings) as connection:
-        unknown = [c for c in _compared(connection, run).values() if c.verdict == "UNKNOWN"]
+        unknown = [c for c in _compared(connection, run).values() if c.verdict == "UNKNOWN" and not c.refused]
     if unknown:
         raise ArchiveBehind("; ".join(f"UNKNOWN: {c.view}: {c.reason}" for c in unknown))
 
@@ -90,12 +97,14 @@ def validate(settings: Settings, run: str, view: str) -> Validation:
     """Judge the run's comparison of the view, and keep what came out.
 
     Raises:
-        BadInput: the run has not compared the view.
+        BadInput: the run has not compared the view, or could not.
     """
     with connect(settings, autocommit=True) as connection:
         compared = _compared(connection, run).get(view)
         if compared is None:
             raise BadInput(f"{run} has no comparison of {view}: did its job fail?")
+        if compared.refused:
+            raise BadInput(f"{view} could not be compared: {compared.reason}")
         declared = catalogue.load(view, settings.views_folder)
         rules = list(_rules(compared, declared, _floor(connection, compared, declared)))
         outcome = _judge(settings, view, rules)

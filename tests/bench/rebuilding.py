@@ -25,9 +25,10 @@ _TIMES = 3
 def run(settings: Settings, corpus: Corpus) -> list[Row]:
     """Both ways, each once unmeasured and then three times."""
     with (
-        workshop(settings, "truelog bench", [VIEW]) as (spark, advancer, [compiled]),
+        workshop(settings, "truelog bench", [VIEW]) as (spark, advancer, assembly),
         connect(settings, autocommit=True) as connection,
     ):
+        [compiled] = assembly.compiled
         positions = archive.positions(settings, compiled.view.topics)
         ways = {TYPED: False, RAW: True}
         makers = {job: Rebuilder(spark, connection, advancer, compiled, from_raw) for job, from_raw in ways.items()}

@@ -11,6 +11,7 @@ import pytest
 from truelog import validation
 from truelog.database import Connection
 from truelog.errors import ArchiveBehind, BadInput
+from truelog.reconcile import COMPARE, refuse
 from truelog.settings import Settings
 
 if TYPE_CHECKING:
@@ -158,6 +159,15 @@ def test_unknown_is_neither_and_says_why(judged: Judged) -> None:
     assert "the streamed table equals its rebuild" in judged.failed()
     judged.compared()
     validation.require_known(judged.settings, RUN)  # a retry came to an answer
+
+
+def test_a_view_that_was_refused_is_red_by_itself_and_not_compared_again(judged: Judged) -> None:
+    """Its file may be so broken that it has no version."""
+    refuse(judged.settings, "judged", "SyntaxError: invalid syntax", COMPARE)
+    judged.connection.execute("UPDATE truelog.reconciliation SET run = %s WHERE view = 'judged'", (RUN,))
+    validation.require_known(judged.settings, RUN)
+    with pytest.raises(BadInput, match="judged could not be compared: SyntaxError"):
+        validation.validate(judged.settings, RUN, "judged")
 
 
 def test_a_run_without_a_comparison_is_not_judged(judged: Judged) -> None:

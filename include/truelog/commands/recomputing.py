@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from truelog.commands.naming import Views, named
-from truelog.commands.output import AsJson, print_json
+from truelog.commands.output import AsJson, Exit, print_json
 from truelog.settings import Settings
 
 _FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
@@ -24,10 +24,14 @@ def recompute(day: Days, views: Views = None, open_: Open = False, as_json: AsJs
     settings = Settings()
     chosen = named(settings, views)
     days = [each.replace(tzinfo=UTC) for each in day]
-    done = recompute_all(settings, chosen, days, unfinished=open_)
+    outcome = recompute_all(settings, chosen, days, unfinished=open_)
     if as_json:
-        print_json({"views": [each.as_dict() for each in done]})
-        return
-    console = Console()
-    for each in done:
-        console.print(f"{each.view}  {each.tile.day:%Y-%m-%d %H:%M:%S}  {each.rows:,} rows", highlight=False)
+        print_json(outcome.as_dict())
+    else:
+        console = Console()
+        for each in outcome.done:
+            console.print(f"{each.view}  {each.tile.day:%Y-%m-%d %H:%M:%S}  {each.rows:,} rows", highlight=False)
+        for view, reason in outcome.refused.items():
+            console.print(f"{view}  {reason}", highlight=False, markup=False)
+    if outcome.refused:
+        raise typer.Exit(Exit.UNKNOWN)

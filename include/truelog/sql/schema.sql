@@ -113,3 +113,6 @@ CREATE TABLE IF NOT EXISTS truelog.validation (
 );
 CREATE INDEX IF NOT EXISTS validation_reconciliation ON truelog.validation (reconciliation);
 COMMENT ON TABLE truelog.validation IS 'What Great Expectations said of a comparison: which expectations failed, and its whole result';
+
+-- NULL where the view's file could not be read, so that nothing was compared.
+ALTER TABLE truelog.reconciliation ALTER COLUMN version DROP NOT NULL;
