@@ -9,10 +9,17 @@ import psycopg
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from truelog import application
-from truelog.application import Status
+from truelog.application import Status, Verdict
 from truelog.settings import Settings
 
 _POLL_SECONDS = 1.0
+_STARVED_SECONDS = 5.0  # Kafka is asked less often than the database
+
+
+def diagnose(settings: Settings, status: Status) -> Verdict | None:
+    from truelog import diagnosis  # here: the triggerer's loop does not wait for the import
+
+    return diagnosis.diagnose(settings, status, datetime.now(UTC))
 
 
 class StreamTrigger(BaseTrigger):  # type: ignore[misc]
@@ -38,13 +45,15 @@ class StreamTrigger(BaseTrigger):  # type: ignore[misc]
                 yield TriggerEvent({"application": self.name, "found": str(found)})
                 return
 
-    async def _watch(self, settings: Settings) -> application.Verdict:
+    async def _watch(self, settings: Settings) -> Verdict:
         allowed = application.patience(settings, self.name)
         async with await psycopg.AsyncConnection.connect(**settings.database(), autocommit=True) as connection:
             while True:
                 row = await (await connection.execute(application.ASK, (self.name,))).fetchone()
                 status = Status(*row) if row else Status(self.name)
                 found = application.verdict(status, allowed, datetime.now(UTC))
-                if found is not None:
+                if found is Verdict.HUNG:
+                    found = await asyncio.to_thread(diagnose, settings, status)
+                if found not in (None, Verdict.STARVED):
                     return found
-                await asyncio.sleep(_POLL_SECONDS)
+                await asyncio.sleep(_STARVED_SECONDS if found else _POLL_SECONDS)

@@ -31,6 +31,7 @@ class Verdict(StrEnum):
     STOP = "stop"
     DEAD = "dead"
     HUNG = "hung"
+    STARVED = "starved"
     CHANGED = "changed"
 
 
@@ -57,6 +58,10 @@ class Patience:
 
     start: timedelta
     silence: timedelta
+
+    def of(self, status: "Status") -> timedelta:
+        """How long it may be silent as it is now."""
+        return self.start if status.batch_at is None else self.silence
 
 
 _COLUMNS = sql.SQL(", ").join(sql.Identifier(each.name) for each in fields(Status))
@@ -92,20 +97,30 @@ def verdict(status: Status, allowed: Patience, now: datetime) -> Verdict | None:
     1. STOP: it runs, though it should not.
     2. Nothing is wrong with one that should not run and does not.
     3. DEAD: nobody holds its lock. PostgreSQL frees the lock when the process dies, so this needs no time-out.
-    4. HUNG: it made no batch yet, long after it started; or the last one is too long ago.
+    4. HUNG: it made no batch yet, long after it started; or the last one is too long ago. `silence` looks closer.
     5. CHANGED: it runs other code than the wanted one. Where either is not known, nothing is wrong.
     """
     if status.desired == STOPPED:
         return Verdict.STOP if status.alive else None  # 1, 2
     if not status.alive or status.taken_at is None:
         return Verdict.DEAD  # 3
-    if status.batch_at is None and now - status.taken_at > allowed.start:
-        return Verdict.HUNG  # 4
-    if status.batch_at is not None and now - status.batch_at > allowed.silence:
+    if now - (status.batch_at or status.taken_at) > allowed.of(status):
         return Verdict.HUNG  # 4
     if status.code_wanted and status.code_running and status.code_wanted != status.code_running:
         return Verdict.CHANGED  # 5
     return None
+
+
+def silence(status: Status, allowed: Patience, now: datetime, woken: datetime | None) -> Verdict | None:
+    """What is wrong with one that is silent, given when the first tick came that it should have heard.
+
+    1. STARVED: none came that is known of. It has nothing to read, and starting it anew would mend nothing.
+    2. Nothing is wrong with one for which a tick came just now: it has yet to answer.
+    3. HUNG: it has had something to read for too long.
+    """
+    if woken is None:
+        return Verdict.STARVED  # 1
+    return Verdict.HUNG if now - woken > allowed.of(status) else None  # 2, 3
 
 
 def status(connection: Connection, application: str) -> Status:

@@ -11,6 +11,7 @@ from truelog import application, archive_table, catalogue, launcher, readers, st
 from truelog.application import ARCHIVE, Status
 from truelog.archive_table import open_catalog
 from truelog.database import Connection
+from truelog.diagnosis import diagnose
 from truelog.errors import ServiceDown, TruelogError
 from truelog.event import load_events
 from truelog.lag import Lag, lags
@@ -71,7 +72,7 @@ def unknown(name: str) -> Health:
 
 def state(settings: Settings, status: Status) -> str:
     """One word for it: RUNNING, STARTING, STOPPED; or what is wrong."""
-    found = application.verdict(status, application.patience(settings, status.application), datetime.now(UTC))
+    found = diagnose(settings, status, datetime.now(UTC))
     if found is not None:
         return found.upper()
     if not status.alive:

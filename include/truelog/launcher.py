@@ -24,6 +24,7 @@ from runtime.wait import until
 from truelog import application
 from truelog.application import ARCHIVE, Status, Verdict
 from truelog.database import Connection, connect
+from truelog.diagnosis import diagnose
 from truelog.errors import KeepsDying, ServiceDown
 from truelog.settings import PROJECT, Settings
 from truelog.submit import job_environment, submit_conf
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 CLEARED = "cleared by hand"
+_DEATHS = (Verdict.DEAD, Verdict.HUNG)
 _LEASE_SECONDS = 120  # that spark-submit may take to the first line of an application, on a busy machine
 _TAIL = 30  # lines of a log that tell why an application died
 
@@ -44,17 +46,19 @@ def ensure(settings: Settings, name: str, wish: str | None = None) -> str:
     A wish has a running application started anew, once however often it is repeated.
 
     Raises:
-        KeepsDying: it ended too often of late, and rests.
+        KeepsDying: it ended or hung too often of late, and rests.
     """
     with _alone(settings, name) as connection:
         application.declare(connection, [name])
         status = application.status(connection, name)
-        found = application.verdict(status, application.patience(settings, name), datetime.now(UTC))
+        found = diagnose(settings, status, datetime.now(UTC))
         wished = wish is not None and status.desired == application.RUNNING and not _granted(connection, name, wish)
         if found is None and not wished:
             return "healthy" if status.alive else application.STOPPED
-        if found is Verdict.DEAD and not wished:
-            _require_rest(settings, connection, name)
+        if found is Verdict.STARVED and not wished:
+            return f"{found}: no ticks come, or Kafka is away; left alone until they do"
+        if found in _DEATHS and not wished:
+            _require_rest(settings, connection, status, found)
         if status.alive:
             grace = 0 if found is Verdict.HUNG else settings.stop_seconds
             _stop(connection, status, grace)
@@ -69,23 +73,24 @@ def ensure(settings: Settings, name: str, wish: str | None = None) -> str:
 def ensure_all(settings: Settings, known: list[str], watched: list[str]) -> dict[str, str]:
     """Ensure those that are watched, and end those that nobody knows any more; what was done with each.
 
-    Raises:
-        KeepsDying: one of them could not be started; the others were seen to.
+    Raises: the first error, where one of them could not be seen to; the others were. One that rests is no error.
     """
-    done, failed = {}, None
+    done, failed = {}, list[Exception]()
     for name in watched:
         try:
             done[name] = ensure(settings, name)
-        except KeepsDying as error:
+        except Exception as error:
+            log.exception("%s", name)
             done[name] = str(error)
-            failed = failed if error.rests else error
+            if not (isinstance(error, KeepsDying) and error.rests):
+                failed.append(error)
     with connect(settings, autocommit=True) as connection:
         strangers = application.strangers(connection, known)
     for name in strangers:
         stop(settings, name)
         done[name] = "stopped: no view is given to it"
     if failed:
-        raise failed
+        raise failed[0]
     return done
 
 
@@ -284,16 +289,19 @@ def _note(connection: Connection, name: str, reason: str, wish: str | None) -> N
     )
 
 
-def _require_rest(settings: Settings, connection: Connection, name: str) -> None:
+def _require_rest(settings: Settings, connection: Connection, status: Status, found: Verdict) -> None:
     """One that was started so often of late that another start would help nobody is left alone for a while."""
+    name, seconds = status.application, settings.deaths_seconds
+    if found is Verdict.HUNG:  # as often, though each time it took that long to be seen
+        seconds += settings.deaths_allowed * application.patience(settings, name).of(status).total_seconds()
     rows: list[tuple[Any, ...]] = connection.execute(
-        "SELECT launched_at FROM truelog.launch WHERE application = %s AND reason = %s "
+        "SELECT launched_at FROM truelog.launch WHERE application = %s AND reason = ANY(%s) "
         "AND launched_at > now() - make_interval(secs => %s) ORDER BY launched_at",
-        (name, str(Verdict.DEAD), settings.deaths_seconds),
+        (name, [str(each) for each in _DEATHS], seconds),
     ).fetchall()
     if len(rows) >= settings.deaths_allowed:
-        again = rows[-settings.deaths_allowed][0] + timedelta(seconds=settings.deaths_seconds)
-        raise _ended(settings, name, f"ended {len(rows)} times within {settings.deaths_seconds:.0f} s", again)
+        again = rows[-settings.deaths_allowed][0] + timedelta(seconds=seconds)
+        raise _ended(settings, name, f"ended or hung {len(rows)} times within {seconds:.0f} s", again)
 
 
 def _ended(settings: Settings, name: str, how: str, again: datetime | None = None) -> KeepsDying:

@@ -19,38 +19,36 @@ import signal
 import time
 import uuid
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its annotations do not re-export
 
 from truelog import topics
 from truelog.errors import ServiceDown
 from truelog.event import EventType, load_events
-from truelog.positions import Positions
 from truelog.settings import Settings
 
 TOPIC = "ticks"
+_ANSWER_SECONDS = 3
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Tick:
-    """At `time` or later the topics reached to `ends`; the tick itself lies at `offset`."""
+def first_since(settings: Settings, moment: datetime) -> datetime | None:
+    """When the first tick after `moment` came, by the broker's clock; None where none has come.
 
-    offset: int
-    time: datetime
-    ends: Positions
-
-
-def clock(ticks: Iterable[Tick], positions: Positions, read: Iterable[str]) -> datetime | None:
-    """The clock at `positions` of somebody who reads these topics; None before the first tick that counts."""
-    names = set(read)
-    passed = (tick for tick in ticks if tick.offset < positions.at(TOPIC, 0))
-    reached = (tick.time for tick in passed if positions.covers(tick.ends.only(names)))
-    return max(reached, default=None)
+    Raises:
+        ServiceDown: Kafka does not answer.
+    """
+    broker = topics.client(settings)  # named, since an answer never comes to a client that is gone
+    after = OffsetSpec.for_timestamp(int(moment.timestamp() * 1000) + 1)
+    [answer] = broker.list_offsets({TopicPartition(TOPIC, 0): after}, request_timeout=_ANSWER_SECONDS).values()
+    try:
+        found = answer.result()
+    except KafkaException as error:
+        raise ServiceDown(f"Kafka did not answer: {error}; see `truelog status`.") from error
+    return None if found.offset < 0 else datetime.fromtimestamp(found.timestamp / 1000, UTC)
 
 
 def run(settings: Settings) -> None:

@@ -4,15 +4,20 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from confluent_kafka import Producer
 
 from runtime.airflow import SPARK
-from truelog import application, launcher, lease
+from truelog import application, launcher, lease, topics
+from truelog.application import Verdict
 from truelog.database import Connection, connect
+from truelog.diagnosis import diagnose
 from truelog.errors import KeepsDying
+from truelog.event import load_events
 from truelog.settings import Settings
 
 if TYPE_CHECKING:
@@ -111,9 +116,56 @@ def test_a_wish_to_stop_is_seen(dags: "DagBag", held: lease.Lease, database: Con
     assert seen(dags) == "stop"
 
 
-def test_silence_is_seen(dags: "DagBag", held: lease.Lease, database: Connection) -> None:
-    database.execute("UPDATE truelog.lease SET batch_at = now() - interval '1 hour' WHERE application = %s", (NAME,))
-    assert seen(dags) == "hung"
+def test_silence_of_the_log_is_not_the_applications(
+    dags: "DagBag", held: lease.Lease, database: Connection, postgresql: Settings
+) -> None:
+    """Nobody answers at Kafka's address."""
+    away = postgresql.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"})
+    _silent(database)
+    assert diagnose(away, application.status(database, NAME), datetime.now(UTC)) is Verdict.STARVED
+    assert launcher.ensure(away, NAME).startswith("starved")
+    assert launches(database) == []
+
+
+def test_silence_is_seen_once_a_tick_was_not_heard(
+    dags: "DagBag",
+    held: lease.Lease,
+    database: Connection,
+    kafka: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topics.apply(kafka, load_events())
+    _silent(database, "1 second")
+    monkeypatch.setenv("TRUELOG_TICK_SECONDS", "0.1")
+    monkeypatch.setenv("TRUELOG_SILENCE_SECONDS", "0.1")
+    assert seen(dags, seconds=3) == "nothing"
+    producer = Producer(kafka.kafka())
+    producer.produce("ticks", b"{}")
+    assert producer.flush(30) == 0
+    assert seen(dags, seconds=15) == "hung"
+
+    _launched(database, Settings().deaths_allowed, "hung")
+    with pytest.raises(KeepsDying, match="hung 5 times"):
+        launcher.ensure(Settings(), NAME)
+
+
+def _silent(database: Connection, since: str = "1 hour") -> None:
+    query = "UPDATE truelog.lease SET batch_at = now() - %s::interval WHERE application = %s"
+    database.execute(query, (since, NAME))
+
+
+def test_one_that_cannot_be_seen_to_holds_up_no_other(
+    database: Connection, postgresql: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first is started as far as Spark's provider, which knows no connection here."""
+    from airflow.sdk.exceptions import AirflowNotFoundException
+
+    application.want(database, NAME, application.STOPPED)
+    with pytest.raises(AirflowNotFoundException, match=SPARK):
+        launcher.ensure_all(postgresql, [NAME, "other"], ["other", NAME])
+    rows = database.execute("DELETE FROM truelog.application WHERE application = 'other' RETURNING 1").fetchall()
+    assert rows == [(1,)]
+    database.execute("DELETE FROM truelog.launch WHERE application = 'other'")
 
 
 def test_changed_code_is_seen(dags: "DagBag", held: lease.Lease, database: Connection) -> None:
@@ -134,10 +186,10 @@ def test_the_watch_survives_a_database_that_ends_its_session(
             "WHERE datname = current_database() AND pid NOT IN (pg_backend_pid(), %s)",
             (ours,),
         )
-        database.execute("UPDATE truelog.lease SET batch_at = now() - interval '1 hour'")
+        application.want(database, NAME, application.STOPPED)
 
     threading.Timer(0.5, cut).start()
-    assert seen(dags) == "hung"
+    assert seen(dags) == "stop"
 
 
 def test_a_stopped_application_is_watched_and_left_alone(dags: "DagBag", database: Connection) -> None:
@@ -151,7 +203,7 @@ def test_one_that_keeps_dying_rests(dags: "DagBag", database: Connection, postgr
     from stream_operator import StreamOperator
 
     _died(database, postgresql.deaths_allowed)
-    with pytest.raises(KeepsDying, match=r"ended 5 times within 300 s\. It is tried again at"):
+    with pytest.raises(KeepsDying, match=r"ended or hung 5 times within 300 s\. It is tried again at"):
         StreamOperator(task_id="keep", application=NAME).resumed({}, {"found": "dead"})
     assert keep(dags) == ("DateTimeTrigger", "rested")
     assert len(launches(database)) == postgresql.deaths_allowed
@@ -184,8 +236,12 @@ def launches(database: Connection) -> list[object]:
 
 
 def _died(database: Connection, times: int, ago: str = "1 second") -> None:
+    _launched(database, times, "dead", ago)
+
+
+def _launched(database: Connection, times: int, reason: str, ago: str = "1 second") -> None:
     database.execute(
         "INSERT INTO truelog.launch (application, reason, launched_at) "
-        "SELECT %s, 'dead', now() - %s::interval FROM generate_series(1, %s)",
-        (NAME, ago, times),
+        "SELECT %s, %s, now() - %s::interval FROM generate_series(1, %s)",
+        (NAME, reason, ago, times),
     )

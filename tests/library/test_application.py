@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from truelog import application
-from truelog.application import Patience, Status, Verdict, verdict
+from truelog.application import Patience, Status, Verdict, silence, verdict
 from truelog.errors import NotSetUp
 from truelog.settings import Settings
 
@@ -63,6 +63,25 @@ CASES = {
 def test_verdict(case: str) -> None:
     status, expected = CASES[case]
     assert verdict(status, ALLOWED, NOW) == expected
+
+
+SILENT, BEGUN = replace(HEALTHY, batch_at=ago(3000)), replace(HEALTHY, taken_at=ago(3000), batch_at=None)
+
+SILENCES = {
+    "1: no tick since its last batch": (SILENT, None, Verdict.STARVED),
+    "1: no tick since it started": (BEGUN, None, Verdict.STARVED),
+    "2: the ticks have only just come back": (SILENT, ago(1), None),
+    "2: it may take its time to begin, from the first tick on": (BEGUN, ago(599), None),
+    "3: ticks came, and it did not answer": (SILENT, ago(121), Verdict.HUNG),
+    "3: ticks came, and it never began": (BEGUN, ago(601), Verdict.HUNG),
+}
+
+
+@pytest.mark.parametrize("case", SILENCES)
+def test_silence(case: str) -> None:
+    status, woken, expected = SILENCES[case]
+    assert verdict(status, ALLOWED, NOW) is Verdict.HUNG
+    assert silence(status, ALLOWED, NOW, woken) == expected
 
 
 def settings(home: Path, **given: object) -> Settings:

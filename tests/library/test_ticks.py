@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import pairwise
 
 import psutil
@@ -18,19 +18,13 @@ from hypothesis import strategies as st
 
 import runtime
 from runtime.wait import until
+from tests.laws.naive_clock import Log, Tick, at, clock
 from truelog import topics
 from truelog.decode import decode
 from truelog.errors import ServiceDown
 from truelog.event import load_events
 from truelog.positions import Positions
 from truelog.settings import Settings
-from truelog.ticks import Tick, clock
-
-START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
-
-
-def at(second: int) -> datetime:
-    return START + timedelta(seconds=second)
 
 
 def tick(offset: int, second: int, **ends: dict[int, int]) -> Tick:
@@ -62,26 +56,6 @@ def test_the_clock_at(ticks: int, a: dict[int, int], read: list[str], second: in
 def test_a_clock_set_back_does_not_set_the_log_back() -> None:
     ticks = [tick(0, 10, a={0: 1}), tick(1, 5, a={0: 1})]
     assert clock(ticks, Positions({"ticks": {0: 2}, "a": {0: 1}}), ["a"]) == at(10)
-
-
-class Log:
-    """A log of three partitions, told as what happened second by second."""
-
-    def __init__(self, happenings: list[str]) -> None:
-        self.records: list[tuple[str, int, datetime]] = []  # topic, offset, when appended
-        self.ticks: list[Tick] = []
-        self.ends = {"a": 0, "b": 0, "c": 0}
-        pending: datetime | None = None
-        for second, happening in enumerate(happenings):
-            if happening in self.ends:
-                self.records.append((happening, self.ends[happening], at(second)))
-                self.ends[happening] += 1
-            elif pending is None:
-                pending = at(second)  # the time is taken; records may come before the offsets are read
-            else:
-                ends = Positions({topic: {0: end} for topic, end in self.ends.items()})
-                self.ticks.append(Tick(len(self.ticks), pending, ends))
-                pending = None
 
 
 happenings = st.lists(st.sampled_from(["a", "b", "c", "tick"]), max_size=40)
