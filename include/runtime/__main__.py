@@ -2,9 +2,11 @@
 
 import logging
 
-from runtime import fetch_jars, set_up
+from runtime import class_archive, fetch_jars, set_up
 from truelog.settings import default_home
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    fetch_jars(set_up(default_home()))
+    settings = set_up(default_home())
+    fetch_jars(settings)
+    class_archive.make(settings)

@@ -7,10 +7,9 @@ import hashlib
 import logging
 import shutil
 import subprocess
-from importlib.util import find_spec
 from pathlib import Path
 
-from runtime.java import java
+from runtime.java import java, pyspark_home
 from truelog.errors import NotSetUp
 from truelog.settings import Settings
 
@@ -55,7 +54,4 @@ def _run_ivy(settings: Settings, into: Path) -> None:
 
 
 def _ivy_jar() -> Path:
-    pyspark = find_spec("pyspark")
-    if pyspark is None or pyspark.origin is None:
-        raise NotSetUp("PySpark is not installed: run `make install`")
-    return next(Path(pyspark.origin).parent.glob("jars/ivy-*.jar"))
+    return next(pyspark_home().glob("jars/ivy-*.jar"))

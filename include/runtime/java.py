@@ -1,12 +1,15 @@
 """Which Java runs Spark, Kafka and S3Proxy: the host's, where Spark supports it, else the one from PyPI."""
 
+import hashlib
 import os
 import re
 import shutil
 import subprocess
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
+from truelog.errors import NotSetUp
 from truelog.settings import Settings
 
 # Not 25: Hadoop 3.4, which PySpark 4.1 brings, calls Subject.getSubject, and Java 24 took that away.
@@ -30,6 +33,25 @@ def java_home(settings: Settings) -> Path:
 
 def java(settings: Settings) -> str:
     return str(java_home(settings) / "bin" / "java")
+
+
+def pyspark_home() -> Path:
+    """The folder of the installed PySpark."""
+    found = find_spec("pyspark")
+    if found is None or found.origin is None:
+        raise NotSetUp("PySpark is not installed: run `make install`")
+    return Path(found.origin).parent
+
+
+def class_archive(settings: Settings) -> Path:
+    """Where the archive of Spark's classes for this Java and this PySpark lies, once it has been made."""
+    known = hashlib.sha256(f"{pyspark_home()} {_version(java(settings))}".encode()).hexdigest()
+    return settings.jars_home / f"classes-{known[:12]}.jsa"
+
+
+@cache
+def _version(executable: str) -> str:
+    return subprocess.run([executable, "-version"], capture_output=True, text=True, check=True).stderr
 
 
 @cache

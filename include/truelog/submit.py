@@ -7,7 +7,7 @@ list, and an environment is inherited by everything that the process starts.
 import os
 import sys
 
-from runtime.java import java_home
+from runtime.java import class_archive, java_home
 from truelog.settings import Settings
 
 # A query stopped inside foreachBatch matches a recursive regex over the traceback: the default stack overflows.
@@ -21,7 +21,7 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.jars": ",".join(str(jar) for jar in settings.jars("spark")),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        "spark.driver.extraJavaOptions": _JAVA_OPTIONS,
+        "spark.driver.extraJavaOptions": _java_options(settings),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas",
@@ -33,6 +33,11 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.scheduler.mode": "FAIR",
         "spark.sql.debug.maxToStringFields": "100000",  # a fingerprint is taken of the whole plan
     }
+
+
+def _java_options(settings: Settings) -> str:
+    archive = class_archive(settings)
+    return f"{_JAVA_OPTIONS} -XX:SharedArchiveFile={archive}" if archive.is_file() else _JAVA_OPTIONS
 
 
 def job_environment(settings: Settings) -> dict[str, str]:

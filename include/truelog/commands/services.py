@@ -20,11 +20,13 @@ Chosen = Annotated[list[str] | None, typer.Argument(help="Which services; all of
 def up(services: Chosen = None, as_json: AsJson = False) -> None:
     """Start the services, and wait until each answers."""
     import runtime
+    from runtime import class_archive
 
     if unknown := set(services or ()) - set(runtime.EVERY):
         raise typer.BadParameter(f"{', '.join(sorted(unknown))}: choose from {', '.join(runtime.EVERY)}")
     settings = runtime.set_up(default_home())
     runtime.fetch_jars(settings)
+    class_archive.make(settings)
     runtime.up(settings, services or runtime.EVERY)
     _show(settings, runtime.status(settings), streams(settings), as_json)
 
