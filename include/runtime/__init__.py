@@ -2,6 +2,6 @@
 
 from runtime.credentials import set_up
 from runtime.jars import fetch as fetch_jars
-from runtime.services import EVERY, State, down, processes, status, up
+from runtime.services import EVERY, State, down, processes, status, stop_airflow, up
 
-__all__ = ["EVERY", "State", "down", "fetch_jars", "processes", "set_up", "status", "up"]
+__all__ = ["EVERY", "State", "down", "fetch_jars", "processes", "set_up", "status", "stop_airflow", "up"]

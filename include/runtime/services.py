@@ -65,11 +65,19 @@ def down(settings: Settings) -> None:
     3. The services, and their supervisor.
     """
     if keeper.is_up(settings):
-        for service in reversed(airflow.SERVICES):  # the api-server last: the others speak with it to the end
-            keeper.stop(settings, service.name)  # 1
+        stop_airflow(settings)  # 1
         _end_applications(settings)  # 2
         keeper.shut_down(settings)  # 3
         log.info("all services have stopped")
+
+
+def stop_airflow(settings: Settings) -> None:
+    """Its components side by side, but for the api-server: the others speak with it to the end."""
+    api, *others = (service.name for service in airflow.SERVICES)
+    with ThreadPoolExecutor(len(others)) as pool:
+        for done in [pool.submit(keeper.stop, settings, name) for name in others]:
+            done.result()
+    keeper.stop(settings, api)
 
 
 def _end_applications(settings: Settings) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import runtime
-from runtime import airflow, keeper
+from runtime import airflow
 from runtime.airflow_client import Airflow, password, sign_in
 from truelog.settings import Settings
 
@@ -23,5 +23,4 @@ def orchestrated(settings: Settings, **changes: object) -> Iterator[Settings]:
         runtime.up(changed, names, tethered=True)
         yield changed
     finally:
-        for name in reversed(names):  # the api-server last: the others speak with it to the end
-            keeper.stop(changed, name)
+        runtime.stop_airflow(changed)
