@@ -90,5 +90,3 @@ def archive(world: World, _archives: list[Application]) -> Application:
     return _archives[-1]
 
 
-# Written and never seen to its end: to be run, mended and taken off.
-collect_ignore = ["test_backfill.py"]
