@@ -1,4 +1,4 @@
-"""Compact and expire the tables of the archive and of partials, and sweep the staging tables: a line of JSON."""
+"""Drop what nobody can need any more, and compact what is needed (`truelog.upkeep`): a line of JSON."""
 
 import json
 import sys
@@ -8,8 +8,7 @@ from truelog.upkeep import keep_up
 
 
 def main() -> None:
-    done = keep_up(Settings())
-    sys.stdout.write(json.dumps({"tables": [each.as_dict() for each in done]}) + "\n")
+    sys.stdout.write(json.dumps(keep_up(Settings()).as_dict()) + "\n")
 
 
 if __name__ == "__main__":

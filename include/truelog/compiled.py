@@ -25,6 +25,10 @@ _UNSTEADY = re.compile(r"expressions\.(Current\w+|Now|LocalTimestamp|InputFile\w
 Only = Callable[[DataFrame], DataFrame]  # which rows to look at, told by their key columns
 
 
+def table_name(view: str, version: int) -> str:
+    return f"{view}_v{version}"
+
+
 def everything(rows: DataFrame) -> DataFrame:
     return rows
 
@@ -41,7 +45,7 @@ class Compiled:
     @property
     def table(self) -> str:
         """The name of the view's table, in the schema `state` as in `stage`."""
-        return f"{self.name}_v{self.view.version}"
+        return table_name(self.name, self.view.version)
 
     @cached_property
     def key_columns(self) -> dict[str, str]:

@@ -52,6 +52,11 @@ def find(connection: Connection, compiled: Compiled) -> Counts:
     return _count(connection, compiled)
 
 
+def alone(connection: Connection, table: str) -> None:
+    """Keep other comparisons of the table waiting, as long as the connection lasts: the copies have one name each."""
+    connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 1))", (f"reconcile {table}",))
+
+
 def none(connection: Connection, compiled: Compiled) -> None:
     """Leave an empty `recon.<table>_diff`: nothing differs."""
     columns = {**compiled.key_columns, "key_json": "jsonb", "streamed": "jsonb", "rebuilt": "jsonb"}

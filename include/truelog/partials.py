@@ -7,7 +7,7 @@ one commit, so whoever reads a partial knows exactly which records are in it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from pyiceberg.exceptions import NoSuchTableError
 from pyspark.sql import DataFrame, SparkSession
@@ -86,6 +86,15 @@ def count(spark: SparkSession, compiled: Compiled, day: datetime) -> int:
     """How many keys the partial of a day has."""
     table = spark.table(_name(compiled))
     return table.where((F.col("log_day") == F.lit(day)) & F.col("covers").isNull()).count()
+
+
+def drop_before(spark: SparkSession, settings: Settings, compiled: Compiled, limit: datetime) -> None:
+    """Drop the rows that the view's `keep` has outlived at `limit`; what the partials cover stays as it is."""
+    with open_catalog(settings) as catalog:
+        if not catalog.table_exists(f"{NAMESPACE}.{compiled.table}"):
+            return
+    outlived = f"row.{compiled.aged_by} < TIMESTAMP '{limit.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
+    spark.sql(f"DELETE FROM {_name(compiled)} WHERE covers IS NULL AND {outlived}")  # noqa: S608  names are checked
 
 
 def _create(spark: SparkSession, settings: Settings, compiled: Compiled, schema: StructType) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from truelog import archive, digest, partials, records
+from truelog import archive, clock, digest, merge, partials, records
 from truelog.rebuild import Rebuilder
 from truelog.tiling import Tile
 
@@ -55,7 +55,9 @@ def _holds(rebuilder: Rebuilder, known: partials.Partials, tile: Tile) -> bool:
     states = from_raw.added(records.without(events, from_raw.excluded(tile.end)))
     kept = known.read(rebuilder.spark, [tile])
     assert kept is not None  # noqa: S101
-    if not digest.unequal(*(digest.of_frame(compiled, compiled.stored(each)) for each in (kept, states))):
+    now = merge.positions(rebuilder.connection, compiled)  # what is outlived here has perhaps left the partial
+    lasting = (clock.without_outlived(rebuilder.connection, compiled, each, now) for each in (kept, states))
+    if not digest.unequal(*(digest.of_frame(compiled, compiled.stored(each)) for each in lasting)):
         return True
     partials.replace(rebuilder.spark, rebuilder.advancer.settings, compiled, tile, states)
     return False

@@ -89,7 +89,7 @@ def reconcile(spark: SparkSession, advancer: Advancer, compiled: Compiled, reque
         except CodeChanged as changed:  # neither equal nor different, and no reason to leave out the other views
             unknown = Result(compiled.name, compiled.view.version, Positions(), reason=str(changed))
             return _keep(connection, unknown, request)
-        _one_at_a_time(connection, compiled)
+        difference.alone(connection, compiled.table)
         rebuilder = Rebuilder(spark, connection, advancer, compiled, request.from_raw)
         wrong = prove(rebuilder).wrong if request.proving else ()
         result = compare(rebuilder)
@@ -174,11 +174,6 @@ def _snapshot(connection: Connection) -> Iterator[None]:
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         yield
-
-
-def _one_at_a_time(connection: Connection, compiled: Compiled) -> None:
-    """The copies have one name each; the lock is the connection's."""
-    connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 1))", (f"reconcile {compiled.table}",))
 
 
 def _keep(connection: Connection, result: Result, request: Request) -> Result:

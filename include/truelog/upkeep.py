@@ -1,7 +1,12 @@
-"""Upkeep of what lies in object storage, once a day: few large files instead of many small ones, and no snapshots
-beyond need. Rows that never came from the staging tables into a merge are dropped, too.
+"""Upkeep, once a day: what nobody can need any more is dropped, and what is needed lies in few large files.
 
-Neither touches positions: those are properties of the table. An archiver that commits meanwhile tries again.
+1. rows that never came from the staging tables into a merge
+2. ticks that are no view's clock any more (`truelog.old_ticks`)
+3. rows of partials that a view's `keep` has outlived
+4. in object storage, table by table: small files are rewritten into larger ones, old snapshots forgotten, and files
+   removed that were written and never committed
+
+None of it touches positions: those are properties of the table. An archiver that commits meanwhile tries again.
 """
 
 from dataclasses import asdict, dataclass
@@ -10,11 +15,15 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from truelog import partials, stage
+from truelog import clock, difference, merge, old_ticks, partials, stage
 from truelog.archive_table import NAMESPACE, open_catalog
+from truelog.compiled import Compiled
 from truelog.database import connect
-from truelog.session import session
 from truelog.settings import CATALOG, Settings
+from truelog.workshop import workshop
+
+NOTHING = timedelta()  # not even the snapshots of a moment ago
+_AGE = timedelta(days=3)  # of snapshots and files that may go: no commit, and nobody who reads one, takes that long
 
 
 @dataclass(frozen=True)
@@ -23,21 +32,39 @@ class Kept:
 
     table: str
     rewritten_files: int
+    orphans: int  # files that no snapshot pointed at, removed
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """What was done."""
+
+    ticks: int  # dropped
+    tables: list[Kept]
 
     def as_dict(self) -> dict[str, Any]:
         """The stable form that scripts read."""
         return asdict(self)
 
 
-def keep_up(settings: Settings) -> list[Kept]:
-    """Compact and expire every table of the archive and of partials, in a Spark session of its own."""
-    with connect(settings) as connection:
-        stage.sweep_all(connection)
-    spark = session(settings, "truelog upkeep")
-    try:
-        return [_keep_up(spark, table) for table in tables(settings)]
-    finally:
-        spark.stop()
+def keep_up(settings: Settings) -> Upkeep:
+    """All of it, in a Spark session of its own."""
+    with connect(settings, autocommit=True) as connection:
+        stage.sweep_all(connection)  # 1
+        ticks = old_ticks.drop(connection)  # 2
+    with workshop(settings, "truelog upkeep", ()) as (spark, _, assembly):
+        for compiled in assembly.compiled:
+            drop_outlived(spark, settings, compiled)  # 3
+        return Upkeep(ticks, [_keep_up(spark, table) for table in tables(settings)])  # 4
+
+
+def drop_outlived(spark: SparkSession, settings: Settings, compiled: Compiled) -> None:
+    """Where the view has `keep`: rows that no rebuild at its positions, or later ones, will show."""
+    with connect(settings, autocommit=True) as connection:
+        difference.alone(connection, compiled.table)  # a comparison rebuilds at positions of the past
+        limit = clock.oldest(connection, compiled, merge.positions(connection, compiled))
+        if limit is not None:
+            partials.drop_before(spark, settings, compiled, limit)
 
 
 def tables(settings: Settings) -> list[str]:
@@ -55,7 +82,7 @@ def tables(settings: Settings) -> list[str]:
 def _keep_up(spark: SparkSession, table: str) -> Kept:
     rewritten = compact(spark, table)
     expire(spark, table)
-    return Kept(table, rewritten)
+    return Kept(table, rewritten, remove_orphans(spark, table))
 
 
 def compact(spark: SparkSession, table: str, *, least_files: int = 5) -> int:
@@ -67,13 +94,25 @@ def compact(spark: SparkSession, table: str, *, least_files: int = 5) -> int:
     return int(done.rewritten_data_files_count)
 
 
-NOTHING = timedelta()  # not even the snapshots of a moment ago
-
-
-def expire(spark: SparkSession, table: str, *, older_than: timedelta = timedelta(days=3)) -> None:
+def expire(spark: SparkSession, table: str, *, older_than: timedelta = _AGE) -> None:
     """Forget old snapshots, but never the newest, and delete files that only those pointed at."""
-    until = datetime.now(UTC) - older_than
     spark.sql(
         f"CALL {CATALOG}.system.expire_snapshots(table => '{table}', retain_last => 1, "
-        f"older_than => TIMESTAMP '{until:%Y-%m-%d %H:%M:%S.%f}')"
+        f"older_than => {_ago(older_than)})"
     ).collect()
+
+
+def remove_orphans(spark: SparkSession, table: str) -> int:
+    """Remove files that were written and never committed, by what crashed in between; how many.
+
+    Young ones may belong to a commit under way.
+    """
+    removed = spark.sql(
+        f"CALL {CATALOG}.system.remove_orphan_files(table => '{table}', older_than => {_ago(_AGE)}, "
+        f"prefix_listing => true)"
+    )
+    return len(removed.collect())
+
+
+def _ago(age: timedelta) -> str:
+    return f"TIMESTAMP '{datetime.now(UTC) - age:%Y-%m-%d %H:%M:%S.%f}'"

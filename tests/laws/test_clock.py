@@ -1,0 +1,148 @@
+"""Law 6: the clock is a function of the positions alone; what upkeep drops of the ticks changes it nowhere."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis
+from hypothesis import strategies as st
+
+from tests.laws.naive_clock import Log, Tick, at
+from tests.laws.naive_clock import clock as naive
+from truelog import clock, old_ticks
+from truelog.database import Connection, connect
+from truelog.positions import Positions
+from truelog.settings import Settings
+
+TOPICS = ("a", "b", "ticks")
+ID = "ticks-id"
+
+happenings = st.lists(st.sampled_from(["a", "b", "tick", "tick"]), min_size=12, max_size=40)
+vectors = st.fixed_dictionaries({topic: st.integers(0, 6) for topic in TOPICS})
+seeded = hypothesis(derandomize=True, database=None, deadline=None, max_examples=120)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A view that reads some topics and the ticks, where it stands, and whether an application runs it."""
+
+    reads: frozenset[str]
+    stands: dict[str, int]
+    run: bool
+
+    def at(self, vector: dict[str, int]) -> Positions:
+        offsets = {topic: {0: vector[topic]} for topic in (*self.reads, clock.TOPIC)}
+        return Positions(offsets, {topic: ID if topic == clock.TOPIC else topic for topic in offsets})
+
+    def later(self) -> Iterator[dict[str, int]]:
+        """Further by one topic alone, and by all of them."""
+        for step in (0, 1, 3, 99):
+            yield {topic: offset + step for topic, offset in self.stands.items()}
+            yield from (self.stands | {topic: self.stands[topic] + step} for topic in self.stands)
+
+
+readers = st.lists(
+    st.builds(Reader, st.frozensets(st.sampled_from(["a", "b"]), min_size=1), vectors, st.booleans()),
+    min_size=1,
+    max_size=2,
+)
+
+
+@contextmanager
+def alone(connection: Connection) -> Iterator[None]:
+    """Nobody else's views or ticks, for as long as it lasts."""
+    with connection.transaction(force_rollback=True):
+        for table in ("position", "standing", "tick", "view"):
+            connection.execute(f"TRUNCATE truelog.{table} CASCADE".encode())
+        yield
+
+
+def keep(connection: Connection, readers: list[Reader], ticks: list[Tick]) -> None:
+    remember(connection, ticks)
+    with connection.cursor() as cursor:
+        for number, reader in enumerate(readers):
+            name = f"reader_{number}"
+            cursor.execute("INSERT INTO truelog.view VALUES (%s, 1, '', '')", (name,))
+            stands = reader.at(reader.stands)
+            rows = [(name, topic, stands.ids[topic], stands.at(topic, 0)) for topic in stands.offsets]
+            cursor.executemany("INSERT INTO truelog.position VALUES (%s, 1, %s, 0, %s, %s)", rows)
+            if reader.run:
+                follow(connection, name)
+
+
+def follow(connection: Connection, view: str, version: int = 1) -> None:
+    connection.execute("INSERT INTO truelog.standing VALUES (%s, 'stream', %s, 'FOLLOWING', '')", (view, version))
+
+
+def remember(connection: Connection, ticks: list[Tick]) -> None:
+    rows = [(ID, tick.offset, tick.time, tick.ends.as_json()) for tick in ticks]
+    with connection.cursor() as cursor:
+        cursor.executemany("INSERT INTO truelog.tick VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING", rows)
+
+
+def kept(connection: Connection) -> list[int]:
+    return [int(str(n)) for (n,) in connection.execute('SELECT "offset" FROM truelog.tick ORDER BY 1').fetchall()]
+
+
+def stepping_back(ticks: list[Tick], back: dict[int, int]) -> list[Tick]:
+    """As if the machine's clock had been set back before some of them."""
+    return [Tick(t.offset, at((t.time - at(0)).seconds - back.get(t.offset, 0)), t.ends) for t in ticks]
+
+
+@seeded
+@given(happened=happenings, back=st.dictionaries(st.integers(0, 9), st.integers(0, 9)), given_readers=readers)
+def _law(migrated: Settings, happened: list[str], back: dict[int, int], given_readers: list[Reader]) -> None:
+    ticks = stepping_back(Log(happened).ticks, back)
+    with connect(migrated, autocommit=True) as connection, alone(connection):
+        keep(connection, given_readers, ticks)
+        old_ticks.drop(connection)
+        for reader in given_readers:
+            for vector in reader.later():
+                positions = reader.at(vector)
+                with connection.transaction(force_rollback=True):
+                    if not reader.run:  # it reads what it had not read, when it goes on
+                        read = range(reader.stands[clock.TOPIC], vector[clock.TOPIC])
+                        remember(connection, [tick for tick in ticks if tick.offset in read])
+                    assert clock.at(connection, positions, reader.reads) == naive(ticks, positions, reader.reads)
+
+
+def test_dropping_changes_no_clock(migrated: Settings) -> None:
+    _law(migrated)
+
+
+def test_what_is_old_goes_and_what_is_not_read_stays(connection: Connection) -> None:
+    """Ticks 0 to 9, each a second; `a` grows by one before each."""
+    ticks = Log(["a", "tick", "tick"] * 10).ticks
+    with alone(connection):
+        keep(connection, [Reader(frozenset("a"), {"a": 5, "ticks": 7}, run=True)], ticks)
+        assert old_ticks.drop(connection) == 4
+        assert kept(connection) == [4, 5, 6, 7, 8, 9]  # tick 4 is the clock; 5 and 6 are read and do not count yet
+    with alone(connection):
+        keep(connection, [Reader(frozenset("a"), {"a": 5, "ticks": 7}, run=False)], ticks)
+        assert old_ticks.drop(connection) == 7
+        assert kept(connection) == [4, 5, 6]
+
+
+def test_nothing_goes_while_a_view_has_only_begun(connection: Connection) -> None:
+    with alone(connection):
+        keep(
+            connection, [Reader(frozenset("a"), {"a": 5, "ticks": 7}, run=True)], Log(["a", "tick", "tick"] * 10).ticks
+        )
+        follow(connection, "reader_0_next_version", 2)
+        assert old_ticks.drop(connection) == 0
+
+
+def test_a_comparison_keeps_its_ticks(migrated: Settings, connection: Connection) -> None:
+    """It asks for the clock at positions where the view stood when it began."""
+    with alone(connection):
+        keep(
+            connection, [Reader(frozenset("a"), {"a": 5, "ticks": 7}, run=True)], Log(["a", "tick", "tick"] * 10).ticks
+        )
+        with connect(migrated, autocommit=True) as comparing:
+            comparing.execute("SELECT pg_advisory_lock(hashtextextended('reconcile reader_0_v1', 1))")
+            connection.execute("SET LOCAL lock_timeout = '100ms'")
+            with pytest.raises(psycopg.errors.LockNotAvailable):
+                old_ticks.drop(connection)
