@@ -1,5 +1,6 @@
 """Kafka: the log. One KRaft process is broker and controller; every listener asks for a credential."""
 
+import re
 import shutil
 import subprocess
 import uuid
@@ -17,6 +18,7 @@ from truelog.errors import NotSetUp, ServiceDown
 from truelog.event import load_events
 from truelog.settings import Settings, jaas
 
+_ERROR, _ERROR_LINES = re.compile(r" ERROR |^(Caused by: )?[\w.$]+(Exception|Error)\b"), 20
 LOGGING = Path(__file__).with_name("kafka-log4j2.properties")
 
 
@@ -106,7 +108,7 @@ def _properties(settings: Settings) -> dict[str, object]:
 
 
 def _format(settings: Settings, home: Path) -> None:
-    """Java reads its arguments from a private file; what it prints is discarded, for it prints keys."""
+    """Java reads its arguments from a private file. Of what it prints only errors are told: it prints keys, too."""
     password = settings.kafka_password.get_secret_value()
     cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     scram = f"{settings.kafka_mechanism}=[name={settings.kafka_user},password={password}]"
@@ -116,11 +118,13 @@ def _format(settings: Settings, home: Path) -> None:
     arguments = home / "format.arguments"
     write_private(arguments, "\n".join(f'"{word}"' for word in words))
     try:
-        ended = subprocess.run([java(settings), f"@{arguments}"], capture_output=True, check=False)
+        ended = subprocess.run([java(settings), f"@{arguments}"], capture_output=True, text=True, check=False)
     finally:
         arguments.unlink()
     if ended.returncode != 0:
-        raise NotSetUp(f"Kafka could not format {home / 'data'}; is the disk full?")
+        errors = [*filter(_ERROR.search, ended.stdout.splitlines()), *ended.stderr.splitlines()]
+        told = "\n".join(errors[-_ERROR_LINES:]).replace(password, "********")
+        raise NotSetUp(f"Kafka could not format {home / 'data'}; is the disk full, or not to be written to?\n{told}")
 
 
 def _class_path(settings: Settings) -> list[str]:

@@ -1,20 +1,19 @@
 """The object store: S3Proxy over a folder of this machine. Any other S3 serves as well."""
 
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from runtime.credentials import write_private
 from runtime.java import java
 from runtime.service import Service, private_folder
+from truelog import bucket
 from truelog.errors import ServiceDown
 from truelog.settings import Settings
 
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
+# Says whether the store is there, without trying again.
+_AT_ONCE = Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 1})
 
 
 def configure(settings: Settings) -> None:
@@ -42,38 +41,20 @@ def command(settings: Settings) -> list[str]:
 
 def ready(settings: Settings) -> None:
     try:
-        client(settings).list_buckets()
+        bucket.client(settings, _AT_ONCE).list_buckets()
     except (BotoCoreError, ClientError) as error:
         raise ServiceDown(str(error)) from error
 
 
 def prepare(settings: Settings) -> None:
     """Make the bucket, where it is not there yet."""
-    s3 = client(settings)
-    if settings.s3_bucket not in {bucket["Name"] for bucket in s3.list_buckets()["Buckets"]}:
+    s3 = bucket.client(settings, _AT_ONCE)
+    if settings.s3_bucket not in {each["Name"] for each in s3.list_buckets()["Buckets"]}:
         s3.create_bucket(Bucket=settings.s3_bucket)
 
 
 def address(settings: Settings) -> str:
     return urlsplit(settings.s3_endpoint).netloc
-
-
-def client(settings: Settings) -> "S3Client":
-    """A client that answers at once whether the store is there: it does not retry."""
-    s3: S3Client = boto3.client(
-        "s3",
-        endpoint_url=settings.s3_endpoint,
-        region_name=settings.s3_region,
-        aws_access_key_id=settings.s3_access_key,
-        aws_secret_access_key=settings.s3_secret_key.get_secret_value(),
-        config=Config(
-            connect_timeout=3,
-            read_timeout=5,
-            retries={"total_max_attempts": 1},
-            s3={"addressing_style": "path"},
-        ),
-    )
-    return s3
 
 
 SERVICE = Service(name="s3", configure=configure, command=command, ready=ready, prepare=prepare, address=address)

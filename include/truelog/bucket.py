@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import boto3
+from botocore.config import Config
 
 from truelog.settings import Settings
 
@@ -11,13 +12,17 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 
-def client(settings: Settings) -> "S3Client":
+_PATHS = Config(s3={"addressing_style": "path"})  # a bucket need not be a host's name
+
+
+def client(settings: Settings, config: Config | None = None) -> "S3Client":
     made: S3Client = boto3.client(
         "s3",
         endpoint_url=settings.s3_endpoint,
         region_name=settings.s3_region,
         aws_access_key_id=settings.s3_access_key,
         aws_secret_access_key=settings.s3_secret_key.get_secret_value(),
+        config=_PATHS.merge(config) if config else _PATHS,
     )
     return made
 

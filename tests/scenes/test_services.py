@@ -13,8 +13,8 @@ from confluent_kafka.cimpl import NewTopic
 from pydantic import SecretStr
 
 import runtime
-from runtime import s3 as store
 from runtime.wait import until
+from truelog import bucket
 from truelog.errors import ServiceDown
 from truelog.settings import Settings
 
@@ -54,7 +54,7 @@ def test_kafkas_controller_refuses_what_lets_clients_in(kafka: Settings) -> None
 @pytest.mark.parametrize("wrong", [{"s3_secret_key": WRONG}, {"s3_access_key": "nobody"}])
 def test_s3_refuses_wrong_keys(s3: Settings, wrong: dict[str, object]) -> None:
     with pytest.raises(ClientError) as refused:
-        store.client(s3.model_copy(update=wrong)).list_buckets()
+        bucket.client(s3.model_copy(update=wrong)).list_buckets()
     assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 403
 
 
@@ -151,7 +151,7 @@ def _holds(content: bytes, secrets: list[bytes]) -> bool:
 def _write_everywhere(settings: Settings) -> None:
     with psycopg.connect(**settings.database(), autocommit=True) as connection:
         connection.execute("CREATE TABLE kept AS SELECT generate_series(1, 1000) AS n")
-    store.client(settings).put_object(Bucket=settings.s3_bucket, Key="kept", Body=b"kept")
+    bucket.client(settings).put_object(Bucket=settings.s3_bucket, Key="kept", Body=b"kept")
     admin = AdminClient(settings.kafka())
     for made in admin.create_topics([NewTopic("kept", 1, 1)]).values():
         made.result()
@@ -171,7 +171,7 @@ def _require_everything_read(settings: Settings) -> None:
     with psycopg.connect(**settings.database(), autocommit=True) as connection:
         assert connection.execute("SELECT count(*), sum(n) FROM kept").fetchone() == (1000, 500500)
         connection.execute("DROP TABLE kept")
-    body = store.client(settings).get_object(Bucket=settings.s3_bucket, Key="kept")["Body"]
+    body = bucket.client(settings).get_object(Bucket=settings.s3_bucket, Key="kept")["Body"]
     assert body.read() == b"kept"
     assert _read_topic(settings, "kept") == [str(n).encode() for n in range(1000)]
 
