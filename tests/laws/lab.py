@@ -116,11 +116,11 @@ class Lab:
         return by_case, told, digest.of_frame(by_case, by_case.stored(states))
 
     def transformed(self, view: View, drawn: list[list[Record]]) -> DataFrame:
-        frames = [Carrying(self._frame(topic, drawn), ("case_id", "cut")) for topic in view.reads]
+        frames = [Carrying(self.events(topic, drawn), ("case_id", "cut")) for topic in view.reads]
         rows: Carrying = view.transform(*frames)  # type: ignore[assignment]
         return rows.frame
 
-    def _frame(self, topic: str, drawn: list[list[Record]]) -> DataFrame:
+    def events(self, topic: str, drawn: list[list[Record]]) -> DataFrame:
         """The good events of a topic in all cases, decoded as a stream decodes them."""
         columns: dict[str, list[Any]] = {c: [] for c in ("case_id", "cut", "topic", "partition", "offset", "value")}
         for case_id, case in enumerate(drawn):

@@ -4,7 +4,7 @@ import pytest
 from psycopg import sql
 
 from tests.laws.lab import Lab, cases
-from tests.laws.test_stream_equals_batch import VIEWS
+from tests.laws.views import VIEWS
 from truelog import digest
 
 

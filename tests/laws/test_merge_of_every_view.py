@@ -1,0 +1,167 @@
+"""Laws 2, 3, 7 and 8 for every view: a merge applies once, wholly, at its place, by the code that made the table; and
+rows leave by the log's clock alone.
+
+Each view is fed a generated log, hostile values among it, in two batches that follow each other.
+"""
+
+import uuid
+from collections import Counter
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from psycopg import sql
+from pyspark.sql import DataFrame
+
+from tests.laws.events import START, Record
+from tests.laws.lab import Lab, cases
+from tests.laws.views import VIEWS
+from truelog import clock, faults, merge, table
+from truelog.advance import Advancer
+from truelog.compiled import Compiled
+from truelog.durations import seconds
+from truelog.errors import CodeChanged, Gap, Stale
+from truelog.merge import Merge
+from truelog.positions import Positions
+from truelog.stage import Staged
+
+LOGS = 40  # in one
+POINTS = ("merge.locked", "merge.added", "merge.advanced")
+EMPTY = Staged((), 0, 0)
+
+
+@dataclass(frozen=True)
+class Fed:
+    """A view, made for one test, that stands at the beginning of a log."""
+
+    lab: Lab
+    compiled: Compiled
+    log: list[Record]
+
+    def at(self, records: int, ticks: int = 0) -> Positions:
+        """Just past so many records of the log, and so many ticks."""
+        reached: dict[str, Counter[int]] = {topic: Counter() for topic in self.compiled.view.reads}
+        for record in self.log[:records]:
+            reached[record.topic][record.partition] += 1
+        offsets = {**reached, clock.TOPIC: {0: ticks}}
+        return Positions(offsets, dict.fromkeys(offsets, self.compiled.name)).only(self.compiled.view.topics)
+
+    def batches(self) -> tuple[Merge, Merge]:
+        """The log in two halves, staged."""
+        half, end = len(self.log) // 2, len(self.log)
+        first, second = (self._staged(number) for number in (0, 1))
+        return Merge(self.at(0), self.at(half), first), Merge(self.at(half), self.at(end), second)
+
+    def _staged(self, number: int) -> Staged:
+        halves = [replace(record, cut=2 * place // len(self.log)) for place, record in enumerate(self.log)]
+        events = {topic: self.lab.events(topic, [halves]) for topic in self.compiled.view.reads}
+        advancer = Advancer(self.lab.settings, self.lab.types)
+        return advancer.staged(self.compiled, {t: frame.where(f"cut = {number}") for t, frame in events.items()})
+
+    def apply(self, batch: Merge) -> None:
+        merge.apply(self.lab.connection, self.compiled, batch)
+
+    def stands(self) -> tuple[list[str], Positions]:
+        """All that a merge may change: the rows, whole, and the positions."""
+        query = sql.SQL("SELECT t::text FROM {} AS t ORDER BY 1").format(self.table)
+        rows = self.lab.connection.execute(query).fetchall()
+        return [str(row) for (row,) in rows], merge.positions(self.lab.connection, self.compiled)
+
+    def ages(self) -> list[datetime | None]:
+        """Of each row, the time by which it grows old."""
+        age = sql.Identifier(str(self.compiled.aged_by))
+        query = sql.SQL("SELECT {} FROM {} ORDER BY 1").format(age, self.table)
+        return [time for (time,) in self.lab.connection.execute(query).fetchall()]  # type: ignore[misc]
+
+    def tick(self, offset: int, time: datetime, ends: Positions) -> None:
+        row = (offset, time.isoformat(), ends.as_json())
+        frame = self.lab.spark.createDataFrame([row], "offset bigint, occurred_at string, ends string")
+        clock.remember(self.lab.connection, self.compiled.name, frame)
+
+    @property
+    def table(self) -> sql.Identifier:
+        return sql.Identifier("state", self.compiled.table)
+
+
+def deployed(lab: Lab, name: str) -> Compiled:
+    """A view under a name that is a test's own."""
+    compiled = lab.compiled(f"{name}_{uuid.uuid4().hex[:8]}", VIEWS[name])
+    table.deploy(lab.connection, compiled)
+    return compiled
+
+
+def fed(lab: Lab, name: str) -> Fed:
+    log = [record for case in cases(lab.types, VIEWS[name].reads, number=LOGS) for record in case]
+    return Fed(lab, deployed(lab, name), log)
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_merge_applies_wholly_and_once_and_at_its_place(
+    lab: Lab, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = fed(lab, name)
+    first, second = view.batches()
+    untouched = view.stands()
+
+    for point in POINTS:
+        with monkeypatch.context() as armed:
+            armed.setenv("TRUELOG_FAULT_FIRED", str(tmp_path / point))
+            armed.setattr(faults, "_armed", f"{point}:1:raise")
+            armed.setattr(faults, "_reached", 0)
+            with pytest.raises(faults.FaultInjectedError):
+                view.apply(first)
+        assert (tmp_path / point).exists()
+        assert view.stands() == untouched, point
+
+    with pytest.raises(Gap):
+        view.apply(second)
+    assert view.stands() == untouched
+
+    view.apply(first)
+    once = view.stands()
+    for stale in (first, replace(second, begin=first.begin)):  # a replay, and a batch that overlaps
+        with pytest.raises(Stale):
+            view.apply(stale)
+        assert view.stands() == once
+
+    view.apply(second)
+    twice = view.stands()
+    assert (len(untouched[0]), untouched[1].partitions()) == (0, [])
+    assert once[0] not in (untouched[0], twice[0]), "the batches hold too little"
+    assert twice[1] == second.end
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_changed_code_does_not_go_on_with_the_table(lab: Lab, name: str) -> None:
+    declared, called = VIEWS[name], deployed(lab, name).name
+
+    def without_the_first(*events: DataFrame) -> DataFrame:
+        return declared.transform(*(frame.where("offset > 0") for frame in events))
+
+    changed = replace(declared, transform=without_the_first)
+    table.deploy(lab.connection, lab.compiled(called, declared))
+    with pytest.raises(CodeChanged):
+        table.deploy(lab.connection, lab.compiled(called, changed))
+    table.deploy(lab.connection, lab.compiled(called, replace(changed, version=declared.version + 1)))
+
+
+@pytest.mark.parametrize("name", [name for name, view in VIEWS.items() if view.keep])
+def test_old_rows_leave_by_the_clock_of_the_log_alone(lab: Lab, name: str) -> None:
+    """A tick counts once the view has reached both the tick and the offsets that it names."""
+    view = fed(lab, name)
+    first, second = view.batches()
+    view.apply(first)
+    view.apply(second)
+    before, end, limit = view.ages(), second.end, START + timedelta(minutes=1)
+    late = limit + timedelta(seconds=seconds(str(view.compiled.view.keep)))
+
+    view.log.append(view.log[-1])  # a record that the view has not seen
+    view.tick(0, late, view.at(len(view.log)))
+    ticked = view.at(len(view.log) - 1, ticks=1)
+    view.apply(Merge(end, ticked, EMPTY))
+    assert view.ages() == before
+
+    view.apply(Merge(ticked, view.at(len(view.log), ticks=1), EMPTY))
+    assert view.ages() == [age for age in before if age is None or age >= limit]
+    assert 0 < len(view.ages()) < len(before), "the clock lets too few rows leave, or too many"

@@ -1,0 +1,46 @@
+"""The README's "Add a view in five steps", followed: the file that it tells to write is found, gives rows, and keeps
+the first law.
+"""
+
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.laws.lab import Lab, cases
+from tests.views.ways import WAYS, Ways, at, sent
+from truelog import View, catalogue
+from truelog.settings import PROJECT
+
+STEP = re.compile(r"^1\. Write `spark_apps/views/(\w+)\.py`.*?```python\n(.*?)```", re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> tuple[str, View]:
+    """The view's name, and the view as the catalogue finds it in the folder where the file was written."""
+    step = STEP.search((PROJECT / "README.md").read_text())
+    assert step is not None
+    (tmp_path / f"{step[1]}.py").write_text(textwrap.dedent(step[2].lstrip("\n")))
+    [(name, view)] = catalogue.load_all(tmp_path).items()
+    return name, view
+
+
+def test_its_view_gives_rows_in_every_way(lab: Lab, written: tuple[str, View]) -> None:
+    hours, languages = ("10:00:00", "10:59:59", "11:00:00"), ("en", "en", None)
+    events = [
+        sent("page_view", occurred_at=at(hour), language=language, visitor_id="ann", url="https://shop.example/")
+        for hour, language in zip(hours, languages, strict=True)
+    ]
+    found = Ways().relations(lab, *written, events)
+    rows = [
+        {"hour": at("10:00:00"), "language": "en", "views": 2},
+        {"hour": at("11:00:00"), "language": None, "views": 1},
+    ]
+    assert {way: found[way][None] for way in WAYS} == dict.fromkeys(WAYS, rows)
+
+
+def test_its_view_keeps_the_first_law(lab: Lab, written: tuple[str, View]) -> None:
+    name, view = written
+    result = lab.compare_all(name, view, cases(lab.types, view.reads, number=50))
+    assert (result.rows > 50, result.unequal) == (True, 0)
