@@ -160,7 +160,7 @@ def _archiver(settings: Settings, catalog: Catalog, types: Types, holder: Holder
     for gone in lost(begin, earliest):
         raise LogLost(
             f"{gone.topic} {gone.partition}: the log begins at {gone.end}, the archive ends at {gone.start}. What lay "
-            "between is gone: give the topic a longer retention, then `python -m truelog.loss` and start again."
+            "between is gone: give the topic a longer retention, then `truelog archive accept-loss` and start again."
         )
     plain = {name: blueprint(table.metadata) for name, table in tables.items()}
     checkpoint = fresh_checkpoint(settings.home / "scratch" / ARCHIVE)

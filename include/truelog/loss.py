@@ -2,11 +2,7 @@
 
 An archiver that finds itself behind the log's beginning refuses to start. Whoever accepts the loss has it written
 into the archive for ever, where every audit lists it.
-
-    python -m truelog.loss
 """
-
-import sys
 
 from truelog import archive_table, lease, topics
 from truelog.application import ARCHIVE
@@ -41,13 +37,3 @@ def accept(settings: Settings) -> list[Range]:
     finally:
         held.release()
     return accepted
-
-
-def main() -> None:
-    """Accept what is lost, and name it on standard error."""
-    for each in accept(Settings()):
-        sys.stderr.write(f"{each.topic} {each.partition}: [{each.start}, {each.end}) is recorded as lost\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -12,9 +12,10 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from tests.scenes.applications import Application, start
+from tests.scenes.command_line import answer
 from tests.scenes.conftest import World
 from tests.scenes.test_stream_crashes import cut_off
-from truelog import archive, bucket, lease, log_day, loss, ticks, topics, upkeep
+from truelog import archive, bucket, lease, log_day, ticks, topics, upkeep
 from truelog.archive_table import identifier, open_catalog
 from truelog.audit import Hole
 from truelog.audit_evidence import audit
@@ -22,7 +23,7 @@ from truelog.database import connect
 from truelog.errors import ArchiveBehind, Fenced
 from truelog.event import load_events
 from truelog.log_day import Start
-from truelog.positions import Positions, Range
+from truelog.positions import Positions
 
 POINTS = ("archive.files_written", "archive.before_commit", "archive.after_commit")
 DAY_SECONDS = 5
@@ -292,7 +293,9 @@ def test_what_retention_took_before_the_archive_is_a_loss_until_somebody_accepts
     refused = run(world)
     assert refused.wait_death(60) != 0
     assert "search 1: the log begins at 5, the archive ends at 0" in refused.tail()
-    assert loss.accept(world.settings) == [Range(OTHER_TOPIC, 1, 0, 5)]
+    assert "`truelog archive accept-loss`" in refused.tail()
+    assert answer("archive", "accept-loss") == {"lost": [{"topic": OTHER_TOPIC, "partition": 1, "start": 0, "end": 5}]}
+    assert answer("archive", "accept-loss") == {"lost": []}
 
     archive_once(world)
     report = audit(world.settings)

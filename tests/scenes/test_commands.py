@@ -2,20 +2,18 @@
 
 import gzip
 import json
-import os
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.scenes.command_line import answer, truelog
 from tests.scenes.conftest import World
 from tests.scenes.traffic import in_the_log
 from truelog import analyst, topics
+from truelog.application import ARCHIVE
 from truelog.database import connect
 from truelog.errors import BadInput
 from truelog.generator import generate
@@ -28,21 +26,6 @@ VIEW = View(
     present={"doubled": "SELECT a, 2 * n AS n FROM {view}"},
 )
 '''
-
-
-def truelog(*words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """`truelog …`, as people and scripts run it."""
-    program = Path(sys.executable).with_name("truelog")
-    given = os.environ | environment
-    return subprocess.run([program, *words], env=given, capture_output=True, text=True, timeout=180, check=False)
-
-
-def answer(*words: str, exit_code: int = 0, **environment: str) -> Any:
-    """The one line of JSON that it answers with."""
-    ended = truelog(*words, "--json", **environment)
-    assert ended.returncode == exit_code, ended.stderr
-    [line] = ended.stdout.splitlines()
-    return json.loads(line)
 
 
 TOLD = """
@@ -257,3 +240,11 @@ def test_a_wrong_query_is_2_and_says_where(world: World) -> None:
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "nothing" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_a_loss_is_not_accepted_while_the_archive_runs(world: World) -> None:
+    with connect(world.settings) as running:
+        running.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (ARCHIVE,))
+        ended = truelog("archive", "accept-loss", "--json")
+    assert (ended.returncode, ended.stdout) == (3, "")
+    assert "archive runs already. Stop that process first" in ended.stderr

@@ -15,8 +15,8 @@ import pytest
 import ua_parser
 
 from tests.scenes.applications import Application, start
+from tests.scenes.command_line import answer, truelog
 from tests.scenes.conftest import World
-from tests.scenes.test_commands import answer, truelog
 from truelog import archive as archives
 from truelog import topics
 from truelog.settings import PROJECT

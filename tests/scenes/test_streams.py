@@ -12,8 +12,8 @@ import pytest
 import runtime
 from runtime.wait import until
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
+from tests.scenes.command_line import truelog
 from tests.scenes.conftest import World
-from tests.scenes.test_commands import truelog
 from truelog import application, launcher
 from truelog.application import Status
 from truelog.database import connect

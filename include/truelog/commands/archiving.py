@@ -1,5 +1,6 @@
 """`truelog archive …`: is everything there that the log ever held?"""
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -11,11 +12,6 @@ from truelog.settings import Settings
 Deep = Annotated[bool, typer.Option("--deep", help="Compare every byte with Kafka, as far back as it holds them.")]
 
 app = typer.Typer(help="The archive: every record of every topic, for ever.", no_args_is_help=True)
-
-
-@app.callback()
-def archive() -> None:
-    """A group even while it has one command."""
 
 
 @app.command()
@@ -35,3 +31,18 @@ def audit(deep: Deep = False, as_json: AsJson = False) -> None:
         console.print(f"{report.verdict}  {facts}", highlight=False)
     if report.faults:
         raise typer.Exit(Exit.DIFFERENT)
+
+
+@app.command("accept-loss")
+def accept_loss(as_json: AsJson = False) -> None:
+    """Record what the log dropped before it was archived as lost for ever, so that the archive may start behind it."""
+    from truelog import loss
+
+    accepted = loss.accept(Settings())
+    if as_json:
+        print_json({"lost": [asdict(each) for each in accepted]})
+        return
+    for each in accepted:
+        typer.echo(f"{each.topic} {each.partition}: [{each.start}, {each.end}) is recorded as lost")
+    if not accepted:
+        typer.echo("nothing is lost")

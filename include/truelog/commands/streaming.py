@@ -1,4 +1,4 @@
-"""`truelog application start|stop`, and the applications as `truelog status` shows them."""
+"""`truelog application start` and `stop`, and the applications as `truelog status` shows them."""
 
 from dataclasses import asdict
 from typing import Annotated, Any

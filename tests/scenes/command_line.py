@@ -1,0 +1,22 @@
+"""`truelog …` as people and scripts run it, and the one line of JSON that it answers with."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def truelog(*words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    program = Path(sys.executable).with_name("truelog")
+    given = os.environ | environment
+    return subprocess.run([program, *words], env=given, capture_output=True, text=True, timeout=180, check=False)
+
+
+def answer(*words: str, exit_code: int = 0, **environment: str) -> Any:
+    """The one line of JSON that it answers with."""
+    ended = truelog(*words, "--json", **environment)
+    assert ended.returncode == exit_code, ended.stderr
+    [line] = ended.stdout.splitlines()
+    return json.loads(line)
