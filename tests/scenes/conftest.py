@@ -88,5 +88,3 @@ def archive(world: World, _archives: list[Application]) -> Application:
         _archives.append(start(world.settings, "archive.py", TRUELOG_ARCHIVE_TRIGGER_SECONDS="2"))
         _archives[-1].kept = True
     return _archives[-1]
-
-
