@@ -19,7 +19,7 @@ WIDTH = 130  # where the output is no terminal, which tells its own
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m tests.bench", description=(__doc__ or "").strip())
     made.add_argument("--events", type=_enough, default=600_000, help="in the log before anything is measured")
-    made.add_argument("--seconds", type=float, default=30, help="for which freshness is measured")
+    made.add_argument("--seconds", type=float, default=30, help="for which freshness and the collector are measured")
     made.add_argument("--jobs", nargs="+", choices=list(JOBS), default=list(JOBS), help="all by default")
     made.add_argument("--output", type=Path, default=PROJECT / "build" / "bench.json")
     return made

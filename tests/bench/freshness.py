@@ -27,7 +27,7 @@ LOOK_SECONDS = 0.02
 _MARKS = 20  # a second
 _BEAT_SECONDS = 0.01
 _WARM_SECONDS = 5.0  # of traffic before the first mark
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 120.0
 _SEED = 11
 
 # Asked by the first two columns of each view's key, so that the table's index answers.

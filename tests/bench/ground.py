@@ -10,11 +10,16 @@ from pathlib import Path
 from psycopg import sql
 
 import runtime
+from runtime.wait import until
 from tests.scenes.applications import STARTED
+from truelog import health
 from truelog.database import connect, migrate
+from truelog.errors import ServiceDown
 from truelog.settings import Settings, default_home
 
 SERVICES = ("postgresql", "kafka", "s3", "ticks")
+
+_KEPT_SECONDS = 300  # until Airflow has started the applications, and they stand at the end of the log
 
 
 @contextmanager
@@ -35,6 +40,22 @@ def platform() -> Iterator[Settings]:
             application.die()
         runtime.down(settings)
         shutil.rmtree(home)
+
+
+def complete(settings: Settings) -> None:
+    """The rest of the platform too: Airflow, and the archive and the stream, which it starts and keeps."""
+    runtime.up(settings, tethered=True)
+    until(lambda: _require_kept(settings), _KEPT_SECONDS, "the applications, kept by Airflow")
+
+
+def _require_kept(settings: Settings) -> None:
+    waiting = [
+        f"{each.application} is {each.state}, {each.lag_events} events behind"
+        for each in health.every(settings)
+        if each.state != "RUNNING" or each.lag_events != 0
+    ]
+    if waiting:
+        raise ServiceDown(", ".join(waiting))
 
 
 def forget_views(settings: Settings) -> None:

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-Ran = Literal["alone", "streams idle", "all on"]
+# What else ran: nothing but the services that the job needs; or the whole platform, Airflow and all that it keeps, the
+# archive and the stream taking the same events.
+Ran = Literal["alone", "all on"]
 
 OURS = "truelog"
 

@@ -5,15 +5,17 @@
 3. the stream into all views: with sums only, then with sketches
 4. freshness, with the views of 3 going on
 5. the rebuild from the archive, then DuckDB on the same bytes
+6. the collector
+7. freshness and the collector again, with the whole platform on: Airflow, and what it keeps
 """
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tests.bench import archiving, freshness, rebuilding, streaming
+from tests.bench import archiving, collecting, freshness, rebuilding, streaming
 from tests.bench.corpus import RATE, Corpus
-from tests.bench.ground import forget_views
+from tests.bench.ground import complete, forget_views
 from tests.bench.peers import Peers
 from tests.bench.row import Row, beside
 from tests.scenes.applications import Application
@@ -35,7 +37,7 @@ class Suite:
 
     settings: Settings
     corpus: Corpus
-    seconds: float  # of freshness
+    seconds: float  # of freshness, and of the collector
     peers: Peers = field(default_factory=Peers)
     rows: list[Row] = field(default_factory=list)
 
@@ -69,6 +71,14 @@ class Suite:
         peer = {row.job: self.peers.duckdb(self.corpus, row.job) for row in ours}
         return [each for row in ours for each in (row, beside(row, peer[row.job]))]
 
+    def collector(self) -> list[Row]:
+        return [collecting.run(self.settings, seconds=self.seconds, ran="alone")]
+
+    def all_on(self) -> list[Row]:
+        complete(self.settings)
+        fresh = freshness.run(self.settings, rate=RATE, seconds=self.seconds, ran="all on")
+        return [*fresh, collecting.run(self.settings, seconds=self.seconds, ran="all on")]
+
     def _streamed(self, job: str) -> Row:
         application = self._launched(job)
         row = self._passed(job, application)
@@ -93,4 +103,6 @@ JOBS: Mapping[str, Callable[[Suite], list[Row]]] = {
     "sums": Suite.stream_sums,
     "sketches": Suite.stream_sketches,
     "rebuild": Suite.rebuild,
+    "collector": Suite.collector,
+    "all-on": Suite.all_on,
 }
