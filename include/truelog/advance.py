@@ -51,13 +51,7 @@ class Advancer:
         """
         topics = compiled.view.topics
         end = stands.latest(piece.end.only(topics))
-        lacking = records.from_position(piece.events, stands, piece.begin)  # 1
-        excluded: Sequence[Excluded] = ()
-        try:
-            staged = self.staged(compiled, lacking)
-        except PySparkException as error:
-            excluded = poison.find(compiled, inputs(compiled, lacking), error)
-            staged = self.staged(compiled, records.without(lacking, [e.place for e in excluded]))
+        staged, excluded = self._added(compiled, piece, stands)
         faults.reach("merge.staged")
         try:
             merge.apply(connection, compiled, Merge(stands, end, staged, excluded), self.holder)  # 4
@@ -66,6 +60,17 @@ class Advancer:
                 stage.clear(connection, compiled, staged)
             raise
         return end
+
+    def _added(self, compiled: Compiled, piece: Slice, stands: Positions) -> tuple[stage.Staged, Sequence[Excluded]]:
+        """What the view still lacks of the slice, staged; and the records that its transform cannot take."""
+        if not stands.ranges_to(piece.end.only(compiled.view.reads)):
+            return stage.NOTHING, ()  # only ticks came, as once a second on a quiet log: no work for Spark
+        lacking = records.from_position(piece.events, stands, piece.begin)  # 1
+        try:
+            return self.staged(compiled, lacking), ()
+        except PySparkException as error:
+            excluded = poison.find(compiled, inputs(compiled, lacking), error)
+            return self.staged(compiled, records.without(lacking, [e.place for e in excluded])), excluded
 
     def staged(self, compiled: Compiled, events: Events) -> stage.Staged:
         """What the events add to the view, waiting in the staging table."""

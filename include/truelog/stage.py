@@ -36,6 +36,9 @@ class Staged:
     hash: int
 
 
+NOTHING = Staged((), 0, 0)
+
+
 def load(states: DataFrame, compiled: Compiled, settings: Settings) -> Staged:
     """Load states into the view's staging table from the executors."""
     stored = compiled.stored(states)

@@ -25,6 +25,8 @@ from truelog.positions import Positions
 from truelog.session import session
 from truelog.settings import Settings
 
+_RECORDS_A_TASK = 20_000
+
 log = logging.getLogger("truelog.stream")
 
 
@@ -72,9 +74,7 @@ class Stream:
         faults.reach("batch.begun")
         begin, end = batch_range(self.checkpoint, batch_id, self.begin)
         types = {topic: self.types[topic] for topic in self.topics}
-        # A task for each core: one for each partition of each topic costs a small batch most of its time.
-        few = raw.coalesce(self.spark.sparkContext.defaultParallelism)
-        decoded = records.decoded(few, types, self.settings).persist()
+        decoded = records.decoded(raw.coalesce(self._tasks(begin, end)), types, self.settings).persist()
         piece = Slice(records.events(decoded, types), begin, end)
         if any(f.compiled.view.keep for f in self.followers):
             clock.remember(self.connection, end.ids[clock.TOPIC], piece.events[clock.TOPIC])
@@ -85,6 +85,14 @@ class Stream:
             decoded.unpersist()
         self.tasks = [task for task in self.tasks if not _is_over(task)]
         lease.batch_done(self.connection, self.lease.holder)
+
+    def _tasks(self, begin: Positions, end: Positions) -> int:
+        """In how many tasks a batch is decoded: a small one costs more by its tasks than by its records.
+
+        One that is decoded in one task is grouped by each view in one, too, without a shuffle.
+        """
+        batch = sum(each.end - each.start for each in begin.ranges_to(end))
+        return max(1, min(self.spark.sparkContext.defaultParallelism, batch // _RECORDS_A_TASK))
 
     def _deployed(self) -> list[Compiled]:
         """The application's views whose tables this code may go on with; the others stand still, and it is said."""
