@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pyiceberg.exceptions import NoSuchTableError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -71,21 +71,21 @@ def load(settings: Settings, compiled: Compiled) -> Partials:
     return Partials(compiled, [_tile(h["log_day"], h["covers"]) for h in headers], snapshot.snapshot_id)
 
 
-def replace(spark: SparkSession, settings: Settings, compiled: Compiled, tile: Tile, states: DataFrame) -> None:
-    """Make `states` the partial of the tile's day, whatever was there; an empty one replaces too."""
+def replace(spark: SparkSession, settings: Settings, compiled: Compiled, tile: Tile, states: DataFrame) -> int:
+    """Make `states` the partial of the tile's day, whatever was there, an empty one too; how many keys it has."""
     _create(spark, settings, compiled, states.schema)
-    shape = f"row {states.schema.simpleString()}, covers string"
-    header = spark.createDataFrame([(None, f"{tile.begin.with_ids()}\n{tile.end.with_ids()}")], shape)
-    rows = states.select(F.struct("*").alias("row"), F.lit(None).cast("string").alias("covers"))
+    header = spark.range(1, numPartitions=1).select(
+        F.lit(None).cast(states.schema).alias("row"),
+        F.lit(f"{tile.begin.with_ids()}\n{tile.end.with_ids()}").alias("covers"),
+    )
+    counted = Observation()
+    rows = states.observe(counted, F.count(F.lit(1)).alias("keys")).select(
+        F.struct("*").alias("row"), F.lit(None).cast("string").alias("covers")
+    )
     day = F.lit(tile.day)
     both = rows.unionByName(header).withColumn("log_day", day)
     both.writeTo(_name(compiled)).overwrite(F.col("log_day") == day)
-
-
-def count(spark: SparkSession, compiled: Compiled, day: datetime) -> int:
-    """How many keys the partial of a day has."""
-    table = spark.table(_name(compiled))
-    return table.where((F.col("log_day") == F.lit(day)) & F.col("covers").isNull()).count()
+    return int(counted.get["keys"])
 
 
 def drop_before(spark: SparkSession, settings: Settings, compiled: Compiled, limit: datetime) -> None:

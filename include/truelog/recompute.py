@@ -71,13 +71,13 @@ def recompute(
         rebuilder = Rebuilder(spark, connection, advancer, compiled)
         events = rebuilder.events(archive.Wanted.between(begin, end))
         try:
-            partials.replace(spark, settings, compiled, tile, rebuilder.added(events))
+            keys = partials.replace(spark, settings, compiled, tile, rebuilder.added(events))
         except PySparkException as error:
             excluded = poison.find(compiled, inputs(compiled, events), error)
             merge.exclude(connection, compiled, excluded)
             kept = records.without(events, [each.place for each in excluded])
-            partials.replace(spark, settings, compiled, tile, rebuilder.added(kept))
-    return Recomputed(compiled.name, tile, partials.count(spark, compiled, day))
+            keys = partials.replace(spark, settings, compiled, tile, rebuilder.added(kept))
+    return Recomputed(compiled.name, tile, keys)
 
 
 def recompute_all(
