@@ -29,6 +29,22 @@ from truelog.settings import Settings
 
 _TIMEOUT = 10.0
 _TIMESTAMPS = "message.timestamp.type"
+# What a broker answers while it starts or loses its lead; `retriable()` knows these of transactions alone.
+_PASSING = frozenset(
+    {
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.LISTENER_NOT_FOUND,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+    }
+)
 # Compaction must not outrun the archive, which would then miss records [24].
 _COMPACTION_LAG_MS = 7 * 86_400_000
 
@@ -198,6 +214,6 @@ def _result(topic: str, future: "Future[Any]", unless: int | None = None) -> Any
             return None
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise TopicRefused(f"Kafka has no topic {topic}; `truelog up` makes those that are declared.") from None
-        if error.code() < 0 or error.retriable():
+        if error.code() < 0 or error.code() in _PASSING:
             raise ServiceDown(f"Kafka did not answer about {topic}: {error.str()}; see `truelog status`.") from failed
         raise TopicRefused(f"{topic}: {error.str()}.") from failed

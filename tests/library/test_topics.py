@@ -1,14 +1,15 @@
 """Topics on a real broker: made as declared, however often; refused where the log could not be trusted."""
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
 from truelog import topics
-from truelog.errors import TopicRefused
+from truelog.errors import ServiceDown, TopicRefused
 from truelog.event import Event, EventType, Topic
 from truelog.positions import Positions
 from truelog.settings import Settings
@@ -110,6 +111,22 @@ def test_a_topic_that_is_not_there_is_refused(kafka: Settings) -> None:
     for ask in (topics.end_offsets, topics.earliest_offsets, topics.topic_ids, topics.require_log_append_time):
         with pytest.raises(TopicRefused, match="Kafka has no topic nowhere; `truelog up` makes"):
             ask(kafka, ["nowhere"])
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (KafkaError.UNKNOWN_LEADER_EPOCH, ServiceDown),  # a broker that was killed, and is not done starting
+        (KafkaError.NOT_LEADER_FOR_PARTITION, ServiceDown),
+        (KafkaError._TRANSPORT, ServiceDown),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, TopicRefused),
+    ],
+)
+def test_what_will_pass_is_told_from_what_stays(code: int, told: type[Exception]) -> None:
+    answered: Future[None] = Future()
+    answered.set_exception(KafkaException(KafkaError(code)))
+    with pytest.raises(told):
+        topics._result("visits", answered)
 
 
 def test_a_topic_made_anew_has_another_id(kafka: Settings, admin: AdminClient) -> None:
