@@ -4,8 +4,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -38,6 +38,14 @@ class Application:
         """Ask it to stop after the batch under way."""
         os.kill(self.process.pid, signal.SIGTERM)
         return self.process.wait(timeout=60)
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        os.kill(self.process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.resume()
 
     def resume(self) -> None:
         os.kill(self.process.pid, signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""A platform with its topics and tables made, its archive running, and traffic at hand."""
+"""A platform with its topics and tables made, its archive running, and traffic and batch work at hand."""
 
 import shutil
 from collections.abc import Iterable, Iterator
@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 from psycopg import sql
+from pyspark.sql import SparkSession
 
 from tests.scenes.applications import STARTED, Application, start
-from tests.scenes.traffic import Traffic
+from tests.scenes.batch import Batch
+from tests.scenes.traffic import Traffic, good, in_the_log
 from truelog import topics
 from truelog.catalogue import VIEWS
 from truelog.database import connect, migrate
@@ -38,12 +40,37 @@ class World:
             offsets.setdefault(topic, {})[partition] = offset
         return Positions(offsets)
 
-    def caught_up(self, view: str) -> bool:
-        return self.stands(view).covers(topics.end_offsets(self.settings, ["page_view"]))
+    def caught_up(self, view: str, reads: Iterable[str] = ("page_view",)) -> bool:
+        return self.stands(view).covers(topics.end_offsets(self.settings, reads))
+
+    def catch_up(self, stream: Application, view: str = "page_views", reads: Iterable[str] = ("page_view",)) -> None:
+        """To where the log ends now, whatever else comes in; a broker that was killed is asked again."""
+        ends: Positions | None = None
+
+        def there() -> bool:
+            nonlocal ends
+            ends = ends or topics.end_offsets(self.settings, reads)
+            return self.stands(view).covers(ends)
+
+        stream.wait(there, 90, f"{view} at the end of the log")
 
     def counted(self, view: str) -> int:
         query = sql.SQL("SELECT coalesce(sum(views), 0)::bigint FROM {}").format(sql.Identifier("views", view))
         return int(self.ask(query)[0][0])
+
+    def require_each_counted_once(self, view: str = "page_views") -> None:
+        values = in_the_log(self.settings)
+        assert len(values) >= self.traffic.acknowledged
+        assert self.counted(view) == good(values)
+
+    def cut_off(self, application: str) -> None:
+        """Take the lease from whoever holds it, as a network that fails would."""
+        cut = self.ask(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' "
+            "AND (classid::bigint << 32) | objid::bigint = hashtextextended(%s, 0)",
+            application,
+        )
+        assert cut == [(True,)]
 
 
 @pytest.fixture(scope="session")
@@ -54,12 +81,22 @@ def world(platform: Settings) -> World:
 
 
 @pytest.fixture
-def one_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A catalogue of `page_views` alone, for scenes that ask about the protocol: each view more costs every start."""
-    folder = tmp_path / "views"
-    folder.mkdir()
+def batch(spark: SparkSession, world: World) -> Batch:
+    return Batch(spark)
+
+
+@pytest.fixture(scope="session")
+def page_views_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A catalogue of `page_views` alone."""
+    folder = tmp_path_factory.mktemp("page_views_alone")
     shutil.copy(VIEWS / "page_views.py", folder)
-    monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(folder))
+    return folder
+
+
+@pytest.fixture
+def one_view(page_views_alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For scenes that ask about the protocol: each view more costs every start."""
+    monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(page_views_alone))
 
 
 @pytest.fixture(autouse=True)
@@ -70,7 +107,7 @@ def _nothing_left() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def _archives() -> Iterator[list[Application]]:
+def archives() -> Iterator[list[Application]]:
     started: list[Application] = []
     yield started
     _end(started)
@@ -82,9 +119,13 @@ def _end(applications: Iterable[Application]) -> None:
 
 
 @pytest.fixture
-def archive(world: World, _archives: list[Application]) -> Application:
+def archive(world: World, archives: list[Application]) -> Application:
     """The archive, running: started again where an earlier scene took its database away."""
-    if not _archives or _archives[-1].process.poll() is not None:
-        _archives.append(start(world.settings, "archive.py", TRUELOG_ARCHIVE_TRIGGER_SECONDS="2"))
-        _archives[-1].kept = True
-    return _archives[-1]
+    return keep_archiving(world, archives)
+
+
+def keep_archiving(world: World, archives: list[Application]) -> Application:
+    if not archives or archives[-1].process.poll() is not None:
+        archives.append(start(world.settings, "archive.py", TRUELOG_ARCHIVE_TRIGGER_SECONDS="2"))
+        archives[-1].kept = True
+    return archives[-1]

@@ -14,7 +14,6 @@ from pyspark.sql import SparkSession
 from tests.scenes.applications import Application, start
 from tests.scenes.command_line import answer
 from tests.scenes.conftest import World
-from tests.scenes.test_stream_crashes import cut_off
 from truelog import archive, bucket, lease, log_day, ticks, topics, upkeep
 from truelog.archive_table import identifier, open_catalog
 from truelog.audit import Hole
@@ -115,14 +114,6 @@ def require_archive_equals_log(world: World) -> None:
     assert report.verdict == "SOUND", report.faults
 
 
-def test_every_record_is_archived_as_it_lies_in_the_log(world: World) -> None:
-    send(world, 500)
-    archive_once(world)
-    require_archive_equals_log(world)
-    ends = topics.end_offsets(world.settings, load_events())
-    assert archive.positions(world.settings, load_events()) == ends
-
-
 def test_killed_at_every_point_of_the_commit(world: World) -> None:
     for point in POINTS:
         send(world, 200)
@@ -131,15 +122,30 @@ def test_killed_at_every_point_of_the_commit(world: World) -> None:
         running.wait_death()
     archive_once(world)
     require_archive_equals_log(world)
+    ends = topics.end_offsets(world.settings, load_events())
+    assert archive.positions(world.settings, load_events()) == ends
 
 
-def test_a_suspended_archive_wakes_up_after_its_successor_began(world: World) -> None:
+def suspended(world: World, point: str) -> Application:
+    """An archive that stands still in the midst of a batch."""
     send(world, 200)
-    zombie = run(world, fault="archive.before_commit:1:stop")
+    zombie = run(world, fault=f"{point}:1:stop")
     zombie.wait_fault()
-    cut_off(world, "archive")
-    send(world, 200)
+    return zombie
+
+
+def test_suspended_at_every_point_of_the_commit_and_overtaken(world: World) -> None:
+    """Each wakes up while its successor stands at the next point, the last one while its successor goes on."""
+    zombie = suspended(world, POINTS[0])
+    for point in POINTS[1:]:
+        world.cut_off("archive")
+        successor = suspended(world, point)
+        zombie.resume()
+        assert zombie.wait_death() != 0
+        zombie = successor
+    world.cut_off("archive")
     with archiving(world) as successor:
+        send(world, 200)
         catch_up(world, successor)
         zombie.resume()
         assert zombie.wait_death() != 0
@@ -148,27 +154,21 @@ def test_a_suspended_archive_wakes_up_after_its_successor_began(world: World) ->
 
 
 def test_positions_survive_compaction_and_expiry(world: World, spark: SparkSession) -> None:
+    """Between two appends of one archive, and beside its appends."""
     with archiving(world) as running:
         for _ in range(2):
             send(world, 200)
             catch_up(world, running)
-    before = archive.positions(world.settings, [TOPIC])
-    assert upkeep.compact(spark, identifier(TOPIC), least_files=2) > 0
-    upkeep.expire(spark, identifier(TOPIC), older_than=upkeep.NOTHING)
-    with open_catalog(world.settings) as catalog:
-        [left] = catalog.load_table(identifier(TOPIC)).metadata.snapshots
-    assert left.summary is not None
-    assert left.summary.operation.value == "replace"
-    assert archive.positions(world.settings, [TOPIC]) == before
-    require_archive_equals_log(world)
+        before = archive.positions(world.settings, [TOPIC])
+        assert upkeep.compact(spark, identifier(TOPIC), least_files=2) > 0
+        upkeep.expire(spark, identifier(TOPIC), older_than=upkeep.NOTHING)
+        with open_catalog(world.settings) as catalog:
+            [left] = catalog.load_table(identifier(TOPIC)).metadata.snapshots
+        assert left.summary is not None
+        assert left.summary.operation.value == "replace"
+        assert archive.positions(world.settings, [TOPIC]) == before
+        require_archive_equals_log(world)
 
-    send(world, 200)
-    archive_once(world)
-    require_archive_equals_log(world)
-
-
-def test_compaction_while_the_archive_commits(world: World, spark: SparkSession) -> None:
-    with archiving(world):
         for _ in range(4):
             send(world, 50)
             upkeep.compact(spark, identifier(TOPIC), least_files=2)
@@ -266,7 +266,7 @@ def test_one_deleted_file_turns_the_audit_red(world: World) -> None:
     assert audit(world.settings).verdict == "SOUND"
 
 
-def test_holes_of_transactions_are_explained_by_the_broker(world: World) -> None:
+def aborted_and_committed(world: World) -> None:
     """An aborted transaction leaves its records and a marker where no reader sees any."""
     producer = Producer({**world.settings.kafka(), "transactional.id": "a scene"})
     producer.init_transactions()
@@ -275,13 +275,10 @@ def test_holes_of_transactions_are_explained_by_the_broker(world: World) -> None
         producer.produce(OTHER_TOPIC, b"{}", partition=0)
         producer.flush()
         finish()
-    archive_once(world)
-    report = audit(world.settings, deep=True)
-    assert report.verdict == "SOUND", report.faults
-    assert {h.why for each in report.partitions for h in each.holes} == {"transaction"}
 
 
-def test_what_retention_took_before_the_archive_is_a_loss_until_somebody_accepts_it(world: World) -> None:
+def taken_by_retention(world: World) -> None:
+    """Five of nine records, before the archive saw them."""
     producer = Producer(world.settings.kafka())
     for _ in range(9):
         producer.produce(OTHER_TOPIC, b"{}", partition=1)
@@ -290,6 +287,10 @@ def test_what_retention_took_before_the_archive_is_a_loss_until_somebody_accepts
     broker = topics.client(world.settings)  # kept: its futures end with it
     broker.delete_records([gone])[gone].result(30)
 
+
+def test_holes_are_explained_and_what_retention_took_is_a_loss_until_somebody_accepts_it(world: World) -> None:
+    aborted_and_committed(world)
+    taken_by_retention(world)
     refused = run(world)
     assert refused.wait_death(60) != 0
     assert "search 1: the log begins at 5, the archive ends at 0" in refused.tail()
@@ -298,11 +299,12 @@ def test_what_retention_took_before_the_archive_is_a_loss_until_somebody_accepts
     assert answer("archive", "accept-loss") == {"lost": []}
 
     archive_once(world)
-    report = audit(world.settings)
+    report = audit(world.settings, deep=True)
     assert report.verdict == "SOUND", report.faults
-    [other] = [e for e in report.partitions if (e.topic, e.partition) == (OTHER_TOPIC, 1)]
-    assert other.holes == (Hole(0, 5, "lost, and accepted"),)
-    assert (other.committed, other.position) == (4, 9)
+    parts = {each.partition: each for each in report.partitions if each.topic == OTHER_TOPIC}
+    assert {hole.why for hole in parts[0].holes} == {"transaction"}
+    assert parts[1].holes == (Hole(0, 5, "lost, and accepted"),)
+    assert (parts[1].committed, parts[1].position) == (4, 9)
 
 
 def test_a_deep_audit_finds_other_bytes(world: World) -> None:

@@ -1,115 +1,182 @@
-"""History recomputed day by day from the archive, and rebuilds that stand on it."""
+"""A stream that stops for three log days: history recomputed meanwhile, no trace of the pause, rebuilds that agree."""
 
-from dataclasses import replace
-from datetime import UTC, datetime
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
-from tests.laws.lab import Lab
 from tests.scenes.applications import Application, start
+from tests.scenes.batch import Batch
 from tests.scenes.conftest import World
-from tests.scenes.test_stream_crashes import catch_up
-from truelog import archive, catalogue, partials, ticks, topics
-from truelog.advance import Advancer
-from truelog.compiled import Compiled
+from tests.scenes.traffic import Traffic, in_the_log, page_views
+from truelog import archive, partials, ticks, topics
+from truelog.catalogue import VIEWS
+from truelog.database import connect
 from truelog.errors import ArchiveBehind
 from truelog.event import load_events
-from truelog.recompute import recompute
-from truelog.reconcile import Request, reconcile
+from truelog.recompute import Recomputed
+from truelog.reconcile import Request
+from truelog.session import session
 from truelog.settings import Settings
 from truelog.tiling import tiling
 
-DAY_SECONDS = 5
+DAY_SECONDS = 15
+PAUSE, PANE = timedelta(seconds=60), timedelta(seconds=10)
+RATE = 100  # events a second
+FOLLOWED = ("page_views", "request_rates")
+
+
+@dataclass(frozen=True)
+class Pause:
+    """What was seen of it."""
+
+    began: datetime
+    counted: datetime  # when the stream had caught up again
+    days: list[datetime]  # log days that were closed since the scene began
+    made: list[Recomputed]  # partials of those that were closed during the pause
 
 
 @pytest.fixture(scope="module")
-def short(world: World) -> Settings:
-    return world.settings.model_copy(update={"log_day_seconds": DAY_SECONDS})
+def short(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """Short log days and few views, for these tests and for what they start."""
+    folder = tmp_path_factory.mktemp("views")
+    for view in FOLLOWED:
+        shutil.copy(VIEWS / f"{view}.py", folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRUELOG_LOG_DAY_SECONDS", str(DAY_SECONDS))
+        patch.setenv("TRUELOG_ARCHIVE_TRIGGER_SECONDS", "0.5")
+        patch.setenv("TRUELOG_VIEWS_FOLDER", str(folder))
+        yield Settings()
 
 
 @pytest.fixture(scope="module")
-def days(world: World, short: Settings, _archives: list[Application]) -> list[datetime]:
-    """Closed log days with traffic in each, more of it after the last, and a view that has followed all of it."""
-    for other in _archives:  # whose log days are longer
-        other.die()
+def pause(world: World, short: Settings, archives: list[Application], _spark_ends: None) -> Pause:
+    """The stream follows steady traffic, stops for as long as three log days, is started again and catches up."""
     seen = len(archive.closed_days(short, ["page_view"]))
-    archiving = start(
-        world.settings,
-        "archive.py",
-        TRUELOG_ARCHIVE_TRIGGER_SECONDS="0.5",
-        TRUELOG_LOG_DAY_SECONDS=str(DAY_SECONDS),
-    )
-    ticking = start(world.settings, str(Path(ticks.__file__)))
-    with world.traffic.arriving(20, 0.2):
-        archiving.wait(lambda: len(archive.closed_days(short, ["page_view"])) > seen + 2, 90, "log days to close")
+    archiving, ticking = archive_anew(short, archives), start(short, str(Path(ticks.__file__)))
+    with Traffic(short, seed=2, delay=1).arriving(RATE // 10, 0.1) as arrived:
+        assert following(world).end() == 0
+        began = datetime.now(UTC)
+        made = recomputed_as_they_close(Batch(session(short, "tests")), archiving, seen, began)
+        archiving.wait(lambda: datetime.now(UTC) > began + PAUSE, 60, "the pause to be over")
+        stream = following(world)
+        counted = datetime.now(UTC)
+    assert arrived.per_second > 0.9 * RATE
     ticking.die()
-    world.traffic.send(100)
-    stream = start(world.settings, "stream.py")
-    catch_up(world, stream)
+    for view in FOLLOWED:
+        world.catch_up(stream, view)
     assert stream.end() == 0
-    archiving.wait(lambda: _archived(world), 60, "the archive at the end of the log")
-    archiving.die()
-    return archive.closed_days(short, ["page_view"])[seen:]
+    archiving.wait(lambda: archived(world), 60, "the archive at the end of the log")
+    return Pause(began, counted, archive.closed_days(short, ["page_view"])[seen:], made)
 
 
-def _archived(world: World) -> bool:
+def archive_anew(short: Settings, archives: list[Application]) -> Application:
+    """In the place of one whose log days are longer; later scenes go on with it."""
+    for other in archives:
+        other.die()
+    archives.append(start(short, "archive.py"))
+    archives[-1].kept = True
+    return archives[-1]
+
+
+def following(world: World) -> Application:
+    stream = start(world.settings, "stream.py")
+    for view in FOLLOWED:
+        world.catch_up(stream, view)
+    return stream
+
+
+def recomputed_as_they_close(batch: Batch, archiving: Application, seen: int, since: datetime) -> list[Recomputed]:
+    """Every day that closes after the first `seen`, until three that began after that moment are done."""
+    made: list[Recomputed] = []
+
+    def waiting() -> list[datetime]:
+        return archive.closed_days(batch.advancer.settings, ["page_view"])[seen + len(made) :]
+
+    while sum(each.tile.day >= since for each in made) < 3:
+        archiving.wait(lambda: bool(waiting()), 60, "a log day to close")
+        made += [batch.recompute("page_views", day) for day in waiting()]
+    return made
+
+
+def archived(world: World) -> bool:
     ends = topics.end_offsets(world.settings, load_events())
     return archive.positions(world.settings, load_events()).covers(ends)
 
 
-@pytest.fixture
-def compiled(lab: Lab) -> Compiled:
-    return lab.compiled("page_views", catalogue.load("page_views"))
+def test_a_pause_leaves_neither_dip_nor_spike(world: World, pause: Pause, batch: Batch) -> None:
+    """By the time of the events; what came in during it was counted in one go."""
+    panes = list(between(pause.began - PANE, pause.counted - PANE / 2))
+    assert len(panes) >= PAUSE / PANE
+    told = Counter(
+        datetime.fromtimestamp(event.occurred_at.timestamp() // PANE.seconds * PANE.seconds, UTC)
+        for event in page_views(in_the_log(world.settings))
+        if event.sent_at is None  # else the time of the event is another one
+    )
+    query = "SELECT pane, sum(requests)::bigint FROM views.request_rates WHERE pane >= %s AND pane <= %s GROUP BY pane"
+
+    counted = dict(world.ask(query, panes[0], panes[-1]))
+
+    assert counted == {pane: told[pane] for pane in panes}
+    steady = RATE * PANE.seconds
+    assert [n for n in counted.values() if not 0.5 * steady < n < 1.5 * steady] == []
+    batch.require_equal_from_raw(FOLLOWED)
 
 
-@pytest.fixture
-def advancer(short: Settings, lab: Lab) -> Advancer:
-    return Advancer(short, lab.types)
+def between(begin: datetime, end: datetime) -> Iterator[datetime]:
+    """The panes that begin after the one and end before the other."""
+    pane = datetime.fromtimestamp((begin.timestamp() // PANE.seconds + 1) * PANE.seconds, UTC)
+    while pane + PANE < end:
+        yield pane
+        pane += PANE
 
 
-def test_rebuilds_stand_on_recomputed_days(
-    spark: SparkSession, advancer: Advancer, compiled: Compiled, days: list[datetime], world: World
-) -> None:
-    made = [recompute(spark, advancer, compiled, day) for day in days]
-    assert len(made) > 2
+def test_rebuilds_stand_on_recomputed_days(world: World, pause: Pause, batch: Batch) -> None:
+    made = pause.made
     assert [each.tile.begin for each in made[1:]] == [each.tile.end for each in made[:-1]]
-    assert all(each.rows > 0 for each in made)
+    assert all(each.rows > 0 for each in made if each.tile.day >= pause.began)
 
-    found = reconcile(spark, advancer, compiled)
+    found = batch.reconcile("page_views")
     assert (found.verdict, found.missing, found.extra, found.different) == ("EQUAL", 0, 0, 0)
     assert found.rows > sum(each.rows for each in made) / len(made)
-    stands = world.stands("page_views")
-    tiled = tiling(partials.load(advancer.settings, compiled).tiles, replace(stands, ids=found.positions.ids))
-    assert [each.day for each in tiled.tiles] == days
+    known = partials.load(batch.advancer.settings, batch.compiled("page_views"))
+    tiled = tiling(known.tiles, replace(world.stands("page_views"), ids=found.positions.ids))
+    assert [each.tile.day for each in made] == pause.days[: len(made)]
+    assert {each.tile.day for each in made} <= {each.day for each in tiled.tiles}
 
 
-def test_a_spoilt_day_is_seen_and_mended_from_the_raw_bytes(
-    spark: SparkSession, advancer: Advancer, compiled: Compiled, days: list[datetime]
-) -> None:
-    made = recompute(spark, advancer, compiled, days[0])
-    rows = partials.load(advancer.settings, compiled).read(spark, [made.tile])
+def test_a_spoilt_day_is_seen_and_mended_from_the_raw_bytes(pause: Pause, batch: Batch) -> None:
+    """In the turn of that day: all others have been proved."""
+    spoilt = pause.made[-1]
+    settings, compiled = batch.advancer.settings, batch.compiled("page_views")
+    known = partials.load(settings, compiled)
+    others = [tile.day for tile in known.tiles if tile.day != spoilt.tile.day]
+    proved = "INSERT INTO truelog.proof (view, version, day) SELECT 'page_views', 1, unnest(%s) ON CONFLICT DO NOTHING"
+    with connect(settings) as connection:
+        connection.execute(proved, (others,))
+    rows = known.read(batch.spark, [spoilt.tile])
     assert rows is not None
-    partials.replace(spark, advancer.settings, compiled, made.tile, rows.limit(0))
+    partials.replace(batch.spark, settings, compiled, spoilt.tile, rows.limit(0))
 
-    spoilt = reconcile(spark, advancer, compiled)
-    assert spoilt.verdict == "DIFFERENT"
-    assert spoilt.extra + spoilt.different == made.rows
-    assert reconcile(spark, advancer, compiled, Request(from_raw=True)).equal
+    found = batch.reconcile("page_views")
+    assert found.verdict == "DIFFERENT"
+    assert found.extra + found.different == spoilt.rows
+    assert batch.reconcile("page_views", Request(from_raw=True)).equal
 
-    proved = reconcile(spark, advancer, compiled, Request(proving=True))
-    assert proved.mended_days == (days[0].isoformat(),)
-    assert proved.equal
+    mended = batch.reconcile("page_views", Request(proving=True))
+    assert mended.mended_days == (spoilt.tile.day.isoformat(),)
+    assert mended.equal
 
 
-def test_a_day_that_is_not_over_can_be_recomputed_by_hand(
-    spark: SparkSession, advancer: Advancer, compiled: Compiled, days: list[datetime], short: Settings
-) -> None:
-    today = days[-1].timestamp() + DAY_SECONDS
+def test_a_day_that_is_not_over_can_be_recomputed_by_hand(pause: Pause, batch: Batch) -> None:
+    today = pause.days[-1] + timedelta(seconds=DAY_SECONDS)
     with pytest.raises(ArchiveBehind, match="still open"):
-        recompute(spark, advancer, compiled, datetime.fromtimestamp(today, UTC))
+        batch.recompute("page_views", today)
 
-    made = recompute(spark, advancer, compiled, datetime.fromtimestamp(today, UTC), unfinished=True)
-    assert made.tile.end == archive.positions(short, ["page_view"])
-    assert reconcile(spark, advancer, compiled).equal
+    made = batch.recompute("page_views", today, unfinished=True)
+    assert made.tile.end == archive.positions(batch.advancer.settings, ["page_view"])
+    assert batch.reconcile("page_views").equal

@@ -1,12 +1,28 @@
 """Reconcile and repair while the stream goes on: a planted wrong row is found, mended and gone; no event is lost."""
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from tests.scenes.applications import Application, start
+from tests.scenes.batch import Batch
+from tests.scenes.command_line import answer
 from tests.scenes.conftest import World
-from tests.scenes.test_stream_crashes import catch_up, reconcile, require_each_counted_once
+from truelog import archive as archives
+from truelog import topics
+from truelog.reconcile import Request
 
 pytestmark = pytest.mark.usefixtures("one_view")
+
+
+@pytest.fixture(scope="module")
+def stream(world: World, page_views_alone: Path) -> Iterator[Application]:
+    """One for all of these scenes, which ask little of it."""
+    running = start(world.settings, "stream.py", TRUELOG_VIEWS_FOLDER=str(page_views_alone))
+    running.kept = True
+    yield running
+    running.die()
 
 
 def plant(world: World) -> None:
@@ -20,56 +36,59 @@ def plant(world: World) -> None:
 
 
 def test_planted_rows_are_repaired_while_events_arrive(
-    world: World, archive: Application, monkeypatch: pytest.MonkeyPatch
+    world: World, archive: Application, stream: Application, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.traffic.send(1_000)
-    stream = start(world.settings, "stream.py")
-    catch_up(world, stream)
+    world.catch_up(stream)
     monkeypatch.setenv("TRUELOG_REPAIR_SHARE", "0.1")
-    with world.traffic.arriving(100, 0.05):
+    with world.traffic.arriving(100, 0.05) as arrived:
         plant(world)
-        found = reconcile("page_views", "--repair")["page_views"]
-    catch_up(world, stream)
-    assert stream.end() == 0
+        found = batch.reconcile("page_views", Request(mend=True))
+    assert arrived.per_second > 1_900
+    world.catch_up(stream)
 
-    assert found["repaired"] == 3
-    assert found["verdict"] == "EQUAL"
+    assert (found.repaired, found.verdict) == (3, "EQUAL")
     first, second = world.ask("SELECT missing, extra, different FROM truelog.reconciliation ORDER BY id DESC LIMIT 2")[
         ::-1
     ]
     missing, extra, different = first  # an event that came since may have brought the lost row's key again
     assert (missing + different, extra) == (2, 1)
     assert second == (0, 0, 0)
-    kept = world.ask("SELECT after IS NULL, count(*) FROM truelog.repair GROUP BY 1 ORDER BY 1")
+    kept = world.ask(
+        "SELECT after IS NULL, count(*) FROM truelog.repair "
+        "WHERE repaired_at = (SELECT max(repaired_at) FROM truelog.repair) GROUP BY 1 ORDER BY 1"
+    )
     assert kept == [(False, 2), (True, 1)]
-    require_each_counted_once(world)
+    world.require_each_counted_once()
+    batch.require_equal_from_raw(["page_views"])
 
 
 def test_more_than_a_share_is_left_to_a_person(
-    world: World, archive: Application, monkeypatch: pytest.MonkeyPatch
+    world: World, archive: Application, stream: Application, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Asked as people ask, with everything that can be asked for."""
     monkeypatch.setenv("TRUELOG_REPAIR_SHARE", "0")
     plant(world)
 
-    found = reconcile("page_views", "--repair")["page_views"]
+    [found] = answer("reconcile", "page_views", "--from-raw", "--repair", exit_code=1)["views"]
     assert (found["missing"], found["extra"], found["different"], found["repaired"]) == (1, 1, 1, 0)
-    assert found["verdict"] == "DIFFERENT"
+    assert (found["verdict"], found["equal"]) == ("DIFFERENT", False)
+    assert world.ask("SELECT from_raw FROM truelog.reconciliation WHERE id = %s", found["id"]) == [(True,)]
 
     monkeypatch.setenv("TRUELOG_REPAIR_SHARE", "1")
-    assert reconcile("page_views", "--repair")["page_views"]["repaired"] == 3
+    assert batch.reconcile("page_views", Request(mend=True)).repaired == 3
 
 
 def test_an_archive_that_is_behind_is_no_difference(
-    world: World, archive: Application, monkeypatch: pytest.MonkeyPatch
+    world: World, archive: Application, stream: Application, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archive.die()
-    world.traffic.send(50)
-    stream = start(world.settings, "stream.py")
-    catch_up(world, stream)
-    assert stream.end() == 0
+    ends = topics.end_offsets(world.settings, ["page_view"])
+    archive.wait(lambda: archives.positions(world.settings, ["page_view"]).covers(ends), 60, "the end of the log")
     monkeypatch.setenv("TRUELOG_ARCHIVE_WAIT_SECONDS", "1")
+    with archive.suspended():
+        world.traffic.send(50)
+        world.catch_up(stream)
+        found = batch.reconcile("page_views")
 
-    found = reconcile("page_views")["page_views"]
-
-    assert (found["verdict"], found["equal"]) == ("UNKNOWN", False)
-    assert "50 events behind" in found["reason"]
+    assert (found.verdict, found.equal) == ("UNKNOWN", False)
+    assert "50 events behind" in found.reason

@@ -1,24 +1,27 @@
 """The stream is killed at each named point of its protocol, suspended and overtaken; each record counts once."""
 
 import json
+import logging
 import os
 import shutil
 import signal
-import subprocess
-import sys
+import time
 from pathlib import Path
-from typing import Any
+from statistics import median
 
 import pytest
 
 import runtime
 from tests.scenes import defective_stream
 from tests.scenes.applications import Application, start
+from tests.scenes.batch import Batch
 from tests.scenes.conftest import World
 from tests.scenes.traffic import good, in_the_log
 from truelog.catalogue import VIEWS
 
 pytestmark = pytest.mark.usefixtures("one_view")
+
+log = logging.getLogger("truelog.scene")
 
 POINTS = (
     "batch.begun",
@@ -30,89 +33,70 @@ POINTS = (
 )
 
 
-def reconcile(*arguments: str) -> dict[str, Any]:
-    """`truelog reconcile --json`, as people run it."""
-    truelog = Path(sys.executable).with_name("truelog")
-    done = subprocess.run(
-        [truelog, "reconcile", "--json", *arguments], capture_output=True, text=True, timeout=180, check=False
-    )
-    assert done.stdout, done.stderr
-    result = {view["view"]: view for view in json.loads(done.stdout)["views"]}
-    verdicts = {view["verdict"] for view in result.values()}
-    assert done.returncode == (1 if "DIFFERENT" in verdicts else 3 if "UNKNOWN" in verdicts else 0), done.stderr
-    return result
-
-
-def require_each_counted_once(world: World, view: str = "page_views") -> None:
-    values = in_the_log(world.settings)
-    assert len(values) >= world.traffic.acknowledged
-    assert world.counted(view) == good(values)
-
-
-def require_equal_from_raw(view: str = "page_views") -> None:
-    found = reconcile(view, "--from-raw")[view]
-    assert (found["missing"], found["extra"], found["different"]) == (0, 0, 0), found["sample"][:3]
-    assert found["equal"]
-    assert found["rows"] > 0
-
-
-def catch_up(world: World, stream: Application, view: str = "page_views") -> None:
-    stream.wait(lambda: world.caught_up(view), 90, f"{view} at the end of the log")
-
-
-def cut_off(world: World, application: str) -> None:
-    """Take the lease from whoever holds it, as a network that fails would."""
-    cut = world.ask(
-        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' "
-        "AND (classid::bigint << 32) | objid::bigint = hashtextextended(%s, 0)",
-        application,
-    )
-    assert cut == [(True,)]
+def suspended(world: World, point: str) -> Application:
+    """A stream that stands still in the midst of a batch."""
+    world.traffic.send(300)
+    zombie = start(world.settings, "stream.py", fault=f"{point}:1:stop")
+    zombie.wait_fault()
+    return zombie
 
 
 def overtake(world: World, zombie: Application, view: str, application: str) -> None:
     """The zombie stands still in the middle of a merge; its successor finishes; then it wakes up."""
     zombie.wait_fault()
-    cut_off(world, application)
+    world.cut_off(application)
+    world.traffic.send(300)
     successor = start(world.settings, "stream.py", "--application", application)
-    catch_up(world, successor, view)
+    world.catch_up(successor, view)
     assert successor.end() == 0
     zombie.resume()
 
 
-def test_killed_at_every_point_of_the_merge(world: World, archive: Application) -> None:
+def test_killed_at_every_point_of_the_merge(world: World, archive: Application, batch: Batch) -> None:
+    """Once even the dead one's checkpoint goes, with the batch that was under way."""
+    scratch = world.settings.home / "scratch" / "stream"
     for point in POINTS:
         world.traffic.send(500)
         stream = start(world.settings, "stream.py", fault=f"{point}:1:kill")
         stream.wait_fault()
         stream.wait_death()
+        if point == "merge.added":
+            assert list(scratch.glob("*/offsets/0"))
+            shutil.rmtree(scratch)
 
     world.traffic.send(500)
     survivor = start(world.settings, "stream.py")
-    catch_up(world, survivor)
+    world.catch_up(survivor)
     assert survivor.end() == 0
 
-    require_each_counted_once(world)
-    require_equal_from_raw()
+    world.require_each_counted_once()
+    batch.require_equal_from_raw(["page_views"])
 
 
-@pytest.mark.parametrize("point", ["merge.staged", "merge.added"])
-def test_suspended_in_a_merge_and_overtaken(world: World, archive: Application, point: str) -> None:
-    """Between staging and merge the zombie holds nothing; within the merge it holds the view's lock."""
-    world.traffic.send(300)
-    zombie = start(world.settings, "stream.py", fault=f"{point}:1:stop")
+def test_suspended_at_every_point_and_overtaken(world: World, archive: Application, batch: Batch) -> None:
+    """Each wakes up while its successor stands at the next point, the last one after its successor has finished.
 
+    Before the merge the zombie holds nothing, within it the view's lock, after it what it wrote is counted.
+    """
+    zombie = suspended(world, POINTS[0])
+    for point in POINTS[1:]:
+        world.cut_off("stream")
+        successor = suspended(world, point)
+        zombie.resume()
+        assert zombie.wait_death() != 0
+        zombie = successor
     overtake(world, zombie, "page_views", "stream")
-    zombie.wait_death()
+    assert zombie.wait_death() != 0
 
-    require_each_counted_once(world)
+    world.require_each_counted_once()
+    batch.require_equal_from_raw(["page_views"])
 
 
 def test_database_and_broker_killed_under_load(world: World, archive: Application) -> None:
     stream = start(world.settings, "stream.py")
     for service in ("postgresql", "kafka"):
         world.traffic.send(2_000)
-        catch_up(world, stream)
+        world.catch_up(stream)
         world.traffic.send(2_000, flush=False)
         _kill(world, service)
         world.traffic.flush()
@@ -120,10 +104,10 @@ def test_database_and_broker_killed_under_load(world: World, archive: Applicatio
             stream.wait_death()  # without its lease it must not go on; whoever keeps it starts it again
             runtime.up(world.settings, [service], tethered=True)
             stream = start(world.settings, "stream.py")
-        catch_up(world, stream)
+        world.catch_up(stream)
     assert stream.end() == 0
 
-    require_each_counted_once(world)
+    world.require_each_counted_once()
 
 
 @pytest.mark.parametrize("defect", defective_stream.DEFECTS)
@@ -144,34 +128,54 @@ def test_a_planted_defect_is_seen(
         zombie.wait(lambda: world.counted(view) > once, 30, "the zombie to write")
     else:
         broken = start(world.settings, script, defect, defect)
-        catch_up(world, broken, view)
+        world.catch_up(broken, view)
         world.traffic.send(300)
-        catch_up(world, broken, view)
+        world.catch_up(broken, view)
         broken.die()
 
     with pytest.raises(AssertionError):
-        require_each_counted_once(world, view)
+        world.require_each_counted_once(view)
 
 
 def test_a_slow_view_holds_nobody_up_and_catches_up_from_the_log(
-    world: World, archive: Application, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, archive: Application, batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for view in ("quick", "slow"):
+    """It delays neither the one beside it nor one in another application, which is as fresh as it was alone."""
+    for view in ("page_views", "quick", "slow"):
         shutil.copy(VIEWS / "page_views.py", tmp_path / f"{view}.py")
     monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(tmp_path))
+    monkeypatch.setenv("TRUELOG_APPLICATIONS", json.dumps({"quick": "burdened", "slow": "burdened"}))
     monkeypatch.setenv("TRUELOG_BATCH_GRACE_SECONDS", "0.5")
-    world.traffic.send(200)
-    stream = start(world.settings, str(Path(defective_stream.__file__)), "slow_view", "stream")
-    catch_up(world, stream, "quick")
-    world.traffic.send(200)
-    catch_up(world, stream, "quick")
+    apart = start(world.settings, "stream.py")
+    world.catch_up(apart)
+    alone = freshness(world, apart)
+
+    burdened = start(world.settings, str(Path(defective_stream.__file__)), "slow_view", "burdened")
+    world.catch_up(burdened, "quick")
+    beside = freshness(world, apart)
+    world.catch_up(burdened, "quick")
     assert not world.caught_up("slow")
+    log.warning("counted after %.1f s, beside an application with a slow view after %.1f s", alone, beside)
+    assert beside < 3 * alone + 1
 
-    catch_up(world, stream, "slow")
-    stream.die()
+    world.catch_up(burdened, "slow")
+    burdened.die()
+    assert apart.end() == 0
+    for view in ("page_views", "quick", "slow"):
+        world.require_each_counted_once(view)
+    batch.require_equal_from_raw(["slow"])
 
-    require_each_counted_once(world, "quick")
-    require_each_counted_once(world, "slow")
+
+def freshness(world: World, stream: Application) -> float:
+    """Seconds from acknowledged to counted, in the middle of five times."""
+
+    def once() -> float:
+        world.traffic.send(20)
+        acknowledged = time.monotonic()
+        world.catch_up(stream)
+        return time.monotonic() - acknowledged
+
+    return median(once() for _ in range(5))
 
 
 def _kill(world: World, service: str) -> None:

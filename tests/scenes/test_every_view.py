@@ -1,0 +1,90 @@
+"""Every view, under the shop's traffic: killed among the merges of a batch, carried on by a cluster's executors."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import psutil
+import pyspark
+import pytest
+
+from runtime.wait import until
+from tests.scenes.applications import Application, start
+from tests.scenes.batch import Batch
+from tests.scenes.conftest import World
+from truelog import catalogue, ticks
+from truelog.errors import ServiceDown
+from truelog.generator import generate
+from truelog.launcher import lives
+from truelog.sending import Sender
+
+VIEWS = catalogue.load_all()
+TOPICS = {topic for view in VIEWS.values() for topic in view.reads}
+
+
+@pytest.fixture(scope="module")
+def ticking(world: World) -> Iterator[None]:
+    """So that the clock passes by which rows leave that a view keeps for some days only."""
+    service = start(world.settings, str(Path(ticks.__file__)))
+    service.kept = True
+    yield
+    service.die()
+
+
+def shop(world: World, seed: int) -> None:
+    """What it sends now, and what some devices kept to themselves for longer than `request_rates` keeps anything."""
+    now = datetime.now(UTC)
+    with Sender(world.settings, TOPICS) as sender:
+        for begin in (now, now - timedelta(days=8)):
+            for record in generate(seed=seed, begin=begin, rate=500, seconds=2):
+                sender.send(record)
+
+
+def catch_up(world: World, stream: Application) -> None:
+    for name, view in VIEWS.items():
+        world.catch_up(stream, name, view.reads)
+
+
+@pytest.fixture
+def spark_home(tmp_path: Path) -> Path:
+    """PySpark's programs and jars, with room beside them: the workers of a local cluster put their folders there."""
+    home = tmp_path / "spark"
+    home.mkdir()
+    for name in ("bin", "jars"):
+        (home / name).symlink_to(Path(pyspark.__file__).parent / name)
+    return home
+
+
+def test_killed_among_the_merges_and_carried_on_by_executors(
+    world: World, archive: Application, ticking: None, batch: Batch, spark_home: Path
+) -> None:
+    """Some views have merged what others have not; whoever comes next finds each where it stands."""
+    shop(world, seed=1)
+    stream = start(world.settings, "stream.py", fault="merge.added:3:kill")
+    stream.wait_fault()
+    stream.wait_death()
+    shop(world, seed=2)
+
+    cluster = {"TRUELOG_SPARK_MASTER": "local-cluster[2,1,1024]", "SPARK_HOME": str(spark_home)}
+    survivor = start(world.settings, "stream.py", **cluster)
+    catch_up(world, survivor)
+    family = [each for each in psutil.Process(survivor.process.pid).children(recursive=True) if lives(each)]
+    assert sum("CoarseGrainedExecutorBackend" in word for each in family for word in each.cmdline()) == 2
+    assert {address for each in family for address in listening(each)} <= {"127.0.0.1"}
+    assert survivor.end() == 0
+    until(lambda: require_none(family), 30, "the end of its executors")
+
+    for view in ("page_views", "page_audience"):
+        world.require_each_counted_once(view)
+    batch.require_equal_from_raw(list(VIEWS))
+
+
+def listening(process: psutil.Process) -> Iterator[str]:
+    for connection in process.net_connections(kind="inet"):
+        if connection.status == psutil.CONN_LISTEN:
+            yield connection.laddr.ip.removeprefix("::ffff:")
+
+
+def require_none(family: list[psutil.Process]) -> None:
+    if left := [each for each in family if lives(each)]:
+        raise ServiceDown(str(left))
