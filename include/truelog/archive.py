@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from truelog import archive_table, log_day
-from truelog.archive_table import Standing, identifier, open_catalog, require_same_topic
+from truelog.archive_table import Progress, identifier, open_catalog, require_same_topic
 from truelog.database import connect
 from truelog.errors import ArchiveBehind
 from truelog.log_day import LogDays
@@ -81,8 +81,23 @@ def records(
         raw = [
             s.selectExpr("topic", "partition", "offset", "broker_time AS timestamp", "value") for s in scans.values()
         ]
-        return decoded(reduce(DataFrame.union, raw), types, settings)
+        return decoded(reduce(DataFrame.union, raw), types)
     return reduce(DataFrame.union, (_packed(scans[name], name, types) for name in types))
+
+
+def holds_event(settings: Settings, topic: str, before: Positions) -> bool:
+    """Whether any record of the topic before these positions is an event, and no malformed one."""
+    with open_catalog(settings) as catalog:
+        try:
+            table = catalog.load_table(identifier(topic))
+        except NoSuchTableError:
+            return False
+        good = "invalid IS NULL AND erased = false AND partition = {} AND offset < {}"
+        scans = (
+            table.scan(good.format(partition, end), selected_fields=("offset",), limit=1)
+            for partition, end in before.offsets.get(topic, {}).items()
+        )
+        return any(scan.to_arrow().num_rows for scan in scans)
 
 
 def closed_days(settings: Settings, topics: Iterable[str]) -> list[datetime]:
@@ -134,7 +149,7 @@ def _scan(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) -
 
 
 def _require_archived(table: Table, topic: str, ranges: Iterable[Range]) -> None:
-    stands = Standing.of(table.metadata).positions
+    stands = Progress.of(table.metadata).positions
     missing = sum(max(0, each.end - max(each.start, stands.get(each.partition, 0))) for each in ranges)
     if missing:
         raise ArchiveBehind(f"the archive of {topic} is {missing} events behind. Is its application running?")

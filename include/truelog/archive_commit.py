@@ -24,7 +24,7 @@ from pyiceberg.table.update import (
     ValidatableTableRequirement,
 )
 
-from truelog.archive_table import Ranges, Standing, identifier, require_same_topic
+from truelog.archive_table import Progress, Ranges, identifier, require_same_topic
 from truelog.errors import Stale
 
 
@@ -76,7 +76,7 @@ class _AssertPositions(ValidatableTableRequirement):
     begin: dict[int, int]
 
     def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
-        stands = Standing.of(base_metadata).positions if base_metadata else {}
+        stands = Progress.of(base_metadata).positions if base_metadata else {}
         if any(stands.get(p, 0) != self.begin.get(p, 0) for p in stands.keys() | self.begin.keys()):
             raise _StandsElsewhereError(f"stands at {stands}, this batch begins at {self.begin}")
 
@@ -89,7 +89,7 @@ class _Advance(UpdateTableMetadata["_Advance"]):
         self._append = append
 
     def _commit(self) -> UpdatesAndRequirements:
-        append, stands = self._append, Standing.of(self._transaction.table_metadata)
+        append, stands = self._append, Progress.of(self._transaction.table_metadata)
         records = {p: stands.records.get(p, 0) + append.records.get(p, 0) for p in append.end}
         lost = _with(stands.lost, append) if append.lost else stands.lost
         advanced = replace(stands, positions=dict(append.end), records=records, lost=lost)

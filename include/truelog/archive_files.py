@@ -9,7 +9,7 @@ import pickle
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache
 
 import numpy as np
@@ -24,7 +24,7 @@ from pyiceberg.table.metadata import TableMetadata
 from truelog.archive_table import LOG_DAY, TIME, arrow_schema
 from truelog.clock import TOPIC as TICKS
 from truelog.decode import decode
-from truelog.event import EventType, load_events
+from truelog.event import FUTURE_LIMIT, EventType, load_events
 from truelog.log_day import Start, as_datetime, assign, day_of, starts
 from truelog.settings import Settings
 
@@ -108,8 +108,7 @@ class _Partition:
     def _rows(self, start: Start, records: pa.Table) -> pa.Table:
         """The archive's columns of these records."""
         times = records["timestamp"].cast(TIME).combine_chunks()
-        limit = timedelta(seconds=self.settings.future_limit_seconds)
-        decoded = decode(self.event_type, records["value"].combine_chunks(), times, limit)
+        decoded = decode(self.event_type, records["value"].combine_chunks(), times, FUTURE_LIMIT)
         columns = {name: records[name] for name in ("partition", "offset", "key", "headers", "value")}
         columns |= {name: decoded[name] for name in decoded.schema.names}
         columns["broker_time"] = times

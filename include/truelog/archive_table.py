@@ -65,7 +65,7 @@ Ranges = dict[int, list[tuple[int, int]]]
 
 
 @dataclass(frozen=True)
-class Standing:
+class Progress:
     """What a table says of itself: how far it has come, of which topic."""
 
     topic_id: str
@@ -75,11 +75,11 @@ class Standing:
     lost: Ranges = field(default_factory=dict)
 
     @staticmethod
-    def of(metadata: TableMetadata) -> "Standing":
+    def of(metadata: TableMetadata) -> "Progress":
         found = metadata.properties
         positions, records, began = (_load(found[name]) for name in (POSITIONS, RECORDS, BEGAN))
         lost = {p: [(a, b) for a, b in ranges] for p, ranges in _load(found[LOST]).items()}
-        return Standing(found[TOPIC_ID], positions, records, began, lost)
+        return Progress(found[TOPIC_ID], positions, records, began, lost)
 
     def as_properties(self) -> dict[str, str]:
         return {
@@ -109,7 +109,7 @@ def ensure(catalog: Catalog, event_type: EventType, topic_id: str, began: Mappin
     try:
         table = catalog.load_table(identifier(event_type.name))
     except NoSuchTableError:
-        return _create(catalog, event_type, Standing(topic_id, dict(began), {}, dict(began)))
+        return _create(catalog, event_type, Progress(topic_id, dict(began), {}, dict(began)))
     require_same_topic(table, topic_id)
     with table.update_schema() as update:
         update.union_by_name(arrow_schema(event_type))
@@ -118,7 +118,7 @@ def ensure(catalog: Catalog, event_type: EventType, topic_id: str, began: Mappin
 
 def require_same_topic(table: Table, topic_id: str) -> None:
     """Offsets of a re-created topic mean other records: they must not continue the old ones."""
-    archived = Standing.of(table.metadata).topic_id
+    archived = Progress.of(table.metadata).topic_id
     if archived != topic_id:
         name = table.name()[-1]
         raise TopicRecreated(
@@ -132,16 +132,16 @@ def positions(catalog: Catalog, topics: Iterable[str]) -> Positions:
     offsets, ids = {}, {}
     for topic in topics:
         try:
-            standing = Standing.of(catalog.load_table(identifier(topic)).metadata)
+            progress = Progress.of(catalog.load_table(identifier(topic)).metadata)
         except NoSuchTableError:
             continue
-        offsets[topic], ids[topic] = standing.positions, standing.topic_id
+        offsets[topic], ids[topic] = progress.positions, progress.topic_id
     return Positions(offsets, ids)
 
 
-def _create(catalog: Catalog, event_type: EventType, standing: Standing) -> Table:
+def _create(catalog: Catalog, event_type: EventType, progress: Progress) -> Table:
     catalog.create_namespace_if_not_exists(NAMESPACE)
-    name, properties = identifier(event_type.name), {**_PROPERTIES, **standing.as_properties()}
+    name, properties = identifier(event_type.name), {**_PROPERTIES, **progress.as_properties()}
     made = catalog.create_table_transaction(name, arrow_schema(event_type), properties=properties)
     with made as transaction, transaction.update_spec() as spec:
         spec.add_identity("log_day")

@@ -18,7 +18,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from truelog import topics
-from truelog.archive_table import Standing, identifier, open_catalog
+from truelog.archive_table import Progress, identifier, open_catalog
 from truelog.audit import Evidence, File, Hole, Report, gaps, judge, overlaps
 from truelog.bucket import sizes
 from truelog.event import EventType, load_events
@@ -48,7 +48,7 @@ def audit(settings: Settings, *, deep: bool = False) -> Report:
             listed = sizes(settings, f"{table.location()}/data/")
             files = [_file(table, task.file, listed) for task in table.scan().plan_files()]
             orphans += len(listed.keys() - _ever_live(table))
-            for number in sorted(log.ends.offsets[name].keys() | Standing.of(table.metadata).positions.keys()):
+            for number in sorted(log.ends.offsets[name].keys() | Progress.of(table.metadata).positions.keys()):
                 mine = tuple(f for f in files if f.partition == number)
                 evidence.append(_Partition(settings, types[name], table, number, mine).evidence(log, deep=deep))
     return judge(evidence, orphans)
@@ -88,7 +88,7 @@ class _Partition:
     files: tuple[File, ...]
 
     def evidence(self, log: Log, *, deep: bool) -> Evidence:
-        stands, topic = Standing.of(self.table.metadata), self.event_type.name
+        stands, topic = Progress.of(self.table.metadata), self.event_type.name
         began, position = stands.began.get(self.number, 0), stands.positions.get(self.number, 0)
         begins = log.begins.at(topic, self.number)
         readable = all(f.found_size == f.size for f in self.files)  # else that fault is enough

@@ -29,7 +29,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from email.message import Message
 
 import uvicorn
@@ -66,7 +66,6 @@ class Collector:
         self._room = collector_body.Room(settings.collector_room_requests, settings.collector_room_bytes)
         self._intake = Intake(
             load_events(),
-            timedelta(seconds=settings.future_limit_seconds),
             settings.collector_body_events,
             settings.collector_event_bytes,
         )

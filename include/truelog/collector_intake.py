@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from truelog import instants, refusal
 from truelog.collector_pieces import Piece
 from truelog.errors import RequestRefused
-from truelog.event import Event, EventType
+from truelog.event import FUTURE_LIMIT, Event, EventType
 
 DEAD_LETTER = "dead_letter"
 RECEIPT = "received_at"
@@ -57,7 +57,6 @@ class Intake:
     """What is asked of a piece, and how many and how long they may be."""
 
     types: Mapping[str, EventType]
-    future_limit: timedelta
     most: int
     longest: int
 
@@ -117,8 +116,8 @@ class Intake:
             event_time = event.occurred_at + (received - event.sent_at if event.sent_at else timedelta())
         except OverflowError:
             return Flaw("event_time", "outside the years 1 to 9999")
-        if event_time > received + self.future_limit:
-            return Flaw("event_time", f"more than {self.future_limit.total_seconds():g} s after its receipt")
+        if event_time > received + FUTURE_LIMIT:
+            return Flaw("event_time", f"more than {FUTURE_LIMIT.total_seconds():g} s after its receipt")
         return None
 
     def _dead_letter(self, piece: Piece, flaw: Flaw, receipt: Receipt) -> Record:

@@ -13,14 +13,21 @@ from pyspark.sql.types import DataType, StringType, StructType
 
 from truelog.columns import Types, bounded, clean, sql_type
 from truelog.durations import seconds
-from truelog.errors import BadDeclaration
+from truelog.errors import BadDeclaration, CodeChanged
+from truelog.event import FUTURE_LIMIT
 from truelog.measures import require_accepted
 from truelog.view import View
 
 # What a record adds must depend on nothing but the record, so nothing that looks at two rows at once is here.
 _ROW_WISE = {"Project", "Filter", "Generate", "Union", "Expand", "LocalRelation", "LogicalRDD", "SubqueryAlias"}
 _KEY_BYTES = 2_000  # of text in a key: PostgreSQL's B-tree takes rows of 2,704 bytes
+_PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_NAME_LENGTH = 63  # PostgreSQL cuts what is longer, without a word
 _UNSTEADY = re.compile(r"expressions\.(Current\w+|Now|LocalTimestamp|InputFile\w+|\w*Python\w*)\"")
+
+# To be raised by whoever changes what a record decodes to (`truelog.decode`), or what a measure, its hash included,
+# makes of it (`truelog.measures`): no plan shows that, and tables made before must not be added to.
+MEANING = 1
 
 Only = Callable[[DataFrame], DataFrame]  # which rows to look at, told by their key columns
 
@@ -47,6 +54,18 @@ class Compiled:
         """The name of the view's table, in the schema `state` as in `stage`."""
         return table_name(self.name, self.view.version)
 
+    def require_same_code(self, fingerprint: object, what: str) -> None:
+        """Refuse to go on with what other code made.
+
+        Raises:
+            CodeChanged: with the cure.
+        """
+        if fingerprint != self.fingerprint:
+            raise CodeChanged(
+                f"{self.name} changed: {what} made by other code. Bump `version` in its file and rebuild, "
+                f"or restore the code of version {self.view.version}."
+            )
+
     @cached_property
     def key_columns(self) -> dict[str, str]:
         return {k: sql_type(self.kinds[k]) for k in self.view.key}
@@ -67,7 +86,7 @@ class Compiled:
     @property
     def shown(self) -> dict[str, str]:
         """SQL of each column that readers see, key first."""
-        keys = {k: k for k in self.view.key}
+        keys = {k: f'"{k}"' for k in self.view.key}
         return keys | {c: e for n, m in self.view.measures.items() for c, e in m.shown(n, self.kinds[n]).items()}
 
     @property
@@ -145,7 +164,9 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
     kinds = {f.name: f.dataType for f in selected.schema}
     require_accepted(name, view.measures, kinds)
     _require_age(name, view, kinds)
-    return Compiled(name, view, kinds, _fingerprint(view, selected, schemas))
+    compiled = Compiled(name, view, kinds, _fingerprint(view, selected, schemas))
+    _require_plain_names(compiled)
+    return compiled
 
 
 def extended(compiled: Compiled, column: str, kind: DataType) -> Compiled:
@@ -161,6 +182,17 @@ def _require_columns(name: str, view: View, schema: StructType) -> None:
     for key in view.key:
         if not isinstance(schema[key].dataType, Types.KEY):
             raise BadDeclaration(f"{name}.{key}: {schema[key].dataType.simpleString()} cannot be a key; cast it.")
+
+
+def _require_plain_names(compiled: Compiled) -> None:
+    """Names are tables and columns in two engines, and stand in SQL."""
+    relations = [f"{compiled.table}_streamed", *(f"{compiled.name}_{each}" for each in compiled.view.present)]
+    for name in (*relations, *compiled.stored_columns, *compiled.shown):
+        if not _PLAIN_NAME.fullmatch(name) or len(name) > _NAME_LENGTH:
+            raise BadDeclaration(
+                f"{compiled.name}: {name!r} cannot be a table's or a column's name; "
+                f"use a-z, 0-9 and _, beginning with a letter, {_NAME_LENGTH} characters at most."
+            )
 
 
 def _require_age(name: str, view: View, kinds: Mapping[str, DataType]) -> None:
@@ -202,5 +234,6 @@ def _fingerprint(view: View, selected: DataFrame, schemas: Mapping[str, StructTy
         repr(dict(view.measures)),
         repr(view.keep and seconds(view.keep)),
         *(schemas[topic].json() for topic in view.reads),
+        f"meaning {MEANING}, future limit {FUTURE_LIMIT}",
     ]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -27,6 +27,10 @@ from truelog.field import INSTANT, INT64_MAX, INT64_MIN, Field, fields_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+# An event whose time lies further after its receipt is none. It decides what counts, in stream and rebuild alike: so
+# it is no setting, and part of every view's fingerprint.
+FUTURE_LIMIT = timedelta(minutes=5)
 
 EVENTS = Path(__file__).parents[1] / "events"
 

@@ -107,7 +107,7 @@ class Follower:
             found = archive.records(self.spark, settings, mine, archive.Wanted.between(stands, until))
         else:
             raw = records.between(self.spark, settings, stands.earliest(until), until)
-            found = records.decoded(raw, mine, settings)
+            found = records.decoded(raw, mine)
         events = records.events(found, mine)
         if view.keep:
             assert self.connection is not None  # noqa: S101

@@ -4,6 +4,8 @@ A measure is a commutative monoid whose zero is NULL, and its state is equal as 
 the events. The same algebra is stated twice, once as native Spark expressions (what a batch adds) and once as SQL
 (how a merge adds it to what stands); the laws in `tests/laws` hold the two against each other.
 
+In SQL names stand in quotes: a column may be called `order`. That they need no escaping, `truelog.compiled` sees to.
+
 The way of a column:  prepare (a row's share) → total (aggregate) → settle → stored (as PostgreSQL keeps it)
 States add up by:     plus (aggregate) → settle in Spark,  `merged` in PostgreSQL
 """
@@ -65,7 +67,7 @@ class Measure:
 
     def shown(self, name: str, kind: DataType) -> dict[str, str]:
         """SQL for each readable column."""
-        return {name: name}
+        return {name: f'"{name}"'}
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class Sum(Measure):
         return {name: sql_type(_total_type(kind))}
 
     def merged(self, name: str, kind: DataType) -> dict[str, str]:
-        return {name: f"coalesce(t.{name} + excluded.{name}, t.{name}, excluded.{name})"}
+        return {name: f'coalesce(t."{name}" + excluded."{name}", t."{name}", excluded."{name}")'}
 
 
 def _total_type(kind: DataType) -> DataType:
@@ -111,7 +113,7 @@ class Min(Measure):
         return F.min(prepared)
 
     def merged(self, name: str, kind: DataType) -> dict[str, str]:
-        return {name: f"least(t.{name}, excluded.{name})"}
+        return {name: f'least(t."{name}", excluded."{name}")'}
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ class Max(Measure):
         return F.max(prepared)
 
     def merged(self, name: str, kind: DataType) -> dict[str, str]:
-        return {name: f"greatest(t.{name}, excluded.{name})"}
+        return {name: f'greatest(t."{name}", excluded."{name}")'}
 
 
 @dataclass(frozen=True)
@@ -156,13 +158,13 @@ class Latest(Measure):
 
     def merged(self, name: str, kind: DataType) -> dict[str, str]:
         order = [f"{name}_{part}" for part in _ORDER[:4]]
-        old, new = (f"({', '.join(f'{side}.{c}' for c in order)})" for side in ("t", "excluded"))
-        newer = f"(t.{name}_at IS NULL OR {new} > {old}) AND excluded.{name}_at IS NOT NULL"
-        return {c: f"CASE WHEN {newer} THEN excluded.{c} ELSE t.{c} END" for c in self.columns(name, kind)}
+        old, new = ("(" + ", ".join(f'{side}."{c}"' for c in order) + ")" for side in ("t", "excluded"))
+        newer = f'(t."{name}_at" IS NULL OR {new} > {old}) AND excluded."{name}_at" IS NOT NULL'
+        return {c: f'CASE WHEN {newer} THEN excluded."{c}" ELSE t."{c}" END' for c in self.columns(name, kind)}
 
     def shown(self, name: str, kind: DataType) -> dict[str, str]:
         values = [c for c in self._fields(name, kind) if c not in {f"{name}_{part}" for part in _ORDER}]
-        return {c: f"CASE WHEN NOT {name}_deleted THEN {c} END" for c in values}
+        return {c: f'CASE WHEN NOT "{name}_deleted" THEN "{c}" END' for c in values}
 
     def _fields(self, name: str, kind: DataType) -> dict[str, tuple[str, DataType]]:
         assert isinstance(kind, StructType)  # noqa: S101
@@ -217,14 +219,14 @@ class First(Measure):
 
     def merged(self, name: str, kind: DataType) -> dict[str, str]:
         fields = list(self.columns(name, kind))
-        both_sides = ", ".join(f"t.{f} || excluded.{f}" for f in fields)
-        values = f"unnest({both_sides}) AS value({', '.join(fields)})"
-        order = ", ".join(f"value.{f} NULLS FIRST" for f in fields)  # as Spark sorts structs
-        kept = f"FROM {values} GROUP BY value.{', value.'.join(fields)} ORDER BY {order} LIMIT {self.most}"
-        return {f: f"nullif(ARRAY(SELECT value.{f} {kept}), '{{}}')" for f in fields}
+        both_sides = ", ".join(f't."{f}" || excluded."{f}"' for f in fields)
+        values = ", ".join(f'"{f}"' for f in fields)
+        order = ", ".join(f'value."{f}" NULLS FIRST' for f in fields)  # as Spark sorts structs
+        kept = f"FROM unnest({both_sides}) AS value({values}) GROUP BY {values} ORDER BY {order} LIMIT {self.most}"
+        return {f: f"nullif(ARRAY(SELECT value.\"{f}\" {kept}), '{{}}')" for f in fields}
 
     def shown(self, name: str, kind: DataType) -> dict[str, str]:
-        return {column: column for column in self.columns(name, kind)}
+        return {column: f'"{column}"' for column in self.columns(name, kind)}
 
 
 @dataclass(frozen=True)
@@ -272,10 +274,10 @@ class Distinct(Measure):
         return {name: "integer[]"}
 
     def merged(self, name: str, kind: DataType) -> dict[str, str]:
-        return {name: f"truelog.distinct_plus(t.{name}, excluded.{name})"}
+        return {name: f'truelog.distinct_plus(t."{name}", excluded."{name}")'}
 
     def shown(self, name: str, kind: DataType) -> dict[str, str]:
-        return {name: f"truelog.distinct_estimate({name}, {self.precision})"}
+        return {name: f'truelog.distinct_estimate("{name}", {self.precision})'}
 
 
 @dataclass(frozen=True)
@@ -329,11 +331,12 @@ class Quantiles(Measure):
         return {name: "bigint[]"}
 
     def merged(self, name: str, kind: DataType) -> dict[str, str]:
-        return {name: f"truelog.quantiles_plus(t.{name}, excluded.{name})"}
+        return {name: f'truelog.quantiles_plus(t."{name}", excluded."{name}")'}
 
     def shown(self, name: str, kind: DataType) -> dict[str, str]:
         return {
-            f"{name}_p{100 * q:g}".replace(".", "_"): f"truelog.quantile({name}, {q}, {self.bits})" for q in self.shows
+            f"{name}_p{100 * q:g}".replace(".", "_"): f'truelog.quantile("{name}", {q}, {self.bits})'
+            for q in self.shows
         }
 
 

@@ -16,13 +16,13 @@ from pyspark.sql.types import StructType
 
 from truelog.archive_table import open_catalog
 from truelog.compiled import Compiled
-from truelog.errors import CodeChanged
 from truelog.positions import Positions
 from truelog.settings import CATALOG, Settings
 from truelog.tiling import Tile
 
 NAMESPACE = "partials"
 _FINGERPRINT = "truelog.fingerprint"
+_WHAT = "its partials were"
 _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
@@ -62,7 +62,7 @@ def load(settings: Settings, compiled: Compiled) -> Partials:
             table = catalog.load_table(f"{NAMESPACE}.{compiled.table}")
         except NoSuchTableError:
             return Partials(compiled)
-        _require_same_code(compiled, table.properties)
+        compiled.require_same_code(table.properties[_FINGERPRINT], _WHAT)
         snapshot = table.current_snapshot()
         if snapshot is None:
             return Partials(compiled)
@@ -101,7 +101,8 @@ def _create(spark: SparkSession, settings: Settings, compiled: Compiled, schema:
     with open_catalog(settings) as catalog:
         catalog.create_namespace_if_not_exists(NAMESPACE)
         if catalog.table_exists(f"{NAMESPACE}.{compiled.table}"):
-            _require_same_code(compiled, catalog.load_table(f"{NAMESPACE}.{compiled.table}").properties)
+            made = catalog.load_table(f"{NAMESPACE}.{compiled.table}")
+            compiled.require_same_code(made.properties[_FINGERPRINT], _WHAT)
             return
     properties = {**_PROPERTIES, _FINGERPRINT: compiled.fingerprint}
     listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
@@ -110,14 +111,6 @@ def _create(spark: SparkSession, settings: Settings, compiled: Compiled, schema:
         f"(row {schema.simpleString()}, covers string, log_day timestamp) "
         f"USING iceberg PARTITIONED BY (log_day) TBLPROPERTIES ({listed})"
     )
-
-
-def _require_same_code(compiled: Compiled, properties: dict[str, str]) -> None:
-    if properties[_FINGERPRINT] != compiled.fingerprint:
-        raise CodeChanged(
-            f"{compiled.name} changed: its partials were made by other code. Bump `version` in its file, "
-            f"or restore the code of version {compiled.view.version}."
-        )
 
 
 def _name(compiled: Compiled) -> str:

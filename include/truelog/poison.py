@@ -32,6 +32,7 @@ _OF_VALUES = (
 )
 _AT_MOST = 100  # more than this in one batch is broken code, not a broken record
 
+Place = tuple[str, int, int]  # topic, partition, offset
 _Range = tuple[str, int, int, int]  # topic, partition, first offset, last offset
 
 
@@ -43,6 +44,11 @@ def find(compiled: Compiled, inputs: Sequence[DataFrame], error: PySparkExceptio
     if not found:
         raise error
     return found
+
+
+def unfounded(compiled: Compiled, inputs: Sequence[DataFrame], places: Sequence[Place]) -> list[Place]:
+    """Those of the places at which the transform fails on no record, or there is none that it is given."""
+    return [(t, p, o) for t, p, o in places if _failure(compiled, inputs, (t, p, o, o)) is None]
 
 
 def _spans(inputs: Sequence[DataFrame]) -> list[_Range]:

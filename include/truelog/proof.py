@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from truelog import archive, clock, digest, merge, partials, records
+from truelog import clock, digest, merge, partials
 from truelog.rebuild import Rebuilder
 from truelog.tiling import Tile
 
@@ -51,8 +51,7 @@ def _due(rebuilder: Rebuilder, tiles: Sequence[Tile]) -> list[Tile]:
 
 def _holds(rebuilder: Rebuilder, known: partials.Partials, tile: Tile) -> bool:
     compiled, from_raw = rebuilder.compiled, replace(rebuilder, from_raw=True)
-    events = from_raw.events(archive.Wanted.between(tile.begin, tile.end))
-    states = from_raw.added(records.without(events, from_raw.excluded(tile.end)))
+    states = from_raw.between(tile.begin, tile.end)
     kept = known.read(rebuilder.spark, [tile])
     assert kept is not None  # noqa: S101
     now = merge.positions(rebuilder.connection, compiled)  # what is outlived here has perhaps left the partial

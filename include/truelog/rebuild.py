@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from psycopg import sql
 from pyspark.sql import DataFrame, SparkSession
 
-from truelog import archive, clock, merge, partials, records, stage, table
+from truelog import archive, clock, merge, partials, poison, records, stage, table
 from truelog.advance import Advancer, inputs
 from truelog.compiled import Compiled, Only, everything
 from truelog.database import Connection
 from truelog.partials import Partials
-from truelog.positions import Positions
-from truelog.records import Events
+from truelog.poison import Place
+from truelog.positions import Positions, Range
+from truelog.records import Events, Types
 from truelog.stage import Staged
 from truelog.tiling import tiling
 
@@ -59,14 +60,27 @@ class Rebuilder:
             return states
         return self.compiled.plus(only(earlier).unionByName(states))
 
+    def between(self, begin: Positions, end: Positions) -> DataFrame:
+        """What the archive's records from `begin` to `end` add, as states."""
+        events = self.events(archive.Wanted.between(begin, end))
+        return self.added(records.without(events, self.excluded(end)))
+
     def events(self, wanted: archive.Wanted) -> Events:
         """The good events of the view's topics in these ranges; its clock then knows their ticks."""
-        types = {topic: self.advancer.types[topic] for topic in self.compiled.view.topics}
+        types = self._types()
         read = archive.records(self.spark, self.advancer.settings, types, wanted, from_raw=self.from_raw)
         events = records.events(read, types)
         if self.compiled.view.keep and clock.TOPIC in wanted.ids:
             clock.remember(self.connection, wanted.ids[clock.TOPIC], events[clock.TOPIC])
         return events
+
+    def since(self, begin: Positions, end: Positions, only: Only = everything) -> Staged:
+        """What the log, which is ahead of the archive, brought from `begin` to `end`: as rows to be added."""
+        types = self._types()
+        raw = records.between(self.spark, self.advancer.settings, begin.earliest(end), end)
+        events = records.events(records.decoded(raw, types), types)
+        states = self.added(records.without(events, self.excluded(end)), only)
+        return stage.load(states, self.compiled, self.advancer.settings)
 
     def added(self, events: Events, only: Only = everything) -> DataFrame:
         """What the events add, as states."""
@@ -78,7 +92,7 @@ class Rebuilder:
         merge.add(self.connection, self.compiled, schema, staged)
         stage.clear(self.connection, self.compiled, staged)
 
-    def excluded(self, positions: Positions) -> list[tuple[str, int, int]]:
+    def excluded(self, positions: Positions) -> list[Place]:
         """The records that the view's stream had to leave out up to `positions`."""
         rows = self.connection.execute(
             'SELECT topic, partition, "offset" FROM truelog.exclusion WHERE view = %s AND version = %s',
@@ -86,3 +100,14 @@ class Rebuilder:
         ).fetchall()
         places = [(str(t), int(str(p)), int(str(o))) for t, p, o in rows]
         return [(t, p, o) for t, p, o in places if o < positions.at(t, p)]
+
+    def unfounded(self, positions: Positions) -> list[Place]:
+        """Of those, the ones on which the transform does not fail."""
+        places = self.excluded(positions)
+        if not places:
+            return []
+        wanted = archive.Wanted([Range(t, p, o, o + 1) for t, p, o in places], positions.ids)
+        return poison.unfounded(self.compiled, inputs(self.compiled, self.events(wanted)), places)
+
+    def _types(self) -> Types:
+        return {topic: self.advancer.types[topic] for topic in self.compiled.view.topics}

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from truelog import archive, merge, partials, poison, records, table
+from truelog import archive, merge, partials, poison, table
 from truelog.advance import Advancer, inputs
 from truelog.compiled import Compiled
 from truelog.database import connect
@@ -69,14 +69,12 @@ def recompute(
     with connect(settings, autocommit=True) as connection:
         table.deploy(connection, compiled)
         rebuilder = Rebuilder(spark, connection, advancer, compiled)
-        events = rebuilder.events(archive.Wanted.between(begin, end))
         try:
-            keys = partials.replace(spark, settings, compiled, tile, rebuilder.added(events))
+            keys = partials.replace(spark, settings, compiled, tile, rebuilder.between(begin, end))
         except PySparkException as error:
-            excluded = poison.find(compiled, inputs(compiled, events), error)
-            merge.exclude(connection, compiled, excluded)
-            kept = records.without(events, [each.place for each in excluded])
-            keys = partials.replace(spark, settings, compiled, tile, rebuilder.added(kept))
+            events = rebuilder.events(archive.Wanted.between(begin, end))
+            merge.exclude(connection, compiled, poison.find(compiled, inputs(compiled, events), error))
+            keys = partials.replace(spark, settings, compiled, tile, rebuilder.between(begin, end))
     return Recomputed(compiled.name, tile, keys)
 
 

@@ -5,7 +5,6 @@ struct column for each event type, NULL where the record is of another type.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from truelog.decode import decode
-from truelog.event import EventType
+from truelog.event import FUTURE_LIMIT, EventType
 from truelog.positions import Positions
 from truelog.settings import Settings
 
@@ -63,7 +62,7 @@ def between(spark: SparkSession, settings: Settings, begin: Positions, end: Posi
     return spark.read.format("kafka").options(**options).load()
 
 
-def decoded(raw: DataFrame, types: Types, settings: Settings) -> DataFrame:
+def decoded(raw: DataFrame, types: Types) -> DataFrame:
     """Raw records → decoded ones, in the executors' Python, by Arrow."""
     columns = [
         *_COORDINATES,
@@ -72,8 +71,7 @@ def decoded(raw: DataFrame, types: Types, settings: Settings) -> DataFrame:
     ]
     shape = pa.schema(columns)
     read = raw.select("topic", "partition", "offset", F.col("timestamp").alias("broker_time"), "value")
-    limit = timedelta(seconds=settings.future_limit_seconds)
-    return read.mapInArrow(_decoder(types, shape, limit), from_arrow_schema(shape))
+    return read.mapInArrow(_decoder(types, shape), from_arrow_schema(shape))
 
 
 def events(records: DataFrame, types: Types) -> Events:
@@ -106,19 +104,19 @@ def _but_for(by_topic: Events, conditions: list[tuple[str, Column]]) -> Events:
     return kept
 
 
-def _decoder(types: Types, shape: pa.Schema, future_limit: timedelta) -> _Decoder:
+def _decoder(types: Types, shape: pa.Schema) -> _Decoder:
     def decode_batches(batches: _Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for topic in pc.unique(batch.column("topic")).to_pylist():
                 mine = batch.filter(pc.equal(batch.column("topic"), topic))
-                yield _decode(mine, types[topic], shape, future_limit)
+                yield _decode(mine, types[topic], shape)
 
     return decode_batches
 
 
-def _decode(batch: pa.RecordBatch, event_type: EventType, shape: pa.Schema, limit: timedelta) -> pa.RecordBatch:
+def _decode(batch: pa.RecordBatch, event_type: EventType, shape: pa.Schema) -> pa.RecordBatch:
     """Raw records of one topic → the columns of `shape`."""
-    events = decode(event_type, batch.column("value"), batch.column("broker_time"), limit)
+    events = decode(event_type, batch.column("value"), batch.column("broker_time"), FUTURE_LIMIT)
     fields = event_type.arrow_schema
     typed = [events.column(name) for name in fields.names]
     columns = {name: batch.column(name) for name in _COORDINATES.names}

@@ -24,6 +24,8 @@ from truelog.errors import NotSetUp
 PROJECT = Path(__file__).parents[2]
 ENVIRONMENT_FILE = "settings.env"
 CATALOG = "archive"
+# A process that is suspended within a transaction of the catalog would lock its tables for everybody.
+_NOT_IDLE = "-cidle_in_transaction_session_timeout=15s"
 
 
 def default_home() -> Path:
@@ -99,11 +101,11 @@ class Settings(BaseSettings):
     stream_trigger_seconds: PositiveFloat = 0.2
     max_offsets_per_trigger: PositiveInt = 100_000
     tick_seconds: PositiveFloat = 1.0
-    future_limit_seconds: PositiveInt = 300
     spark_master: str = "local[*]"
     shuffle_partitions: PositiveInt = 2
-    archive_wait_seconds: PositiveFloat = 120  # that a comparison, or a repair holding its lock, waits for the archive
-    repair_share: float = Field(default=0.01, ge=0, le=1)  # of a view's rows; more is left to a person
+    archive_wait_seconds: PositiveFloat = 120  # that a comparison or a repair waits for the archive
+    repair_share: float = Field(default=0.01, ge=0, le=1)  # of a view's rows; more is left to a person, at 0 all is
+    repair_rows: PositiveInt = 10  # as many may be repaired of the smallest view: a person can still look at each
     batch_grace_seconds: PositiveFloat = 5.0  # after which a batch no longer waits for a slow view
     silence_seconds: PositiveFloat = 120.0  # without a batch, beyond its trigger, after which an application has hung
     start_seconds: PositiveFloat = 600.0  # that an application may take to its first batch
@@ -198,7 +200,7 @@ class Settings(BaseSettings):
         """Properties of the archive's catalog for pyiceberg; its tables live in the schema `iceberg`."""
         return {
             "type": "sql",
-            "uri": self.database_uri("postgresql+psycopg") + "?options=-csearch_path%3Diceberg",
+            "uri": f"{self.database_uri('postgresql+psycopg')}?options={quote(f'-csearch_path=iceberg {_NOT_IDLE}')}",
             "warehouse": self.warehouse,
             "s3.endpoint": self.s3_endpoint,
             "s3.region": self.s3_region,
@@ -211,7 +213,7 @@ class Settings(BaseSettings):
         server = f"{self.database_host}:{self.database_port}/{self.database_name}"
         conf = {
             "type": "jdbc",
-            "uri": f"jdbc:postgresql://{server}?currentSchema=iceberg",
+            "uri": f"jdbc:postgresql://{server}?currentSchema=iceberg&options={quote(_NOT_IDLE)}",
             "jdbc.user": self.database_user,
             "jdbc.password": self.database_password.get_secret_value(),
             "jdbc.schema-version": "V1",

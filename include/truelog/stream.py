@@ -74,7 +74,7 @@ class Stream:
         faults.reach("batch.begun")
         begin, end = batch_range(self.checkpoint, batch_id, self.begin)
         types = {topic: self.types[topic] for topic in self.topics}
-        decoded = records.decoded(raw.coalesce(self._tasks(begin, end)), types, self.settings).persist()
+        decoded = records.decoded(raw.coalesce(self._tasks(begin, end)), types).persist()
         piece = Slice(records.events(decoded, types), begin, end)
         if any(f.compiled.view.keep for f in self.followers):
             clock.remember(self.connection, end.ids[clock.TOPIC], piece.events[clock.TOPIC])

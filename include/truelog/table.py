@@ -8,7 +8,6 @@ from psycopg import sql
 
 from truelog.compiled import Compiled
 from truelog.database import Connection, definitions, names
-from truelog.errors import CodeChanged
 
 # A minute's cells are rewritten again and again while the minute lasts: leave room for it in the page.
 _STORAGE = "WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)"
@@ -38,11 +37,7 @@ def require_same_code(connection: Connection, compiled: Compiled) -> None:
         "SELECT fingerprint FROM truelog.view WHERE view = %s AND version = %s",
         (compiled.name, compiled.view.version),
     ).fetchone()
-    if found != (compiled.fingerprint,):
-        raise CodeChanged(
-            f"{compiled.name} changed: its table was made by other code. Bump `version` in its file and rebuild, "
-            f"or restore the code of version {compiled.view.version}."
-        )
+    compiled.require_same_code(found and found[0], "its table was")
 
 
 def create(connection: Connection, compiled: Compiled, schema: str, table: str) -> None:

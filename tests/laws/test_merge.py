@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from tests.laws.events import START
 from tests.laws.lab import Lab
-from truelog import Sum, View, lease, merge, records, stage, table
+from truelog import Sum, View, lease, merge, poison, records, stage, table
 from truelog.advance import Advancer, Slice
 from truelog.compiled import Compiled
 from truelog.errors import Fenced, StagingTorn, TopicRecreated
@@ -188,3 +188,6 @@ def test_a_record_that_the_transform_cannot_take_is_set_aside_and_the_rest_goes_
     ).fetchall()
     assert [offset for offset, _ in rows] == [7]
     assert "DIVIDE_BY_ZERO" in str(rows[0][1])
+    failing, fine, none_there = (("page_view", 0, offset) for offset in (7, 8, 99))
+    events = [bench.events(0, 20)["page_view"]]
+    assert poison.unfounded(bench.compiled, events, [failing, fine, none_there]) == [fine, none_there]

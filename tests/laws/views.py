@@ -7,19 +7,20 @@ from truelog import Distinct, First, Latest, Max, Min, Quantiles, Sum, View, cat
 
 
 def _every_measure(page_view: DataFrame) -> DataFrame:
+    """Under names that mean something else in SQL."""
     return page_view.select(
         F.window("event_time", "1 minute").start.alias("minute"),
         "browser",
         F.lit(1).alias("views"),
-        F.col("bytes").alias("total"),
-        (F.col("bytes") % 1000 / F.lit(100).cast("decimal(3,0)")).cast("decimal(12,2)").alias("cents"),
-        F.col("url").alias("first_url"),
-        F.col("response_ms").alias("slowest"),
-        F.col("visitor_id").alias("visitors"),
-        F.col("response_ms").alias("response"),
-        F.col("status").alias("statuses"),
-        F.struct(F.col("event_time").alias("came_at"), F.col("language").alias("came_in")).alias("came"),
-        latest("event_time", deleted=F.col("status") == 100, last_url="url", last_language="language").alias("last"),
+        F.col("bytes").alias("end"),
+        (F.col("bytes") % 1000 / F.lit(100).cast("decimal(3,0)")).cast("decimal(12,2)").alias("user"),
+        F.col("url").alias("order"),
+        F.col("response_ms").alias("select"),
+        F.col("visitor_id").alias("group"),
+        F.col("response_ms").alias("table"),
+        F.col("status").alias("primary"),
+        F.struct(F.col("event_time").alias("from"), F.col("language").alias("to")).alias("came"),
+        latest("event_time", deleted=F.col("status") == 100, when="url", then="language").alias("last"),
     )
 
 
@@ -29,13 +30,13 @@ EVERY_MEASURE = View(
     key=("minute", "browser"),
     measures={
         "views": Sum(),
-        "total": Sum(),
-        "cents": Sum(),
-        "first_url": Min(),
-        "slowest": Max(),
-        "visitors": Distinct(),
-        "response": Quantiles(),
-        "statuses": Quantiles(error=0.1),
+        "end": Sum(),
+        "user": Sum(),
+        "order": Min(),
+        "select": Max(),
+        "group": Distinct(),
+        "table": Quantiles(),
+        "primary": Quantiles(error=0.1),
         "came": First(2),
         "last": Latest(),
     },

@@ -15,7 +15,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from truelog.archive_commit import Append, commit
 from truelog.archive_files import ArchivedFile, FileWriter, blueprint, described
-from truelog.archive_table import TIME, Standing, ensure, identifier
+from truelog.archive_table import TIME, Progress, ensure, identifier
 from truelog.errors import Stale, TopicRecreated
 from truelog.event import load_events
 from truelog.log_day import Start
@@ -80,6 +80,13 @@ def append(settings: Settings, table: Table, begin: Mapping[int, int], end: Mapp
     return Append(TOPIC, TOPIC_ID, begin, end, records, tuple(f.data_file for f in files))
 
 
+def test_a_suspended_commit_locks_nobody_out_for_long(catalog: Interrupted) -> None:
+    with catalog.engine.connect() as connection:
+        found = connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar()
+        assert connection.exec_driver_sql("SHOW search_path").scalar() == "iceberg"
+    assert found == "15s"
+
+
 def manifest_lists(settings: Settings, table: Table) -> list[str]:
     s3 = boto3.client(
         "s3",
@@ -106,9 +113,9 @@ def table(catalog: Interrupted) -> Table:
 def test_a_commit_moves_rows_and_positions_together(platform: Settings, catalog: Interrupted, table: Table) -> None:
     commit(catalog, append(platform, table, {0: 0, 1: 0}, {0: 3, 1: 0}))
     commit(catalog, append(platform, table, {0: 3, 1: 0}, {0: 4, 1: 2, 2: 1}))  # partition 2 is new
-    stands = Standing.of(table.refresh().metadata)
+    stands = Progress.of(table.refresh().metadata)
     assert rows(table) == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (2, 0)]
-    assert stands == Standing(TOPIC_ID, {0: 4, 1: 2, 2: 1}, {0: 4, 1: 2, 2: 1}, {0: 0, 1: 0})
+    assert stands == Progress(TOPIC_ID, {0: 4, 1: 2, 2: 1}, {0: 4, 1: 2, 2: 1}, {0: 0, 1: 0})
 
 
 @pytest.mark.parametrize(
@@ -132,7 +139,7 @@ def test_the_slower_of_two_archivers_is_refused(platform: Settings, catalog: Int
     with pytest.raises(Stale):
         commit(catalog, loser)
     assert rows(table) == [(0, offset) for offset in range(5)]
-    assert Standing.of(table.metadata).positions == {0: 5}
+    assert Progress.of(table.metadata).positions == {0: 5}
 
 
 def test_a_change_that_moves_no_positions_is_no_conflict(
@@ -154,7 +161,7 @@ def test_a_range_without_records_advances_positions(platform: Settings, catalog:
     """Transaction markers and compacted records leave holes; the archive must not wait at them for ever."""
     catalog.between = lambda: table.refresh().transaction().set_properties({"other": "1"}).commit_transaction()
     commit(catalog, Append(TOPIC, TOPIC_ID, {0: 0, 1: 0}, {0: 6, 1: 0}, {}, ()))
-    stands = Standing.of(table.refresh().metadata)
+    stands = Progress.of(table.refresh().metadata)
     assert (stands.positions, stands.records) == ({0: 6, 1: 0}, {0: 0, 1: 0})
 
 
@@ -162,7 +169,7 @@ def test_what_the_log_lost_is_remembered(platform: Settings, catalog: Interrupte
     commit(catalog, Append(TOPIC, TOPIC_ID, {0: 0, 1: 0}, {0: 4, 1: 0}, {}, (), lost=True))
     commit(catalog, append(platform, table, {0: 4, 1: 0}, {0: 6, 1: 0}))
     commit(catalog, Append(TOPIC, TOPIC_ID, {0: 6, 1: 0}, {0: 9, 1: 1}, {}, (), lost=True))
-    stands = Standing.of(table.refresh().metadata)
+    stands = Progress.of(table.refresh().metadata)
     assert (stands.lost, stands.records[0]) == ({0: [(0, 4), (6, 9)], 1: [(0, 1)]}, 2)
 
 

@@ -24,12 +24,14 @@ def test_a_broken_view_takes_no_other_along(spark: SparkSession, settings: Setti
     (tmp_path / "unreadable.py").write_text("VIEW = View(")
     (tmp_path / "impossible.py").write_text(VIEW.format(by="no_such_column"))
     here, types = settings.model_copy(update={"views_folder": tmp_path}), load_events()
-    found = assemble(spark, here, types, ["good", "gone", "impossible", "unreadable"])
+    (tmp_path / "unspeakable.py").write_text(VIEW.format(by="status").replace("what", 'wh\\"at'))
+    found = assemble(spark, here, types, ["good", "gone", "impossible", "unreadable", "unspeakable"])
     assert [each.name for each in found.compiled] == ["good"]
-    assert found.refused.keys() == {"gone", "impossible", "unreadable"}
+    assert found.refused.keys() == {"gone", "impossible", "unreadable", "unspeakable"}
     assert found.refused["unreadable"].startswith("SyntaxError")
     assert "no_such_column" in found.refused["impossible"]
+    assert "cannot be a table's or a column's name" in found.refused["unspeakable"]
     assert "There is no view 'gone'" in found.refused["gone"]
 
     (tmp_path / "unreadable.py").write_text("VIEW = View()")
-    assert assemble(spark, here, types, ["good", "gone", "impossible", "unreadable"]).code != found.code
+    assert assemble(spark, here, types, ["good", "gone", "impossible", "unreadable", "unspeakable"]).code != found.code

@@ -5,7 +5,7 @@ import base64
 import gzip
 import json
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pytest
@@ -19,12 +19,11 @@ from truelog.collector_intake import DEAD_LETTER, Intake, Receipt, Record
 from truelog.collector_pieces import document, lines
 from truelog.decode import decode
 from truelog.errors import RequestRefused
-from truelog.event import EventType, load_events
+from truelog.event import FUTURE_LIMIT, EventType, load_events
 
 REPEATABLE = settings(derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 TYPES = {"thing": THING, **load_events()}
-LIMIT = timedelta(minutes=5)
-INTAKE = Intake(TYPES, LIMIT, most=1000, longest=200_000)
+INTAKE = Intake(TYPES, most=1000, longest=200_000)
 RECEIPT = Receipt(datetime(2026, 11, 21, 10, 0, 0, 123000, tzinfo=UTC), "tester")
 
 
@@ -52,7 +51,7 @@ def flaw(raw: bytes) -> tuple[str, str]:
 def decoded(event_type: EventType, *values: bytes) -> pa.RecordBatch:
     """As the stream reads them; the broker's time is the earliest that it can be."""
     times = pa.array([RECEIPT.time] * len(values), pa.timestamp("us", "UTC"))
-    return decode(event_type, pa.array(values, pa.binary()), times, LIMIT)
+    return decode(event_type, pa.array(values, pa.binary()), times, FUTURE_LIMIT)
 
 
 # --- agreement ----------------------------------------------------------------------------------------

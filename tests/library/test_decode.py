@@ -14,10 +14,9 @@ from pydantic import ValidationError
 
 from tests.library.hostile import ENVELOPE, GOOD, HOSTILE, THING, Thing, thing
 from truelog.decode import _has_bare_null, decode
-from truelog.event import Event, EventType, load_events
+from truelog.event import FUTURE_LIMIT, Event, EventType, load_events
 from truelog.refusal import AMBIGUOUS
 
-LIMIT = timedelta(minutes=5)
 FAR = timedelta(days=4_000_000)
 BROKER = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 REPEATABLE = settings(derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
@@ -44,12 +43,12 @@ def mutilated(draw: st.DrawFn) -> bytes:
 records = st.one_of(st.just(GOOD), st.sampled_from(HOSTILE), mutilated(), st.none())
 
 
-def read(event_type: EventType, *values: bytes | None, limit: timedelta = LIMIT) -> pa.RecordBatch:
+def read(event_type: EventType, *values: bytes | None, limit: timedelta = FUTURE_LIMIT) -> pa.RecordBatch:
     times = pa.array([BROKER] * len(values), pa.timestamp("us", "UTC"))
     return decode(event_type, pa.array(values, pa.binary()), times, limit)
 
 
-def row(value: bytes | None, event_type: EventType = THING, limit: timedelta = LIMIT) -> dict[str, Any]:
+def row(value: bytes | None, event_type: EventType = THING, limit: timedelta = FUTURE_LIMIT) -> dict[str, Any]:
     found: dict[str, Any] = read(event_type, value, limit=limit).to_pylist()[0]
     return found
 
@@ -127,7 +126,7 @@ def test_nothing_in_nothing_out() -> None:
 
 def test_slices_of_an_array_are_read_where_they_lie() -> None:
     values = pa.array([b"x", GOOD, GOOD, None], pa.binary()).slice(1, 2)
-    found = decode(THING, values, pa.array([BROKER] * 2, pa.timestamp("us", "UTC")), LIMIT)
+    found = decode(THING, values, pa.array([BROKER] * 2, pa.timestamp("us", "UTC")), FUTURE_LIMIT)
     assert found["number"].to_pylist() == [1, 1]
 
 

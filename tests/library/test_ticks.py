@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import timedelta
 from itertools import pairwise
 
 import psutil
@@ -22,7 +21,7 @@ from tests.laws.naive_clock import Log, Tick, at, clock
 from truelog import topics
 from truelog.decode import decode
 from truelog.errors import ServiceDown
-from truelog.event import load_events
+from truelog.event import FUTURE_LIMIT, load_events
 from truelog.positions import Positions
 from truelog.settings import Settings
 
@@ -111,7 +110,7 @@ def read_ticks(settings: Settings) -> list[Tick]:
     consumer.close()
     times = pa.array([message.timestamp()[1] for message in messages], pa.timestamp("ms", "UTC"))
     values = pa.array([message.value() for message in messages], pa.binary())
-    rows = decode(load_events()["ticks"], values, times, timedelta(minutes=5)).to_pylist()
+    rows = decode(load_events()["ticks"], values, times, FUTURE_LIMIT).to_pylist()
     assert [row["invalid"] for row in rows] == [None] * end
     return [Tick(n, row["event_time"], Positions.from_json(row["ends"])) for n, row in enumerate(rows)]
 

@@ -1,0 +1,59 @@
+"""Law 7: the code that made a table is known, the library's part of it included.
+
+Where one of these fails, records or values have come to mean something else, and tables made before must not be added
+to: raise `MEANING` in `truelog.compiled`, and note here what comes out now.
+"""
+
+import hashlib
+import json
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from tests.laws.lab import Lab
+from tests.laws.views import EVERY_MEASURE
+from tests.library.hostile import GOOD, HOSTILE, THING
+from truelog import compiled, records
+from truelog.decode import decode
+from truelog.event import FUTURE_LIMIT
+
+DECODED = {1: "88f62afc8fc78b3e0ff0cff361441ed1261badb1a4d027e402d59a8f345e3443"}
+ADDED_UP = {1: ""}
+
+
+def digest(rows: list[dict[str, object]]) -> str:
+    return hashlib.sha256(json.dumps(rows, default=str, sort_keys=True).encode()).hexdigest()
+
+
+def test_a_record_means_what_it_meant() -> None:
+    """Words of refusal aside: those may come from a library."""
+    values = pa.array([GOOD, *HOSTILE], pa.binary())
+    times = pa.array([datetime(2026, 11, 21, 10, 0, tzinfo=UTC)] * len(values), pa.timestamp("us", "UTC"))
+    rows = decode(THING, values, times, FUTURE_LIMIT).to_pylist()
+    good = [row for row in rows if row["invalid"] is None]
+    assert 1 < len(good) < len(rows)
+    assert digest([row | {"invalid": row["invalid"] is not None} for row in rows]) == DECODED[compiled.MEANING]
+
+
+def test_a_measure_means_what_it_meant(lab: Lab) -> None:
+    view, shape = lab.compiled("meant", EVERY_MEASURE), records.schema(lab.types["page_view"])
+    event = {
+        "topic": "page_view",
+        "partition": 0,
+        "event_time": datetime(2026, 3, 1, tzinfo=UTC),
+        "browser": "é",
+        "bytes": 2**40,
+        "url": "http://h/p",
+        "status": 404,
+    }
+    events = [event | {"offset": n, "visitor_id": f"v{n}", "response_ms": 10**n} for n in range(9)]
+    rows = view.totals(EVERY_MEASURE.transform(lab.spark.createDataFrame(events, shape)))
+    assert digest([row.asDict() for row in view.stored(rows).collect()]) == ADDED_UP[compiled.MEANING]
+
+
+def test_what_the_library_makes_of_it_is_part_of_a_views_fingerprint(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = lab.compiled("same", EVERY_MEASURE).fingerprint
+    assert lab.compiled("same", EVERY_MEASURE).fingerprint == before
+    monkeypatch.setattr(compiled, "MEANING", compiled.MEANING + 1)
+    assert lab.compiled("same", EVERY_MEASURE).fingerprint != before
