@@ -37,9 +37,10 @@ Each comparison is a row of `truelog.reconciliation` (the first differing rows w
 **Red** means that it is not proved that some view shows what the log says. What to do first, by the task that is red:
 
 * `validate`: the log names what failed. *No row differs*: too many rows differ for a repair to be safe
-  (`TRUELOG_REPAIR_SHARE`), or they differ again after it. Look at `recon.<view>_v<version>_diff`; run this DAG with
-  `from_raw`: if that is equal, a partial is spoilt, and recomputing its day mends it. If not, `truelog archive audit`
-  tells whether the archive is whole; where it is, run it once more with `repair` and report the fault.
+  (`TRUELOG_REPAIR_SHARE`, `TRUELOG_REPAIR_ROWS`), or they differ again after it. Look at
+  `recon.<view>_v<version>_diff`; run this DAG with `from_raw`: if that is equal, a partial is spoilt, and recomputing
+  its day mends it. If not, `truelog archive audit` tells whether the archive is whole; where it is, run it once more
+  with `repair` and report the fault.
   *A check*: rows that equal their rebuild break the view's own rule: producers send what its author did not foresee.
   *Could not be compared*: the view's file is broken, or its code changed under the same `version`; the reason is
   given. Mend the file, or raise the version. The other views have been compared all the same.

@@ -39,7 +39,8 @@ def find(connection: Connection, compiled: Compiled) -> Counts:
             "UNION ALL SELECT {key}, NULL, to_jsonb(o) FROM only_rebuilt AS o) "
             "SELECT {key}, {key_json} AS key_json, "
             "jsonb_agg(streamed) FILTER (WHERE streamed IS NOT NULL) -> 0 AS streamed, "
-            "jsonb_agg(rebuilt) FILTER (WHERE rebuilt IS NOT NULL) -> 0 AS rebuilt FROM unequal GROUP BY {key}"
+            "jsonb_agg(rebuilt) FILTER (WHERE rebuilt IS NOT NULL) -> 0 AS rebuilt, "
+            "NULL::bigint AS reconciliation FROM unequal GROUP BY {key}"
         ).format(
             diff=diff(compiled),
             key=names(compiled.key_columns),
@@ -60,8 +61,14 @@ def alone(connection: Connection, table: str) -> None:
 def none(connection: Connection, compiled: Compiled) -> None:
     """Leave an empty `recon.<table>_diff`: nothing differs."""
     columns = {**compiled.key_columns, "key_json": "jsonb", "streamed": "jsonb", "rebuilt": "jsonb"}
+    columns["reconciliation"] = "bigint"
     connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(diff(compiled)))
     connection.execute(sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(diff(compiled), definitions(columns)))
+
+
+def mark(connection: Connection, compiled: Compiled, reconciliation: int) -> None:
+    """Say of which reconciliation the differences are: the next one replaces them."""
+    connection.execute(sql.SQL("UPDATE {} SET reconciliation = %s").format(diff(compiled)), (reconciliation,))
 
 
 def sample(connection: Connection, compiled: Compiled, rows: int) -> tuple[dict[str, Any], ...]:

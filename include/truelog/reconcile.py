@@ -68,8 +68,9 @@ class Result:
 class Request:
     """What a reconcile is asked to do beside comparing.
 
-    from_raw: leave partials and typed columns aside, and parse the raw bytes.
-    mend: repair what differs, and compare again; more than `settings.repair_share` of the rows is left to a person.
+    from_raw: leave partials and typed columns aside, parse the raw bytes, and hold against them which records were
+        set aside: one on which the transform does not fail is a difference.
+    mend: repair what differs, and compare again; where more differs than settings allow, it is left to a person.
     proving: first hold the partials whose turn it is against the raw bytes.
     """
 
@@ -93,12 +94,41 @@ def reconcile(spark: SparkSession, advancer: Advancer, compiled: Compiled, reque
         rebuilder = Rebuilder(spark, connection, advancer, compiled, request.from_raw)
         wrong = prove(rebuilder).wrong if request.proving else ()
         result = compare(rebuilder)
-        result = _keep(connection, result, request)
-        unequal = result.missing + result.extra + result.different
-        if request.mend and 0 < unequal <= advancer.settings.repair_share * max(1, result.rows):
-            repaired = repair(rebuilder)
-            result = _keep(connection, replace(compare(rebuilder), repaired=repaired), request)
+        if request.from_raw and result.equal:
+            result = _excluded_rightly(rebuilder, result)
+        result = _keep_with_rows(rebuilder, result, request)
+        if request.mend and may_be_repaired(advancer.settings, result):
+            result = _keep_with_rows(rebuilder, _repaired(rebuilder, result), request)
     return replace(result, mended_days=tuple(day.isoformat() for day in wrong))
+
+
+def may_be_repaired(settings: Settings, result: Result) -> bool:
+    """Whether few enough rows differ: so few that a person could look at each, or a small share of the view."""
+    unequal = result.missing + result.extra + result.different
+    few = max(settings.repair_rows, settings.repair_share * result.rows)
+    return settings.repair_share > 0 and 0 < unequal <= few
+
+
+def _excluded_rightly(rebuilder: Rebuilder, found: Result) -> Result:
+    """Stream and rebuild leave out the same records: that they are equal does not say that these fail."""
+    wrongly = rebuilder.unfounded(found.positions)
+    if not wrongly:
+        return found
+    named = ", ".join(f"{topic} {partition}:{offset}" for topic, partition, offset in wrongly[:_SAMPLE])
+    reason = (
+        f"{len(wrongly)} records are set aside on which the transform does not fail: {named}. "
+        f"Delete their rows of truelog.exclusion; a reconcile with repair then counts them."
+    )
+    return replace(found, verdict="DIFFERENT", reason=reason)
+
+
+def _repaired(rebuilder: Rebuilder, found: Result) -> Result:
+    """What a comparison finds after the repair; the same as before where the archive is behind."""
+    try:
+        repaired = repair(rebuilder)
+    except ArchiveBehind as behind:
+        return replace(found, reason=f"not repaired: {behind}")
+    return replace(compare(rebuilder), repaired=repaired)
 
 
 def compare(rebuilder: Rebuilder) -> Result:
@@ -174,6 +204,14 @@ def _snapshot(connection: Connection) -> Iterator[None]:
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         yield
+
+
+def _keep_with_rows(rebuilder: Rebuilder, result: Result, request: Request) -> Result:
+    """The result, and whose the rows in the table of differences are."""
+    kept = _keep(rebuilder.connection, result, request)
+    if kept.id is not None and kept.verdict != "UNKNOWN":
+        difference.mark(rebuilder.connection, rebuilder.compiled, kept.id)
+    return kept
 
 
 def _keep(connection: Connection, result: Result, request: Request) -> Result:

@@ -1,12 +1,15 @@
 """Repair: batch wins, at the positions where the table stands *now*.
 
 A difference was found at positions V; since then the stream has moved on. Writing the values at V would erase what
-came after it. So, in one transaction:
+came after it. So
 
-1. lock the view: no merge until the repair is done
-2. read the positions V' where it stands now, and wait until the archive has reached them
-3. rebuild only the differing keys, at V'
-4. replace them, and keep the rows before and after
+1. wait until the archive has come to where the view stands, and rebuild the differing keys there
+2. read from the log what it brought to these keys meanwhile
+3. lock the view: no merge until the repair is done
+4. the same once more, up to where the view stands now
+5. replace the rows by all of it, and keep the rows before and after
+
+The stream waits from step 3 on: for the few records since step 2, and neither for the archive nor for its history.
 """
 
 from psycopg import sql
@@ -14,10 +17,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from truelog import archive, clock, difference, merge
-from truelog.compiled import Compiled
+from truelog.compiled import Compiled, Only
 from truelog.database import Connection, names
 from truelog.positions import Positions
 from truelog.rebuild import Rebuilder
+from truelog.stage import Staged
 
 
 def repair(rebuilder: Rebuilder) -> int:
@@ -27,22 +31,38 @@ def repair(rebuilder: Rebuilder) -> int:
         ArchiveBehind: the archive did not reach the view in time; nothing was changed.
     """
     connection, compiled = rebuilder.connection, rebuilder.compiled
-    settings = rebuilder.advancer.settings
+    settings, keys = rebuilder.advancer.settings, compiled.among(_keys(rebuilder))
+    positions = merge.positions(connection, compiled)
+    archive.wait_for(settings, positions, seconds=settings.archive_wait_seconds)
+    staged = [rebuilder.staged(positions, keys)]  # 1
+    positions = _catch_up(rebuilder, positions, keys, staged)  # 2
     with connection.transaction():
         connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-        merge.lock(connection, compiled)  # 1
-        positions = merge.positions(connection, compiled)
-        archive.wait_for(settings, positions, seconds=settings.archive_wait_seconds)  # 2
-        staged = rebuilder.staged(positions, compiled.among(_keys(rebuilder)))  # 3
-        _note(connection, compiled, positions)
-        connection.execute(
-            sql.SQL("DELETE FROM {} AS t USING {} AS d WHERE {} = d.key_json").format(
-                _table(compiled), difference.diff(compiled), difference.key_json(compiled, "t.")
-            )
+        merge.lock(connection, compiled)  # 3
+        positions = _catch_up(rebuilder, positions, keys, staged)  # 4
+        return _replace(rebuilder, positions, staged)  # 5
+
+
+def _catch_up(rebuilder: Rebuilder, begin: Positions, keys: Only, staged: list[Staged]) -> Positions:
+    """Stage what came since `begin`; where the view stands now."""
+    stands = merge.positions(rebuilder.connection, rebuilder.compiled)
+    if begin.ranges_to(stands):
+        staged.append(rebuilder.since(begin, stands, keys))
+    return stands
+
+
+def _replace(rebuilder: Rebuilder, positions: Positions, staged: list[Staged]) -> int:
+    connection, compiled = rebuilder.connection, rebuilder.compiled
+    _note(connection, compiled, positions)
+    connection.execute(
+        sql.SQL("DELETE FROM {} AS t USING {} AS d WHERE {} = d.key_json").format(
+            _table(compiled), difference.diff(compiled), difference.key_json(compiled, "t.")
         )
-        rebuilder.add("state", staged)  # 4
-        clock.drop_outlived(connection, compiled, "state", positions)
-        return _note_after(connection, compiled, positions)
+    )
+    for each in staged:
+        rebuilder.add("state", each)
+    clock.drop_outlived(connection, compiled, "state", positions)
+    return _note_after(connection, compiled, positions)
 
 
 def _keys(rebuilder: Rebuilder) -> DataFrame:

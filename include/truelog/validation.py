@@ -1,7 +1,7 @@
 """Validation: whether a comparison came out as it must, judged by Great Expectations and kept beside the comparison.
 
-For each view that a run compared: the verdict is EQUAL, the table of differences is empty, as many rows were streamed
-as rebuilt and not fewer than there must be, and the view's own checks hold for every row that readers see.
+For each view that a run compared: the verdict is EQUAL, no row differs, as many rows were streamed as rebuilt and not
+fewer than there must be, and the view's own checks hold for every row that readers see.
 
 Expectations are queries for rows that must not be: what is counted is all of them, not a sample.
 """
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from psycopg.rows import class_row
 
-from truelog import catalogue
+from truelog import archive, catalogue
 from truelog.database import Connection, connect
 from truelog.errors import ArchiveBehind, BadInput
+from truelog.positions import Positions
 from truelog.settings import Settings
 from truelog.view import View
 
@@ -106,7 +107,7 @@ def validate(settings: Settings, run: str, view: str) -> Validation:
         if compared.refused:
             raise BadInput(f"{view} could not be compared: {compared.reason}")
         declared = catalogue.load(view, settings.views_folder)
-        rules = list(_rules(compared, declared, _floor(connection, compared, declared)))
+        rules = list(_rules(compared, declared, _floor(settings, connection, compared, declared)))
         outcome = _judge(settings, view, rules)
         _keep(connection, compared, outcome)
     return outcome
@@ -122,7 +123,7 @@ def _compared(connection: Connection, run: str) -> dict[str, Compared]:
         return {found.view: found for found in cursor}
 
 
-def _floor(connection: Connection, compared: Compared, view: View) -> int:
+def _floor(settings: Settings, connection: Connection, compared: Compared, view: View) -> int:
     """How many rows there must be at least.
 
     A view without `keep` never shrinks: it has all rows that it had whenever it was found equal, and one at least
@@ -131,14 +132,19 @@ def _floor(connection: Connection, compared: Compared, view: View) -> int:
     """
     if view.keep:
         return 0
-    events = sum(sum(compared.positions.get(topic, {}).values()) for topic in view.reads)
     found = connection.execute(
         "SELECT coalesce(max(row_count), 0) FROM truelog.reconciliation "
         "WHERE view = %s AND version = %s AND verdict = 'EQUAL' AND id < %s",
         (compared.view, compared.version, compared.id),
     ).fetchone()
     assert found is not None  # noqa: S101
-    return max(int(str(found[0])), 1 if events else 0)
+    return int(str(found[0])) or int(_has_read_an_event(settings, compared, view))
+
+
+def _has_read_an_event(settings: Settings, compared: Compared, view: View) -> bool:
+    """Not just records: what is malformed adds nothing to any view."""
+    ends = Positions.from_json(json.dumps(compared.positions))
+    return any(archive.holds_event(settings, topic, ends) for topic in view.reads)
 
 
 def _rules(compared: Compared, view: View, floor: int) -> Iterator[Rule]:
@@ -148,7 +154,10 @@ def _rules(compared: Compared, view: View, floor: int) -> Iterator[Rule]:
     yield Rule(*kept, "as many rows streamed as rebuilt", f"{row} missing <> extra")
     if floor:
         yield Rule(*kept, f"at least {floor} rows", f"{row} row_count < {floor}")
-    yield Rule("recon", f"{compared.view}_v{compared.version}_diff", "no row differs")
+    yield Rule(*kept, "no row differs", f"{row} missing + extra + different > 0")
+    if compared.verdict != "UNKNOWN":  # a later comparison may have put its own rows there
+        rows = f"{compared.view}_v{compared.version}_diff"
+        yield Rule("recon", rows, "its table of differences is empty", f"reconciliation = {compared.id}")
     for check in view.checks:
         yield Rule("views", compared.view, check, f"NOT ({check})")
 

@@ -8,16 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.library.test_archive_commit import kafka_records, written
 from truelog import validation
+from truelog.archive_commit import Append, commit
+from truelog.archive_table import ensure, identifier, open_catalog
 from truelog.database import Connection
 from truelog.errors import ArchiveBehind, BadInput
+from truelog.event import load_events
 from truelog.reconcile import COMPARE, refuse
 from truelog.settings import Settings
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
+    from pyiceberg.catalog import Catalog
 
 RUN = "manual__judged"
+PAGE_VIEW = b'{"event_id": "e", "occurred_at": "2026-11-20T00:00:00Z", "visitor_id": "v", "url": "http://h/p"}'
 VIEW = '''"""A view that a test judges."""
 from truelog import Sum, View
 VIEW = View(
@@ -27,7 +33,7 @@ VIEW = View(
 '''
 TABLES = """
 CREATE VIEW views.judged AS SELECT * FROM (VALUES ('x', 1::numeric), ('y', 2), (NULL, 3)) AS v (a, n);
-CREATE TABLE recon.judged_v1_diff (a text, key_json jsonb, streamed jsonb, rebuilt jsonb);
+CREATE TABLE recon.judged_v1_diff (a text, key_json jsonb, streamed jsonb, rebuilt jsonb, reconciliation bigint);
 """
 GONE = """
 DROP VIEW views.judged;
@@ -89,8 +95,8 @@ def test_what_is_equal_passes_and_is_kept(judged: Judged) -> None:
     assert [each["expectation_config"]["description"] for each in outcomes] == [
         "the streamed table equals its rebuild",
         "as many rows streamed as rebuilt",
-        "at least 1 rows",
         "no row differs",
+        "its table of differences is empty",
         "n > 0",
         "a <> '{oops}'",
     ]
@@ -98,13 +104,14 @@ def test_what_is_equal_passes_and_is_kept(judged: Judged) -> None:
 
 
 def test_rows_that_differ_fail_and_are_kept(judged: Judged) -> None:
-    judged.compared(verdict="DIFFERENT", missing=1, different=1)
-    row = '\'["x"]\', \'{"n": "NaN"}\', NULL'
+    made = judged.compared(verdict="DIFFERENT", missing=1, different=1)
+    row = f'\'["x"]\', \'{{"n": "NaN"}}\', NULL, {made}'
     judged.connection.execute(f"INSERT INTO recon.judged_v1_diff VALUES ('x', {row}), ('y', {row})".encode())
     assert judged.failed() == (
         "the streamed table equals its rebuild",
         "as many rows streamed as rebuilt",
         "no row differs",
+        "its table of differences is empty",
     )
     kept = judged.connection.execute(
         "SELECT jsonb_path_query_array(result, '$.**.unexpected_rows') FROM truelog.validation"
@@ -114,22 +121,51 @@ def test_rows_that_differ_fail_and_are_kept(judged: Judged) -> None:
 
 def test_more_rows_differ_than_a_sample_holds(judged: Judged) -> None:
     """The known trap: a verdict on the first two hundred rows, or none where both sides are empty."""
-    judged.compared(verdict="DIFFERENT", different=1_000)
+    made = judged.compared(verdict="DIFFERENT", different=1_000)
     judged.connection.execute(
-        "INSERT INTO recon.judged_v1_diff SELECT n, jsonb_build_array(n), '{}', '{}' FROM generate_series(1, 1000) AS n"
+        "INSERT INTO recon.judged_v1_diff "
+        "SELECT n, jsonb_build_array(n), '{}', '{}', %s FROM generate_series(1, 1000) AS n",
+        (made,),
     )
-    assert judged.failed() == ("the streamed table equals its rebuild", "no row differs")
+    assert judged.failed() == (
+        "the streamed table equals its rebuild",
+        "no row differs",
+        "its table of differences is empty",
+    )
     found = judged.connection.execute(
         "SELECT jsonb_path_query_array(result, '$.**.observed_value') FROM truelog.validation"
     ).fetchone()
     assert "1000" in json.dumps(found)
 
 
-def test_an_empty_view_of_a_log_with_events_is_not_equal_enough(judged: Judged) -> None:
-    judged.compared(row_count=0)
-    assert judged.failed() == ("at least 1 rows",)
-    judged.compared(row_count=0, positions='{"page_view": {"0": 0}}')
+def test_rows_of_a_later_comparison_are_not_its_own(judged: Judged) -> None:
+    """Somebody compared by hand before the judgement."""
+    made = judged.compared()
+    judged.connection.execute("INSERT INTO recon.judged_v1_diff VALUES ('x', '[]', '{}', '{}', %s)", (made + 1,))
     assert judged.failed() == ()
+
+
+def test_an_empty_view_of_a_log_with_events_is_not_equal_enough(judged: Judged, s3: Settings) -> None:
+    """Three records that are no events, then one that is."""
+    judged.compared(row_count=0)
+    assert judged.failed() == ()  # nothing is archived
+    with open_catalog(s3) as catalog:
+        table = ensure(catalog, load_events()["page_view"], "id", {0: 0})
+        try:
+            _archive(s3, catalog, range(3), b"{}")
+            _archive(s3, catalog, range(3, 4), PAGE_VIEW)
+            judged.compared(row_count=0, positions='{"page_view": {"0": 3}}')
+            assert judged.failed() == ()
+            judged.compared(row_count=0, positions='{"page_view": {"0": 4}}')
+            assert judged.failed() == ("at least 1 rows",)
+        finally:
+            catalog.drop_table(table.name())
+
+
+def _archive(settings: Settings, catalog: "Catalog", offsets: range, value: bytes) -> None:
+    table = catalog.load_table(identifier("page_view"))
+    files = tuple(file.data_file for file in written(settings, table.metadata, kafka_records(0, offsets, value)))
+    commit(catalog, Append("page_view", "id", {0: offsets.start}, {0: offsets.stop}, {0: len(offsets)}, files))
 
 
 def test_a_view_never_shrinks_unless_it_has_keep(judged: Judged) -> None:
