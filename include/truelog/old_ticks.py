@@ -6,13 +6,14 @@ So a view needs
 1. the tick that is its clock now, and those after it that it has read: some of them may not count yet;
 2. those that it has not read, while an application runs it. One that nobody runs reads them again when it goes on.
 
-Nothing is dropped before every view that is run stands somewhere: one that begins has read ticks of long ago.
+Nothing is dropped while a view that reads ticks is run and stands nowhere yet: it may be reading those of long ago.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from truelog import clock, difference
-from truelog.compiled import table_name
+from truelog.compiled import Compiled, table_name
 from truelog.database import Connection
 from truelog.positions import Positions
 
@@ -33,7 +34,7 @@ _STANDS = """
 _BEGIN = """
     SELECT FROM truelog.standing s WHERE version IS NOT NULL AND NOT EXISTS (
         SELECT FROM truelog.position p WHERE p.view = s.view AND p.version = s.version
-    )
+    ) AND (view, version) NOT IN (SELECT * FROM unnest(%s::text[], %s::integer[]))
 """
 _DROP = """
     DELETE FROM truelog.tick WHERE ctid = ANY(ARRAY(
@@ -45,21 +46,26 @@ _DROP = """
 """
 
 
-def drop(connection: Connection) -> int:
-    """Drop them; how many there were. No view is compared meanwhile: a comparison asks at positions of the past."""
+def drop(connection: Connection, known: Sequence[Compiled] = ()) -> int:
+    """Drop them; how many there were. Of views that are not known it is taken that they read ticks.
+
+    No view is compared meanwhile: a comparison asks at positions of the past.
+    """
+    timeless = [each for each in known if clock.TOPIC not in each.view.topics]
     for view, version, *_ in _stands(connection):
         difference.alone(connection, table_name(view, version))
     dropped = 0
-    while portion := _drop_portion(connection):
+    while portion := _drop_portion(connection, timeless):
         dropped += portion
     return dropped
 
 
-def _drop_portion(connection: Connection) -> int:
+def _drop_portion(connection: Connection, timeless: Sequence[Compiled]) -> int:
     with connection.transaction():
         # A view that begins now remembers its ticks after this, one that has begun is seen to.
         connection.execute("LOCK TABLE truelog.tick IN SHARE ROW EXCLUSIVE MODE")
-        if connection.execute(_BEGIN).fetchone() is not None:
+        names, versions = [each.name for each in timeless], [each.view.version for each in timeless]
+        if connection.execute(_BEGIN, (names, versions)).fetchone() is not None:
             return 0
         needs = [_needed(connection, *each[2:]) for each in _stands(connection)]
         ids, since, before = (list(each) for each in zip(*needs, strict=True)) if needs else ([], [], [])

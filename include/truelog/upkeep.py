@@ -49,10 +49,10 @@ class Upkeep:
 
 def keep_up(settings: Settings) -> Upkeep:
     """All of it, in a Spark session of its own."""
-    with connect(settings, autocommit=True) as connection:
-        stage.sweep_all(connection)  # 1
-        ticks = old_ticks.drop(connection)  # 2
     with workshop(settings, "truelog upkeep", ()) as (spark, _, assembly):
+        with connect(settings, autocommit=True) as connection:
+            stage.sweep_all(connection)  # 1
+            ticks = old_ticks.drop(connection, assembly.compiled)  # 2
         for compiled in assembly.compiled:
             drop_outlived(spark, settings, compiled)  # 3
         return Upkeep(ticks, [_keep_up(spark, table) for table in tables(settings)])  # 4

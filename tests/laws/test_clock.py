@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import psycopg
 import pytest
@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from tests.laws.naive_clock import Log, Tick, at
 from tests.laws.naive_clock import clock as naive
-from truelog import clock, old_ticks
+from truelog import View, clock, old_ticks
+from truelog.compiled import Compiled
 from truelog.database import Connection, connect
 from truelog.positions import Positions
 from truelog.settings import Settings
@@ -22,7 +23,7 @@ ID = "ticks-id"
 
 happenings = st.lists(st.sampled_from(["a", "b", "tick", "tick"]), min_size=12, max_size=40)
 vectors = st.fixed_dictionaries({topic: st.integers(0, 6) for topic in TOPICS})
-seeded = hypothesis(derandomize=True, database=None, deadline=None, max_examples=120)
+seeded = hypothesis(derandomize=True, database=None, deadline=None, max_examples=80)
 
 
 @dataclass(frozen=True)
@@ -131,8 +132,12 @@ def test_nothing_goes_while_a_view_has_only_begun(connection: Connection) -> Non
         keep(
             connection, [Reader(frozenset("a"), {"a": 5, "ticks": 7}, run=True)], Log(["a", "tick", "tick"] * 10).ticks
         )
-        follow(connection, "reader_0_next_version", 2)
+        follow(connection, "begun", 2)
         assert old_ticks.drop(connection) == 0
+        timeless = View(reads=("a",), transform=lambda a: a, key=("k",), measures={}, version=2)
+        assert old_ticks.drop(connection, [Compiled("begun", replace(timeless, version=1), {}, "")]) == 0
+        assert old_ticks.drop(connection, [Compiled("begun", replace(timeless, keep="1 day"), {}, "")]) == 0
+        assert old_ticks.drop(connection, [Compiled("begun", timeless, {}, "")]) == 4
 
 
 def test_a_comparison_keeps_its_ticks(migrated: Settings, connection: Connection) -> None:
