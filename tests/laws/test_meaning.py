@@ -19,7 +19,7 @@ from truelog.decode import decode
 from truelog.event import FUTURE_LIMIT
 
 DECODED = {1: "88f62afc8fc78b3e0ff0cff361441ed1261badb1a4d027e402d59a8f345e3443"}
-ADDED_UP = {1: ""}
+ADDED_UP = {1: "e55e22d6be765a0311d126df1549123e681ef9ded3ce74dea39cb9b2bf5d86fc"}
 
 
 def digest(rows: list[dict[str, object]]) -> str:

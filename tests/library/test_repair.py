@@ -18,7 +18,7 @@ from truelog import Sum, View, merge, records, stage, table, topics
 from truelog.advance import Advancer
 from truelog.archive_table import ensure, identifier, open_catalog
 from truelog.compiled import Compiled
-from truelog.database import Connection, connect
+from truelog.database import connect
 from truelog.errors import ServiceDown
 from truelog.event import load_events
 from truelog.merge import Merge
@@ -123,7 +123,7 @@ def test_a_merge_that_comes_before_the_lock_is_kept(ground: Ground) -> None:
         with streaming.transaction():
             merge.lock(streaming, ground.compiled)
             repairing = pool.submit(repair, ground.rebuilder)
-            until(lambda: _require_waiting(streaming), 60, "the repair to wait for the lock")
+            until(lambda: _require_waiting(settings), 60, "the repair to wait for the lock")
             merge.apply(streaming, ground.compiled, late)
         assert repairing.result(60) == 2
 
@@ -133,7 +133,9 @@ def test_a_merge_that_comes_before_the_lock_is_kept(ground: Ground) -> None:
     assert left.fetchone() == (0,)
 
 
-def _require_waiting(connection: Connection) -> None:
+def _require_waiting(settings: Settings) -> None:
+    """Asked anew each time: within a transaction PostgreSQL answers as it did first."""
     query = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%FOR UPDATE'"
-    if connection.execute(query).fetchone() is None:
-        raise ServiceDown("it does not wait yet")
+    with connect(settings) as connection:
+        if connection.execute(query).fetchone() is None:
+            raise ServiceDown("it does not wait yet")
