@@ -217,6 +217,7 @@ class Settings(BaseSettings):
             "jdbc.user": self.database_user,
             "jdbc.password": self.database_password.get_secret_value(),
             "jdbc.schema-version": "V1",
+            "retryable_status_codes": "57P01,57P02,57P03",  # PostgreSQL was started again: connect again
             "warehouse": self.warehouse,
             "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
             "s3.endpoint": self.s3_endpoint,

@@ -15,7 +15,7 @@ import runtime
 from tests.scenes import defective_stream
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
-from tests.scenes.conftest import World
+from tests.scenes.conftest import World, keep_archiving
 from tests.scenes.traffic import good, in_the_log
 from truelog.catalogue import VIEWS
 
@@ -92,7 +92,9 @@ def test_suspended_at_every_point_and_overtaken(world: World, archive: Applicati
     batch.require_equal_from_raw(["page_views"])
 
 
-def test_database_and_broker_killed_under_load(world: World, archive: Application) -> None:
+def test_database_and_broker_killed_under_load(
+    world: World, archive: Application, archives: list[Application], batch: Batch
+) -> None:
     stream = start(world.settings, "stream.py")
     for service in ("postgresql", "kafka"):
         world.traffic.send(2_000)
@@ -101,13 +103,16 @@ def test_database_and_broker_killed_under_load(world: World, archive: Applicatio
         _kill(world, service)
         world.traffic.flush()
         if service == "postgresql":
-            stream.wait_death()  # without its lease it must not go on; whoever keeps it starts it again
+            for application in (stream, archive):
+                application.wait_death()  # without its lease it must not go on; whoever keeps it starts it again
             runtime.up(world.settings, [service], tethered=True)
             stream = start(world.settings, "stream.py")
+            keep_archiving(world, archives)
         world.catch_up(stream)
     assert stream.end() == 0
 
     world.require_each_counted_once()
+    batch.require_equal_from_raw(["page_views"])
 
 
 @pytest.mark.parametrize("defect", defective_stream.DEFECTS)
