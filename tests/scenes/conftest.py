@@ -44,11 +44,13 @@ class World:
         return self.stands(view).covers(topics.end_offsets(self.settings, reads))
 
     def catch_up(self, stream: Application, view: str = "page_views", reads: Iterable[str] = ("page_view",)) -> None:
-        """To where the log ends now, whatever else comes in; a broker that was killed is asked again."""
+        """To where the log ended when the stream had begun, whatever else comes in."""
         ends: Positions | None = None
 
         def there() -> bool:
             nonlocal ends
+            if not self.ask("SELECT FROM truelog.lease WHERE pid = %s", stream.process.pid):
+                return False
             ends = ends or topics.end_offsets(self.settings, reads)
             return self.stands(view).covers(ends)
 
