@@ -18,6 +18,7 @@ from supervisor.xmlrpc import Faults, SupervisorTransport
 
 from runtime import tether
 from runtime.credentials import write_private
+from runtime.process import lives
 from runtime.service import Service, log_file, private_folder
 from runtime.wait import until
 from truelog.errors import NotSetUp, ServiceDown
@@ -110,7 +111,12 @@ def shut_down(settings: Settings) -> None:
     calls = _calls(settings)
     process = psutil.Process(calls.getPID())
     calls.shutdown()
-    process.wait(STOP_SECONDS)
+    until(lambda: _require_ended(process), STOP_SECONDS, "the end of the supervisor")
+
+
+def _require_ended(process: psutil.Process) -> None:
+    if lives(process):
+        raise ServiceDown("it stops its services")
 
 
 def _calls(settings: Settings) -> Any:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from runtime.airflow import SPARK
+from runtime.process import lives
 from runtime.wait import until
 from truelog import application
 from truelog.application import ARCHIVE, Status, Verdict
@@ -238,14 +239,6 @@ def _process(status: Status) -> psutil.Process | None:
         return process if abs(process.create_time() - status.process_at) < 1 else None
     except psutil.NoSuchProcess:
         return None
-
-
-def lives(process: psutil.Process) -> bool:
-    """One that nobody has asked how it ended is no process any more."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def _require_ended(processes: list[psutil.Process]) -> None:

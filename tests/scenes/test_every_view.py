@@ -8,6 +8,7 @@ import psutil
 import pyspark
 import pytest
 
+from runtime.process import lives
 from runtime.wait import until
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
@@ -15,7 +16,6 @@ from tests.scenes.conftest import World
 from truelog import catalogue, ticks
 from truelog.errors import ServiceDown
 from truelog.generator import generate
-from truelog.launcher import lives
 from truelog.sending import Sender
 
 VIEWS = catalogue.load_all()

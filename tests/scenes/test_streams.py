@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 import runtime
+from runtime.process import lives
 from runtime.wait import until
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from tests.scenes.command_line import truelog
@@ -104,7 +105,7 @@ def test_a_killed_application_runs_again_and_nothing_is_left_of_the_old_one(kept
     family = launcher.family(before)
     psutil.Process(before.pid).kill()
     running_again(kept, before)
-    assert [process for process in family if launcher.lives(process)] == []
+    assert [process for process in family if lives(process)] == []
 
 
 @pytest.mark.parametrize("service", ["airflow-scheduler", "airflow-triggerer", "airflow-api"])
@@ -130,7 +131,7 @@ def test_airflow_that_came_back_watches_on(kept: Settings) -> None:
     [java] = [process for process in family if process.name() == "java"]
     java.kill()
     running_again(kept, before)
-    assert [process for process in family if launcher.lives(process)] == []
+    assert [process for process in family if lives(process)] == []
 
 
 def test_clearing_the_task_starts_it_anew_once(kept: Settings, oncall: Airflow) -> None:
@@ -187,7 +188,7 @@ def test_nothing_is_left_when_all_is_stopped(kept: Settings) -> None:
 
 
 def _require_none(family: list[psutil.Process]) -> None:
-    left = [process for process in family if launcher.lives(process)]
+    left = [process for process in family if lives(process)]
     if left:
         raise ServiceDown(str(left))
 
