@@ -26,7 +26,7 @@ LOOK_SECONDS = 0.02
 
 _MARKS = 20  # a second
 _BEAT_SECONDS = 0.01
-_WARM_SECONDS = 5.0  # of traffic before the first mark
+_WARM_SECONDS = 30.0  # of traffic before the first mark: an application runs for weeks
 _PATIENCE_SECONDS = 120.0
 _SEED = 11
 
