@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from truelog.catalogue import VIEWS
 from truelog.database import connect, migrate
 from truelog.event import load_events
 from truelog.positions import Positions
-from truelog.settings import Settings
+from truelog.settings import ENVIRONMENT_FILE, Settings
 
 
 @dataclass
@@ -73,6 +74,16 @@ class World:
             application,
         )
         assert cut == [(True,)]
+
+
+@contextmanager
+def known(settings: Settings, **more: object) -> Iterator[Settings]:
+    """Settings that every process of this home reads, for as long as this lasts."""
+    file = settings.home / ENVIRONMENT_FILE
+    before = file.read_text()
+    file.write_text(before + "".join(f"TRUELOG_{name.upper()}={value}\n" for name, value in more.items()))
+    yield settings.model_copy(update=more)
+    file.write_text(before)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,26 +13,16 @@ from pydantic import SecretStr
 from runtime.wait import until
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from tests.scenes.applications import start
-from tests.scenes.conftest import World
+from tests.scenes.conftest import World, known
 from truelog import archive, ticks
 from truelog.archive_table import open_catalog
 from truelog.catalogue import VIEWS
 from truelog.errors import ServiceDown
-from truelog.settings import ENVIRONMENT_FILE, PROJECT, Settings
+from truelog.settings import PROJECT, Settings
 
 CHOSEN = ("page_audience", "page_views")
 DAY_SECONDS = 20
 MIDNIGHT = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-
-
-@contextmanager
-def known(settings: Settings, **more: object) -> Iterator[Settings]:
-    """Settings that every process of this home reads, for as long as this lasts."""
-    file = settings.home / ENVIRONMENT_FILE
-    before = file.read_text()
-    file.write_text(before + "".join(f"TRUELOG_{name.upper()}={value}\n" for name, value in more.items()))
-    yield settings.model_copy(update=more)
-    file.write_text(before)
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
@@ -14,9 +15,10 @@ from runtime.process import lives
 from runtime.wait import until
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from tests.scenes.command_line import truelog
-from tests.scenes.conftest import World
+from tests.scenes.conftest import World, known
 from truelog import application, launcher
 from truelog.application import Status
+from truelog.catalogue import VIEWS
 from truelog.database import connect
 from truelog.errors import ServiceDown
 from truelog.settings import Settings
@@ -27,10 +29,13 @@ log = logging.getLogger("truelog.scene")
 
 
 @pytest.fixture(scope="module")
-def kept(world: World) -> Iterator[Settings]:
-    """Airflow and what it keeps; at the end nothing is left of either."""
+def kept(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """Airflow and what it keeps, with view files that a scene may change; at the end nothing is left of either."""
+    folder = tmp_path_factory.mktemp("views")
+    for view in ("page_views", "request_rates"):
+        shutil.copy(VIEWS / f"{view}.py", folder)
     runtime.up(world.settings, ["ticks"], tethered=True)
-    with orchestrated(world.settings) as settings:
+    with known(world.settings, views_folder=folder) as changed, orchestrated(changed) as settings:
         yield settings
     launcher.ensure_none(settings)
 
@@ -159,6 +164,17 @@ def test_a_release_that_changes_no_fingerprint_starts_nothing_anew(kept: Setting
     log.warning("released: %.1f s", until(released, 120, "a release"))
     after = status(kept)
     assert (after.epoch, after.code_running) == (before.epoch, after.code_wanted)
+
+
+def test_a_release_starts_only_what_changed_anew(kept: Settings, oncall: Airflow) -> None:
+    before, archive = status(kept), status(kept, "archive")
+    file = kept.views_folder / "page_views.py"
+    file.write_text(file.read_text().replace("VIEW = View(", "VIEW = View(version=2, "))
+
+    oncall.trigger("streams")
+    after = wait(kept, lambda now: now.alive and now.code_running not in (None, before.code_running), "released", 150)
+    assert after.epoch == (before.epoch or 0) + 1
+    assert status(kept, "archive").epoch == archive.epoch
 
 
 def test_one_that_should_stop_is_stopped(kept: Settings, oncall: Airflow) -> None:
