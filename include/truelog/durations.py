@@ -1,4 +1,4 @@
-"""Durations as people write them: "10 seconds", "1 hour", "7 days"."""
+"""Durations as people write them: "10 seconds", "1 hour", "7 days"; and as they are told: "10 s", "3 min"."""
 
 import re
 
@@ -14,3 +14,11 @@ def seconds(written: str) -> int:
     if not found:
         raise BadDeclaration(f"{written!r} is no duration; write a number and one of {', '.join(_UNITS)}s.")
     return int(found[1]) * _UNITS[found[2]]
+
+
+def in_words(duration: float) -> str:
+    """In the greatest unit of which there are two or more: 90 seconds are "90 s", 120 are "2 min"."""
+    for unit, name in ((86400, "days"), (3600, "h"), (60, "min")):
+        if duration >= 2 * unit:
+            return f"{duration / unit:.0f} {name}"
+    return f"{duration:.0f} s"
