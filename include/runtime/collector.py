@@ -1,11 +1,10 @@
 """The collector: events in over HTTP."""
 
-import json
 import sys
-from http.client import HTTPConnection, HTTPException
 
+from runtime import health
 from runtime.service import Service
-from truelog.errors import NotSetUp, ServiceDown
+from truelog.errors import NotSetUp
 from truelog.settings import Settings
 
 
@@ -20,17 +19,7 @@ def command(_: Settings) -> list[str]:
 
 def ready(settings: Settings) -> None:
     """It answers, and Kafka answers it."""
-    connection = HTTPConnection(settings.collector_host, settings.collector_port, timeout=3)
-    try:
-        connection.request("GET", "/health")
-        answer = connection.getresponse()
-        health = json.load(answer)
-    except (OSError, HTTPException, ValueError) as error:
-        raise ServiceDown(str(error)) from error
-    finally:
-        connection.close()
-    if answer.status != 200:
-        raise ServiceDown(f"it says {health}")
+    health.require(settings.collector_host, settings.collector_port)
 
 
 def address(settings: Settings) -> str:

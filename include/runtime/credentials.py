@@ -15,7 +15,8 @@ from pathlib import Path
 from truelog import api_key
 from truelog.settings import ENVIRONMENT_FILE, Settings
 
-PORTS = {"postgresql": 15432, "kafka": 19092, "controller": 19093, "s3": 18333, "collector": 18080, "airflow": 18081}
+PORTS = {"postgresql": 15432, "kafka": 19092, "controller": 19093, "s3": 18333}
+PORTS |= {"collector": 18080, "airflow": 18081, "lag": 18082}
 LOOPBACK = "127.0.0.1"
 
 
@@ -54,6 +55,7 @@ def _generated(random_ports: bool) -> dict[str, str]:
         "airflow_jwt_secret": secrets.token_hex(64),  # its signatures are of 64 bytes
         "airflow_fernet_key": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
         "collector_port": str(ports["collector"]),
+        "lag_port": str(ports["lag"]),
         **{f"{role}_key": api_key.generate(role) for role in api_key.Role},
         "visitor_salt": _secret(),
     }

@@ -9,7 +9,7 @@ from xmlrpc.client import Fault
 import psutil
 import psycopg
 
-from runtime import airflow, collector, kafka, keeper, postgresql, s3, ticks
+from runtime import airflow, collector, kafka, keeper, lag, postgresql, s3, ticks
 from runtime.memory import megabytes
 from runtime.service import Service, log_file
 from runtime.wait import until
@@ -23,7 +23,7 @@ READY_SECONDS = 180
 SERVICES = {
     service.name: service
     for service in (
-        *(each.SERVICE for each in (postgresql, kafka, s3, ticks, collector)),
+        *(each.SERVICE for each in (postgresql, kafka, s3, ticks, collector, lag)),
         *airflow.SERVICES,
     )
 }

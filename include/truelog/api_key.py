@@ -17,7 +17,7 @@ from enum import StrEnum
 import psycopg
 
 from truelog.database import connect
-from truelog.errors import BadDeclaration
+from truelog.errors import BadDeclaration, RequestRefused
 from truelog.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -103,6 +103,20 @@ class KeyRing:
             self.read()
         except psycopg.OperationalError as away:
             log.warning("API keys not read again: %s", away)
+
+    def admit(self, authorization: str, role: Role) -> ApiKey:
+        """The key in a request's header of that name.
+
+        Raises:
+            RequestRefused: it opens nothing, or not this.
+        """
+        scheme, _, key = authorization.partition(" ")
+        holder = self.holder(key.strip()) if scheme.lower() == "bearer" else None
+        if holder is None:
+            raise RequestRefused(401, "no such key; send Authorization: Bearer KEY")
+        if not holder.role.may_act_as(role):
+            raise RequestRefused(403, f"a {holder.role} may not do this; it takes a {role}")
+        return holder
 
     def holder(self, presented: str) -> ApiKey | None:
         """The key that was presented, if it is one; how long the answer takes tells nothing about a secret."""

@@ -5,7 +5,17 @@ import sys
 
 import typer
 
-from truelog.commands import archiving, generating, importing, querying, recomputing, reconciling, services, streaming
+from truelog.commands import (
+    archiving,
+    generating,
+    importing,
+    lagging,
+    querying,
+    recomputing,
+    reconciling,
+    services,
+    streaming,
+)
 from truelog.commands.output import Exit
 from truelog.errors import TruelogError
 
@@ -16,6 +26,7 @@ COMMANDS = (
     generating.generate,
     querying.query,
     querying.positions,
+    lagging.lag,
     querying.views,
     querying.sql,
     reconciling.reconcile,

@@ -38,7 +38,7 @@ from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
 
 from truelog import collector_body, collector_pieces
-from truelog.api_key import ApiKey, KeyRing, Role
+from truelog.api_key import KeyRing, Role
 from truelog.background import Background
 from truelog.collector_intake import Intake, Receipt, Record
 from truelog.collector_log import Log, Place
@@ -83,7 +83,7 @@ class Collector:
 
     async def take(self, request: Request) -> JSONResponse:
         """1. Who is it, and what does it bring? 2. The body. 3. Its events. 4. Kafka has them. 5. The answer."""
-        sender = self._sender(request, Role.PRODUCER)
+        sender = self.keys.admit(request.headers.get("authorization", ""), Role.PRODUCER)
         pieces = _PIECES.get(_media_type(request))
         if pieces is None:
             raise RequestRefused(415, f"Content-Type: send {' or '.join(_PIECES)}")
@@ -96,15 +96,6 @@ class Collector:
             else:
                 records = await asyncio.to_thread(lambda: self._intake.records(pieces(body), receipt))
             return _answer(records, await self.log.append(records))
-
-    def _sender(self, request: Request, role: Role) -> ApiKey:
-        scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        holder = self.keys.holder(key.strip()) if scheme.lower() == "bearer" else None
-        if holder is None:
-            raise RequestRefused(401, "no such key; send Authorization: Bearer KEY")
-        if not holder.role.may_act_as(role):
-            raise RequestRefused(403, f"a {holder.role} may not do this; it takes a {role}")
-        return holder
 
     async def _body(self, request: Request, visit: collector_body.Visit) -> bytes:
         limit = self.settings.collector_body_bytes

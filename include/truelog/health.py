@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from runtime.memory import megabytes
-from truelog import application, archive_table, catalogue, launcher, readers, standing, ticks, topics
+from truelog import application, catalogue, launcher, readers, standing, stands, topics
 from truelog.application import ARCHIVE, Status
-from truelog.archive_table import open_catalog
 from truelog.database import Connection
 from truelog.diagnosis import diagnose
 from truelog.errors import ServiceDown, TruelogError
-from truelog.event import load_events
-from truelog.lag import Lag, lags
+from truelog.lag import Lag, lags, total
 from truelog.positions import Offsets, Positions
 from truelog.settings import Settings
 from truelog.standing import Standing
@@ -59,10 +57,10 @@ def every(settings: Settings) -> list[Health]:
         ServiceDown: PostgreSQL does not answer.
     """
     with readers.snapshot(settings) as connection:
-        stands, statuses = _stands(settings, connection), _statuses(settings, connection)
+        stood, statuses = _stands(settings, connection), _statuses(settings, connection)
         told = {each.view: each for each in standing.every(connection)}
-    behind = _lags(settings, stands)
-    return [_health(settings, status, stands, behind, told) for status in statuses]
+    behind = _lags(settings, stood)
+    return [_health(settings, status, stood, behind, told) for status in statuses]
 
 
 def unknown(name: str) -> Health:
@@ -85,31 +83,29 @@ def _statuses(settings: Settings, connection: Connection) -> list[Status]:
 
 
 def _stands(settings: Settings, connection: Connection) -> Stands:
-    views = readers.positions(connection, catalogue.names(settings.views_folder))
-    stands = {view: Positions(offsets) for view, offsets in views.items()}
+    views = stands.views(connection, catalogue.names(settings.views_folder))
+    stood = {view: stand.positions for view, stand in views.items()}
     try:
-        with open_catalog(settings) as catalog:
-            stands[ARCHIVE] = archive_table.positions(catalog, load_events())
-    except (TruelogError, OSError):
-        stands[ARCHIVE] = Positions()
-    return stands
+        return stood | {ARCHIVE: stands.archive(settings).positions}
+    except TruelogError:
+        return stood | {ARCHIVE: Positions()}
 
 
-def _lags(settings: Settings, stands: Stands) -> dict[str, Lag]:
-    """Ticks do not count: the clock of the log is always a moment ahead, and nobody waits for it."""
-    counted = {name: at.only(set(at.offsets) - {ticks.TOPIC}) for name, at in stands.items() if at.offsets}
+def _lags(settings: Settings, stood: Stands) -> dict[str, Lag]:
+    counted = {name: stands.counted(at) for name, at in stood.items() if at.offsets}
     read = {topic for at in counted.values() for topic in at.offsets}
     try:
-        return lags(settings, counted, topics.end_offsets(settings, read))
+        behind = lags(settings, counted, topics.end_offsets(settings, read))
     except ServiceDown:
         return {}
+    return {name: total(parts) for name, parts in behind.items()}
 
 
 def _health(
-    settings: Settings, status: Status, stands: Stands, behind: dict[str, Lag], told: dict[str, Standing]
+    settings: Settings, status: Status, stood: Stands, behind: dict[str, Lag], told: dict[str, Standing]
 ) -> Health:
     name = status.application
-    mine = [ARCHIVE] if name == ARCHIVE else [v for v in stands if v != ARCHIVE and application.of(settings, v) == name]
+    mine = [ARCHIVE] if name == ARCHIVE else [v for v in stood if v != ARCHIVE and application.of(settings, v) == name]
     known = [behind[each] for each in mine if each in behind]
     return Health(
         application=name,
@@ -119,10 +115,10 @@ def _health(
         pid=status.pid if status.alive else None,
         memory_mb=megabytes(launcher.family(status)) if status.alive else None,
         batch_at=status.batch_at,
-        positions=_least([stands[each] for each in mine]),
+        positions=_least([stood[each] for each in mine]),
         lag_events=max((lag.events for lag in known), default=None),
         lag_seconds=max((round(lag.seconds, 3) for lag in known), default=None),
-        views=[_view(view, stands[view], behind.get(view), told.get(view)) for view in mine if view != ARCHIVE],
+        views=[_view(view, stood[view], behind.get(view), told.get(view)) for view in mine if view != ARCHIVE],
     )
 
 
@@ -132,21 +128,17 @@ def _view(view: str, at: Positions, lag: Lag | None, told: Standing | None) -> V
         state=told.state if told else "UNKNOWN",
         reason=told.reason if told else "no application has run it yet",
         since=told.since if told else None,
-        positions=_plain(at),
+        positions=at.plain(),
         lag_events=lag.events if lag else None,
         lag_seconds=round(lag.seconds, 3) if lag else None,
     )
 
 
-def _least(stands: list[Positions]) -> Offsets:
+def _least(stood: list[Positions]) -> Offsets:
     """By partition, of those that read it: one that does not stands nowhere in it."""
     least: dict[str, dict[int, int]] = {}
-    for at in stands:
+    for at in stood:
         for topic, partition in at.partitions():
             by = least.setdefault(topic, {})
             by[partition] = min(by.get(partition, at.at(topic, partition)), at.at(topic, partition))
     return least
-
-
-def _plain(at: Positions) -> Offsets:
-    return {topic: dict(by) for topic, by in at.offsets.items()}

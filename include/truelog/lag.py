@@ -1,11 +1,12 @@
 """Lag: how far behind the log somebody stands, in records and in seconds.
 
 Seconds are read from the log and never reckoned: they are the age, by the broker's clock, of the first record that is
-still to be counted. Who has counted everything lags by nothing, however long ago the last record came.
+still to be counted. Who has counted everything lags by nothing, however long ago the last record came. Where retention
+took that record, the age is that of the first one left: who asks must look where the log begins.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from truelog.settings import Settings
 
 _SECONDS = 10.0
 
+Partition = tuple[str, int]  # of a topic
 Place = tuple[str, int, int]  # topic, partition, offset
 
 
@@ -28,18 +30,24 @@ class Lag:
     seconds: float
 
 
-def lags(settings: Settings, stands: dict[str, Positions], ends: Positions) -> dict[str, Lag]:
-    """The lag of each, by name, against where the log ends."""
-    missing = {name: at.ranges_to(ends.only(at.offsets)) for name, at in stands.items()}
-    first = {(r.topic, r.partition, r.start) for ranges in missing.values() for r in ranges}
+def total(parts: Mapping[Partition, Lag]) -> Lag:
+    """Of a reader as a whole: all its records, and the age of the oldest."""
+    return Lag(sum(p.events for p in parts.values()), max((p.seconds for p in parts.values()), default=0.0))
+
+
+def lags(settings: Settings, stands: Mapping[str, Positions], ends: Positions) -> dict[str, dict[Partition, Lag]]:
+    """The lag of each, by name, in every partition of its topics, against where the log ends."""
+    first = {(r.topic, r.partition, r.start) for at in stands.values() for r in at.ranges_to(ends.only(at.offsets))}
     came = _times(settings, first)
     now = time.time()
+
+    def lag(at: Positions, topic: str, partition: int) -> Lag:
+        start = at.at(topic, partition)
+        since = came.get((topic, partition, start), now)
+        return Lag(max(0, ends.at(topic, partition) - start), max(0.0, now - since))
+
     return {
-        name: Lag(
-            events=sum(r.end - r.start for r in ranges),
-            seconds=max((now - came.get((r.topic, r.partition, r.start), now) for r in ranges), default=0.0),
-        )
-        for name, ranges in missing.items()
+        name: {place: lag(at, *place) for place in ends.only(at.offsets).partitions()} for name, at in stands.items()
     }
 
 
@@ -51,7 +59,15 @@ def _times(settings: Settings, places: Iterable[Place]) -> dict[Place, float]:
         return found
     consumer = Consumer(
         settings.kafka()
-        | {"group.id": "truelog.lag", "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0}
+        | {
+            "group.id": "truelog.lag",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",  # where retention took the record
+            "fetch.message.max.bytes": 65_536,  # one record is asked for, of partitions with millions
+            "queued.min.messages": 1,
+            "log_level": 0,
+        }
     )
     try:
         while rest:  # a consumer reads a partition at one offset at a time
@@ -63,7 +79,7 @@ def _times(settings: Settings, places: Iterable[Place]) -> dict[Place, float]:
     return found
 
 
-def _first_of(consumer: Consumer, at: dict[tuple[str, int], int]) -> dict[Place, float]:
+def _first_of(consumer: Consumer, at: dict[Partition, int]) -> dict[Place, float]:
     found: dict[Place, float] = {}
     waiting = set(at)
     consumer.assign([TopicPartition(topic, partition, offset) for (topic, partition), offset in at.items()])

@@ -85,6 +85,10 @@ class Positions:
                     f"{self.ids[topic]}. Bump `version` of the views that read it and rebuild them."
                 )
 
+    def plain(self) -> dict[str, dict[int, int]]:
+        """The offsets as dictionaries, for those who show them."""
+        return {topic: dict(by) for topic, by in self.offsets.items()}
+
     def as_json(self) -> str:
         """`{topic: {partition: offset}}`, keys in order: equal positions are equal text."""
         plain = {t: {str(p): o for p, o in by.items()} for t, by in self.offsets.items()}

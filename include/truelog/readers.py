@@ -1,8 +1,7 @@
 """Readers: what a view's readers see, in one snapshot of the database that nobody writes through."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import psycopg
 from psycopg import sql
@@ -44,20 +43,6 @@ def rows(connection: Connection, relation: str, limit: int | None = None) -> Ite
         cursor.itersize = _PORTION
         cursor.execute(query.format(sql.Identifier("views", relation), sql.Literal(limit)))
         yield from (str(text) for (text,) in cursor)
-
-
-def positions(connection: Connection, views: Iterable[str]) -> dict[str, dict[str, dict[int, int]]]:
-    """Up to where each view has counted the log, in the version that readers see: the newest made."""
-    stands: dict[str, dict[str, dict[int, int]]] = {view: {} for view in views}
-    found: Iterable[tuple[Any, ...]] = connection.execute(
-        "SELECT view, topic, partition, next_offset FROM truelog.position JOIN "
-        "(SELECT view, max(version) AS version FROM truelog.view GROUP BY view) newest USING (view, version) "
-        "WHERE view = ANY(%s) ORDER BY view, topic, partition",
-        (list(stands),),
-    )
-    for view, topic, partition, offset in found:
-        stands[view].setdefault(topic, {})[partition] = offset
-    return stands
 
 
 def columns(connection: Connection, view: str) -> list[dict[str, str | None]]:

@@ -72,6 +72,9 @@ class Settings(BaseSettings):
     collector_room_bytes: PositiveInt = 64 * 2**20
     collector_acknowledge_seconds: PositiveFloat = 10.0  # after which Kafka counts as away
 
+    lag_host: str = "127.0.0.1"  # of the poller's metrics
+    lag_port: int = 0
+
     # The first API keys, whole; others are known only to their holders.
     producer_key: SecretStr = SecretStr("")
     reader_key: SecretStr = SecretStr("")
@@ -112,6 +115,10 @@ class Settings(BaseSettings):
     stop_seconds: PositiveFloat = 30.0  # that it may take to end
     deaths_allowed: PositiveInt = 5  # within `deaths_seconds`, after which it rests until they are over
     deaths_seconds: PositiveFloat = 300.0
+    lag_poll_seconds: PositiveFloat = 10.0
+    lag_keep_seconds: PositiveFloat = 3 * 86_400.0  # of the history of lag
+    lag_late_seconds: PositiveFloat = 60.0  # behind, beyond its trigger, from which a reader is warned of
+    lag_falling_seconds: PositiveFloat = 6 * 3600.0  # before retention overtakes a reader, from which it is told
     applications: dict[str, str] = Field(default_factory=dict)  # view → stream application; "stream" by default
     views_folder: Path = PROJECT / "spark_apps" / "views"
     dags_folder: Path = PROJECT / "dags"

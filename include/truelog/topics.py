@@ -57,8 +57,8 @@ def apply(settings: Settings, types: Mapping[str, EventType]) -> None:
     3. Wait until every partition has a leader.
     """
     broker = client(settings)
-    known = _known(broker)
-    present = _described(broker, [name for name in types if name in known])
+    there = known(broker)
+    present = _described(broker, [name for name in types if name in there])
     _require_log_append_time(broker, present)
     for name, description in present.items():
         _require_no_fewer(name, len(description.partitions), types[name].topic)
@@ -85,12 +85,36 @@ def end_offsets(settings: Settings, topics: Iterable[str]) -> Positions:
 
 def earliest_offsets(settings: Settings, topics: Iterable[str]) -> Positions:
     """The first record of each partition that retention has left."""
-    return _offsets(client(settings), topics, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+    return begins(client(settings), topics)
 
 
 def ends(broker: AdminClient, topics: Iterable[str]) -> Positions:
     """`end_offsets` by a client that the caller keeps."""
     return _offsets(broker, topics, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+
+def begins(broker: AdminClient, topics: Iterable[str]) -> Positions:
+    """`earliest_offsets` by a client that the caller keeps."""
+    return _offsets(broker, topics, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+
+def known(broker: AdminClient) -> set[str]:
+    """Every topic that there is."""
+    try:
+        return set(broker.list_topics(timeout=_TIMEOUT).topics)
+    except KafkaException as failed:
+        raise ServiceDown(f"Kafka did not answer: {failed.args[0].str()}; see `truelog status`.") from failed
+
+
+def retentions(broker: AdminClient, topics: Iterable[str]) -> dict[str, float | None]:
+    """Seconds for which the brokers keep a record of each topic, by what they go by now; None for ever."""
+    return {name: _retention(told) for name, told in _configurations(broker, topics).items()}
+
+
+def _retention(told: Mapping[str, ConfigEntry]) -> float | None:
+    milliseconds = int(str(told["retention.ms"].value))
+    forever = milliseconds < 0 or "delete" not in str(told["cleanup.policy"].value)
+    return None if forever else milliseconds / 1000
 
 
 def require_log_append_time(settings: Settings, topics: Iterable[str]) -> None:
@@ -100,17 +124,21 @@ def require_log_append_time(settings: Settings, topics: Iterable[str]) -> None:
 
 
 def _require_log_append_time(broker: AdminClient, topics: Iterable[str]) -> None:
-    resources = {name: ConfigResource(ResourceType.TOPIC, name) for name in topics}
-    if not resources:
-        return
-    found = broker.describe_configs(list(resources.values()), request_timeout=_TIMEOUT)
-    for name, resource in resources.items():
-        stamped = _result(name, found[resource])[_TIMESTAMPS].value
+    for name, told in _configurations(broker, topics).items():
+        stamped = told[_TIMESTAMPS].value
         if stamped != "LogAppendTime":
             raise TopicRefused(
                 f"{name} has {_TIMESTAMPS}={stamped}: its records carry their producers' clocks, and those already in "
                 "it always will. Send to a topic that `truelog up` made, or delete this one and let it be made anew."
             )
+
+
+def _configurations(broker: AdminClient, topics: Iterable[str]) -> dict[str, Mapping[str, ConfigEntry]]:
+    resources = {name: ConfigResource(ResourceType.TOPIC, name) for name in topics}
+    if not resources:
+        return {}
+    found = broker.describe_configs(list(resources.values()), request_timeout=_TIMEOUT)
+    return {name: _result(name, found[resource]) for name, resource in resources.items()}
 
 
 def _require_no_fewer(name: str, partitions: int, topic: Topic) -> None:
@@ -178,13 +206,6 @@ def _is_led(broker: AdminClient, name: str, partitions: int) -> bool:
     except TopicRefused:  # made a moment ago, and not known to this broker yet
         return False
     return len(found) == partitions and all(each.leader is not None and each.leader.id >= 0 for each in found)
-
-
-def _known(broker: AdminClient) -> set[str]:
-    try:
-        return set(broker.list_topics(timeout=_TIMEOUT).topics)
-    except KafkaException as failed:
-        raise ServiceDown(f"Kafka did not answer: {failed.args[0].str()}; see `truelog status`.") from failed
 
 
 def _described(broker: AdminClient, topics: Iterable[str]) -> dict[str, TopicDescription]:

@@ -15,7 +15,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 import runtime
-from runtime import airflow, airflow_configuration, collector, kafka, postgresql, s3, ticks
+from runtime import airflow, airflow_configuration, collector, kafka, lag, postgresql, s3, ticks
 from runtime.credentials import LOOPBACK, PORTS
 from runtime.service import Service
 from runtime.services import SERVICES
@@ -101,7 +101,7 @@ def test_every_port_is_on_loopback_where_set_up_expects_it() -> None:
     assert beyond_loopback(COMPOSE) == []
     open_ones = {name: each["ports"] for name, each in COMPOSE["services"].items() if "ports" in each}
     published = {name: [port.split(":")[1] for port in ports] for name, ports in open_ones.items()}
-    expected = {"airflow-api": "airflow"} | {name: name for name in ("kafka", "postgresql", "s3", "collector")}
+    expected = {"airflow-api": "airflow"} | {name: name for name in ("kafka", "postgresql", "s3", "collector", "lag")}
     assert published == {name: [str(PORTS[ours])] for name, ours in expected.items()}
 
 
@@ -225,7 +225,7 @@ def test_its_airflow_runs_the_embedded_components_of_the_same_release() -> None:
         assert f"FROM apache/airflow:{version('apache-airflow')}-" in services[each.name]["build"]["dockerfile_inline"]
 
 
-@pytest.mark.parametrize("service", [ticks.SERVICE, collector.SERVICE], ids=lambda each: each.name)
+@pytest.mark.parametrize("service", [ticks.SERVICE, collector.SERVICE, lag.SERVICE], ids=lambda each: each.name)
 def test_it_runs_our_own_services_as_embedded_and_asks_them_the_same(service: Service) -> None:
     theirs = COMPOSE["services"][service.name]
     assert theirs["command"] == ["python", *service.command(Settings.model_construct())[1:]]
@@ -242,8 +242,9 @@ def test_they_find_the_other_services(made: Settings, tmp_path: Path, config: st
 
 def test_what_set_up_chose_holds_inside(made: Settings, tmp_path: Path) -> None:
     assert _inside("settings", made, tmp_path / "airflow").airflow_oncall_password == made.airflow_oncall_password
-    port = _inside("truelog", made, tmp_path / "collector").collector_port
-    assert COMPOSE["services"]["collector"]["ports"] == [f"{LOOPBACK}:{port}:{port}"]
+    inside = _inside("truelog", made, tmp_path / "truelog")
+    for service, port in (("collector", inside.collector_port), ("lag", inside.lag_port)):
+        assert COMPOSE["services"][service]["ports"] == [f"{LOOPBACK}:{port}:{port}"]
 
 
 def _inside(config: str, made: Settings, home: Path) -> Settings:

@@ -34,17 +34,18 @@ def query(view: Name, limit: Limit = None, relation: Relation = None, as_json: A
 
 def positions(as_json: AsJson = False) -> None:
     """Show up to where each view has counted the log: its next offset in each partition; and which stand still."""
-    from truelog import catalogue, readers, standing
+    from truelog import catalogue, readers, standing, stands
 
     settings = Settings()
     with readers.snapshot(settings) as connection:
-        stands = readers.positions(connection, catalogue.names(settings.views_folder))
+        stood = stands.views(connection, catalogue.names(settings.views_folder))
         still = [each for each in standing.every(connection) if each.state == standing.STANDING]
+    shown = {view: stand.positions.plain() for view, stand in stood.items()}
     if as_json:
-        print_json(stands)
+        print_json(shown)
         return
     table = Table("view", "topic", "next offsets by partition")
-    for view, topics in stands.items():
+    for view, topics in shown.items():
         for topic, offsets in topics.items() or {"": dict[int, int]()}.items():
             table.add_row(view, topic, "  ".join(f"{p}:{offset:,}" for p, offset in offsets.items()) or "not made yet")
     Console().print(table)
@@ -55,12 +56,12 @@ def positions(as_json: AsJson = False) -> None:
 
 def views(as_json: AsJson = False) -> None:
     """Show the catalogue: each view, what it reads, its columns and what they mean."""
-    from truelog import catalogue, readers
+    from truelog import catalogue, readers, stands
 
     settings = Settings()
     declared = catalogue.load_all(settings.views_folder)
     with readers.snapshot(settings) as connection:
-        stands = readers.positions(connection, declared)
+        stood = stands.views(connection, declared)
         columns = {name: readers.columns(connection, name) for name in declared}
     entries = [
         {
@@ -73,7 +74,7 @@ def views(as_json: AsJson = False) -> None:
             "keep": view.keep,
             "application": settings.applications.get(name, "stream"),
             "columns": columns[name],
-            "positions": stands[name],
+            "positions": stood[name].positions.plain(),
         }
         for name, view in declared.items()
     ]

@@ -116,3 +116,9 @@ COMMENT ON TABLE truelog.validation IS 'What Great Expectations said of a compar
 
 -- NULL where the view's file could not be read, so that nothing was compared.
 ALTER TABLE truelog.reconciliation ALTER COLUMN version DROP NOT NULL;
+
+CREATE TABLE IF NOT EXISTS truelog.lag_sample (
+    reader text, version integer NOT NULL, at timestamptz, batch_at timestamptz, partitions jsonb NOT NULL,
+    PRIMARY KEY (at, reader)
+);
+COMMENT ON TABLE truelog.lag_sample IS 'What each poll saw of each view and of the archive, by partition; kept for some days';

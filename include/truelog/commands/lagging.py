@@ -1,0 +1,73 @@
+"""`truelog lag`: how far behind the log each view and the archive are, and what that comes to."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.table import Table
+
+from truelog.commands.output import AsJson, Exit, print_json
+from truelog.durations import in_words
+from truelog.settings import Settings
+
+if TYPE_CHECKING:
+    from truelog.lag_report import Row
+
+Readers = Annotated[
+    list[str] | None, typer.Argument(metavar="[VIEW]...", help="Which views, or archive; all of them by default.")
+]
+
+
+def lag(views: Readers = None, as_json: AsJson = False) -> None:
+    """Show how far behind each view and the archive are, by partition, with a verdict and its reason.
+
+    Exit code 0 where all are OK, 3 where one is UNKNOWN, else 1.
+    """
+    from truelog import lag_report
+    from truelog.application import ARCHIVE
+    from truelog.commands.naming import named
+    from truelog.lag_verdict import Verdict
+
+    settings = Settings()
+    named(settings, [view for view in views or () if view != ARCHIVE])
+    rows = lag_report.every(settings, views or ())
+    if as_json:
+        print_json({"lag": [asdict(row) for row in rows]})
+    else:
+        _show(rows)
+    verdicts = {row.verdict for row in rows}
+    if Verdict.UNKNOWN in verdicts:
+        raise typer.Exit(Exit.UNKNOWN)
+    if verdicts - {Verdict.OK}:
+        raise typer.Exit(Exit.DIFFERENT)
+
+
+def _show(rows: "list[Row]") -> None:
+    """The numbers, then the reason of each verdict that is not OK."""
+    table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
+    for name in ("reader", "topic"):
+        table.add_column(name, no_wrap=True)
+    for name in ("position", "end", "earliest", "lag", "seconds", "in/s", "out/s"):
+        table.add_column(name, justify="right", overflow="fold")  # a number cut short is another number
+    table.add_column("verdict", no_wrap=True)
+    for row in rows:
+        offsets = [_number(each) for each in (row.position, row.end, row.earliest, row.lag_events)]
+        rates = [_number(each, 1) for each in (row.lag_seconds, row.rate_in, row.rate_counted)]
+        table.add_row(row.reader, _place(row), *offsets, *rates, row.verdict)
+    console = Console()
+    console.print(table)
+    for row in rows:
+        if row.verdict != "OK":
+            reason = f"{row.reader} {_place(row)}".strip() + f": {row.verdict}, {row.reason}"
+            soon = f"; caught up in {in_words(row.caught_up_in)}" if row.caught_up_in else ""
+            console.print(reason + soon, highlight=False, markup=False, soft_wrap=True)
+
+
+def _place(row: "Row") -> str:
+    return "" if row.topic is None else f"{row.topic} {row.partition}"
+
+
+def _number(value: float | None, digits: int = 0) -> str:
+    return "" if value is None else f"{value:,.{digits}f}"

@@ -1,0 +1,132 @@
+"""The lag service: polls views and archive every `lag_poll_seconds`, and tells Prometheus what is known.
+
+    GET /metrics        Authorization: Bearer KEY       of a reader or an admin
+    GET /health         needs no key: 200 while everything that is polled is seen, else 503
+
+Views and archive are polled apart from each other: a store that hangs makes nobody blind for the views. What a poll
+saw is kept in the history, and published as consumer groups.
+
+    python -m truelog.lag_service
+"""
+
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import psycopg
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from truelog import lag_groups, lag_history, lag_poll, metrics, topics
+from truelog.api_key import KeyRing, Role
+from truelog.background import Background
+from truelog.database import connect
+from truelog.errors import RequestRefused, ServiceDown, TruelogError
+from truelog.event import load_events
+from truelog.lag_poll import Ask
+from truelog.lag_report import POLLS
+from truelog.settings import Settings
+
+KEYS_SECONDS = 5.0  # after which a new key opens, and a revoked one does not
+
+_STOP_SECONDS = 1.0  # a poll is not waited for to its end: what it has not kept is not needed
+
+log = logging.getLogger(__name__)
+
+
+class LagService:
+    """What polls and requests share."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.keys = KeyRing(settings)
+        self._broker = topics.client(settings)
+        self._declared = list(load_events())  # before there are threads, in which it would find itself half loaded
+        self._asked: dict[str, Ask] = {"views": lag_poll.views, "archive": lag_poll.archive}
+        self._seen = dict.fromkeys(self._asked, 0.0)  # when each was last polled well
+
+    @asynccontextmanager
+    async def running(self, _: Starlette) -> AsyncIterator[None]:
+        self.keys.read()
+        threads = [Background("keys", self.keys.read_again, KEYS_SECONDS)]
+        threads += [
+            Background(what, partial(self._poll_again, what), self.settings.lag_poll_seconds) for what in self._asked
+        ]
+        for thread in threads:
+            thread.start()
+        yield
+        for thread in threads:
+            thread.stop(_STOP_SECONDS)
+
+    def poll(self, what: str) -> None:
+        """1. Look. 2. Keep what was seen. 3. Publish the positions."""
+        found, readings = lag_poll.poll(self.settings, self._broker, self._declared, self._asked[what])  # 1
+        with connect(self.settings) as connection:
+            lag_history.keep(connection, readings, self.settings.lag_keep_seconds)  # 2
+        self._seen[what] = time.monotonic()
+        lag_groups.publish(self.settings, self._broker, {name: reader.at for name, reader in found.items()})  # 3
+
+    def _poll_again(self, what: str) -> None:
+        """What was not seen is missing from the history, and so seen to be missing."""
+        try:
+            self.poll(what)
+        except (TruelogError, psycopg.Error) as blind:
+            log.warning("the poll of the %s: %s", what, blind)
+        except Exception:  # a defect, and no reason to be blind from now on
+            log.exception("the poll of the %s", what)
+
+    async def metrics(self, request: Request) -> Response:
+        self.keys.admit(request.headers.get("authorization", ""), Role.READER)
+        text = await run_in_threadpool(metrics.scrape, self.settings)
+        return Response(text, headers={"Content-Type": metrics.CONTENT_TYPE})
+
+    async def health(self, _: Request) -> Response:
+        limit = time.monotonic() - POLLS * self.settings.lag_poll_seconds
+        sees = {what: seen > limit for what, seen in self._seen.items()}
+        return JSONResponse(sees, 200 if all(sees.values()) else 503)
+
+
+def application(settings: Settings) -> Starlette:
+    """The service as uvicorn serves it."""
+    service = LagService(settings)
+    return Starlette(
+        routes=[Route("/metrics", service.metrics), Route("/health", service.health)],
+        exception_handlers={RequestRefused: _refused, ServiceDown: _down},
+        lifespan=service.running,
+    )
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    status = error.status if isinstance(error, RequestRefused) else 500
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    return JSONResponse({"error": str(error)}, status, headers)
+
+
+async def _down(_: Request, error: Exception) -> Response:
+    log.warning("not scraped: %s", error)
+    return JSONResponse({"error": "PostgreSQL did not answer"}, 503)
+
+
+def main() -> None:
+    """Logs on standard error, without requests; ends on SIGTERM."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    settings = Settings()
+    uvicorn.run(
+        application(settings),
+        host=settings.lag_host,
+        port=settings.lag_port,
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        timeout_graceful_shutdown=5,
+    )
+
+
+if __name__ == "__main__":
+    main()

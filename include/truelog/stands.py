@@ -1,0 +1,61 @@
+"""Stands: up to where each reader of the log has come, the views by PostgreSQL and the archive by its tables."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from truelog import archive_table, ticks
+from truelog.application import ARCHIVE
+from truelog.database import Connection
+from truelog.errors import ServiceDown
+from truelog.event import load_events
+from truelog.positions import Positions
+from truelog.settings import Settings
+
+
+@dataclass(frozen=True)
+class Stand:
+    """Of a view in the version that readers see, the newest made, or 0 where none was; the archive has no versions."""
+
+    version: int
+    positions: Positions
+
+
+def views(connection: Connection, names: Iterable[str]) -> dict[str, Stand]:
+    """Of each view; one that was never made stands nowhere."""
+    rows: Iterable[tuple[Any, ...]] = connection.execute(
+        "SELECT view, version, topic, partition, topic_id, next_offset FROM truelog.position JOIN "
+        "(SELECT view, max(version) AS version FROM truelog.view GROUP BY view) newest USING (view, version) "
+        "WHERE view = ANY(%s) ORDER BY view, topic, partition",
+        (asked := list(names),),
+    )
+    versions = dict.fromkeys(asked, 0)
+    offsets: dict[str, dict[str, dict[int, int]]] = {view: {} for view in asked}
+    ids: dict[str, dict[str, str]] = {view: {} for view in asked}
+    for view, version, topic, partition, topic_id, offset in rows:
+        versions[view] = version
+        offsets[view].setdefault(topic, {})[partition] = offset
+        ids[view][topic] = topic_id
+    return {view: Stand(versions[view], Positions(offsets[view], ids[view])) for view in asked}
+
+
+def archive(settings: Settings) -> Stand:
+    """Of the archive.
+
+    Raises:
+        ServiceDown: its catalog or its store does not answer.
+    """
+    try:
+        with archive_table.open_catalog(settings) as catalog:
+            return Stand(0, archive_table.positions(catalog, load_events()))
+    except (OSError, SQLAlchemyError) as failed:
+        raise ServiceDown(
+            f"{ARCHIVE}: its store or its catalog did not answer: {failed}; see `truelog status`."
+        ) from failed
+
+
+def counted(at: Positions) -> Positions:
+    """Without ticks: the clock of the log is always a moment ahead, and nobody waits for it."""
+    return at.only(set(at.offsets) - {ticks.TOPIC})

@@ -1,0 +1,162 @@
+"""What polls have seen, as PostgreSQL keeps it; and what the command and the metrics make of it."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.scenes.command_line import answer, truelog
+from truelog import lag_history, lag_report, metrics
+from truelog.application import ARCHIVE
+from truelog.database import connect
+from truelog.lag_history import Reading
+from truelog.lag_verdict import Sample
+from truelog.settings import Settings
+
+DAY = 86_400.0
+PLACE = ("page_view", 0)
+FINE, LOST, UNSEEN = "fine", "lost", "unseen"
+
+
+def reading(reader: str, at: float, version: int = 1, **seen: float | str | None) -> Reading:
+    """Of a reader in two partitions: a hundred records behind in one, in the other as it is said."""
+    usual = Sample(at, position=900, earliest=0, end=1000, seconds=2.5, batch_at=at - 1, retention=7 * DAY)
+    samples = {("page_view", 1): usual, PLACE: replace(usual, **seen)}  # type: ignore[arg-type]
+    return Reading(reader, version, at, at - 1, samples)
+
+
+@pytest.fixture
+def kept(postgresql: Settings, tmp_path: Path) -> Iterator[Settings]:
+    """A database of which the poller has just seen two views and the archive; a third view is not made yet."""
+    for name in (FINE, LOST, UNSEEN):
+        (tmp_path / f"{name}.py").touch()
+    now = time.time()
+    dead = Reading(ARCHIVE, 0, now, None, {("dead_letter", p): Sample(now, 5, 0, 5) for p in (0, 1)})
+    with connect(postgresql) as connection:
+        readings = [reading(FINE, now), reading(LOST, now, position=10, earliest=30), dead]
+        lag_history.keep(connection, readings, seconds=3600)
+    yield postgresql.model_copy(update={"views_folder": tmp_path})
+    with connect(postgresql) as connection:
+        connection.execute("TRUNCATE truelog.lag_sample")
+
+
+def told(kept: Settings) -> dict[str, str]:
+    """How the command finds this database's views."""
+    return {"TRUELOG_VIEWS_FOLDER": str(kept.views_folder)}
+
+
+def test_what_was_kept_is_found_again(kept: Settings) -> None:
+    now = time.time()
+    blind = reading(FINE, now, blind="no topic", retention=None)
+    with connect(kept) as connection:
+        lag_history.keep(connection, [blind], seconds=3600)
+        found = lag_history.since(connection, now - 60)[FINE]
+    assert [round(each.at - now) for each in found] == [0, 0]
+    assert found[-1].samples == {
+        place: replace(sample, at=found[-1].at, batch_at=found[-1].batch_at) for place, sample in blind.samples.items()
+    }
+    assert abs(found[-1].at - now) < 0.001
+
+
+def test_a_new_version_begins_anew_and_what_is_old_is_forgotten(kept: Settings) -> None:
+    now = time.time()
+    given = [reading(FINE, now - 7000), reading(FINE, now - 50, 2), reading(FINE, now - 60), reading(FINE, now + 1, 2)]
+    with connect(kept) as connection:
+        lag_history.keep(connection, given[:1], seconds=8000)
+        assert len(lag_history.since(connection, 0)[FINE]) == 2
+        lag_history.keep(connection, given[1:], seconds=3600)
+        found = lag_history.since(connection, 0)[FINE]
+        rows = connection.execute("SELECT count(*) FROM truelog.lag_sample WHERE reader = %s", (FINE,)).fetchone()
+    assert [(each.version, round(each.at - now)) for each in found] == [(2, 1)]
+    assert rows == (4,)
+
+
+def test_a_partition_that_the_newest_poll_did_not_find_is_no_longer_told_of() -> None:
+    now = time.time()
+    fewer = replace(reading(FINE, now), samples={PLACE: Sample(now)})
+    histories = lag_history.by_partition([reading(FINE, now - 10), fewer])
+    assert {place: len(samples) for place, samples in histories.items()} == {PLACE: 2}
+
+
+def test_every_reader_has_its_rows(kept: Settings) -> None:
+    rows = {(row.reader, row.topic, row.partition): row for row in lag_report.every(kept)}
+    assert list(rows) == [
+        *((ARCHIVE, "dead_letter", p) for p in (0, 1)),
+        *((view, "page_view", p) for view in (FINE, LOST) for p in (0, 1)),
+        (UNSEEN, None, None),
+    ]
+    lost = rows[LOST, "page_view", 0]
+    assert (lost.verdict, lost.rule, lost.lag_events, lost.lag_seconds) == ("FALLING_OFF", 2, 990, 2.5)
+    assert "dropped 20 records" in lost.reason
+    assert (rows[UNSEEN, None, None].verdict, rows[ARCHIVE, "dead_letter", 0].application) == ("UNKNOWN", ARCHIVE)
+
+
+def test_what_is_too_much_depends_on_the_reader(kept: Settings) -> None:
+    """Between two of its batches the archive is behind, and that is as it should be."""
+    archive, view = lag_report.limits(kept, ARCHIVE), lag_report.limits(kept, FINE)
+    assert archive.fine == kept.archive_trigger_seconds + 10
+    assert archive.late == kept.archive_trigger_seconds + kept.lag_late_seconds
+    assert archive.still > view.still > kept.silence_seconds
+
+
+def test_the_command_ends_as_the_verdicts_say(kept: Settings) -> None:
+    """0 where all is well, 1 where something is wrong, 3 where of something nobody knows, 2 where there is no view."""
+    rows = answer("lag", FINE, exit_code=0, **told(kept))["lag"]
+    assert [(row["topic"], row["partition"], row["position"], row["end"], row["earliest"]) for row in rows] == [
+        ("page_view", p, 900, 1000, 0) for p in (0, 1)
+    ]
+    assert {(row["lag_events"], row["lag_seconds"], row["verdict"]) for row in rows} == {(100, 2.5, "OK")}
+    wrong = truelog("lag", ARCHIVE, LOST, **told(kept))
+    assert wrong.returncode == 1, wrong.stderr
+    [reason] = [line for line in wrong.stdout.splitlines() if line.startswith("lost page_view 0")]
+    assert reason.startswith("lost page_view 0: FALLING_OFF, the log dropped 20 records before they were read")
+    rows = answer("lag", exit_code=3, **told(kept))["lag"]
+    assert {row["verdict"] for row in rows} == {"OK", "FALLING_OFF", "UNKNOWN"}
+    assert truelog("lag", "nothing", **told(kept)).returncode == 2
+
+
+PLANTED = """
+INSERT INTO truelog.view (view, version, fingerprint, spark) VALUES ('fine', 1, '', ''), ('fine', 2, '', '');
+INSERT INTO truelog.exclusion (view, version, topic, partition, "offset", error)
+    VALUES ('fine', 1, 't', 0, 1, ''), ('fine', 2, 't', 0, 1, ''), ('fine', 2, 't', 0, 2, '');
+CREATE TABLE state.fine_v2 AS SELECT generate_series(1, 7);
+ANALYZE state.fine_v2;
+INSERT INTO truelog.application (application) VALUES ('planted');
+INSERT INTO truelog.lease (application, epoch, host, pid, batch_at)
+    VALUES ('planted', 1, '', 1, now() - interval '90 s');
+INSERT INTO truelog.launch (application, reason) VALUES ('planted', ''), ('planted', '');
+INSERT INTO truelog.reconciliation (view, version, positions, from_raw, row_count, missing, extra, different, repaired,
+    verdict, reason, sample, finished_at)
+    SELECT 'fine', 2, '{}', false, 1, 0, 0, 0, 0, verdict, '', '{}', now() - make_interval(days => days)
+    FROM (VALUES ('EQUAL', 9), ('EQUAL', 2), ('UNKNOWN', 1)) AS past (verdict, days);
+"""
+
+
+def test_a_scrape_tells_all_of_it(kept: Settings) -> None:
+    """Each family has a point; what was planted is found. Nothing of it stays in the database."""
+    with psycopg.connect(**kept.database()) as connection:
+        connection.execute(PLANTED.encode())
+        text = metrics.written(kept, connection)
+        connection.rollback()
+    points = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert {point.partition("{")[0] for point in points} == set(metrics.FAMILIES)
+    found = {point: round(float(value)) for point, value in points.items()}
+    of = 'reader="lost",application="stream",topic="page_view",partition="0"'
+    assert {
+        f"truelog_lag_events{{{of}}}": 990,
+        f'truelog_lag_verdict{{{of},verdict="FALLING_OFF"}}': 1,
+        'truelog_lag_verdict{reader="unseen",application="stream",verdict="UNKNOWN"}': 1,
+        'truelog_freshness_seconds{reader="archive"}': 0,
+        "truelog_dead_letters_total": 10,
+        'truelog_application_alive{application="planted"}': 0,
+        'truelog_application_batch_age_seconds{application="planted"}': 90,
+        'truelog_application_launches_total{application="planted"}': 2,
+        'truelog_reconcile_verdict{view="fine",verdict="UNKNOWN"}': 1,
+        'truelog_reconcile_age_seconds{view="fine"}': DAY,
+        'truelog_reconcile_equal_age_seconds{view="fine"}': 2 * DAY,
+        'truelog_excluded_records{view="fine"}': 2,
+        'truelog_view_rows{view="fine"}': 7,
+    }.items() <= found.items()

@@ -1,0 +1,74 @@
+"""The lag service where PostgreSQL is all that answers: it says so, tells what it knows, and to whom it may."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from http.client import HTTPConnection, HTTPMessage
+
+import pytest
+from pydantic import SecretStr
+
+from runtime import lag
+from runtime.wait import until
+from truelog import metrics
+from truelog.errors import ServiceDown
+from truelog.settings import Settings
+
+
+@pytest.fixture
+def blind(postgresql: Settings) -> Iterator["subprocess.Popen[str]"]:
+    """A service for which there is no Kafka and no store."""
+    given = {"TRUELOG_KAFKA_BOOTSTRAP": "127.0.0.1:1", "TRUELOG_S3_ENDPOINT": "http://127.0.0.1:1"}
+    with subprocess.Popen(lag.command(postgresql), env=os.environ | given, stderr=subprocess.PIPE, text=True) as it:
+        yield it
+        it.kill()
+
+
+def get(settings: Settings, path: str, authorization: str = "") -> tuple[int, HTTPMessage, str]:
+    connection = HTTPConnection(settings.lag_host, settings.lag_port, timeout=10)
+    try:
+        connection.request("GET", path, headers={"Authorization": authorization} if authorization else {})
+        response = connection.getresponse()
+        return response.status, response.headers, response.read().decode()
+    finally:
+        connection.close()
+
+
+def bearer(key: SecretStr) -> str:
+    return f"Bearer {key.get_secret_value()}"
+
+
+def test_a_service_that_sees_nothing_says_so_and_tells_what_it_knows(
+    postgresql: Settings, blind: "subprocess.Popen[str]"
+) -> None:
+    def answers() -> None:
+        try:
+            get(postgresql, "/health")
+        except OSError as away:
+            raise ServiceDown(str(away)) from away
+
+    until(answers, 30, "the service")
+    status, _, text = get(postgresql, "/health")
+    assert (status, json.loads(text)) == (503, {"views": False, "archive": False})
+    with pytest.raises(ServiceDown, match="'views': False"):
+        lag.ready(postgresql)
+
+    for nobody in ("", "Bearer ", "Bearer reader.wrong", "Basic " + postgresql.reader_key.get_secret_value()):
+        status, headers, text = get(postgresql, "/metrics", nobody)
+        assert (status, headers["WWW-Authenticate"], "truelog_" in text) == (401, "Bearer", False)
+    assert get(postgresql, "/metrics", bearer(postgresql.producer_key))[0] == 403
+    assert get(postgresql, "/metrics", bearer(postgresql.admin_key))[0] == 200
+    status, headers, text = get(postgresql, "/metrics", bearer(postgresql.reader_key))
+    assert (status, headers["Content-Type"]) == (200, metrics.CONTENT_TYPE)
+    families = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ")]
+    assert families == list(metrics.FAMILIES)
+    assert 'truelog_lag_verdict{reader="archive",application="archive",verdict="UNKNOWN"} 1' in text
+    assert [get(postgresql, path)[0] for path in ("/", "/docs", "/openapi.json")] == [404] * 3
+
+    blind.send_signal(signal.SIGTERM)
+    _, logged = blind.communicate(timeout=60)
+    assert blind.returncode == -signal.SIGTERM  # which uvicorn passes on when it has answered everybody
+    assert "Traceback" not in logged
+    assert postgresql.reader_key.get_secret_value() not in logged
