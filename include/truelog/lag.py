@@ -63,6 +63,7 @@ def _times(settings: Settings, places: Iterable[Place]) -> dict[Place, float]:
             "group.id": "truelog.lag",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "isolation.level": "read_uncommitted",  # else a transaction left open would hide what came after it
             "auto.offset.reset": "earliest",  # where retention took the record
             "fetch.message.max.bytes": 65_536,  # one record is asked for, of partitions with millions
             "queued.min.messages": 1,

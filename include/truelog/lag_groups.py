@@ -5,6 +5,7 @@ live where they commit with the rows, and what stands here is a copy that is sec
 """
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -24,21 +25,26 @@ def name(settings: Settings, reader: str) -> str:
 
 
 def publish(settings: Settings, broker: AdminClient, stands: Mapping[str, Positions]) -> None:
-    """Commit these positions, each reader's in its group.
+    """Commit these positions, each reader's in its group; what fails for one holds up no other.
 
     Raises:
-        ServiceDown: Kafka did not take them.
+        ServiceDown: Kafka did not take all of them.
     """
+    asked: dict[str, Future[ConsumerGroupTopicPartitions]] = {}
     for reader, at in stands.items():
         group = name(settings, reader)
         places = [TopicPartition(topic, partition, at.at(topic, partition)) for topic, partition in at.partitions()]
-        if not places:
-            continue
-        asked = [ConsumerGroupTopicPartitions(group, places)]
-        try:
-            for answer in broker.alter_consumer_group_offsets(asked, request_timeout=_TIMEOUT).values():
-                answer.result()
-        except KafkaException as failed:
-            raise ServiceDown(
-                f"Kafka did not take the positions of {group}: {failed}; does somebody join it?"
-            ) from failed
+        if places:
+            wanted = [ConsumerGroupTopicPartitions(group, places)]
+            asked |= broker.alter_consumer_group_offsets(wanted, request_timeout=_TIMEOUT)
+    if wrong := [f"{group}: {why}" for group, answer in asked.items() if (why := _refused(answer))]:
+        raise ServiceDown(f"Kafka did not take the positions of {'; '.join(wrong)}. Does somebody join these groups?")
+
+
+def _refused(answer: "Future[ConsumerGroupTopicPartitions]") -> str:
+    """Why the broker did not take a group's positions, or those of one partition; else nothing."""
+    try:
+        places = answer.result().topic_partitions or []
+    except KafkaException as failed:
+        return str(failed)
+    return ", ".join(f"{each.topic} {each.partition} {each.error.str()}" for each in places if each.error)

@@ -30,7 +30,7 @@ class Reading:
 
 
 def keep(connection: Connection, readings: Iterable[Reading], seconds: float) -> None:
-    """Add these, and forget what is older than so many seconds."""
+    """Add these, and forget what is older than so many seconds, or of a clock that was set back since."""
     with connection.cursor() as cursor:
         for each in readings:
             cursor.execute(
@@ -38,14 +38,18 @@ def keep(connection: Connection, readings: Iterable[Reading], seconds: float) ->
                 "VALUES (%s, %s, to_timestamp(%s), to_timestamp(%s), %s) ON CONFLICT DO NOTHING",
                 (each.reader, each.version, each.at, each.batch_at, _text(each.samples)),
             )
-        cursor.execute("DELETE FROM truelog.lag_sample WHERE at < now() - make_interval(secs => %s)", (seconds,))
+        cursor.execute(
+            "DELETE FROM truelog.lag_sample "
+            "WHERE at < now() - make_interval(secs => %s) OR at > now() + interval '5 s'",
+            (seconds,),
+        )
 
 
 def since(connection: Connection, moment: float) -> dict[str, list[Reading]]:
-    """By reader, what was seen since then of its newest version; the newest last."""
+    """By reader, what was seen from then to now of its newest version; the newest last."""
     rows: Iterable[tuple[Any, ...]] = connection.execute(
         "SELECT reader, version, extract(epoch FROM at)::float8, extract(epoch FROM batch_at)::float8, partitions "
-        "FROM truelog.lag_sample WHERE at >= to_timestamp(%s) ORDER BY reader, at",
+        "FROM truelog.lag_sample WHERE at >= to_timestamp(%s) AND at <= now() + interval '5 s' ORDER BY reader, at",
         (moment,),
     )
     found: dict[str, list[Reading]] = {}

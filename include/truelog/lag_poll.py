@@ -10,7 +10,7 @@ In another order, a reader could be seen behind what retention took since, or pa
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from confluent_kafka.admin import AdminClient
 
@@ -55,14 +55,18 @@ def archive(settings: Settings) -> Readers:
 
 
 def poll(settings: Settings, broker: AdminClient, declared: Iterable[str], ask: Ask) -> tuple[Readers, list[Reading]]:
-    """The readers that `ask` finds, and what is to be told of each; `declared` are the topics that they may read."""
+    """The readers that `ask` finds, and what is to be told of each; `declared` are the topics that they may read.
+
+    The readers come with those of their positions that are of the topics as they are now.
+    """
     there = (set(declared) & topics.known(broker)) - {ticks.TOPIC}
     begins, kept = topics.begins(broker, there), topics.retentions(broker, there)  # 1
     found = ask(settings)  # 2
     log = _Log(begins, topics.ends(broker, there), kept)  # 3
-    behind = lags(settings, {name: log.seen(reader.at) for name, reader in found.items()}, log.ends)  # 4
+    seen = {name: replace(reader, at=log.seen(reader.at)) for name, reader in found.items()}
+    behind = lags(settings, {name: reader.at for name, reader in seen.items()}, log.ends)  # 4
     now = time.time()
-    return found, [
+    return seen, [
         Reading(name, reader.version, now, reader.batch_at, log.samples(reader, behind[name], now))
         for name, reader in found.items()
     ]

@@ -8,7 +8,7 @@ from truelog import application, catalogue, lag_history, readers
 from truelog.application import ARCHIVE
 from truelog.database import Connection
 from truelog.lag_history import Reading
-from truelog.lag_verdict import WINDOW, Judgement, Limits, Sample, Verdict, judge
+from truelog.lag_verdict import BLIND, Judgement, Limits, Sample, Verdict, judge
 from truelog.settings import Settings
 
 _FINE_SECONDS = 10.0  # beyond the trigger; what a batch may take
@@ -17,7 +17,7 @@ POLLS = 3  # after which a poller that says nothing is blind
 
 @dataclass(frozen=True)
 class Row:
-    """Of one reader in one partition; of a reader without samples, only that. Rates are records a second."""
+    """Of one reader in one partition, without numbers where the poller is blind. Rates are records a second."""
 
     reader: str
     application: str
@@ -50,8 +50,8 @@ def every(settings: Settings, names: Iterable[str] = ()) -> list[Row]:
 def rows(settings: Settings, connection: Connection, names: Iterable[str] = ()) -> list[Row]:
     """The same within a snapshot that the caller has."""
     now = time.time()
-    known = lag_history.since(connection, now - WINDOW)
     wanted = list(names) or [ARCHIVE, *catalogue.names(settings.views_folder)]
+    known = lag_history.since(connection, now - max(limits(settings, reader).window for reader in wanted))
     return [row for reader in wanted for row in _of(settings, reader, known.get(reader, []), now)]
 
 
@@ -70,6 +70,7 @@ def limits(settings: Settings, reader: str) -> Limits:
         late=trigger + settings.lag_late_seconds,
         still=application.patience(settings, runs).silence.total_seconds(),
         falling=settings.lag_falling_seconds,
+        backed=runs != ARCHIVE,
     )
 
 
@@ -88,7 +89,7 @@ def _of(settings: Settings, reader: str, readings: list[Reading], now: float) ->
 
 def _row(row: Row, found: Judgement, last: Sample) -> Row:
     row = replace(row, sampled_at=last.at)
-    if last.blind:
+    if found.rule == BLIND:  # numbers of another time
         return row
     return replace(
         row,

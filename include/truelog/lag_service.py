@@ -14,6 +14,8 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from typing import Any
+from urllib.parse import urlencode
 
 import psycopg
 import uvicorn
@@ -37,7 +39,26 @@ KEYS_SECONDS = 5.0  # after which a new key opens, and a revoked one does not
 
 _STOP_SECONDS = 1.0  # a poll is not waited for to its end: what it has not kept is not needed
 
+_STATEMENT_SECONDS = 10
+# Of a server that acknowledges nothing: the first is of what was sent, the others are of answers that are waited for.
+_VANISHED = {"tcp_user_timeout": 10_000, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+
 log = logging.getLogger(__name__)
+
+
+class Impatient(Settings):
+    """Settings by which a PostgreSQL that hangs or has vanished is found missing, and does not hang the poller."""
+
+    def __init__(self, **given: Any) -> None:  # as of Settings: type checkers make up another one
+        super().__init__(**given)
+
+    def database(self) -> dict[str, Any]:
+        given = super().database()
+        return given | _VANISHED | {"options": f"{given['options']} -c statement_timeout={_STATEMENT_SECONDS}s"}
+
+    def iceberg(self) -> dict[str, str]:
+        given = super().iceberg()
+        return given | {"uri": f"{given['uri']}&{urlencode(_VANISHED)}"}
 
 
 class LagService:
@@ -66,11 +87,11 @@ class LagService:
 
     def poll(self, what: str) -> None:
         """1. Look. 2. Keep what was seen. 3. Publish the positions."""
-        found, readings = lag_poll.poll(self.settings, self._broker, self._declared, self._asked[what])  # 1
+        seen, readings = lag_poll.poll(self.settings, self._broker, self._declared, self._asked[what])  # 1
         with connect(self.settings) as connection:
             lag_history.keep(connection, readings, self.settings.lag_keep_seconds)  # 2
         self._seen[what] = time.monotonic()
-        lag_groups.publish(self.settings, self._broker, {name: reader.at for name, reader in found.items()})  # 3
+        lag_groups.publish(self.settings, self._broker, {name: reader.at for name, reader in seen.items()})  # 3
 
     def _poll_again(self, what: str) -> None:
         """What was not seen is missing from the history, and so seen to be missing."""
@@ -116,7 +137,7 @@ async def _down(_: Request, error: Exception) -> Response:
 def main() -> None:
     """Logs on standard error, without requests; ends on SIGTERM."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    settings = Settings()
+    settings = Impatient()
     uvicorn.run(
         application(settings),
         host=settings.lag_host,

@@ -3,7 +3,7 @@
 A reader is a view or the archive. The first rule that holds decides:
 
 1. UNKNOWN: there is no sample; the last one is too old; or it says what kept the poller from seeing.
-2. FALLING_OFF: the log has dropped records that the reader had not read.
+2. FALLING_OFF: the log has dropped records that the reader had not read, and nobody else has them.
 3. REWIND: the reader stands before a position that it has had, or past the end of the log.
 4. FALLING_OFF: at the pace of the window, retention overtakes the reader in less than `falling` seconds. With one
    sample only, it is taken to stand still. Of a short log, at most half its retention counts as soon.
@@ -16,8 +16,9 @@ A reader is a view or the archive. The first rule that holds decides:
 11. WARN: it falls behind: in the second of these minutes it was farther behind, by a fifth at least, than in the first.
 12. OK.
 
-Rules 4, 5, 8, 9 and 11 hold only of readers that are `fine` seconds behind or more. Medians make one dip hide
-nothing. Nothing here asks whether a reader commits: one with nothing to read is OK, however long ago it moved.
+Rules 4, 5, 8, 9 and 11 hold only of readers that are `fine` seconds behind or more. A `backed` reader that the log's
+beginning has passed reads on elsewhere: rules 2, 4 and 5 do not hold of it. Medians make one dip hide nothing. Nothing
+here asks whether a reader commits: one with nothing to read is OK, however long ago it moved.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +30,8 @@ from statistics import median
 
 from truelog.durations import in_words
 
-WINDOW = 600.0  # seconds of history that count
+WINDOW = 600.0  # seconds of history that count, at least
+BLIND = 1  # the rule by which nothing is known
 RECENT = 120.0  # seconds in which a trend is looked for
 GROWTH = 1.2  # of the median from the first half of these seconds to the second
 
@@ -72,13 +74,19 @@ class Sample:
 
 @dataclass(frozen=True)
 class Limits:
-    """What counts as too much for a reader, in seconds."""
+    """What counts as too much for a reader, in seconds, and whether the log is all that it has."""
 
     blind: float = 30.0
     fine: float = 10.0
     late: float = 60.0
     still: float = 120.0
     falling: float = 6 * 3600.0
+    backed: bool = False  # what the log drops, it reads from the archive
+
+    @property
+    def window(self) -> float:
+        """How much history counts: enough for it to have stood still in."""
+        return max(WINDOW, 2 * self.still)
 
 
 @dataclass(frozen=True)
@@ -133,8 +141,8 @@ Told = tuple[Verdict, str] | None
 def judge(history: Sequence[Sample], now: float, limits: Limits) -> Judgement:
     """The verdict on a history that is in order of time."""
     if blind := _blind(history, now, limits):
-        return Judgement(Verdict.UNKNOWN, 1, blind)
-    window = history[-1].at - WINDOW
+        return Judgement(Verdict.UNKNOWN, BLIND, blind)
+    window = history[-1].at - limits.window
     case = _Case([each for each in history if each.at >= window and not each.blind], limits)
     came, counted = _pace(case, lambda each: each.end), _pace(case, lambda each: each.position)
     for number, rule in enumerate(_RULES, 2):
@@ -155,7 +163,7 @@ def _blind(history: Sequence[Sample], now: float, limits: Limits) -> str:
 
 def _dropped(case: _Case) -> Told:
     """2. Records are gone."""
-    lost = case.last.dropped
+    lost = 0 if case.limits.backed else case.last.dropped
     return (Verdict.FALLING_OFF, f"the log dropped {lost:,} records before they were read") if lost else None
 
 
@@ -176,7 +184,7 @@ def _falling_by_time(case: _Case) -> Told:
         return None
     margin = retention - case.last.seconds
     closing = 1.0 if case.span == 0 else (case.last.seconds - case.first.seconds) / case.span
-    return _overtaken(margin, closing, min(case.limits.falling, retention / 2))
+    return _overtaken(case, margin, closing, min(case.limits.falling, retention / 2))
 
 
 def _falling_by_offsets(case: _Case) -> Told:
@@ -185,10 +193,12 @@ def _falling_by_offsets(case: _Case) -> Told:
     if moves < 2 or not case.behind:
         return None
     margin, before = (each.position - each.earliest for each in (case.last, case.first))
-    return _overtaken(margin, (before - margin) / case.span, case.limits.falling)
+    return _overtaken(case, margin, (before - margin) / case.span, case.limits.falling)
 
 
-def _overtaken(margin: float, closing: float, soon: float) -> Told:
+def _overtaken(case: _Case, margin: float, closing: float, soon: float) -> Told:
+    if case.limits.backed and (margin <= 0 or case.last.dropped):
+        return None
     if margin <= 0:
         return Verdict.FALLING_OFF, "the log may drop what it has not read at any moment"
     if closing <= 0 or margin / closing >= soon:
@@ -228,7 +238,7 @@ def _too_new(case: _Case) -> Told:
 
 def _underprovisioned(case: _Case) -> Told:
     """9. More comes than it can count."""
-    if not case.behind or case.span < 0.9 * WINDOW or case.last.seconds <= case.first.seconds:
+    if not case.behind or case.span < 0.9 * case.limits.window or case.last.seconds <= case.first.seconds:
         return None
     marks = [case.seen[round(n * (len(case.seen) - 1) / 3)] for n in range(4)]
     if all(0 < after.position - before.position < after.end - before.end for before, after in pairwise(marks)):

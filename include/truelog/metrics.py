@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from truelog import lag_report, readers
+from truelog import catalogue, lag_report, readers
 from truelog.application import ARCHIVE
 from truelog.database import Connection
 from truelog.lag_report import Row
@@ -36,7 +36,7 @@ FAMILIES = {
     "truelog_application_launches_total": ("counter", "Starts of the application"),
     "truelog_reconcile_verdict": ("gauge", "1 for what the last reconcile of the view found"),
     "truelog_reconcile_age_seconds": ("gauge", "Since the last reconcile of the view ended"),
-    "truelog_reconcile_equal_age_seconds": ("gauge", "Since the view was last found equal to its rebuild"),
+    "truelog_reconcile_equal_age_seconds": ("gauge", "Since the view was last found equal to its rebuild, or was made"),
     "truelog_excluded_records": ("gauge", "Records on which the view's transform failed, left out of it"),
     "truelog_view_rows": ("gauge", "Rows of the view's table, as PostgreSQL estimates them"),
 }
@@ -64,7 +64,8 @@ def scrape(settings: Settings) -> str:
 def written(settings: Settings, connection: Connection) -> str:
     """The same within a transaction that the caller has."""
     lag = _lag(lag_report.rows(settings, connection))
-    return render([*lag, *_applications(connection), *_reconciliations(connection), *_tables(connection)])
+    views = catalogue.names(settings.views_folder)
+    return render([*lag, *_applications(connection), *_reconciliations(connection, views), *_tables(connection, views)])
 
 
 def render(points: Iterable[Point]) -> str:
@@ -102,19 +103,25 @@ def _lag(rows: list[Row]) -> Iterator[Point]:
             "truelog_log_earliest": row.earliest,
         }
         yield from (Point(name, value, of) for name, value in values.items() if value is not None)
-    seconds: dict[str, float] = {}
-    for row in rows:
-        if row.lag_seconds is not None:
-            seconds[row.reader] = max(seconds.get(row.reader, 0.0), row.lag_seconds)
-    yield from (Point("truelog_freshness_seconds", value, {"reader": reader}) for reader, value in seconds.items())
+    yield from _freshness(rows)
     yield from _dead_letters(rows)
+
+
+def _freshness(rows: list[Row]) -> Iterator[Point]:
+    """Of readers that are seen in every partition."""
+    for reader in dict.fromkeys(row.reader for row in rows):
+        seconds = [row.lag_seconds for row in rows if row.reader == reader]
+        known = [each for each in seconds if each is not None]
+        if len(known) == len(seconds):
+            yield Point("truelog_freshness_seconds", max(known), {"reader": reader})
 
 
 def _dead_letters(rows: list[Row]) -> Iterator[Point]:
     """The archive reads every topic, so that its samples know where each ends."""
-    ends = [row.end for row in rows if row.reader == ARCHIVE and row.topic == "dead_letter" and row.end is not None]
-    if ends:
-        yield Point("truelog_dead_letters_total", sum(ends))
+    ends = [row.end for row in rows if row.reader == ARCHIVE and row.topic == "dead_letter"]
+    known = [end for end in ends if end is not None]
+    if known and len(known) == len(ends):  # a sum over fewer partitions would look like a counter begun anew
+        yield Point("truelog_dead_letters_total", sum(known))
 
 
 def _applications(connection: Connection) -> Iterator[Point]:
@@ -131,27 +138,33 @@ def _applications(connection: Connection) -> Iterator[Point]:
             yield Point("truelog_application_batch_age_seconds", _number(batch_age), of)
 
 
-def _reconciliations(connection: Connection) -> Iterator[Point]:
+def _reconciliations(connection: Connection, views: list[str]) -> Iterator[Point]:
+    """Of each view in its newest version; until that was found EQUAL once, it is as old as it is unproved."""
     rows = connection.execute(
-        "SELECT DISTINCT ON (view) view, verdict, extract(epoch FROM now() - finished_at)::float8, extract(epoch FROM "
-        "now() - max(finished_at) FILTER (WHERE verdict = 'EQUAL') OVER (PARTITION BY view))::float8 "
-        "FROM truelog.reconciliation ORDER BY view, id DESC"
+        "SELECT view, verdict, extract(epoch FROM now() - finished_at)::float8, extract(epoch FROM now() - "
+        "coalesce(max(finished_at) FILTER (WHERE verdict = 'EQUAL') OVER (PARTITION BY view), made_at))::float8 "
+        "FROM (SELECT DISTINCT ON (view) view, version, made_at FROM truelog.view WHERE view = ANY(%s) "
+        "ORDER BY view, version DESC) n LEFT JOIN truelog.reconciliation USING (view, version) ORDER BY view, id",
+        (views,),
     )
-    for view, verdict, age, equal_age in rows.fetchall():
+    newest = {row[0]: row for row in rows.fetchall()}
+    for view, verdict, age, equal_age in newest.values():
         of: dict[str, object] = {"view": view}
-        yield Point("truelog_reconcile_verdict", 1, of | {"verdict": verdict})
-        yield Point("truelog_reconcile_age_seconds", _number(age), of)
-        if equal_age is not None:
-            yield Point("truelog_reconcile_equal_age_seconds", _number(equal_age), of)
+        yield Point("truelog_reconcile_equal_age_seconds", _number(equal_age), of)
+        if verdict is not None:
+            yield Point("truelog_reconcile_verdict", 1, of | {"verdict": verdict})
+            yield Point("truelog_reconcile_age_seconds", _number(age), of)
 
 
-def _tables(connection: Connection) -> Iterator[Point]:
-    """Of each view in its newest version."""
+def _tables(connection: Connection, views: list[str]) -> Iterator[Point]:
+    """Of each view in its newest version; a table that was never analysed has no estimate."""
     rows = connection.execute(
         "SELECT view, (SELECT count(*) FROM truelog.exclusion e WHERE (e.view, e.version) = (n.view, n.version)), "
-        "(SELECT greatest(reltuples, 0)::float8 FROM pg_class "
-        "WHERE oid = to_regclass(format('state.%I', view || '_v' || version))) "
-        "FROM (SELECT view, max(version) AS version FROM truelog.view GROUP BY view) n ORDER BY view"
+        "(SELECT nullif(reltuples, -1)::float8 FROM pg_class "
+        "WHERE oid = to_regclass(format('state.%%I', view || '_v' || version))) "
+        "FROM (SELECT view, max(version) AS version FROM truelog.view WHERE view = ANY(%s) GROUP BY view) n "
+        "ORDER BY view",
+        (views,),
     )
     for view, excluded, size in rows.fetchall():
         yield Point("truelog_excluded_records", _number(excluded), {"view": view})

@@ -10,21 +10,24 @@ def verdict(history: list[Sample], now: float, limits: Limits) -> tuple[str, int
     if len(history) == 0 or now > history[-1].at + limits.blind or history[-1].blind != "":
         return "UNKNOWN", 1
     newest = history[-1]
-    window = [sample for sample in history if sample.blind == "" and sample.at >= newest.at - 600]
+    length = max(600, 2 * limits.still)
+    window = [sample for sample in history if sample.blind == "" and sample.at >= newest.at - length]
     watched = newest.at - window[0].at
     unread = newest.end - newest.position
     far = unread > 0 and newest.seconds >= limits.fine
     stands = unread > 0 and newest.seconds >= limits.still and newest.at - _still_since(window) >= limits.still
     silent = newest.batch_at is None or newest.at - newest.batch_at >= limits.still
+    passed = min(newest.earliest, newest.end) > newest.position
+    loses = far and not (limits.backed and passed)
     answers = [
-        (min(newest.earliest, newest.end) > newest.position, "FALLING_OFF", 2),
+        (passed and not limits.backed, "FALLING_OFF", 2),
         (any(sample.position > newest.position for sample in window) or unread < 0, "REWIND", 3),
-        (far and _ends_soon_by_time(window[0], newest, limits), "FALLING_OFF", 4),
-        (far and _ends_soon_by_offsets(window, limits), "FALLING_OFF", 5),
+        (loses and _ends_soon_by_time(window[0], newest, limits), "FALLING_OFF", 4),
+        (loses and _ends_soon_by_offsets(window, limits), "FALLING_OFF", 5),
         (stands and silent, "STOP", 6),
         (stands and not silent, "STALL", 7),
         (far and watched < 60, "UNKNOWN", 8),
-        (far and watched >= 540 and _loses_in_each_third(window), "UNDERPROVISIONED", 9),
+        (far and watched >= 0.9 * length and _loses_in_each_third(window), "UNDERPROVISIONED", 9),
         (_usually_late(window, limits), "WARN", 10),
         (far and _grows(window, limits), "WARN", 11),
         (True, "OK", 12),
@@ -51,7 +54,7 @@ def _ends_soon_by_time(oldest: Sample, newest: Sample, limits: Limits) -> bool:
         return False
     left = newest.retention - newest.seconds
     if left <= 0:
-        return True
+        return not limits.backed
     speed = 1.0
     if newest.at > oldest.at:
         speed = (newest.seconds - oldest.seconds) / (newest.at - oldest.at)
@@ -68,7 +71,7 @@ def _ends_soon_by_offsets(window: list[Sample], limits: Limits) -> bool:
     oldest, newest = window[0], window[-1]
     room_then, room_now = oldest.position - oldest.earliest, newest.position - newest.earliest
     if room_now == 0:
-        return True
+        return not limits.backed
     speed = (room_then - room_now) / (newest.at - oldest.at)
     return speed > 0 and room_now / speed < limits.falling
 

@@ -6,14 +6,20 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPMessage
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from sqlalchemy import create_engine
 
 from runtime import lag
 from runtime.wait import until
-from truelog import metrics
+from truelog import lag_groups, metrics, topics
+from truelog.application import ARCHIVE
+from truelog.database import connect
 from truelog.errors import ServiceDown
+from truelog.lag_service import Impatient
+from truelog.positions import Positions
 from truelog.settings import Settings
 
 
@@ -38,6 +44,28 @@ def get(settings: Settings, path: str, authorization: str = "") -> tuple[int, HT
 
 def bearer(key: SecretStr) -> str:
     return f"Bearer {key.get_secret_value()}"
+
+
+def test_postgresql_is_not_waited_for_without_end(postgresql: Settings) -> None:
+    """Neither where a statement takes too long nor where the server has vanished; the archive's catalog is alike."""
+    impatient = Impatient(**postgresql.model_dump())
+    with connect(impatient) as connection:
+        assert connection.execute("SHOW statement_timeout").fetchone() == ("10s",)
+        assert connection.execute("SHOW timezone").fetchone() == ("UTC",)
+        assert {"tcp_user_timeout": "10000", "keepalives_idle": "5"}.items() <= connection.info.get_parameters().items()
+    catalog = create_engine(impatient.iceberg()["uri"])
+    with catalog.connect() as connected:
+        assert connected.exec_driver_sql("SHOW search_path").scalar() == "iceberg"
+        driver: Any = connected.connection.driver_connection
+        assert driver.info.get_parameters()["tcp_user_timeout"] == "10000"
+    catalog.dispose()
+
+
+def test_groups_that_cannot_be_published_hold_up_no_other(postgresql: Settings) -> None:
+    """Without a broker each is asked, and each is told of."""
+    broker = topics.client(postgresql.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"}))
+    with pytest.raises(ServiceDown, match=r"truelog\.archive: .*; truelog\.stream\.one: "):
+        lag_groups.publish(postgresql, broker, dict.fromkeys((ARCHIVE, "one"), Positions({"page_view": {0: 1}})))
 
 
 def test_a_service_that_sees_nothing_says_so_and_tells_what_it_knows(

@@ -118,6 +118,21 @@ def set_back_and_returned(ago: int) -> Sample:
     return Sample(NOW, 50 if ago == 3 else 100, 0, 100)
 
 
+def passed(ago: int) -> Sample:
+    """A new version reads the archive, days before where the log begins."""
+    return replace(new(ago), earliest=END - 2 * int(DAY) * RATE, seconds=2 * DAY)
+
+
+def overtaken(ago: int) -> Sample:
+    """The same, and the log is cut again and again, as it is where its size decides."""
+    return replace(passed(ago), earliest=END - int(2 * DAY + ago * STEP) * RATE, retention=None)
+
+
+def passed_standing(ago: int) -> Sample:
+    """It stands still where the log no longer reaches."""
+    return replace(passed(ago), position=0)
+
+
 CASES: list[tuple[str, History, str, int]] = [
     ("nothing was ever seen of it", [], "UNKNOWN", 1),
     ("the poller died a minute ago", [replace(behind(0), at=NOW - 60)], "UNKNOWN", 1),
@@ -169,6 +184,33 @@ def test_the_verdict_where(seen: History, verdict: str, rule: int) -> None:
     assert naive_lag.verdict(seen, NOW, LIMITS) == (verdict, rule)
 
 
+FROM_THE_ARCHIVE: list[tuple[str, History, str, int]] = [
+    ("retention took what it had not read: the archive has it", over(60, passed), "WARN", 10),
+    ("the log's beginning flows on before it", over(60, overtaken), "WARN", 10),
+    ("past its retention, there by luck", over(60, lambda ago: behind(7 * DAY + 9, ago)), "WARN", 10),
+    ("nobody runs it, and the log has passed it", over(60, dead(passed_standing)), "STOP", 6),
+    ("about to read from the archive", over(60, dead(since(7 * DAY - 3600))), "FALLING_OFF", 4),
+]
+
+
+@pytest.mark.parametrize(
+    ("seen", "verdict", "rule"), [case[1:] for case in FROM_THE_ARCHIVE], ids=[case[0] for case in FROM_THE_ARCHIVE]
+)
+def test_the_verdict_on_a_reader_that_the_archive_backs(seen: History, verdict: str, rule: int) -> None:
+    limits = replace(LIMITS, backed=True)
+    found = judge(seen, NOW, limits)
+    assert (found.verdict, found.rule) == (verdict, rule), found.reason
+    assert naive_lag.verdict(seen, NOW, limits) == (verdict, rule)
+
+
+@pytest.mark.parametrize(("sample", "verdict"), [(since(1500), "STALL"), (dead(since(1500)), "STOP")])
+def test_the_window_is_as_long_as_patience_needs(sample: Callable[[int], Sample], verdict: str) -> None:
+    """With an archive's trigger of ten minutes, say."""
+    limits = replace(LIMITS, still=720.0, late=5000.0)
+    seen = over(150, sample)
+    assert judge(seen, NOW, limits).verdict == naive_lag.verdict(seen, NOW, limits)[0] == verdict
+
+
 def test_every_verdict_and_every_rule_has_a_case() -> None:
     assert {case[2] for case in CASES} == set(Verdict)
     assert {case[3] for case in CASES} == set(range(1, 13))
@@ -217,8 +259,9 @@ def random_history(dice: random.Random) -> History:
 @given(st.integers(0, 2**64))
 def test_random_histories_are_judged_alike(seed: int) -> None:
     seen = random_history(random.Random(seed))
-    found = judge(seen, NOW, LIMITS)
-    assert (found.verdict, found.rule) == naive_lag.verdict(seen, NOW, LIMITS)
+    limits = replace(LIMITS, backed=seed % 2 == 1, still=120.0 if seed % 3 else 310.0)
+    found = judge(seen, NOW, limits)
+    assert (found.verdict, found.rule) == naive_lag.verdict(seen, NOW, limits)
 
 
 def test_random_histories_reach_every_rule() -> None:

@@ -16,6 +16,7 @@ from truelog.settings import PROJECT
 
 FOLDER = PROJECT / "docs" / "monitoring"
 METRIC = re.compile(r"\btruelog_\w+")
+PACE = re.compile(r"\b(rate|increase|deriv)\((truelog_\w+)")
 LABELLED = re.compile(r'verdict(?:=~?|!=)"([^"]+)"')
 
 
@@ -36,7 +37,21 @@ def test_every_metric_that_the_examples_name_is_there() -> None:
 def test_every_verdict_that_is_not_ok_has_an_alert() -> None:
     lag, _ = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"]
     caught = [word for rule in lag["rules"] for found in LABELLED.findall(rule["expr"]) for word in found.split("|")]
-    assert sorted([*caught, "OK"]) == sorted(Verdict)
+    assert {*caught, "OK"} == set(Verdict)
+
+
+def test_an_alert_on_several_verdicts_goes_on_when_one_follows_the_other() -> None:
+    """The label would make each of them an alert of its own, resolved when the next one begins."""
+    several = [each for each in expressions() if "|" in "".join(LABELLED.findall(each))]
+    assert len(several) == 2
+    assert all(each.startswith("max without (verdict) (") for each in several)
+
+
+def test_rates_are_of_counters_and_slopes_of_gauges() -> None:
+    used = {found for expression in expressions() for found in PACE.findall(expression)}
+    assert {function for function, _ in used} == {"rate", "increase", "deriv"}
+    for function, name in used:
+        assert FAMILIES[name][0] == ("gauge" if function == "deriv" else "counter")
 
 
 def test_every_alert_says_how_bad_it_is_and_what_to_do_first() -> None:

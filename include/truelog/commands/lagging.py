@@ -23,7 +23,7 @@ Readers = Annotated[
 def lag(views: Readers = None, as_json: AsJson = False) -> None:
     """Show how far behind each view and the archive are, by partition, with a verdict and its reason.
 
-    Exit code 0 where all are OK, 3 where one is UNKNOWN, else 1.
+    Exit code 0 where all are OK, 1 where something is wrong, 3 where of something nobody knows.
     """
     from truelog import lag_report
     from truelog.application import ARCHIVE
@@ -38,10 +38,10 @@ def lag(views: Readers = None, as_json: AsJson = False) -> None:
     else:
         _show(rows)
     verdicts = {row.verdict for row in rows}
+    if verdicts - {Verdict.OK, Verdict.UNKNOWN}:
+        raise typer.Exit(Exit.DIFFERENT)
     if Verdict.UNKNOWN in verdicts:
         raise typer.Exit(Exit.UNKNOWN)
-    if verdicts - {Verdict.OK}:
-        raise typer.Exit(Exit.DIFFERENT)
 
 
 def _show(rows: "list[Row]") -> None:
