@@ -188,6 +188,7 @@ FROM_THE_ARCHIVE: list[tuple[str, History, str, int]] = [
     ("retention took what it had not read: the archive has it", over(60, passed), "WARN", 10),
     ("the log's beginning flows on before it", over(60, overtaken), "WARN", 10),
     ("past its retention, there by luck", over(60, lambda ago: behind(7 * DAY + 9, ago)), "WARN", 10),
+    ("the log has passed it, and drops more soon", [replace(passed(0), seconds=7 * DAY - 60)], "UNKNOWN", 8),
     ("nobody runs it, and the log has passed it", over(60, dead(passed_standing)), "STOP", 6),
     ("about to read from the archive", over(60, dead(since(7 * DAY - 3600))), "FALLING_OFF", 4),
 ]
