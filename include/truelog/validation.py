@@ -7,6 +7,7 @@ Expectations are queries for rows that must not be: what is counted is all of th
 """
 
 import json
+import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -174,8 +175,11 @@ def _checkpoint(settings: Settings, view: str, rules: Sequence[Rule]) -> "Checkp
     """Everything that Great Expectations is told, in memory."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read when it is imported, which takes seconds
     import great_expectations as gx
+    from great_expectations.data_context.types.base import ProgressBarsConfig
 
+    logging.getLogger("great_expectations").setLevel(logging.WARNING)  # a task's log is for what the task found
     context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
     source = context.data_sources.add_postgres(view, connection_string=settings.database_uri("postgresql+psycopg"))
     tables = dict.fromkeys((rule.schema, rule.table) for rule in rules)
     definitions = []
