@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from functools import cache
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -45,7 +46,8 @@ def pyspark_home() -> Path:
 
 def class_archive(settings: Settings) -> Path:
     """Where the archive of Spark's classes for this Java and this PySpark lies, once it has been made."""
-    known = hashlib.sha256(f"{pyspark_home()} {_version(java(settings))}".encode()).hexdigest()
+    spark = f"{pyspark_home()} {version('pyspark')}"
+    known = hashlib.sha256(f"{spark} {_version(java(settings))}".encode()).hexdigest()
     return settings.jars_home / f"classes-{known[:12]}.jsa"
 
 

@@ -25,7 +25,7 @@ from pyiceberg.table.update import (
 )
 
 from truelog.archive_table import Progress, Ranges, identifier, require_same_topic
-from truelog.errors import Stale
+from truelog.errors import CatalogBehind, Stale
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def commit(catalog: Catalog, append: Append) -> Table:
                     snapshot.append_data_file(file)
     except _StandsElsewhereError as refused:
         raise Stale(f"archive of {append.topic} {refused}: is another archive alive? Start it again.") from None
-    _copy_pointer(table)
+    copy_pointer(table)
     return table
 
 
@@ -105,9 +105,38 @@ def _with(lost: Ranges, append: Append) -> Ranges:
     return {p: [*lost.get(p, []), *([new[p]] if new[p][0] < new[p][1] else [])] for p in new}
 
 
-def _copy_pointer(table: Table) -> None:
+def copy_pointer(table: Table) -> None:
     """Where the table's metadata lies, said in the bucket too: a lost catalog can be made again from it."""
-    bucket = table.location().split("/")[2]
-    pointer = {"table": ".".join(table.name()), "metadata_location": table.metadata_location}
-    with table.io.new_output(f"s3://{bucket}/_catalog/{'.'.join(table.name())}.json").create(overwrite=True) as out:
+    pointer = {
+        "table": ".".join(table.name()),
+        "uuid": str(table.metadata.table_uuid),
+        "metadata_location": table.metadata_location,
+    }
+    with table.io.new_output(_pointer(table)).create(overwrite=True) as out:
         out.write(json.dumps(pointer).encode())
+
+
+def require_newest(table: Table) -> None:
+    """Refuse to tidy up by a catalog that was set back: what it does not know of are no orphans.
+
+    Raises:
+        CatalogBehind: the bucket's pointer names metadata that the table has never come to, as far as it knows.
+    """
+    pointer = table.io.new_input(_pointer(table))
+    if not pointer.exists():
+        return
+    with pointer.open() as text:
+        found = json.loads(text.read())
+    table.refresh()  # only now: an archiver may commit meanwhile
+    known = {table.metadata_location, *(each.metadata_file for each in table.metadata.metadata_log)}
+    newest, same = found["metadata_location"], found["uuid"] == str(table.metadata.table_uuid)
+    if same and newest not in known:
+        name = ".".join(table.name())
+        raise CatalogBehind(
+            f"the catalog knows {name} by {table.metadata_location}, the bucket by {newest}: was the database restored "
+            f"from a backup? Nothing was removed. Have the catalog register {newest} as {name}, then try again."
+        )
+
+
+def _pointer(table: Table) -> str:
+    return f"s3://{table.location().split('/')[2]}/_catalog/{'.'.join(table.name())}.json"

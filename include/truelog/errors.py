@@ -47,6 +47,14 @@ class CodeChanged(TruelogError):
     """A view's fingerprint differs from the one its table was made with."""
 
 
+class NotMade(TruelogError):
+    """No application has made the view's table yet."""
+
+
+class CatalogBehind(TruelogError):
+    """The catalog knows an older state of an archive table than the bucket does."""
+
+
 class TopicRecreated(TruelogError):
     """A topic was deleted and made again: its offsets mean other records now."""
 

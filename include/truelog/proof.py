@@ -25,10 +25,10 @@ class Proof:
     wrong: Sequence[datetime] = ()
 
 
-def prove(rebuilder: Rebuilder) -> Proof:
-    """Hold the share of the view's partials that is due against raw bytes, and replace those that differ."""
+def prove(rebuilder: Rebuilder, *, every: bool = False) -> Proof:
+    """Hold the view's partials, or the share of them that is due, against raw bytes; replace those that differ."""
     known = partials.load(rebuilder.advancer.settings, rebuilder.compiled)
-    due = _due(rebuilder, known.tiles)
+    due = known.tiles if every else _due(rebuilder, known.tiles)
     wrong = [tile.day for tile in due if not _holds(rebuilder, known, tile)]
     with rebuilder.connection.cursor() as cursor:
         cursor.executemany(

@@ -50,10 +50,12 @@ class Rebuilder:
         return stage.load(self.states(positions, only), self.compiled, self.advancer.settings)
 
     def states(self, positions: Positions, only: Only = everything) -> DataFrame:
-        """The view at `positions` as states, one row for each key, before old rows leave."""
+        """The view at `positions` as states, one row for each key, before old rows leave; its clock knows the ticks."""
         known = Partials(self.compiled) if self.from_raw else partials.load(self.advancer.settings, self.compiled)
         tiled = tiling(known.tiles, positions)
         events = self.events(archive.Wanted(tiled.records, positions.ids))
+        if self.compiled.view.keep and clock.TOPIC in positions.ids:
+            clock.remember(self.connection, positions.ids[clock.TOPIC], events[clock.TOPIC])
         states = self.added(records.without(events, self.excluded(positions)), only)
         earlier = known.read(self.spark, tiled.tiles)
         if earlier is None:
@@ -66,13 +68,10 @@ class Rebuilder:
         return self.added(records.without(events, self.excluded(end)))
 
     def events(self, wanted: archive.Wanted) -> Events:
-        """The good events of the view's topics in these ranges; its clock then knows their ticks."""
+        """The good events of the view's topics in these ranges."""
         types = self._types()
         read = archive.records(self.spark, self.advancer.settings, types, wanted, from_raw=self.from_raw)
-        events = records.events(read, types)
-        if self.compiled.view.keep and clock.TOPIC in wanted.ids:
-            clock.remember(self.connection, wanted.ids[clock.TOPIC], events[clock.TOPIC])
-        return events
+        return records.events(read, types)
 
     def since(self, begin: Positions, end: Positions, only: Only = everything) -> Staged:
         """What the log, which is ahead of the archive, brought from `begin` to `end`: as rows to be added."""

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from truelog import archive, merge, partials, poison, table
+from truelog import archive, merge, partials, poison, records, table
 from truelog.advance import Advancer, inputs
 from truelog.compiled import Compiled
 from truelog.database import connect
@@ -73,6 +73,7 @@ def recompute(
             keys = partials.replace(spark, settings, compiled, tile, rebuilder.between(begin, end))
         except PySparkException as error:
             events = rebuilder.events(archive.Wanted.between(begin, end))
+            events = records.without(events, rebuilder.excluded(end))
             merge.exclude(connection, compiled, poison.find(compiled, inputs(compiled, events), error))
             keys = partials.replace(spark, settings, compiled, tile, rebuilder.between(begin, end))
     return Recomputed(compiled.name, tile, keys)

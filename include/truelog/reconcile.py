@@ -1,6 +1,7 @@
 """Reconcile: rebuild a view at the positions where the streamed one stands, and compare row for row.
 
-0. where it was asked for, hold some partials against the raw bytes (`truelog.proof`)
+0. where it was asked for, hold partials against the raw bytes (`truelog.proof`): some of them, or all of them before
+   a repair from raw bytes, which the next comparison would take back where a partial says otherwise
 1. the digests of the streamed table together with its positions, in one snapshot of the database
 2. wait, within bounds, until the archive has reached those positions; else the verdict is UNKNOWN
 3. the digests of the view rebuilt at those positions
@@ -12,6 +13,7 @@ Equal tables cost no copy and load nothing: a row is looked at by its hash alone
 """
 
 import json
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -25,7 +27,7 @@ from truelog.advance import Advancer
 from truelog.compiled import Compiled
 from truelog.database import Connection, connect
 from truelog.digest import Digests
-from truelog.errors import ArchiveBehind, CodeChanged
+from truelog.errors import ArchiveBehind, CodeChanged, NotMade
 from truelog.positions import Positions
 from truelog.proof import prove
 from truelog.rebuild import Rebuilder
@@ -34,6 +36,9 @@ from truelog.settings import Settings
 from truelog.workshop import workshop
 
 _SAMPLE = 100  # differing rows kept with the result; the counts are of all
+_REASON = 500  # characters of it that are kept
+
+log = logging.getLogger("truelog.reconcile")
 
 
 @dataclass(frozen=True)
@@ -87,12 +92,14 @@ def reconcile(spark: SparkSession, advancer: Advancer, compiled: Compiled, reque
     with connect(advancer.settings, autocommit=True) as connection:
         try:
             table.require_same_code(connection, compiled)
-        except CodeChanged as changed:  # neither equal nor different, and no reason to leave out the other views
-            unknown = Result(compiled.name, compiled.view.version, Positions(), reason=str(changed))
+        except (CodeChanged, NotMade) as refused:  # neither equal nor different
+            unknown = Result(compiled.name, compiled.view.version, Positions(), reason=str(refused))
             return _keep(connection, unknown, request)
         difference.alone(connection, compiled.table)
         rebuilder = Rebuilder(spark, connection, advancer, compiled, request.from_raw)
-        wrong = prove(rebuilder).wrong if request.proving else ()
+        repairs_from_raw = request.from_raw and request.mend
+        proves = request.proving or repairs_from_raw
+        wrong = prove(rebuilder, every=repairs_from_raw).wrong if proves else ()
         result = compare(rebuilder)
         if request.from_raw and result.equal:
             result = _excluded_rightly(rebuilder, result)
@@ -117,7 +124,7 @@ def _excluded_rightly(rebuilder: Rebuilder, found: Result) -> Result:
     named = ", ".join(f"{topic} {partition}:{offset}" for topic, partition, offset in wrongly[:_SAMPLE])
     reason = (
         f"{len(wrongly)} records are set aside on which the transform does not fail: {named}. "
-        f"Delete their rows of truelog.exclusion; a reconcile with repair then counts them."
+        f"Delete their rows of truelog.exclusion; `truelog reconcile --from-raw --repair` then counts them."
     )
     return replace(found, verdict="DIFFERENT", reason=reason)
 
@@ -241,8 +248,20 @@ def _keep(connection: Connection, result: Result, request: Request) -> Result:
 def reconcile_all(settings: Settings, views: Sequence[str], request: Request) -> list[Result]:
     """Reconcile the named views, or all of them, in a Spark session of its own."""
     with workshop(settings, "truelog reconcile", views) as (spark, advancer, assembly):
-        refused = [refuse(settings, view, reason, request) for view, reason in assembly.refused.items()]
-        return [*refused, *(reconcile(spark, advancer, each, request) for each in assembly.compiled)]
+        results = [refuse(settings, view, reason, request) for view, reason in assembly.refused.items()]
+        for each in assembly.compiled:
+            try:
+                results.append(reconcile(spark, advancer, each, request))
+            except Exception as error:  # whatever befell one view, the others are compared
+                log.exception("%s could not be compared", each.name)
+                results.append(_unknown(settings, each, f"{type(error).__name__}: {error}"[:_REASON], request))
+        return results
+
+
+def _unknown(settings: Settings, compiled: Compiled, reason: str, request: Request) -> Result:
+    with connect(settings, autocommit=True) as connection:
+        positions = merge.positions(connection, compiled)
+        return _keep(connection, Result(compiled.name, compiled.view.version, positions, reason=reason), request)
 
 
 def refuse(settings: Settings, view: str, reason: str, request: Request) -> Result:

@@ -37,7 +37,8 @@ def repair(rebuilder: Rebuilder) -> int:
     staged = [rebuilder.staged(positions, keys)]  # 1
     positions = _catch_up(rebuilder, positions, keys, staged)  # 2
     with connection.transaction():
-        connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+        # Spark works between two statements here; but a repair that stands still must not hold the view for ever.
+        connection.execute("SET LOCAL idle_in_transaction_session_timeout = '5min'")
         merge.lock(connection, compiled)  # 3
         positions = _catch_up(rebuilder, positions, keys, staged)  # 4
         return _replace(rebuilder, positions, staged)  # 5

@@ -8,6 +8,7 @@ from psycopg import sql
 
 from truelog.compiled import Compiled
 from truelog.database import Connection, definitions, names
+from truelog.errors import NotMade
 
 # A minute's cells are rewritten again and again while the minute lasts: leave room for it in the page.
 _STORAGE = "WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)"
@@ -33,11 +34,19 @@ def deploy(connection: Connection, compiled: Compiled) -> None:
 
 
 def require_same_code(connection: Connection, compiled: Compiled) -> None:
+    """Refuse to look at a table that other code made, or nobody yet.
+
+    Raises:
+        CodeChanged, NotMade: each with its cure.
+    """
     found = connection.execute(
         "SELECT fingerprint FROM truelog.view WHERE view = %s AND version = %s",
         (compiled.name, compiled.view.version),
     ).fetchone()
-    compiled.require_same_code(found and found[0], "its table was")
+    if found is None:
+        version = compiled.view.version
+        raise NotMade(f"no application has made version {version} of {compiled.name} yet: see `truelog status`")
+    compiled.require_same_code(found[0], "its table was")
 
 
 def create(connection: Connection, compiled: Compiled, schema: str, table: str) -> None:

@@ -13,10 +13,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from truelog.archive_commit import Append, commit
+from truelog.archive_commit import Append, commit, require_newest
 from truelog.archive_files import ArchivedFile, FileWriter, blueprint, described
 from truelog.archive_table import TIME, Progress, ensure, identifier
-from truelog.errors import Stale, TopicRecreated
+from truelog.errors import CatalogBehind, Stale, TopicRecreated
 from truelog.event import load_events
 from truelog.log_day import Start
 from truelog.settings import CATALOG, Settings
@@ -189,6 +189,21 @@ def test_a_refused_commit_leaves_no_manifest_behind(platform: Settings, catalog:
     with pytest.raises(Stale):
         commit(catalog, loser)
     assert len(manifest_lists(platform, table)) == len(before) + 1  # the winner's
+
+
+def test_a_catalog_that_was_set_back_is_seen(platform: Settings, catalog: Interrupted, table: Table) -> None:
+    """As by a database restored from a backup: files committed since are no orphans."""
+    require_newest(table)
+    commit(catalog, append(platform, table, {0: 0}, {0: 5}))
+    backup = catalog.load_table(identifier(TOPIC)).metadata_location
+    require_newest(table)
+    for begin in range(5, 8):
+        commit(catalog, append(platform, table, {0: begin}, {0: begin + 1}))
+    require_newest(table)
+
+    catalog.drop_table(identifier(TOPIC))
+    with pytest.raises(CatalogBehind, match="was the database restored"):
+        require_newest(catalog.register_table(identifier(TOPIC), backup))
 
 
 def test_every_column_survives_and_nobodys_data_is_in_the_metadata(

@@ -149,8 +149,9 @@ def test_rebuilds_stand_on_recomputed_days(world: World, pause: Pause, batch: Ba
     assert {each.tile.day for each in made} <= {each.day for each in tiled.tiles}
 
 
-def test_a_spoilt_day_is_seen_and_mended_from_the_raw_bytes(pause: Pause, batch: Batch) -> None:
-    """In the turn of that day: all others have been proved."""
+@pytest.mark.parametrize("asked", [Request(proving=True), Request(from_raw=True, mend=True)], ids=["turn", "repair"])
+def test_a_spoilt_day_is_seen_and_mended_from_the_raw_bytes(pause: Pause, batch: Batch, asked: Request) -> None:
+    """In the turn of that day, all others having been proved; or by a repair, which must last."""
     spoilt = pause.made[-1]
     settings, compiled = batch.advancer.settings, batch.compiled("page_views")
     known = partials.load(settings, compiled)
@@ -167,7 +168,7 @@ def test_a_spoilt_day_is_seen_and_mended_from_the_raw_bytes(pause: Pause, batch:
     assert found.extra + found.different == spoilt.rows
     assert batch.reconcile("page_views", Request(from_raw=True)).equal
 
-    mended = batch.reconcile("page_views", Request(proving=True))
+    mended = batch.reconcile("page_views", asked)
     assert mended.mended_days == (spoilt.tile.day.isoformat(),)
     assert mended.equal
 
