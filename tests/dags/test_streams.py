@@ -1,6 +1,7 @@
 """The DAGs that keep the applications: what there is, what the watch sees, and what its task does about it."""
 
 import asyncio
+import json
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from runtime.airflow import SPARK
-from truelog import application, launcher, lease, topics
+from truelog import application, instants, launcher, lease, topics
 from truelog.application import Verdict
 from truelog.database import Connection, connect
 from truelog.diagnosis import diagnose
@@ -140,7 +141,8 @@ def test_silence_is_seen_once_a_tick_was_not_heard(
     monkeypatch.setenv("TRUELOG_SILENCE_SECONDS", "0.1")
     assert seen(dags, seconds=3) == "nothing"
     producer = Producer(kafka.kafka())
-    producer.produce("ticks", b"{}")
+    tick = {"event_id": "a tick", "occurred_at": instants.text(datetime.now(UTC)), "ends": "{}"}
+    producer.produce("ticks", json.dumps(tick))
     assert producer.flush(30) == 0
     assert seen(dags, seconds=15) == "hung"
 
