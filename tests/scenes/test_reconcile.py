@@ -66,14 +66,16 @@ def test_planted_rows_are_repaired_while_events_arrive(
 def test_more_than_a_share_is_left_to_a_person(
     world: World, archive: Application, stream: Application, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Asked as people ask, with everything that can be asked for."""
-    monkeypatch.setenv("TRUELOG_REPAIR_SHARE", "0")
+    """Found as people ask, from the raw bytes."""
     plant(world)
-
-    [found] = answer("reconcile", "page_views", "--from-raw", "--repair", exit_code=1)["views"]
+    [found] = answer("reconcile", "page_views", "--from-raw", exit_code=1)["views"]
     assert (found["missing"], found["extra"], found["different"], found["repaired"]) == (1, 1, 1, 0)
     assert (found["verdict"], found["equal"]) == ("DIFFERENT", False)
     assert world.ask("SELECT from_raw FROM truelog.reconciliation WHERE id = %s", found["id"]) == [(True,)]
+
+    monkeypatch.setenv("TRUELOG_REPAIR_SHARE", "0")
+    left = batch.reconcile("page_views", Request(mend=True))
+    assert (left.verdict, left.repaired) == ("DIFFERENT", 0)
 
     monkeypatch.setenv("TRUELOG_REPAIR_SHARE", "1")
     assert batch.reconcile("page_views", Request(mend=True)).repaired == 3
