@@ -110,7 +110,7 @@ def _properties(settings: Settings) -> dict[str, object]:
 def _format(settings: Settings, home: Path) -> None:
     """Java reads its arguments from a private file. Of what it prints only errors are told: it prints keys, too."""
     password = settings.kafka_password.get_secret_value()
-    cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    cluster = urlsafe_b64encode(b"\x01" + uuid.uuid4().bytes[1:]).decode().rstrip("=")  # the tool takes no leading dash
     scram = f"{settings.kafka_mechanism}=[name={settings.kafka_user},password={password}]"
     properties = home / "server.properties"
     words = [*_class_path(settings), f"-Dlog4j2.configurationFile={LOGGING}", "kafka.tools.StorageTool"]
