@@ -26,13 +26,11 @@ Each event names its `type`. The answer tells of each by its index where the log
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from email.message import Message
 
-import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
@@ -44,6 +42,7 @@ from truelog.collector_intake import Intake, Receipt, Record
 from truelog.collector_log import Log, Place
 from truelog.errors import RequestRefused, ServiceDown
 from truelog.event import load_events
+from truelog.serving import refusal, serve
 from truelog.settings import Settings
 
 KEYS_SECONDS = 5.0  # after which a new key opens, and a revoked one does not
@@ -124,20 +123,13 @@ def application(settings: Settings) -> FastAPI:
 
     @app.exception_handler(RequestRefused)
     async def refused(_: Request, error: RequestRefused) -> JSONResponse:
-        return _refusal(error.status, str(error), error.retry_after)
+        return refusal(error.status, str(error), error.retry_after)
 
     @app.exception_handler(ServiceDown)
     async def down(_: Request, error: ServiceDown) -> JSONResponse:
-        return _refusal(503, f"{error}; nothing is acknowledged", _AWAY_SECONDS)
+        return refusal(503, f"{error}; nothing is acknowledged", _AWAY_SECONDS)
 
     return app
-
-
-def _refusal(status: int, reason: str, retry_after: int | None) -> JSONResponse:
-    headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
-    if status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    return JSONResponse({"error": reason}, status, headers)
 
 
 def _answer(records: Sequence[Record], places: Sequence[Place]) -> JSONResponse:
@@ -165,18 +157,9 @@ def _now() -> datetime:
 
 
 def main() -> None:
-    """The service: logs on standard error, without requests; ends on SIGTERM when those under way are answered."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    """The service; ends on SIGTERM when the requests under way are answered."""
     settings = Settings()
-    uvicorn.run(
-        application(settings),
-        host=settings.collector_host,
-        port=settings.collector_port,
-        access_log=False,
-        log_config=None,
-        server_header=False,
-        timeout_graceful_shutdown=20,
-    )
+    serve(application(settings), settings.collector_host, settings.collector_port, grace=20)
 
 
 if __name__ == "__main__":

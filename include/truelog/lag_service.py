@@ -18,7 +18,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 import psycopg
-import uvicorn
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -33,6 +32,7 @@ from truelog.errors import RequestRefused, ServiceDown, TruelogError
 from truelog.event import load_events
 from truelog.lag_poll import Ask
 from truelog.lag_report import POLLS
+from truelog.serving import refusal, serve
 from truelog.settings import Settings
 
 KEYS_SECONDS = 5.0  # after which a new key opens, and a revoked one does not
@@ -124,29 +124,17 @@ def application(settings: Settings) -> Starlette:
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    status = error.status if isinstance(error, RequestRefused) else 500
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
-    return JSONResponse({"error": str(error)}, status, headers)
+    return refusal(error.status if isinstance(error, RequestRefused) else 500, str(error))
 
 
 async def _down(_: Request, error: Exception) -> Response:
     log.warning("not scraped: %s", error)
-    return JSONResponse({"error": "PostgreSQL did not answer"}, 503)
+    return refusal(503, "PostgreSQL did not answer")
 
 
 def main() -> None:
-    """Logs on standard error, without requests; ends on SIGTERM."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     settings = Impatient()
-    uvicorn.run(
-        application(settings),
-        host=settings.lag_host,
-        port=settings.lag_port,
-        access_log=False,
-        log_config=None,
-        server_header=False,
-        timeout_graceful_shutdown=5,
-    )
+    serve(application(settings), settings.lag_host, settings.lag_port, grace=5)
 
 
 if __name__ == "__main__":

@@ -64,8 +64,11 @@ class Rebuilder:
 
     def between(self, begin: Positions, end: Positions) -> DataFrame:
         """What the archive's records from `begin` to `end` add, as states."""
-        events = self.events(archive.Wanted.between(begin, end))
-        return self.added(records.without(events, self.excluded(end)))
+        return self.added(self.countable(begin, end))
+
+    def countable(self, begin: Positions, end: Positions) -> Events:
+        """The good events of the view's topics from `begin` to `end`, without the records set aside."""
+        return records.without(self.events(archive.Wanted.between(begin, end)), self.excluded(end))
 
     def events(self, wanted: archive.Wanted) -> Events:
         """The good events of the view's topics in these ranges."""

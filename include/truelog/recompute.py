@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from truelog import archive, merge, partials, poison, records, table
+from truelog import archive, merge, partials, poison, table
 from truelog.advance import Advancer, inputs
 from truelog.compiled import Compiled
 from truelog.database import connect
@@ -72,9 +72,8 @@ def recompute(
         try:
             keys = partials.replace(spark, settings, compiled, tile, rebuilder.between(begin, end))
         except PySparkException as error:
-            events = rebuilder.events(archive.Wanted.between(begin, end))
-            events = records.without(events, rebuilder.excluded(end))
-            merge.exclude(connection, compiled, poison.find(compiled, inputs(compiled, events), error))
+            failing = poison.find(compiled, inputs(compiled, rebuilder.countable(begin, end)), error)
+            merge.exclude(connection, compiled, failing)
             keys = partials.replace(spark, settings, compiled, tile, rebuilder.between(begin, end))
     return Recomputed(compiled.name, tile, keys)
 
