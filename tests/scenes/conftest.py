@@ -1,7 +1,7 @@
 """A platform with its topics and tables made, its archive running, and traffic and batch work at hand."""
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +74,22 @@ class World:
             application,
         )
         assert cut == [(True,)]
+
+    def overtaken(
+        self, application: str, points: Sequence[str], suspended: Callable[[str], Application]
+    ) -> Application:
+        """One suspended at each point, the successor of the one before it, which then wakes up and has to end.
+
+        The last one stands at the last point.
+        """
+        zombie = suspended(points[0])
+        for point in points[1:]:
+            self.cut_off(application)
+            successor = suspended(point)
+            zombie.resume()
+            assert zombie.wait_death() != 0
+            zombie = successor
+        return zombie
 
 
 @contextmanager

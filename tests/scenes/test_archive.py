@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -136,13 +137,7 @@ def suspended(world: World, point: str) -> Application:
 
 def test_suspended_at_every_point_of_the_commit_and_overtaken(world: World) -> None:
     """Each wakes up while its successor stands at the next point, the last one while its successor goes on."""
-    zombie = suspended(world, POINTS[0])
-    for point in POINTS[1:]:
-        world.cut_off("archive")
-        successor = suspended(world, point)
-        zombie.resume()
-        assert zombie.wait_death() != 0
-        zombie = successor
+    zombie = world.overtaken("archive", POINTS, partial(suspended, world))
     world.cut_off("archive")
     with archiving(world) as successor:
         send(world, 200)

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import time
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -78,13 +79,7 @@ def test_suspended_at_every_point_and_overtaken(world: World, archive: Applicati
 
     Before the merge the zombie holds nothing, within it the view's lock, after it what it wrote is counted.
     """
-    zombie = suspended(world, POINTS[0])
-    for point in POINTS[1:]:
-        world.cut_off("stream")
-        successor = suspended(world, point)
-        zombie.resume()
-        assert zombie.wait_death() != 0
-        zombie = successor
+    zombie = world.overtaken("stream", POINTS, partial(suspended, world))
     overtake(world, zombie, "page_views", "stream")
     assert zombie.wait_death() != 0
 
