@@ -4,8 +4,9 @@ import json
 import logging
 from typing import Any
 
-from airflow.sdk import DAG, CronTriggerTimetable, Param, task
+from airflow.sdk import DAG, Param, task
 from airflow.sdk.exceptions import AirflowFailException
+from by_clock import by_clock
 from spark_job import BATCH, JOB, SparkJob
 
 from truelog.settings import Settings
@@ -44,8 +45,8 @@ def audit(params: dict[str, Any]) -> None:
 
 with DAG(
     "archive_upkeep",
-    schedule=CronTriggerTimetable("30 3 * * *", timezone="UTC"),
-    catchup=False,  # and no start date: with one, the first run would come as soon as the platform is up
+    schedule=by_clock("30 3 * * *"),
+    catchup=False,
     max_active_runs=1,
     tags=["batch", "archive"],
     default_args=BATCH,

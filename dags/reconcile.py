@@ -7,12 +7,12 @@ from airflow.sdk import (
     Asset,
     AssetAny,
     AssetOrTimeSchedule,
-    CronTriggerTimetable,
     Param,
     get_current_context,
     task,
 )
 from airflow.sdk.exceptions import AirflowFailException
+from by_clock import by_clock
 from reconcile_job import ReconcileJob
 from spark_job import BATCH, JOB
 from view_assets import view_asset, view_of
@@ -77,10 +77,10 @@ def validate(view: str, run_id: str) -> None:
 with DAG(
     "reconcile",
     schedule=AssetOrTimeSchedule(
-        timetable=CronTriggerTimetable("0 * * * *", timezone="UTC"),
+        timetable=by_clock("0 * * * *"),
         assets=AssetAny(*(view_asset(view) for view in VIEWS)),
     ),
-    catchup=False,  # and no start date: with one, the first run would come as soon as the platform is up
+    catchup=False,
     max_active_runs=1,
     tags=["batch", "proof"],
     default_args=BATCH,

@@ -113,16 +113,21 @@ def test_short_log_days_of_today_can_be_backfilled(dags: "DagBag") -> None:
     assert by_clock.run_after == midnight + timedelta(days=1)
 
 
-@pytest.mark.parametrize("name", ["reconcile", "archive_upkeep"])
-def test_what_runs_by_the_clock_waits_for_it_on_a_new_platform(dags: "DagBag", name: str) -> None:
+@pytest.mark.parametrize("after", [timedelta(seconds=1), timedelta(minutes=4), timedelta(minutes=20)])
+@pytest.mark.parametrize(("name", "due"), [("reconcile", "09:00"), ("archive_upkeep", "03:30")])
+def test_what_runs_by_the_clock_waits_for_it_on_a_new_platform(
+    dags: "DagBag", monkeypatch: pytest.MonkeyPatch, name: str, due: str, after: timedelta
+) -> None:
     """It would meet streams that have just begun, and take the pool from a demo."""
     from airflow.serialization.definitions.dag import SerializedDAG
     from airflow.serialization.serialized_objects import DagSerialization
 
     dag: SerializedDAG = DagSerialization.from_dict(DagSerialization.to_dict(dags.dags[name]))
+    now = datetime.fromisoformat(f"2026-05-04T{due}+00:00") + after
+    monkeypatch.setattr("airflow.timetables.trigger.utcnow", lambda: now)
     first = dag.next_dagrun_info(last_automated_run_info=None)
     assert first is not None
-    assert first.run_after > datetime.now(UTC)
+    assert first.run_after > now
 
 
 def waited(lags: Sequence[Any], deadline: float = 60) -> str:
