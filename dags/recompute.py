@@ -61,8 +61,16 @@ def jobs(views: list[str], days: list[datetime], *, unfinished: bool) -> list[di
 
 
 @task(outlets=[RECOMPUTED])
-def announce(planned: list[dict[str, Any]], outlet_events: Any) -> None:
+def announce(planned: list[dict[str, Any]], dag_run: Any, outlet_events: Any) -> None:
     """Tell whoever waits for these views, once for all of them: they are compared by one job."""
+    if dag_run.run_type != "scheduled":
+        from truelog import operation
+        from truelog.database import connect
+
+        about = f"{dag_run.run_id}: {', '.join(str(job['called']) for job in planned)}"
+        with connect(Settings()) as connection:
+            doer = dag_run.triggering_user_name or operation.AIRFLOW
+            operation.note(connection, operation.Kind.BACKFILL, "partials", doer, about)
     for job in planned:
         outlet_events[RECOMPUTED].add(view_asset(job["application_args"][-1]))
 

@@ -24,6 +24,8 @@ class ReconcileJob(SparkJob):
         chosen = [f"--{name.replace('_', '-')}" for name in ("from_raw", "repair") if params[name]]
         if context["dag_run"].run_type == "scheduled":  # what is proved each hour comes round once a day
             chosen.append("--prove")
+        if asked_by := context["dag_run"].triggering_user_name:
+            chosen += ["--doer", asked_by]
         self.application_args = ["--run", run, *chosen, *self.views]
         super().execute(context)
         validation.require_known(Settings(), run)

@@ -1,4 +1,4 @@
-"""Compare streamed views with their rebuilds: `reconcile.py [--from-raw] [--repair] [--run NAME] [VIEW …]`.
+"""Compare streamed views with their rebuilds: `reconcile.py [--from-raw] [--repair] [--run NAME --doer NAME] [VIEW …]`.
 
 A line of JSON, and the verdicts as exit code. In a named run the verdicts are left for `truelog.validation` to judge:
 the code only tells that the comparison could be made.
@@ -8,7 +8,7 @@ import argparse
 import json
 import sys
 
-from truelog import validation
+from truelog import operation, validation
 from truelog.reconcile import Request, exit_code, reconcile_all
 from truelog.settings import Settings
 
@@ -20,9 +20,10 @@ def main() -> int:
     parser.add_argument("--repair", action="store_true")
     parser.add_argument("--prove", action="store_true", help="hold some partials against the raw bytes first")
     parser.add_argument("--run", help="keep this name with the results")
+    parser.add_argument("--doer", default=operation.AIRFLOW, help="who asked for it")
     arguments = parser.parse_args()
     settings = Settings()
-    request = Request(arguments.from_raw, arguments.repair, arguments.prove)
+    request = Request(arguments.from_raw, arguments.repair, arguments.prove, arguments.doer)
     results = reconcile_all(settings, arguments.views, request)
     sys.stdout.write(json.dumps({"views": [r.as_dict() for r in results]}, default=str) + "\n")
     if arguments.run:

@@ -13,9 +13,10 @@ from typing import Any
 
 from psycopg import sql
 
-from truelog import catalogue
+from truelog import catalogue, operation
 from truelog.database import Connection
 from truelog.errors import NotSetUp
+from truelog.operation import Kind
 from truelog.settings import PROJECT, Settings
 
 ARCHIVE, STREAM = "archive", "stream"
@@ -29,6 +30,7 @@ class Verdict(StrEnum):
     """What is wrong with an application."""
 
     STOP = "stop"
+    WISHED = "wished"
     DEAD = "dead"
     HUNG = "hung"
     STARVED = "starved"
@@ -50,6 +52,7 @@ class Status:
     taken_at: datetime | None = None
     batch_at: datetime | None = None
     alive: bool = False
+    wish: str | None = None
 
 
 @dataclass(frozen=True)
@@ -97,17 +100,20 @@ def verdict(status: Status, allowed: Patience, now: datetime) -> Verdict | None:
     1. STOP: it runs, though it should not.
     2. Nothing is wrong with one that should not run and does not.
     3. DEAD: nobody holds its lock. PostgreSQL frees the lock when the process dies, so this needs no time-out.
-    4. HUNG: it made no batch yet, long after it started; or the last one is too long ago. `silence` looks closer.
-    5. CHANGED: it runs other code than the wanted one. Where either is not known, nothing is wrong.
+    4. WISHED: somebody wishes it to be started anew.
+    5. HUNG: it made no batch yet, long after it started; or the last one is too long ago. `silence` looks closer.
+    6. CHANGED: it runs other code than the wanted one. Where either is not known, nothing is wrong.
     """
     if status.desired == STOPPED:
         return Verdict.STOP if status.alive else None  # 1, 2
     if not status.alive or status.taken_at is None:
         return Verdict.DEAD  # 3
+    if status.wish:
+        return Verdict.WISHED  # 4
     if now - (status.batch_at or status.taken_at) > allowed.of(status):
-        return Verdict.HUNG  # 4
+        return Verdict.HUNG  # 5
     if status.code_wanted and status.code_running and status.code_wanted != status.code_running:
-        return Verdict.CHANGED  # 5
+        return Verdict.CHANGED  # 6
     return None
 
 
@@ -146,17 +152,31 @@ def declare(connection: Connection, applications: Iterable[str]) -> None:
         )
 
 
-def want(connection: Connection, application: str, desired: str) -> None:
+def want(connection: Connection, application: str, desired: str, doer: str) -> None:
     """Have it running, or stopped, from now on."""
     connection.execute(
         "INSERT INTO truelog.application (application, desired) VALUES (%s, %s) "
         "ON CONFLICT (application) DO UPDATE SET desired = excluded.desired",
         (application, desired),
     )
+    operation.note(connection, Kind.STOP if desired == STOPPED else Kind.START, application, doer)
+
+
+def wish(connection: Connection, application: str, doer: str) -> None:
+    """Have it started anew, once, by whoever keeps it."""
+    connection.execute(
+        "INSERT INTO truelog.application (application, wish) VALUES (%s, %s || ', ' || now()) "
+        "ON CONFLICT (application) DO UPDATE SET wish = excluded.wish",
+        (application, doer),
+    )
+    operation.note(connection, Kind.RESTART, application, doer)
 
 
 def want_code(connection: Connection, application: str, code: str, found_from: str) -> None:
-    """Have it run this code, found from the files with that digest."""
+    """Have it run this code, found from the files with that digest; other code than before is a release."""
+    before = status(connection, application).code_wanted
+    if before not in (None, code):
+        operation.note(connection, Kind.RELEASE, application, operation.AIRFLOW, f"{before} became {code}")
     connection.execute(
         "INSERT INTO truelog.application (application, code, digest) VALUES (%s, %s, %s) "
         "ON CONFLICT (application) DO UPDATE SET code = excluded.code, digest = excluded.digest",

@@ -22,18 +22,19 @@ import psutil
 from runtime.airflow import SPARK
 from runtime.process import lives
 from runtime.wait import until
-from truelog import application
+from truelog import application, operation
 from truelog.application import ARCHIVE, Status, Verdict
 from truelog.database import Connection, connect
 from truelog.diagnosis import diagnose
 from truelog.errors import KeepsDying, ServiceDown
+from truelog.operation import Kind
 from truelog.settings import PROJECT, Settings
 from truelog.submit import job_environment, submit_conf
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
-CLEARED = "cleared by hand"
+WISHED = "by hand"
 _DEATHS = (Verdict.DEAD, Verdict.HUNG)
 _LEASE_SECONDS = 120  # that spark-submit may take to the first line of an application, on a busy machine
 _TAIL = 30  # lines of a log that tell why an application died
@@ -53,6 +54,7 @@ def ensure(settings: Settings, name: str, wish: str | None = None) -> str:
         application.declare(connection, [name])
         status = application.status(connection, name)
         found = diagnose(settings, status, datetime.now(UTC))
+        wish = status.wish or wish
         wished = wish is not None and status.desired == application.RUNNING and not _granted(connection, name, wish)
         if found is None and not wished:
             return "healthy" if status.alive else application.STOPPED
@@ -65,7 +67,7 @@ def ensure(settings: Settings, name: str, wish: str | None = None) -> str:
             _stop(connection, status, grace)
         if found is Verdict.STOP:
             return f"{found}: stopped"
-        reason = CLEARED if wished else str(found)
+        reason = WISHED if wished else str(found)
         _note(connection, name, reason, wish)
         epoch = _start(settings, connection, name, status.epoch or 0)
         return f"{reason}: started, epoch {epoch}"
@@ -280,6 +282,8 @@ def _note(connection: Connection, name: str, reason: str, wish: str | None) -> N
     connection.execute(
         "INSERT INTO truelog.launch (application, reason, wish) VALUES (%s, %s, %s)", (name, reason, wish)
     )
+    about = f"{reason}: {wish}" if wish else reason
+    operation.note(connection, Kind.LAUNCH, name, operation.AIRFLOW, about)
 
 
 def _require_rest(settings: Settings, connection: Connection, status: Status, found: Verdict) -> None:

@@ -22,12 +22,13 @@ from typing import Any
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from truelog import archive, clock, difference, digest, merge, table
+from truelog import archive, clock, difference, digest, merge, operation, table
 from truelog.advance import Advancer
 from truelog.compiled import Compiled
 from truelog.database import Connection, connect
 from truelog.digest import Digests
 from truelog.errors import ArchiveBehind, CodeChanged, NotMade
+from truelog.operation import Kind
 from truelog.positions import Positions
 from truelog.proof import prove
 from truelog.rebuild import Rebuilder
@@ -77,11 +78,13 @@ class Request:
         set aside: one on which the transform does not fail is a difference.
     mend: repair what differs, and compare again; where more differs than settings allow, it is left to a person.
     proving: first hold the partials whose turn it is against the raw bytes.
+    doer: who asked.
     """
 
     from_raw: bool = False
     mend: bool = False
     proving: bool = False
+    doer: str = operation.AIRFLOW
 
 
 COMPARE = Request()
@@ -105,7 +108,7 @@ def reconcile(spark: SparkSession, advancer: Advancer, compiled: Compiled, reque
             result = _excluded_rightly(rebuilder, result)
         result = _keep_with_rows(rebuilder, result, request)
         if request.mend and may_be_repaired(advancer.settings, result):
-            result = _keep_with_rows(rebuilder, _repaired(rebuilder, result), request)
+            result = _keep_with_rows(rebuilder, _repaired(rebuilder, result, request), request)
     return replace(result, mended_days=tuple(day.isoformat() for day in wrong))
 
 
@@ -129,12 +132,14 @@ def _excluded_rightly(rebuilder: Rebuilder, found: Result) -> Result:
     return replace(found, verdict="DIFFERENT", reason=reason)
 
 
-def _repaired(rebuilder: Rebuilder, found: Result) -> Result:
+def _repaired(rebuilder: Rebuilder, found: Result, request: Request) -> Result:
     """What a comparison finds after the repair; the same as before where the archive is behind."""
     try:
         repaired = repair(rebuilder)
     except ArchiveBehind as behind:
         return replace(found, reason=f"not repaired: {behind}")
+    about = f"{repaired} rows replaced, after reconciliation {found.id}"
+    operation.note(rebuilder.connection, Kind.REPAIR, found.view, request.doer, about)
     return replace(compare(rebuilder), repaired=repaired)
 
 

@@ -2,12 +2,15 @@
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from truelog import operation
 from truelog.database import connect
 from truelog.errors import ArchiveBehind, BadInput
 from truelog.settings import Settings
@@ -202,3 +205,16 @@ def test_a_run_before_the_archive_began_is_green(dags: "DagBag", airflow_databas
     states = {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
     assert str(run.state) == "success"
     assert states == {"wait": "success", "plan": "success", "recompute": "skipped", "announce": "skipped"}
+
+
+def test_who_asked_for_a_backfill_is_told(dags: "DagBag", migrated: Settings) -> None:
+    """A scheduled run is nobody's doing."""
+    from recompute import announce
+
+    jobs = [{"application_args": ["a"], "called": "a 2026-11-01"}]
+    for run_type in ("scheduled", "backfill"):
+        run = SimpleNamespace(run_type=run_type, run_id="asked", triggering_user_name="oncall")
+        announce.function(jobs, run, defaultdict(set))
+    with connect(migrated) as connection:
+        told = operation.latest(connection, 10, "backfill")
+    assert [(each.doer, each.about) for each in told] == [("oncall", "asked: a 2026-11-01")]

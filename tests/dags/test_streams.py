@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from runtime.airflow import SPARK
-from truelog import application, instants, launcher, lease, topics
+from truelog import application, instants, launcher, lease, operation, topics
 from truelog.application import Verdict
 from truelog.database import Connection, connect
 from truelog.diagnosis import diagnose
@@ -24,7 +24,7 @@ from truelog.settings import Settings
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
 
-NAME = "watched"
+NAME, DOER = "watched", "somebody"
 
 
 @pytest.fixture
@@ -34,6 +34,7 @@ def database(postgresql: Settings) -> Iterator[Connection]:
         yield connection
         for table in ("application", "lease", "launch"):
             connection.execute(f"DELETE FROM truelog.{table} WHERE application = %s".encode(), (NAME,))
+        connection.execute("DELETE FROM truelog.operation WHERE subject = %s", (NAME,))
 
 
 @pytest.fixture
@@ -113,7 +114,7 @@ def test_a_death_is_seen_at_once(dags: "DagBag", held: lease.Lease) -> None:
 
 
 def test_a_wish_to_stop_is_seen(dags: "DagBag", held: lease.Lease, database: Connection) -> None:
-    application.want(database, NAME, application.STOPPED)
+    application.want(database, NAME, application.STOPPED, DOER)
     assert seen(dags) == "stop"
 
 
@@ -162,7 +163,7 @@ def test_one_that_cannot_be_seen_to_holds_up_no_other(
     """The first is started as far as Spark's provider, which knows no connection here."""
     from airflow.sdk.exceptions import AirflowNotFoundException
 
-    application.want(database, NAME, application.STOPPED)
+    application.want(database, NAME, application.STOPPED, DOER)
     with pytest.raises(AirflowNotFoundException, match=SPARK):
         launcher.ensure_all(postgresql, [NAME, "other"], ["other", NAME])
     rows = database.execute("DELETE FROM truelog.application WHERE application = 'other' RETURNING 1").fetchall()
@@ -174,6 +175,26 @@ def test_changed_code_is_seen(dags: "DagBag", held: lease.Lease, database: Conne
     lease.runs(database, held.holder, "old")
     application.want_code(database, NAME, "new", "files")
     assert seen(dags) == "changed"
+
+
+def test_a_wish_is_seen_until_a_launch_grants_it(dags: "DagBag", held: lease.Lease, database: Connection) -> None:
+    application.wish(database, NAME, DOER)
+    assert [(each.kind, each.doer) for each in operation.latest(database, 1)] == [("restart", DOER)]
+    assert seen(dags) == "wished"
+    database.execute(
+        "INSERT INTO truelog.launch (application, reason, wish) "
+        "SELECT application, 'by hand', wish FROM truelog.application WHERE application = %s",
+        (NAME,),
+    )
+    assert application.status(database, NAME).wish is None
+    assert seen(dags, seconds=1.5) == "nothing"
+
+
+def test_other_code_than_before_is_a_release(database: Connection) -> None:
+    for code in ("old", "old", "new"):
+        application.want_code(database, NAME, code, "files")
+    told = [each for each in operation.latest(database, 10, "release") if each.subject == NAME]
+    assert [each.about for each in told] == ["old became new"]
 
 
 def test_the_watch_survives_a_database_that_ends_its_session(
@@ -188,14 +209,14 @@ def test_the_watch_survives_a_database_that_ends_its_session(
             "WHERE datname = current_database() AND pid NOT IN (pg_backend_pid(), %s)",
             (ours,),
         )
-        application.want(database, NAME, application.STOPPED)
+        application.want(database, NAME, application.STOPPED, DOER)
 
     threading.Timer(0.5, cut).start()
     assert seen(dags) == "stop"
 
 
 def test_a_stopped_application_is_watched_and_left_alone(dags: "DagBag", database: Connection) -> None:
-    application.want(database, NAME, application.STOPPED)
+    application.want(database, NAME, application.STOPPED, DOER)
     assert keep(dags) == ("StreamTrigger", "resumed")
     assert launches(database) == []
 

@@ -35,7 +35,7 @@ CASES = {
     "a batch a second ago": (HEALTHY, None),
     "a batch just within its patience": (replace(HEALTHY, batch_at=ago(120)), None),
     "1: it runs and should not": (replace(HEALTHY, desired="stopped"), Verdict.STOP),
-    "1 before 4: it hangs and should not even run": (
+    "1 before 5: it hangs and should not even run": (
         replace(HEALTHY, desired="stopped", batch_at=ago(999)),
         Verdict.STOP,
     ),
@@ -43,19 +43,22 @@ CASES = {
     "2: it should not run and never did": (Status("stream", desired="stopped"), None),
     "3: its lock is free, however fresh its last batch": (replace(HEALTHY, alive=False), Verdict.DEAD),
     "3: it never ran": (Status("stream"), Verdict.DEAD),
-    "3 before 5: what is dead runs no code": (replace(HEALTHY, alive=False, code_wanted="b"), Verdict.DEAD),
+    "3 before 6: what is dead runs no code": (replace(HEALTHY, alive=False, code_wanted="b"), Verdict.DEAD),
     "3: a lock of which the lease knows nothing": (Status("stream", alive=True), Verdict.DEAD),
-    "4: no batch for too long": (replace(HEALTHY, batch_at=ago(121)), Verdict.HUNG),
-    "4: starting, and Spark takes its time": (replace(HEALTHY, taken_at=ago(599), batch_at=None), None),
-    "4: started long ago, and no batch yet": (replace(HEALTHY, taken_at=ago(601), batch_at=None), Verdict.HUNG),
-    "4: the database's clock is ahead of ours": (replace(HEALTHY, batch_at=NOW + timedelta(seconds=5)), None),
-    "5: other code than wanted": (replace(HEALTHY, code_wanted="b"), Verdict.CHANGED),
-    "5: other code than wanted, found before its first batch": (
+    "4: somebody wishes it started anew": (replace(HEALTHY, wish="somebody"), Verdict.WISHED),
+    "3 before 4: what is dead is started anyway": (replace(HEALTHY, alive=False, wish="somebody"), Verdict.DEAD),
+    "4 before 5: a wish needs no patience": (replace(HEALTHY, batch_at=ago(999), wish="somebody"), Verdict.WISHED),
+    "5: no batch for too long": (replace(HEALTHY, batch_at=ago(121)), Verdict.HUNG),
+    "5: starting, and Spark takes its time": (replace(HEALTHY, taken_at=ago(599), batch_at=None), None),
+    "5: started long ago, and no batch yet": (replace(HEALTHY, taken_at=ago(601), batch_at=None), Verdict.HUNG),
+    "5: the database's clock is ahead of ours": (replace(HEALTHY, batch_at=NOW + timedelta(seconds=5)), None),
+    "6: other code than wanted": (replace(HEALTHY, code_wanted="b"), Verdict.CHANGED),
+    "6: other code than wanted, found before its first batch": (
         replace(HEALTHY, code_wanted="b", batch_at=None, taken_at=ago(5)),
         Verdict.CHANGED,
     ),
-    "5: it has not said yet which code it runs": (replace(HEALTHY, code_running=None), None),
-    "5: no release has said which code is wanted": (replace(HEALTHY, code_wanted=None), None),
+    "6: it has not said yet which code it runs": (replace(HEALTHY, code_running=None), None),
+    "6: no release has said which code is wanted": (replace(HEALTHY, code_wanted=None), None),
 }
 
 

@@ -195,12 +195,12 @@ def test_nothing_is_left_when_all_is_stopped(kept: Settings) -> None:
     assert len(families) >= 4
     with connect(kept) as connection:
         for name in ("archive", "stream"):
-            application.want(connection, name, application.STOPPED)
+            application.want(connection, name, application.STOPPED, "somebody")
     assert set(launcher.ensure_none(kept)) <= {"archive", "stream"}
     until(lambda: _require_none(families), 60, "the end of all")
     with connect(kept) as connection:
         for name in ("archive", "stream"):
-            application.want(connection, name, application.RUNNING)
+            application.want(connection, name, application.RUNNING, "somebody")
 
 
 def _require_none(family: list[psutil.Process]) -> None:

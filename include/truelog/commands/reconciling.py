@@ -23,12 +23,14 @@ def reconcile(
     as_json: AsJson = False,
 ) -> None:
     """Rebuild views from the archive at their exact positions, and compare them row for row."""
+    from truelog.operation import by_hand
     from truelog.reconcile import Request, exit_code, reconcile_all
 
     settings = Settings()
     if every and views:
         raise typer.BadParameter("give names of views, or --all")
-    results = reconcile_all(settings, named(settings, views), Request(from_raw=from_raw, mend=repair))
+    request = Request(from_raw=from_raw, mend=repair, doer=by_hand())
+    results = reconcile_all(settings, named(settings, views), request)
     if as_json:
         print_json({"views": [result.as_dict() for result in results]})
     else:

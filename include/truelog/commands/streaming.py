@@ -35,12 +35,13 @@ def stop(name: Name, as_json: AsJson = False) -> None:
 def _want(name: str, desired: str, as_json: bool) -> None:
     from truelog import application
     from truelog.database import connect
+    from truelog.operation import by_hand
 
     settings = Settings()
     if name not in application.names(settings):
         raise typer.BadParameter(f"{name}: choose from {', '.join(application.names(settings))}")
     with connect(settings) as connection:
-        application.want(connection, name, desired)
+        application.want(connection, name, desired, by_hand())
     if as_json:
         print_json({"application": name, "desired": desired})
     else:

@@ -80,22 +80,26 @@ COMMENT ON TABLE truelog.application IS 'What each application should do, and by
 -- The code that the holder of the lease runs, and since when its process lives, so that another one with its pid is told apart.
 ALTER TABLE truelog.lease ADD COLUMN IF NOT EXISTS code text, ADD COLUMN IF NOT EXISTS process_at double precision;
 
-CREATE OR REPLACE VIEW truelog.application_status AS
-SELECT a.application, a.desired, a.code AS code_wanted, l.code AS code_running, l.epoch, l.pid, l.process_at, l.host,
-    l.taken_at, l.batch_at, EXISTS (
-        SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
-            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-            AND (classid::bigint << 32) | objid::bigint = hashtextextended(a.application, 0)
-    ) AS alive
-FROM truelog.application a LEFT JOIN truelog.lease l USING (application);
-COMMENT ON VIEW truelog.application_status IS 'Each application as it should be and as it is; alive: somebody holds its lock';
-
 CREATE TABLE IF NOT EXISTS truelog.launch (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, application text NOT NULL, reason text NOT NULL, wish text,
     launched_at timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX IF NOT EXISTS launch_application ON truelog.launch (application, launched_at);
 COMMENT ON TABLE truelog.launch IS 'Each start of an application: why, and on whose wish';
+
+-- Somebody's wish to have it started anew: granted by the launch that names it.
+ALTER TABLE truelog.application ADD COLUMN IF NOT EXISTS wish text;
+
+CREATE OR REPLACE VIEW truelog.application_status AS
+SELECT a.application, a.desired, a.code AS code_wanted, l.code AS code_running, l.epoch, l.pid, l.process_at, l.host,
+    l.taken_at, l.batch_at, EXISTS (
+        SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+            AND (classid::bigint << 32) | objid::bigint = hashtextextended(a.application, 0)
+    ) AS alive,
+    CASE WHEN NOT EXISTS (SELECT FROM truelog.launch g WHERE (g.application, g.wish) = (a.application, a.wish)) THEN a.wish END AS wish
+FROM truelog.application a LEFT JOIN truelog.lease l USING (application);
+COMMENT ON VIEW truelog.application_status IS 'Each application as it should be and as it is; alive: somebody holds its lock';
 
 CREATE TABLE IF NOT EXISTS truelog.standing (
     view text PRIMARY KEY, application text NOT NULL, version integer, state text NOT NULL CHECK (state IN ('FOLLOWING', 'STANDING')),
@@ -122,3 +126,9 @@ CREATE TABLE IF NOT EXISTS truelog.lag_sample (
     PRIMARY KEY (at, reader)
 );
 COMMENT ON TABLE truelog.lag_sample IS 'What each poll saw of each view and of the archive, by partition; kept for some days';
+
+CREATE TABLE IF NOT EXISTS truelog.operation (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, kind text NOT NULL, subject text NOT NULL, doer text NOT NULL,
+    about text NOT NULL, at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE truelog.operation IS 'What was done to the platform: launches, stops, releases, repairs, backfills; and by whom';
