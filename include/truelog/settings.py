@@ -197,6 +197,8 @@ class Settings(BaseSettings):
                 self.kafka_mechanism, self.kafka_user, self.kafka_password.get_secret_value()
             ),
             "kafka.isolation.level": "read_committed",
+            # Each task asks ahead for what no record may follow yet, and its next question waits behind that one.
+            "kafka.fetch.max.wait.ms": "10",
         }
 
     @property
