@@ -1,6 +1,6 @@
 """The catalogue: every view that there is, found by looking into the folder of views.
 
-A file that cannot be loaded, or that declares no `VIEW`, stops the caller: a view that vanishes is worse.
+A file that cannot be loaded, or that declares no `VIEW`, is refused with its reason: a view that vanishes is worse.
 """
 
 import importlib.util
@@ -21,7 +21,11 @@ def names(folder: Path = VIEWS) -> list[str]:
 
 
 def load(name: str, folder: Path = VIEWS) -> "View":
-    """The view declared in `<folder>/<name>.py`."""
+    """The view declared in `<folder>/<name>.py`.
+
+    Raises:
+        BadDeclaration: there is no such file, or it cannot be loaded, or declares no view.
+    """
     from truelog.view import View  # here: it brings PySpark, which those who only list views do without
 
     path = folder / f"{name}.py"
@@ -31,7 +35,10 @@ def load(name: str, folder: Path = VIEWS) -> "View":
     assert spec is not None  # noqa: S101
     assert spec.loader is not None  # noqa: S101
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # whatever a file may raise when it is imported
+        raise BadDeclaration(f"{path.name} cannot be loaded: {type(error).__name__}: {error}") from error
     view = getattr(module, "VIEW", None)
     if not isinstance(view, View):
         raise BadDeclaration(f"{path.name} declares no VIEW = View(…).")

@@ -1,6 +1,6 @@
 """`truelog query`, `positions`, `views`, `sql`: what the platform knows, read and never changed."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -9,6 +9,9 @@ from rich.table import Table
 from truelog.commands.naming import named
 from truelog.commands.output import AsJson, Exit, print_json
 from truelog.settings import Settings
+
+if TYPE_CHECKING:
+    from truelog.view import View
 
 Name = Annotated[str, typer.Argument(metavar="VIEW", help="Its file's name; `truelog views` shows them all.")]
 Limit = Annotated[int | None, typer.Option(min=0, help="At most so many rows; all of them by default.")]
@@ -55,11 +58,14 @@ def positions(as_json: AsJson = False) -> None:
 
 
 def views(as_json: AsJson = False) -> None:
-    """Show the catalogue: each view, what it reads, its columns and what they mean."""
-    from truelog import catalogue, readers, stands
+    """Show the catalogue: each view, what it reads, its columns and what they mean.
+
+    Exit code 3 where a view's file is broken; its reason is told, and the others are shown.
+    """
+    from truelog import readers, stands
 
     settings = Settings()
-    declared = catalogue.load_all(settings.views_folder)
+    declared, refused = _declared(settings)
     with readers.snapshot(settings) as connection:
         stood = stands.views(connection, declared)
         columns = {name: readers.columns(connection, name) for name in declared}
@@ -79,10 +85,28 @@ def views(as_json: AsJson = False) -> None:
         for name, view in declared.items()
     ]
     if as_json:
-        print_json({"views": entries})
-        return
-    for entry in entries:
-        _show(entry)
+        print_json({"views": entries, "refused": refused})
+    else:
+        for entry in entries:
+            _show(entry)
+        for name, reason in refused.items():
+            Console().print(f"{name}  {reason}", highlight=False, markup=False)
+    if refused:
+        raise typer.Exit(Exit.UNKNOWN)
+
+
+def _declared(settings: Settings) -> "tuple[dict[str, View], dict[str, str]]":
+    """Each view by its name; and of those whose files are broken, why."""
+    from truelog import catalogue
+    from truelog.errors import BadDeclaration
+
+    declared, refused = {}, {}
+    for name in catalogue.names(settings.views_folder):
+        try:
+            declared[name] = catalogue.load(name, settings.views_folder)
+        except BadDeclaration as bad:
+            refused[name] = str(bad)
+    return declared, refused
 
 
 def sql(query: Query, as_json: AsJson = False) -> None:
