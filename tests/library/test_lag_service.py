@@ -27,7 +27,9 @@ from truelog.settings import Settings
 def blind(postgresql: Settings) -> Iterator["subprocess.Popen[str]"]:
     """A service for which there is no Kafka and no store."""
     given = {"TRUELOG_KAFKA_BOOTSTRAP": "127.0.0.1:1", "TRUELOG_S3_ENDPOINT": "http://127.0.0.1:1"}
-    with subprocess.Popen(lag.command(postgresql), env=os.environ | given, stderr=subprocess.PIPE, text=True) as it:
+    with subprocess.Popen(
+        lag.SERVICE.command(postgresql), env=os.environ | given, stderr=subprocess.PIPE, text=True
+    ) as it:
         yield it
         it.kill()
 
@@ -81,7 +83,7 @@ def test_a_service_that_sees_nothing_says_so_and_tells_what_it_knows(
     status, _, text = get(postgresql, "/health")
     assert (status, json.loads(text)) == (503, {"views": False, "archive": False})
     with pytest.raises(ServiceDown, match="'views': False"):
-        lag.ready(postgresql)
+        lag.SERVICE.ready(postgresql)
 
     for nobody in ("", "Bearer ", "Bearer reader.wrong", "Basic " + postgresql.reader_key.get_secret_value()):
         status, headers, text = get(postgresql, "/metrics", nobody)

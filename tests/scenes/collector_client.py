@@ -90,9 +90,9 @@ def another(settings: Settings, **changes: object) -> Iterator[tuple[Settings, "
     mine = settings.model_copy(update={"collector_port": port, **changes})
     given = {f"TRUELOG_{name.upper()}": str(value) for name, value in {"collector_port": port, **changes}.items()}
     environment = os.environ | {"TRUELOG_HOME": str(settings.home)} | given
-    process = subprocess.Popen(collector.command(mine), env=environment, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(collector.SERVICE.command(mine), env=environment, stderr=subprocess.DEVNULL)
     try:
-        until(lambda: collector.ready(mine), 30, "another collector")
+        until(lambda: collector.SERVICE.ready(mine), 30, "another collector")
         yield mine, process
     finally:
         process.terminate()

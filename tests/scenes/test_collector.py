@@ -232,7 +232,7 @@ def test_what_is_under_way_is_answered_before_it_ends(collector: Settings) -> No
 
 def _require_no_more(settings: Settings) -> None:
     try:
-        service.ready(settings)
+        service.SERVICE.ready(settings)
     except ServiceDown:
         return
     raise ServiceDown("it still answers")
