@@ -167,8 +167,10 @@ def test_the_command_ends_as_the_verdicts_say(kept: Settings) -> None:
         ("page_view", p, 900, 1000, 0) for p in (0, 1)
     ]
     assert {(row["lag_events"], row["lag_seconds"], row["verdict"]) for row in rows} == {(100, 2.5, "OK")}
-    wrong = truelog("lag", ARCHIVE, FALLING, **told(kept))
+    wrong = truelog("lag", ARCHIVE, FALLING, COLUMNS="80", **told(kept))
     assert wrong.returncode == 1, wrong.stderr
+    lines = [line.split() for line in wrong.stdout.splitlines()]
+    assert ["page_view", "0", "10", "990", "604,740", "FALLING_OFF"] in lines  # in one piece
     [reason] = [line for line in wrong.stdout.splitlines() if line.startswith("falling page_view 0")]
     assert reason.startswith("falling page_view 0: FALLING_OFF, the log drops what it has not read in 60 s")
     assert truelog("lag", FINE, UNSEEN, **told(kept)).returncode == 3

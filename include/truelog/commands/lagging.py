@@ -1,10 +1,11 @@
 """`truelog lag`: how far behind the log each view and the archive are, and what that comes to."""
 
 from dataclasses import asdict
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.box import SIMPLE
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -45,17 +46,17 @@ def lag(views: Readers = None, as_json: AsJson = False) -> None:
 
 
 def _show(rows: "list[Row]") -> None:
-    """The numbers, then the reason of each verdict that is not OK."""
-    table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
-    for name in ("reader", "topic"):
-        table.add_column(name, no_wrap=True)
-    for name in ("position", "end", "earliest", "lag", "seconds", "in/s", "out/s"):
+    """The numbers, reader by reader, as wide as a terminal; then the reason of each verdict that is not OK."""
+    table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
+    table.add_column("partition", no_wrap=True)
+    for name in ("position", "lag", "seconds", "in/s", "out/s"):
         table.add_column(name, justify="right", overflow="fold")  # a number cut short is another number
     table.add_column("verdict", no_wrap=True)
-    for row in rows:
-        offsets = [_number(each) for each in (row.position, row.end, row.earliest, row.lag_events)]
-        rates = [_number(each, 1) for each in (row.lag_seconds, row.rate_in, row.rate_counted)]
-        table.add_row(row.reader, _place(row), *offsets, *rates, row.verdict)
+    for reader, of_reader in groupby(rows, lambda row: row.reader):
+        table.add_row(f"[bold]{reader}[/bold]")
+        for row in of_reader:
+            numbers = (row.position, row.lag_events, row.lag_seconds, row.rate_in, row.rate_counted)
+            table.add_row(f"  {_place(row)}", *map(_number, numbers), row.verdict)
     console = Console()
     console.print(table)
     for row in rows:
@@ -69,5 +70,8 @@ def _place(row: "Row") -> str:
     return "" if row.topic is None else f"{row.topic} {row.partition}"
 
 
-def _number(value: float | None, digits: int = 0) -> str:
-    return "" if value is None else f"{value:,.{digits}f}"
+def _number(value: float | None) -> str:
+    """Tenths matter to small ones alone."""
+    if value is None:
+        return ""
+    return f"{value:,.1f}" if isinstance(value, float) and value < 100 else f"{value:,.0f}"
