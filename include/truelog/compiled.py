@@ -153,7 +153,8 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
     """Check a view against the schemas of its events; say what it stores.
 
     Raises:
-        BadDeclaration: the transform is not row-wise, is unsteady, or selects other columns than key and measures.
+        BadDeclaration: the transform is not row-wise, is unsteady, or selects other columns than key and measures;
+            or two of these would be one column of the table.
     """
     unknown = [topic for topic in view.reads if topic not in schemas]
     if unknown:
@@ -165,6 +166,7 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
     require_accepted(name, view.measures, kinds)
     _require_age(name, view, kinds)
     compiled = Compiled(name, view, kinds, _fingerprint(view, selected, schemas))
+    _require_one_owner(compiled)
     _require_plain_names(compiled)
     return compiled
 
@@ -182,6 +184,20 @@ def _require_columns(name: str, view: View, schema: StructType) -> None:
     for key in view.key:
         if not isinstance(schema[key].dataType, Types.KEY):
             raise BadDeclaration(f"{name}.{key}: {schema[key].dataType.simpleString()} cannot be a key; cast it.")
+
+
+def _require_one_owner(compiled: Compiled) -> None:
+    """Measures may declare columns of other names than their own: of two by one name, one would hide the other."""
+    for declared in ("columns", "shown"):
+        owners = dict.fromkeys(compiled.view.key, "the key")
+        for name, measure in compiled.view.measures.items():
+            for column in getattr(measure, declared)(name, compiled.kinds[name]):
+                if column in owners:
+                    raise BadDeclaration(
+                        f"{compiled.name}: {owners[column]} and the measure {name!r} both make a column {column!r}; "
+                        f"give one of the two another name in the transform."
+                    )
+                owners[column] = f"the measure {name!r}"
 
 
 def _require_plain_names(compiled: Compiled) -> None:

@@ -18,6 +18,25 @@ def transform(page_view: DataFrame) -> DataFrame:
 VIEW = View(reads=("page_view",), transform=transform, key=("what",), measures={{"n": Sum()}})
 '''
 
+TWO_OWNERS = '''"""Each column has one owner, or the second measure would write over the first."""
+from pyspark.sql import DataFrame, functions as F
+from truelog import Latest, Quantiles, Sum, View
+from truelog.measures import latest
+
+def transform(page_view: DataFrame) -> DataFrame:
+    return page_view.select("status", {selected})
+
+VIEW = View(reads=("page_view",), transform=transform, key=("status",), measures={measures})
+'''
+STORED = TWO_OWNERS.format(
+    selected='latest("event_time", url="url").alias("a"), latest("event_time", url="referrer").alias("b")',
+    measures='{"a": Latest(), "b": Latest()}',
+)
+SHOWN = TWO_OWNERS.format(
+    selected='F.col("bytes").alias("n"), F.lit(1).alias("n_p50")', measures='{"n": Quantiles(), "n_p50": Sum()}'
+)
+KEYED = TWO_OWNERS.format(selected='latest("event_time", status="status").alias("a")', measures='{"a": Latest()}')
+
 
 def test_a_broken_view_takes_no_other_along(spark: SparkSession, settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "good.py").write_text(VIEW.format(by="status"))
@@ -28,10 +47,17 @@ def test_a_broken_view_takes_no_other_along(spark: SparkSession, settings: Setti
     found = assemble(spark, here, types, ["good", "gone", "impossible", "unreadable", "unspeakable"])
     assert [each.name for each in found.compiled] == ["good"]
     assert found.refused.keys() == {"gone", "impossible", "unreadable", "unspeakable"}
-    assert found.refused["unreadable"].startswith("SyntaxError")
+    assert found.refused["unreadable"].startswith("BadDeclaration: unreadable.py cannot be loaded: SyntaxError")
     assert "no_such_column" in found.refused["impossible"]
     assert "cannot be a table's or a column's name" in found.refused["unspeakable"]
     assert "There is no view 'gone'" in found.refused["gone"]
+
+    for name, text in {"stored": STORED, "shown": SHOWN, "keyed": KEYED}.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    refused = assemble(spark, here, types, ["stored", "shown", "keyed"]).refused
+    assert "the measure 'a' and the measure 'b' both make a column 'url'" in refused["stored"]
+    assert "the measure 'n' and the measure 'n_p50' both make a column 'n_p50'" in refused["shown"]
+    assert "the key and the measure 'a' both make a column 'status'" in refused["keyed"]
 
     (tmp_path / "unreadable.py").write_text("VIEW = View()")
     assert assemble(spark, here, types, ["good", "gone", "impossible", "unreadable", "unspeakable"]).code != found.code
