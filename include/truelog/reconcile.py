@@ -39,6 +39,8 @@ from truelog.workshop import workshop
 _SAMPLE = 100  # differing rows kept with the result; the counts are of all
 _REASON = 500  # characters of it that are kept
 
+NOWHERE = Positions()
+
 log = logging.getLogger("truelog.reconcile")
 
 
@@ -95,9 +97,8 @@ def reconcile(spark: SparkSession, advancer: Advancer, compiled: Compiled, reque
     with connect(advancer.settings, autocommit=True) as connection:
         try:
             table.require_same_code(connection, compiled)
-        except (CodeChanged, NotMade) as refused:  # neither equal nor different
-            unknown = Result(compiled.name, compiled.view.version, Positions(), reason=str(refused))
-            return _keep(connection, unknown, request)
+        except (CodeChanged, NotMade) as refused:
+            return refuse(advancer.settings, compiled, request, reason=str(refused))
         difference.alone(connection, compiled.table)
         rebuilder = Rebuilder(spark, connection, advancer, compiled, request.from_raw)
         repairs_from_raw = request.from_raw and request.mend
@@ -253,26 +254,28 @@ def _keep(connection: Connection, result: Result, request: Request) -> Result:
 def reconcile_all(settings: Settings, views: Sequence[str], request: Request) -> list[Result]:
     """Reconcile the named views, or all of them, in a Spark session of its own."""
     with workshop(settings, "truelog reconcile", views) as (spark, advancer, assembly):
-        results = [refuse(settings, view, reason, request) for view, reason in assembly.refused.items()]
+        results = [refuse(settings, view, request, reason=reason) for view, reason in assembly.refused.items()]
         for each in assembly.compiled:
             try:
                 results.append(reconcile(spark, advancer, each, request))
             except Exception as error:  # whatever befell one view, the others are compared
                 log.exception("%s could not be compared", each.name)
-                results.append(_unknown(settings, each, f"{type(error).__name__}: {error}"[:_REASON], request))
+                with connect(settings) as connection:
+                    stands = merge.positions(connection, each)
+                results.append(refuse(settings, each, request, reason=f"{type(error).__name__}: {error}", at=stands))
         return results
 
 
-def _unknown(settings: Settings, compiled: Compiled, reason: str, request: Request) -> Result:
-    with connect(settings, autocommit=True) as connection:
-        positions = merge.positions(connection, compiled)
-        return _keep(connection, Result(compiled.name, compiled.view.version, positions, reason=reason), request)
+def refuse(
+    settings: Settings, view: Compiled | str, request: Request, *, reason: str, at: Positions = NOWHERE
+) -> Result:
+    """The answer for a view that was not compared: neither equal nor different, and why.
 
-
-def refuse(settings: Settings, view: str, reason: str, request: Request) -> Result:
-    """The answer for a view that cannot even be compiled: neither equal nor different, and why."""
+    Of one that cannot be compiled only the name is known. Where it stands is told if another try may have an answer.
+    """
+    name, version = (view, None) if isinstance(view, str) else (view.name, view.view.version)
     with connect(settings, autocommit=True) as connection:
-        return _keep(connection, Result(view, None, Positions(), reason=reason), request)
+        return _keep(connection, Result(name, version, at, reason=reason[:_REASON]), request)
 
 
 def exit_code(results: Iterable[Result]) -> int:

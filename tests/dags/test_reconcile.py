@@ -199,7 +199,7 @@ def test_unknown_is_neither_and_says_why(judged: Judged) -> None:
 
 def test_a_view_that_was_refused_is_red_by_itself_and_not_compared_again(judged: Judged) -> None:
     """Its file may be so broken that it has no version."""
-    refuse(judged.settings, "judged", "SyntaxError: invalid syntax", COMPARE)
+    refuse(judged.settings, "judged", COMPARE, reason="SyntaxError: invalid syntax")
     judged.connection.execute("UPDATE truelog.reconciliation SET run = %s WHERE view = 'judged'", (RUN,))
     validation.require_known(judged.settings, RUN)
     with pytest.raises(BadInput, match="judged could not be compared: SyntaxError"):

@@ -21,10 +21,10 @@ from truelog.compiled import Compiled
 from truelog.database import connect
 from truelog.errors import ServiceDown
 from truelog.event import load_events
-from truelog.merge import Merge
+from truelog.merge import Excluded, Merge
 from truelog.positions import Positions
 from truelog.rebuild import Rebuilder
-from truelog.reconcile import Result, compare, may_be_repaired
+from truelog.reconcile import Request, Result, compare, exit_code, may_be_repaired, reconcile
 from truelog.repair import repair
 from truelog.settings import Settings
 from truelog.stage import Staged
@@ -90,6 +90,7 @@ class Ground:
 @pytest.fixture
 def ground(lab: Lab, platform: Settings) -> Iterator[Ground]:
     topics.apply(platform, load_events())
+    click(platform, "before")
     ends = topics.end_offsets(platform, [TOPIC])
     with open_catalog(platform) as catalog:
         ensure(catalog, lab.types[TOPIC], ends.ids[TOPIC], ends.offsets[TOPIC])
@@ -131,6 +132,23 @@ def test_a_merge_that_comes_before_the_lock_is_kept(ground: Ground) -> None:
     assert ground.stands() == ground.ends()
     left = ground.lab.connection.execute(sql.SQL("SELECT count(*) FROM {}").format(stage.table(ground.compiled)))
     assert left.fetchone() == (0,)
+
+
+def test_a_record_that_is_set_aside_for_no_reason_is_a_difference(ground: Ground) -> None:
+    """Stream and rebuild leave it out alike, so that no row differs."""
+    topic, partition = next(place for place in ground.ends().partitions() if ground.ends().at(*place))
+    asked, advancer = Request(from_raw=True), ground.rebuilder.advancer
+    merge.exclude(ground.lab.connection, ground.compiled, [Excluded(topic, partition, 0, "no reason")])
+
+    found = reconcile(ground.lab.spark, advancer, ground.compiled, asked)
+    assert (found.verdict, found.missing + found.extra + found.different) == ("DIFFERENT", 0)
+    assert f"set aside on which the transform does not fail: {topic} {partition}:0. Delete" in found.reason
+    assert exit_code([found]) == 1
+    kept = ground.lab.connection.execute("SELECT verdict FROM truelog.reconciliation WHERE id = %s", (found.id,))
+    assert kept.fetchone() == ("DIFFERENT",)
+
+    ground.lab.connection.execute("DELETE FROM truelog.exclusion WHERE view = %s", (ground.compiled.name,))
+    assert reconcile(ground.lab.spark, advancer, ground.compiled, asked).equal
 
 
 def _require_waiting(settings: Settings) -> None:
