@@ -17,6 +17,8 @@ TruelogError
 ├── AirflowRefused   Airflow does not do what it was asked
 ├── RunFailed        a run of a DAG ended, and not well
 ├── RequestRefused   an HTTP request is turned away, with its status
+├── ReceiverDown     a receiver of alerts did not take what it was to be told, and may take it later
+├── NoticeRefused    a receiver of alerts will never take what it was to be told
 └── ServiceDown      a service did not become ready in time
 """
 
@@ -106,6 +108,14 @@ class RequestRefused(TruelogError):
         super().__init__(reason)
         self.status = status
         self.retry_after = retry_after
+
+
+class ReceiverDown(TruelogError):
+    """A receiver of alerts did not take a notification; another try may succeed."""
+
+
+class NoticeRefused(TruelogError):
+    """A receiver of alerts says that a notification is no good; another try would be refused as well."""
 
 
 class ServiceDown(TruelogError):

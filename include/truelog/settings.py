@@ -119,6 +119,24 @@ class Settings(BaseSettings):
     lag_keep_seconds: PositiveFloat = 3 * 86_400.0  # of the history of lag
     lag_late_seconds: PositiveFloat = 60.0  # behind, beyond its trigger, from which a reader is warned of
     lag_falling_seconds: PositiveFloat = 6 * 3600.0  # before retention overtakes a reader, from which it is told
+    # Who is told of alerts: nobody, unless it is set here.
+    alertmanager_url: SecretStr = SecretStr("")
+    alertmanager_token: SecretStr = SecretStr("")
+    pagerduty_url: str = "https://events.pagerduty.com/v2/enqueue"
+    pagerduty_key: SecretStr = SecretStr("")  # the integration's routing key
+    alert_email: str = ""  # addresses, with commas between them
+    heartbeat_url: SecretStr = SecretStr("")  # of the dead-man's switch
+    alert_pages_url: str = ""  # where people reach Airflow; by default on this machine
+    alert_runbooks_url: str = "docs/runbooks"  # where people find them
+
+    alert_answer_seconds: PositiveFloat = 10.0  # that a receiver may take to answer
+    alert_repeat_seconds: PositiveFloat = 4 * 3600.0  # after which an open alert is told again
+    alert_deaths: PositiveInt = 3  # of an application within ten minutes
+    alert_undecided_seconds: PositiveFloat = 3 * 3600.0  # without an answer of reconcile
+    alert_unproved_seconds: PositiveFloat = 6 * 3600.0  # since a view was last found equal
+    alert_unaudited_seconds: PositiveFloat = 36 * 3600.0  # since the archive was last audited
+    alert_dead_letters: PositiveFloat = 1.0  # a second, in the last five minutes
+    alert_disk_share: float = Field(default=0.1, gt=0, lt=1)  # of the disk that must be free
     applications: dict[str, str] = Field(default_factory=dict)  # view → stream application; "stream" by default
     views_folder: Path = PROJECT / "spark_apps" / "views"
     dags_folder: Path = PROJECT / "dags"

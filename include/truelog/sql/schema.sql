@@ -132,3 +132,32 @@ CREATE TABLE IF NOT EXISTS truelog.operation (
     about text NOT NULL, at timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE truelog.operation IS 'What was done to the platform: launches, stops, releases, repairs, backfills; and by whom';
+
+CREATE TABLE IF NOT EXISTS truelog.alert (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, kind text NOT NULL, subject text NOT NULL, cause text NOT NULL,
+    found_at timestamptz NOT NULL, opened_at timestamptz, told_at timestamptz, gone_at timestamptz,
+    acknowledged_at timestamptz, acknowledged_by text, resolved_at timestamptz
+);
+CREATE UNIQUE INDEX IF NOT EXISTS alert_key ON truelog.alert (kind, subject) WHERE resolved_at IS NULL;
+CREATE INDEX IF NOT EXISTS alert_resolved ON truelog.alert (resolved_at);
+COMMENT ON TABLE truelog.alert IS 'Each incident, a row from its first moment to its last; pending until opened_at';
+
+CREATE TABLE IF NOT EXISTS truelog.silence (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, pattern text NOT NULL, until timestamptz NOT NULL, made_by text NOT NULL,
+    why text NOT NULL, made_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE truelog.silence IS 'Of which keys nothing new is told until when, by whom and why';
+
+CREATE TABLE IF NOT EXISTS truelog.notification (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, receiver text NOT NULL, alert bigint NOT NULL REFERENCES truelog.alert,
+    says text NOT NULL CHECK (says IN ('open', 'again', 'resolved')), cause text NOT NULL, made_at timestamptz NOT NULL DEFAULT now(),
+    tries integer NOT NULL DEFAULT 0, failed text, done_at timestamptz
+);
+CREATE INDEX IF NOT EXISTS notification_waiting ON truelog.notification (receiver, id) WHERE done_at IS NULL;
+CREATE INDEX IF NOT EXISTS notification_alert ON truelog.notification (alert, receiver);
+COMMENT ON TABLE truelog.notification IS 'What each receiver is to be told, in this order; done when it took it, or refused it for good';
+
+CREATE TABLE IF NOT EXISTS truelog.alert_source (
+    source text PRIMARY KEY, looked_at timestamptz NOT NULL, blind text NOT NULL
+);
+COMMENT ON TABLE truelog.alert_source IS 'When each source of alerts last looked, and what kept it from seeing';

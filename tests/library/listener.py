@@ -1,0 +1,79 @@
+"""A receiver of alerts, as far as HTTP goes: it takes what it is told, refuses it, hangs, or is not there at all."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+TAKES, FAILS, REFUSES, HANGS = "takes", "fails", "refuses", "hangs"
+_STATUS = {TAKES: 202, FAILS: 503, REFUSES: 400}
+
+
+class Listener:
+    """What it took, each with its path, headers and moment; what it should do with the next request is `mood`."""
+
+    def __init__(self) -> None:
+        self.mood = TAKES
+        self.taken: list[Any] = []
+        self.paths: list[str] = []
+        self.headers: list[dict[str, str]] = []
+        self.times: list[float] = []
+        self.asked = 0
+        self._let_go = threading.Event()
+        self._server = self._serve(0)
+        self.port = self._server.server_address[1]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def away(self) -> None:
+        """Nobody listens at its address, and whoever hangs is let go."""
+        self._let_go.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def back(self) -> None:
+        self.mood = TAKES
+        self._let_go.clear()
+        self._server = self._serve(self.port)
+
+    def _serve(self, port: int) -> ThreadingHTTPServer:
+        server = ThreadingHTTPServer(("127.0.0.1", port), _handler(self._answer))
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return server
+
+    def _answer(self, request: BaseHTTPRequestHandler) -> None:
+        body = request.rfile.read(int(request.headers.get("Content-Length", 0)))
+        self.asked += 1
+        if self.mood == HANGS:
+            self._let_go.wait(60)
+            return
+        if self.mood == TAKES:
+            self.taken.append(json.loads(body) if body else None)
+            self.paths.append(request.path)
+            self.headers.append(dict(request.headers))
+            self.times.append(time.time())
+        request.send_response(_STATUS[self.mood])
+        request.end_headers()
+
+
+def _handler(answer: Callable[[BaseHTTPRequestHandler], None]) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            answer(self)
+
+        def log_message(self, *_: object) -> None:
+            """Nothing to standard error."""
+
+    return Handler
+
+
+@contextmanager
+def listening() -> Iterator[Listener]:
+    listener = Listener()
+    yield listener
+    listener.away()
