@@ -5,13 +5,16 @@ alert as it stands, what was seen, and now. One alert is one incident: it opens 
 stays the same from its first moment to its last.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from truelog.alert_kind import KINDS, Kind
+from truelog.settings import Settings
+
+UNWATCHED = "unwatched"  # what a source that is blind has found, of itself
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,16 @@ class Sight:
 
     def sees(self, key: str) -> bool:
         return not self.blind and key not in self.unseen
+
+
+@dataclass(frozen=True)
+class Source:
+    """Who looks for these kinds, and after how many seconds again."""
+
+    name: str
+    kinds: tuple[str, ...]
+    every: float
+    look: Callable[[Settings], Sight]
 
 
 @dataclass(frozen=True)

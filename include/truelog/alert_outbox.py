@@ -14,6 +14,8 @@ from truelog.alert import Says
 from truelog.alert_kind import KINDS, Kind
 from truelog.database import Connection
 
+WAITS = "SELECT FROM truelog.notification WHERE receiver = %s AND done_at IS NULL LIMIT 1"
+
 
 @dataclass(frozen=True)
 class Notice:

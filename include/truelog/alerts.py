@@ -11,7 +11,7 @@ from typing import Any
 from psycopg.rows import class_row
 
 from truelog import alert_outbox
-from truelog.alert import Alert, Moment, Sight, Silence, Step, steps
+from truelog.alert import UNWATCHED, Alert, Moment, Sight, Silence, Source, Step, steps
 from truelog.database import Connection
 from truelog.errors import BadInput
 
@@ -19,6 +19,7 @@ _ALERT = (
     "SELECT kind, subject, cause, found_at, opened_at, told_at, gone_at, acknowledged_at, acknowledged_by, "
     "resolved_at, id FROM truelog.alert "
 )
+_OF_SOURCE = "WHERE resolved_at IS NULL AND (kind = ANY(%s) OR kind = %s AND subject = %s) ORDER BY id"
 _SILENCE = "SELECT pattern, until, made_by AS by, why, id FROM truelog.silence WHERE until > now() ORDER BY until, id"
 
 
@@ -80,15 +81,13 @@ def end_silence(connection: Connection, id_: int) -> None:
         raise BadInput(f"no silence {id_} holds; `truelog alerts` lists those that do.")
 
 
-def looked(
-    connection: Connection, kinds: Iterable[str], sight: Sight, receivers: Iterable[str], repeat: timedelta
-) -> None:
-    """Keep what one look at these kinds comes to, and what receivers are to be told, within one transaction."""
+def looked(connection: Connection, source: Source, sight: Sight, receivers: Iterable[str], repeat: timedelta) -> None:
+    """Keep what one look of a source comes to, and what receivers are to be told, within one transaction."""
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('truelog.alert'))")  # one look after the other
         row: Any = connection.execute("SELECT now()").fetchone()
         now: datetime = row[0]
-        known = _alerts(connection, "WHERE resolved_at IS NULL AND kind = ANY(%s) ORDER BY id", list(kinds))
+        known = _alerts(connection, _OF_SOURCE, list(source.kinds), UNWATCHED, source.name)
         for each in steps(known, sight, Moment(now, repeat, tuple(silences(connection)))):
             id_ = _keep(connection, each)
             if each.says:

@@ -6,6 +6,7 @@ import sys
 import typer
 
 from truelog.commands import (
+    alerting,
     archiving,
     generating,
     importing,
@@ -36,6 +37,7 @@ GROUPS = {
     "application": streaming.app,
     "import": importing.app,
     "archive": archiving.app,
+    "alerts": alerting.app,
 }
 
 app = typer.Typer(

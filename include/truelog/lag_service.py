@@ -1,10 +1,10 @@
-"""The lag service: polls views and archive every `lag_poll_seconds`, and tells Prometheus what is known.
+"""The lag service: polls views and archive every `lag_poll_seconds`, tells Prometheus what is known, and watches.
 
     GET /metrics        Authorization: Bearer KEY       of a reader or an admin
     GET /health         needs no key: 200 while everything that is polled is seen, else 503
 
 Views and archive are polled apart from each other: a store that hangs makes nobody blind for the views. What a poll
-saw is kept in the history, and published as consumer groups.
+saw is kept in the history, and published as consumer groups. What is wrong is found here, and told by Airflow.
 
     python -m truelog.lag_service
 """
@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from truelog import lag_groups, lag_history, lag_poll, metrics, topics
+from truelog import alert_watch, lag_groups, lag_history, lag_poll, metrics, topics
 from truelog.api_key import KeyRing, Role
 from truelog.background import Background
 from truelog.database import connect
@@ -79,6 +79,7 @@ class LagService:
         threads += [
             Background(what, partial(self._poll_again, what), self.settings.lag_poll_seconds) for what in self._asked
         ]
+        threads += alert_watch.threads(self.settings)
         for thread in threads:
             thread.start()
         yield

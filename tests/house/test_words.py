@@ -47,7 +47,7 @@ def _typed(text: str) -> Iterator[str]:
 def refusal(words: Sequence[str]) -> str:
     """What the command line says against these words; empty where it understands them."""
     command, rest = get_command(app), list(words)
-    while isinstance(command, TyperGroup):
+    while isinstance(command, TyperGroup) and not (command.invoke_without_command and _only_options(rest)):
         found = command.commands.get(rest.pop(0)) if rest else None
         if found is None:
             return "no such command"
@@ -59,6 +59,10 @@ def refusal(words: Sequence[str]) -> str:
     except Exception as error:  # whatever the parser has against it
         return str(error)
     return ""
+
+
+def _only_options(words: Sequence[str]) -> bool:
+    return not words or words[0].startswith("-")
 
 
 def _is_command(words: Sequence[str]) -> bool:

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from tests.library.listener import FAILS, HANGS, REFUSES, TAKES, Listener, listening
 from truelog import alert_outbox, alerts
-from truelog.alert import Finding, Says, Sight
+from truelog.alert import Finding, Says, Sight, Source
 from truelog.alert_delivery import deliver
 from truelog.alert_kind import KINDS
 from truelog.alert_receiver import configured
@@ -19,6 +19,7 @@ from truelog.errors import BadInput, ReceiverDown
 from truelog.settings import Settings
 
 KIND = "down"
+SOURCE = Source("applications", (KIND,), 1, lambda _: Sight())
 FOUR_HOURS = timedelta(hours=4)
 TOLD = ["alertmanager", "pagerduty"]
 
@@ -52,7 +53,7 @@ def told(postgresql: Settings, database: Connection, listener: Listener) -> Sett
 
 def look(database: Connection, *subjects: str, cause: str = "it died", blind: bool = False) -> None:
     sight = Sight(tuple(Finding(KIND, subject, cause) for subject in subjects), blind=blind)
-    alerts.looked(database, [KIND], sight, TOLD, FOUR_HOURS)
+    alerts.looked(database, SOURCE, sight, TOLD, FOUR_HOURS)
 
 
 def age(database: Connection, by: str = "1 hour") -> None:
@@ -136,9 +137,9 @@ def test_only_who_knows_of_an_incident_is_told_its_end_and_nobody_is_told_again_
     database: Connection,
 ) -> None:
     sight = Sight((Finding(KIND, "one", "it died"),))
-    alerts.looked(database, [KIND], sight, ["alertmanager"], FOUR_HOURS)
+    alerts.looked(database, SOURCE, sight, ["alertmanager"], FOUR_HOURS)
     age(database, "5 hours")
-    alerts.looked(database, [KIND], sight, ["alertmanager"], FOUR_HOURS)
+    alerts.looked(database, SOURCE, sight, ["alertmanager"], FOUR_HOURS)
     over(database)
     assert said(database) == {"alertmanager": [Says.OPEN, Says.RESOLVED]}
 

@@ -161,3 +161,8 @@ CREATE TABLE IF NOT EXISTS truelog.alert_source (
     source text PRIMARY KEY, looked_at timestamptz NOT NULL, blind text NOT NULL
 );
 COMMENT ON TABLE truelog.alert_source IS 'When each source of alerts last looked, and what kept it from seeing';
+
+CREATE TABLE IF NOT EXISTS truelog.audit (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, faults text[] NOT NULL, finished_at timestamptz NOT NULL DEFAULT now()
+);
+COMMENT ON TABLE truelog.audit IS 'What each audit of the archive found; sound where there are no faults';

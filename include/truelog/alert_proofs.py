@@ -1,0 +1,103 @@
+"""What is wrong with the proofs: of a view that it equals its rebuild, of the archive that it holds the log.
+
+Of each view one thing is told: that it differs, else that nobody can tell, else that nobody has compared it.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from truelog import catalogue, readers
+from truelog.alert import Finding, Sight
+from truelog.application import ARCHIVE
+from truelog.durations import in_words
+from truelog.settings import Settings
+
+OF_VIEWS = ("different", "undecided", "unproved")
+OF_ARCHIVE = ("unsound", "unaudited")
+_FAULTS = 3  # that are named; the log of the audit names all
+
+# Of each view's newest version: its last comparison, its last one with an answer, and when it was last equal, or made.
+_ASK = """
+    SELECT n.view, last.verdict, last.reason, answer.verdict, answer.missing, answer.extra, answer.different,
+        extract(epoch FROM now() - coalesce(answer.finished_at, made_at))::float8, extract(epoch FROM now() - coalesce((
+            SELECT max(finished_at) FROM truelog.reconciliation r
+            WHERE (r.view, r.version) = (n.view, n.version) AND verdict = 'EQUAL'
+        ), made_at))::float8
+    FROM (
+        SELECT DISTINCT ON (view) view, version, made_at FROM truelog.view WHERE view = ANY(%s)
+        ORDER BY view, version DESC
+    ) n LEFT JOIN LATERAL (
+        SELECT verdict, reason FROM truelog.reconciliation r WHERE r.view = n.view
+            AND coalesce(r.version, n.version) = n.version ORDER BY id DESC LIMIT 1
+    ) last ON true LEFT JOIN LATERAL (
+        SELECT verdict, missing, extra, different, finished_at FROM truelog.reconciliation r
+        WHERE (r.view, r.version) = (n.view, n.version) AND verdict <> 'UNKNOWN' ORDER BY id DESC LIMIT 1
+    ) answer ON true ORDER BY n.view
+"""
+# The last audit, and since when there is something to audit.
+_AUDIT = """
+    SELECT faults, extract(epoch FROM now() - coalesce(finished_at, (
+        SELECT min(launched_at) FROM truelog.launch WHERE application = %s
+    )))::float8 FROM (SELECT) one LEFT JOIN (
+        SELECT faults, finished_at FROM truelog.audit ORDER BY id DESC LIMIT 1
+    ) newest ON true
+"""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Of a view: its last comparison, the last one with an answer, and seconds since that and since it was equal."""
+
+    view: str
+    verdict: str | None
+    reason: str | None
+    answer: str | None
+    missing: int | None
+    extra: int | None
+    different: int | None
+    unanswered: float
+    unproved: float
+
+
+def views(settings: Settings) -> Sight:
+    """Of every view that has been made."""
+    with readers.snapshot(settings) as connection:
+        rows: list[tuple[Any, ...]] = connection.execute(_ASK, (catalogue.names(settings.views_folder),)).fetchall()
+    return sight(settings, [Proof(*row) for row in rows])
+
+
+def sight(settings: Settings, proofs: Iterable[Proof]) -> Sight:
+    """The lesser ones are not looked for where a greater one is found."""
+    findings, unseen = list[Finding](), set[str]()
+    for proof in proofs:
+        found = next(_wrong(settings, proof), None)
+        if found is not None:
+            findings.append(found)
+            lesser = OF_VIEWS[OF_VIEWS.index(found.kind) + 1 :]
+            unseen |= {Finding(kind, proof.view, "").key for kind in lesser}
+    return Sight(tuple(findings), frozenset(unseen))
+
+
+def _wrong(settings: Settings, proof: Proof) -> Iterator[Finding]:
+    if proof.answer == "DIFFERENT":
+        counts = f"{proof.missing} rows are missing, {proof.extra} extra, {proof.different} different"
+        yield Finding("different", proof.view, f"{counts}; {proof.reason}" if proof.reason else counts)
+    if proof.verdict == "UNKNOWN" and proof.unanswered > settings.alert_undecided_seconds:
+        yield Finding("undecided", proof.view, f"for {in_words(proof.unanswered)}: {proof.reason}")
+    if proof.unproved > settings.alert_unproved_seconds:
+        yield Finding("unproved", proof.view, f"it was not found equal for {in_words(proof.unproved)}")
+
+
+def archive(settings: Settings) -> Sight:
+    """By its last audit."""
+    with readers.snapshot(settings) as connection:
+        row: Any = connection.execute(_AUDIT, (ARCHIVE,)).fetchone()
+    faults, age = row
+    findings = list[Finding]()
+    if faults:
+        more = f"; and {len(faults) - _FAULTS} more" if len(faults) > _FAULTS else ""
+        findings.append(Finding("unsound", ARCHIVE, "; ".join(faults[:_FAULTS]) + more))
+    if age is not None and age > settings.alert_unaudited_seconds:
+        findings.append(Finding("unaudited", ARCHIVE, f"for {in_words(age)}"))
+    return Sight(tuple(findings))
