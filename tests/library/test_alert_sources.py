@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from runtime.wait import until
 from truelog import (
     alert_applications,
     alert_lag,
@@ -16,6 +17,7 @@ from truelog import (
     alert_resources,
     alert_watch,
     alerts,
+    application,
     lag_history,
     lease,
 )
