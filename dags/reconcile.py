@@ -32,7 +32,8 @@ typed columns aside and parse the raw bytes again, and whether to repair. The ho
 partials against the raw bytes, so that each is proved once a day, and replace those that differ.
 
 Each comparison is a row of `truelog.reconciliation` (the first differing rows with both values), each judgement one of
-`truelog.validation`, each row that was repaired one of `truelog.repair`, as it was before and after.
+`truelog.validation`, each row that was repaired one of `truelog.repair`, as it was before and after. An equal view gets
+a certificate, which `truelog verify` proves again from the archive alone.
 
 **Red** means that it is not proved that some view shows what the log says. What to do first, by the task that is red:
 

@@ -65,6 +65,11 @@ class Wanted:
     def between(begin: Positions, end: Positions) -> "Wanted":
         return Wanted(begin.ranges_to(end), end.ids)
 
+    @staticmethod
+    def of(places: Iterable[tuple[str, int, int]], ids: Mapping[str, str]) -> "Wanted":
+        """Single records: topic, partition, offset."""
+        return Wanted([Range(t, p, o, o + 1) for t, p, o in places], ids)
+
 
 def records(
     spark: SparkSession, settings: Settings, types: Types, wanted: Wanted, *, from_raw: bool = False
@@ -140,7 +145,7 @@ def _scan(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) -
             raise ArchiveBehind(f"nothing of {topic} is archived yet. Is the archive running?") from None
     if topic in wanted.ids:
         require_same_topic(table, wanted.ids[topic])
-    _require_archived(table, topic, mine)
+    require_archived(table, topic, mine)
     name, snapshot = f"{CATALOG}.{identifier(topic)}", table.current_snapshot()
     spark.catalog.refreshTable(name)  # Spark may hold metadata older than the snapshot
     reader = spark.read if snapshot is None else spark.read.option("versionAsOf", snapshot.snapshot_id)
@@ -148,7 +153,12 @@ def _scan(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) -
     return reader.table(name).where(chosen & ~F.col("erased")).withColumn("topic", F.lit(topic))
 
 
-def _require_archived(table: Table, topic: str, ranges: Iterable[Range]) -> None:
+def require_archived(table: Table, topic: str, ranges: Iterable[Range]) -> None:
+    """Refuse to give fewer records than were asked for.
+
+    Raises:
+        ArchiveBehind: some of these are not archived yet.
+    """
     stands = Progress.of(table.metadata).positions
     missing = sum(max(0, each.end - max(each.start, stands.get(each.partition, 0))) for each in ranges)
     if missing:

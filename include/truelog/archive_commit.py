@@ -107,13 +107,13 @@ def _with(lost: Ranges, append: Append) -> Ranges:
 
 def copy_pointer(table: Table) -> None:
     """Where the table's metadata lies, said in the bucket too: a lost catalog can be made again from it."""
-    pointer = {
+    found = {
         "table": ".".join(table.name()),
         "uuid": str(table.metadata.table_uuid),
         "metadata_location": table.metadata_location,
     }
     with table.io.new_output(_pointer(table)).create(overwrite=True) as out:
-        out.write(json.dumps(pointer).encode())
+        out.write(json.dumps(found).encode())
 
 
 def require_newest(table: Table) -> None:
@@ -122,10 +122,10 @@ def require_newest(table: Table) -> None:
     Raises:
         CatalogBehind: the bucket's pointer names metadata that the table has never come to, as far as it knows.
     """
-    pointer = table.io.new_input(_pointer(table))
-    if not pointer.exists():
+    named = table.io.new_input(_pointer(table))
+    if not named.exists():
         return
-    with pointer.open() as text:
+    with named.open() as text:
         found = json.loads(text.read())
     table.refresh()  # only now: an archiver may commit meanwhile
     known = {table.metadata_location, *(each.metadata_file for each in table.metadata.metadata_log)}
@@ -138,5 +138,10 @@ def require_newest(table: Table) -> None:
         )
 
 
+def pointer(bucket: str, table: str) -> str:
+    """Where the bucket says where a table's newest metadata lies."""
+    return f"s3://{bucket}/_catalog/{table}.json"
+
+
 def _pointer(table: Table) -> str:
-    return f"s3://{table.location().split('/')[2]}/_catalog/{'.'.join(table.name())}.json"
+    return pointer(table.location().split("/")[2], ".".join(table.name()))

@@ -8,6 +8,7 @@ import typer
 from truelog.commands import (
     alerting,
     archiving,
+    certifying,
     generating,
     importing,
     lagging,
@@ -31,6 +32,8 @@ COMMANDS = (
     querying.views,
     querying.sql,
     reconciling.reconcile,
+    certifying.verify,
+    certifying.certificates,
     recomputing.recompute,
 )
 GROUPS = {

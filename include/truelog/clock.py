@@ -6,10 +6,10 @@ never goes back, so stream and rebuild agree on what has grown old, and time pas
 """
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from psycopg import sql
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from truelog.compiled import Compiled
@@ -18,6 +18,7 @@ from truelog.durations import seconds
 from truelog.positions import Positions
 
 TOPIC = "ticks"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _AT = """
     SELECT max(time) FROM truelog.tick WHERE topic_id = %(id)s AND "offset" <= (
@@ -57,12 +58,38 @@ def at(connection: Connection, positions: Positions, reads: Iterable[str]) -> da
     return time
 
 
+def told(ticks: DataFrame, positions: Positions, reads: Iterable[str]) -> datetime | None:
+    """The same, from all ticks below `positions` themselves: where there is no database that remembers them."""
+    vector = "map<string,map<string,bigint>>"
+    reached = F.from_json(F.lit(positions.as_json()), vector)
+
+    def has_come(ends: Column) -> Column:
+        topic = ends["key"]
+        here = F.try_element_at(reached, topic)
+        to_all = F.forall(
+            F.map_entries(ends["value"]),
+            lambda end: end["value"] <= F.coalesce(F.try_element_at(here, end["key"]), F.lit(0)),
+        )
+        return ~topic.isin(*reads) | to_all
+
+    counting = ticks.where(F.forall(F.map_entries(F.from_json("ends", vector)), has_come))
+    last = counting.agg(F.max("offset")).collect()[0][0]
+    found = ticks.where(F.col("offset") <= F.lit(last)).agg(F.unix_micros(F.max("occurred_at"))).collect()[0][0]
+    return None if found is None else _EPOCH + timedelta(microseconds=found)
+
+
 def oldest(connection: Connection, compiled: Compiled, positions: Positions) -> datetime | None:
     """Where the view has `keep`: rows older than this have left at `positions`. None where none has."""
     if compiled.view.keep is None:
         return None
-    now = at(connection, positions, compiled.view.reads)
-    return now and now - timedelta(seconds=seconds(compiled.view.keep))
+    return before(compiled, at(connection, positions, compiled.view.reads))
+
+
+def before(compiled: Compiled, now: datetime | None) -> datetime | None:
+    """Where the view has `keep`: rows older than this have left by then. None where none has."""
+    if compiled.view.keep is None or now is None:
+        return None
+    return now - timedelta(seconds=seconds(compiled.view.keep))
 
 
 def drop_outlived(connection: Connection, compiled: Compiled, schema: str, positions: Positions) -> None:
@@ -75,7 +102,11 @@ def drop_outlived(connection: Connection, compiled: Compiled, schema: str, posit
 
 def without_outlived(connection: Connection, compiled: Compiled, rows: DataFrame, positions: Positions) -> DataFrame:
     """The same for rows in Spark."""
-    limit = oldest(connection, compiled, positions)
+    return since(compiled, rows, oldest(connection, compiled, positions))
+
+
+def since(compiled: Compiled, rows: DataFrame, limit: datetime | None) -> DataFrame:
+    """The rows that are not older."""
     if limit is None or compiled.aged_by is None:
         return rows
     return rows.where(F.coalesce(F.col(compiled.aged_by) >= F.lit(limit), F.lit(True)))

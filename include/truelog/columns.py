@@ -51,7 +51,7 @@ def sql_type(kind: DataType) -> str:
     """PostgreSQL's type for Spark's; text compares by bytes, as Spark compares it."""
     if isinstance(kind, DecimalType):
         return f"numeric({kind.precision},{kind.scale})"
-    if isinstance(kind, ArrayType):
+    if isinstance(kind, ArrayType) and not isinstance(kind.elementType, ArrayType):  # ragged ones it cannot hold
         element, collate, rule = sql_type(kind.elementType).partition(" COLLATE ")
         return f"{element}[]{collate}{rule}"
     if type(kind) not in _PLAIN:

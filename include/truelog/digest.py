@@ -2,7 +2,8 @@
 
 Each row is written as one text, the same in PostgreSQL and in Spark, and hashed to 128 bits; a bucket's digest is how
 many rows it has and the sums of both halves. Order does not matter, NULL is told from empty, and no two rows are
-written alike: each value stands behind its length.
+written alike: each value stands behind its length. Values that compare as equal are written alike, every NaN among
+them and both zeros. docs/certificates.md says the form to those who want to compute it elsewhere.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,8 +25,14 @@ from pyspark.sql.types import (
 from truelog.compiled import Compiled, Only
 from truelog.database import Connection
 
+# A float's bits, after what compares as equal was made one: a NaN may come with any sign, a zero too.
+_FLOAT_SQL = (
+    "CASE WHEN {0}::double precision = 'NaN' THEN '7ff8000000000000' "
+    "ELSE encode(float8send({0}::double precision + 0), 'hex') END"
+)
 BUCKETS = 256  # of the key's hash, 16 bits of which choose one
 _NULL = "-"
+_HALF = 1 << 64
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,11 @@ class Digest:
     rows: int
     high: int
     low: int
+
+    @property
+    def hash(self) -> str:
+        """Both sums in 128 bits."""
+        return f"{self.high % _HALF:016x}{self.low % _HALF:016x}"
 
 
 Digests = Mapping[int, Digest]  # a bucket without rows is not named
@@ -103,13 +115,13 @@ def _text_sql(value: sql.Composable, kind: str) -> sql.Composable:
             "FROM unnest({value}) WITH ORDINALITY AS elements(e, i)) END"
         ).format(value=value, element=element)
     forms = {
-        "timestamptz": "(extract(epoch FROM {}) * 1000000)::bigint::text",
-        "date": "({} - date '1970-01-01')::text",
-        "real": "encode(float8send({}::double precision), 'hex')",
-        "double precision": "encode(float8send({}), 'hex')",
-        "bytea": "encode({}, 'hex')",
+        "timestamptz": "(extract(epoch FROM {0}) * 1000000)::bigint::text",
+        "date": "({0} - date '1970-01-01')::text",
+        "real": _FLOAT_SQL,
+        "double precision": _FLOAT_SQL,
+        "bytea": "encode({0}, 'hex')",
     }
-    return sql.SQL(forms.get(kind, "{}::text")).format(value)
+    return sql.SQL(forms.get(kind, "{0}::text")).format(value)
 
 
 def _row(frame: DataFrame, columns: Sequence[str]) -> Column:
@@ -133,8 +145,9 @@ def _as_string(value: Column) -> Column:
 
 
 def _bits(value: Column) -> Column:
-    """A float's own bits: Java and PostgreSQL print floats differently."""
-    bits = F.reflect(F.lit("java.lang.Double"), F.lit("doubleToLongBits"), value.cast("double")).cast("bigint")
+    """A float's bits, since Java and PostgreSQL print floats differently. Java has one NaN; adding 0 makes one zero."""
+    one_zero = value.cast("double") + F.lit(0.0)
+    bits = F.reflect(F.lit("java.lang.Double"), F.lit("doubleToLongBits"), one_zero).cast("bigint")
     return F.when(value.isNotNull(), F.lower(F.lpad(F.hex(bits), 16, "0")))
 
 

@@ -37,6 +37,8 @@ FAMILIES = {
     "truelog_reconcile_verdict": ("gauge", "1 for what the last reconcile of the view found"),
     "truelog_reconcile_age_seconds": ("gauge", "Since the last reconcile of the view ended"),
     "truelog_reconcile_equal_age_seconds": ("gauge", "Since the view was last found equal to its rebuild, or was made"),
+    "truelog_certificates": ("gauge", "Certificates of the view in its newest version"),
+    "truelog_certificate_age_seconds": ("gauge", "Since the newest of these was made; none where there is none"),
     "truelog_excluded_records": ("gauge", "Records on which the view's transform failed, left out of it"),
     "truelog_view_rows": ("gauge", "Rows of the view's table, as PostgreSQL estimates them"),
 }
@@ -65,7 +67,8 @@ def written(settings: Settings, connection: Connection) -> str:
     """The same within a transaction that the caller has."""
     lag = _lag(lag_report.rows(settings, connection))
     views = catalogue.names(settings.views_folder)
-    return render([*lag, *_applications(connection), *_reconciliations(connection, views), *_tables(connection, views)])
+    of_views = (_reconciliations, _certificates, _tables)
+    return render([*lag, *_applications(connection), *(point for of in of_views for point in of(connection, views))])
 
 
 def render(points: Iterable[Point]) -> str:
@@ -154,6 +157,20 @@ def _reconciliations(connection: Connection, views: list[str]) -> Iterator[Point
         if verdict is not None:
             yield Point("truelog_reconcile_verdict", 1, of | {"verdict": verdict})
             yield Point("truelog_reconcile_age_seconds", _number(age), of)
+
+
+def _certificates(connection: Connection, views: list[str]) -> Iterator[Point]:
+    """Of each view in its newest version: one that has none is counted, with 0, and has no age."""
+    rows = connection.execute(
+        "SELECT view, count(id), extract(epoch FROM now() - max(c.made_at))::float8 "
+        "FROM (SELECT view, max(version) AS version FROM truelog.view WHERE view = ANY(%s) GROUP BY view) n "
+        "LEFT JOIN truelog.certificate c USING (view, version) GROUP BY view ORDER BY view",
+        (views,),
+    )
+    for view, number, age in rows.fetchall():
+        yield Point("truelog_certificates", _number(number), {"view": view})
+        if age is not None:
+            yield Point("truelog_certificate_age_seconds", _number(age), {"view": view})
 
 
 def _tables(connection: Connection, views: list[str]) -> Iterator[Point]:

@@ -15,7 +15,7 @@ from truelog.compiled import Compiled, Only, everything
 from truelog.database import Connection
 from truelog.partials import Partials
 from truelog.poison import Place
-from truelog.positions import Positions, Range
+from truelog.positions import Positions
 from truelog.records import Events, Types
 from truelog.stage import Staged
 from truelog.tiling import tiling
@@ -108,7 +108,7 @@ class Rebuilder:
         places = self.excluded(positions)
         if not places:
             return []
-        wanted = archive.Wanted([Range(t, p, o, o + 1) for t, p, o in places], positions.ids)
+        wanted = archive.Wanted.of(places, positions.ids)
         return poison.unfounded(self.compiled, inputs(self.compiled, self.events(wanted)), places)
 
     def _types(self) -> Types:

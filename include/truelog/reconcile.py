@@ -7,7 +7,8 @@
 3. the digests of the view rebuilt at those positions
 4. where buckets differ: copy their streamed rows with the positions of that moment, rebuild those buckets there, and
    compare every row, NULL equal to NULL
-5. keep the result; where it was asked for, repair what differs, and compare again
+5. keep the result, with a certificate where the digests were equal (`truelog.certificate`); where it was asked for,
+   repair what differs, and compare again
 
 Equal tables cost no copy and load nothing: a row is looked at by its hash alone until a bucket differs.
 """
@@ -16,14 +17,15 @@ import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from truelog import archive, clock, difference, digest, merge, operation, table
+from truelog import archive, certificate, certificates, clock, difference, digest, merge, operation, table
 from truelog.advance import Advancer
+from truelog.certificate import Equal
 from truelog.compiled import Compiled
 from truelog.database import Connection, connect
 from truelog.digest import Digests
@@ -61,6 +63,8 @@ class Result:
     sample: tuple[dict[str, Any], ...] = ()
     mended_days: tuple[str, ...] = ()  # log days whose partial was not what the raw bytes say
     id: int | None = None  # of the row in truelog.reconciliation
+    certificate: str | None = None  # its id, where one was made
+    digests: Digests | None = field(default=None, repr=False)  # where they were equal: of all rows at `positions`
 
     @property
     def equal(self) -> bool:
@@ -68,7 +72,7 @@ class Result:
 
     def as_dict(self) -> dict[str, Any]:
         """The stable form that scripts read."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "digests"}
         return plain | {"positions": json.loads(self.positions.as_json()), "equal": self.equal}
 
 
@@ -157,7 +161,7 @@ def compare(rebuilder: Rebuilder) -> Result:
         unequal = digest.unequal(streamed, rebuilt)
         if not unequal:
             difference.none(connection, compiled)
-            return replace(result, rows=digest.rows(rebuilt), verdict="EQUAL")
+            return replace(result, rows=digest.rows(rebuilt), verdict="EQUAL", digests=rebuilt)
         return _compare_rows(rebuilder, unequal)  # 4
     except ArchiveBehind as behind:
         return replace(result, reason=str(behind))
@@ -222,9 +226,16 @@ def _snapshot(connection: Connection) -> Iterator[None]:
 def _keep_with_rows(rebuilder: Rebuilder, result: Result, request: Request) -> Result:
     """The result, and whose the rows in the table of differences are."""
     kept = _keep(rebuilder.connection, result, request)
-    if kept.id is not None and kept.verdict != "UNKNOWN":
+    assert kept.id is not None  # noqa: S101
+    if kept.verdict != "UNKNOWN":
         difference.mark(rebuilder.connection, rebuilder.compiled, kept.id)
-    return kept
+    if not kept.equal or kept.digests is None:  # rows that became equal while they were compared: no one moment's
+        return kept
+    excluded = rebuilder.excluded(kept.positions)
+    equal = Equal(kept.positions, excluded, kept.digests, request.from_raw)
+    made = certificate.made(rebuilder.spark, rebuilder.compiled, equal)
+    certificates.keep(rebuilder.advancer.settings, rebuilder.connection, made, kept.id)
+    return replace(kept, certificate=made.id)
 
 
 def _keep(connection: Connection, result: Result, request: Request) -> Result:

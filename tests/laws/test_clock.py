@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from tests.laws.naive_clock import Log, Tick, at
 from tests.laws.naive_clock import clock as naive
@@ -112,6 +114,23 @@ def _law(migrated: Settings, happened: list[str], back: dict[int, int], given_re
 
 def test_dropping_changes_no_clock(migrated: Settings) -> None:
     _law(migrated)
+
+
+@pytest.mark.parametrize("reads", [("a",), ("a", "b")])
+def test_the_ticks_themselves_tell_the_same(spark: SparkSession, reads: tuple[str, ...]) -> None:
+    """Where there is no database: also after the machine's clock was set back, and before the first that counts."""
+    ticks = stepping_back(Log(["a", "b", "tick", "tick"] * 6).ticks, {3: 9})
+    frame = spark.createDataFrame(
+        [(each.offset, each.time, each.ends.as_json()) for each in ticks],
+        "offset bigint, occurred_at timestamp, ends string",
+    )
+    told = set()
+    for a, b, seen in ((0, 0, 6), (6, 6, 0), (2, 1, 6), (3, 5, 6), (6, 6, 4), (99, 99, 99)):
+        positions = Reader(frozenset(reads), {}, run=True).at({"a": a, "b": b, clock.TOPIC: seen})
+        found = clock.told(frame.where(F.col("offset") < seen), positions, reads)
+        assert found == naive(ticks, positions, reads)
+        told.add(found)
+    assert {None, ticks[5].time} < told
 
 
 def test_what_is_old_goes_and_what_is_not_read_stays(connection: Connection) -> None:

@@ -196,6 +196,9 @@ INSERT INTO truelog.reconciliation (view, version, positions, from_raw, row_coun
     SELECT view, version, '{}', false, 1, 0, 0, 0, 0, verdict, '', '{}', now() - make_interval(days => days)
     FROM (VALUES ('fine', 2, 'EQUAL', 9), ('fine', 2, 'EQUAL', 2), ('fine', 2, 'UNKNOWN', 1), ('fine', 1, 'EQUAL', 0),
         ('gone', 1, 'DIFFERENT', 1)) AS past (view, version, verdict, days);
+INSERT INTO truelog.certificate (id, view, version, reconciliation, positions, fingerprint, row_count, digest, object,
+    made_at) SELECT id, view, version, id, '{}', '', 1, '', '', finished_at FROM truelog.reconciliation
+    WHERE view = 'fine' AND verdict = 'EQUAL';
 """
 
 
@@ -222,9 +225,15 @@ def test_a_scrape_tells_all_of_it(kept: Settings) -> None:
         'truelog_reconcile_age_seconds{view="fine"}': DAY,
         'truelog_reconcile_equal_age_seconds{view="fine"}': 2 * DAY,
         'truelog_reconcile_equal_age_seconds{view="falling"}': 3 * DAY,
+        'truelog_certificates{view="fine"}': 2,
+        'truelog_certificates{view="falling"}': 0,
+        'truelog_certificate_age_seconds{view="fine"}': 2 * DAY,
         'truelog_excluded_records{view="fine"}': 2,
         'truelog_view_rows{view="fine"}': 7,
     }.items() <= found.items()
     assert not [point for point in points if 'view="gone"' in point]
-    unsaid = {f'truelog_{name}{{view="falling"}}' for name in ("view_rows", "reconcile_age_seconds")}
-    assert not unsaid & points.keys()
+    unsaid = {
+        f'truelog_{name}{{view="falling"}}'
+        for name in ("view_rows", "reconcile_age_seconds", "certificate_age_seconds")
+    }
+    assert not {f'truelog_{name}{{view="falling"}}' for name in unsaid} & points.keys()

@@ -166,3 +166,11 @@ CREATE TABLE IF NOT EXISTS truelog.audit (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, faults text[] NOT NULL, finished_at timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE truelog.audit IS 'What each audit of the archive found; sound where there are no faults';
+
+CREATE TABLE IF NOT EXISTS truelog.certificate (
+    id text PRIMARY KEY, view text NOT NULL, version integer NOT NULL, reconciliation bigint NOT NULL REFERENCES truelog.reconciliation,
+    positions jsonb NOT NULL, fingerprint text NOT NULL, row_count bigint NOT NULL, digest text NOT NULL, object text NOT NULL,
+    made_at timestamptz NOT NULL
+);
+CREATE INDEX IF NOT EXISTS certificate_view ON truelog.certificate (view, version, made_at);
+COMMENT ON TABLE truelog.certificate IS 'Where each certificate lies in the bucket: what an equal reconcile proved, for `truelog verify`';

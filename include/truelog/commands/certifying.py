@@ -1,0 +1,70 @@
+"""`truelog verify`, `truelog certificates`: what was proved equal, when, and whether it still is."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from truelog.commands.naming import named
+from truelog.commands.output import AsJson, Exit, print_json
+from truelog.durations import in_words
+from truelog.settings import Settings
+
+Name = Annotated[
+    str, typer.Argument(metavar="CERTIFICATE", help="An id, a file, an object in the bucket, or latest:VIEW.")
+]
+One = Annotated[str | None, typer.Argument(metavar="[VIEW]", help="Only of this view.")]
+Limit = Annotated[int, typer.Option(min=1, help="At most so many, the newest first.")]
+
+
+def verify(name: Name, as_json: AsJson = False) -> None:
+    """Rebuild a certified view from the archive's raw bytes alone, no database asked, and compare it by hashes.
+
+    Exit code 0 where it is EQUAL, 1 where it is DIFFERENT, 3 where nobody can tell: SUPERSEDED by other code, or the
+    archive does not reach so far.
+    """
+    from truelog import certificates
+    from truelog.errors import BadInput
+    from truelog.verification import Answer
+    from truelog.verification import verify as prove
+
+    settings = Settings()
+    try:
+        certified = certificates.find(settings, name)
+    except BadInput as wrong:
+        typer.echo(wrong, err=True)
+        raise typer.Exit(Exit.BAD_USE) from wrong
+    found = prove(settings, certified)
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        line = f"{found.certificate}  {found.rows:,} rows  {found.answer}  {found.reason}".rstrip()
+        Console().print(line, highlight=False, markup=False, soft_wrap=True)
+    codes = {Answer.EQUAL: Exit.FINE, Answer.DIFFERENT: Exit.DIFFERENT}
+    raise typer.Exit(codes.get(found.answer, Exit.UNKNOWN))
+
+
+def certificates(view: One = None, limit: Limit = 50, as_json: AsJson = False) -> None:
+    """List what was proved equal, and how old each proof is; below it, the views that have none."""
+    from truelog import catalogue, readers
+    from truelog import certificates as kept
+
+    settings = Settings()
+    asked = named(settings, [view] if view else None) or catalogue.names(settings.views_folder)
+    with readers.snapshot(settings) as connection:
+        entries = kept.newest(connection, view, limit)
+        without = [each for each in asked if not kept.newest(connection, each, 1)]
+    if as_json:
+        print_json({"certificates": [asdict(entry) for entry in entries], "without": without})
+        return
+    table = Table("certificate", "view", "version", "rows", "age")
+    for entry in entries:
+        age = in_words(entry.age_seconds)
+        table.add_row(entry.id, entry.view, str(entry.version), f"{entry.row_count:,}", age)
+    console = Console()
+    if entries:
+        console.print(table)
+    for each in without:
+        console.print(f"{each} has no certificate: it was never found equal to its rebuild", highlight=False)
