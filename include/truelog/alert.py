@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from truelog.alert_kind import KINDS, Kind
 from truelog.settings import Settings
 
+_CAUSE = 1000  # characters of it that are kept; PostgreSQL keeps no U+0000
 UNWATCHED = "unwatched"  # what a source that is blind has found, of itself
 
 
@@ -139,8 +140,8 @@ def step(before: Alert | None, found: Finding | None, sight: Sight, moment: Mome
     """
     now = moment.now
     if found is not None:
-        begun = before or Alert(found.kind, found.subject, found.cause, now)
-        alert = replace(begun, cause=found.cause, gone_at=None)  # 1
+        begun = before or Alert(found.kind, found.subject, "", now)
+        alert = replace(begun, cause=found.cause.replace("\0", " ")[:_CAUSE], gone_at=None)  # 1
     elif before is None:
         raise AssertionError("neither known nor found")
     elif not sight.sees(before.key):

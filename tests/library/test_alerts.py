@@ -15,7 +15,8 @@ from truelog.alert_delivery import deliver
 from truelog.alert_kind import KINDS
 from truelog.alert_receiver import configured
 from truelog.database import Connection, connect
-from truelog.errors import BadInput, ReceiverDown
+from truelog.errors import BadInput, NotSetUp, ReceiverDown
+from truelog.posting import post
 from truelog.settings import Settings
 
 KIND = "down"
@@ -28,6 +29,16 @@ TOLD = ["alertmanager", "pagerduty"]
 def listener() -> Iterator[Listener]:
     with listening() as it:
         yield it
+
+
+ADDRESSES = [
+    "",
+    "nowhere",
+    "ftp://127.0.0.1/",
+    "http://",
+    "http://127.0.0.1:a-secret-port/",
+    "http://127.0.0.1/a secret",
+]
 
 
 @pytest.fixture
@@ -246,6 +257,27 @@ def test_pagerduty_is_told_in_its_own_words(told: Settings, database: Connection
     payload = opened["payload"]
     assert (payload["severity"], payload["component"], payload["class"]) == ("critical", "one", KIND)
     assert payload["custom_details"]["cause"] == "it died"
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_an_address_that_is_none_is_told_of_and_not_shown(address: str) -> None:
+    with pytest.raises((NotSetUp, ReceiverDown)) as wrong:
+        post(address, {}, {}, 1)
+    assert "secret" not in str(wrong.value)
+    assert wrong.value.__suppress_context__ or isinstance(wrong.value.__cause__, OSError)
+
+
+def test_a_credential_that_http_cannot_carry_is_not_shown(listener: Listener) -> None:
+    with pytest.raises(ReceiverDown, match="its credential") as wrong:
+        post(listener.url, {}, {"Authorization": "Bearer a-secret\nkey"}, 1)
+    assert "a-secret" not in str(wrong.value)
+
+
+def test_whatever_a_cause_holds_it_is_kept(database: Connection) -> None:
+    look(database, "one", cause="U+0000 is \0, " + "and so on" * 1000)
+    [alert] = alerts.open(database)
+    assert alert.cause.startswith("U+0000 is  , and so on")
+    assert len(alert.cause) == 1000
 
 
 def test_no_secret_is_told_to_anybody_else(
