@@ -1,7 +1,7 @@
 # The words that people and CI run. `make install` is the one right way to install: the lock leaves out
 # pyspark-client, which would write over PySpark's files, and every package is checked by its hash.
 
-.PHONY: install demo test check bench up down lock jars
+.PHONY: install demo test browser check bench up down lock jars
 
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The first supported interpreter, by its full path.
@@ -31,6 +31,10 @@ demo: install
 
 test: install
 	.venv/bin/python -m pytest
+
+# The pages in Chromium, which no package of the lock brings: apart from the other tests, and none of them is skipped.
+browser: install
+	.venv/bin/python -m pytest tests/pages/browser.py
 
 check: .venv/.installed
 	.venv/bin/ruff check .

@@ -89,7 +89,7 @@ def _database(settings: Settings) -> psycopg.Connection:
 def _stamp() -> str:
     """What the database says of itself once this release has set it up; a file beside it would outlive it."""
     releases = [f"{name} {version(name)}" for name in ("apache-airflow", "apache-airflow-providers-fab")]
-    return f"set up by {', '.join(releases)} for {', '.join(ROLES)}"
+    return f"set up by {', '.join(releases)} for {', '.join(ROLES)}, who see its pages"
 
 
 def _health(settings: Settings) -> Any:

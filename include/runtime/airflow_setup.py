@@ -4,8 +4,11 @@ What is there already is left as it is: users may have changed their passwords, 
 about Spark's master from the moment it exists.
 """
 
+from collections.abc import Iterable
+
 from airflow.models import Connection, Pool
 from airflow.providers.fab.auth_manager.cli_commands.utils import get_application_builder
+from airflow.providers.fab.www.security.permissions import ACTION_CAN_READ, RESOURCE_PLUGIN
 from airflow.utils.db import merge_conn, upgradedb
 from airflow.utils.providers_configuration_loader import providers_configuration_loaded
 
@@ -24,6 +27,7 @@ def set_up(settings: Settings) -> None:
         "analyst": settings.airflow_analyst_password,
     }
     _users({user: (role, passwords[user].get_secret_value()) for user, role in ROLES.items()})
+    _show_pages(ROLES.values())
     merge_conn(Connection(conn_id=SPARK, conn_type="spark", host=settings.spark_master))
     if Pool.get_pool(POOL) is None:
         Pool.create_or_update_pool(POOL, POOL_SLOTS, "Batch jobs that must not hurt the streams", False)
@@ -37,6 +41,14 @@ def _users(wanted: dict[str, tuple[str, str]]) -> None:
                 made = builder.sm.add_user(user, user, "", address, builder.sm.find_role(role), password)
                 if not made:
                     raise NotSetUp(f"Airflow refuses to make the user {user}: its log above says why")
+
+
+def _show_pages(roles: Iterable[str]) -> None:
+    """Airflow's UI asks which pages there are in the name of whoever looks, and FAB's lower roles may not know."""
+    with get_application_builder() as builder:
+        allowed = builder.sm.create_permission(ACTION_CAN_READ, RESOURCE_PLUGIN)
+        for role in roles:
+            builder.sm.add_permission_to_role(builder.sm.find_role(role), allowed)
 
 
 if __name__ == "__main__":

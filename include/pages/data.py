@@ -1,0 +1,128 @@
+"""Data: what the pages show, as JSON, with the moment it is of."""
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, HTTPException, Query
+from pydantic import BaseModel, Field
+
+from pages.access import Dag, SignedIn, may_restart, may_stop, sees
+from truelog import (
+    browse,
+    catalogue,
+    lag_report,
+    lag_series,
+    operation,
+    readers,
+    reconcile_history,
+    stream_report,
+    view_report,
+    vitals,
+)
+from truelog.application import ARCHIVE
+from truelog.browse import Condition, Operator, Question
+from truelog.settings import Settings
+
+router = APIRouter(prefix="/data")
+OF_STREAMS = [Depends(sees(Dag.STREAMS))]
+OF_VIEWS = [Depends(sees(Dag.RECONCILE))]
+Answer = dict[str, Any]
+Limit = Annotated[int, Query(ge=1, le=1000)]
+
+
+def now(**found: object) -> Answer:
+    return {"as_of": datetime.now(UTC), **found}
+
+
+@router.get("/vitals", dependencies=OF_STREAMS)
+def three_numbers() -> Answer:
+    return now(**asdict(vitals.now(Settings())))
+
+
+@router.get("/streams", dependencies=OF_STREAMS)
+def streams(user: SignedIn) -> Answer:
+    """With what this user may do about each."""
+    found = [
+        asdict(each) | {"may_restart": may_restart(user, each.status.application), "may_stop": may_stop(user)}
+        for each in stream_report.every(Settings())
+    ]
+    return now(applications=found)
+
+
+@router.get("/lag", dependencies=OF_STREAMS)
+def lag(reader: str = "", hours: Annotated[float, Query(gt=0, le=72)] = 1) -> Answer:
+    """The course of one reader, by default of the first view; and which readers there are."""
+    settings = Settings()
+    known = [*catalogue.names(settings.views_folder), ARCHIVE]
+    chosen = reader or known[0]
+    _require(chosen in known, f"there is no reader {chosen!r}")
+    with readers.snapshot(settings) as connection:
+        course = lag_series.course(connection, chosen, hours * 3600, settings.lag_poll_seconds)
+        rows = lag_report.rows(settings, connection, [chosen])
+    return now(reader=chosen, readers=known, hours=hours, course=asdict(course), rows=[asdict(row) for row in rows])
+
+
+@router.get("/operations", dependencies=OF_STREAMS)
+def operations(kind: str = "", limit: Limit = 200) -> Answer:
+    with readers.snapshot(Settings()) as connection:
+        found = operation.latest(connection, limit, kind or None)
+    return now(operations=[asdict(each) for each in found], kinds=list(operation.Kind))
+
+
+@router.get("/views", dependencies=OF_VIEWS)
+def views() -> Answer:
+    return now(views=[asdict(each) for each in view_report.every(Settings())])
+
+
+@router.get("/view", dependencies=OF_VIEWS)
+def view(name: str) -> Answer:
+    settings = Settings()
+    _require(name in catalogue.names(settings.views_folder), f"there is no view {name!r}")
+    return now(**asdict(view_report.one(settings, name)), operators=list(Operator), limit=browse.LIMIT)
+
+
+class Form(BaseModel):
+    """What the form for rows asks; no column, no condition."""
+
+    name: str
+    relation: str = ""
+    column: str = ""
+    operator: Operator = Operator.EQUAL
+    value: str = ""
+    order: str = ""
+    descending: bool = True
+    limit: int = Field(default=50, ge=1, le=browse.LIMIT)
+
+
+@router.get("/rows", dependencies=OF_VIEWS)
+def rows(form: Annotated[Form, Query()]) -> Answer:
+    """Rows of a view, or of what it presents."""
+    settings, asked = Settings(), form.relation or form.name
+    _require(asked in view_report.relations(settings, form.name), f"{form.name!r} has no relation {asked!r}")
+    condition = Condition(form.column, form.operator, form.value) if form.column else None
+    question = Question(asked, condition, form.order or None, form.descending, form.limit)
+    with readers.snapshot(settings) as connection:
+        return now(relation=asked, **asdict(browse.answer(connection, question)))
+
+
+@router.get("/reconciliations", dependencies=OF_VIEWS)
+def reconciliations(view: str = "", limit: Limit = 200) -> Answer:
+    settings = Settings()
+    with readers.snapshot(settings) as connection:
+        found = reconcile_history.latest(connection, limit, view or None)
+    return now(reconciliations=[asdict(each) for each in found], views=catalogue.names(settings.views_folder))
+
+
+@router.get("/reconciliation", dependencies=OF_VIEWS)
+def reconciliation(id: int) -> Answer:  # noqa: A002  it is the name in the address
+    with readers.snapshot(Settings()) as connection:
+        found = reconcile_history.one(connection, id)
+    if found is None:
+        raise HTTPException(404, f"there is no reconciliation {id}")
+    return now(**asdict(found))
+
+
+def _require(known: bool, otherwise: str) -> None:
+    if not known:
+        raise HTTPException(404, otherwise)

@@ -1,0 +1,88 @@
+"""Export: reconciliations and differing rows as files, CSV for spreadsheets and JSON for programs.
+
+Each value of a differing row is a cell of JSON text, so that NULL is no empty text, and a value that a spreadsheet
+would take for a formula begins with a quotation mark.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any, Literal
+
+from fastapi import APIRouter, HTTPException
+from fastapi.responses import StreamingResponse
+
+from pages.data import OF_VIEWS
+from truelog import readers, reconcile_history
+from truelog.settings import Settings
+
+router = APIRouter(prefix="/export", dependencies=OF_VIEWS)
+Format = Literal["csv", "json"]
+_ALL = 100_000
+
+
+@router.get("/reconciliations.{form}")
+def reconciliations(form: Format, view: str = "") -> StreamingResponse:
+    with readers.snapshot(Settings()) as connection:
+        found = [asdict(each) for each in reconcile_history.latest(connection, _ALL, view or None)]
+    if form == "json":
+        return _file("reconciliations.json", _array(found))
+    names = list(found[0]) if found else ["id"]
+    cells = ([_cell(each[name]) for name in names] for each in found)
+    return _file("reconciliations.csv", _table([names], cells))
+
+
+@router.get("/differing.{form}")
+def differing(form: Format, id: int) -> StreamingResponse:  # noqa: A002  it is the name in the address
+    """All rows that are still known; the connection is given back when the last is sent."""
+    rows = _differing(id)
+    columns = next(rows, None)
+    if columns is None:
+        raise HTTPException(404, f"there is no reconciliation {id}")
+    if form == "json":
+        return _file(f"reconciliation-{id}.json", _array(asdict(each) for each in rows))
+    head = [f"{column} {side}" for column in columns for side in ("streamed", "rebuilt")]
+    cells = ([_value(side, column) for column in columns for side in (r.streamed, r.rebuilt)] for r in rows)
+    return _file(f"reconciliation-{id}.csv", _table([head], cells))
+
+
+def _differing(number: int) -> Iterator[Any]:
+    """The columns, then the rows; nothing where there is no such reconciliation."""
+    with readers.snapshot(Settings()) as connection:
+        detail = reconcile_history.one(connection, number)
+        if detail is not None:
+            yield detail.columns
+            yield from reconcile_history.differing(connection, detail)
+
+
+def _file(name: str, lines: Iterator[str]) -> StreamingResponse:
+    kind = "text/csv" if name.endswith("csv") else "application/json"
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(lines, media_type=f"{kind}; charset=utf-8", headers=headers)
+
+
+def _array(values: Iterable[dict[str, Any]]) -> Iterator[str]:
+    before = "["
+    for value in values:
+        yield before + json.dumps(value, default=str)
+        before = ",\n"
+    yield "[]" if before == "[" else "]\n"
+
+
+def _table(head: Sequence[Sequence[str]], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    for part in (head, rows):
+        for row in part:
+            text = io.StringIO()
+            csv.writer(text).writerow(row)
+            yield text.getvalue()
+
+
+def _value(row: dict[str, Any] | None, column: str) -> str:
+    """Nothing where the side has no such row."""
+    return "" if row is None else json.dumps(row.get(column), default=str)
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else json.dumps(value) if isinstance(value, str) else str(value)

@@ -1,0 +1,34 @@
+"""Files: one document for all pages, and the scripts that fill it."""
+
+from pathlib import Path
+
+from fastapi import APIRouter, HTTPException
+from fastapi.responses import FileResponse
+
+_FOLDER = Path(__file__).parent / "static"
+_FILES = {path.name: path for path in _FOLDER.iterdir()}
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html"}
+PAGES = ("streams", "views", "view", "reconciliations", "reconciliation", "lag", "operations")
+
+router = APIRouter()
+
+
+@router.get("/static/{name}")
+def static(name: str) -> FileResponse:
+    """By name among those that are there: no path comes from a request."""
+    if name not in _FILES:
+        raise HTTPException(404, "there is no such file")
+    return _file(name)
+
+
+def page() -> FileResponse:
+    return _file("page.html")
+
+
+for each in PAGES:
+    router.add_api_route(f"/{each}", page, methods=["GET"])
+
+
+def _file(name: str) -> FileResponse:
+    path = _FILES[name]
+    return FileResponse(path, media_type=_TYPES[path.suffix], headers={"cache-control": "no-cache"})

@@ -1,0 +1,139 @@
+"""The history of reconciliations: verdicts over time, and of each one the rows that differed and what was repaired."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from psycopg import sql
+
+from truelog.database import Connection
+
+_PORTION = 1_000
+
+
+@dataclass(frozen=True)
+class Reconciliation:
+    """A row of `truelog.reconciliation`; `judged` is what Great Expectations said, None where it was not asked."""
+
+    id: int
+    finished_at: datetime
+    view: str
+    version: int | None
+    verdict: str
+    reason: str
+    row_count: int
+    missing: int
+    extra: int
+    different: int
+    repaired: int
+    from_raw: bool
+    run: str | None
+    judged: bool | None
+    failed: Sequence[str] | None
+
+
+@dataclass(frozen=True)
+class Repair:
+    """A row that was replaced."""
+
+    repaired_at: datetime
+    key: Any
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Differing:
+    """A row of the streamed table and of its rebuild; None on the side that does not have it."""
+
+    streamed: dict[str, Any] | None
+    rebuilt: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Detail:
+    """`sample` holds the first differing rows, with these columns."""
+
+    reconciliation: Reconciliation
+    columns: Sequence[str]
+    positions: dict[str, dict[str, int]]
+    sample: Sequence[Differing]
+    repairs: Sequence[Repair]
+
+
+_COLUMNS = sql.SQL(", ").join(sql.Identifier(each.name) for each in fields(Reconciliation))
+_ALL = sql.SQL(
+    "SELECT {} FROM (SELECT r.*, v.success AS judged, v.failed FROM truelog.reconciliation r LEFT JOIN LATERAL ("
+    "SELECT success, failed FROM truelog.validation WHERE reconciliation = r.id ORDER BY id DESC LIMIT 1) v ON true) r "
+).format(_COLUMNS)
+
+
+def latest(connection: Connection, limit: int, view: str | None = None) -> list[Reconciliation]:
+    """The newest first; of one view, or of all."""
+    where = sql.SQL("WHERE %s::text IS NULL OR view = %s ORDER BY id DESC LIMIT %s")
+    rows: list[tuple[Any, ...]] = connection.execute(_ALL + where, (view, view, limit)).fetchall()
+    return [Reconciliation(*row) for row in rows]
+
+
+def one(connection: Connection, number: int) -> Detail | None:
+    """None where there is no such reconciliation."""
+    row: tuple[Any, ...] | None = connection.execute(_ALL + sql.SQL("WHERE id = %s"), (number,)).fetchone()
+    if row is None:
+        return None
+    found = Reconciliation(*row)
+    more: tuple[Any, ...] | None = connection.execute(
+        "SELECT positions, sample FROM truelog.reconciliation WHERE id = %s", (number,)
+    ).fetchone()
+    positions, sample = more or ({}, [])
+    rows = [Differing(**each) for each in sample]
+    return Detail(found, _columns(connection, found, rows), positions, rows, _repairs(connection, found))
+
+
+def differing(connection: Connection, detail: Detail) -> Iterator[Differing]:
+    """All rows that differed, where the table of differences still holds them; else those of the sample."""
+    found = detail.reconciliation
+    table = f"{found.view}_v{found.version}_diff"
+    if not _holds(connection, table, found.id):
+        yield from detail.sample
+        return
+    query = sql.SQL("SELECT streamed, rebuilt FROM {} ORDER BY key_json").format(sql.Identifier("recon", table))
+    with connection.cursor("differing") as cursor:
+        cursor.itersize = _PORTION
+        cursor.execute(query)
+        for streamed, rebuilt in cursor:
+            yield Differing(streamed, rebuilt)  # type: ignore[arg-type]
+
+
+def _columns(connection: Connection, found: Reconciliation, rows: Sequence[Differing]) -> list[str]:
+    """In the order of the table: JSON has lost it. Of a table that is gone, as they come."""
+    made = connection.execute(
+        "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(format('state.%%I', %s::text)) "
+        "AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+        (f"{found.view}_v{found.version}",),
+    ).fetchall()
+    return [str(name) for (name,) in made] or list(
+        dict.fromkeys(n for r in rows for n in r.streamed or r.rebuilt or {})
+    )
+
+
+def _holds(connection: Connection, table: str, number: int) -> bool:
+    """Whether the rows in it are this reconciliation's: the next one that finds any replaces them."""
+    if connection.execute("SELECT to_regclass(format('recon.%%I', %s::text))", (table,)).fetchone() == (None,):
+        return False
+    query = sql.SQL("SELECT FROM {} WHERE reconciliation = %s LIMIT 1").format(sql.Identifier("recon", table))
+    return connection.execute(query, (number,)).fetchone() is not None
+
+
+def _repairs(connection: Connection, found: Reconciliation) -> list[Repair]:
+    """What was repaired between the comparison before and this one, which checked the repair."""
+    if not found.repaired:
+        return []
+    rows: list[tuple[Any, ...]] = connection.execute(
+        "SELECT repaired_at, key, before, after FROM truelog.repair WHERE (view, version) = (%(view)s, %(version)s) "
+        "AND before IS DISTINCT FROM after AND repaired_at <= %(at)s AND repaired_at >= coalesce((SELECT "
+        "max(finished_at) FROM truelog.reconciliation WHERE (view, version) = (%(view)s, %(version)s) "
+        "AND id < %(id)s), '-infinity') ORDER BY key LIMIT 1000",
+        {"view": found.view, "version": found.version, "at": found.finished_at, "id": found.id},
+    ).fetchall()
+    return [Repair(*row) for row in rows]

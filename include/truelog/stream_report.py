@@ -1,0 +1,123 @@
+"""The report on streams: each application as it should be and as it is, with its readers, partition by partition.
+
+Lag is what the poller saw last: asking brokers and archive anew for everybody who looks would load both.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from truelog import application, health, lag_report, readers, standing, stands
+from truelog.application import ARCHIVE, Status
+from truelog.database import Connection
+from truelog.lag_verdict import Verdict
+from truelog.settings import Settings
+from truelog.standing import Standing
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A view, or the archive; its lag is the sum over partitions, its freshness the worst of them.
+
+    Both are None where one partition is not seen: a sum over the others would look too good.
+    """
+
+    reader: str
+    version: int | None
+    state: str
+    reason: str
+    since: datetime | None
+    verdict: Verdict
+    lag_events: int | None
+    freshness: float | None
+    partitions: Sequence[lag_report.Row]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The last start of an application, and how many there were in a day."""
+
+    at: datetime
+    reason: str
+    wish: str | None
+    within_a_day: int
+
+
+@dataclass(frozen=True)
+class Application:
+    status: Status
+    state: str
+    launch: Launch | None
+    readers: Sequence[Reader]
+
+
+def every(settings: Settings) -> list[Application]:
+    """Of all applications, as of one moment.
+
+    Raises:
+        ServiceDown: PostgreSQL does not answer.
+    """
+    with readers.snapshot(settings) as connection:
+        statuses = [application.status(connection, name) for name in application.names(settings)]
+        launches = _launches(connection)
+        read = _readers(settings, connection)
+    return [
+        Application(
+            status,
+            health.state(settings, status),
+            launches.get(status.application),
+            [each for each in read if lag_report.application_of(settings, each.reader) == status.application],
+        )
+        for status in statuses
+    ]
+
+
+def by_reader(rows: Iterable[lag_report.Row]) -> dict[str, list[lag_report.Row]]:
+    found: dict[str, list[lag_report.Row]] = {}
+    for row in rows:
+        found.setdefault(row.reader, []).append(row)
+    return found
+
+
+def lag_events(rows: Sequence[lag_report.Row]) -> int | None:
+    known = [row.lag_events for row in rows if row.lag_events is not None]
+    return sum(known) if len(known) == len(rows) else None
+
+
+def freshness(rows: Sequence[lag_report.Row]) -> float | None:
+    """Age of the oldest record that the reader has still to count; 0 where it has counted all."""
+    known = [row.lag_seconds for row in rows if row.lag_seconds is not None]
+    return max(known, default=None) if len(known) == len(rows) else None
+
+
+def _readers(settings: Settings, connection: Connection) -> list[Reader]:
+    rows = by_reader(lag_report.rows(settings, connection))
+    stood = stands.views(connection, [reader for reader in rows if reader != ARCHIVE])
+    told = {each.view: each for each in standing.every(connection)}
+    unknown = ("UNKNOWN", "no application has run it yet", None)
+    return [
+        Reader(
+            reader,
+            stood[reader].version if reader in stood else None,
+            *(("", "", None) if reader == ARCHIVE else _said(told[reader]) if reader in told else unknown),
+            max((row.verdict for row in seen), key=list(Verdict).index),
+            lag_events(seen),
+            freshness(seen),
+            seen,
+        )
+        for reader, seen in rows.items()
+    ]
+
+
+def _said(told: Standing) -> tuple[str, str, datetime | None]:
+    return told.state, told.reason, told.since
+
+
+def _launches(connection: Connection) -> dict[str, Launch]:
+    rows: list[tuple[Any, ...]] = connection.execute(
+        "SELECT DISTINCT ON (application) application, launched_at, reason, wish, "
+        "count(*) FILTER (WHERE launched_at > now() - interval '1 day') OVER (PARTITION BY application) "
+        "FROM truelog.launch ORDER BY application, id DESC"
+    ).fetchall()
+    return {name: Launch(*launch) for name, *launch in rows}

@@ -1,0 +1,183 @@
+"""The pages in Chromium, as Viewer, User and Admin see them inside Airflow: `make browser`.
+
+Apart from the tests that `make test` finds, since no package that Python installs brings a browser.
+"""
+
+import re
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Frame, Page, ViewportSize, expect, sync_playwright
+
+from runtime.airflow import address
+from runtime.airflow_client import password
+from tests.pages.conftest import USERS
+from tests.pages.plausible import HOSTILE
+from truelog import application, operation
+from truelog.application import ARCHIVE, STREAM
+from truelog.database import connect
+from truelog.settings import Settings
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+LAPTOP: ViewportSize = {"width": 1280, "height": 800}
+REFUSED = "status of 400"  # what somebody typed wrongly
+PAGES = (
+    "streams",
+    "views",
+    "view?name=page_views",
+    "reconciliations",
+    "reconciliation?id=59",
+    "lag?reader=page_audience&hours=6",
+    "operations",
+)
+BUTTONS = {"analyst": [], "oncall": ["restart"], "admin": ["restart", "stop"]}
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    assert found, f"none of {', '.join(NAMES)} is installed: install Chromium as this system does, and try again"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])  # root has none
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def signed_in(pages: Settings, chromium: Browser) -> dict[str, BrowserContext]:
+    """A browser of each user; Airflow's form signs them in."""
+    contexts = {user: chromium.new_context(viewport=LAPTOP, base_url=address(pages)) for user in USERS}
+    for user, context in contexts.items():
+        page = context.new_page()
+        page.goto("/auth/login/")
+        form = page.locator("form[name=login]")
+        form.locator("input[name=username]").fill(user)
+        form.locator("input[name=password]").fill(password(pages, user))
+        form.locator("[type=submit]").click()
+        page.wait_for_url(re.compile(r"/(\?.*)?$"))
+        page.close()
+    return contexts
+
+
+@pytest.fixture
+def watched(signed_in: dict[str, BrowserContext], request: pytest.FixtureRequest) -> Iterator[Page]:
+    """A new page of the user whom the test is about, `admin` by default; no script of ours may fail on it unseen."""
+    page = signed_in[getattr(request, "param", "admin")].new_page()
+    wrong: list[str] = []
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on(
+        "console", lambda said: wrong.append(said.text) if said.type == "error" and REFUSED not in said.text else None
+    )
+    yield page
+    page.close()
+    assert [each for each in wrong if REFUSED not in each] == []
+
+
+def drawn(page: Page, name: str) -> None:
+    """Go there, and wait until data is shown."""
+    page.goto(f"/truelog/{name}")
+    expect(page.locator("#as-of")).to_contain_text("as of")
+
+
+def is_wide_enough(page: Page) -> bool:
+    return bool(page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"))
+
+
+@pytest.mark.parametrize("watched", USERS, indirect=True)
+def test_everybody_reads_every_page(watched: Page) -> None:
+    for name in PAGES:
+        drawn(watched, name)
+        expect(watched.locator("main :is(table, article)").first).to_be_visible()
+        assert watched.locator("#trouble").is_hidden()
+        assert is_wide_enough(watched), name
+        assert watched.title().endswith("Truelog")  # no value has run
+
+
+@pytest.mark.parametrize(("watched", "buttons"), BUTTONS.items(), indirect=["watched"])
+def test_who_may_act_has_the_button(watched: Page, buttons: list[str]) -> None:
+    drawn(watched, "streams")
+    assert watched.locator(f"[data-application={STREAM}] [data-act]").all_inner_texts() == buttons
+
+
+def test_hostile_values_are_shown_as_text(watched: Page) -> None:
+    drawn(watched, "view?name=page_views")
+    rows = watched.locator("#answer")
+    expect(rows).to_contain_text("50 rows")
+    for value in (HOSTILE[0], HOSTILE[1], HOSTILE[2], "bell⟨07⟩ escape⟨1B⟩[31m tab⟨09⟩right to left⟨202E⟩ end"):
+        expect(rows).to_contain_text(value)
+    expect(rows).to_contain_text("(empty text)")
+    expect(rows.locator("tbody .null", has_text="NULL").first).to_be_visible()
+    drawn(watched, "reconciliation?id=59")
+    expect(watched.locator("main")).to_contain_text(HOSTILE[0])
+    assert watched.locator("main img, main script").count() == 0
+    assert watched.title().endswith("Truelog")
+
+
+def test_rows_are_found_by_a_condition(watched: Page) -> None:
+    drawn(watched, "view?name=page_views")
+    for label, chosen in (("column", "host"), ("operator", "=")):
+        watched.get_by_label(label, exact=True).select_option(chosen)
+    watched.get_by_label("value", exact=True).fill(HOSTILE[2])
+    watched.get_by_role("button", name="show").click()
+    expect(watched.locator("#answer")).to_contain_text("1 rows, as of")
+    watched.get_by_label("column", exact=True).select_option("views")
+    watched.get_by_role("button", name="show").click()
+    expect(watched.get_by_role("alert").filter(has_text="invalid input syntax")).to_be_visible()
+
+
+def test_a_restart_is_asked_twice_and_noted(pages: Settings, signed_in: dict[str, BrowserContext]) -> None:
+    page = signed_in["oncall"].new_page()
+    drawn(page, "streams")
+    page.locator(f"[data-application={ARCHIVE}] [data-act=restart]").click()
+    page.get_by_role("button", name="leave it").click()
+    page.locator(f"[data-application={ARCHIVE}] [data-act=restart]").click()
+    page.get_by_role("button", name=f"restart {ARCHIVE}").click()
+    expect(page.locator(f"[data-application={ARCHIVE}] .badge").first).to_have_text("WISHED")
+    with connect(pages) as connection:
+        asked = [each for each in operation.latest(connection, 100, "restart") if each.subject == ARCHIVE]
+        assert [each.doer for each in asked] == ["oncall"]
+        assert str(application.status(connection, ARCHIVE).wish).startswith("oncall, ")
+    drawn(page, "operations")
+    expect(page.locator("tbody tr").first).to_contain_text("oncall")
+
+
+def test_what_cannot_be_asked_anew_is_shown_as_old(signed_in: dict[str, BrowserContext]) -> None:
+    page = signed_in["analyst"].new_page()
+    drawn(page, "streams")
+    page.route("**/data/streams", lambda route: route.fulfill(status=503, json={"detail": "PostgreSQL did not answer"}))
+    expect(page.get_by_role("alert")).to_contain_text("PostgreSQL did not answer. What is shown is of")
+    expect(page.locator("main.old article").first).to_be_visible()
+    page.unroute("**/data/streams")
+    expect(page.locator("#trouble")).to_be_hidden()
+
+
+def test_inside_airflow_a_page_follows_its_theme(watched: Page) -> None:
+    watched.goto("/plugin/truelog-streams")
+    page = framed(watched)
+    expect(page.locator("article").first).to_be_visible(timeout=20_000)
+    for theme in ("dark", "light"):
+        watched.evaluate(
+            "theme => { document.documentElement.classList.remove('dark', 'light'); "
+            "document.documentElement.classList.add(theme) }",
+            theme,
+        )
+        expect(page.locator(f"html[data-theme={theme}]")).to_be_attached()
+
+
+def framed(page: Page) -> Frame:
+    page.locator("iframe").wait_for(timeout=20_000)
+    found = page.locator("iframe").element_handle()
+    assert found
+    frame = found.content_frame()
+    assert frame
+    return frame
+
+
+@pytest.mark.parametrize("watched", USERS, indirect=True)
+def test_the_dashboard_shows_the_numbers_that_matter(watched: Page) -> None:
+    watched.goto("/")
+    card = watched.get_by_role("region", name="Truelog", exact=True)
+    expect(card).to_contain_text("as of", timeout=20_000)
+    for said in ("0.4 s", "42", "never proved", "page_audience"):
+        expect(card).to_contain_text(said)

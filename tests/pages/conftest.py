@@ -1,0 +1,59 @@
+"""Airflow's api-server with the pages, over a database of its own; and its users."""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg import sql
+
+import runtime
+from runtime.airflow_client import Airflow, sign_in
+from tests.pages.plausible import fill, views_folder
+from tests.scenes.conftest import known
+from truelog.application import ARCHIVE, STREAM
+from truelog.database import connect, migrate
+from truelog.settings import Settings
+
+DATABASE = "pages"
+USERS = ("analyst", "oncall", "admin")  # Viewer, User, Admin
+
+
+@pytest.fixture(scope="package")
+def filled(postgresql: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """A database of their own, for other tests make views in the usual one; both applications seem to run."""
+    _database(postgresql, "CREATE DATABASE {} OWNER truelog")
+    folder = views_folder(tmp_path_factory.mktemp("catalogue") / "views")
+    with known(postgresql, database_name=DATABASE, views_folder=folder, lag_poll_seconds=600) as settings:
+        migrate(settings)
+        with connect(settings, autocommit=True) as connection:
+            fill(connection)
+            for name in (ARCHIVE, STREAM):
+                connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (name,))
+            yield settings
+    _database(postgresql, "DROP DATABASE {} WITH (FORCE)")
+
+
+@pytest.fixture(scope="package")
+def pages(filled: Settings) -> Iterator[Settings]:
+    """Served by Airflow's api-server, alone."""
+    try:
+        runtime.up(filled, ["airflow-api"], tethered=True)
+        yield filled
+    finally:
+        runtime.stop_airflow(filled)
+
+
+@pytest.fixture(scope="package")
+def users(pages: Settings) -> dict[str, Airflow]:
+    """Clients by name; `nobody` has not signed in."""
+    return {"nobody": Airflow(pages)} | {user: sign_in(pages, user) for user in USERS}
+
+
+def _database(settings: Settings, statement: str) -> None:
+    as_super = settings.database() | {
+        "user": "postgres",
+        "dbname": "postgres",
+        "password": settings.postgres_password.get_secret_value(),
+    }
+    with psycopg.connect(**as_super, autocommit=True) as connection:
+        connection.execute(sql.SQL(statement).format(sql.Identifier(DATABASE)))

@@ -1,0 +1,205 @@
+"""A platform as its database would have it after some days of work: what the pages are looked at with, and tested on.
+
+No stream runs: rows are written as the kernel writes them, among them values that somebody would attack a page with.
+"""
+
+import json
+import math
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from truelog import application, lag_history, operation, standing
+from truelog.application import ARCHIVE, STREAM
+from truelog.catalogue import VIEWS
+from truelog.database import Connection
+from truelog.lag_history import Reading
+from truelog.lag_verdict import Sample
+from truelog.operation import Kind
+
+DAY = 86_400.0
+HOSTILE = (
+    "<img src=x onerror=\"document.title='owned'\">",
+    "<script>document.title='owned'</script>",
+    "'; DROP TABLE truelog.view; --",
+    "bell\a escape\x1b[31m tab\tright to left\u202e end",
+    "=HYPERLINK(1)",
+    "",
+)
+MADE = ("page_views", "click_through", "page_audience")
+TABLE = """
+    CREATE TABLE state.{name}_v1 (minute timestamptz, host text, page text, views bigint, note bytea);
+    CREATE VIEW views.{name} AS SELECT minute, host, page, views FROM state.{name}_v1;
+    COMMENT ON COLUMN views.{name}.host IS 'host of the URL; NULL where the URL is none';
+    INSERT INTO state.{name}_v1 SELECT date_trunc('minute', now()) - n * interval '1 minute',
+        (ARRAY['shop.example', 'news.example', NULL])[n % 3 + 1], '/item/' || n % 7, n * n % 97 + 1, NULL
+        FROM generate_series(1, 300) n;
+    CREATE VIEW views.{name}_busiest AS SELECT host, sum(views)::bigint AS views FROM views.{name} GROUP BY host;
+"""
+
+
+def views_folder(folder: Path) -> Path:
+    """The real views, and a file that cannot be loaded."""
+    shutil.copytree(VIEWS, folder)
+    (folder / "broken.py").write_text('"""A view whose author is not done."""\n\nVIEW = <script>\n')
+    return folder
+
+
+def fill(connection: Connection) -> None:
+    """A database that is migrated and empty."""
+    with connection.transaction():
+        _views(connection)
+        _applications(connection)
+        lag_history.keep(connection, _readings(time.time()), seconds=3 * DAY)
+        _reconciliations(connection)
+        _operations(connection)
+
+
+def _views(connection: Connection) -> None:
+    for name in MADE:
+        connection.execute(TABLE.format(name=name).encode())
+        connection.execute(
+            "INSERT INTO truelog.view (view, version, fingerprint, spark, made_at) "
+            "VALUES (%s, 1, 'f', '4.1.3', now() - interval '9 days')",
+            (name,),
+        )
+        topics = {"page_view": 4} if name != "click_through" else {"search": 2, "click": 2}
+        for topic, partition in ((t, p) for t, count in topics.items() for p in range(count)):
+            connection.execute(
+                "INSERT INTO truelog.position VALUES (%s, 1, %s, %s, 'id', %s)",
+                (name, topic, partition, 120_000 + 37 * partition),
+            )
+    for text in HOSTILE:
+        connection.execute(
+            "INSERT INTO state.page_views_v1 VALUES (now() + interval '1 hour', %s, %s, 1, NULL)", (text, text)
+        )
+    connection.execute("ANALYZE state.page_views_v1")
+
+
+def _applications(connection: Connection) -> None:
+    application.declare(connection, [ARCHIVE, STREAM])
+    for name, epoch in ((ARCHIVE, 3), (STREAM, 17)):
+        application.want_code(connection, name, "9f2c61d0a7b34e58", "files")
+        connection.execute(
+            "INSERT INTO truelog.lease (application, epoch, host, pid, taken_at, batch_at, code, process_at) "
+            "VALUES (%s, %s, 'worker-1', 4711, now() - interval '5 hours', now() - interval '2 seconds', "
+            "'9f2c61d0a7b34e58', 0)",
+            (name, epoch),
+        )
+        connection.execute(
+            "INSERT INTO truelog.launch (application, reason, launched_at) "
+            "VALUES (%s, 'dead', now() - interval '5 hours')",
+            (name,),
+        )
+    standing.begin(connection, STREAM, dict.fromkeys(MADE, 1))
+    standing.note(connection, STREAM, "page_audience", 1, f"DivideByZero: in {HOSTILE[0]}")
+
+
+def _readings(now: float) -> Iterator[Reading]:
+    """A poll a minute over six hours; one view fell behind for a while, the poller was blind for a few minutes."""
+    for minute in range(360, -1, -1):
+        at = now - 60 * minute - 1
+        for reader, version in ((ARCHIVE, 0), *((name, 1) for name in MADE)):
+            hill = 4_000 * math.exp(-(((minute - 120) / 25) ** 2)) if reader == "page_audience" else 0
+            blind = "Kafka did not answer" if 200 < minute < 206 else ""
+            places = (
+                [("search", 0), ("click", 0)] if reader == "click_through" else [("page_view", p) for p in range(4)]
+            )
+            yield Reading(
+                reader,
+                version,
+                at,
+                at - 1,
+                {place: _sample(at, minute, int(hill) + 7 * n, blind) for n, place in enumerate(places)},
+            )
+
+
+def _sample(at: float, minute: int, behind: int, blind: str) -> Sample:
+    end = 240_000 - 300 * minute
+    seconds = behind / 50
+    return Sample(at, end - behind, 1_000, end, seconds, at - 1, 7 * DAY, blind)
+
+
+def _reconciliations(connection: Connection) -> None:
+    """Each hour of two days; one found differences and repaired them, one came too early for the archive."""
+    for hour in range(48, 0, -1):
+        for view in MADE[:2]:
+            verdict = "UNKNOWN" if (hour, view) == (7, "page_views") else "EQUAL"
+            _reconciliation(connection, hour, view, verdict)
+        if hour == 20:
+            _repaired(connection)
+
+
+def _repaired(connection: Connection) -> None:
+    row: dict[str, object] = {
+        "minute": "2026-11-20T10:00:00+00:00",
+        "host": HOSTILE[0],
+        "page": HOSTILE[3],
+        "views": 3,
+        "note": None,
+    }
+    sample: list[dict[str, dict[str, object] | None]] = [
+        {"streamed": row, "rebuilt": row | {"views": 4}},
+        {"streamed": row | {"page": HOSTILE[4]}, "rebuilt": None},
+        {"streamed": None, "rebuilt": row | {"page": "/lost"}},
+    ]
+    _reconciliation(connection, 20, "page_views", "DIFFERENT", sample, minutes=10)
+    for each in sample:
+        key = [row["minute"], row["host"], (each["streamed"] or each["rebuilt"] or row)["page"]]
+        connection.execute(
+            "INSERT INTO truelog.repair VALUES ('page_views', 1, '{}', %s, %s, %s, "
+            "now() - interval '20 hours' + interval '11 minutes')",
+            (json.dumps(key), _json(each["streamed"]), _json(each["rebuilt"])),
+        )
+    _reconciliation(connection, 20, "page_views", "EQUAL", repaired=3, minutes=12)
+
+
+def _json(value: object) -> str | None:
+    return None if value is None else json.dumps(value)
+
+
+def _reconciliation(
+    connection: Connection,
+    hour: int,
+    view: str,
+    verdict: str,
+    sample: object = (),
+    *,
+    repaired: int = 0,
+    minutes: int = 0,
+) -> None:
+    unequal = 1 if verdict == "DIFFERENT" else 0
+    reason = "the archive is 1,204 events behind" if verdict == "UNKNOWN" else ""
+    connection.execute(
+        "WITH made AS (INSERT INTO truelog.reconciliation (view, version, positions, from_raw, row_count, missing, "
+        "extra, different, repaired, verdict, reason, sample, run, finished_at) VALUES (%s, 1, %s, false, 306, %s, %s, "
+        "%s, %s, %s, %s, %s, %s, now() - make_interval(hours => %s) + make_interval(mins => %s)) RETURNING id) "
+        "INSERT INTO truelog.validation (reconciliation, success, failed, result) SELECT id, %s, %s, '{}' FROM made",
+        (
+            view,
+            json.dumps({"page_view": {"0": 120_000, "1": 120_037}}),
+            *(unequal,) * 3,
+            repaired,
+            verdict,
+            reason,
+            json.dumps(sample),
+            f"scheduled__{hour:02d}",
+            hour,
+            minutes,
+            verdict == "EQUAL",
+            [] if verdict == "EQUAL" else ["the streamed table equals its rebuild"],
+        ),
+    )
+
+
+def _operations(connection: Connection) -> None:
+    for kind, subject, doer, about in (
+        (Kind.LAUNCH, STREAM, operation.AIRFLOW, "dead"),
+        (Kind.RELEASE, STREAM, operation.AIRFLOW, "5d0c became 9f2c"),
+        (Kind.REPAIR, "page_views", operation.AIRFLOW, "3 rows replaced, after reconciliation 57"),
+        (Kind.BACKFILL, "partials", "oncall", "backfill__2026-11-19: page_views 2026-11-19, click_through 2026-11-19"),
+        (Kind.STOP, ARCHIVE, f"root {HOSTILE[1]}", ""),
+        (Kind.START, ARCHIVE, "admin", ""),
+    ):
+        operation.note(connection, kind, subject, doer, about)

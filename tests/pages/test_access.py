@@ -1,0 +1,173 @@
+"""Who gets what over HTTP, from the api-server as it is served."""
+
+import json
+import subprocess
+import sys
+from http.client import HTTPConnection, HTTPResponse
+
+import pytest
+
+from runtime import airflow
+from runtime.airflow_client import Airflow
+from tests.pages.plausible import HOSTILE
+from truelog import application, operation
+from truelog.application import STREAM
+from truelog.database import connect
+from truelog.settings import Settings
+
+PREFIX = "/truelog"
+# Imported in a process of its own: Airflow reads its configuration when it is imported.
+ROUTES = """
+import json
+from pages.app import make
+print(json.dumps([[route.path, method] for route in make().routes for method in route.methods]))
+"""
+READABLE = (
+    *("streams", "views", "view", "reconciliations", "reconciliation", "lag", "operations", "static/kit.js"),
+    *("data/streams", "data/vitals", "data/lag", "data/lag?reader=archive&hours=72", "data/operations?kind=repair"),
+    *("data/views", "data/view?name=page_views", "data/view?name=broken", "data/reconciliations?view=page_views"),
+    *("data/rows?name=page_views&relation=page_views_busiest", "data/reconciliation?id=1"),
+    *("export/reconciliations.csv", "export/reconciliations.json", "export/differing.csv?id=59"),
+)
+ABSENT = (
+    *("static/app.py", "static/..%2fapp.py", "static/%2e%2e%2fapp.py", "docs", "openapi.json", "data/view?name=no"),
+    *(
+        "data/rows?name=page_views&relation=pg_class",
+        "data/rows?name=..",
+        "data/lag?reader=no",
+        "data/reconciliation?id=0",
+    ),
+    *("export/differing.json?id=0",),
+)
+
+
+@pytest.fixture(scope="module")
+def routes(pages: Settings) -> list[tuple[str, str]]:
+    found = subprocess.run(
+        [sys.executable, "-c", ROUTES], env=airflow.environment(pages), capture_output=True, text=True, check=True
+    )
+    return [(path, method) for path, method in json.loads(found.stdout.splitlines()[-1])]
+
+
+def fetch(client: Airflow, method: str, path: str, **headers: str) -> HTTPResponse:
+    """The answer to a request for one of our paths, or for one of Airflow's own, from the root."""
+    connection = HTTPConnection("127.0.0.1", client.settings.airflow_port, timeout=60)
+    signed = {"Authorization": f"Bearer {client.token}"} if client.token else {}
+    connection.request(method, path if path.startswith("/") else f"{PREFIX}/{path}", headers=signed | headers)
+    return connection.getresponse()
+
+
+def test_a_stranger_gets_nothing_from_any_route(users: dict[str, Airflow], routes: list[tuple[str, str]]) -> None:
+    assert len(routes) > 20
+    assert {method for _, method in routes} == {"GET", "POST"}
+    for path, method in routes:
+        filled = path.format(name="stream", form="csv").lstrip("/")
+        assert fetch(users["nobody"], method, filled, **{"X-Truelog": "page"}).status == 401, path
+        forged = Airflow(users["nobody"].settings, "x.y.z")
+        assert fetch(forged, method, filled, **{"X-Truelog": "page"}).status in (401, 403), path
+
+
+@pytest.mark.parametrize("user", ["analyst", "oncall", "admin"])
+def test_everybody_who_signed_in_reads(users: dict[str, Airflow], user: str) -> None:
+    assert {path: fetch(users[user], "GET", path).status for path in READABLE} == dict.fromkeys(READABLE, 200)
+
+
+def test_what_there_is_not_is_not_found(users: dict[str, Airflow]) -> None:
+    assert {path: fetch(users["admin"], "GET", path).status for path in ABSENT} == dict.fromkeys(ABSENT, 404)
+
+
+@pytest.mark.parametrize(
+    "path", ["data/rows?name=page_views&column=views&operator=%3E&value=x", "data/rows?name=page_views&order=x"]
+)
+def test_a_bad_question_is_told_why(users: dict[str, Airflow], path: str) -> None:
+    answer = fetch(users["analyst"], "GET", path)
+    assert answer.status == 400
+    assert json.load(answer)["detail"]
+
+
+ACTS = (
+    ("analyst", "restart", 403),
+    ("analyst", "stop", 403),
+    ("analyst", "start", 403),
+    ("oncall", "stop", 403),
+    ("oncall", "start", 403),
+    ("oncall", "restart", 200),
+    ("admin", "stop", 200),
+    ("admin", "restart", 409),  # it is stopped
+    ("admin", "start", 200),
+    ("admin", "restart", 200),
+)
+
+
+def test_who_may_act_is_airflows_to_say_and_the_doer_is_noted(pages: Settings, users: dict[str, Airflow]) -> None:
+    for user, act, status in ACTS:
+        assert fetch(users[user], "POST", f"streams/{STREAM}/{act}", **{"X-Truelog": "page"}).status == status, (
+            user,
+            act,
+        )
+    with connect(pages) as connection:
+        told = operation.latest(connection, 4)
+        now = application.status(connection, STREAM)
+    assert [(each.doer, each.kind) for each in reversed(told)] == [
+        (user, act) for user, act, status in ACTS if status == 200
+    ]
+    assert {each.subject for each in told} == {STREAM}
+    assert now.desired == "running"
+    assert now.wish is not None
+    assert now.wish.startswith("admin, ")
+
+
+def test_a_button_shows_only_to_whom_it_serves(users: dict[str, Airflow]) -> None:
+    def allowed(user: str) -> set[tuple[bool, bool]]:
+        found = json.load(fetch(users[user], "GET", "data/streams"))["applications"]
+        return {(each["may_restart"], each["may_stop"]) for each in found}
+
+    assert [allowed(user) for user in ("analyst", "oncall", "admin")] == [
+        {(False, False)},
+        {(True, False)},
+        {(True, True)},
+    ]
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"X-Truelog": "page", "Sec-Fetch-Site": "cross-site"}, {"Origin": "http://elsewhere.example"}]
+)
+def test_another_sites_page_cannot_act(pages: Settings, users: dict[str, Airflow], headers: dict[str, str]) -> None:
+    with connect(pages) as connection:
+        before = operation.latest(connection, 1)
+        assert fetch(users["admin"], "POST", f"streams/{STREAM}/restart", **headers).status == 403
+        assert operation.latest(connection, 1) == before
+
+
+def test_nobody_acts_on_what_is_no_application(users: dict[str, Airflow]) -> None:
+    assert fetch(users["admin"], "POST", "streams/no/restart", **{"X-Truelog": "page"}).status == 404
+
+
+@pytest.mark.parametrize("path", ["streams", "data/views", "static/kit.js", "export/reconciliations.csv", "no"])
+def test_no_answer_may_run_what_is_not_ours(users: dict[str, Airflow], path: str) -> None:
+    headers = fetch(users["analyst"], "GET", path).headers
+    policy = headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["X-Frame-Options"] == "SAMEORIGIN"
+
+
+def test_airflow_itself_is_not_framed_by_others(users: dict[str, Airflow]) -> None:
+    assert fetch(users["nobody"], "GET", "/api/v2/version").headers["X-Frame-Options"] == "SAMEORIGIN"
+
+
+def test_the_document_holds_no_data_and_no_script(users: dict[str, Airflow]) -> None:
+    page = fetch(users["analyst"], "GET", f"view?name={HOSTILE[1].replace('<', '%3C').replace('>', '%3E')}").read()
+    assert b"owned" not in page
+    assert page.count(b"<script") == page.count(b'<script type="module" src=') == 1
+
+
+def test_differing_rows_are_saved_as_they_are(users: dict[str, Airflow]) -> None:
+    """Nothing in a file of comma-separated values begins like a formula."""
+    head, *rows = fetch(users["analyst"], "GET", "export/differing.csv?id=59").read().decode().splitlines()
+    assert head.split(",")[:4] == ["minute streamed", "minute rebuilt", "host streamed", "host rebuilt"]
+    assert len(rows) == 3
+    assert '"""=HYPERLINK(1)"""' in rows[1]
+    saved = json.load(fetch(users["analyst"], "GET", "export/differing.json?id=59"))
+    assert [each["streamed"] and each["streamed"]["page"] for each in saved] == [HOSTILE[3], HOSTILE[4], None]

@@ -1,0 +1,192 @@
+"""What the pages read from the database: nothing here knows of Airflow or of browsers."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.pages.plausible import HOSTILE, MADE
+from truelog import browse, lag_series, readers, reconcile_history, stream_report, view_report, vitals
+from truelog.browse import Answer, Condition, Operator, Question
+from truelog.database import Connection, connect
+from truelog.errors import BadInput, NotSetUp
+from truelog.lag_verdict import Verdict
+from truelog.settings import Settings
+
+VIEW = Question("page_views")
+ROWS = 300 + len(HOSTILE)
+
+
+@pytest.fixture
+def snapshot(filled: Settings) -> Iterator[Connection]:
+    with readers.snapshot(filled) as connection:
+        yield connection
+
+
+def asked(connection: Connection, column: str, operator: Operator, value: str = "") -> Answer:
+    return browse.answer(connection, replace(VIEW, condition=Condition(column, operator, value), limit=browse.LIMIT))
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_a_value_is_sought_as_it_is(snapshot: Connection, value: str) -> None:
+    found = asked(snapshot, "host", Operator.EQUAL, value)
+    assert [row[1:3] for row in found.rows] == [[value, value]]
+
+
+@pytest.mark.parametrize(
+    ("column", "operator", "value", "rows"),
+    [
+        ("host", Operator.CONTAINS, "SHOP", 100),
+        ("host", Operator.CONTAINS, "%", 0),
+        ("host", Operator.MISSING, "", 100),
+        ("host", Operator.UNEQUAL, "shop.example", 100 + len(HOSTILE)),
+        ("views", Operator.CONTAINS, "", ROWS),
+        ("views", Operator.LESS, "1", 0),
+        ("views", Operator.AT_LEAST, "1", ROWS),
+        ("minute", Operator.MORE, "infinity", 0),
+        ("minute", Operator.AT_MOST, "tomorrow", ROWS),
+    ],
+)
+def test_a_condition_keeps_what_it_says(
+    snapshot: Connection, column: str, operator: Operator, value: str, rows: int
+) -> None:
+    assert len(asked(snapshot, column, operator, value).rows) == rows
+
+
+def test_rows_come_in_order_and_no_more_than_wanted(snapshot: Connection) -> None:
+    found = browse.answer(snapshot, replace(VIEW, order="views", limit=2))
+    assert [row[3] for row in found.rows] == ["97", "97"]
+    assert found.more
+    everything = browse.answer(snapshot, replace(VIEW, order="views", descending=False, limit=10_000))
+    assert (len(everything.rows), everything.more) == (ROWS, False)
+
+
+@pytest.mark.parametrize(
+    ("question", "why"),
+    [
+        (replace(VIEW, condition=Condition("views", Operator.MORE, "many")), "invalid input syntax for type bigint"),
+        (replace(VIEW, condition=Condition("views", Operator.MORE, "1\0")), "NUL"),
+        (replace(VIEW, condition=Condition('host"; --', Operator.EQUAL, "a")), "there is no column"),
+        (replace(VIEW, order="(SELECT 1)"), "there is no column"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused(snapshot: Connection, question: Question, why: str) -> None:
+    with pytest.raises(BadInput, match=why):
+        browse.answer(snapshot, question)
+
+
+def test_what_takes_too_long_is_given_up(filled: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(browse, "SECONDS", 1)
+    with connect(filled) as connection:
+        connection.execute("CREATE VIEW views.slow AS SELECT pg_sleep(60)::text AS never")
+        with pytest.raises(BadInput, match="takes longer than 1 s"):
+            browse.answer(connection, Question("slow"))
+        connection.rollback()
+
+
+def test_a_view_that_is_not_made_has_no_rows(snapshot: Connection) -> None:
+    with pytest.raises(NotSetUp, match="not made yet"):
+        browse.answer(snapshot, Question("request_rates"))
+
+
+def test_the_course_of_lag_has_a_hill_and_a_gap(snapshot: Connection) -> None:
+    """Six hours in steps of two minutes; for five minutes the poller was blind."""
+    course = lag_series.course(snapshot, "page_audience", 6 * 3600, least=120)
+    assert course.step == 120
+    assert [(each.topic, each.partition) for each in course.series] == [("page_view", p) for p in range(4)]
+    events = course.series[0].events
+    assert len(events) == len(course.at) == 181
+    assert max(each or 0 for each in events) == 4_000
+    gaps = [at for at, each in zip(course.at[1:-1], events[1:-1], strict=True) if each is None]
+    assert 1 <= len(gaps) <= 3
+    assert gaps == [gaps[0] + 120 * n for n in range(len(gaps))]
+
+
+def test_streams_are_told_with_all_their_readers(filled: Settings) -> None:
+    archive, stream = stream_report.every(filled)
+    assert (archive.status.epoch, stream.status.epoch) == (3, 17)
+    assert archive.launch
+    assert (archive.launch.reason, archive.launch.within_a_day) == ("dead", 1)
+    told = {each.reader: each for each in stream.readers}
+    assert set(told) == {*MADE, "broken", "request_rates"}
+    assert (told["page_views"].lag_events, told["page_views"].freshness) == (0 + 7 + 14 + 21, 21 / 50)
+    assert (told["page_audience"].state, told["page_audience"].version) == ("STANDING", 1)
+    unmade = told["request_rates"]
+    assert (unmade.verdict, unmade.lag_events, unmade.freshness) == (Verdict.UNKNOWN, None, None)
+
+
+def test_a_partition_that_is_not_seen_is_not_left_out_of_a_sum(filled: Settings) -> None:
+    [_, stream] = stream_report.every(filled)
+    seen = next(each.partitions for each in stream.readers if each.reader == "page_views")
+    blind = [*seen, replace(seen[0], lag_events=None, lag_seconds=None)]
+    assert (stream_report.lag_events(blind), stream_report.freshness(blind)) == (None, None)
+
+
+def test_the_numbers_that_matter_are_of_the_worst_view(filled: Settings) -> None:
+    found = vitals.now(filled)
+    assert (found.freshness.value, found.lag.value) == (21 / 50, 42)
+    assert (found.proof.view, found.proof.value) == ("page_audience", None)  # never proved: worse than any age
+
+
+def test_the_catalogue_shows_what_is_declared_and_what_became_of_it(filled: Settings) -> None:
+    entries = {each.view: each for each in view_report.every(filled)}
+    assert "cannot be loaded: SyntaxError" in entries["broken"].broken
+    assert (entries["request_rates"].declared, entries["request_rates"].table) == (1, None)
+    views = entries["page_views"]
+    assert views.reads == ("page_view",)
+    assert views.relations == ["page_views", "page_views_busiest"]
+    assert views.table
+    assert (views.table.version, views.table.rows) == (1, ROWS)
+    assert views.proof
+    assert views.proof.verdict == "EQUAL"
+    assert views.proof.equal_at == views.proof.at
+
+
+def test_a_view_is_told_with_its_columns_and_where_they_come_from(filled: Settings) -> None:
+    detail = view_report.one(filled, "page_views")
+    roles = {each.name: (each.role, each.type) for each in detail.columns}
+    assert roles["host"] == ("key", "text")
+    assert roles["views"] == ("Sum", "bigint")
+    assert [(each.event, each.partitions, each.retention) for each in detail.sources] == [("page_view", 4, "7 days")]
+    unmade = view_report.one(filled, "request_rates")
+    assert {each.type for each in unmade.columns} == {None}
+    assert view_report.relations(filled, "truelog.view") == []
+
+
+def test_a_repair_is_told_with_the_comparison_that_checked_it(snapshot: Connection) -> None:
+    history = reconcile_history.latest(snapshot, 1000, "page_views")
+    assert len(history) == 50
+    different = next(each for each in history if each.verdict == "DIFFERENT")
+    found = reconcile_history.one(snapshot, different.id)
+    assert found
+    assert (found.repairs, len(found.sample)) == ([], 3)
+    assert found.columns[:2] == ["minute", "host"]
+    assert list(reconcile_history.differing(snapshot, found)) == found.sample
+
+    repaired = reconcile_history.one(snapshot, different.id + 1)
+    assert repaired
+    assert (repaired.reconciliation.repaired, repaired.reconciliation.judged) == (3, True)
+    before = [each.before and each.before["page"] for each in repaired.repairs]
+    after = [each.after and each.after["page"] for each in repaired.repairs]
+    assert (sorted(map(str, before)), sorted(map(str, after))) == (
+        sorted(["None", HOSTILE[4], HOSTILE[3]]),
+        sorted(["None", "/lost", HOSTILE[3]]),
+    )
+    assert reconcile_history.one(snapshot, 10_000) is None
+
+
+def test_differing_rows_are_all_there_until_the_next_that_differ(filled: Settings) -> None:
+    with connect(filled) as connection:
+        [newest, *_] = reconcile_history.latest(connection, 1, "page_views")
+        connection.execute(
+            "CREATE TABLE recon.page_views_v1_diff AS SELECT jsonb_build_array(n) AS key_json, "
+            "jsonb_build_object('views', n) AS streamed, NULL::jsonb AS rebuilt, %s AS reconciliation "
+            "FROM generate_series(1, 1500) n",
+            (newest.id,),
+        )
+        found = reconcile_history.one(connection, newest.id)
+        assert found
+        assert [each.streamed for each in reconcile_history.differing(connection, found)] == [
+            {"views": n} for n in range(1, 1501)
+        ]
+        connection.rollback()
