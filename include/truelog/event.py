@@ -151,10 +151,14 @@ class EventType:
         return "\n".join(lines + [_markdown_row(field) for field in self.fields]) + "\n"
 
 
+def names(folder: Path = EVENTS) -> list[str]:
+    """The event types by file name, without loading any: what is declared at this moment."""
+    return sorted(path.stem for path in folder.glob("*.py") if not path.name.startswith("_"))
+
+
 def load_events(folder: Path = EVENTS) -> dict[str, EventType]:
     """Every event type of the folder by its name; one broken file raises, so that none vanishes unseen."""
-    paths = sorted(path for path in folder.glob("*.py") if not path.name.startswith("_"))
-    return {path.stem: load_event(path) for path in paths}
+    return {name: load_event(folder / f"{name}.py") for name in names(folder)}
 
 
 def load_event(path: Path) -> EventType:

@@ -11,6 +11,7 @@ In another order, a reader could be seen behind what retention took since, or pa
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from confluent_kafka.admin import AdminClient
 
@@ -22,6 +23,7 @@ from truelog.lag_verdict import Sample
 from truelog.positions import Positions
 from truelog.settings import Settings
 from truelog.stands import Stand
+from truelog.topics import Told
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,11 @@ def poll(settings: Settings, broker: AdminClient, declared: Iterable[str], ask: 
     The readers come with those of their positions that are of the topics as they are now.
     """
     there = (set(declared) & topics.known(broker)) - {ticks.TOPIC}
-    begins, kept = topics.begins(broker, there), topics.retentions(broker, there)  # 1
+    begins, kept = topics.begins_told(broker, there), topics.retentions(broker, there)  # 1
     found = ask(settings)  # 2
-    log = _Log(begins, topics.ends(broker, there), kept)  # 3
+    log = Log(begins, topics.ends_told(broker, there), kept)  # 3
     seen = {name: replace(reader, at=log.seen(reader.at)) for name, reader in found.items()}
-    behind = lags(settings, {name: reader.at for name, reader in seen.items()}, log.ends)  # 4
+    behind = lags(settings, {name: reader.at for name, reader in seen.items()}, log.told)  # 4
     now = time.time()
     return seen, [
         Reading(name, reader.version, now, reader.batch_at, log.samples(reader, behind[name], now))
@@ -73,41 +75,52 @@ def poll(settings: Settings, broker: AdminClient, declared: Iterable[str], ask: 
 
 
 @dataclass(frozen=True)
-class _Log:
-    """What the brokers say."""
+class Log:
+    """What the brokers say; of a partition of which they say nothing, its readers are told that alone."""
 
-    begins: Positions
-    ends: Positions
+    begins: Told
+    ends: Told
     kept: Mapping[str, float | None]
+
+    @cached_property
+    def untold(self) -> Mapping[Partition, str]:
+        return {**self.begins.untold, **self.ends.untold}
+
+    @cached_property
+    def told(self) -> Positions:
+        """Where the partitions end of which beginning and end are known."""
+        ends = self.ends.positions
+        known = {t: {p: o for p, o in by.items() if (t, p) not in self.untold} for t, by in ends.offsets.items()}
+        return Positions(known, ends.ids)
 
     def seen(self, at: Positions) -> Positions:
         """Of the topics that are those on which the positions were made."""
         return at.only(topic for topic in at.offsets if not self._blind(at, topic))
 
     def samples(self, reader: Reader, behind: Mapping[Partition, Lag], now: float) -> dict[Partition, Sample]:
+        """Of each partition of each topic that the reader reads; `behind` is its lag in those that are told."""
+        blind = {place: why for place, why in self.untold.items() if place[0] in reader.at.offsets}
+        blind |= {place: why for place in reader.at.partitions() if (why := self._blind(reader.at, place[0]))}
         seen = {place: self._sample(reader, place, lag, now) for place, lag in behind.items()}
-        unseen = {
-            (topic, partition): Sample(now, batch_at=reader.batch_at, blind=blind)
-            for topic, partition in reader.at.partitions()
-            if (blind := self._blind(reader.at, topic))
-        }
-        return seen | unseen
+        return seen | {place: Sample(now, batch_at=reader.batch_at, blind=why) for place, why in blind.items()}
 
     def _sample(self, reader: Reader, place: Partition, lag: Lag, now: float) -> Sample:
         return Sample(
             at=now,
             position=reader.at.at(*place),
-            earliest=self.begins.at(*place),
-            end=self.ends.at(*place),
+            earliest=self.begins.positions.at(*place),
+            end=self.told.at(*place),
             seconds=round(lag.seconds, 3),
             batch_at=reader.batch_at,
             retention=self.kept[place[0]],
+            topic_id=self.told.ids[place[0]],
         )
 
     def _blind(self, at: Positions, topic: str) -> str:
-        if topic not in self.ends.offsets:
+        ids = self.told.ids
+        if topic not in ids:
             return f"{topic} is not declared, or the brokers do not have it"
-        if at.ids[topic] != self.ends.ids[topic]:
+        if at.ids.get(topic, ids[topic]) != ids[topic]:
             return f"{topic} was deleted and made again: its positions are those of another log"
         return ""
 

@@ -24,12 +24,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from truelog import alert_watch, lag_groups, lag_history, lag_poll, metrics, topics
+from truelog import alert_watch, event, lag_groups, lag_history, lag_poll, metrics, topics
 from truelog.api_key import KeyRing, Role
 from truelog.background import Background
 from truelog.database import connect
 from truelog.errors import RequestRefused, ServiceDown, TruelogError
-from truelog.event import load_events
 from truelog.lag_poll import Ask
 from truelog.lag_report import POLLS
 from truelog.serving import refusal, serve
@@ -68,7 +67,6 @@ class LagService:
         self.settings = settings
         self.keys = KeyRing(settings)
         self._broker = topics.client(settings)
-        self._declared = list(load_events())  # before there are threads, in which it would find itself half loaded
         self._asked: dict[str, Ask] = {"views": lag_poll.views, "archive": lag_poll.archive}
         self._seen = dict.fromkeys(self._asked, 0.0)  # when each was last polled well
 
@@ -88,7 +86,7 @@ class LagService:
 
     def poll(self, what: str) -> None:
         """1. Look. 2. Keep what was seen. 3. Publish the positions."""
-        seen, readings = lag_poll.poll(self.settings, self._broker, self._declared, self._asked[what])  # 1
+        seen, readings = lag_poll.poll(self.settings, self._broker, event.names(), self._asked[what])  # 1
         with connect(self.settings) as connection:
             lag_history.keep(connection, readings, self.settings.lag_keep_seconds)  # 2
         self._seen[what] = time.monotonic()

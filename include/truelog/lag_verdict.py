@@ -18,7 +18,8 @@ A reader is a view or the archive. The first rule that holds decides:
 
 Rules 4, 5, 8, 9 and 11 hold only of readers that are `fine` seconds behind or more. A `backed` reader that the log's
 beginning has passed reads on elsewhere: rules 2, 4 and 5 do not hold of it. Medians make one dip hide nothing. Nothing
-here asks whether a reader commits: one with nothing to read is OK, however long ago it moved.
+here asks whether a reader commits: one with nothing to read is OK, however long ago it moved. Where its topic was
+deleted and made again, its history begins with the new one.
 """
 
 from collections.abc import Callable, Sequence
@@ -60,6 +61,7 @@ class Sample:
     seconds: float = 0.0  # age, by the broker's clock, of the first record still to be counted
     batch_at: float | None = None  # when its application last ended a batch
     retention: float | None = None  # seconds for which the log keeps a record; None where it is not kept by time
+    topic_id: str = ""  # of another id, it is another log
     blind: str = ""  # what kept the poller from seeing; then nothing above says anything
 
     @property
@@ -143,13 +145,18 @@ def judge(history: Sequence[Sample], now: float, limits: Limits) -> Judgement:
     if blind := _blind(history, now, limits):
         return Judgement(Verdict.UNKNOWN, BLIND, blind)
     window = history[-1].at - limits.window
-    case = _Case([each for each in history if each.at >= window and not each.blind], limits)
+    case = _Case([each for each in history if each.at >= window and _of_this_log(each, history[-1])], limits)
     came, counted = _pace(case, lambda each: each.end), _pace(case, lambda each: each.position)
     for number, rule in enumerate(_RULES, 2):
         if told := rule(case):
             verdict, reason = told
             return Judgement(verdict, number, reason, came, counted, _caught_up_in(case, came, counted))
     raise AssertionError("the last rule holds of every case")
+
+
+def _of_this_log(sample: Sample, last: Sample) -> bool:
+    """What was seen before its topic was deleted and made again tells nothing of the one that there is now."""
+    return not sample.blind and sample.topic_id == last.topic_id
 
 
 def _blind(history: Sequence[Sample], now: float, limits: Limits) -> str:

@@ -6,18 +6,20 @@ from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from truelog import archive_table, ticks
+from truelog import archive_table, event, ticks
 from truelog.application import ARCHIVE
 from truelog.database import Connection
 from truelog.errors import ServiceDown
-from truelog.event import load_events
 from truelog.positions import Positions
 from truelog.settings import Settings
 
 
 @dataclass(frozen=True)
 class Stand:
-    """Of a view in the version that readers see, the newest made, or 0 where none was; the archive has no versions."""
+    """Of a view in the version that readers see, the newest made, or 0 where none was; the archive has no versions.
+
+    A version that has merged nothing yet stands at the beginning of its topics: no partition is named.
+    """
 
     version: int
     positions: Positions
@@ -26,16 +28,20 @@ class Stand:
 def views(connection: Connection, names: Iterable[str]) -> dict[str, Stand]:
     """Of each view; one that was never made stands nowhere."""
     rows: Iterable[tuple[Any, ...]] = connection.execute(
-        "SELECT view, version, topic, partition, topic_id, next_offset FROM truelog.position JOIN "
-        "(SELECT view, max(version) AS version FROM truelog.view GROUP BY view) newest USING (view, version) "
-        "WHERE view = ANY(%s) ORDER BY view, topic, partition",
+        "SELECT view, version, reads, topic, partition, topic_id, next_offset FROM "
+        "(SELECT DISTINCT ON (view) view, version, reads FROM truelog.view WHERE view = ANY(%s) "
+        "ORDER BY view, version DESC) newest LEFT JOIN truelog.position USING (view, version) "
+        "ORDER BY view, topic, partition",
         (asked := list(names),),
     )
     versions = dict.fromkeys(asked, 0)
     offsets: dict[str, dict[str, dict[int, int]]] = {view: {} for view in asked}
     ids: dict[str, dict[str, str]] = {view: {} for view in asked}
-    for view, version, topic, partition, topic_id, offset in rows:
+    for view, version, reads, topic, partition, topic_id, offset in rows:
         versions[view] = version
+        if topic is None:
+            offsets[view] = {each: {} for each in reads or ()}
+            continue
         offsets[view].setdefault(topic, {})[partition] = offset
         ids[view][topic] = topic_id
     return {view: Stand(versions[view], Positions(offsets[view], ids[view])) for view in asked}
@@ -49,7 +55,7 @@ def archive(settings: Settings) -> Stand:
     """
     try:
         with archive_table.open_catalog(settings) as catalog:
-            return Stand(0, archive_table.positions(catalog, load_events()))
+            return Stand(0, archive_table.positions(catalog, event.names()))
     except (OSError, SQLAlchemyError) as failed:
         raise ServiceDown(
             f"{ARCHIVE}: its store or its catalog did not answer: {failed}; see `truelog status`."

@@ -22,9 +22,15 @@ def deploy(connection: Connection, compiled: Compiled) -> None:
     """
     with connection.transaction():  # whoever comes second waits for the tables
         made = connection.execute(
-            "INSERT INTO truelog.view (view, version, fingerprint, spark) VALUES (%s, %s, %s, %s) "
+            "INSERT INTO truelog.view (view, version, fingerprint, spark, reads) VALUES (%s, %s, %s, %s, %s) "
             "ON CONFLICT DO NOTHING",
-            (compiled.name, compiled.view.version, compiled.fingerprint, pyspark.__version__),
+            (
+                compiled.name,
+                compiled.view.version,
+                compiled.fingerprint,
+                pyspark.__version__,
+                list(compiled.view.reads),
+            ),
         )
         require_same_code(connection, compiled)
         if made.rowcount:

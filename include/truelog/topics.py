@@ -7,6 +7,7 @@ decide when a record came [36]. A topic is known by its id, since one deleted an
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -47,6 +48,24 @@ _PASSING = frozenset(
 )
 # Compaction must not outrun the archive, which would then miss records [24].
 _COMPACTION_LAG_MS = 7 * 86_400_000
+
+
+@dataclass(frozen=True)
+class Told:
+    """Where partitions begin or end; and of those of which the brokers do not tell, why."""
+
+    positions: Positions
+    untold: Mapping[tuple[str, int], str]
+
+    def whole(self) -> Positions:
+        """Of all of them, or none.
+
+        Raises:
+            ServiceDown: of some partition nothing is told.
+        """
+        if self.untold:
+            raise ServiceDown(f"{'; '.join(self.untold.values())}; see `truelog status`.")
+        return self.positions
 
 
 def apply(settings: Settings, types: Mapping[str, EventType]) -> None:
@@ -90,11 +109,21 @@ def earliest_offsets(settings: Settings, topics: Iterable[str]) -> Positions:
 
 def ends(broker: AdminClient, topics: Iterable[str]) -> Positions:
     """`end_offsets` by a client that the caller keeps."""
-    return _offsets(broker, topics, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    return ends_told(broker, topics).whole()
 
 
 def begins(broker: AdminClient, topics: Iterable[str]) -> Positions:
     """`earliest_offsets` by a client that the caller keeps."""
+    return begins_told(broker, topics).whole()
+
+
+def ends_told(broker: AdminClient, topics: Iterable[str]) -> Told:
+    """The same, as far as the brokers tell it."""
+    return _offsets(broker, topics, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+
+def begins_told(broker: AdminClient, topics: Iterable[str]) -> Told:
+    """The same, as far as the brokers tell it."""
     return _offsets(broker, topics, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
 
@@ -202,10 +231,20 @@ def _wait_for_leaders(broker: AdminClient, types: Mapping[str, EventType]) -> No
 
 def _is_led(broker: AdminClient, name: str, partitions: int) -> bool:
     try:
-        found = _described(broker, [name])[name].partitions
+        found = _described(broker, [name])[name]
     except TopicRefused:  # made a moment ago, and not known to this broker yet
         return False
-    return len(found) == partitions and all(each.leader is not None and each.leader.id >= 0 for each in found)
+    return len(found.partitions) == partitions and not leaderless([found])
+
+
+def leaderless(described: Iterable[TopicDescription]) -> dict[tuple[str, int], str]:
+    """The partitions that no broker answers for, which would be waited for in vain; each with the reason."""
+    return {
+        (found.name, each.id): f"{found.name} {each.id} has no leader: a broker is missing"
+        for found in described
+        for each in found.partitions
+        if each.leader is None or each.leader.id < 0
+    }
 
 
 def _described(broker: AdminClient, topics: Iterable[str]) -> dict[str, TopicDescription]:
@@ -216,13 +255,19 @@ def _described(broker: AdminClient, topics: Iterable[str]) -> dict[str, TopicDes
     return {name: _result(name, futures[name]) for name in names}
 
 
-def _offsets(broker: AdminClient, topics: Iterable[str], spec: OffsetSpec) -> Positions:
+def _offsets(broker: AdminClient, topics: Iterable[str], spec: OffsetSpec) -> Told:
     described = _described(broker, topics)
-    asked = {TopicPartition(name, each.id): spec for name, found in described.items() for each in found.partitions}
+    untold = leaderless(described.values())
+    places = [(name, each.id) for name, found in described.items() for each in found.partitions]
+    asked = {TopicPartition(*place): spec for place in places if place not in untold}
     offsets: dict[str, dict[int, int]] = {name: {} for name in described}
     for place, future in broker.list_offsets(asked, request_timeout=_TIMEOUT).items():
-        offsets[place.topic][place.partition] = _result(place.topic, future).offset
-    return Positions(offsets, {name: str(found.topic_id) for name, found in described.items()})
+        try:
+            offsets[place.topic][place.partition] = _result(place.topic, future).offset
+        except ServiceDown as silent:
+            untold[place.topic, place.partition] = str(silent)
+    ids = {name: str(found.topic_id) for name, found in described.items()}
+    return Told(Positions(offsets, ids), untold)
 
 
 def _result(topic: str, future: "Future[Any]", unless: int | None = None) -> Any:

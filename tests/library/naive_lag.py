@@ -12,6 +12,7 @@ def verdict(history: list[Sample], now: float, limits: Limits) -> tuple[str, int
     newest = history[-1]
     length = max(600, 2 * limits.still)
     window = [sample for sample in history if sample.blind == "" and sample.at >= newest.at - length]
+    window = [sample for sample in window if sample.topic_id == newest.topic_id]
     watched = newest.at - window[0].at
     unread = newest.end - newest.position
     far = unread > 0 and newest.seconds >= limits.fine

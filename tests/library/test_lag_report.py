@@ -50,7 +50,7 @@ def told(kept: Settings) -> dict[str, str]:
 
 def test_what_was_kept_is_found_again(kept: Settings) -> None:
     now = time.time()
-    blind = reading(FINE, now, blind="no topic", retention=None)
+    blind = reading(FINE, now, blind="no topic", retention=None, topic_id="an id")
     with connect(kept) as connection:
         lag_history.keep(connection, [blind], seconds=3600)
         found = lag_history.since(connection, now - 60)[FINE]

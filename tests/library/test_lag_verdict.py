@@ -118,6 +118,11 @@ def set_back_and_returned(ago: int) -> Sample:
     return Sample(NOW, 50 if ago == 3 else 100, 0, 100)
 
 
+def made_again(ago: int) -> Sample:
+    """Its topic was deleted and made anew half a minute ago, and the reader begins with it."""
+    return Sample(NOW, 900, 0, 900, topic_id="old") if ago > 3 else Sample(NOW, 60 - ago, 0, 60, topic_id="new")
+
+
 def passed(ago: int) -> Sample:
     """A new version reads the archive, days before where the log begins."""
     return replace(new(ago), earliest=END - 2 * int(DAY) * RATE, seconds=2 * DAY)
@@ -144,6 +149,7 @@ CASES: list[tuple[str, History, str, int]] = [
     ("retention took everything, all of it read", [replace(behind(0), earliest=END)], "OK", 12),
     ("it was set back, little as it lags", over(60, set_back), "REWIND", 3),
     ("it came back to where it had been", over(60, set_back_and_returned), "OK", 12),
+    ("its topic was made anew, and it reads the new one", over(60, made_again), "OK", 12),
     ("the log was cut behind it", over(9, lambda _: Sample(NOW, 100, 0, 90)), "REWIND", 3),
     ("stopped, and an hour from the edge", over(60, dead(since(7 * DAY - 3600))), "FALLING_OFF", 4),
     ("stopped, and a day from the edge", over(60, dead(since(6 * DAY))), "STOP", 6),
@@ -244,7 +250,7 @@ def random_history(dice: random.Random) -> History:
     seconds, retention = dice.choice([0.0, 5.0, 50.0, 3000.0]), dice.choice([None, 300.0, 3600.0, 7 * DAY])
     batch_at, kept = dice.choice([None, latest - 5000, latest]), dice.random() < 0.7
     step, came, pace = dice.choice([STEP, 12.5]), dice.choice([0, 1, 7, 90]), dice.choice([0, 1, 7, 90])
-    seen: History = []
+    topic_id, seen = "old", list[Sample]()
     for ago in reversed(range(dice.choice([1, 2, 5, 7, 13, 62, 90]))):
         end += came
         pace = dice.choice([0, 1, 7, 90]) if dice.random() < 0.05 else pace
@@ -252,7 +258,9 @@ def random_history(dice: random.Random) -> History:
         earliest = earliest if kept or dice.random() < 0.8 else min(end, earliest + dice.choice([1, 5, 30]))
         seconds = 0.0 if position >= end else max(0.0, seconds + dice.choice([STEP, 5.0, 1.0, 0.0, -7.5, -100.0]))
         blind = "no topic" if dice.random() < 0.01 else ""
-        seen.append(Sample(latest - ago * step, position, earliest, end, seconds, batch_at, retention, blind))
+        topic_id = "new" if dice.random() < 0.003 else topic_id
+        at = latest - ago * step
+        seen.append(Sample(at, position, earliest, end, seconds, batch_at, retention, topic_id, blind))
     return seen
 
 

@@ -50,7 +50,8 @@ def positions(as_json: AsJson = False) -> None:
     table = Table("view", "topic", "next offsets by partition")
     for view, topics in shown.items():
         for topic, offsets in topics.items() or {"": dict[int, int]()}.items():
-            table.add_row(view, topic, "  ".join(f"{p}:{offset:,}" for p, offset in offsets.items()) or "not made yet")
+            places = "  ".join(f"{p}:{offset:,}" for p, offset in offsets.items())
+            table.add_row(view, topic, places or ("nothing merged yet" if topic else "not made yet"))
     Console().print(table)
     for each in still:
         why = f"{each.view} stands still since {each.since:%Y-%m-%d %H:%M:%S}: {each.reason}"

@@ -10,6 +10,7 @@ CREATE TABLE IF NOT EXISTS truelog.view (
     PRIMARY KEY (view, version)
 );
 ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS shown text;  -- hash of the statements that show it to readers
+ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS reads text[];  -- the topics that it stands before until it has merged
 COMMENT ON TABLE truelog.view IS 'The code that made each table; its row is the merge lock of the view';
 
 CREATE TABLE IF NOT EXISTS truelog.position (
