@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import psycopg
 from pyspark.sql import SparkSession
 
-from truelog import archive, clock, merge, records, standing, topics
+from truelog import clock, merge, standing, whole_log
 from truelog.advance import Advancer, Slice
 from truelog.compiled import Compiled
 from truelog.database import Connection, connect
@@ -96,20 +96,12 @@ class Follower:
         self.stands = self.advancer.advance(self.connection, self.compiled, here, stands)
 
     def _missed(self, stands: Positions, end: Positions) -> Slice:
-        """A portion of what lies between the view and the batch; what the log has dropped, from the archive."""
-        settings, view = self.advancer.settings, self.compiled.view
-        earliest = topics.earliest_offsets(settings, view.topics)
-        dropped = not stands.covers(earliest)
-        until = stands.portion_to(stands.latest(earliest) if dropped else end, settings.max_offsets_per_trigger)
+        """A portion of what lies between the view and the batch."""
+        settings = self.advancer.settings
+        until = stands.portion_to(end, settings.max_offsets_per_trigger)
         log.info("%s catches up from %s to %s", self.compiled.name, stands.as_json(), until.as_json())
-        mine = {topic: self.advancer.types[topic] for topic in until.offsets}
-        if dropped:
-            found = archive.records(self.spark, settings, mine, archive.Wanted.between(stands, until))
-        else:
-            raw = records.between(self.spark, settings, stands.earliest(until), until)
-            found = records.decoded(raw, mine)
-        events = records.events(found, mine)
-        if view.keep:
+        events = whole_log.events(self.spark, settings, self.advancer.types, stands, until)
+        if self.compiled.view.keep:
             assert self.connection is not None  # noqa: S101
             clock.remember(self.connection, until.ids[clock.TOPIC], events[clock.TOPIC])
         return Slice(events, stands, until)

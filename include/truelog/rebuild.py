@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from psycopg import sql
 from pyspark.sql import DataFrame, SparkSession
 
-from truelog import archive, clock, merge, partials, poison, records, stage, table
+from truelog import archive, clock, merge, partials, poison, records, stage, table, whole_log
 from truelog.advance import Advancer, inputs
 from truelog.compiled import Compiled, Only, everything
 from truelog.database import Connection
@@ -78,9 +78,7 @@ class Rebuilder:
 
     def since(self, begin: Positions, end: Positions, only: Only = everything) -> Staged:
         """What the log, which is ahead of the archive, brought from `begin` to `end`: as rows to be added."""
-        types = self._types()
-        raw = records.between(self.spark, self.advancer.settings, begin.earliest(end), end)
-        events = records.events(records.decoded(raw, types), types)
+        events = whole_log.events(self.spark, self.advancer.settings, self._types(), begin, end)
         states = self.added(records.without(events, self.excluded(end)), only)
         return stage.load(states, self.compiled, self.advancer.settings)
 

@@ -5,18 +5,22 @@ import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from psycopg import sql
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from runtime.wait import until
 from tests.laws.lab import Lab
-from truelog import Sum, View, merge, records, stage, table, topics
+from truelog import Sum, View, merge, records, stage, stands, table, topics
 from truelog.advance import Advancer
-from truelog.archive_table import ensure, identifier, open_catalog
+from truelog.archive_commit import Append, commit
+from truelog.archive_files import FileWriter, blueprint, described
+from truelog.archive_table import RAW, TIME, ensure, identifier, open_catalog
 from truelog.compiled import Compiled
 from truelog.database import connect
 from truelog.errors import ServiceDown
@@ -29,7 +33,7 @@ from truelog.repair import repair
 from truelog.settings import Settings
 from truelog.stage import Staged
 
-TOPIC = "click"
+TOPIC = "dead_letter"  # which no view of a scene reads: here Kafka drops some of it
 
 SHARES = {
     "all of three rows": (0.01, 3, 3, True),
@@ -51,11 +55,11 @@ def test_what_may_be_repaired(case: str, settings: Settings) -> None:
     assert may_be_repaired(given, Result("v", 1, Positions(), rows=rows, different=different)) is expected
 
 
-def _per_url(click: DataFrame) -> DataFrame:
-    return click.select("url", F.lit(1).alias("clicks"))
+def _per_reason(dead_letter: DataFrame) -> DataFrame:
+    return dead_letter.select("reason", F.lit(1).alias("letters"))
 
 
-PER_URL = View(reads=(TOPIC,), transform=_per_url, key=("url",), measures={"clicks": Sum()})
+PER_REASON = View(reads=(TOPIC,), transform=_per_reason, key=("reason",), measures={"letters": Sum()})
 
 
 @dataclass(frozen=True)
@@ -78,24 +82,25 @@ class Ground:
         events = records.events(records.decoded(raw, types), types)
         return Advancer(self.lab.settings, self.lab.types).staged(self.compiled, events)
 
-    def plant(self, url: str, clicks: int) -> None:
+    def plant(self, reason: str, letters: int) -> None:
         query = sql.SQL("INSERT INTO {} VALUES (%s, %s)").format(sql.Identifier("state", self.compiled.table))
-        self.lab.connection.execute(query, (url, clicks))
+        self.lab.connection.execute(query, (reason, letters))
 
     def rows(self) -> dict[str, int]:
-        query = sql.SQL("SELECT url, clicks FROM {}").format(sql.Identifier("state", self.compiled.table))
-        return {str(url): int(str(clicks)) for url, clicks in self.lab.connection.execute(query).fetchall()}
+        query = sql.SQL("SELECT reason, letters FROM {}").format(sql.Identifier("state", self.compiled.table))
+        return {str(reason): int(str(letters)) for reason, letters in self.lab.connection.execute(query).fetchall()}
 
 
 @pytest.fixture
 def ground(lab: Lab, platform: Settings) -> Iterator[Ground]:
     topics.apply(platform, load_events())
-    click(platform, "before")
+    send(platform, "before")
     ends = topics.end_offsets(platform, [TOPIC])
     with open_catalog(platform) as catalog:
         ensure(catalog, lab.types[TOPIC], ends.ids[TOPIC], ends.offsets[TOPIC])
-    compiled = lab.compiled(f"v{uuid.uuid4().hex[:8]}", PER_URL)
+    compiled = lab.compiled(f"v{uuid.uuid4().hex[:8]}", PER_REASON)
     table.deploy(lab.connection, compiled)
+    assert stands.views(lab.connection, [compiled.name])[compiled.name].positions.offsets == {TOPIC: {}}
     begin = Positions({TOPIC: dict.fromkeys(ends.offsets[TOPIC], 0)}, ends.ids)
     merge.apply(lab.connection, compiled, Merge(begin, ends, Staged((), 0, 0)))
     yield Ground(lab, compiled, Rebuilder(lab.spark, lab.connection, Advancer(platform, lab.types), compiled))
@@ -103,21 +108,25 @@ def ground(lab: Lab, platform: Settings) -> Iterator[Ground]:
         catalog.drop_table(identifier(TOPIC))
 
 
-def click(settings: Settings, url: str) -> None:
+def letter(reason: str) -> bytes:
+    event = {"event_id": "e", "occurred_at": "2026-03-01T00:00:00Z", "field": "f", "sender": "s", "raw": ""}
+    return json.dumps(event | {"reason": reason}).encode()
+
+
+def send(settings: Settings, reason: str) -> None:
     producer = Producer(settings.kafka())
-    event = {"event_id": "e", "occurred_at": "2026-03-01T00:00:00Z", "visitor_id": "v", "search_id": "s", "url": url}
-    producer.produce(TOPIC, json.dumps(event).encode(), "v")
+    producer.produce(TOPIC, letter(reason), "v")
     assert producer.flush(30) == 0
 
 
 def test_a_merge_that_comes_before_the_lock_is_kept(ground: Ground) -> None:
-    """The archive never has the two clicks; the stream merges them after the repair has begun, and is not held up."""
-    ground.plant("wrong and clicked", 7)
+    """The archive never has the two letters; the stream merges them after the repair has begun, and is not held up."""
+    ground.plant("wrong and sent", 7)
     ground.plant("wrong", 7)
     assert compare(ground.rebuilder).extra == 2
     settings, begin = ground.lab.settings, ground.stands()
-    click(settings, "wrong and clicked")
-    click(settings, "only clicked")
+    send(settings, "wrong and sent")
+    send(settings, "only sent")
     late = Merge(begin, ground.ends(), ground.staged(begin, ground.ends()))
 
     with connect(settings, autocommit=True) as streaming, ThreadPoolExecutor(1) as pool:
@@ -128,7 +137,7 @@ def test_a_merge_that_comes_before_the_lock_is_kept(ground: Ground) -> None:
             merge.apply(streaming, ground.compiled, late)
         assert repairing.result(60) == 2
 
-    assert ground.rows() == {"wrong and clicked": 1, "only clicked": 1}
+    assert ground.rows() == {"wrong and sent": 1, "only sent": 1}
     assert ground.stands() == ground.ends()
     left = ground.lab.connection.execute(sql.SQL("SELECT count(*) FROM {}").format(stage.table(ground.compiled)))
     assert left.fetchone() == (0,)
@@ -149,6 +158,46 @@ def test_a_record_that_is_set_aside_for_no_reason_is_a_difference(ground: Ground
 
     ground.lab.connection.execute("DELETE FROM truelog.exclusion WHERE view = %s", (ground.compiled.name,))
     assert reconcile(ground.lab.spark, advancer, ground.compiled, asked).equal
+
+
+def test_what_kafka_dropped_meanwhile_is_read_from_the_archive(ground: Ground) -> None:
+    """As in a repair that takes hours: the first letter is only in the archive by then, the second only in Kafka."""
+    settings, begin = ground.lab.settings, ground.stands()
+    send(settings, "dropped")
+    archived = ground.ends()
+    _archive(settings, letter("dropped"), begin, archived)
+    _drop(settings, archived)
+    send(settings, "kept")
+    end = ground.ends()
+    merge.apply(ground.lab.connection, ground.compiled, Merge(begin, end, ground.rebuilder.since(begin, end)))
+    assert ground.rows() == {"dropped": 1, "kept": 1}
+
+
+def _archive(settings: Settings, value: bytes, begin: Positions, end: Positions) -> None:
+    """The one record between the two."""
+    [place] = begin.ranges_to(end)
+    columns = {
+        "topic": [TOPIC],
+        "partition": pa.array([place.partition], pa.int32()),
+        "offset": pa.array([place.start], pa.int64()),
+        "timestamp": pa.array([datetime.now(UTC)], TIME),
+        "key": [b"v"],
+        "value": [value],
+        "headers": pa.array([[]], RAW.field("headers").type),
+    }
+    with open_catalog(settings) as catalog:
+        tables = {TOPIC: blueprint(catalog.load_table(identifier(TOPIC)).metadata)}
+        [row] = FileWriter(settings, tables, {})(iter([pa.RecordBatch.from_pydict(columns)]))
+        file = described(row["file"][0].as_py(), tables).data_file
+        ends = end.offsets[TOPIC]
+        commit(catalog, Append(TOPIC, end.ids[TOPIC], begin.offsets[TOPIC], ends, {place.partition: 1}, (file,)))
+
+
+def _drop(settings: Settings, before: Positions) -> None:
+    places = [TopicPartition(topic, partition, before.at(topic, partition)) for topic, partition in before.partitions()]
+    broker = topics.client(settings)  # named, since an answer never comes to a client that is gone
+    for dropped in broker.delete_records(places).values():
+        dropped.result()
 
 
 def _require_waiting(settings: Settings) -> None:
