@@ -38,24 +38,28 @@ def look(settings: Settings) -> Sight:
 
 def sight(rows: Iterable[Row], idle: set[str]) -> Sight:
     """What these rows come to, where these applications do not run, or have only begun to."""
-    findings, unseen, blind = dict[str, Finding](), set[str](), list[str]()
-    for reader, of in groupby(rows, key=lambda row: row.reader):
-        known = list(of)
-        worst = max(known, key=lambda row: list(Verdict).index(row.verdict))
-        unknown = next((row for row in known if row.verdict is Verdict.UNKNOWN), None)
-        kind = _KIND.get(worst.verdict)
-        if kind in _EXCUSED and worst.application in idle:
-            kind = None
-        elif kind is not None:
-            found = Finding(kind, _subject(kind, worst), f"{reader} {worst.topic} {worst.partition}: {worst.reason}")
-            findings.setdefault(found.key, found)
-        if unknown is not None:
-            blind.append(f"{reader}: {unknown.reason}")
-        covered = _WORSE if unknown is not None else _WORSE[: _WORSE.index(kind)] if kind else ()
-        excused = _EXCUSED if worst.application in idle else ()
-        unseen |= {Finding(each, _subject(each, worst), "").key for each in (*covered, *excused)}
-    told = [*findings.values(), *([Finding("blind", "log", "; ".join(blind))] if blind else [])]
-    return Sight(tuple(told), frozenset(unseen))
+    by_reader = [list(of) for _, of in groupby(rows, key=lambda row: row.reader)]
+    sights = [_of_reader(of, idle) for of in by_reader]
+    found = {finding.key: finding for each in reversed(sights) for finding in each.findings}
+    blind = [next((row for row in of if row.verdict is Verdict.UNKNOWN), None) for of in by_reader]
+    reasons = "; ".join(f"{row.reader}: {row.reason}" for row in blind if row)
+    told = (*found.values(), Finding("blind", "log", reasons)) if reasons else tuple(found.values())
+    return Sight(told, frozenset().union(*(each.unseen for each in sights)))
+
+
+def _of_reader(rows: list[Row], idle: set[str]) -> Sight:
+    """1. Its worst partition speaks for it; where its application does not run, only of what is lost.
+    2. Whether something lesser is wrong as well cannot be said then; nor can anything of a partition that is not seen.
+    """
+    worst = max(rows, key=lambda row: list(Verdict).index(row.verdict))
+    excused = _EXCUSED if worst.application in idle else ()
+    kind = _KIND.get(worst.verdict)
+    kind = None if kind in excused else kind  # 1
+    blind = any(row.verdict is Verdict.UNKNOWN for row in rows)
+    lesser = _WORSE if blind else _WORSE[: _WORSE.index(kind)] if kind else ()  # 2
+    cause = f"{worst.reader} {worst.topic} {worst.partition}: {worst.reason}"
+    findings = (Finding(kind, _subject(kind, worst), cause),) if kind else ()
+    return Sight(findings, frozenset(Finding(each, _subject(each, worst), "").key for each in (*lesser, *excused)))
 
 
 def _subject(kind: str, row: Row) -> str:

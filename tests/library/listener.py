@@ -21,7 +21,7 @@ class Listener:
         self.paths: list[str] = []
         self.headers: list[dict[str, str]] = []
         self.times: list[float] = []
-        self.asked = 0
+        self.asked: list[str] = []  # paths, taken or not
         self._let_go = threading.Event()
         self._server = self._serve(0)
         self.port = self._server.server_address[1]
@@ -48,7 +48,7 @@ class Listener:
 
     def _answer(self, request: BaseHTTPRequestHandler) -> None:
         body = request.rfile.read(int(request.headers.get("Content-Length", 0)))
-        self.asked += 1
+        self.asked.append(request.path)
         if self.mood == HANGS:
             self._let_go.wait(60)
             return

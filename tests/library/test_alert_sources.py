@@ -233,6 +233,11 @@ def test_every_verdict_on_lag_is_told_as_something() -> None:
     assert [verdict for verdict, told in found.items() if not told] == [Verdict.OK]
 
 
+def test_of_a_slow_application_the_first_view_is_named() -> None:
+    [found] = alert_lag.sight([row(V.WARN), row(V.UNDERPROVISIONED, "two")], set()).findings
+    assert found.cause == "one page_view 0: it is WARN"
+
+
 def test_lag_is_looked_for_in_the_history(one_view: Settings, database: Connection) -> None:
     """Of an application that runs; the archive has not been seen at all."""
     taken = lease.take(one_view, STREAM)
