@@ -15,13 +15,11 @@ from truelog import (
     alert_lag,
     alert_proofs,
     alert_resources,
-    alert_watch,
-    alerts,
     application,
     lag_history,
     lease,
 )
-from truelog.alert import UNWATCHED, Finding, Sight, Source
+from truelog.alert import Sight
 from truelog.alert_applications import Launches, is_starting
 from truelog.alert_kind import KINDS
 from truelog.alert_proofs import Proof
@@ -64,12 +62,6 @@ def one_view(postgresql: Settings, database: Connection, tmp_path: Path) -> Iter
 def keys(sight: Sight) -> set[str]:
     assert {finding.kind for finding in sight.findings} <= KINDS.keys()
     return {finding.key for finding in sight.findings}
-
-
-def test_every_kind_is_looked_for_by_one_source_and_each_source_has_a_name_of_its_own() -> None:
-    looked_for = [kind for source in alert_watch.SOURCES for kind in source.kinds]
-    assert sorted([*looked_for, UNWATCHED]) == sorted(KINDS)
-    assert len({source.name for source in alert_watch.SOURCES}) == len(alert_watch.SOURCES)
 
 
 # Applications.
@@ -348,56 +340,3 @@ def test_a_disk_is_told_of_by_what_is_free(settings: Settings) -> None:
     full, empty = (settings.model_copy(update={"alert_disk_share": share}) for share in (0.9999999, 0.0000001))
     assert keys(alert_resources.disk(full)) == {"disk/home"}
     assert alert_resources.disk(empty) == Sight()
-
-
-# The watch.
-
-
-def test_a_source_that_is_blind_resolves_nothing_and_opens_an_alert_of_its_own(
-    postgresql: Settings, database: Connection
-) -> None:
-    """Whatever befell it; the others are not touched by it."""
-    wrong: list[Sight | Exception] = [
-        Sight((Finding("down", "one", "it died"),)),
-        ServiceDown("no answer"),
-        ZeroDivisionError("a defect"),
-        Sight(),
-    ]
-
-    def look(_: Settings) -> Sight:
-        seen = wrong.pop(0)
-        if isinstance(seen, Exception):
-            raise seen
-        return seen
-
-    source = Source("made up", ("down",), 1, look)
-    other = Source("another", (), 1, lambda _: Sight())
-    alert_watch.look(postgresql, source)
-    assert alert_watch.neglected(database, [source, other]) == ["another"]
-    alert_watch.look(postgresql, source)
-    database.execute("UPDATE truelog.alert SET found_at = found_at - interval '2 minutes'")
-    alert_watch.look(postgresql, source)
-    assert {(alert.key, alert.cause) for alert in alerts.open(database)} == {
-        ("down/one", "it died"),
-        ("unwatched/made up", "ZeroDivisionError: a defect"),
-    }
-    alert_watch.look(postgresql, other)
-    assert len(alerts.open(database)) == 2
-    alert_watch.look(postgresql, source)
-    database.execute("UPDATE truelog.alert SET gone_at = gone_at - interval '1 hour'")
-    wrong.append(Sight())
-    alert_watch.look(postgresql, source)
-    assert alerts.open(database) == []
-    database.execute(
-        "UPDATE truelog.alert_source SET looked_at = looked_at - interval '2 minutes' WHERE source = 'another'"
-    )
-    assert alert_watch.neglected(database, [source, other]) == ["another"]
-
-
-def test_every_source_looks(postgresql: Settings, database: Connection) -> None:
-    """As the service has them look; and a database that is away ends no watch."""
-    for source in alert_watch.SOURCES:
-        alert_watch.look(postgresql.model_copy(update={"database_port": 1}), source)
-        alert_watch.look(postgresql, source)
-    assert alert_watch.neglected(database) == []
-    assert database.execute("SELECT source, blind FROM truelog.alert_source WHERE blind <> ''").fetchall() == []
