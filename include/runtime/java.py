@@ -53,7 +53,8 @@ def class_archive(settings: Settings) -> Path:
 
 @cache
 def _version(executable: str) -> str:
-    return subprocess.run([executable, "-version"], capture_output=True, text=True, check=True).stderr
+    """In an empty environment: what it says of itself tells of the options in `JAVA_TOOL_OPTIONS`, too."""
+    return subprocess.run([executable, "-version"], env={}, capture_output=True, text=True, check=True).stderr
 
 
 @cache
