@@ -3,6 +3,7 @@
 * to see: to read the DAG that the page is about
 * to restart an application: to clear a task of its DAG, which does the same
 * to stop or start one: to change the connection that all of them run by; a stop lasts until somebody ends it
+* to acknowledge alerts and to silence them: to trigger the DAG that the alerts are about, as who is on call may
 """
 
 from collections.abc import Callable
@@ -46,6 +47,11 @@ def may_restart(user: BaseUser, application: str) -> bool:
 def may_stop(user: BaseUser) -> bool:
     by = ConnectionDetails(conn_id=SPARK)
     return get_auth_manager().is_authorized_connection(method="PUT", details=by, user=user)
+
+
+def may_handle_alerts(user: BaseUser) -> bool:
+    dag, run = DagDetails(id=Dag.STREAMS), DagAccessEntity.RUN
+    return get_auth_manager().is_authorized_dag(method="POST", access_entity=run, details=dag, user=user)
 
 
 def from_our_own_pages(request: Request) -> None:

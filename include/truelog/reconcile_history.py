@@ -53,9 +53,10 @@ class Differing:
 
 @dataclass(frozen=True)
 class Detail:
-    """`sample` holds the first differing rows, with these columns."""
+    """`sample` holds the first differing rows, with these columns; what is equal has left a certificate."""
 
     reconciliation: Reconciliation
+    certificate: str | None
     columns: Sequence[str]
     positions: dict[str, dict[str, int]]
     sample: Sequence[Differing]
@@ -83,11 +84,13 @@ def one(connection: Connection, number: int) -> Detail | None:
         return None
     found = Reconciliation(*row)
     more: tuple[Any, ...] | None = connection.execute(
-        "SELECT positions, sample FROM truelog.reconciliation WHERE id = %s", (number,)
+        "SELECT positions, sample, (SELECT max(id) FROM truelog.certificate WHERE reconciliation = r.id) "
+        "FROM truelog.reconciliation r WHERE id = %s",
+        (number,),
     ).fetchone()
-    positions, sample = more or ({}, [])
+    positions, sample, certificate = more or ({}, [], None)
     rows = [Differing(**each) for each in sample]
-    return Detail(found, _columns(connection, found, rows), positions, rows, _repairs(connection, found))
+    return Detail(found, certificate, _columns(connection, found, rows), positions, rows, _repairs(connection, found))
 
 
 def differing(connection: Connection, detail: Detail) -> Iterator[Differing]:

@@ -29,6 +29,7 @@ PAGES = (
     "reconciliations",
     "reconciliation?id=59",
     "lag?reader=page_audience&hours=6",
+    "alerts",
     "operations",
 )
 BUTTONS = {"analyst": [], "oncall": ["restart"], "admin": ["restart", "stop"]}
@@ -140,6 +141,27 @@ def test_a_restart_is_asked_twice_and_noted(pages: Settings, signed_in: dict[str
         assert str(application.status(connection, ARCHIVE).wish).startswith("oncall, ")
     drawn(page, "operations")
     expect(page.locator("tbody tr").first).to_contain_text("oncall")
+
+
+def test_an_alert_is_acknowledged_and_its_runbook_read(signed_in: dict[str, BrowserContext]) -> None:
+    page = signed_in["analyst"].new_page()
+    drawn(page, "alerts")
+    new = page.locator("[data-alert='stands/page_audience']")
+    expect(new).to_contain_text(HOSTILE[0])
+    assert page.locator("button").count() == 0
+    new.locator("summary").click()
+    expect(new.locator(".runbook")).to_contain_text("What it costs.")
+    page = signed_in["oncall"].new_page()
+    drawn(page, "alerts")
+    page.locator("[data-alert='stands/page_audience'] [data-act=acknowledge]").click()
+    expect(page.locator("[data-alert='stands/page_audience']")).to_contain_text("oncall works on it")
+    page.get_by_label("keys", exact=True).fill("disk/*")
+    page.get_by_label("why", exact=True).fill("a new disk")
+    page.get_by_role("button", name="silence").click()
+    made = page.get_by_role("row", name="disk/*")
+    expect(made).to_contain_text("a new disk")
+    made.get_by_role("button").click()
+    expect(made).to_have_count(0)
 
 
 def test_what_cannot_be_asked_anew_is_shown_as_old(signed_in: dict[str, BrowserContext]) -> None:

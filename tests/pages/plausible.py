@@ -8,9 +8,10 @@ import math
 import shutil
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from truelog import application, lag_history, operation, standing
+from truelog import alert_watch, alerts, application, lag_history, operation, standing
 from truelog.application import ARCHIVE, STREAM
 from truelog.catalogue import VIEWS
 from truelog.database import Connection
@@ -54,6 +55,7 @@ def fill(connection: Connection) -> None:
         lag_history.keep(connection, _readings(time.time()), seconds=3 * DAY)
         _reconciliations(connection)
         _operations(connection)
+        _alerts(connection)
 
 
 def _views(connection: Connection) -> None:
@@ -203,3 +205,31 @@ def _operations(connection: Connection) -> None:
         (Kind.START, ARCHIVE, "admin", ""),
     ):
         operation.note(connection, kind, subject, doer, about)
+
+
+def _alerts(connection: Connection) -> None:
+    """One that is open and new, one that somebody works on, one of yesterday; one source did not look of late."""
+    for kind, subject, cause, hours, by, resolved in (
+        ("stands", "page_audience", f"DivideByZero: in {HOSTILE[0]}", 1, None, None),
+        ("different", "click_through", "3 rows differ from the rebuild", 2, None, None),
+        ("behind", STREAM, "90 s behind for two minutes", 3, "oncall", None),
+        ("down", ARCHIVE, "nobody holds its lock", 30, "admin", 29),
+    ):
+        connection.execute(
+            "INSERT INTO truelog.alert (kind, subject, cause, found_at, opened_at, told_at, acknowledged_at, "
+            "acknowledged_by, resolved_at) VALUES (%(kind)s, %(subject)s, %(cause)s, %(at)s, %(at)s, %(at)s, "
+            "CASE WHEN %(by)s::text IS NOT NULL THEN %(at)s END, %(by)s, now() - make_interval(hours => %(resolved)s))",
+            {
+                "kind": kind,
+                "subject": subject,
+                "cause": cause,
+                "at": datetime.now(UTC) - timedelta(hours=hours),
+                "by": by,
+                "resolved": resolved,
+            },
+        )
+    alerts.silence(connection, "*/request_rates", timedelta(days=1), by="admin", why=f"new {HOSTILE[1]}")
+    connection.execute(
+        "INSERT INTO truelog.alert_source SELECT name, now() + interval '1 day', '' FROM unnest(%s::text[]) name",
+        ([source.name for source in alert_watch.SOURCES[1:]],),
+    )

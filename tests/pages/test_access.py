@@ -10,7 +10,7 @@ import pytest
 from runtime import airflow
 from runtime.airflow_client import Airflow
 from tests.pages.plausible import HOSTILE
-from truelog import application, operation
+from truelog import alerts, application, operation
 from truelog.application import STREAM
 from truelog.database import connect
 from truelog.settings import Settings
@@ -23,21 +23,30 @@ from pages.app import make
 print(json.dumps([[route.path, method] for route in make().routes for method in route.methods]))
 """
 READABLE = (
-    *("streams", "views", "view", "reconciliations", "reconciliation", "lag", "operations", "static/kit.js"),
+    *("streams", "views", "view", "reconciliations", "reconciliation", "lag", "alerts", "operations"),
+    *("static/kit.js", "data/alerts", "data/runbook?kind=stands"),
     *("data/streams", "data/vitals", "data/lag", "data/lag?reader=archive&hours=72", "data/operations?kind=repair"),
     *("data/views", "data/view?name=page_views", "data/view?name=broken", "data/reconciliations?view=page_views"),
     *("data/rows?name=page_views&relation=page_views_busiest", "data/reconciliation?id=1"),
     *("export/reconciliations.csv", "export/reconciliations.json", "export/differing.csv?id=59"),
 )
 ABSENT = (
-    *("static/app.py", "static/..%2fapp.py", "static/%2e%2e%2fapp.py", "docs", "openapi.json", "data/view?name=no"),
+    *(
+        "static/app.py",
+        "static/..%2fapp.py",
+        "static/%2e%2e%2fapp.py",
+        "docs",
+        "openapi.json",
+        "data/view?name=no",
+        "data/runbook?kind=../lag",
+    ),
     *(
         "data/rows?name=page_views&relation=pg_class",
         "data/rows?name=..",
         "data/lag?reader=no",
         "data/reconciliation?id=0",
     ),
-    *("export/differing.json?id=0",),
+    *("export/differing.json?id=0", "data/runbook?kind=../lag"),
 )
 
 
@@ -49,11 +58,13 @@ def routes(pages: Settings) -> list[tuple[str, str]]:
     return [(path, method) for path, method in json.loads(found.stdout.splitlines()[-1])]
 
 
-def fetch(client: Airflow, method: str, path: str, **headers: str) -> HTTPResponse:
+def fetch(client: Airflow, method: str, path: str, body: object = None, **headers: str) -> HTTPResponse:
     """The answer to a request for one of our paths, or for one of Airflow's own, from the root."""
     connection = HTTPConnection("127.0.0.1", client.settings.airflow_port, timeout=60)
     signed = {"Authorization": f"Bearer {client.token}"} if client.token else {}
-    connection.request(method, path if path.startswith("/") else f"{PREFIX}/{path}", headers=signed | headers)
+    sent = None if body is None else json.dumps(body)
+    typed = {"Content-Type": "application/json"} if sent else {}
+    connection.request(method, path if path.startswith("/") else f"{PREFIX}/{path}", sent, signed | typed | headers)
     return connection.getresponse()
 
 
@@ -115,6 +126,37 @@ def test_who_may_act_is_airflows_to_say_and_the_doer_is_noted(pages: Settings, u
     assert now.desired == "running"
     assert now.wish is not None
     assert now.wish.startswith("admin, ")
+
+
+def test_who_is_on_call_handles_alerts(pages: Settings, users: dict[str, Airflow]) -> None:
+    wish = {"pattern": "disk/*", "hours": 2, "why": "a new disk"}
+    asked = (("acknowledge", {"key": "different/click_through"}), ("silence", wish))
+    for act, body in asked:
+        assert fetch(users["analyst"], "POST", f"alerts/{act}", body, **{"X-Truelog": "page"}).status == 403
+        assert fetch(users["oncall"], "POST", f"alerts/{act}", body).status == 403  # by another site's page
+        assert fetch(users["oncall"], "POST", f"alerts/{act}", body, **{"X-Truelog": "page"}).status == 200
+    found = json.load(fetch(users["oncall"], "GET", "data/alerts"))
+    assert {each["key"]: each["acknowledged_by"] for each in found["open"]}["different/click_through"] == "oncall"
+    [made] = [each for each in found["silences"] if each["pattern"] == "disk/*"]
+    assert (made["by"], made["why"]) == ("oncall", "a new disk")
+    ended = fetch(users["oncall"], "POST", "alerts/unsilence", {"id": made["id"]}, **{"X-Truelog": "page"})
+    assert ended.status == 200
+    with connect(pages) as connection:
+        assert [each.by for each in alerts.silences(connection)] == ["admin"]
+
+
+@pytest.mark.parametrize(
+    ("act", "body"),
+    [
+        ("acknowledge", {"key": "down/nobody"}),
+        ("silence", {"pattern": "*", "hours": 2, "why": ""}),
+        ("silence", {"pattern": "*", "hours": 10_000, "why": "for ever"}),
+        ("silence", {"pattern": "a\0", "hours": 1, "why": "no text for PostgreSQL"}),
+        ("unsilence", {"id": 0}),
+    ],
+)
+def test_what_is_no_alert_and_no_silence_is_refused(users: dict[str, Airflow], act: str, body: object) -> None:
+    assert fetch(users["oncall"], "POST", f"alerts/{act}", body, **{"X-Truelog": "page"}).status in (400, 422)
 
 
 def test_a_button_shows_only_to_whom_it_serves(users: dict[str, Airflow]) -> None:

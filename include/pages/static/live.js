@@ -9,14 +9,15 @@ export async function ask(path, parameters = {}) {
   return answered(await fetch(query ? `${path}?${query}` : path, { headers: { accept: "application/json" } }));
 }
 
-export async function act(path) {
-  return answered(await fetch(path, { method: "POST", headers: { "x-truelog": "page" } }));
+export async function act(path, body = {}) {
+  const headers = { "x-truelog": "page", "content-type": "application/json" };
+  return answered(await fetch(path, { method: "POST", headers, body: JSON.stringify(body) }));
 }
 
 async function answered(response) {
   if (response.ok) return response.json();
   const said = await response.json().catch(() => ({}));
-  const why = typeof said.detail === "string" ? said.detail : response.statusText;
+  const why = typeof said.detail === "string" ? said.detail : said.detail?.[0]?.msg ?? response.statusText;
   throw new Error(response.status === 401 ? "you are signed out: reload Airflow's page and sign in" : why);
 }
 

@@ -8,7 +8,7 @@ export function show(given, { shown }) {
   live(shown, () => ask("data/reconciliation", { id }), 30, (found) => drawn(id, found));
 }
 
-function drawn(id, { reconciliation: r, columns, positions: at, sample, repairs }) {
+function drawn(id, { reconciliation: r, certificate, columns, positions: at, sample, repairs }) {
   return [
     h("h1", {}, link("view", { name: r.view }, r.view), ` version ${r.version ?? "?"} `, badge(r.verdict)),
     r.reason ? h("p", { class: "means" }, seen(r.reason)) : null,
@@ -17,6 +17,7 @@ function drawn(id, { reconciliation: r, columns, positions: at, sample, repairs 
       ["missing in the streamed table", number(r.missing)], ["extra in it", number(r.extra)], ["different", number(r.different)],
       ["repaired before", number(r.repaired)], ["rebuilt from", r.from_raw ? "raw bytes" : "partials and typed columns"],
       ["judged", judged(r)], ["asked by", seen(r.run ?? "the command line")], ["at positions", positions(at)],
+      ["certificate", certificate ? h("span", { class: "value" }, certificate) : h("span", { class: "quiet" }, "none: only what is equal has one")],
     ].map(([name, said]) => h("div", {}, h("dt", {}, name), h("dd", {}, said)))),
     sample.length ? h("h3", {}, "Rows that differ") : null,
     sample.length ? h("p", { class: "buttons" }, ["csv", "json"].map((form) => link(`export/differing.${form}`, { id }, `save all as ${form.toUpperCase()}`, { download: true }))) : null,
