@@ -3,11 +3,17 @@
 A view that fails or is slow stands where it stands and holds nobody up. Batches that end while it is busy only tell it
 how far the log has come; when it is done it finds itself behind, and reads what it lacks, portion by portion: from the
 log, or where the log has dropped it, from the archive. One that fails again and again is tried less and less often.
+
+Each portion costs a look at the log, and while it is read further batches end: a view could read behind them for ever,
+however fast it is. So the batch waits for one that is near (`near`), which then stands where the next batch begins, and
+takes part in it.
 """
 
 import logging
+import math
 import threading
 import time
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 import psycopg
@@ -19,6 +25,7 @@ from truelog.compiled import Compiled
 from truelog.database import Connection, connect
 from truelog.errors import Fenced
 from truelog.positions import Positions
+from truelog.settings import Settings
 
 _REASON = 500  # characters of it that are kept
 _LONGEST_REST = 60.0  # seconds
@@ -37,7 +44,9 @@ class Follower:
     stands: Positions | None = None
     wanted: Positions = field(default_factory=Positions)  # how far the log has come
     busy: bool = False
+    task: "Future[None] | None" = None  # what it was given last
     told: str = ""  # why the view stands still, as readers were told last
+    took: float = math.inf  # seconds, its last step
     failures: int = 0  # in a row
     rests_until: float = 0.0
     ending: threading.Event = field(default_factory=threading.Event)  # the application is about to end
@@ -51,6 +60,13 @@ class Follower:
             self.busy = self.busy or free
         return free
 
+    def near(self, piece: Slice) -> bool:
+        """Whether the view, busy as it is, will soon be free if no further batch begins."""
+        stands = self.stands
+        if not self.busy or stands is None:
+            return False
+        return is_near(self.advancer.settings, stands, piece.end.only(self.compiled.view.topics), self.took)
+
     def follow(self, piece: Slice) -> None:
         """Take the view through the slice and to wherever the log has come since, or leave it and say why.
 
@@ -59,7 +75,9 @@ class Follower:
         """
         try:
             while self._behind():
+                began = time.monotonic()
                 self._step(piece)
+                self.took = time.monotonic() - began
             self.failures = 0
             self._tell("")
         except Fenced:
@@ -126,3 +144,11 @@ class Follower:
         self.connection = self.stands = None
         with self._change:
             self.busy, self.rests_until = False, time.monotonic() + rest
+
+
+def is_near(settings: Settings, stands: Positions, end: Positions, took: float) -> bool:
+    """Whether one portion more takes a view to the end, and its last step took no longer than a batch waits.
+
+    A view that is slow by itself is not near, or it would hold up the others batch after batch.
+    """
+    return took <= settings.batch_grace_seconds and stands.portion_to(end, settings.max_offsets_per_trigger).covers(end)

@@ -43,7 +43,6 @@ class Stream:
         self.followers = [Follower(self.spark, self.advancer, each) for each in self._deployed()]
         self.topics = tuple(sorted({clock.TOPIC, *(t for f in self.followers for t in f.compiled.view.topics)}))
         self.pool = ThreadPoolExecutor(max(1, len(self.followers)), thread_name_prefix="view")
-        self.tasks: list[Future[None]] = []
         self.begin = Positions()
         self.checkpoint = fresh_checkpoint(settings.home / "scratch" / name)
 
@@ -78,12 +77,16 @@ class Stream:
         piece = Slice(records.events(decoded, types), begin, end)
         if any(f.compiled.view.keep for f in self.followers):
             clock.remember(self.connection, end.ids[clock.TOPIC], piece.events[clock.TOPIC])
-        _, late = wait(self._offer(piece), timeout=self.settings.batch_grace_seconds)
-        if late:
+        started = self._offer(piece)
+        near = [each.task for each in self.followers if each.task and each.near(piece)]
+        wait([*started, *near], timeout=self.settings.batch_grace_seconds)
+        if late := [task for task in started if not task.done()]:
             threading.Thread(target=lambda: (wait(late), decoded.unpersist()), daemon=True).start()
         else:
             decoded.unpersist()
-        self.tasks = [task for task in self.tasks if not _is_over(task)]
+        for each in self.followers:
+            if each.task and each.task.done():
+                each.task.result()  # what it raises, which is only Fenced, ends the process
         lease.batch_done(self.connection, self.lease.holder)
 
     def _tasks(self, begin: Positions, end: Positions) -> int:
@@ -132,13 +135,9 @@ class Stream:
         return begin.latest(topics.end_offsets(self.settings, set(self.topics) - read))
 
     def _offer(self, piece: Slice) -> "list[Future[None]]":
-        tasks = [self.pool.submit(each.follow, piece) for each in self.followers if each.offer(piece)]
-        self.tasks += tasks
-        return tasks
-
-
-def _is_over(task: "Future[None]") -> bool:
-    """Whether a view is done with what it was given; what it raises, which is only Fenced, ends the process."""
-    if task.done():
-        task.result()
-    return task.done()
+        started: list[Future[None]] = []
+        for each in self.followers:
+            if each.offer(piece):
+                each.task = self.pool.submit(each.follow, piece)
+                started.append(each.task)
+        return started
