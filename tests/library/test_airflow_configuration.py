@@ -29,7 +29,7 @@ def told(settings: Settings) -> ConfigParser:
 
 
 def secrets(settings: Settings) -> list[str]:
-    return [value.get_secret_value() for _, value in settings if isinstance(value, SecretStr)]
+    return [value.get_secret_value() for _, value in settings if isinstance(value, SecretStr) and value]
 
 
 def known_options() -> dict[str, Any]:

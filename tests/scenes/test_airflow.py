@@ -71,7 +71,7 @@ def asked(settings: Settings, ask: Callable[[psutil.Process], T]) -> list[T]:
 
 
 def secrets(settings: Settings) -> list[str]:
-    return [value.get_secret_value() for _, value in settings if isinstance(value, SecretStr)]
+    return [value.get_secret_value() for _, value in settings if isinstance(value, SecretStr) and value]
 
 
 def test_all_four_are_healthy_and_small(running: Settings) -> None:

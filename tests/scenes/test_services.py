@@ -139,7 +139,7 @@ def _what_kafka_says(client: dict[str, Any]) -> str:
 
 def _secrets(settings: Settings) -> list[str]:
     values = [value for _, value in settings]
-    return [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
+    return [value.get_secret_value() for value in values if isinstance(value, SecretStr) and value]
 
 
 def _holds(file: Path, secrets: list[bytes]) -> bool:
