@@ -18,6 +18,8 @@ from truelog.settings import ENVIRONMENT_FILE, Settings
 PORTS = {"postgresql": 15432, "kafka": 19092, "controller": 19093, "s3": 18333}
 PORTS |= {"collector": 18080, "airflow": 18081, "lag": 18082}
 LOOPBACK = "127.0.0.1"
+# Below those that Linux gives to clients: one of them would keep out a service that is being started again.
+_RANDOM = range(10_000, 32_000)
 
 
 def set_up(home: Path, *, random_ports: bool = False) -> Settings:
@@ -35,7 +37,7 @@ def set_up(home: Path, *, random_ports: bool = False) -> Settings:
 
 
 def _generated(random_ports: bool) -> dict[str, str]:
-    ports = _free_ports(dict.fromkeys(PORTS, 0) if random_ports else PORTS)
+    ports = _free_ports({name: secrets.choice(_RANDOM) for name in PORTS} if random_ports else PORTS)
     return {
         "kafka_bootstrap": f"{LOOPBACK}:{ports['kafka']}",
         "kafka_password": _secret(),
