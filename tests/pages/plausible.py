@@ -120,7 +120,7 @@ def _readings(now: float) -> Iterator[Reading]:
 def _sample(at: float, minute: int, behind: int, blind: str) -> Sample:
     end = 240_000 - 300 * minute
     seconds = behind / 50
-    return Sample(at, end - behind, 1_000, end, seconds, at - 1, 7 * DAY, blind)
+    return Sample(at, end - behind, 1_000, end, seconds, at - 1, 7 * DAY, blind=blind)
 
 
 def _reconciliations(connection: Connection) -> None:
