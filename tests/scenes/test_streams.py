@@ -3,6 +3,7 @@
 import json
 import logging
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
@@ -11,8 +12,10 @@ import psutil
 import pytest
 
 import runtime
+from runtime import keeper
 from runtime.process import lives
 from runtime.wait import until
+from tests.library.listener import FAILS, TAKES, Listener, listening
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from tests.scenes.command_line import truelog
 from tests.scenes.conftest import World, known
@@ -24,20 +27,32 @@ from truelog.errors import ServiceDown
 from truelog.settings import Settings
 
 DAG = "stream_stream"
+TELLS = "alerts_alertmanager"
+PAGE_SECONDS = 15.0  # from a death to the page, as docs/alerts.md says
 
 log = logging.getLogger("truelog.scene")
 
 
 @pytest.fixture(scope="module")
-def kept(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+def pager() -> Iterator[Listener]:
+    """What on-call carries."""
+    with listening() as it:
+        yield it
+
+
+@pytest.fixture(scope="module")
+def kept(world: World, pager: Listener, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """Airflow and what it keeps, with view files that a scene may change; at the end nothing is left of either."""
     folder = tmp_path_factory.mktemp("views")
     for view in ("page_views", "request_rates"):
         shutil.copy(VIEWS / f"{view}.py", folder)
-    runtime.up(world.settings, ["ticks"], tethered=True)
-    with known(world.settings, views_folder=folder) as changed, orchestrated(changed) as settings:
-        yield settings
-    launcher.ensure_none(settings)
+    told = {"alertmanager_url": pager.url, "heartbeat_url": f"{pager.url}/beat"}
+    with known(world.settings, views_folder=folder, **told) as changed:
+        runtime.up(changed, ["ticks", "lag"], tethered=True)
+        with orchestrated(changed) as settings:
+            yield settings
+        keeper.stop(changed, "lag")
+    launcher.ensure_none(world.settings)
 
 
 @pytest.fixture(scope="module")
@@ -105,12 +120,55 @@ def test_status_tells_of_applications_and_views(kept: Settings) -> None:
     assert {view["view"]: view["state"] for view in stream["views"]}["page_views"] == "FOLLOWING"
 
 
-def test_a_killed_application_runs_again_and_nothing_is_left_of_the_old_one(kept: Settings) -> None:
+def test_a_killed_application_runs_again_and_nothing_is_left_of_the_old_one(
+    kept: Settings, oncall: Airflow, pager: Listener
+) -> None:
+    """On-call is paged meanwhile; and told once that it was over, though the receiver was down when it was."""
+    oncall.wait_for_dag(TELLS)
+    _deferred(oncall, TELLS)
     before = status(kept)
     family = launcher.family(before)
+    killed = time.time()
     psutil.Process(before.pid).kill()
     running_again(kept, before)
     assert [process for process in family if lives(process)] == []
+
+    def told(times: int) -> None:
+        if len(_pages(pager, killed)) < times:
+            raise ServiceDown(f"{pager.taken}")
+
+    until(lambda: told(1), 60, "a page")
+    [(opened, page), *_] = _pages(pager, killed)
+    log.warning("paged after %.1f s", opened - killed)
+    assert opened - killed <= PAGE_SECONDS
+
+    pager.mood, tried = FAILS, len(_asked(pager))
+    working(kept)
+
+    def refused() -> None:
+        if len(_asked(pager)) < tried + 2:
+            raise ServiceDown(f"{pager.asked}")
+
+    until(refused, 90, "two tries")
+    pager.mood = TAKES
+    until(lambda: told(2), 60, "its end")
+    _, (_, over) = _pages(pager, killed)
+    assert over["labels"] == page["labels"]
+    assert over["endsAt"] < page["endsAt"]
+
+
+def _pages(pager: Listener, since: float) -> list[tuple[float, dict[str, Any]]]:
+    """What was told of the stream's being down, and when."""
+    told = [(at, body[0]) for at, body in zip(pager.times, pager.taken, strict=True) if isinstance(body, list)]
+    return [(at, alert) for at, alert in told if at >= since and _is_of_the_stream(alert["labels"])]
+
+
+def _asked(pager: Listener) -> list[str]:
+    return [path for path in pager.asked if path != "/beat"]
+
+
+def _is_of_the_stream(labels: dict[str, str]) -> bool:
+    return (labels["alertname"], labels["subject"]) == ("down", "stream")
 
 
 @pytest.mark.parametrize("service", ["airflow-scheduler", "airflow-triggerer", "airflow-api"])
@@ -177,6 +235,14 @@ def test_a_release_starts_only_what_changed_anew(kept: Settings, oncall: Airflow
     assert status(kept, "archive").epoch == archive.epoch
 
 
+def test_the_outside_watcher_has_heard_of_us(kept: Settings, pager: Listener) -> None:
+    def beaten() -> None:
+        if "/beat" not in pager.paths:
+            raise ServiceDown("no beat yet")
+
+    until(beaten, 90, "a heartbeat")
+
+
 def test_one_that_should_stop_is_stopped(kept: Settings, oncall: Airflow) -> None:
     family = launcher.family(status(kept))
     assert truelog("application", "stop", "stream").returncode == 0
@@ -213,19 +279,19 @@ def _service(settings: Settings, name: str) -> runtime.State:
     return next(state for state in runtime.status(settings) if state.name == name)
 
 
-def _task(airflow: Airflow) -> tuple[str, str]:
+def _task(airflow: Airflow, dag: str = DAG) -> tuple[str, str]:
     """The newest run's state and its task's."""
-    [run, *_] = airflow.runs(DAG) or [{"dag_run_id": "", "state": "none"}]
-    states = [task["state"] for task in airflow.tasks(DAG, run["dag_run_id"])] if run["dag_run_id"] else []
+    [run, *_] = airflow.runs(dag) or [{"dag_run_id": "", "state": "none"}]
+    states = [task["state"] for task in airflow.tasks(dag, run["dag_run_id"])] if run["dag_run_id"] else []
     return run["state"], str(states[0] if states else "none")
 
 
-def _deferred(airflow: Airflow) -> str:
+def _deferred(airflow: Airflow, dag: str = DAG) -> str:
     """Wait for the newest run's task to watch; the run's id."""
 
     def watching() -> None:
-        if _task(airflow) != ("running", "deferred"):
-            raise ServiceDown(str(_task(airflow)))
+        if _task(airflow, dag) != ("running", "deferred"):
+            raise ServiceDown(str(_task(airflow, dag)))
 
     until(watching, 60, "a deferred task")
-    return str(airflow.runs(DAG)[0]["dag_run_id"])
+    return str(airflow.runs(dag)[0]["dag_run_id"])
