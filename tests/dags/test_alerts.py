@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import SecretStr
 
+from tests.library.alert_tables import emptied
 from tests.library.listener import FAILS, TAKES, Listener, listening
 from truelog import alerts, heartbeat
 from truelog.alert import Finding, Sight, Source
 from truelog.alert_delivery import deliver
 from truelog.alert_receiver import configured
 from truelog.alert_watch import SOURCES, keep
-from truelog.database import Connection, connect
+from truelog.database import Connection
 from truelog.errors import ReceiverDown, ServiceDown
 from truelog.settings import PROJECT, Settings
 
@@ -35,11 +36,8 @@ def listener() -> Iterator[Listener]:
 
 @pytest.fixture
 def database(postgresql: Settings) -> Iterator[Connection]:
-    truncate = b"TRUNCATE truelog.alert, truelog.notification, truelog.silence, truelog.alert_source"
-    with connect(postgresql, autocommit=True) as connection:
-        connection.execute(truncate)
+    with emptied(postgresql) as connection:
         yield connection
-        connection.execute(truncate)
 
 
 @pytest.fixture

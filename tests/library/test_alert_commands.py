@@ -5,11 +5,12 @@ from datetime import timedelta
 
 import pytest
 
+from tests.library.alert_tables import emptied
 from tests.scenes.command_line import answer, truelog
 from truelog import alerts
 from truelog.alert import Finding, Sight
 from truelog.alert_watch import SOURCES, keep
-from truelog.database import Connection, connect
+from truelog.database import Connection
 from truelog.durations import brief
 from truelog.errors import BadDeclaration
 from truelog.settings import Settings
@@ -17,11 +18,8 @@ from truelog.settings import Settings
 
 @pytest.fixture
 def database(postgresql: Settings) -> Iterator[Connection]:
-    truncate = b"TRUNCATE truelog.alert, truelog.notification, truelog.silence, truelog.alert_source"
-    with connect(postgresql, autocommit=True) as connection:
-        connection.execute(truncate)
+    with emptied(postgresql) as connection:
         yield connection
-        connection.execute(truncate)
 
 
 def test_from_an_alert_to_its_silence(postgresql: Settings, database: Connection) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from runtime.wait import until
+from tests.library.alert_tables import emptied
 from truelog import (
     alert_applications,
     alert_lag,
@@ -24,7 +25,7 @@ from truelog.alert_applications import Launches, is_starting
 from truelog.alert_kind import KINDS
 from truelog.alert_proofs import Proof
 from truelog.application import ARCHIVE, STREAM, Status
-from truelog.database import Connection, connect
+from truelog.database import Connection
 from truelog.errors import ServiceDown
 from truelog.lag_history import Reading
 from truelog.lag_report import Row
@@ -33,17 +34,14 @@ from truelog.settings import Settings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-TABLES = "alert, notification, silence, alert_source, audit, launch, lease, application, reconciliation, lag_sample"
+TABLES = ("audit", "launch", "lease", "application", "reconciliation", "lag_sample")
 
 
 @pytest.fixture
 def database(postgresql: Settings) -> Iterator[Connection]:
     """Of a platform of which nothing is known."""
-    truncate = ", ".join(f"truelog.{table}" for table in TABLES.split(", "))
-    with connect(postgresql, autocommit=True) as connection:
-        connection.execute(f"TRUNCATE {truncate} CASCADE".encode())
+    with emptied(postgresql, *TABLES) as connection:
         yield connection
-        connection.execute(f"TRUNCATE {truncate} CASCADE".encode())
 
 
 @pytest.fixture

@@ -4,21 +4,19 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.library.alert_tables import emptied
 from truelog import alert_watch, alerts
 from truelog.alert import UNWATCHED, Finding, Sight, Source
 from truelog.alert_kind import KINDS
-from truelog.database import Connection, connect
+from truelog.database import Connection
 from truelog.errors import ServiceDown
 from truelog.settings import Settings
 
 
 @pytest.fixture
 def database(postgresql: Settings) -> Iterator[Connection]:
-    truncate = b"TRUNCATE truelog.alert, truelog.notification, truelog.silence, truelog.alert_source"
-    with connect(postgresql, autocommit=True) as connection:
-        connection.execute(truncate)
+    with emptied(postgresql) as connection:
         yield connection
-        connection.execute(truncate)
 
 
 def test_every_kind_is_looked_for_by_one_source_and_each_source_has_a_name_of_its_own() -> None:

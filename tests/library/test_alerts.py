@@ -8,13 +8,14 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
+from tests.library.alert_tables import emptied
 from tests.library.listener import FAILS, HANGS, REFUSES, TAKES, Listener, listening
 from truelog import alert_outbox, alerts
 from truelog.alert import Finding, Says, Sight, Source
 from truelog.alert_delivery import deliver
 from truelog.alert_kind import KINDS
 from truelog.alert_receiver import configured
-from truelog.database import Connection, connect
+from truelog.database import Connection
 from truelog.errors import BadInput, NotSetUp, ReceiverDown
 from truelog.posting import post
 from truelog.settings import Settings
@@ -43,9 +44,8 @@ ADDRESSES = [
 
 @pytest.fixture
 def database(postgresql: Settings) -> Iterator[Connection]:
-    with connect(postgresql, autocommit=True) as connection:
+    with emptied(postgresql) as connection:
         yield connection
-        connection.execute("TRUNCATE truelog.alert, truelog.notification, truelog.silence, truelog.alert_source")
 
 
 @pytest.fixture
