@@ -24,7 +24,7 @@ class Kind:
     severity: Severity
     means: str  # of {subject}
     first: str
-    page: str = ""  # of Airflow, for {subject}
+    page: str = "plugin/truelog-alerts"  # of Airflow, for {subject}
     hold: timedelta = timedelta()
     linger: timedelta = _NOT_LONG
 
@@ -40,6 +40,7 @@ KINDS = {
         Severity.CRITICAL,
         "the {subject} gives nothing to read: no ticks come, or Kafka is away",
         "`truelog status`: are `kafka` and `ticks` READY?",
+        "plugin/truelog-streams",
     ),
     "restarting": Kind(
         Severity.WARNING,
@@ -51,48 +52,51 @@ KINDS = {
         Severity.CRITICAL,
         "retention is about to overtake {subject}, or has",
         "Raise the topic's retention now, then see why the reader is behind.",
+        "plugin/truelog-lag",
     ),
     "rewound": Kind(
         Severity.CRITICAL,
         "{subject} stands before a position that it has had, or past the end of the log",
         "Ask who restored a database or a broker; `truelog reconcile` says whether the view still holds.",
-        "dags/reconcile",
+        "plugin/truelog-reconciliations",
     ),
     "stands": Kind(
         Severity.CRITICAL,
         "{subject} stands still, though there is something to read",
         "`truelog positions` says why a view stands still.",
+        "plugin/truelog-views",
     ),
     "behind": Kind(
         Severity.WARNING,
         "the application {subject} is behind the log, or falls behind",
         "`truelog lag` says by how much, and when it will have caught up.",
-        "dags/stream_{subject}",
+        "plugin/truelog-lag",
     ),
     "blind": Kind(
         Severity.WARNING,
         "nobody knows how far behind the readers of the {subject} are",
         "`truelog lag` says why; then the log of the service, logs/lag.log in the home.",
+        "plugin/truelog-lag",
         hold=timedelta(minutes=3),
     ),
     "different": Kind(
         Severity.CRITICAL,
         "{subject} differs from its rebuild, and was not repaired",
         "The last run of the DAG reconcile names what differs.",
-        "dags/reconcile",
+        "plugin/truelog-reconciliations",
         hold=timedelta(minutes=5),  # in which a repair proves that it mended it
     ),
     "undecided": Kind(
         Severity.WARNING,
         "nobody can tell whether {subject} equals its rebuild",
         "The reason is that of the last comparison: is the archive behind, or the view's file broken?",
-        "dags/reconcile",
+        "plugin/truelog-reconciliations",
     ),
     "unproved": Kind(
         Severity.WARNING,
         "{subject} was not compared with its rebuild for too long",
         "See whether the DAG reconcile is paused, and its last runs.",
-        "dags/reconcile",
+        "plugin/truelog-reconciliations",
     ),
     "unsound": Kind(
         Severity.CRITICAL,

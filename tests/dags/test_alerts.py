@@ -16,6 +16,7 @@ from tests.library.listener import FAILS, TAKES, Listener, listening
 from truelog import alerts, heartbeat
 from truelog.alert import Finding, Sight, Source
 from truelog.alert_delivery import deliver
+from truelog.alert_kind import KINDS
 from truelog.alert_receiver import configured
 from truelog.alert_watch import SOURCES, keep
 from truelog.database import Connection
@@ -67,6 +68,14 @@ def test_each_receiver_that_is_set_has_a_dag(dags: "DagBag", told: Settings) -> 
         assert (dag.owner, dag.max_active_runs) == ("truelog", 1)
     tell: Any = bag.dags["alerts_alertmanager"].get_task("tell")
     assert (tell.receiver, tell.retries, tell.retry_exponential_backoff) == ("alertmanager", 8, 2)
+
+
+def test_the_pages_that_alerts_link_to_are_there(dags: "DagBag") -> None:
+    from pages_plugin import PagesPlugin
+
+    there = {f"plugin/{view['url_route']}" for view in PagesPlugin.external_views}
+    there |= {f"dags/{dag}" for dag in dags.dags}
+    assert {kind.page.format(subject="stream") for kind in KINDS.values()} - there == set()
 
 
 def test_the_task_waits_until_there_is_something_to_tell(
