@@ -118,11 +118,11 @@ def verdict(status: Status, allowed: Patience, now: datetime) -> Verdict | None:
 
 
 def silence(status: Status, allowed: Patience, now: datetime, woken: datetime | None) -> Verdict | None:
-    """What is wrong with one that is silent, given when the first tick came that it should have heard.
+    """What is wrong with one that is silent, given since when it has had something to do.
 
-    1. STARVED: none came that is known of. It has nothing to read, and starting it anew would mend nothing.
-    2. Nothing is wrong with one for which a tick came just now: it has yet to answer.
-    3. HUNG: it has had something to read for too long.
+    1. STARVED: it has nothing to do that is known of, and starting it anew would mend nothing.
+    2. Nothing is wrong with one that has had it for a moment: it has yet to answer.
+    3. HUNG: it has had it for too long.
     """
     if woken is None:
         return Verdict.STARVED  # 1

@@ -59,7 +59,7 @@ def ensure(settings: Settings, name: str, wish: str | None = None) -> str:
         if found is None and not wished:
             return "healthy" if status.alive else application.STOPPED
         if found is Verdict.STARVED and not wished:
-            return f"{found}: no ticks come, or Kafka is away; left alone until they do"
+            return f"{found}: it has nothing to read, no ticks come or Kafka is away; left alone until then"
         if found in _DEATHS and not wished:
             _require_rest(settings, connection, status, found)
         if status.alive:

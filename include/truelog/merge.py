@@ -146,6 +146,7 @@ def _advance(connection: Connection, compiled: Compiled, end: Positions) -> None
         cursor.executemany(
             "INSERT INTO truelog.position AS p (view, version, topic, partition, topic_id, next_offset) "
             "VALUES (%s, %s, %s, %s, %s, %s) "
-            "ON CONFLICT (view, version, topic, partition) DO UPDATE SET next_offset = excluded.next_offset",
+            "ON CONFLICT (view, version, topic, partition) "
+            "DO UPDATE SET next_offset = excluded.next_offset, advanced_at = now()",
             rows,
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -45,6 +46,13 @@ def views(connection: Connection, names: Iterable[str]) -> dict[str, Stand]:
         offsets[view].setdefault(topic, {})[partition] = offset
         ids[view][topic] = topic_id
     return {view: Stand(versions[view], Positions(offsets[view], ids[view])) for view in asked}
+
+
+def moved_at(connection: Connection, names: Iterable[str]) -> datetime | None:
+    """When one of these views last merged."""
+    query = "SELECT max(advanced_at) FROM truelog.position WHERE view = ANY(%s)"
+    row: tuple[Any, ...] | None = connection.execute(query, (list(names),)).fetchone()
+    return row[0] if row else None
 
 
 def archive(settings: Settings) -> Stand:

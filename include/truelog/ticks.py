@@ -21,8 +21,8 @@ import uuid
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its annotations do not re-export
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient
 
 from truelog import topics
 from truelog.errors import ServiceDown
@@ -30,25 +30,8 @@ from truelog.event import EventType, load_events
 from truelog.settings import Settings
 
 TOPIC = "ticks"
-_ANSWER_SECONDS = 3
 
 log = logging.getLogger(__name__)
-
-
-def first_since(settings: Settings, moment: datetime) -> datetime | None:
-    """When the first tick after `moment` came, by the broker's clock; None where none has come.
-
-    Raises:
-        ServiceDown: Kafka does not answer.
-    """
-    broker = topics.client(settings)  # named, since an answer never comes to a client that is gone
-    after = OffsetSpec.for_timestamp(int(moment.timestamp() * 1000) + 1)
-    [answer] = broker.list_offsets({TopicPartition(TOPIC, 0): after}, request_timeout=_ANSWER_SECONDS).values()
-    try:
-        found = answer.result()
-    except KafkaException as error:
-        raise ServiceDown(f"Kafka did not answer: {error}; see `truelog status`.") from error
-    return None if found.offset < 0 else datetime.fromtimestamp(found.timestamp / 1000, UTC)
 
 
 def run(settings: Settings) -> None:

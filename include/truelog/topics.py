@@ -8,14 +8,16 @@ import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its annotations do not re-export
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
+    ListOffsetsResultInfo,
     NewPartitions,
     NewTopic,
     OffsetSpec,
@@ -29,6 +31,7 @@ from truelog.positions import Positions
 from truelog.settings import Settings
 
 _TIMEOUT = 10.0
+_SOON = 3.0  # where somebody looks on
 _TIMESTAMPS = "message.timestamp.type"
 # What a broker answers while it starts or loses its lead; `retriable()` knows these of transactions alone.
 _PASSING = frozenset(
@@ -50,12 +53,15 @@ _PASSING = frozenset(
 _COMPACTION_LAG_MS = 7 * 86_400_000
 
 
+Place = tuple[str, int]  # topic, partition
+
+
 @dataclass(frozen=True)
 class Told:
     """Where partitions begin or end; and of those of which the brokers do not tell, why."""
 
     positions: Positions
-    untold: Mapping[tuple[str, int], str]
+    untold: Mapping[Place, str]
 
     def whole(self) -> Positions:
         """Of all of them, or none.
@@ -64,7 +70,7 @@ class Told:
             ServiceDown: of some partition nothing is told.
         """
         if self.untold:
-            raise ServiceDown(f"{'; '.join(self.untold.values())}; see `truelog status`.")
+            raise ServiceDown(" ".join(self.untold.values()))
         return self.positions
 
 
@@ -115,6 +121,27 @@ def ends(broker: AdminClient, topics: Iterable[str]) -> Positions:
 def begins(broker: AdminClient, topics: Iterable[str]) -> Positions:
     """`earliest_offsets` by a client that the caller keeps."""
     return begins_told(broker, topics).whole()
+
+
+def committed_ends(broker: AdminClient, topics: Iterable[str]) -> Positions:
+    """Past the last record that those are given who read what is committed: a transaction left open ends the log."""
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    return _offsets(broker, topics, latest, IsolationLevel.READ_COMMITTED).whole()
+
+
+def first_since(broker: AdminClient, topics: Iterable[str], moment: datetime) -> datetime | None:
+    """When the first committed record after `moment` came, by the broker's clock; None where none has come.
+
+    Raises:
+        ServiceDown: none is known of, and not all partitions are.
+    """
+    after = OffsetSpec.for_timestamp(int(moment.timestamp() * 1000) + 1)
+    described = _described(broker, topics, _SOON)
+    answers, untold = _answers(broker, described, after, IsolationLevel.READ_COMMITTED)
+    came = [each.timestamp for each in answers.values() if each.offset >= 0]
+    if untold and not came:
+        raise ServiceDown(" ".join(untold.values()))
+    return datetime.fromtimestamp(min(came) / 1000, UTC) if came else None
 
 
 def ends_told(broker: AdminClient, topics: Iterable[str]) -> Told:
@@ -237,37 +264,53 @@ def _is_led(broker: AdminClient, name: str, partitions: int) -> bool:
     return len(found.partitions) == partitions and not leaderless([found])
 
 
-def leaderless(described: Iterable[TopicDescription]) -> dict[tuple[str, int], str]:
+def leaderless(described: Iterable[TopicDescription]) -> dict[Place, str]:
     """The partitions that no broker answers for, which would be waited for in vain; each with the reason."""
     return {
-        (found.name, each.id): f"{found.name} {each.id} has no leader: a broker is missing"
+        (found.name, each.id): f"{found.name} {each.id} has no leader: is a broker missing? See `truelog status`."
         for found in described
         for each in found.partitions
         if each.leader is None or each.leader.id < 0
     }
 
 
-def _described(broker: AdminClient, topics: Iterable[str]) -> dict[str, TopicDescription]:
+def _described(broker: AdminClient, topics: Iterable[str], timeout: float = _TIMEOUT) -> dict[str, TopicDescription]:
     names = list(topics)
     if not names:
         return {}
-    futures = broker.describe_topics(TopicCollection(names), request_timeout=_TIMEOUT)
+    futures = broker.describe_topics(TopicCollection(names), request_timeout=timeout)
     return {name: _result(name, futures[name]) for name in names}
 
 
-def _offsets(broker: AdminClient, topics: Iterable[str], spec: OffsetSpec) -> Told:
+def _offsets(
+    broker: AdminClient,
+    topics: Iterable[str],
+    spec: OffsetSpec,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> Told:
     described = _described(broker, topics)
-    untold = leaderless(described.values())
+    answers, untold = _answers(broker, described, spec, isolation)
+    offsets: dict[str, dict[int, int]] = {name: {} for name in described}
+    for (topic, partition), answer in answers.items():
+        offsets[topic][partition] = answer.offset
+    return Told(Positions(offsets, {name: str(found.topic_id) for name, found in described.items()}), untold)
+
+
+def _answers(
+    broker: AdminClient, described: Mapping[str, TopicDescription], spec: OffsetSpec, isolation: IsolationLevel
+) -> tuple[dict[Place, ListOffsetsResultInfo], dict[Place, str]]:
+    """What the brokers answer about each partition; and why they do not."""
+    answers, untold = dict[Place, ListOffsetsResultInfo](), leaderless(described.values())
     places = [(name, each.id) for name, found in described.items() for each in found.partitions]
     asked = {TopicPartition(*place): spec for place in places if place not in untold}
-    offsets: dict[str, dict[int, int]] = {name: {} for name in described}
-    for place, future in broker.list_offsets(asked, request_timeout=_TIMEOUT).items():
+    told = broker.list_offsets(asked, isolation_level=isolation, request_timeout=_TIMEOUT)
+    for partition, future in told.items():
+        place = (partition.topic, partition.partition)
         try:
-            offsets[place.topic][place.partition] = _result(place.topic, future).offset
+            answers[place] = _result(partition.topic, future)
         except ServiceDown as silent:
-            untold[place.topic, place.partition] = str(silent)
-    ids = {name: str(found.topic_id) for name, found in described.items()}
-    return Told(Positions(offsets, ids), untold)
+            untold[place] = str(silent)
+    return answers, untold
 
 
 def _result(topic: str, future: "Future[Any]", unless: int | None = None) -> Any:

@@ -71,11 +71,11 @@ def test_verdict(case: str) -> None:
 SILENT, BEGUN = replace(HEALTHY, batch_at=ago(3000)), replace(HEALTHY, taken_at=ago(3000), batch_at=None)
 
 SILENCES = {
-    "1: no tick since its last batch": (SILENT, None, Verdict.STARVED),
-    "1: no tick since it started": (BEGUN, None, Verdict.STARVED),
+    "1: nothing to do since its last batch": (SILENT, None, Verdict.STARVED),
+    "1: nothing that is known of since it started": (BEGUN, None, Verdict.STARVED),
     "2: the ticks have only just come back": (SILENT, ago(1), None),
     "2: it may take its time to begin, from the first tick on": (BEGUN, ago(599), None),
-    "3: ticks came, and it did not answer": (SILENT, ago(121), Verdict.HUNG),
+    "3: ticks or events came, and it did not answer": (SILENT, ago(121), Verdict.HUNG),
     "3: ticks came, and it never began": (BEGUN, ago(601), Verdict.HUNG),
 }
 

@@ -38,14 +38,14 @@ def test_a_partition_without_a_leader_is_not_waited_for() -> None:
     here, gone = Node(1, "here", 1), Node(-1, "", 0)
     found = topics.leaderless([described("a", here, NOBODY), described("b", gone, here)])
     assert found == {
-        ("a", 1): "a 1 has no leader: a broker is missing",
-        ("b", 0): "b 0 has no leader: a broker is missing",
+        ("a", 1): "a 1 has no leader: is a broker missing? See `truelog status`.",
+        ("b", 0): "b 0 has no leader: is a broker missing? See `truelog status`.",
     }
 
 
 def test_who_wants_all_partitions_is_told_which_one_is_missing() -> None:
     assert LOG.begins.whole() is LOG.begins.positions
-    with pytest.raises(ServiceDown, match="page_view 1 has no leader; see"):
+    with pytest.raises(ServiceDown, match="page_view 1 has no leader"):
         LOG.ends.whole()
 
 

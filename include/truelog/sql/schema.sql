@@ -18,6 +18,7 @@ CREATE TABLE IF NOT EXISTS truelog.position (
     PRIMARY KEY (view, version, topic, partition),
     FOREIGN KEY (view, version) REFERENCES truelog.view
 );
+ALTER TABLE truelog.position ADD COLUMN IF NOT EXISTS advanced_at timestamptz NOT NULL DEFAULT now();
 COMMENT ON TABLE truelog.position IS 'Up to where each view has counted the log';
 
 CREATE TABLE IF NOT EXISTS truelog.exclusion (
