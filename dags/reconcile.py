@@ -39,9 +39,9 @@ a certificate, which `truelog verify` proves again from the archive alone.
 
 * `validate`: the log names what failed. *No row differs*: too many rows differ for a repair to be safe
   (`TRUELOG_REPAIR_SHARE`, `TRUELOG_REPAIR_ROWS`), or they differ again after it. Look at
-  `recon.<view>_v<version>_diff`; run this DAG with `from_raw`: if that is equal, a partial is spoilt, and recomputing
-  its day mends it. If not, `truelog archive audit` tells whether the archive is whole; where it is, run it once more
-  with `repair` and report the fault.
+  `recon.<view>_v<version>_diff`, which names the cause of each row as far as it is known; run this DAG with
+  `from_raw`: if that is equal, a partial is spoilt, and recomputing its day mends it. If not, `truelog archive audit`
+  tells whether the archive is whole; where it is, run it once more with `repair` and report the fault.
   *A check*: rows that equal their rebuild break the view's own rule: producers send what its author did not foresee.
   *Could not be compared*: the view's file is broken, or its code changed under the same `version`; the reason is
   given. Mend the file, or raise the version. The other views have been compared all the same.

@@ -96,9 +96,18 @@ def faults(known: Evidence) -> list[str]:
 
 
 def _files_are_there(known: Evidence) -> list[str]:
-    gone = [f"{f.path} is gone from the bucket" for f in known.files if f.found_size is None]
-    other = [f for f in known.files if f.found_size not in (None, f.size)]
-    return gone + [f"{f.path} has {f.found_size} bytes, not {f.size}" for f in other]
+    return gone(known.files)
+
+
+def gone(files: Iterable[File]) -> list[str]:
+    """Files that the table remembers, and that do not lie in the bucket as it does."""
+    amiss = [f for f in files if f.found_size != f.size]
+    return [
+        f"{f.path} is gone from the bucket"
+        if f.found_size is None
+        else f"{f.path} has {f.found_size} bytes, not {f.size}"
+        for f in amiss
+    ]
 
 
 def _no_record_twice(known: Evidence) -> list[str]:
@@ -112,8 +121,13 @@ def _files_lie_in_range(known: Evidence) -> list[str]:
 
 
 def _nothing_is_missing(known: Evidence) -> list[str]:
-    held = sum(f.records for f in known.files)
-    return [f"{held} records held, {known.committed} committed"] if held != known.committed else []
+    return lacking(known.files, known.committed)
+
+
+def lacking(files: Iterable[File], committed: int) -> list[str]:
+    """Whether the files hold other records than were committed."""
+    held = sum(f.records for f in files)
+    return [f"{held} records held, {committed} committed"] if held != committed else []
 
 
 def _holes_are_explained(known: Evidence) -> list[str]:

@@ -4,7 +4,7 @@ No data is read unless the metadata leave a question open: where bounds of files
 record. A deep audit reads everything, and compares it with what the broker still holds.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 
 from truelog import topics
 from truelog.archive_table import Progress, identifier, open_catalog
-from truelog.audit import Evidence, File, Hole, Report, gaps, judge, overlaps
+from truelog.audit import Evidence, File, Hole, Report, gaps, gone, judge, lacking, overlaps
 from truelog.bucket import sizes
 from truelog.database import connect
 from truelog.event import EventType, load_events
@@ -47,7 +47,7 @@ def audit(settings: Settings, *, deep: bool = False) -> Report:
         log = Log(topics.earliest_offsets(settings, tables), topics.end_offsets(settings, tables))
         for name, table in tables.items():
             listed = sizes(settings, f"{table.location()}/data/")
-            files = [_file(table, task.file, listed) for task in table.scan().plan_files()]
+            files = _files(table, listed)
             orphans += len(listed.keys() - _ever_live(table))
             for number in sorted(log.ends.offsets[name].keys() | Progress.of(table.metadata).positions.keys()):
                 mine = tuple(f for f in files if f.partition == number)
@@ -58,7 +58,19 @@ def audit(settings: Settings, *, deep: bool = False) -> Report:
     return report
 
 
-def _tables(catalog: Catalog, types: Mapping[str, EventType]) -> dict[str, Table]:
+def incomplete(settings: Settings, names: Iterable[str]) -> list[str]:
+    """What is wrong with the files of these topics, as far as table and bucket tell by themselves."""
+    found: list[str] = []
+    with open_catalog(settings) as catalog:
+        for name, table in _tables(catalog, names).items():
+            files = _files(table, sizes(settings, f"{table.location()}/data/"))
+            for number, committed in Progress.of(table.metadata).records.items():
+                mine = [f for f in files if f.partition == number]
+                found += [f"{name} {number}: {what}" for what in (*gone(mine), *lacking(mine, committed))]
+    return found
+
+
+def _tables(catalog: Catalog, types: Iterable[str]) -> dict[str, Table]:
     tables = {}
     for name in types:
         try:
@@ -66,6 +78,10 @@ def _tables(catalog: Catalog, types: Mapping[str, EventType]) -> dict[str, Table
         except NoSuchTableError:
             continue
     return tables
+
+
+def _files(table: Table, listed: Mapping[str, int]) -> list[File]:
+    return [_file(table, task.file, listed) for task in table.scan().plan_files()]
 
 
 def _file(table: Table, file: DataFile, listed: Mapping[str, int]) -> File:

@@ -1,14 +1,17 @@
 """Difference: the rows of a streamed view and of its rebuild that have no equal on the other side.
 
-A table `recon.<table>_diff` holds them by key, with both values as JSON. Rows compare as PostgreSQL compares them,
-column by column, NULL equal to NULL; EXCEPT ALL and GROUP BY hash, where a full join on IS NOT DISTINCT FROM cannot.
+A table `recon.<table>_diff` holds them by key, with both values as JSON and the cause (`truelog.cause`). Rows compare
+as PostgreSQL compares them, column by column, NULL equal to NULL; EXCEPT ALL and GROUP BY hash, where a full join on IS
+NOT DISTINCT FROM cannot.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from psycopg import sql
 
+from truelog import digest
 from truelog.compiled import Compiled
 from truelog.database import Connection, definitions, names
 
@@ -40,7 +43,7 @@ def find(connection: Connection, compiled: Compiled) -> Counts:
             "SELECT {key}, {key_json} AS key_json, "
             "jsonb_agg(streamed) FILTER (WHERE streamed IS NOT NULL) -> 0 AS streamed, "
             "jsonb_agg(rebuilt) FILTER (WHERE rebuilt IS NOT NULL) -> 0 AS rebuilt, "
-            "NULL::bigint AS reconciliation FROM unequal GROUP BY {key}"
+            "NULL::bigint AS reconciliation, NULL::text AS cause FROM unequal GROUP BY {key}"
         ).format(
             diff=diff(compiled),
             key=names(compiled.key_columns),
@@ -61,7 +64,7 @@ def alone(connection: Connection, table: str) -> None:
 def none(connection: Connection, compiled: Compiled) -> None:
     """Leave an empty `recon.<table>_diff`: nothing differs."""
     columns = {**compiled.key_columns, "key_json": "jsonb", "streamed": "jsonb", "rebuilt": "jsonb"}
-    columns["reconciliation"] = "bigint"
+    columns |= {"reconciliation": "bigint", "cause": "text"}
     connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(diff(compiled)))
     connection.execute(sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(diff(compiled), definitions(columns)))
 
@@ -72,9 +75,20 @@ def mark(connection: Connection, compiled: Compiled, reconciliation: int) -> Non
 
 
 def sample(connection: Connection, compiled: Compiled, rows: int) -> tuple[dict[str, Any], ...]:
-    """The first differing rows, with both values."""
-    query = sql.SQL("SELECT streamed, rebuilt FROM {} ORDER BY key_json LIMIT %s").format(diff(compiled))
-    return tuple({"streamed": s, "rebuilt": r} for s, r in connection.execute(query, (rows,)).fetchall())
+    """The first differing rows, with both values and the cause."""
+    query = sql.SQL("SELECT streamed, rebuilt, cause FROM {} ORDER BY key_json LIMIT %s").format(diff(compiled))
+    found = connection.execute(query, (rows,)).fetchall()
+    return tuple({"streamed": s, "rebuilt": r, "cause": cause} for s, r, cause in found)
+
+
+def explain(connection: Connection, compiled: Compiled, causes: Mapping[str, str]) -> None:
+    """Keep with the rows why they differ, by the hash of their key (`digest.key_sql`)."""
+    connection.execute(
+        sql.SQL(
+            "UPDATE {} SET cause = c.cause FROM unnest(%s::text[], %s::text[]) AS c(key, cause) WHERE {} = c.key"
+        ).format(diff(compiled), digest.key_sql(compiled)),
+        (list(causes), list(causes.values())),
+    )
 
 
 def streamed(compiled: Compiled) -> sql.Identifier:

@@ -83,8 +83,12 @@ def of_frame(compiled: Compiled, stored: DataFrame) -> Digests:
 
 def bucket_sql(compiled: Compiled) -> sql.Composable:
     """The bucket of a row, for PostgreSQL."""
-    key = _row_sql(compiled.key_columns)
-    return sql.SQL("('x' || left(md5({}), 4))::bit(16)::integer % {}").format(key, sql.Literal(BUCKETS))
+    return sql.SQL("('x' || left({}, 4))::bit(16)::integer % {}").format(key_sql(compiled), sql.Literal(BUCKETS))
+
+
+def key_sql(compiled: Compiled) -> sql.Composable:
+    """The hash of a row's key, for PostgreSQL."""
+    return sql.SQL("md5({})").format(_row_sql(compiled.key_columns))
 
 
 def within(compiled: Compiled, buckets: Sequence[int]) -> Only:
@@ -94,8 +98,12 @@ def within(compiled: Compiled, buckets: Sequence[int]) -> Only:
 
 def bucket(compiled: Compiled, frame: DataFrame) -> Column:
     """The bucket of a row, for Spark."""
-    hashed = F.md5(_row(frame, compiled.view.key))
-    return (F.conv(F.substring(hashed, 1, 4), 16, 10).cast("int") % BUCKETS).cast("int")
+    return (F.conv(F.substring(key(compiled, frame), 1, 4), 16, 10).cast("int") % BUCKETS).cast("int")
+
+
+def key(compiled: Compiled, frame: DataFrame) -> Column:
+    """The hash of a row's key, for Spark."""
+    return F.md5(_row(frame, compiled.view.key))
 
 
 def _row_sql(columns: Mapping[str, str]) -> sql.Composable:

@@ -6,7 +6,7 @@
 2. wait, within bounds, until the archive has reached those positions; else the verdict is UNKNOWN
 3. the digests of the view rebuilt at those positions
 4. where buckets differ: copy their streamed rows with the positions of that moment, rebuild those buckets there, and
-   compare every row, NULL equal to NULL
+   compare every row, NULL equal to NULL, and find out why they differ as far as that can be known (`truelog.inquiry`)
 5. keep the result, with a certificate where the digests were equal (`truelog.certificate`); where it was asked for,
    repair what differs, and compare again
 
@@ -23,13 +23,14 @@ from typing import Any
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from truelog import archive, certificate, certificates, clock, difference, digest, merge, operation, table
+from truelog import archive, certificate, certificates, clock, difference, digest, inquiry, merge, operation, table
 from truelog.advance import Advancer
+from truelog.cause import Cause, Finding
 from truelog.certificate import Equal
 from truelog.compiled import Compiled
 from truelog.database import Connection, connect
 from truelog.digest import Digests
-from truelog.errors import ArchiveBehind, CodeChanged, NotMade
+from truelog.errors import ArchiveBehind, CodeChanged, NotMade, TruelogError
 from truelog.operation import Kind
 from truelog.positions import Positions
 from truelog.proof import prove
@@ -63,6 +64,7 @@ class Result:
     sample: tuple[dict[str, Any], ...] = ()
     mended_days: tuple[str, ...] = ()  # log days whose partial was not what the raw bytes say
     id: int | None = None  # of the row in truelog.reconciliation
+    causes: tuple[dict[str, Any], ...] = ()  # why rows differ: each cause, of how many rows, and how it is known
     certificate: str | None = None  # its id, where one was made
     digests: Digests | None = field(default=None, repr=False)  # where they were equal: of all rows at `positions`
 
@@ -102,7 +104,7 @@ def reconcile(spark: SparkSession, advancer: Advancer, compiled: Compiled, reque
         try:
             table.require_same_code(connection, compiled)
         except (CodeChanged, NotMade) as refused:
-            return refuse(advancer.settings, compiled, request, reason=str(refused))
+            return refuse(advancer.settings, compiled, request, reason=refused)
         difference.alone(connection, compiled.table)
         rebuilder = Rebuilder(spark, connection, advancer, compiled, request.from_raw)
         repairs_from_raw = request.from_raw and request.mend
@@ -179,6 +181,7 @@ def _compare_rows(rebuilder: Rebuilder, buckets: Sequence[int]) -> Result:
     _wait(rebuilder, positions)
     rebuilder.rebuild(positions, digest.within(compiled, buckets))
     counts = difference.find(connection, compiled)
+    causes = inquiry.inquire(rebuilder, positions, counts.unequal) if counts.unequal else ()
     return Result(
         compiled.name,
         compiled.view.version,
@@ -189,6 +192,7 @@ def _compare_rows(rebuilder: Rebuilder, buckets: Sequence[int]) -> Result:
         different=counts.different,
         verdict="DIFFERENT" if counts.unequal else "EQUAL",
         sample=difference.sample(connection, compiled, _SAMPLE),
+        causes=tuple(each.as_dict() for each in causes),
     )
 
 
@@ -241,8 +245,8 @@ def _keep_with_rows(rebuilder: Rebuilder, result: Result, request: Request) -> R
 def _keep(connection: Connection, result: Result, request: Request) -> Result:
     row = connection.execute(
         "INSERT INTO truelog.reconciliation "
-        "(view, version, positions, from_raw, row_count, missing, extra, different, repaired, verdict, reason, sample) "
-        "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING id",
+        "(view, version, positions, from_raw, row_count, missing, extra, different, repaired, verdict, reason, sample, "
+        "causes) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING id",
         (
             result.view,
             result.version,
@@ -256,6 +260,7 @@ def _keep(connection: Connection, result: Result, request: Request) -> Result:
             result.verdict,
             result.reason,
             json.dumps(result.sample),
+            json.dumps(result.causes),
         ),
     ).fetchone()
     assert row is not None  # noqa: S101
@@ -273,20 +278,31 @@ def reconcile_all(settings: Settings, views: Sequence[str], request: Request) ->
                 log.exception("%s could not be compared", each.name)
                 with connect(settings) as connection:
                     stands = merge.positions(connection, each)
-                results.append(refuse(settings, each, request, reason=f"{type(error).__name__}: {error}", at=stands))
+                results.append(refuse(settings, each, request, reason=error, at=stands))
         return results
 
 
 def refuse(
-    settings: Settings, view: Compiled | str, request: Request, *, reason: str, at: Positions = NOWHERE
+    settings: Settings, view: Compiled | str, request: Request, *, reason: Exception | str, at: Positions = NOWHERE
 ) -> Result:
     """The answer for a view that was not compared: neither equal nor different, and why.
 
     Of one that cannot be compiled only the name is known. Where it stands is told if another try may have an answer.
     """
     name, version = (view, None) if isinstance(view, str) else (view.name, view.view.version)
+    said = str(reason) if isinstance(reason, str | CodeChanged | NotMade) else f"{type(reason).__name__}: {reason}"
+    causes = () if isinstance(view, str) else _causes(settings, view, reason)
     with connect(settings, autocommit=True) as connection:
-        return _keep(connection, Result(name, version, at, reason=reason[:_REASON]), request)
+        return _keep(connection, Result(name, version, at, reason=said[:_REASON], causes=causes), request)
+
+
+def _causes(settings: Settings, compiled: Compiled, reason: Exception | str) -> tuple[dict[str, Any], ...]:
+    """Why it could not be rebuilt, where that is known."""
+    if isinstance(reason, CodeChanged):
+        return (Finding(Cause.CODE, 0, str(reason)).as_dict(),)
+    if isinstance(reason, str | TruelogError):  # which tells the cause itself
+        return ()
+    return tuple(each.as_dict() for each in inquiry.of_failure(settings, compiled.view.topics))
 
 
 def exit_code(results: Iterable[Result]) -> int:

@@ -49,16 +49,18 @@ class Differing:
 
     streamed: dict[str, Any] | None
     rebuilt: dict[str, Any] | None
+    cause: str | None = None  # unknown to comparisons of earlier releases
 
 
 @dataclass(frozen=True)
 class Detail:
-    """`sample` holds the first differing rows, with these columns; what is equal has left a certificate."""
+    """The first differing rows, with these columns, and why they differ; what is equal has left a certificate."""
 
     reconciliation: Reconciliation
     certificate: str | None
     columns: Sequence[str]
     positions: dict[str, dict[str, int]]
+    causes: Sequence[dict[str, Any]]
     sample: Sequence[Differing]
     repairs: Sequence[Repair]
 
@@ -84,13 +86,21 @@ def one(connection: Connection, number: int) -> Detail | None:
         return None
     found = Reconciliation(*row)
     more: tuple[Any, ...] | None = connection.execute(
-        "SELECT positions, sample, (SELECT max(id) FROM truelog.certificate WHERE reconciliation = r.id) "
+        "SELECT positions, causes, sample, (SELECT max(id) FROM truelog.certificate WHERE reconciliation = r.id) "
         "FROM truelog.reconciliation r WHERE id = %s",
         (number,),
     ).fetchone()
-    positions, sample, certificate = more or ({}, [], None)
+    positions, causes, sample, certificate = more or ({}, [], [], None)
     rows = [Differing(**each) for each in sample]
-    return Detail(found, certificate, _columns(connection, found, rows), positions, rows, _repairs(connection, found))
+    return Detail(
+        reconciliation=found,
+        certificate=certificate,
+        columns=_columns(connection, found, rows),
+        positions=positions,
+        causes=causes,
+        sample=rows,
+        repairs=_repairs(connection, found),
+    )
 
 
 def differing(connection: Connection, detail: Detail) -> Iterator[Differing]:
@@ -100,12 +110,14 @@ def differing(connection: Connection, detail: Detail) -> Iterator[Differing]:
     if not _holds(connection, table, found.id):
         yield from detail.sample
         return
-    query = sql.SQL("SELECT streamed, rebuilt FROM {} ORDER BY key_json").format(sql.Identifier("recon", table))
+    query = sql.SQL("SELECT streamed, rebuilt, to_jsonb(d) ->> 'cause' FROM {} d ORDER BY key_json").format(
+        sql.Identifier("recon", table)
+    )
     with connection.cursor("differing") as cursor:
         cursor.itersize = _PORTION
         cursor.execute(query)
-        for streamed, rebuilt in cursor:
-            yield Differing(streamed, rebuilt)  # type: ignore[arg-type]
+        for streamed, rebuilt, cause in cursor:
+            yield Differing(streamed, rebuilt, cause)  # type: ignore[arg-type]
 
 
 def _columns(connection: Connection, found: Reconciliation, rows: Sequence[Differing]) -> list[str]:

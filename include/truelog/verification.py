@@ -78,7 +78,7 @@ class Verifier:
             rebuilt = self._rebuilt(certified, events)  # 4
         except (ArchiveBehind, TopicRecreated) as refused:
             return _answer(certified, Answer.UNKNOWN, str(refused))
-        return _judged(certified, rebuilt, certificate.makers(self.spark))
+        return judged(certified, rebuilt, certificate.makers(self.spark))
 
     def _events(self, wanted: Wanted) -> Events:
         types = {topic: self.types[topic] for topic in self.compiled.view.topics}
@@ -116,7 +116,8 @@ def _superseded(certified: Certificate, compiled: Compiled) -> str:
     )
 
 
-def _judged(certified: Certificate, rebuilt: Buckets, makers: dict[str, str]) -> Verification:
+def judged(certified: Certificate, rebuilt: Buckets, makers: dict[str, str]) -> Verification:
+    """The answer where the view could be rebuilt, to these buckets, by software of these versions."""
     rows = sum(count for count, _ in rebuilt.values())
     both = rebuilt.keys() | certified.buckets.keys()
     unequal = sum(rebuilt.get(bucket) != certified.buckets.get(bucket) for bucket in both)

@@ -16,6 +16,7 @@ from pyspark.sql.types import IntegerType
 
 from tests.laws.events import START, Record, log
 from truelog import clock, difference, digest, merge, records, stage, table
+from truelog.carrying import Carrying
 from truelog.compiled import Compiled, compile_view, extended
 from truelog.database import Connection, names
 from truelog.decode import decode
@@ -52,28 +53,6 @@ def last_cut(drawn: list[list[Record]]) -> int:
 def clock_after(view: View, cut: int) -> datetime:
     """The clock of the generated logs: where a view has `keep`, each cut ends in a tick that lets some rows leave."""
     return START + timedelta(seconds=seconds(view.keep or "0 seconds") - 90 + 5 * cut)
-
-
-class Carrying:
-    """A DataFrame whose `select` always keeps some columns: it carries the case through a transform."""
-
-    def __init__(self, frame: DataFrame, carried: tuple[str, ...]) -> None:
-        self.frame, self.carried = frame, carried
-
-    def select(self, *columns: Any) -> "Carrying":
-        return Carrying(self.frame.select(*self.carried, *columns), self.carried)
-
-    def __getattr__(self, name: str) -> Any:
-        attribute = getattr(self.frame, name)
-        if not callable(attribute):
-            return attribute
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            plain = [a.frame if isinstance(a, Carrying) else a for a in args]
-            result = attribute(*plain, **kwargs)
-            return Carrying(result, self.carried) if isinstance(result, DataFrame) else result
-
-        return call
 
 
 @dataclass

@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from psycopg import sql
 from pyspark.sql import types as t
 
@@ -19,6 +20,7 @@ from tests.laws.lab import Lab
 from truelog import Latest, View, columns, digest, table
 from truelog.compiled import Compiled
 from truelog.database import names
+from truelog.errors import BadDeclaration
 
 NAN, INFINITY = math.nan, math.inf
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -154,6 +156,12 @@ def told(digests: digest.Digests) -> dict[int, tuple[int, str]]:
 
 def test_the_vectors_hold_every_type_that_a_view_may_own() -> None:
     assert {type(kind) for kind in PLAIN.values()} == {*columns._PLAIN, t.DecimalType}
+
+
+def test_an_array_of_arrays_is_no_column() -> None:
+    """PostgreSQL's would have to be rectangular, and are taken apart to the last element."""
+    with pytest.raises(BadDeclaration, match="no column for array<array<int>>"):
+        columns.sql_type(t.ArrayType(t.ArrayType(t.IntegerType())))
 
 
 def test_plain_python_comes_to_the_golden_numbers() -> None:

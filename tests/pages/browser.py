@@ -111,6 +111,8 @@ def test_hostile_values_are_shown_as_text(watched: Page) -> None:
     expect(rows.locator("tbody .null", has_text="NULL").first).to_be_visible()
     drawn(watched, "reconciliation?id=59")
     expect(watched.locator("main")).to_contain_text(HOSTILE[0])
+    expect(watched.locator("main")).to_contain_text(f"wrong value by hand, 1 rows: {HOSTILE[1]}")
+    expect(watched.locator("main")).to_contain_text("only streamed, wrong value by hand")
     assert watched.locator("main img, main script").count() == 0
     assert watched.title().endswith("Truelog")
 

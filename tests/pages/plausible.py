@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from truelog import alert_watch, alerts, application, lag_history, operation, standing
 from truelog.application import ARCHIVE, STREAM
@@ -141,12 +142,17 @@ def _repaired(connection: Connection) -> None:
         "views": 3,
         "note": None,
     }
-    sample: list[dict[str, dict[str, object] | None]] = [
+    sample: list[dict[str, Any]] = [
         {"streamed": row, "rebuilt": row | {"views": 4}},
-        {"streamed": row | {"page": HOSTILE[4]}, "rebuilt": None},
+        {"streamed": row | {"page": HOSTILE[4]}, "rebuilt": None, "cause": "wrong value by hand"},
         {"streamed": None, "rebuilt": row | {"page": "/lost"}},
     ]
     _reconciliation(connection, 20, "page_views", "DIFFERENT", sample, minutes=10)
+    causes = [{"cause": "wrong value by hand", "rows": 1, "about": HOSTILE[1]}]
+    connection.execute(
+        "UPDATE truelog.reconciliation SET causes = %s WHERE id = (SELECT max(id) FROM truelog.reconciliation)",
+        (json.dumps(causes),),
+    )
     for each in sample:
         key = [row["minute"], row["host"], (each["streamed"] or each["rebuilt"] or row)["page"]]
         connection.execute(

@@ -160,6 +160,8 @@ def test_a_repair_is_told_with_the_comparison_that_checked_it(snapshot: Connecti
     found = reconcile_history.one(snapshot, different.id)
     assert found
     assert (found.repairs, len(found.sample)) == ([], 3)
+    assert [each.cause for each in found.sample] == [None, "wrong value by hand", None]
+    assert [each["about"] for each in found.causes] == [HOSTILE[1]]
     assert found.columns[:2] == ["minute", "host"]
     assert list(reconcile_history.differing(snapshot, found)) == found.sample
 

@@ -62,6 +62,11 @@ def test_planted_rows_are_repaired_while_events_arrive(
     world.require_each_counted_once()
     batch.require_equal_from_raw(["page_views"])
 
+    proved = answer("verify", "latest:page_views", TRUELOG_DATABASE_PORT="1", TRUELOG_DATABASE_PASSWORD="wrong")
+    assert (proved["answer"], proved["rows"]) == ("EQUAL", world.ask("SELECT count(*) FROM views.page_views")[0][0])
+    [newest, *_] = answer("certificates", "page_views")["certificates"]
+    assert (newest["id"], newest["row_count"]) == (proved["certificate"], proved["rows"])
+
 
 def test_more_than_a_share_is_left_to_a_person(
     world: World, archive: Application, stream: Application, batch: Batch, monkeypatch: pytest.MonkeyPatch
@@ -76,6 +81,8 @@ def test_more_than_a_share_is_left_to_a_person(
     monkeypatch.setenv("TRUELOG_REPAIR_SHARE", "0")
     left = batch.reconcile("page_views", Request(mend=True))
     assert (left.verdict, left.repaired) == ("DIFFERENT", 0)
+    assert [row["cause"] for row in left.sample if row["rebuilt"] is None] == ["wrong value by hand"]
+    assert sum(each["rows"] for each in left.causes) == 3
 
     monkeypatch.setenv("TRUELOG_REPAIR_SHARE", "1")
     assert batch.reconcile("page_views", Request(mend=True)).repaired == 3

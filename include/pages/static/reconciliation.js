@@ -8,10 +8,11 @@ export function show(given, { shown }) {
   live(shown, () => ask("data/reconciliation", { id }), 30, (found) => drawn(id, found));
 }
 
-function drawn(id, { reconciliation: r, certificate, columns, positions: at, sample, repairs }) {
+function drawn(id, { reconciliation: r, certificate, columns, positions: at, causes, sample, repairs }) {
   return [
     h("h1", {}, link("view", { name: r.view }, r.view), ` version ${r.version ?? "?"} `, badge(r.verdict)),
     r.reason ? h("p", { class: "means" }, seen(r.reason)) : null,
+    ...causes.map((each) => h("p", { class: "means" }, seen(`${each.cause}, ${number(each.rows)} rows: ${each.about}`))),
     h("dl", {}, [
       ["finished", `${moment(r.finished_at)} UTC`], ["rows", number(r.row_count)],
       ["missing in the streamed table", number(r.missing)], ["extra in it", number(r.extra)], ["different", number(r.different)],
@@ -32,7 +33,7 @@ function sides(columns, rows, left, right) {
   return table(["", ...columns], rows.map((each) => {
     const [a, b] = [each[left], each[right]];
     const which = a === null ? `only ${right}` : b === null ? `only ${left}` : "both";
-    return [h("small", {}, which), ...columns.map((column) => {
+    return [h("small", {}, each.cause ? `${which}, ${each.cause}` : which), ...columns.map((column) => {
       if (a === null || b === null) return value((a ?? b)[column]);
       return JSON.stringify(a[column]) === JSON.stringify(b[column]) ? value(a[column]) : h("span", { class: "pair" },
         h("span", {}, h("small", {}, `${left} `), value(a[column])), h("span", {}, h("small", {}, `${right} `), value(b[column])));

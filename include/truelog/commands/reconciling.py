@@ -39,4 +39,7 @@ def reconcile(
             counts = f"{r.rows:,} rows  {r.missing:,} missing  {r.extra:,} extra  {r.different:,} different"
             counts += f"  {r.repaired:,} repaired" if repair else ""
             console.print(f"{r.view}  {counts}  {r.verdict}  {r.reason}".rstrip(), highlight=False)
+            for each in r.causes:
+                why = f"  {each['cause']}, {each['rows']:,} rows: {each['about']}"
+                console.print(why, highlight=False, markup=False, soft_wrap=True)
     raise typer.Exit(exit_code(results))

@@ -176,3 +176,6 @@ CREATE TABLE IF NOT EXISTS truelog.certificate (
 );
 CREATE INDEX IF NOT EXISTS certificate_view ON truelog.certificate (view, version, made_at);
 COMMENT ON TABLE truelog.certificate IS 'Where each certificate lies in the bucket: what an equal reconcile proved, for `truelog verify`';
+
+-- Why rows differ, as far as it can be known: each cause, of how many rows, and how it is known.
+ALTER TABLE truelog.reconciliation ADD COLUMN IF NOT EXISTS causes jsonb NOT NULL DEFAULT '[]';
