@@ -20,7 +20,6 @@ from truelog import (
     view_report,
     vitals,
 )
-from truelog.application import ARCHIVE
 from truelog.browse import Condition, Operator, Question
 from truelog.settings import Settings
 
@@ -52,15 +51,15 @@ def streams(user: SignedIn) -> Answer:
 
 @router.get("/lag", dependencies=OF_STREAMS)
 def lag(reader: str = "", hours: Annotated[float, Query(gt=0, le=72)] = 1) -> Answer:
-    """The course of one reader, by default of the first view; and which readers there are."""
+    """The course of one reader, by default of the one that is farthest behind; and which readers there are."""
     settings = Settings()
-    known = [*catalogue.names(settings.views_folder), ARCHIVE]
-    chosen = reader or known[0]
-    _require(chosen in known, f"there is no reader {chosen!r}")
     with readers.snapshot(settings) as connection:
+        seen = stream_report.by_reader(lag_report.rows(settings, connection))
+        chosen = reader or max(seen, key=lambda each: stream_report.freshness(seen[each]) or -1.0)
+        _require(chosen in seen, f"there is no reader {chosen!r}")
         course = lag_series.course(connection, chosen, hours * 3600, settings.lag_poll_seconds)
-        rows = lag_report.rows(settings, connection, [chosen])
-    return now(reader=chosen, readers=known, hours=hours, course=asdict(course), rows=[asdict(row) for row in rows])
+    rows = [asdict(row) for row in seen[chosen]]
+    return now(reader=chosen, readers=list(seen), hours=hours, course=asdict(course), rows=rows)
 
 
 @router.get("/operations", dependencies=OF_STREAMS)

@@ -91,6 +91,7 @@ def test_everybody_reads_every_page(watched: Page) -> None:
         drawn(watched, name)
         expect(watched.locator("main :is(table, article)").first).to_be_visible()
         assert watched.locator("#trouble").is_hidden()
+        assert "null" not in watched.locator("main").inner_text().split()
         assert is_wide_enough(watched), name
         assert watched.title().endswith("Truelog")  # no value has run
 

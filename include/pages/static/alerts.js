@@ -1,6 +1,6 @@
 // Alerts: what is wrong now, what to do first; who works on it, and what is told to nobody.
 import { act, ask, live } from "./live.js";
-import { ago, h, moment, seen, since, table } from "./kit.js";
+import { ago, h, marked, moment, seen, since, table } from "./kit.js";
 
 const runbooks = new Map(); // by kind: they do not change while a page is open
 
@@ -25,7 +25,7 @@ function drawn({ open, resolved, silences, neglected, may_handle: may, as_of: no
     table(["alert", "opened (UTC)", "lasted", "acknowledged by", "cause"], resolved.filter((each) => each.opened_at).map((each) => [
       seen(each.key), moment(each.opened_at), since(each.opened_at, each.resolved_at), seen(each.acknowledged_by ?? ""), h("small", {}, seen(each.cause)),
     ]), "Nothing was resolved yet."),
-  ].flat().filter((each) => each !== null);
+  ];
 }
 
 function incident(each, now, may, again) {
@@ -38,12 +38,12 @@ function incident(each, now, may, again) {
         : may ? h("button", { type: "button", "data-act": "acknowledge", click: () => tried(() => act("alerts/acknowledge", { key: each.key }), again) }, "acknowledge") : "nobody has acknowledged it")),
     h("p", {}, seen(each.means), ", since ", ago(each.opened_at, now), each.gone_at ? "; gone now, resolved soon" : ""),
     h("p", { class: "value" }, seen(each.cause)),
-    h("p", {}, h("strong", {}, "First: "), seen(each.first)),
+    h("p", {}, h("strong", {}, "First: "), marked(each.first)),
     runbook(each.kind, each.key));
 }
 
 function runbook(kind, key) {
-  const text = h("div", { class: "runbook" }, runbooks.get(kind) ?? "");
+  const text = h("div", { class: "runbook" }, marked(runbooks.get(kind) ?? ""));
   return h("details", { id: `runbook-${key}`, toggle: async (event) => {
     if (!event.target.open || runbooks.has(kind)) return;
     try {
@@ -52,7 +52,7 @@ function runbook(kind, key) {
       text.replaceChildren(error.message);
       return;
     }
-    text.replaceChildren(runbooks.get(kind));
+    text.replaceChildren(...marked(runbooks.get(kind)));
   } }, h("summary", {}, "runbook"), text);
 }
 

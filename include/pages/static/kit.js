@@ -44,6 +44,15 @@ export function paragraphs(text) {
   return text.split(/\n\s*\n/).map((each) => seen(each.replace(/\s*\n\s*/g, " ")));
 }
 
+// What our own documents mark: `code`, **weight** and a heading. Everything else is text.
+export function marked(text) {
+  return text.split(/(`[^`]+`|\*\*[^*]+\*\*|^# .*$)/m).map((part) => {
+    if (/^`.+`$/.test(part)) return h("code", {}, seen(part.slice(1, -1)));
+    if (/^\*\*.+\*\*$/.test(part)) return h("strong", {}, part.slice(2, -2));
+    return part.startsWith("# ") ? h("strong", {}, part.slice(2).replaceAll("`", "")) : part;
+  });
+}
+
 export function number(given, digits = 0) {
   if (given === null || given === undefined) return "?";
   return given.toLocaleString("en", { maximumFractionDigits: digits, minimumFractionDigits: digits });

@@ -55,7 +55,7 @@ export function live(shown, path, seconds, draw) {
     before = text;
     const open = new Set([...shown.querySelectorAll("details[open]")].map((each) => each.id));
     const top = shown.querySelector(".wide")?.scrollLeft ?? 0;
-    shown.replaceChildren(...[draw(found)].flat());
+    shown.replaceChildren(...[draw(found)].flat(Infinity).filter(Boolean));
     for (const each of shown.querySelectorAll("details")) if (open.has(each.id)) each.open = true;
     if (top) shown.querySelector(".wide")?.scrollTo(top, 0);
   }

@@ -25,7 +25,7 @@ function drawn(id, { reconciliation: r, certificate, columns, positions: at, cau
     sample.length ? sides(columns, sample, "streamed", "rebuilt") : null,
     repairs.length ? h("h3", {}, "Rows that were repaired") : null,
     repairs.length ? sides(columns, repairs, "before", "after") : null,
-  ].filter((each) => each !== null);
+  ];
 }
 
 // Both values stand in the cell where they differ; a row that one side does not have is there once, and says so.
