@@ -1,9 +1,10 @@
 """`truelog verify`, `truelog certificates`: what was proved equal, when, and whether it still is."""
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
@@ -11,6 +12,9 @@ from truelog.commands.naming import named
 from truelog.commands.output import AsJson, Exit, print_json
 from truelog.durations import in_words
 from truelog.settings import Settings
+
+if TYPE_CHECKING:
+    from truelog.certificates import Entry
 
 Name = Annotated[
     str, typer.Argument(metavar="CERTIFICATE", help="An id, a file, an object in the bucket, or latest:VIEW.")
@@ -59,12 +63,19 @@ def certificates(view: One = None, limit: Limit = 50, as_json: AsJson = False) -
     if as_json:
         print_json({"certificates": [asdict(entry) for entry in entries], "without": without})
         return
-    table = Table("certificate", "view", "version", "rows", "age")
-    for entry in entries:
-        age = in_words(entry.age_seconds)
-        table.add_row(entry.id, entry.view, str(entry.version), f"{entry.row_count:,}", age)
     console = Console()
     if entries:
-        console.print(table)
+        console.print(_table(entries))
     for each in without:
-        console.print(f"{each} has no certificate: it was never found equal to its rebuild", highlight=False)
+        console.print(f"{each} has no certificate: the next equal `truelog reconcile` makes one", highlight=False)
+
+
+def _table(entries: "list[Entry]") -> Table:
+    """Each id begins with its view; one that is cut short finds nothing."""
+    table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
+    table.add_column("certificate", overflow="fold")
+    for name in ("version", "rows", "age"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for each in entries:
+        table.add_row(each.id, str(each.version), f"{each.row_count:,}", in_words(each.age_seconds))
+    return table
