@@ -65,7 +65,7 @@ def look(settings: Settings) -> Sight:
             within = in_words(_DEATHS.total_seconds())
             findings.append(Finding("restarting", name, f"it died or hung {deaths} times within {within}"))
     if starved := [name for name in statuses if found[name] is Verdict.STARVED]:
-        findings.append(Finding("starved", "log", f"no tick came for {', '.join(starved)}"))
+        findings.append(Finding("starved", "log", f"nothing comes for {', '.join(starved)}"))
     return Sight(tuple(findings), frozenset(unseen))
 
 

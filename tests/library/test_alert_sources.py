@@ -155,7 +155,7 @@ def test_silence_without_ticks_is_told_of_the_log(postgresql: Settings, database
     die(database, held)
     assert keys(sight) == {"starved/log"}
     assert not sight.sees("down/stream")
-    assert sight.findings[0].cause == "no tick came for stream"
+    assert sight.findings[0].cause == "nothing comes for stream"
 
 
 # Lag.
