@@ -120,7 +120,12 @@ def reconcile(spark: SparkSession, advancer: Advancer, compiled: Compiled, reque
 
 
 def may_be_repaired(settings: Settings, result: Result) -> bool:
-    """Whether few enough rows differ: so few that a person could look at each, or a small share of the view."""
+    """Whether few enough rows differ: so few that a person could look at each, or a small share of the view.
+
+    None where it is the rebuild that is wrong: its rows would replace right ones.
+    """
+    if {each["cause"] for each in result.causes} & {Cause.FILE, Cause.PARTIAL}:
+        return False
     unequal = result.missing + result.extra + result.different
     few = max(settings.repair_rows, settings.repair_share * result.rows)
     return settings.repair_share > 0 and 0 < unequal <= few

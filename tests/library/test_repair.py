@@ -4,8 +4,9 @@ import json
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,6 +22,7 @@ from truelog.advance import Advancer
 from truelog.archive_commit import Append, commit
 from truelog.archive_files import FileWriter, blueprint, described
 from truelog.archive_table import RAW, TIME, ensure, identifier, open_catalog
+from truelog.cause import Cause, Finding
 from truelog.compiled import Compiled
 from truelog.database import connect
 from truelog.errors import ServiceDown
@@ -52,7 +54,14 @@ SHARES = {
 def test_what_may_be_repaired(case: str, settings: Settings) -> None:
     share, rows, different, expected = SHARES[case]
     given = settings.model_copy(update={"repair_share": share})
-    assert may_be_repaired(given, Result("v", 1, Positions(), rows=rows, different=different)) is expected
+    found = Result("v", 1, Positions(), rows=rows, different=different, causes=caused(Cause.LOST))
+    assert may_be_repaired(given, found) is expected
+    assert not may_be_repaired(given, replace(found, causes=caused(Cause.HAND, Cause.PARTIAL)))
+    assert not may_be_repaired(given, replace(found, causes=caused(Cause.FILE)))
+
+
+def caused(*causes: Cause) -> tuple[dict[str, Any], ...]:
+    return tuple(Finding(each, 1, "").as_dict() for each in causes)
 
 
 def _per_reason(dead_letter: DataFrame) -> DataFrame:
