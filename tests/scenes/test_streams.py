@@ -19,7 +19,7 @@ from tests.library.listener import FAILS, TAKES, Listener, listening
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from tests.scenes.command_line import truelog
 from tests.scenes.conftest import World, known
-from truelog import application, launcher
+from truelog import alert_outbox, alerts, application, launcher
 from truelog.application import Status
 from truelog.catalogue import VIEWS
 from truelog.database import connect
@@ -126,6 +126,7 @@ def test_a_killed_application_runs_again_and_nothing_is_left_of_the_old_one(
     """On-call is paged meanwhile; and told once that it was over, though the receiver was down when it was."""
     oncall.wait_for_dag(TELLS)
     _deferred(oncall, TELLS)
+    until(lambda: _require_calm(kept), 90, "the end of what the start was told as")
     before = status(kept)
     family = launcher.family(before)
     killed = time.time()
@@ -155,6 +156,15 @@ def test_a_killed_application_runs_again_and_nothing_is_left_of_the_old_one(
     _, (_, over) = _pages(pager, killed)
     assert over["labels"] == page["labels"]
     assert over["endsAt"] < page["endsAt"]
+
+
+def _require_calm(settings: Settings) -> None:
+    """Nobody is paged for the stream, or is still to be told."""
+    with connect(settings) as connection:
+        keys = [alert.key for alert in alerts.open(connection)]
+        waits = alert_outbox.overdue(connection, ["alertmanager"], 0)
+    if "down/stream" in keys or waits:
+        raise ServiceDown(f"{keys} {waits}")
 
 
 def _pages(pager: Listener, since: float) -> list[tuple[float, dict[str, Any]]]:
