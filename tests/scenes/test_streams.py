@@ -19,11 +19,12 @@ from tests.library.listener import FAILS, TAKES, Listener, listening
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from tests.scenes.command_line import truelog
 from tests.scenes.conftest import World, known
-from truelog import alert_outbox, alerts, application, launcher
+from truelog import alert_outbox, alerts, application, launcher, stands, topics
 from truelog.application import Status
 from truelog.catalogue import VIEWS
 from truelog.database import connect
 from truelog.errors import ServiceDown
+from truelog.positions import Positions
 from truelog.settings import Settings
 
 DAG = "stream_stream"
@@ -47,12 +48,16 @@ def kept(world: World, pager: Listener, tmp_path_factory: pytest.TempPathFactory
     for view in ("page_views", "request_rates"):
         shutil.copy(VIEWS / f"{view}.py", folder)
     told = {"alertmanager_url": pager.url, "heartbeat_url": f"{pager.url}/beat"}
+    beside = [name for name in runtime.EVERY if not name.startswith("airflow-")]
     with known(world.settings, views_folder=folder, **told) as changed:
-        runtime.up(changed, ["ticks", "lag"], tethered=True)
+        runtime.up(changed, beside, tethered=True)
         with orchestrated(changed) as settings:
             yield settings
-        keeper.stop(changed, "lag")
+        for name in set(beside) - {"postgresql", "kafka", "s3"}:
+            keeper.stop(changed, name)
     launcher.ensure_none(world.settings)
+    with connect(world.settings) as connection:
+        application.want(connection, "stream", application.RUNNING, "somebody")
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +78,11 @@ def wait(settings: Settings, condition: Callable[[Status], bool], what: str, sec
 
     log.warning("%s: %.1f s", what, until(met, seconds, what))
     return status(settings)
+
+
+def stand(settings: Settings) -> Positions:
+    with connect(settings) as connection:
+        return stands.views(connection, ["page_views"])["page_views"].positions
 
 
 def running_again(settings: Settings, before: Status) -> Status:
@@ -105,19 +115,27 @@ def test_a_second_one_leaves_the_first_alone(kept: Settings) -> None:
     assert status(kept).epoch == before.epoch
 
 
-def test_status_tells_of_applications_and_views(kept: Settings) -> None:
-    def told() -> dict[str, Any]:
-        return {each["application"]: each for each in json.loads(truelog("status", "--json").stdout)["streams"]}
+def test_status_tells_of_applications_views_and_memory(kept: Settings) -> None:
+    """All of it together fits eight gigabytes."""
+    told: dict[str, Any] = {}
 
     def caught_up() -> None:
-        if (behind := told()["stream"]["lag_seconds"]) is None or behind > 30:
+        told.update(json.loads(truelog("status", "--json").stdout))
+        told["streams"] = {each["application"]: each for each in told["streams"]}
+        if (behind := told["streams"]["stream"]["lag_seconds"]) is None or behind > 30:
             raise ServiceDown(f"the stream is {behind} s behind")
 
     until(caught_up, 90, "the stream at the end of what other scenes wrote")
-    stream = told()["stream"]
-    assert (set(told()), stream["state"]) == ({"archive", "stream"}, "RUNNING")
+    stream = told["streams"]["stream"]
+    assert (set(told["streams"]), stream["state"]) == ({"archive", "stream"}, "RUNNING")
     assert stream["memory_mb"] > 300
     assert {view["view"]: view["state"] for view in stream["views"]}["page_views"] == "FOLLOWING"
+
+    memory = {each["name"]: each["memory_mb"] for each in told["services"]}
+    memory |= {name: each["memory_mb"] for name, each in told["streams"].items()}
+    assert memory.keys() == {*runtime.EVERY, "archive", "stream"}
+    log.warning("the whole platform: %.0f MB", sum(memory.values()))
+    assert sum(memory.values()) < 8_000, memory
 
 
 def test_a_killed_application_runs_again_and_nothing_is_left_of_the_old_one(
@@ -253,6 +271,26 @@ def test_the_outside_watcher_has_heard_of_us(kept: Settings, pager: Listener) ->
     until(beaten, 90, "a heartbeat")
 
 
+def test_down_leaves_nothing_and_a_second_start_is_quick(kept: Settings) -> None:
+    """Nothing is lost meanwhile, and the applications run again."""
+    before = status(kept)
+    running = [*runtime.processes(kept), *launcher.family(before), *launcher.family(status(kept, "archive"))]
+    ends, stood = topics.end_offsets(kept, ["page_view"]), stand(kept)
+
+    assert truelog("down").returncode == 0
+    assert not keeper.is_up(kept)
+    assert [process for process in running if lives(process)] == []
+
+    began = time.monotonic()
+    runtime.up(kept, tethered=True)
+    took = time.monotonic() - began
+    log.warning("second start: %.1f s", took)
+    assert took < 120
+    assert topics.end_offsets(kept, ["page_view"]) == ends
+    assert stand(kept).covers(stood)
+    running_again(kept, before)
+
+
 def test_one_that_should_stop_is_stopped(kept: Settings, oncall: Airflow) -> None:
     family = launcher.family(status(kept))
     assert truelog("application", "stop", "stream").returncode == 0
@@ -260,23 +298,6 @@ def test_one_that_should_stop_is_stopped(kept: Settings, oncall: Airflow) -> Non
     until(lambda: _require_none(family), 30, "its processes")
     _deferred(oncall)
     assert not status(kept).alive
-
-
-def test_nothing_is_left_when_all_is_stopped(kept: Settings) -> None:
-    assert truelog("application", "start", "stream").returncode == 0
-    families = [
-        *launcher.family(wait(kept, lambda now: now.alive, "started")),
-        *launcher.family(status(kept, "archive")),
-    ]
-    assert len(families) >= 4
-    with connect(kept) as connection:
-        for name in ("archive", "stream"):
-            application.want(connection, name, application.STOPPED, "somebody")
-    assert set(launcher.ensure_none(kept)) <= {"archive", "stream"}
-    until(lambda: _require_none(families), 60, "the end of all")
-    with connect(kept) as connection:
-        for name in ("archive", "stream"):
-            application.want(connection, name, application.RUNNING, "somebody")
 
 
 def _require_none(family: list[psutil.Process]) -> None:
