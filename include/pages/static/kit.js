@@ -58,6 +58,11 @@ export function number(given, digits = 0) {
   return given.toLocaleString("en", { maximumFractionDigits: digits, minimumFractionDigits: digits });
 }
 
+// PostgreSQL estimates how many rows a table has when it analyses it.
+export function about(rows) {
+  return rows === null ? "not known yet" : `about ${number(rows)}`;
+}
+
 export function bytes(given) {
   if (given === null) return "?";
   const units = ["B", "kB", "MB", "GB", "TB"];

@@ -1,6 +1,6 @@
 // A view: where it comes from, what its columns mean, and some of its rows.
 import { ask, live } from "./live.js";
-import { badge, bytes, h, link, moment, number, paragraphs, positions, seen, table, value } from "./kit.js";
+import { about, badge, bytes, h, link, moment, number, paragraphs, positions, seen, table, value } from "./kit.js";
 import { proof } from "./views.js";
 
 export function show(given, { shown, form }) {
@@ -30,7 +30,7 @@ function drawn({ entry, columns, checks, sources, versions, as_of: now }) {
     checks.length ? h("p", { class: "quiet" }, "Holds for every row: ", checks.map((each, i) => [i ? ", " : "", h("code", {}, each)])) : null,
     h("h3", {}, "Versions"),
     table([{ title: "version", number: true }, "made", { title: "rows", number: true }, { title: "size", number: true }, { title: "records set aside", number: true }],
-      versions.map((each) => [number(each.version), moment(each.made_at), `about ${number(each.rows)}`, bytes(each.bytes), number(each.excluded)]), "None is made yet."),
+      versions.map((each) => [number(each.version), moment(each.made_at), about(each.rows), bytes(each.bytes), number(each.excluded)]), "None is made yet."),
   ];
 }
 

@@ -1,6 +1,6 @@
 // Views: the catalogue, as the files declare it and as the database has it.
 import { ask, live } from "./live.js";
-import { ago, badge, bytes, h, link, number, paragraphs, seen, table } from "./kit.js";
+import { about, ago, badge, bytes, h, link, number, paragraphs, seen, table } from "./kit.js";
 
 export function show(_, { shown }) {
   live(shown, () => ask("data/views"), 10, (found) => table(
@@ -17,7 +17,7 @@ function row(each, now) {
     each.application,
     h("span", { title: each.since ? `since ${each.since}` : "" }, badge(each.state), each.reason ? h("small", {}, ` ${seen(each.reason)}`) : null),
     versions(each),
-    each.table ? `about ${number(each.table.rows)}` : "",
+    each.table ? about(each.table.rows) : "",
     each.table ? bytes(each.table.bytes) : "",
     each.proof ? proof(each.proof, now) : h("span", { class: "quiet" }, "never compared"),
   ];
