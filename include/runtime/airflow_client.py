@@ -105,6 +105,16 @@ class Airflow:
         until(there, seconds, f"run {run} of {dag}")
         return self.run(dag, run)
 
+    def wait_for_clock(self, dag: str, seconds: float = 180) -> None:
+        """Until a run by the clock has come and none is under way: a backfill leaves the day of such a run out."""
+
+        def idle() -> None:
+            states = [run["state"] for run in self.runs(dag) if run["run_type"] == "scheduled"]
+            if not states or not set(states) <= set(ENDED):
+                raise ServiceDown(f"its runs by the clock are {', '.join(states) or 'to come'}")
+
+        until(idle, seconds, f"the run of {dag} by the clock")
+
     def backfill(
         self, dag: str, first: datetime, last: datetime, *, reprocess: str = "none", conf: dict[str, Any] | None = None
     ) -> int:

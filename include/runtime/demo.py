@@ -123,6 +123,7 @@ def _backfill(settings: Settings) -> None:
     first, last = (datetime(day.year, day.month, day.day, tzinfo=UTC) for day in (days[0], days[-1]))
     _say(f"Airflow: backfill of `recompute` from {first:%Y-%m-%d} to {last:%Y-%m-%d}, {len(days)} closed log days")
     oncall, asked_at = sign_in(settings, "oncall"), datetime.now(UTC)
+    oncall.wait_for_clock("recompute", PATIENCE)
     backfill = oncall.backfill("recompute", first, last, reprocess="completed")
     oncall.wait_for_backfill("recompute", backfill, runs=1 + (last - first) // timedelta(days=1), seconds=PATIENCE)
     _wait("`reconcile`, which the new partials start", lambda: _require_reconciled(oncall, asked_at))

@@ -71,6 +71,7 @@ def oncall(world: World, history: datetime, short: Settings) -> Iterator[Airflow
         until(caught_up, 60, "the views at the end of the log")
         for dag in ("recompute", "reconcile", "archive_upkeep"):
             signed_in.wait_for_dag(dag)
+        signed_in.wait_for_clock("recompute")
         yield signed_in
 
 
