@@ -156,7 +156,7 @@ def test_a_slow_view_holds_nobody_up_and_catches_up_from_the_log(
     world.catch_up(burdened, "quick")
     assert not world.caught_up("slow")
     log.warning("counted after %.1f s, beside an application with a slow view after %.1f s", alone, beside)
-    assert beside < 3 * alone + 1
+    assert beside < alone + 5  # whoever waits for the slow view waits for ten seconds
 
     world.catch_up(burdened, "slow")
     burdened.die()
