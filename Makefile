@@ -30,7 +30,7 @@ demo: install
 	@.venv/bin/python -m runtime.demo
 
 test: install
-	.venv/bin/python -m tests
+	.venv/bin/python -m pytest
 
 # The pages in Chromium, which no package of the lock brings: apart from the other tests, and none of them is skipped.
 browser: install
