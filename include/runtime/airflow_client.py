@@ -92,7 +92,7 @@ class Airflow:
         found: list[dict[str, Any]] = self.ask("GET", path)["task_instances"]
         return found
 
-    def wait_for_run(self, dag: str, run: str, state: str = "success", seconds: float = 120) -> dict[str, Any]:
+    def wait_for_run(self, dag: str, run: str, state: str = "success", seconds: float = 240) -> dict[str, Any]:
         """Until the run is in this state; one that ended in another cannot get there any more."""
 
         def there() -> None:
@@ -123,7 +123,7 @@ class Airflow:
         wanted |= {"reprocess_behavior": reprocess, "dag_run_conf": conf or {}}
         return int(self.ask("POST", "/api/v2/backfills", wanted)["id"])
 
-    def wait_for_backfill(self, dag: str, backfill: int, runs: int, seconds: float = 300) -> list[dict[str, Any]]:
+    def wait_for_backfill(self, dag: str, backfill: int, runs: int, seconds: float = 480) -> list[dict[str, Any]]:
         """Until all its runs have succeeded; not `completed_at`, which comes half a minute later."""
 
         def done() -> None:
