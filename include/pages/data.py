@@ -54,8 +54,8 @@ def lag(reader: str = "", hours: Annotated[float, Query(gt=0, le=72)] = 1) -> An
     """The course of one reader, by default of the one that is farthest behind; and which readers there are."""
     settings = Settings()
     with readers.snapshot(settings) as connection:
-        seen = stream_report.by_reader(lag_report.rows(settings, connection))
-        chosen = reader or max(seen, key=lambda each: stream_report.freshness(seen[each]) or -1.0)
+        seen = lag_report.by_reader(lag_report.rows(settings, connection))
+        chosen = reader or max(seen, key=lambda each: lag_report.freshness(seen[each]) or -1.0)
         _require(chosen in seen, f"there is no reader {chosen!r}")
         course = lag_series.course(connection, chosen, hours * 3600, settings.lag_poll_seconds)
     rows = [asdict(row) for row in seen[chosen]]

@@ -5,7 +5,6 @@ overtaken by retention is one for each.
 """
 
 from collections.abc import Iterable
-from itertools import groupby
 
 from truelog import application, lag_report, readers
 from truelog.alert import Finding, Sight
@@ -38,10 +37,10 @@ def look(settings: Settings) -> Sight:
 
 def sight(rows: Iterable[Row], idle: set[str]) -> Sight:
     """What these rows come to, where these applications do not run, or have only begun to."""
-    by_reader = [list(of) for _, of in groupby(rows, key=lambda row: row.reader)]
-    sights = [_of_reader(of, idle) for of in by_reader]
+    readings = lag_report.by_reader(rows).values()
+    sights = [_of_reader(of, idle) for of in readings]
     found = {finding.key: finding for each in reversed(sights) for finding in each.findings}
-    blind = [next((row for row in of if row.verdict is Verdict.UNKNOWN), None) for of in by_reader]
+    blind = [next((row for row in of if row.verdict is Verdict.UNKNOWN), None) for of in readings]
     reasons = "; ".join(f"{row.reader}: {row.reason}" for row in blind if row)
     told = (*found.values(), Finding("blind", "log", reasons)) if reasons else tuple(found.values())
     return Sight(told, frozenset().union(*(each.unseen for each in sights)))
@@ -51,7 +50,7 @@ def _of_reader(rows: list[Row], idle: set[str]) -> Sight:
     """1. Its worst partition speaks for it; where its application does not run, only of what is lost.
     2. Whether something lesser is wrong as well cannot be said then; nor can anything of a partition that is not seen.
     """
-    worst = max(rows, key=lambda row: list(Verdict).index(row.verdict))
+    worst = lag_report.worst(rows)
     excused = _EXCUSED if worst.application in idle else ()
     kind = _KIND.get(worst.verdict)
     kind = None if kind in excused else kind  # 1

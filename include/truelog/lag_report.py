@@ -1,7 +1,7 @@
 """The report of lag: of every reader and partition its newest sample and the verdict on its history."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from truelog import application, catalogue, lag_history, readers
@@ -53,6 +53,34 @@ def rows(settings: Settings, connection: Connection, names: Iterable[str] = ()) 
     wanted = list(names) or [ARCHIVE, *catalogue.names(settings.views_folder)]
     known = lag_history.since(connection, now - max(limits(settings, reader).window for reader in wanted))
     return [row for reader in wanted for row in _of(settings, reader, known.get(reader, []), now)]
+
+
+def by_reader(found: Iterable[Row]) -> dict[str, list[Row]]:
+    """The same for each reader, in the order in which they come."""
+    of_reader: dict[str, list[Row]] = {}
+    for row in found:
+        of_reader.setdefault(row.reader, []).append(row)
+    return of_reader
+
+
+def worst(of_reader: Iterable[Row]) -> Row:
+    """The partition that speaks for its reader; the first of several."""
+    return max(of_reader, key=lambda row: list(Verdict).index(row.verdict))
+
+
+def lag_events(of_reader: Sequence[Row]) -> int | None:
+    """Of all its partitions; None where one is not seen."""
+    known = [row.lag_events for row in of_reader if row.lag_events is not None]
+    return sum(known) if len(known) == len(of_reader) else None
+
+
+def freshness(of_reader: Sequence[Row]) -> float | None:
+    """Age in seconds of the oldest record that the reader has still to count; 0 where it has counted all.
+
+    None where one of its partitions is not seen.
+    """
+    known = [row.lag_seconds for row in of_reader if row.lag_seconds is not None]
+    return max(known, default=None) if len(known) == len(of_reader) else None
 
 
 def application_of(settings: Settings, reader: str) -> str:

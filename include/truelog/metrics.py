@@ -112,11 +112,9 @@ def _lag(rows: list[Row]) -> Iterator[Point]:
 
 def _freshness(rows: list[Row]) -> Iterator[Point]:
     """Of readers that are seen in every partition."""
-    for reader in dict.fromkeys(row.reader for row in rows):
-        seconds = [row.lag_seconds for row in rows if row.reader == reader]
-        known = [each for each in seconds if each is not None]
-        if len(known) == len(seconds):
-            yield Point("truelog_freshness_seconds", max(known), {"reader": reader})
+    for reader, of_reader in lag_report.by_reader(rows).items():
+        if (seconds := lag_report.freshness(of_reader)) is not None:
+            yield Point("truelog_freshness_seconds", seconds, {"reader": reader})
 
 
 def _dead_letters(rows: list[Row]) -> Iterator[Point]:

@@ -3,7 +3,7 @@
 Lag is what the poller saw last: asking brokers and archive anew for everybody who looks would load both.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -73,26 +73,8 @@ def every(settings: Settings) -> list[Application]:
     ]
 
 
-def by_reader(rows: Iterable[lag_report.Row]) -> dict[str, list[lag_report.Row]]:
-    found: dict[str, list[lag_report.Row]] = {}
-    for row in rows:
-        found.setdefault(row.reader, []).append(row)
-    return found
-
-
-def lag_events(rows: Sequence[lag_report.Row]) -> int | None:
-    known = [row.lag_events for row in rows if row.lag_events is not None]
-    return sum(known) if len(known) == len(rows) else None
-
-
-def freshness(rows: Sequence[lag_report.Row]) -> float | None:
-    """Age of the oldest record that the reader has still to count; 0 where it has counted all."""
-    known = [row.lag_seconds for row in rows if row.lag_seconds is not None]
-    return max(known, default=None) if len(known) == len(rows) else None
-
-
 def _readers(settings: Settings, connection: Connection) -> list[Reader]:
-    rows = by_reader(lag_report.rows(settings, connection))
+    rows = lag_report.by_reader(lag_report.rows(settings, connection))
     stood = stands.views(connection, [reader for reader in rows if reader != ARCHIVE])
     told = {each.view: each for each in standing.every(connection)}
     unknown = ("UNKNOWN", "no application has run it yet", None)
@@ -101,9 +83,9 @@ def _readers(settings: Settings, connection: Connection) -> list[Reader]:
             reader,
             stood[reader].version if reader in stood else None,
             *(("", "", None) if reader == ARCHIVE else _said(told[reader]) if reader in told else unknown),
-            max((row.verdict for row in seen), key=list(Verdict).index),
-            lag_events(seen),
-            freshness(seen),
+            lag_report.worst(seen).verdict,
+            lag_report.lag_events(seen),
+            lag_report.freshness(seen),
             seen,
         )
         for reader, seen in rows.items()

@@ -11,9 +11,8 @@ from typing import Any
 
 from truelog import lag_report, readers
 from truelog.database import Connection
-from truelog.lag_report import Row
+from truelog.lag_report import Row, by_reader, freshness, lag_events
 from truelog.settings import Settings
-from truelog.stream_report import by_reader, freshness, lag_events
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.pages.plausible import HOSTILE, MADE
-from truelog import browse, lag_series, readers, reconcile_history, stream_report, view_report, vitals
+from truelog import browse, lag_report, lag_series, readers, reconcile_history, stream_report, view_report, vitals
 from truelog.browse import Answer, Condition, Operator, Question
 from truelog.database import Connection, connect
 from truelog.errors import BadInput, NotSetUp
@@ -119,7 +119,7 @@ def test_a_partition_that_is_not_seen_is_not_left_out_of_a_sum(filled: Settings)
     [_, stream] = stream_report.every(filled)
     seen = next(each.partitions for each in stream.readers if each.reader == "page_views")
     blind = [*seen, replace(seen[0], lag_events=None, lag_seconds=None)]
-    assert (stream_report.lag_events(blind), stream_report.freshness(blind)) == (None, None)
+    assert (lag_report.lag_events(blind), lag_report.freshness(blind)) == (None, None)
 
 
 def test_the_numbers_that_matter_are_of_the_worst_view(filled: Settings) -> None:

@@ -1,7 +1,6 @@
 """`truelog lag`: how far behind the log each view and the archive are, and what that comes to."""
 
 from dataclasses import asdict
-from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -47,12 +46,14 @@ def lag(views: Readers = None, as_json: AsJson = False) -> None:
 
 def _show(rows: "list[Row]") -> None:
     """The numbers, reader by reader, as wide as a terminal; then the reason of each verdict that is not OK."""
+    from truelog import lag_report
+
     table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
     table.add_column("partition", no_wrap=True)
     for name in ("position", "lag", "seconds", "in/s", "out/s"):
         table.add_column(name, justify="right", overflow="fold")  # a number cut short is another number
     table.add_column("verdict", no_wrap=True)
-    for reader, of_reader in groupby(rows, lambda row: row.reader):
+    for reader, of_reader in lag_report.by_reader(rows).items():
         table.add_row(f"[bold]{reader}[/bold]")
         for row in of_reader:
             numbers = (row.position, row.lag_events, row.lag_seconds, row.rate_in, row.rate_counted)
