@@ -7,8 +7,9 @@ from typing import Any
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param, task
 from day_timetable import DaysSoFar
 from log_day_operator import LogDayOperator
+from report_link import reported
 from spark_job import BATCH, JOB, SparkJob
-from view_assets import RECOMPUTED, view_asset
+from view_assets import RECOMPUTED, announced, view_asset
 
 from truelog import catalogue
 from truelog.settings import Settings
@@ -22,10 +23,13 @@ ABOUT = """
 The batch layer. For each view: its *partials* of the log days that begin within the run's interval, computed from the
 archive by the same code as the stream. `reconcile` is started when they are there, and rebuilds views from them.
 
-* **Backfill**: over any range of days, by the button above or `POST /api/v2/backfills`. A partial is replaced as a
-  whole, so doing it again changes nothing that was right. To repeat days that were done, choose to reprocess them.
+* **Backfill**: over any range of days, on the page *Backfills* below *Truelog*, by the button above or `POST
+  /api/v2/backfills`. A partial is replaced as a whole, so doing it again changes nothing that was right. To repeat days
+  that were done, choose to reprocess them.
 * **By hand**: a date, or a moment for the one log day that it falls in; `open` for a day that is not over, as far as
   it is archived.
+* **Compare only**: without `repair`, the comparison that new partials start replaces no row. Where several runs have
+  started one comparison, it repairs a view only if all of them let it. `announce` links the report.
 * A run whose interval holds no log day, because the archive began later, is green and its jobs are skipped.
 
 **Red** never means that a view shows something wrong: readers are served by the streams, and a rebuild reads the
@@ -60,8 +64,8 @@ def jobs(views: list[str], days: list[datetime], *, unfinished: bool) -> list[di
     return [{"application_args": [*words, view], "called": f"{view} {first}{more}"} for view in views]
 
 
-@task(outlets=[RECOMPUTED])
-def announce(planned: list[dict[str, Any]], dag_run: Any, outlet_events: Any) -> None:
+@reported(outlets=[RECOMPUTED])
+def announce(planned: list[dict[str, Any]], params: dict[str, Any], dag_run: Any, outlet_events: Any) -> None:
     """Tell whoever waits for these views, once for all of them: they are compared by one job."""
     if dag_run.run_type != "scheduled":
         from truelog import operation
@@ -72,7 +76,8 @@ def announce(planned: list[dict[str, Any]], dag_run: Any, outlet_events: Any) ->
             doer = dag_run.triggering_user_name or operation.AIRFLOW
             operation.note(connection, operation.Kind.BACKFILL, "partials", doer, about)
     for job in planned:
-        outlet_events[RECOMPUTED].add(view_asset(job["application_args"][-1]))
+        view = view_asset(job["application_args"][-1])
+        outlet_events[RECOMPUTED].add(view, announced(repair=params["repair"]))
 
 
 with DAG(
@@ -94,6 +99,9 @@ with DAG(
         "views": Param(VIEWS, type="array", items={"type": "string", "enum": VIEWS}, examples=VIEWS, title="Views"),
         "open": Param(
             False, type="boolean", title="Open", description="Also a day that is not over, as far as it is archived."
+        ),
+        "repair": Param(
+            True, type="boolean", title="Repair", description="Let the comparison that follows replace what differs."
         ),
     },
     doc_md=ABOUT,

@@ -2,20 +2,13 @@
 
 from typing import Any
 
-from airflow.sdk import (
-    DAG,
-    Asset,
-    AssetAny,
-    AssetOrTimeSchedule,
-    Param,
-    get_current_context,
-    task,
-)
+from airflow.sdk import DAG, AssetAny, AssetOrTimeSchedule, Param, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 from by_clock import by_clock
 from reconcile_job import ReconcileJob
+from report_link import reported
 from spark_job import BATCH, JOB
-from view_assets import view_asset, view_of
+from view_assets import told, view_asset
 
 from truelog import catalogue
 from truelog.settings import Settings
@@ -27,9 +20,10 @@ The proof. Each view is rebuilt from the archive at the exact positions where it
 row for row; rows that differ are replaced by the rebuild's, and compared again, while the stream goes on. Then Great
 Expectations judges: nothing differs, no rows are missing, the view's own checks hold.
 
-It runs every hour, whenever `recompute` has made partials, and by hand: choose views, `from_raw` to leave partials and
-typed columns aside and parse the raw bytes again, and whether to repair. The hourly runs also hold a share of the
-partials against the raw bytes, so that each is proved once a day, and replace those that differ.
+It runs every hour, whenever `recompute` has made partials (and said whether to repair), and by hand: choose views,
+`from_raw` to leave partials and typed columns aside and parse the raw bytes again, and whether to repair. The hourly
+runs also hold a share of the partials against the raw bytes, so that each is proved once a day, and replace those that
+differ. `compare` and `validate` link the report.
 
 Each comparison is a row of `truelog.reconciliation` (the first differing rows with both values), each judgement one of
 `truelog.validation`, each row that was repaired one of `truelog.repair`, as it was before and after. An equal view gets
@@ -54,12 +48,11 @@ a certificate, which `truelog verify` proves again from the archive alone.
 def choose(params: dict[str, Any], dag_run: Any, triggering_asset_events: Any) -> list[str]:
     """The views whose partials are new, where that started the run; else those of the form, which are all of them."""
     if dag_run.run_type == "asset_triggered":
-        told = [asset for asset in triggering_asset_events if isinstance(asset, Asset)]  # and the alias that told of it
-        return sorted(view_of(asset.name) for asset in told)
+        return sorted(told(triggering_asset_events))
     return list(params["views"])
 
 
-@task(
+@reported(
     trigger_rule="all_done",
     map_index_template="{{ label }}",
     retries=0,

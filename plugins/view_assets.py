@@ -1,16 +1,30 @@
-"""The views as Airflow's assets: whoever waits for one is told when its partials are new."""
+"""The views as Airflow's assets: whoever waits for one is told when its partials are new, and what to do about it."""
+
+from typing import Any
 
 from airflow.sdk import Asset, AssetAlias
 
 # A task that does not know before it runs which views it is about names this, and adds assets to it.
 RECOMPUTED = AssetAlias("recomputed_views")
 _PREFIX = "view_"
+_REPAIR = "repair"
 
 
 def view_asset(view: str) -> Asset:
     return Asset(name=f"{_PREFIX}{view}", uri=f"truelog://views/{view}")
 
 
-def view_of(asset: str) -> str:
-    """The view that the asset of this name stands for."""
-    return asset.removeprefix(_PREFIX)
+def announced(*, repair: bool) -> dict[str, bool]:
+    """What an event says beside that partials are new."""
+    return {_REPAIR: repair}
+
+
+def told(events: Any) -> dict[str, bool]:
+    """The views that these events tell of, and whether each may be repaired: not where one of its events forbids it.
+
+    Events come with the alias that told of them as well.
+    """
+    views = [asset for asset in events if isinstance(asset, Asset)]
+    return {
+        view.name.removeprefix(_PREFIX): all(event.extra.get(_REPAIR, True) for event in events[view]) for view in views
+    }

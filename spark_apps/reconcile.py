@@ -1,4 +1,4 @@
-"""Compare streamed views with their rebuilds: `reconcile.py [--from-raw] [--repair] [--run NAME --doer NAME] [VIEW …]`.
+"""Compare streamed views with their rebuilds: `reconcile.py [--from-raw] [--repair] [--run NAME] [VIEW …]`.
 
 A line of JSON, and the verdicts as exit code. In a named run the verdicts are left for `truelog.validation` to judge:
 the code only tells that the comparison could be made.
@@ -18,12 +18,14 @@ def main() -> int:
     parser.add_argument("views", nargs="*")
     parser.add_argument("--from-raw", action="store_true")
     parser.add_argument("--repair", action="store_true")
+    parser.add_argument("--spare", action="append", default=[], metavar="VIEW", help="compare it, and repair nothing")
     parser.add_argument("--prove", action="store_true", help="hold some partials against the raw bytes first")
     parser.add_argument("--run", help="keep this name with the results")
     parser.add_argument("--doer", default=operation.AIRFLOW, help="who asked for it")
     arguments = parser.parse_args()
     settings = Settings()
-    request = Request(arguments.from_raw, arguments.repair, arguments.prove, arguments.doer)
+    spared = frozenset(arguments.spare)
+    request = Request(arguments.from_raw, arguments.repair, arguments.prove, arguments.doer, spared)
     results = reconcile_all(settings, arguments.views, request)
     sys.stdout.write(json.dumps({"views": [r.as_dict() for r in results]}, default=str) + "\n")
     if arguments.run:

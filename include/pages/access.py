@@ -26,6 +26,7 @@ class Dag(StrEnum):
 
     STREAMS = "streams"
     RECONCILE = "reconcile"
+    RECOMPUTE = "recompute"
 
 
 def sees(dag: Dag) -> Callable[..., None]:

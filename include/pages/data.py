@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, HTTPException, Query
 from pydantic import BaseModel, Field
 
+from pages import started
 from pages.access import Dag, SignedIn, may_restart, may_stop, sees
 from truelog import (
     browse,
@@ -106,10 +107,10 @@ def rows(form: Annotated[Form, Query()]) -> Answer:
 
 
 @router.get("/reconciliations", dependencies=OF_VIEWS)
-def reconciliations(view: str = "", limit: Limit = 200) -> Answer:
+def reconciliations(view: str = "", run: str = "", limit: Limit = 200) -> Answer:
     settings = Settings()
     with readers.snapshot(settings) as connection:
-        found = reconcile_history.latest(connection, limit, view or None)
+        found = reconcile_history.latest(connection, limit, view or None, started.concerned(run))
     return now(reconciliations=[asdict(each) for each in found], views=catalogue.names(settings.views_folder))
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from fastapi import APIRouter, HTTPException
 from fastapi.responses import StreamingResponse
 
+from pages import started
 from pages.data import OF_VIEWS
 from truelog import readers, reconcile_history
 from truelog.settings import Settings
@@ -24,9 +25,10 @@ _ALL = 100_000
 
 
 @router.get("/reconciliations.{form}")
-def reconciliations(form: Format, view: str = "") -> StreamingResponse:
+def reconciliations(form: Format, view: str = "", run: str = "") -> StreamingResponse:
+    runs = started.concerned(run)
     with readers.snapshot(Settings()) as connection:
-        found = [asdict(each) for each in reconcile_history.latest(connection, _ALL, view or None)]
+        found = [asdict(each) for each in reconcile_history.latest(connection, _ALL, view or None, runs)]
     if form == "json":
         return _file("reconciliations.json", _array(found))
     names = list(found[0]) if found else ["id"]

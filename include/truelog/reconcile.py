@@ -87,12 +87,17 @@ class Request:
     mend: repair what differs, and compare again; where more differs than settings allow, it is left to a person.
     proving: first hold the partials whose turn it is against the raw bytes.
     doer: who asked.
+    spared: the views that are not repaired, though others are.
     """
 
     from_raw: bool = False
     mend: bool = False
     proving: bool = False
     doer: str = operation.AIRFLOW
+    spared: frozenset[str] = frozenset()
+
+    def about(self, view: str) -> "Request":
+        return replace(self, mend=self.mend and view not in self.spared)
 
 
 COMPARE = Request()
@@ -278,7 +283,7 @@ def reconcile_all(settings: Settings, views: Sequence[str], request: Request) ->
         results = [refuse(settings, view, request, reason=reason) for view, reason in assembly.refused.items()]
         for each in assembly.compiled:
             try:
-                results.append(reconcile(spark, advancer, each, request))
+                results.append(reconcile(spark, advancer, each, request.about(each.name)))
             except Exception as error:  # whatever befell one view, the others are compared
                 log.exception("%s could not be compared", each.name)
                 with connect(settings) as connection:

@@ -1,6 +1,6 @@
 """The history of reconciliations: verdicts over time, and of each one the rows that differed and what was repaired."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
@@ -72,10 +72,16 @@ _ALL = sql.SQL(
 ).format(_COLUMNS)
 
 
-def latest(connection: Connection, limit: int, view: str | None = None) -> list[Reconciliation]:
-    """The newest first; of one view, or of all."""
-    where = sql.SQL("WHERE %s::text IS NULL OR view = %s ORDER BY id DESC LIMIT %s")
-    rows: list[tuple[Any, ...]] = connection.execute(_ALL + where, (view, view, limit)).fetchall()
+def latest(
+    connection: Connection, limit: int, view: str | None = None, runs: Collection[str] | None = None
+) -> list[Reconciliation]:
+    """The newest first; of one view, or of all; of some of Airflow's runs, or whoever asked for them."""
+    where = sql.SQL(
+        "WHERE (%(view)s::text IS NULL OR view = %(view)s) AND (%(runs)s::text[] IS NULL OR run = ANY(%(runs)s)) "
+        "ORDER BY id DESC LIMIT %(limit)s"
+    )
+    given = {"view": view, "runs": None if runs is None else list(runs), "limit": limit}
+    rows: list[tuple[Any, ...]] = connection.execute(_ALL + where, given).fetchall()
     return [Reconciliation(*row) for row in rows]
 
 

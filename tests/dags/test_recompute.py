@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -210,11 +209,12 @@ def test_a_run_before_the_archive_began_is_green(dags: "DagBag", airflow_databas
 def test_who_asked_for_a_backfill_is_told(dags: "DagBag", migrated: Settings) -> None:
     """A scheduled run is nobody's doing."""
     from recompute import announce
+    from view_assets import RECOMPUTED
 
     jobs = [{"application_args": ["a"], "called": "a 2026-11-01"}]
     for run_type in ("scheduled", "backfill"):
         run = SimpleNamespace(run_type=run_type, run_id="asked", triggering_user_name="oncall")
-        announce.function(jobs, run, defaultdict(set))
+        announce.function(jobs, {"repair": True}, run, {RECOMPUTED: SimpleNamespace(add=lambda view, says: None)})
     with connect(migrated) as connection:
         told = operation.latest(connection, 10, "backfill")
     assert [(each.doer, each.about) for each in told] == [("oncall", "asked: a 2026-11-01")]

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,7 +16,7 @@ from truelog.archive_table import ensure, identifier, open_catalog
 from truelog.database import Connection
 from truelog.errors import ArchiveBehind, BadInput
 from truelog.event import load_events
-from truelog.reconcile import COMPARE, refuse
+from truelog.reconcile import COMPARE, Request, refuse
 from truelog.settings import Settings
 
 if TYPE_CHECKING:
@@ -228,17 +229,67 @@ def test_results_are_claimed_for_the_run_that_asked(judged: Judged) -> None:
 def test_new_partials_are_compared_and_by_hand_whatever_was_chosen(dags: "DagBag") -> None:
     from view_assets import RECOMPUTED, view_asset
 
-    @dataclass(frozen=True)
-    class Run:
-        run_type: str
-
     task: Any = dags.dags["reconcile"].get_task("choose")
     choose = task.python_callable
-    new: dict[Any, list[str]] = {view_asset(view): ["an event"] for view in ("page_views", "click_through")}
-    new[RECOMPUTED] = ["an event", "another"]
-    assert choose({"views": ["a", "b"]}, Run("asset_triggered"), new) == ["click_through", "page_views"]
-    assert choose({"views": ["a", "b"]}, Run("manual"), {}) == ["a", "b"]
-    assert choose({"views": ["a", "b"]}, Run("scheduled"), {}) == ["a", "b"]
+    new: dict[Any, list[Any]] = {view_asset(view): [event()] for view in ("page_views", "click_through")}
+    new[RECOMPUTED] = [event(), event()]
+    assert choose({"views": ["a", "b"]}, run("asset_triggered"), new) == ["click_through", "page_views"]
+    assert choose({"views": ["a", "b"]}, run("manual"), {}) == ["a", "b"]
+    assert choose({"views": ["a", "b"]}, run("scheduled"), {}) == ["a", "b"]
+
+
+def run(run_type: str, by: str | None = None) -> SimpleNamespace:
+    return SimpleNamespace(run_type=run_type, triggering_user_name=by)
+
+
+def event(**extra: bool) -> SimpleNamespace:
+    return SimpleNamespace(extra=extra)
+
+
+REPAIRS, COMPARES = {"from_raw": False, "repair": True}, {"from_raw": True, "repair": False}
+
+
+def test_a_view_is_repaired_if_all_that_asked_let_it(dags: "DagBag") -> None:
+    """Two backfills in one comparison: the more cautious one decides, for its own views."""
+    from recompute import announce
+    from reconcile_job import words
+    from view_assets import RECOMPUTED, view_asset
+
+    new: dict[Any, list[Any]] = {RECOMPUTED: []}
+
+    def add(view: Any, extra: dict[str, bool]) -> None:
+        new.setdefault(view, []).append(event(**extra))
+
+    for views, repair in ((("a", "b"), True), (("b", "c"), False)):
+        jobs = [{"application_args": ["--day", "x", view]} for view in views]
+        announce.function(jobs, {"repair": repair}, run("scheduled"), {RECOMPUTED: SimpleNamespace(add=add)})
+    new[view_asset("d")] = [event()]  # by somebody who made an event by hand
+    asked = {"params": REPAIRS, "run_id": "r", "triggering_asset_events": new}
+    spared = ["--spare", "b", "--spare", "c"]
+    assert words(asked | {"dag_run": run("asset_triggered")}) == ["--run", "r", "--repair", *spared]
+    request = Request(mend=True, spared=frozenset("bc"))
+    assert [request.about(view).mend for view in "abcd"] == [True, False, False, True]
+
+
+def test_a_job_is_told_what_the_form_says(dags: "DagBag") -> None:
+    from reconcile_job import words
+
+    asked = {"run_id": "r", "triggering_asset_events": {}}
+    by_hand = asked | {"params": COMPARES, "dag_run": run("manual", "oncall")}
+    assert words(by_hand) == ["--run", "r", "--from-raw", "--doer", "oncall"]
+    by_clock = asked | {"params": REPAIRS, "dag_run": run("scheduled")}
+    assert words(by_clock) == ["--run", "r", "--repair", "--prove"]
+
+
+@pytest.mark.parametrize(
+    ("dag", "task"), [("recompute", "announce"), ("reconcile", "compare"), ("reconcile", "validate")]
+)
+def test_a_task_links_what_came_of_its_run(dags: "DagBag", dag: str, task: str) -> None:
+    found: Any = dags.dags[dag].get_task(task)
+    [link] = found.operator_extra_links
+    at = link.get_link(found, ti_key=SimpleNamespace(run_id="backfill__2026-11-20T00:00:00+00:00"))
+    page = "/truelog/reconciliations?run=backfill__2026-11-20T00%3A00%3A00%2B00%3A00"
+    assert (link.name, at) == ("Report", f"/plugin/truelog-reconciliations{page}")
 
 
 def test_the_dag_waits_for_time_and_for_each_views_asset(dags: "DagBag", settings: Settings) -> None:

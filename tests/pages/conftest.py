@@ -1,5 +1,7 @@
 """Airflow's api-server with the pages, over a database of its own; and its users."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import psycopg
@@ -7,6 +9,7 @@ import pytest
 from psycopg import sql
 
 import runtime
+from runtime import airflow
 from runtime.airflow_client import Airflow, sign_in
 from tests.pages.plausible import fill, views_folder
 from tests.scenes.conftest import known
@@ -41,6 +44,14 @@ def pages(filled: Settings) -> Iterator[Settings]:
         yield filled
     finally:
         runtime.stop_airflow(filled)
+
+
+@pytest.fixture(scope="package")
+def planned(pages: Settings) -> Settings:
+    """With the DAGs known to Airflow, none of whose tasks ever runs."""
+    command = [sys.executable, "-m", "runtime.airflow_component", "dags", "reserialize"]
+    subprocess.run(command, env=airflow.environment(pages), capture_output=True, check=True)
+    return pages
 
 
 @pytest.fixture(scope="package")

@@ -27,6 +27,7 @@ READABLE = (
     *("static/kit.js", "data/alerts", "data/runbook?kind=stands"),
     *("data/streams", "data/vitals", "data/lag", "data/lag?reader=archive&hours=72", "data/operations?kind=repair"),
     *("data/views", "data/view?name=page_views", "data/view?name=broken", "data/reconciliations?view=page_views"),
+    *("data/reconciliations?run=scheduled__20", "export/reconciliations.csv?run=scheduled__20"),
     *("data/rows?name=page_views&relation=page_views_busiest", "data/reconciliation?id=1"),
     *("export/reconciliations.csv", "export/reconciliations.json", "export/differing.csv?id=59"),
 )

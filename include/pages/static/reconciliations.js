@@ -11,12 +11,15 @@ const MARKS = {
 
 export function show(given, { shown, form }) {
   let view = given.get("view") ?? "";
+  const run = given.get("run") ?? "";
+  const chosen = () => ({ ...(view && { view }), ...(run && { run }) });
   const choice = h("select", { "aria-label": "view", change: () => { view = choice.value; files(); again(); } }, h("option", { value: "" }, "all views"));
   const saved = h("span", { class: "buttons" });
-  const files = () => saved.replaceChildren(...["csv", "json"].map((form) => link(`export/reconciliations.${form}`, view ? { view } : {}, `save as ${form.toUpperCase()}`, { download: true })));
+  const files = () => saved.replaceChildren(...["csv", "json"].map((form) => link(`export/reconciliations.${form}`, chosen(), `save as ${form.toUpperCase()}`, { download: true })));
   files();
   form.append(choice, saved);
-  const again = live(shown, () => ask("data/reconciliations", { view }), 10, (found) => {
+  if (run) form.append(h("span", {}, "of the run ", h("code", {}, seen(run)), " and what it has started; ", link("reconciliations", {}, "all runs")));
+  const again = live(shown, () => ask("data/reconciliations", chosen()), 10, (found) => {
     if (choice.length === 1) choice.append(...found.views.map((each) => h("option", { selected: each === view }, each)));
     return [plot(found.reconciliations), list(found.reconciliations)];
   });
@@ -54,7 +57,7 @@ function list(all) {
       h("span", {}, badge(each.verdict), each.reason ? h("small", {}, ` ${seen(each.reason)}`) : null),
       number(each.row_count), number(each.missing), number(each.extra), number(each.different), number(each.repaired),
       judged(each), seen(each.run ?? "the command line"),
-    ]), "Nothing was compared yet: the DAG reconcile runs every hour.");
+    ]), "Nothing was compared yet: the DAG reconcile runs every hour, and when partials are new.");
 }
 
 export function judged(each) {
