@@ -21,7 +21,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table.metadata import TableMetadata
 from pyspark.sql import DataFrame, SparkSession
 
-from truelog import application, archive_table, faults, lease, log_day, topics
+from truelog import application, archive_table, faults, lease, log_day, progress, topics
 from truelog.application import ARCHIVE
 from truelog.archive_commit import Append, commit
 from truelog.archive_files import DESCRIPTION, ArchivedFile, FileWriter, Tick, blueprint, described
@@ -136,8 +136,9 @@ def archive(settings: Settings, stop: threading.Event) -> None:
             .trigger(processingTime=f"{_POLL_SECONDS} seconds")
             .start()
         )
-        while query.isActive and not stop.is_set():
-            query.awaitTermination(1)
+        with progress.kept(settings, ARCHIVE, query):
+            while query.isActive and not stop.is_set():
+                query.awaitTermination(1)
         failed = query.exception()
         query.stop()
     held.release()

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 import psycopg
 from pyspark.sql import DataFrame
 
-from truelog import application, clock, faults, lease, records, stage, standing, table, topics
+from truelog import application, clock, faults, lease, progress, records, stage, standing, table, topics
 from truelog.advance import Advancer, Slice
 from truelog.assembly import assemble
 from truelog.compiled import Compiled
@@ -58,8 +58,9 @@ class Stream:
             .start()
         )
         self._offer(Slice({}, self.begin, self.begin))
-        while query.isActive and not stop.is_set():
-            query.awaitTermination(1)
+        with progress.kept(self.settings, self.application, query):
+            while query.isActive and not stop.is_set():
+                query.awaitTermination(1)
         failed = query.exception()
         query.stop()
         for follower in self.followers:

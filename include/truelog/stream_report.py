@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from truelog import application, health, lag_report, readers, standing, stands
+from truelog import application, health, lag_report, progress, readers, standing, stands
 from truelog.application import ARCHIVE, Status
 from truelog.database import Connection
 from truelog.lag_verdict import Verdict
+from truelog.progress import Batch
 from truelog.settings import Settings
 from truelog.standing import Standing
+
+_BATCHES = 12  # that are told
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Application:
     status: Status
     state: str
     launch: Launch | None
+    batches: Sequence[Batch]
     readers: Sequence[Reader]
 
 
@@ -61,12 +65,14 @@ def every(settings: Settings) -> list[Application]:
     with readers.snapshot(settings) as connection:
         statuses = [application.status(connection, name) for name in application.names(settings)]
         launches = _launches(connection)
+        batches = {each.application: progress.latest(connection, each.application, _BATCHES) for each in statuses}
         read = _readers(settings, connection)
     return [
         Application(
             status,
             health.state(settings, status),
             launches.get(status.application),
+            batches[status.application],
             [each for each in read if lag_report.application_of(settings, each.reader) == status.application],
         )
         for status in statuses

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from truelog import alert_watch, alerts, application, lag_history, operation, standing
+from truelog import alert_watch, alerts, application, lag_history, operation, progress, standing
 from truelog.application import ARCHIVE, STREAM
 from truelog.catalogue import VIEWS
 from truelog.database import Connection
@@ -95,6 +95,9 @@ def _applications(connection: Connection) -> None:
             "VALUES (%s, 'dead', now() - interval '5 hours')",
             (name,),
         )
+    for second in range(70):
+        steps = {"latestOffset": 3, "walCommit": 21, "addBatch": 180 + second, "triggerExecution": 240 + second}
+        progress.note(connection, STREAM, f"2026-11-21T10:{second // 60:02d}:{second % 60:02d}Z", steps)
     standing.begin(connection, STREAM, dict.fromkeys(MADE, 1))
     standing.note(connection, STREAM, "page_audience", 1, f"DivideByZero: in {HOSTILE[0]}")
 

@@ -6,7 +6,17 @@ from dataclasses import replace
 import pytest
 
 from tests.pages.plausible import HOSTILE, MADE
-from truelog import browse, lag_report, lag_series, readers, reconcile_history, stream_report, view_report, vitals
+from truelog import (
+    browse,
+    lag_report,
+    lag_series,
+    progress,
+    readers,
+    reconcile_history,
+    stream_report,
+    view_report,
+    vitals,
+)
 from truelog.browse import Answer, Condition, Operator, Question
 from truelog.database import Connection, connect
 from truelog.errors import BadInput, NotSetUp
@@ -107,12 +117,18 @@ def test_streams_are_told_with_all_their_readers(filled: Settings) -> None:
     assert (archive.status.epoch, stream.status.epoch) == (3, 17)
     assert archive.launch
     assert (archive.launch.reason, archive.launch.within_a_day) == ("dead", 1)
+    assert (len(archive.batches), len(stream.batches)) == (0, 12)
+    assert stream.batches[0].steps["addBatch"] == 180 + 69
     told = {each.reader: each for each in stream.readers}
     assert set(told) == {*MADE, "broken", "request_rates"}
     assert (told["page_views"].lag_events, told["page_views"].freshness) == (0 + 7 + 14 + 21, 21 / 50)
     assert (told["page_audience"].state, told["page_audience"].version) == ("STANDING", 1)
     unmade = told["request_rates"]
     assert (unmade.verdict, unmade.lag_events, unmade.freshness) == (Verdict.UNKNOWN, None, None)
+
+
+def test_of_batches_only_the_last_are_kept(snapshot: Connection) -> None:
+    assert len(progress.latest(snapshot, "stream", 1000)) == 60
 
 
 def test_a_partition_that_is_not_seen_is_not_left_out_of_a_sum(filled: Settings) -> None:

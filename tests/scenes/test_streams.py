@@ -19,7 +19,7 @@ from tests.library.listener import FAILS, TAKES, Listener, listening
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from tests.scenes.command_line import truelog
 from tests.scenes.conftest import World, known
-from truelog import alert_outbox, alerts, application, launcher, stands, topics
+from truelog import alert_outbox, alerts, application, launcher, progress, stands, topics
 from truelog.application import Status
 from truelog.catalogue import VIEWS
 from truelog.database import connect
@@ -136,6 +136,16 @@ def test_status_tells_of_applications_views_and_memory(kept: Settings) -> None:
     assert memory.keys() == {*runtime.EVERY, "archive", "stream"}
     log.warning("the whole platform: %.0f MB", sum(memory.values()))
     assert sum(memory.values()) < 8_000, memory
+
+
+def test_of_each_application_the_steps_of_batches_are_known(kept: Settings) -> None:
+    def noted() -> None:
+        with connect(kept) as connection:
+            batches = [batch for name in ("archive", "stream") for batch in progress.latest(connection, name, 1)]
+        if len(batches) < 2 or not all({"addBatch", "triggerExecution"} <= batch.steps.keys() for batch in batches):
+            raise ServiceDown(str(batches))
+
+    log.warning("steps of a batch of each: %.1f s", until(noted, 90, "steps"))
 
 
 def test_a_killed_application_runs_again_and_nothing_is_left_of_the_old_one(

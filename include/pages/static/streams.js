@@ -12,6 +12,7 @@ const MEANS = {
   STARTING: "it holds its lease and has made no batch yet",
   STOPPED: "somebody stopped it; views are as old as their last batch",
 };
+const WHOLE = "triggerExecution";
 const ACTS = {
   restart: "starts it anew after the batch under way. Views stand still for the half minute that Spark takes.",
   stop: "stops it after the batch under way, until somebody starts it. Its views grow old meanwhile.",
@@ -41,7 +42,17 @@ function application(each, now, again) {
       ["reader", "state", { title: "version", number: true }, { title: "events behind", number: true },
         { title: "freshness", number: true }, "verdict", "positions"],
       each.readers.map((reader) => row(reader, now)), "No view is given to it."),
+    steps(status.application, each.batches),
   );
+}
+
+// Milliseconds of each step of the last batches, as Spark names them; all of a batch is the last column.
+function steps(application, batches) {
+  if (!batches.length) return null;
+  const named = [...new Set(batches.flatMap((each) => Object.keys(each.steps)))].sort((a, b) => (a === WHOLE) - (b === WHOLE));
+  return h("details", { id: `steps-${application}`, class: "steps" }, h("summary", {}, `steps of the last ${batches.length} batches, the last ${duration(batches[0].steps[WHOLE] / 1000)} in all`),
+    table(["began (UTC)", ...named.map((each) => ({ title: `${each}, ms`, number: true }))],
+      batches.map((each) => [moment(each.at), ...named.map((step) => (step in each.steps ? number(each.steps[step]) : ""))])));
 }
 
 function pair(name, given) {

@@ -179,3 +179,8 @@ COMMENT ON TABLE truelog.certificate IS 'Where each certificate lies in the buck
 
 -- Why rows differ, as far as it can be known: each cause, of how many rows, and how it is known.
 ALTER TABLE truelog.reconciliation ADD COLUMN IF NOT EXISTS causes jsonb NOT NULL DEFAULT '[]';
+
+CREATE TABLE IF NOT EXISTS truelog.batch (
+    application text, at timestamptz, steps jsonb NOT NULL, PRIMARY KEY (application, at)
+);
+COMMENT ON TABLE truelog.batch IS 'Of the last batches of each application, how many milliseconds each step took';
