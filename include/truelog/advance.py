@@ -9,6 +9,7 @@ A record on which the transform fails must not stop the view for ever: it is fou
 same merge, and left out by every rebuild alike.
 """
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -51,10 +52,12 @@ class Advancer:
         """
         topics = compiled.view.topics
         end = stands.latest(piece.end.only(topics))
+        began = time.monotonic()
         staged, excluded = self._added(compiled, piece, stands)
+        prepared = time.monotonic() - began
         faults.reach("merge.staged")
         try:
-            merge.apply(connection, compiled, Merge(stands, end, staged, excluded), self.holder)  # 4
+            merge.apply(connection, compiled, Merge(stands, end, staged, excluded, prepared), self.holder)  # 4
         except Exception:
             with suppress(psycopg.Error):  # a merge that is tried for ever must not fill the disk
                 stage.clear(connection, compiled, staged)

@@ -21,6 +21,7 @@ from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.table import WriteTask
 from pyiceberg.table.metadata import TableMetadata
 
+from truelog import straggler
 from truelog.archive_table import LOG_DAY, TIME, arrow_schema
 from truelog.clock import TOPIC as TICKS
 from truelog.decode import decode
@@ -51,6 +52,7 @@ class ArchivedFile:
     last_offset: int
     data_file: DataFile
     ticks: tuple[Tick, ...]  # of the topic of ticks: the first of each day
+    stragglers: int  # of its records
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ class _Partition:
         rows = self._rows(start, records)
         name, last = self.event_type.name, rows["offset"][-1].as_py()
         ticks = _first_ticks(rows, self.settings.log_day_seconds) if name == TICKS else ()
-        return ArchivedFile(name, self.number, start, last, self._put(start, rows), ticks)
+        late = straggler.among(rows, self.settings.straggler_seconds)
+        return ArchivedFile(name, self.number, start, last, self._put(start, rows), ticks, late)
 
     def _rows(self, start: Start, records: pa.Table) -> pa.Table:
         """The archive's columns of these records."""

@@ -21,7 +21,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table.metadata import TableMetadata
 from pyspark.sql import DataFrame, SparkSession
 
-from truelog import application, archive_table, faults, lease, log_day, progress, topics
+from truelog import application, archive_table, faults, lease, log_day, progress, straggler, topics
 from truelog.application import ARCHIVE
 from truelog.archive_commit import Append, commit
 from truelog.archive_files import DESCRIPTION, ArchivedFile, FileWriter, Tick, blueprint, described
@@ -71,6 +71,7 @@ class Archiver:
         self._start_quiet_days(end)
         with connect(self.settings, writer=ARCHIVE) as connection:
             lease.batch_done(connection, self.holder)
+            straggler.count(connection, ((file.topic, file.stragglers) for file in files))
 
     def _write(self, frame: DataFrame, days: LogDays, begin: Positions) -> list[ArchivedFile]:
         tails = {(t, p): days.tail(t, p, begin.at(t, p)) for t, p in days.by_partition}

@@ -8,6 +8,7 @@
 6. set aside the records on which the transform failed
 7. drop the rows that the log's clock has outlived
 8. advance the positions
+9. tally
 """
 
 from collections.abc import Sequence
@@ -45,6 +46,7 @@ class Merge:
     end: Positions
     staged: Staged
     excluded: Sequence[Excluded] = field(default_factory=tuple)
+    prepared: float = 0.0  # seconds that the rows took to the staging table
 
 
 def apply(connection: Connection, compiled: Compiled, merge: Merge, holder: lease.Holder | None = None) -> None:
@@ -69,6 +71,7 @@ def apply(connection: Connection, compiled: Compiled, merge: Merge, holder: leas
         clock.drop_outlived(connection, compiled, "state", merge.end)  # 7
         _advance(connection, compiled, merge.end)  # 8
         stage.clear(connection, compiled, merge.staged)
+        _tally(connection, compiled, merge)  # 9
         faults.reach("merge.advanced")
     faults.reach("merge.committed")
 
@@ -150,3 +153,14 @@ def _advance(connection: Connection, compiled: Compiled, end: Positions) -> None
             "DO UPDATE SET next_offset = excluded.next_offset, advanced_at = now()",
             rows,
         )
+
+
+def _tally(connection: Connection, compiled: Compiled, merge: Merge) -> None:
+    """In the merge's transaction: a merge that is repeated counts once. Its commit is not within its time."""
+    connection.execute(
+        "INSERT INTO truelog.merge_tally AS t (view, version, merges, rows, preparing, merging) "
+        "VALUES (%s, %s, 1, %s, %s, extract(epoch FROM clock_timestamp() - now())) "
+        "ON CONFLICT (view, version) DO UPDATE SET merges = t.merges + 1, rows = t.rows + excluded.rows, "
+        "preparing = t.preparing + excluded.preparing, merging = t.merging + excluded.merging",
+        (compiled.name, compiled.view.version, merge.staged.rows, merge.prepared),
+    )

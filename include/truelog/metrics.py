@@ -6,6 +6,7 @@ how long that has been so.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from truelog import catalogue, lag_report, readers
@@ -33,7 +34,16 @@ FAMILIES = {
     "truelog_dead_letters_total": ("counter", "Events that were no good, kept with the reason"),
     "truelog_application_alive": ("gauge", "1 while a process holds the application's lease"),
     "truelog_application_batch_age_seconds": ("gauge", "Since the application last ended a batch"),
+    "truelog_batch_step_seconds": (
+        "gauge",
+        "That each step of the application's last batch took; triggerExecution is all of it",
+    ),
     "truelog_application_launches_total": ("counter", "Starts of the application"),
+    "truelog_stragglers_total": ("counter", "Records that came to the log long after their event"),
+    "truelog_merges_total": ("counter", "Merges into the view's table"),
+    "truelog_merged_rows_total": ("counter", "Rows that merges brought to the view's table"),
+    "truelog_merge_seconds_total": ("counter", "That merges into the view's table took, without their commit"),
+    "truelog_prepare_seconds_total": ("counter", "That transforming, adding up and staging took before these merges"),
     "truelog_reconcile_verdict": ("gauge", "1 for what the last reconcile of the view found"),
     "truelog_reconcile_age_seconds": ("gauge", "Since the last reconcile of the view ended"),
     "truelog_reconcile_equal_age_seconds": ("gauge", "Since the view was last found equal to its rebuild, or was made"),
@@ -67,8 +77,10 @@ def written(settings: Settings, connection: Connection) -> str:
     """The same within a transaction that the caller has."""
     lag = _lag(lag_report.rows(settings, connection))
     views = catalogue.names(settings.views_folder)
-    of_views = (_reconciliations, _certificates, _tables)
-    return render([*lag, *_applications(connection), *(point for of in of_views for point in of(connection, views))])
+    of_all = (_applications, _steps, _stragglers)
+    of_views = (_merges, _reconciliations, _certificates, _tables)
+    found = [*(of(connection) for of in of_all), *(of(connection, views) for of in of_views)]
+    return render(chain(lag, *found))
 
 
 def render(points: Iterable[Point]) -> str:
@@ -137,6 +149,35 @@ def _applications(connection: Connection) -> Iterator[Point]:
         yield Point("truelog_application_launches_total", _number(launches), of)
         if batch_age is not None:
             yield Point("truelog_application_batch_age_seconds", _number(batch_age), of)
+
+
+def _steps(connection: Connection) -> Iterator[Point]:
+    """Of the last batch that was seen; one that is long over has its age beside it."""
+    rows = connection.execute(
+        "SELECT application, step, milliseconds::float8 / 1000 FROM ("
+        "SELECT DISTINCT ON (application) application, steps FROM truelog.batch ORDER BY application, at DESC"
+        ") newest, jsonb_each_text(steps) AS s (step, milliseconds) ORDER BY application, step"
+    )
+    for name, step, seconds in rows.fetchall():
+        yield Point("truelog_batch_step_seconds", _number(seconds), {"application": name, "step": step})
+
+
+def _stragglers(connection: Connection) -> Iterator[Point]:
+    for topic, records in connection.execute("SELECT topic, records FROM truelog.straggler ORDER BY topic").fetchall():
+        yield Point("truelog_stragglers_total", _number(records), {"topic": topic})
+
+
+def _merges(connection: Connection, views: list[str]) -> Iterator[Point]:
+    """Of each view in its newest version, with which it begins anew."""
+    rows = connection.execute(
+        "SELECT DISTINCT ON (view) view, merges, rows, merging, preparing FROM truelog.merge_tally "
+        "WHERE view = ANY(%s) ORDER BY view, version DESC",
+        (views,),
+    )
+    names = ("merges", "merged_rows", "merge_seconds", "prepare_seconds")
+    for view, *values in rows.fetchall():
+        for name, value in zip(names, values, strict=True):
+            yield Point(f"truelog_{name}_total", _number(value), {"view": view})
 
 
 def _reconciliations(connection: Connection, views: list[str]) -> Iterator[Point]:

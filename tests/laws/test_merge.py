@@ -63,6 +63,14 @@ class Bench:
         assert row is not None
         return int(str(row[0]))
 
+    def tally(self) -> tuple[object, ...]:
+        """Merges, the rows that they brought, and whether they took time."""
+        row = self.lab.connection.execute(
+            "SELECT merges, rows, merging > 0 FROM truelog.merge_tally WHERE view = %s", (self.compiled.name,)
+        ).fetchone()
+        assert row is not None
+        return row
+
     def stands(self) -> int:
         return merge.positions(self.lab.connection, self.compiled).at("page_view", 0)
 
@@ -88,6 +96,7 @@ def test_merges_that_follow_each_other_add_up(bench: Bench) -> None:
     bench.apply(90, 150)
 
     assert (bench.counted(), bench.stands()) == (150, 150)
+    assert bench.tally() == (2, 2 + 2, True)
 
 
 def test_without_the_comparison_a_replay_doubles(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,7 +156,7 @@ def test_a_process_whose_lease_is_over_cannot_write(bench: Bench) -> None:
     with pytest.raises(Fenced):
         bench.apply(30, 60)
 
-    assert (bench.counted(), bench.stands()) == (30, 30)
+    assert (bench.counted(), bench.stands(), bench.tally()) == (30, 30, (1, 1, True))
     held.release()
 
 

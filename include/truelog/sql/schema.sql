@@ -184,3 +184,12 @@ CREATE TABLE IF NOT EXISTS truelog.batch (
     application text, at timestamptz, steps jsonb NOT NULL, PRIMARY KEY (application, at)
 );
 COMMENT ON TABLE truelog.batch IS 'Of the last batches of each application, how many milliseconds each step took';
+
+CREATE TABLE IF NOT EXISTS truelog.merge_tally (
+    view text, version integer, merges bigint NOT NULL, rows bigint NOT NULL, preparing double precision NOT NULL,
+    merging double precision NOT NULL, PRIMARY KEY (view, version)
+);
+COMMENT ON TABLE truelog.merge_tally IS 'What each view has merged, and in how many seconds; counted within the merge itself';
+
+CREATE TABLE IF NOT EXISTS truelog.straggler (topic text PRIMARY KEY, records bigint NOT NULL);
+COMMENT ON TABLE truelog.straggler IS 'How many records came to the log long after their event, as the archive counted them';
