@@ -51,6 +51,18 @@ def environment(settings: Settings) -> dict[str, str]:
     }
 
 
+def _reports(settings: Settings, name: str) -> dict[str, str]:
+    """How its metrics are sent, and as whose: those of two processes that bear one name would be taken for one."""
+    if not settings.otlp_endpoint:
+        return {}
+    return {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": settings.otlp_endpoint,
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        "OTEL_METRIC_EXPORT_INTERVAL": f"{settings.otlp_seconds * 1000:.0f}",
+        "OTEL_RESOURCE_ATTRIBUTES": f"service.instance.id={name}",
+    }
+
+
 def address(settings: Settings) -> str:
     return url(settings)
 
@@ -130,7 +142,7 @@ def _component(name: str, *words: str, ready: Callable[[Settings], None], after:
         command=command,
         ready=ready,
         address=address,
-        environment=environment,
+        environment=lambda settings: environment(settings) | _reports(settings, name),
         after=after,
     )
 

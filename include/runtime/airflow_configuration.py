@@ -81,7 +81,7 @@ def _platform(settings: Settings) -> dict[str, dict[str, object]]:
             "file_task_handler_new_file_permissions": "0o600",
             "colored_console_log": False,
         },
-        "metrics": {"statsd_on": False, "otel_on": False},
+        "metrics": {"statsd_on": False, "otel_on": bool(settings.otlp_endpoint)},
         "traces": {"otel_on": False},
     }
 

@@ -89,6 +89,8 @@ class Settings(BaseSettings):
     airflow_port: int = 0
     airflow_parallelism: PositiveInt = 4  # tasks at once
     airflow_parse_seconds: PositiveInt = 30  # between two readings of a DAG file
+    otlp_endpoint: str = ""  # where Airflow's own metrics are sent; nowhere by default
+    otlp_seconds: PositiveFloat = 60.0  # between two sendings
     airflow_admin_password: SecretStr = SecretStr("")  # of those who sign in
     airflow_oncall_password: SecretStr = SecretStr("")
     airflow_analyst_password: SecretStr = SecretStr("")

@@ -53,12 +53,16 @@ class Listener:
             self._let_go.wait(60)
             return
         if self.mood == TAKES:
-            self.taken.append(json.loads(body) if body else None)
+            self.taken.append(_read(request, body))
             self.paths.append(request.path)
             self.headers.append(dict(request.headers))
             self.times.append(time.time())
         request.send_response(_STATUS[self.mood])
         request.end_headers()
+
+
+def _read(request: BaseHTTPRequestHandler, body: bytes) -> Any:
+    return json.loads(body) if request.headers["Content-Type"] == "application/json" else body
 
 
 def _handler(answer: Callable[[BaseHTTPRequestHandler], None]) -> type[BaseHTTPRequestHandler]:

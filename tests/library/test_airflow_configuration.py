@@ -93,6 +93,18 @@ def test_each_secret_is_its_own(made: Settings) -> None:
     assert len(set(secrets(made))) == len(secrets(made)) > 15
 
 
+def test_its_metrics_are_sent_only_where_an_address_is_set(made: Settings) -> None:
+    told_to = made.model_copy(update={"otlp_endpoint": "http://127.0.0.1:4318", "otlp_seconds": 7.5})
+    assert (told(made)["metrics"].getboolean("otel_on"), told(told_to)["metrics"].getboolean("otel_on")) == (
+        False,
+        True,
+    )
+    assert not [name for each in airflow.SERVICES for name in each.environment(made) if name.startswith("OTEL_")]
+    found = [each.environment(told_to) for each in airflow.SERVICES]
+    assert {each["OTEL_METRIC_EXPORT_INTERVAL"] for each in found} == {"7500"}
+    assert len({each["OTEL_RESOURCE_ATTRIBUTES"] for each in found}) == len(airflow.SERVICES)
+
+
 def test_nobody_serves_logs_to_strangers() -> None:
     """The two that would listen on every address, whatever `[api] host` says."""
     settings = Settings.model_construct()

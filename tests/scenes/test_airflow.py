@@ -9,11 +9,13 @@ from typing import TypeVar
 
 import psutil
 import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from pydantic import SecretStr
 
 import runtime
 from runtime import airflow
 from runtime.wait import until
+from tests.library.listener import Listener, listening
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from truelog.errors import ServiceDown
 from truelog.settings import Settings
@@ -40,10 +42,17 @@ surroundings()
 
 
 @pytest.fixture(scope="module")
-def running(postgresql: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+def metrics() -> Iterator[Listener]:
+    """Where Airflow's own metrics are sent."""
+    with listening() as it:
+        yield it
+
+
+@pytest.fixture(scope="module")
+def running(postgresql: Settings, metrics: Listener, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     folder = tmp_path_factory.mktemp("dags")
     (folder / "surroundings.py").write_text(DAG)
-    with orchestrated(postgresql, dags_folder=folder) as settings:
+    with orchestrated(postgresql, dags_folder=folder, otlp_endpoint=metrics.url, otlp_seconds=5) as settings:
         yield settings
 
 
@@ -112,6 +121,30 @@ def test_a_task_finds_spark_and_inherits_no_secret(running: Settings, admin: Air
     assert seen["spark"] == str(Path(sys.executable).with_name("spark-submit"))
     assert seen["environment"]["TRUELOG_HOME"] == str(running.home)
     assert [secret for secret in secrets(running) if secret in json.dumps(seen)] == []
+
+
+def test_each_component_sends_its_metrics_by_otlp(running: Settings, metrics: Listener) -> None:
+    beats = {(f"airflow-{name}", f"airflow.{name}_heartbeat") for name in ("scheduler", "triggerer")}
+
+    def told() -> None:
+        if missing := {*beats, ("airflow-dags", "airflow.dag_processor_heartbeat")} - _measured(metrics):
+            raise ServiceDown(f"nobody sent {missing}")
+
+    until(told, 90, "metrics")
+    assert set(metrics.paths) == {"/v1/metrics"}
+
+
+def _measured(metrics: Listener) -> set[tuple[str, str]]:
+    """Who sent which."""
+    sent = [each for body in [*metrics.taken] for each in ExportMetricsServiceRequest.FromString(body).resource_metrics]
+    return {
+        (attribute.value.string_value, metric.name)
+        for each in sent
+        for attribute in each.resource.attributes
+        if attribute.key == "service.instance.id"
+        for scope in each.scope_metrics
+        for metric in scope.metrics
+    }
 
 
 def test_every_port_is_on_loopback(running: Settings) -> None:
