@@ -94,7 +94,7 @@ KINDS = {
     ),
     "unproved": Kind(
         Severity.WARNING,
-        "{subject} was not compared with its rebuild for too long",
+        "{subject} has no certificate, or an old one: nobody proved of late that it equals its rebuild",
         "See whether the DAG reconcile is paused, and its last runs.",
         "plugin/truelog-reconciliations",
     ),

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from truelog import catalogue, readers
+from truelog import catalogue, certainty, readers
 from truelog.alert import Finding, Sight
 from truelog.application import ARCHIVE
+from truelog.certainty import Certainty
 from truelog.durations import in_words
 from truelog.settings import Settings
 
@@ -17,13 +18,10 @@ OF_VIEWS = ("different", "undecided", "unproved")
 OF_ARCHIVE = ("unsound", "unaudited")
 _FAULTS = 3  # that are named; the log of the audit names all
 
-# Of each view's newest version: its last comparison, its last one with an answer, and when it was last equal, or made.
+# Of each view's newest version: its last comparison, and its last one with an answer.
 _ASK = """
     SELECT n.view, last.verdict, last.reason, answer.verdict, answer.missing, answer.extra, answer.different,
-        extract(epoch FROM now() - coalesce(answer.finished_at, made_at))::float8, extract(epoch FROM now() - coalesce((
-            SELECT max(finished_at) FROM truelog.reconciliation r
-            WHERE (r.view, r.version) = (n.view, n.version) AND verdict = 'EQUAL'
-        ), made_at))::float8
+        extract(epoch FROM now() - coalesce(answer.finished_at, made_at))::float8
     FROM (
         SELECT DISTINCT ON (view) view, version, made_at FROM truelog.view WHERE view = ANY(%s)
         ORDER BY view, version DESC
@@ -47,7 +45,10 @@ _AUDIT = """
 
 @dataclass(frozen=True)
 class Proof:
-    """Of a view: its last comparison, the last one with an answer, and seconds since that and since it was equal."""
+    """Of a view: its last comparison, the last one with an answer, seconds since that, and since it was certified.
+
+    It is as long without an answer, and without a certificate, as it has been there.
+    """
 
     view: str
     verdict: str | None
@@ -57,14 +58,22 @@ class Proof:
     extra: int | None
     different: int | None
     unanswered: float
-    unproved: float
+    uncertified: float
+    certificates: int
 
 
 def views(settings: Settings) -> Sight:
     """Of every view that has been made."""
     with readers.snapshot(settings) as connection:
-        rows: list[tuple[Any, ...]] = connection.execute(_ASK, (catalogue.names(settings.views_folder),)).fetchall()
-    return sight(settings, [Proof(*row) for row in rows])
+        names = catalogue.names(settings.views_folder)
+        rows: list[tuple[Any, ...]] = connection.execute(_ASK, (names,)).fetchall()
+        known = certainty.every(connection, names)
+    return sight(settings, [_proof(row, known[row[0]]) for row in rows])
+
+
+def _proof(row: tuple[Any, ...], known: Certainty) -> Proof:
+    age = known.age if known.certified_age is None else known.certified_age
+    return Proof(*[*row, age, known.certificates])
 
 
 def sight(settings: Settings, proofs: Iterable[Proof]) -> Sight:
@@ -85,8 +94,10 @@ def _wrong(settings: Settings, proof: Proof) -> Iterator[Finding]:
         yield Finding("different", proof.view, f"{counts}; {proof.reason}" if proof.reason else counts)
     if proof.verdict == "UNKNOWN" and proof.unanswered > settings.alert_undecided_seconds:
         yield Finding("undecided", proof.view, f"for {in_words(proof.unanswered)}: {proof.reason}")
-    if proof.unproved > settings.alert_unproved_seconds:
-        yield Finding("unproved", proof.view, f"it was not found equal for {in_words(proof.unproved)}")
+    if proof.uncertified > settings.alert_unproved_seconds:
+        none = f"it has no certificate, and has been there for {in_words(proof.uncertified)}"
+        old = f"its newest certificate is {in_words(proof.uncertified)} old"
+        yield Finding("unproved", proof.view, old if proof.certificates else none)
 
 
 def archive(settings: Settings) -> Sight:

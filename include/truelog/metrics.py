@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from truelog import catalogue, lag_report, readers
+from truelog import catalogue, certainty, lag_report, readers
 from truelog.application import ARCHIVE
 from truelog.database import Connection
 from truelog.lag_report import Row
@@ -78,7 +78,7 @@ def written(settings: Settings, connection: Connection) -> str:
     lag = _lag(lag_report.rows(settings, connection))
     views = catalogue.names(settings.views_folder)
     of_all = (_applications, _steps, _stragglers)
-    of_views = (_merges, _reconciliations, _certificates, _tables)
+    of_views = (_merges, _reconciliations, _certainties, _tables)
     found = [*(of(connection) for of in of_all), *(of(connection, views) for of in of_views)]
     return render(chain(lag, *found))
 
@@ -181,35 +181,27 @@ def _merges(connection: Connection, views: list[str]) -> Iterator[Point]:
 
 
 def _reconciliations(connection: Connection, views: list[str]) -> Iterator[Point]:
-    """Of each view in its newest version; until that was found EQUAL once, it is as old as it is unproved."""
+    """Of each view the last comparison of its newest version."""
     rows = connection.execute(
-        "SELECT view, verdict, extract(epoch FROM now() - finished_at)::float8, extract(epoch FROM now() - "
-        "coalesce(max(finished_at) FILTER (WHERE verdict = 'EQUAL') OVER (PARTITION BY view), made_at))::float8 "
-        "FROM (SELECT DISTINCT ON (view) view, version, made_at FROM truelog.view WHERE view = ANY(%s) "
-        "ORDER BY view, version DESC) n LEFT JOIN truelog.reconciliation USING (view, version) ORDER BY view, id",
-        (views,),
-    )
-    newest = {row[0]: row for row in rows.fetchall()}
-    for view, verdict, age, equal_age in newest.values():
-        of: dict[str, object] = {"view": view}
-        yield Point("truelog_reconcile_equal_age_seconds", _number(equal_age), of)
-        if verdict is not None:
-            yield Point("truelog_reconcile_verdict", 1, of | {"verdict": verdict})
-            yield Point("truelog_reconcile_age_seconds", _number(age), of)
-
-
-def _certificates(connection: Connection, views: list[str]) -> Iterator[Point]:
-    """Of each view in its newest version: one that has none is counted, with 0, and has no age."""
-    rows = connection.execute(
-        "SELECT view, count(id), extract(epoch FROM now() - max(c.made_at))::float8 "
+        "SELECT DISTINCT ON (view) view, verdict, extract(epoch FROM now() - finished_at)::float8 "
         "FROM (SELECT view, max(version) AS version FROM truelog.view WHERE view = ANY(%s) GROUP BY view) n "
-        "LEFT JOIN truelog.certificate c USING (view, version) GROUP BY view ORDER BY view",
+        "JOIN truelog.reconciliation USING (view, version) ORDER BY view, id DESC",
         (views,),
     )
-    for view, number, age in rows.fetchall():
-        yield Point("truelog_certificates", _number(number), {"view": view})
+    for view, verdict, age in rows.fetchall():
+        yield Point("truelog_reconcile_verdict", 1, {"view": view, "verdict": verdict})
+        yield Point("truelog_reconcile_age_seconds", _number(age), {"view": view})
+
+
+def _certainties(connection: Connection, views: list[str]) -> Iterator[Point]:
+    """Until a view was found EQUAL once it is as old as it is unproved; one without certificates has no age of them."""
+    for view, known in certainty.every(connection, views).items():
+        of: dict[str, object] = {"view": view}
+        equal_age, age = known.equal_age, known.certified_age
+        yield Point("truelog_reconcile_equal_age_seconds", known.age if equal_age is None else equal_age, of)
+        yield Point("truelog_certificates", known.certificates, of)
         if age is not None:
-            yield Point("truelog_certificate_age_seconds", _number(age), {"view": view})
+            yield Point("truelog_certificate_age_seconds", age, of)
 
 
 def _tables(connection: Connection, views: list[str]) -> Iterator[Point]:

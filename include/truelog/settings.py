@@ -136,7 +136,7 @@ class Settings(BaseSettings):
     alert_repeat_seconds: PositiveFloat = 4 * 3600.0  # after which an open alert is told again
     alert_deaths: PositiveInt = 3  # of an application within ten minutes
     alert_undecided_seconds: PositiveFloat = 3 * 3600.0  # without an answer of reconcile
-    alert_unproved_seconds: PositiveFloat = 6 * 3600.0  # since a view was last found equal
+    alert_unproved_seconds: PositiveFloat = 6 * 3600.0  # since a view's newest certificate was made
     alert_unaudited_seconds: PositiveFloat = 36 * 3600.0  # since the archive was last audited
     alert_dead_letters: PositiveFloat = 1.0  # a second, in the last five minutes
     alert_disk_share: float = Field(default=0.1, gt=0, lt=1)  # of the disk that must be free

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from truelog import application, catalogue, readers, standing, stands
+from truelog import application, catalogue, certainty, readers, standing, stands
 from truelog.database import Connection
 from truelog.errors import BadDeclaration
 from truelog.event import EventType, load_events
@@ -32,12 +32,13 @@ class Table:
 
 @dataclass(frozen=True)
 class Proof:
-    """The newest comparison of the newest version, and when it was last found EQUAL."""
+    """The newest comparison of the newest version, and when that version was last found EQUAL, and last certified."""
 
     id: int
     verdict: str
     at: datetime
     equal_at: datetime | None
+    certified_at: datetime | None
 
 
 @dataclass(frozen=True)
@@ -202,10 +203,10 @@ def _tables(connection: Connection, names: Sequence[str]) -> list[tuple[str, Tab
 
 def _proofs(connection: Connection, names: Sequence[str]) -> dict[str, Proof]:
     rows: list[tuple[Any, ...]] = connection.execute(
-        "SELECT DISTINCT ON (view) view, id, verdict, finished_at, "
-        "max(finished_at) FILTER (WHERE verdict = 'EQUAL') OVER (PARTITION BY view) "
+        "SELECT DISTINCT ON (view) view, id, verdict, finished_at "
         "FROM (SELECT view, max(version) AS version FROM truelog.view WHERE view = ANY(%s) GROUP BY view) newest "
         "JOIN truelog.reconciliation USING (view, version) ORDER BY view, id DESC",
         (list(names),),
     ).fetchall()
-    return {name: Proof(*proof) for name, *proof in rows}
+    known = certainty.every(connection, names)
+    return {name: Proof(*[*newest, known[name].equal_at, known[name].certified_at]) for name, *newest in rows}

@@ -2,15 +2,13 @@
 
 * freshness: age of the oldest record that some view has still to count
 * lag: records that it has still to count
-* proof: time since the view proved longest ago was last found equal to its rebuild
+* proof: age of the oldest certificate, where of each view its newest counts
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from truelog import lag_report, readers
-from truelog.database import Connection
+from truelog import certainty, lag_report, readers
 from truelog.lag_report import Row, by_reader, freshness, lag_events
 from truelog.settings import Settings
 
@@ -40,19 +38,8 @@ def now(settings: Settings) -> Vitals:
         made = connection.execute("SELECT DISTINCT view FROM truelog.view ORDER BY view").fetchall()
         views = [str(view) for (view,) in made]
         seen = by_reader(lag_report.rows(settings, connection, views)) if views else {}
-        proved = proof_ages(connection, views)
+        proved = {view: each.certified_age for view, each in certainty.every(connection, views).items()}
     return Vitals(_worst(_by(seen, freshness)), _worst(_by(seen, lag_events)), _worst(proved))
-
-
-def proof_ages(connection: Connection, views: Sequence[str]) -> dict[str, float | None]:
-    """Seconds since each view, in its newest version, was last found EQUAL; None where it never was."""
-    rows: list[tuple[Any, ...]] = connection.execute(
-        "SELECT view, extract(epoch FROM now() - max(finished_at) FILTER (WHERE verdict = 'EQUAL'))::float8 "
-        "FROM (SELECT view, max(version) AS version FROM truelog.view GROUP BY view) newest "
-        "JOIN truelog.reconciliation USING (view, version) GROUP BY view"
-    ).fetchall()
-    found = dict(rows)
-    return {view: found.get(view) for view in views}
 
 
 def _by(seen: dict[str, list[Row]], measure: Callable[[list[Row]], float | None]) -> dict[str, float | None]:

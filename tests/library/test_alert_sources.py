@@ -246,7 +246,8 @@ def test_lag_is_looked_for_in_the_history(one_view: Settings, database: Connecti
 
 # Proofs.
 
-EQUAL = Proof("one", "EQUAL", "", "EQUAL", 0, 0, 0, 60, 60)
+EQUAL = Proof("one", "EQUAL", "", "EQUAL", 0, 0, 0, 60, 60, 1)
+UNCOMPARED = Proof("one", None, None, None, None, None, None, 60, 60, 0)
 PROOFS = [
     ("it was found equal", EQUAL, None),
     ("it differs", replace(EQUAL, verdict="DIFFERENT", answer="DIFFERENT", missing=3), "different"),
@@ -256,10 +257,11 @@ PROOFS = [
         "different",
     ),
     ("an archive that is behind for a while", replace(EQUAL, verdict="UNKNOWN"), None),
-    ("and for long", replace(EQUAL, verdict="UNKNOWN", unanswered=3 * 3600 + 1, unproved=7 * 3600), "undecided"),
-    ("nobody compares it", replace(EQUAL, unanswered=7 * 3600, unproved=6 * 3600 + 1), "unproved"),
-    ("nobody ever compared it", Proof("one", None, None, None, None, None, None, 7 * 3600, 7 * 3600), "unproved"),
-    ("it is new", Proof("one", None, None, None, None, None, None, 60, 60), None),
+    ("and for long", replace(EQUAL, verdict="UNKNOWN", unanswered=3 * 3600 + 1, uncertified=7 * 3600), "undecided"),
+    ("nobody compares it", replace(EQUAL, unanswered=7 * 3600, uncertified=6 * 3600 + 1), "unproved"),
+    ("it is equal, and nothing certifies it", replace(EQUAL, uncertified=6 * 3600 + 1), "unproved"),
+    ("nobody ever compared it", replace(UNCOMPARED, unanswered=7 * 3600, uncertified=7 * 3600), "unproved"),
+    ("it is new", UNCOMPARED, None),
 ]
 
 
@@ -283,14 +285,29 @@ def test_comparisons_are_looked_up(one_view: Settings, database: Connection) -> 
         )
         return keys(alert_proofs.views(one_view))
 
+    def certified(days: float) -> set[str]:
+        """By the newest comparison."""
+        database.execute(
+            "INSERT INTO truelog.certificate (id, view, version, reconciliation, positions, fingerprint, row_count, "
+            "digest, object, made_at) SELECT gen_random_uuid(), view, version, id, '{}', '', 1, '', '', now() - %s "
+            "FROM truelog.reconciliation ORDER BY id DESC LIMIT 1",
+            (timedelta(days=days),),
+        )
+        return keys(alert_proofs.views(one_view))
+
     assert keys(alert_proofs.views(one_view)) == {"unproved/one"}
+    assert "it has no certificate" in alert_proofs.views(one_view).findings[0].cause
     assert compared("EQUAL", 0, version=1) == {"unproved/one"}
+    assert certified(0) == {"unproved/one"}
     assert compared("EQUAL", 2) == {"unproved/one"}
     assert compared("UNKNOWN", 1, version=None, reason="its file is broken") == {"undecided/one"}
     assert "its file is broken" in alert_proofs.views(one_view).findings[0].cause
     assert compared("DIFFERENT", 0.5) == {"different/one"}
     assert alert_proofs.views(one_view).findings[0].cause == "1 rows are missing, 2 extra, 3 different"
-    assert compared("EQUAL", 0) == set()
+    assert compared("EQUAL", 0) == {"unproved/one"}
+    assert certified(1) == {"unproved/one"}
+    assert alert_proofs.views(one_view).findings[0].cause == "its newest certificate is 24 h old"
+    assert certified(0) == set()
 
 
 def test_the_archive_is_as_sound_as_its_last_audit(postgresql: Settings, database: Connection) -> None:

@@ -199,7 +199,21 @@ INSERT INTO truelog.reconciliation (view, version, positions, from_raw, row_coun
 INSERT INTO truelog.certificate (id, view, version, reconciliation, positions, fingerprint, row_count, digest, object,
     made_at) SELECT id, view, version, id, '{}', '', 1, '', '', finished_at FROM truelog.reconciliation
     WHERE view = 'fine' AND verdict = 'EQUAL';
+INSERT INTO truelog.batch VALUES ('planted', now() - interval '2 s', '{"addBatch": 900000}'),
+    ('planted', now() - interval '1 s', '{"addBatch": 3000, "triggerExecution": 4000}');
+INSERT INTO truelog.straggler VALUES ('planted', 7);
+INSERT INTO truelog.merge_tally VALUES ('fine', 1, 90, 90, 90, 90), ('fine', 2, 4, 12, 5, 3);
 """
+# What batches and merges took and brought, as planted.
+WORK = {
+    'truelog_batch_step_seconds{application="planted",step="addBatch"}': 3,
+    'truelog_batch_step_seconds{application="planted",step="triggerExecution"}': 4,
+    'truelog_stragglers_total{topic="planted"}': 7,
+    'truelog_merges_total{view="fine"}': 4,
+    'truelog_merged_rows_total{view="fine"}': 12,
+    'truelog_prepare_seconds_total{view="fine"}': 5,
+    'truelog_merge_seconds_total{view="fine"}': 3,
+}
 
 
 def test_a_scrape_tells_all_of_it(kept: Settings) -> None:
@@ -231,6 +245,7 @@ def test_a_scrape_tells_all_of_it(kept: Settings) -> None:
         'truelog_excluded_records{view="fine"}': 2,
         'truelog_view_rows{view="fine"}': 7,
     }.items() <= found.items()
+    assert WORK.items() <= found.items()
     assert not [point for point in points if 'view="gone"' in point]
     unsaid = {
         f'truelog_{name}{{view="falling"}}'

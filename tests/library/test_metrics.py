@@ -9,12 +9,10 @@ import pytest
 import yaml
 
 from runtime.credentials import PORTS
-from truelog import progress, straggler
-from truelog.database import connect
 from truelog.durations import in_words
 from truelog.lag_verdict import Verdict
-from truelog.metrics import FAMILIES, Point, render, written
-from truelog.settings import PROJECT, Settings
+from truelog.metrics import FAMILIES, Point, render
+from truelog.settings import PROJECT
 
 FOLDER = PROJECT / "docs" / "monitoring"
 METRIC = re.compile(r"\btruelog_\w+")
@@ -102,26 +100,6 @@ def test_points_stand_under_their_family_and_labels_are_escaped() -> None:
     assert text.endswith("\n")
     lines = text.splitlines()
     assert lines[lines.index("# TYPE truelog_lag_events gauge") - 1].startswith("# HELP truelog_lag_events ")
-
-
-def test_time_rows_and_stragglers_are_told(postgresql: Settings) -> None:
-    with connect(postgresql) as connection:
-        progress.note(connection, "stream", "2026-11-21T10:00:00Z", {"addBatch": 900, "triggerExecution": 1000})
-        progress.note(connection, "stream", "2026-11-21T10:00:01Z", {"addBatch": 125, "triggerExecution": 250})
-        straggler.count(connection, [("click", 7)])
-        connection.execute("INSERT INTO truelog.merge_tally VALUES ('page_views', 90, 4, 12, 0.5, 0.25)")
-        text = written(postgresql, connection)
-        connection.rollback()
-    for line in (
-        'truelog_batch_step_seconds{application="stream",step="addBatch"} 0.125',
-        'truelog_batch_step_seconds{application="stream",step="triggerExecution"} 0.25',
-        'truelog_stragglers_total{topic="click"} 7',
-        'truelog_merges_total{view="page_views"} 4',
-        'truelog_merged_rows_total{view="page_views"} 12',
-        'truelog_merge_seconds_total{view="page_views"} 0.25',
-        'truelog_prepare_seconds_total{view="page_views"} 0.5',
-    ):
-        assert line in text.splitlines()
 
 
 @pytest.mark.parametrize("name", FAMILIES)

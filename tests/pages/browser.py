@@ -204,5 +204,5 @@ def test_the_dashboard_shows_the_numbers_that_matter(watched: Page) -> None:
     watched.goto("/")
     card = watched.get_by_role("region", name="Truelog", exact=True)
     expect(card).to_contain_text("as of", timeout=20_000)
-    for said in ("0.4 s", "42", "never proved", "page_audience"):
+    for said in ("0.4 s", "42", "no certificate", "page_audience"):
         expect(card).to_contain_text(said)

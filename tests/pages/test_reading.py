@@ -141,7 +141,7 @@ def test_a_partition_that_is_not_seen_is_not_left_out_of_a_sum(filled: Settings)
 def test_the_numbers_that_matter_are_of_the_worst_view(filled: Settings) -> None:
     found = vitals.now(filled)
     assert (found.freshness.value, found.lag.value) == (21 / 50, 42)
-    assert (found.proof.view, found.proof.value) == ("page_audience", None)  # never proved: worse than any age
+    assert (found.proof.view, found.proof.value) == ("page_audience", None)  # no certificate: worse than any age
 
 
 def test_the_catalogue_shows_what_is_declared_and_what_became_of_it(filled: Settings) -> None:
@@ -155,7 +155,7 @@ def test_the_catalogue_shows_what_is_declared_and_what_became_of_it(filled: Sett
     assert (views.table.version, views.table.rows) == (1, ROWS)
     assert views.proof
     assert views.proof.verdict == "EQUAL"
-    assert views.proof.equal_at == views.proof.at
+    assert views.proof.equal_at == views.proof.certified_at == views.proof.at
 
 
 def test_a_view_is_told_with_its_columns_and_where_they_come_from(filled: Settings) -> None:

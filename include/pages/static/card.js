@@ -43,6 +43,6 @@ globalThis.TruelogVitals = function TruelogVitals() {
     e("div", { style: { display: "flex", gap: "1.5rem", flexWrap: "wrap" } },
       number("Freshness: the oldest record not counted yet", freshness, found && duration(freshness.value), "truelog-streams"),
       number("Lag: records not counted yet", lag, found && (lag.value === null ? "unknown" : lag.value.toLocaleString("en")), "truelog-lag"),
-      number("Age of the oldest proof", proof, found && (proof.value === null ? "never proved" : duration(proof.value)), "truelog-reconciliations")),
+      number("Age of the oldest certificate", proof, found && (proof.value === null ? "no certificate" : duration(proof.value)), "truelog-reconciliations")),
     e("div", { role: "status", style: { opacity: 0.7, fontSize: "0.8rem", marginTop: "0.4rem" } }, wrong ? `${wrong}; ${asOf}` : asOf));
 };

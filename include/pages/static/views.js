@@ -30,5 +30,6 @@ export function versions({ declared, table: made }) {
 
 export function proof(each, now) {
   const equal = each.equal_at ? ago(each.equal_at, now) : h("span", { class: "quiet" }, "never equal");
-  return h("span", {}, link("reconciliation", { id: each.id }, badge(each.verdict)), " ", each.verdict === "EQUAL" ? equal : h("small", {}, "equal ", equal));
+  return h("span", {}, link("reconciliation", { id: each.id }, badge(each.verdict)), " ", each.verdict === "EQUAL" ? equal : h("small", {}, "equal ", equal),
+    h("small", {}, ", ", each.certified_at ? ["certified ", ago(each.certified_at, now)] : "no certificate"));
 }
