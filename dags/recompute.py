@@ -4,9 +4,9 @@ import logging
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow.sdk import DAG, CronDataIntervalTimetable, Param, task
-from day_timetable import DaysSoFar
-from log_day_operator import LogDayOperator
+from airflow.sdk import DAG, Param, task
+from day_timetable import log_days
+from log_day_operator import DAY, LogDayOperator
 from report_link import reported
 from spark_job import BATCH, JOB, SparkJob
 from view_assets import RECOMPUTED, announced, view_asset
@@ -15,9 +15,7 @@ from truelog import catalogue
 from truelog.settings import Settings
 
 VIEWS = catalogue.names(Settings().views_folder)
-DAYS = CronDataIntervalTimetable if Settings().log_day_seconds >= 86_400 else DaysSoFar
 log = logging.getLogger("truelog.recompute")
-DATE_OR_MOMENT = r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(Z|\+00:00)?)?$"
 
 ABOUT = """
 The batch layer. For each view: its *partials* of the log days that begin within the run's interval, computed from the
@@ -82,20 +80,14 @@ def announce(planned: list[dict[str, Any]], params: dict[str, Any], dag_run: Any
 
 with DAG(
     "recompute",
-    schedule=DAYS("0 0 * * *", timezone="UTC"),
+    schedule=log_days(Settings()),
     start_date=datetime(2020, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=2,
     tags=["batch"],
     default_args=BATCH,
     params={
-        "day": Param(
-            None,
-            type=["null", "string"],
-            pattern=DATE_OR_MOMENT,
-            title="Day",
-            description="2026-11-01, or a moment within one log day: 2026-11-01 10:00. In UTC; a backfill knows it.",
-        ),
+        "day": DAY,
         "views": Param(VIEWS, type="array", items={"type": "string", "enum": VIEWS}, examples=VIEWS, title="Views"),
         "open": Param(
             False, type="boolean", title="Open", description="Also a day that is not over, as far as it is archived."

@@ -3,13 +3,21 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, Param
 from log_day_trigger import LogDayTrigger, lagging
 
 from truelog.errors import ArchiveBehind
 from truelog.settings import Settings
 from truelog.span import Span
 
+# What a run by hand is asked.
+DAY = Param(
+    None,
+    type=["null", "string"],
+    pattern=r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d)?(Z|\+00:00)?)?$",
+    title="Day",
+    description="2026-11-01, or a moment within one log day: 2026-11-01 10:00. In UTC; a backfill knows it.",
+)
 _PATIENCE_SECONDS = 3600.0  # beyond the end of the last day
 
 

@@ -3,9 +3,12 @@
 from pydantic import Field
 
 from truelog.event import Event, Topic
+from truelog.quality import Quality
 
 # No subject: nobody can tell whose data it is that could not be read. Whoever forgets somebody searches `raw`.
 TOPIC = Topic(key=None, subject=(), partitions=2, retention="30 days", internal=True)
+# Fewer than usual is good news, and how many there are has an alert of its own; whoever sends them may send anything.
+QUALITY = Quality(volume=(0, 10), drift=1.0)
 
 
 class DeadLetter(Event):

@@ -43,18 +43,39 @@ def answer(settings: Settings, query: str) -> Iterator[duckdb.DuckDBPyRelation]:
     Raises:
         BadInput: the query is wrong, or is none; the message says where.
     """
-    with duckdb.connect(":memory:", config=_CLOSED) as connection, open_catalog(settings) as catalog:
-        for statement in ("TimeZone = 'UTC'", "enable_external_access = false", "lock_configuration = true"):
-            connection.execute(f"SET {statement}")
+    with engine() as connection, open_catalog(settings) as catalog:
         try:
             _require_select(connection, query)
             named = {name.lower() for name in connection.get_table_names(query)}
             for event_type in load_events().values():
                 if event_type.name in named:
-                    connection.register(event_type.name, _archived(catalog, event_type))
+                    connection.register(event_type.name, archived(catalog, event_type))
             yield connection.sql(query).project("*")  # columns of one name are told apart
         except (duckdb.ProgrammingError, duckdb.DataError, duckdb.PermissionException) as wrong:
             raise BadInput(str(wrong)) from wrong
+
+
+@contextmanager
+def engine() -> Iterator[duckdb.DuckDBPyConnection]:
+    """It reaches nothing but what it is given."""
+    with duckdb.connect(":memory:", config=_CLOSED) as connection:
+        for statement in ("TimeZone = 'UTC'", "enable_external_access = false", "lock_configuration = true"):
+            connection.execute(f"SET {statement}")
+        yield connection
+
+
+def archived(catalog: Catalog, event_type: EventType, where: str = "true") -> ds.Dataset:
+    """An event type's records, of files that may hold what is wanted; a column that a file is older than is NULL."""
+    schema = arrow_schema(event_type)
+    try:
+        table = catalog.load_table(identifier(event_type.name))
+    except NoSuchTableError:
+        return ds.dataset(schema.empty_table())
+    tasks = list(table.scan(where).plan_files())
+    if any(task.delete_files for task in tasks):
+        raise NotImplementedError(f"{event_type.name}: the archive rewrites files and never marks rows as deleted")
+    paths = [_path(task.file.file_path) for task in tasks]
+    return ds.dataset(paths, schema=_nullable(schema), format="parquet", filesystem=_files(table))
 
 
 def as_dicts(rows: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:
@@ -68,20 +89,6 @@ def _require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
     kinds = [statement.type for statement in connection.extract_statements(query)]
     if kinds != [duckdb.StatementType.SELECT]:
         raise BadInput("The archive is only read: ask one SELECT at a time.")
-
-
-def _archived(catalog: Catalog, event_type: EventType) -> ds.Dataset:
-    """An event type's records; a column that a file is older than is NULL in it."""
-    schema = arrow_schema(event_type)
-    try:
-        table = catalog.load_table(identifier(event_type.name))
-    except NoSuchTableError:
-        return ds.dataset(schema.empty_table())
-    tasks = list(table.scan().plan_files())
-    if any(task.delete_files for task in tasks):
-        raise NotImplementedError(f"{event_type.name}: the archive rewrites files and never marks rows as deleted")
-    paths = [_path(task.file.file_path) for task in tasks]
-    return ds.dataset(paths, schema=_nullable(schema), format="parquet", filesystem=_files(table))
 
 
 def _path(address: str) -> str:

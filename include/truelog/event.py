@@ -1,4 +1,4 @@
-"""Event types: one declaration, from which validation, Arrow and Spark schemas and documentation come.
+"""Event types: one declaration, from which validation, Arrow and Spark schemas, quality and documentation come.
 
 A file in `include/events/` is an event type; its name is the type's, the topic's and the archive table's. On
 the wire an event is one flat JSON object: the envelope (`event_id` and the three times) beside the payload.
@@ -24,6 +24,7 @@ from truelog import instants
 from truelog.durations import seconds
 from truelog.errors import BadDeclaration
 from truelog.field import INSTANT, INT64_MAX, INT64_MIN, Field, fields_of
+from truelog.quality import DEFAULTS, Quality
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -99,17 +100,19 @@ class Topic:
 
 @dataclass(frozen=True)
 class EventType:
-    """An event type: its name, the model that declares it, and its topic."""
+    """An event type: its name, the model that declares it, its topic, and what its log days should be like."""
 
     name: str
     model: type[Event]
     topic: Topic
+    quality: Quality = DEFAULTS
 
     def __post_init__(self) -> None:
         if not _TYPE_NAME.fullmatch(self.name):
             raise BadDeclaration(f"{self.name}: an event type is a table; its file is named in a-z, 0-9, _.")
         _require_no_validators(self.model)
         _require_sound(self.topic, self.fields, self.name)
+        self.quality.require_sound(self.name, self.fields)
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
@@ -164,12 +167,12 @@ def load_events(folder: Path = EVENTS) -> dict[str, EventType]:
 def load_event(path: Path) -> EventType:
     """The event type that a file declares."""
     module = _module(path)
-    topic = getattr(module, "TOPIC", None)
+    topic, quality = getattr(module, "TOPIC", None), getattr(module, "QUALITY", DEFAULTS)
     models = [each for each in vars(module).values() if _is_event(each, module)]
     if not isinstance(topic, Topic) or len(models) != 1:
         raise BadDeclaration(f"{path}: declare `TOPIC = Topic(…)` and exactly one class deriving from Event.")
     try:
-        return EventType(path.stem, models[0], topic)
+        return EventType(path.stem, models[0], topic, quality)
     except BadDeclaration as bad:
         raise BadDeclaration(f"{path}: {bad}") from None
 

@@ -43,7 +43,7 @@ class Span:
         under_way = log_day.as_datetime(log_day.day_of(now, day) + day)
         if begin >= under_way:
             raise BadInput(f"{begin:%Y-%m-%d %H:%M:%S} has not begun yet: give a day of the past")
-        return Span(begin, min(end, under_way), bool(params["open"]))
+        return Span(begin, min(end, under_way), bool(params.get("open")))
 
     def closes(self, day: int) -> datetime:
         """Where the log has to arrive for the last of the days to be closed."""
@@ -94,7 +94,7 @@ def _asked(
         within = moment(given)
         if len(given) == _DATE:
             return within, within + timedelta(days=1)
-    elif params["open"]:
+    elif params.get("open"):
         within = now
     elif begins:
         return begins, begins + timedelta(days=1)

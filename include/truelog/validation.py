@@ -2,29 +2,22 @@
 
 For each view that a run compared: the verdict is EQUAL, no row differs, as many rows were streamed as rebuilt and not
 fewer than there must be, and the view's own checks hold for every row that readers see.
-
-Expectations are queries for rows that must not be: what is counted is all of them, not a sample.
 """
 
 import json
-import logging
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 
 from psycopg.rows import class_row
 
-from truelog import archive, catalogue
+from truelog import archive, catalogue, judgement
 from truelog.database import Connection, connect
 from truelog.errors import ArchiveBehind, BadInput
+from truelog.judgement import Judgement, Rule
 from truelog.positions import Positions
 from truelog.settings import Settings
 from truelog.view import View
-
-if TYPE_CHECKING:
-    from great_expectations import Checkpoint
-    from great_expectations.datasource.fluent.postgres_datasource import PostgresDatasource
 
 
 class Kept(Protocol):
@@ -51,29 +44,6 @@ class Compared:
         return self.verdict == "UNKNOWN" and not self.positions
 
 
-@dataclass(frozen=True)
-class Rule:
-    """Rows that must not be in a table, and what it means when there are none."""
-
-    schema: str
-    table: str
-    means: str
-    where: str = ""
-
-
-@dataclass(frozen=True)
-class Validation:
-    """What came out: the rules that failed, each by what it would have meant, and the whole result."""
-
-    view: str
-    failed: tuple[str, ...]
-    result: dict[str, Any]
-
-    @property
-    def success(self) -> bool:
-        return not self.failed
-
-
 def claim(settings: Settings, run: str, results: Iterable[Kept]) -> None:
     """Keep with the results which run they are of."""
     with connect(settings) as connection:
@@ -95,7 +65,7 @@ def require_known(settings: Settings, run: str) -> None:
         raise ArchiveBehind("; ".join(f"UNKNOWN: {c.view}: {c.reason}" for c in unknown))
 
 
-def validate(settings: Settings, run: str, view: str) -> Validation:
+def validate(settings: Settings, run: str, view: str) -> Judgement:
     """Judge the run's comparison of the view, and keep what came out.
 
     Raises:
@@ -109,8 +79,8 @@ def validate(settings: Settings, run: str, view: str) -> Validation:
             raise BadInput(f"{view} could not be compared: {compared.reason}")
         declared = catalogue.load(view, settings.views_folder)
         rules = list(_rules(compared, declared, _floor(settings, connection, compared, declared)))
-        outcome = _judge(settings, view, rules)
-        _keep(connection, compared, outcome)
+        outcome = judgement.judge(settings, view, rules)
+        judgement.keep(connection, outcome, reconciliation=compared.id)
     return outcome
 
 
@@ -161,60 +131,3 @@ def _rules(compared: Compared, view: View, floor: int) -> Iterator[Rule]:
         yield Rule("recon", rows, "its table of differences is empty", f"reconciliation = {compared.id}")
     for check in view.checks:
         yield Rule("views", compared.view, check, f"NOT ({check})")
-
-
-def _judge(settings: Settings, view: str, rules: Sequence[Rule]) -> Validation:
-    results = _checkpoint(settings, view, rules).run().run_results.values()
-    found = {"results": [result.to_json_dict() for result in results]}  # type: ignore[no-untyped-call]
-    outcomes = [outcome for result in found["results"] for outcome in result["results"]]
-    failed = tuple(o["expectation_config"]["description"] for o in outcomes if not o["success"])
-    return Validation(view, failed, found)
-
-
-def _checkpoint(settings: Settings, view: str, rules: Sequence[Rule]) -> "Checkpoint":
-    """Everything that Great Expectations is told, in memory."""
-    os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read when it is imported, which takes seconds
-    import great_expectations as gx
-    from great_expectations.data_context.types.base import ProgressBarsConfig
-
-    logging.getLogger("great_expectations").setLevel(logging.WARNING)  # a task's log is for what the task found
-    context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = ProgressBarsConfig(globally=False)
-    source = context.data_sources.add_postgres(view, connection_string=settings.database_uri("postgresql+psycopg"))
-    tables = dict.fromkeys((rule.schema, rule.table) for rule in rules)
-    definitions = []
-    for schema, table in tables:
-        suite = gx.ExpectationSuite(name=f"{schema}.{table}")
-        for rule in rules:
-            if (rule.schema, rule.table) == (schema, table):
-                suite.add_expectation(_expectation(rule))
-        context.suites.add(suite)
-        batch = _batch(source, schema, table)
-        made = gx.ValidationDefinition(name=suite.name, data=batch, suite=suite)
-        definitions.append(context.validation_definitions.add(made))
-    checkpoint = gx.Checkpoint(
-        name=view, validation_definitions=definitions, result_format={"result_format": "COMPLETE"}
-    )
-    return context.checkpoints.add(checkpoint)
-
-
-def _batch(source: "PostgresDatasource", schema: str, table: str) -> Any:
-    asset = source.add_table_asset(f"{schema}.{table}", table_name=table, schema_name=schema)
-    return asset.add_batch_definition_whole_table("all")
-
-
-def _expectation(rule: Rule) -> Any:
-    from great_expectations.expectations.core.unexpected_rows_expectation import UnexpectedRowsExpectation
-
-    where = f" WHERE {rule.where.replace('{', '{{').replace('}', '}}')}" if rule.where else ""
-    query = "SELECT * FROM {batch}" + where  # noqa: S608  the rules are the platform's and the view's author's
-    return UnexpectedRowsExpectation(unexpected_rows_query=query, description=rule.means)
-
-
-def _keep(connection: Connection, compared: Compared, outcome: Validation) -> None:
-    # Through text once more: JSON knows no NaN, and PostgreSQL refuses it.
-    plain = json.loads(json.dumps(outcome.result, default=str), parse_constant=str)
-    connection.execute(
-        "INSERT INTO truelog.validation (reconciliation, success, failed, result) VALUES (%s, %s, %s, %s)",
-        (compared.id, outcome.success, list(outcome.failed), json.dumps(plain)),
-    )

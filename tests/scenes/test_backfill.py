@@ -14,7 +14,7 @@ from runtime.wait import until
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from tests.scenes.applications import start
 from tests.scenes.conftest import World, known
-from truelog import archive, ticks
+from truelog import analyst, archive, ticks
 from truelog.archive_table import open_catalog
 from truelog.catalogue import VIEWS
 from truelog.errors import ServiceDown
@@ -31,7 +31,7 @@ def short(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
     views, dags = tmp_path_factory.mktemp("views"), tmp_path_factory.mktemp("dags")
     for view in CHOSEN:
         shutil.copy(VIEWS / f"{view}.py", views)
-    for dag in ("recompute", "reconcile", "archive"):
+    for dag in ("recompute", "reconcile", "quality", "archive"):
         shutil.copy(PROJECT / "dags" / f"{dag}.py", dags)
     with known(
         world.settings, log_day_seconds=DAY_SECONDS, views_folder=views, archive_trigger_seconds=2.0
@@ -69,7 +69,7 @@ def oncall(world: World, history: datetime, short: Settings) -> Iterator[Airflow
 
         until(closed, 120, "closed log days")
         until(caught_up, 60, "the views at the end of the log")
-        for dag in ("recompute", "reconcile", "archive_upkeep"):
+        for dag in ("recompute", "reconcile", "quality", "archive_upkeep"):
             signed_in.wait_for_dag(dag)
         signed_in.wait_for_clock("recompute")
         yield signed_in
@@ -205,6 +205,27 @@ def test_a_day_by_hand_and_the_row_is_repaired(world: World, oncall: Airflow, sh
     oncall.wait_for_run("reconcile", compared["dag_run_id"])
     assert outcomes(world, compared["dag_run_id"]) == {"page_views": ("EQUAL", 0, 1, True, [])}
     assert world.ask("SELECT count(*) FROM truelog.repair") == [(before + 1,)]
+
+
+def test_a_log_day_of_each_event_type_is_judged(
+    world: World, oncall: Airflow, short: Settings, history: datetime
+) -> None:
+    """These page views come without a referrer, which is declared to be odd."""
+    closed = [f"'{day}'" for day in archive.closed_days(short, ["page_view"]) if day > history]
+    query = f"SELECT log_day, count(*) FROM page_view WHERE invalid IS NULL AND log_day IN ({', '.join(closed)}) "
+    with analyst.answer(short, query + "GROUP BY log_day ORDER BY 2 DESC") as rows:
+        day, counted = rows.fetchall()[0]
+    run = oncall.trigger("quality", day=f"{day:%Y-%m-%d %H:%M:%S}")
+    oncall.wait_for_run("quality", run, "failed")
+    verdicts = [task for task in oncall.tasks("quality", run) if task["task_id"] == "verdict"]
+    states = {task["rendered_map_index"]: task["state"] for task in verdicts}
+    assert (states["page_view"], states["ticks"]) == ("failed", "success")
+    judged = world.ask(
+        "SELECT failed FROM truelog.validation WHERE (run, event, day) = (%s, 'page_view', %s)", run, day
+    )
+    assert "null referrer 1: at most 0.9" in judged[0][0]
+    found = world.ask("SELECT value FROM truelog.figure WHERE (event, name, day) = ('page_view', 'events', %s)", day)
+    assert found == [(counted,)]
 
 
 def test_upkeep_leaves_the_archive_sound(oncall: Airflow) -> None:

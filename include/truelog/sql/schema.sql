@@ -118,7 +118,19 @@ CREATE TABLE IF NOT EXISTS truelog.validation (
     success boolean NOT NULL, failed text[] NOT NULL, result jsonb NOT NULL, finished_at timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX IF NOT EXISTS validation_reconciliation ON truelog.validation (reconciliation);
-COMMENT ON TABLE truelog.validation IS 'What Great Expectations said of a comparison: which expectations failed, and its whole result';
+COMMENT ON TABLE truelog.validation IS 'What Great Expectations said: which expectations failed, and its whole result';
+
+CREATE TABLE IF NOT EXISTS truelog.figure (
+    event text, day timestamptz, name text, value double precision, usual double precision, least double precision,
+    most double precision, unjudged text NOT NULL, measured_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (event, day, name)
+);
+COMMENT ON TABLE truelog.figure IS 'Numbers about each log day of each event type, beside what they should be; unjudged: why nobody can tell';
+
+-- A validation is of a comparison, or of a log day of an event type; success is NULL where nothing of the day could be judged.
+ALTER TABLE truelog.validation ALTER COLUMN reconciliation DROP NOT NULL, ALTER COLUMN success DROP NOT NULL,
+    ADD COLUMN IF NOT EXISTS event text, ADD COLUMN IF NOT EXISTS day timestamptz, ADD COLUMN IF NOT EXISTS run text;
+CREATE INDEX IF NOT EXISTS validation_event ON truelog.validation (event, day) WHERE event IS NOT NULL;
 
 -- NULL where the view's file could not be read, so that nothing was compared.
 ALTER TABLE truelog.reconciliation ALTER COLUMN version DROP NOT NULL;

@@ -1,0 +1,69 @@
+"""The daily suite of each event type: its log days' figures within their bounds, judged by Great Expectations.
+
+What nobody can tell yet, for want of history or of events, is no expectation: it is listed beside the verdict as not
+judged, and a log day of which nothing can be told has no verdict.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from psycopg.rows import class_row
+
+from truelog import figures, judgement
+from truelog.database import Connection, connect
+from truelog.event import load_events
+from truelog.judgement import Rule
+from truelog.quality import Figure
+from truelog.settings import Settings
+from truelog.span import Span
+
+log = logging.getLogger("truelog.quality")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came out for a log day of an event type."""
+
+    event: str
+    day: datetime
+    success: bool | None
+    failed: Sequence[str]
+
+
+def judge(settings: Settings, events: Iterable[str], span: Span, run: str) -> list[str]:
+    """Measure and judge each log day in the span, and keep what came out under the name of the run.
+
+    The event types that have such a day.
+    """
+    types = load_events()
+    measured = figures.measure(settings, [types[event] for event in events], span)
+    with connect(settings, autocommit=True) as connection:
+        for event, day in measured:
+            _judge(settings, connection, event, day, run)
+    return list(dict.fromkeys(event for event, _ in measured))
+
+
+def verdicts(settings: Settings, run: str, event: str) -> list[Verdict]:
+    """What the run said of an event type, day by day."""
+    with connect(settings) as connection, connection.cursor(row_factory=class_row(Verdict)) as cursor:
+        cursor.execute(
+            "SELECT DISTINCT ON (day) event, day, success, failed FROM truelog.validation "
+            "WHERE (event, run) = (%s, %s) ORDER BY day, id DESC",
+            (event, run),
+        )
+        return cursor.fetchall()
+
+
+def _judge(settings: Settings, connection: Connection, event: str, day: datetime, run: str) -> None:
+    found = figures.load(connection, event, day)
+    for each in found:
+        log.info("%s %s: %s", event, f"{day:%Y-%m-%d %H:%M:%S}", each.said)
+    outcome = judgement.judge(settings, event, [_rule(event, day, each) for each in found if not each.unjudged])
+    judgement.keep(connection, outcome, event=event, day=day, run=run)
+
+
+def _rule(event: str, day: datetime, figure: Figure) -> Rule:
+    its = f"event = '{event}' AND day = '{day.isoformat()}' AND name = '{figure.name}'"
+    return Rule("truelog", "figure", figure.said, f"{its} AND (value < least OR value > most)")

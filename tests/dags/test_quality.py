@@ -1,0 +1,208 @@
+"""The DAG `quality`: what is counted of a log day in a real archive, how it is judged, and what is shown of it."""
+
+import json
+import pickle
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pydantic import ValidationError
+
+from truelog import event_quality, figures
+from truelog.archive_commit import Append, commit
+from truelog.archive_files import FileWriter, blueprint, described
+from truelog.archive_table import TIME, ensure, identifier, open_catalog
+from truelog.database import Connection
+from truelog.event import Event, load_events
+from truelog.quality import EVENTS, KEYS, LATE, MALFORMED, NULL, Quality
+from truelog.settings import Settings
+from truelog.span import Span
+
+if TYPE_CHECKING:
+    from airflow.dag_processing.dagbag import DagBag
+
+TOPIC = "search"
+MORNING = datetime(2026, 3, 1, tzinfo=UTC)
+DAY = timedelta(minutes=1)
+SEARCH = load_events()[TOPIC]
+
+
+@dataclass(frozen=True)
+class Record:
+    """As the log has it; `day` by the broker's clock, which does not step back here."""
+
+    at: datetime
+    value: bytes
+
+    @property
+    def day(self) -> datetime:
+        return self.at.replace(second=0, microsecond=0)
+
+
+@dataclass
+class Searches:
+    """An archive of searches, in log days of a minute."""
+
+    settings: Settings
+    connection: Connection
+    end: int = 0
+    records: list[Record] = field(default_factory=list)
+
+    def archive(self, day: int, records: Sequence[Record]) -> None:
+        """The records of one day; a day without any has a start all the same, as ticks prove it."""
+        began = MORNING + day * DAY
+        self.connection.execute(
+            "INSERT INTO truelog.log_day VALUES (%s, 0, 'searches', %s, %s)", (TOPIC, began.timestamp(), self.end)
+        )
+        self.records += records
+        if records:
+            self._commit(records)
+
+    def measure(self, first: int = 0, last: int = 10) -> Span:
+        span = Span(MORNING + first * DAY, MORNING + last * DAY)
+        figures.measure(self.settings, [SEARCH], span)
+        return span
+
+    def values(self, day: int) -> dict[str, float | None]:
+        return {each.name: each.value for each in figures.load(self.connection, TOPIC, MORNING + day * DAY)}
+
+    def _commit(self, records: Sequence[Record]) -> None:
+        begin, self.end = self.end, self.end + len(records)
+        columns = {
+            "topic": [TOPIC] * len(records),
+            "partition": pa.array([0] * len(records), pa.int32()),
+            "offset": pa.array(range(begin, self.end), pa.int64()),
+            "timestamp": pa.array([each.at for each in records], TIME),
+            "key": [b"k"] * len(records),
+            "value": [each.value for each in records],
+            "headers": [[]] * len(records),
+        }
+        with open_catalog(self.settings) as catalog:
+            tables = {TOPIC: blueprint(catalog.load_table(identifier(TOPIC)).metadata)}
+            writer: FileWriter = pickle.loads(pickle.dumps(FileWriter(self.settings, tables, {})))
+            files = writer(iter([pa.RecordBatch.from_pydict(columns)]))
+            data = tuple(described(each["file"][0].as_py(), tables).data_file for each in files)
+            commit(catalog, Append(TOPIC, "searches", {0: begin}, {0: self.end}, {0: len(records)}, data))
+
+
+@pytest.fixture
+def searches(migrated: Settings, s3: Settings, connection: Connection) -> Iterator[Searches]:
+    settings = migrated.model_copy(update={"log_day_seconds": int(DAY.total_seconds())})
+    with open_catalog(settings) as catalog:
+        ensure(catalog, SEARCH, "searches", {0: 0})
+        yield Searches(settings, connection)
+        catalog.drop_table(identifier(TOPIC))
+    connection.execute(b"DELETE FROM truelog.log_day WHERE topic_id = 'searches'")
+    connection.execute(b"DELETE FROM truelog.validation WHERE event IS NOT NULL")
+    connection.execute(b"DELETE FROM truelog.figure")
+
+
+def drawn(rng: random.Random, day: int, count: int) -> list[Record]:
+    """Searches of one day, some of them late, incomplete, or no searches at all."""
+    times = sorted(MORNING + day * DAY + rng.random() * DAY for _ in range(count))
+    return [Record(at, rng.choice((b"", b"{}", b"[]")) if rng.random() < 0.1 else search(rng, at)) for at in times]
+
+
+def search(rng: random.Random, at: datetime, late: float = 0.25) -> bytes:
+    happened = at - timedelta(hours=2 if rng.random() < late else 0, milliseconds=1)
+    given: dict[str, Any] = {
+        "event_id": f"{rng.getrandbits(64):x}",
+        "occurred_at": happened.isoformat(),
+        "visitor_id": f"v{rng.randrange(40)}",
+        "query": "lamp",
+        "results": [],
+    }
+    return json.dumps(given | ({"session_id": "s"} if rng.random() < 0.7 else {})).encode()
+
+
+def naive(quality: Quality, records: Sequence[Record]) -> dict[str, float | None]:
+    """One record after the other, through the model that the collector validates with."""
+    events = list[tuple[Record, Event]]()
+    for record in records:
+        try:
+            events.append((record, SEARCH.model.model_validate_json(record.value)))
+        except ValidationError:
+            continue
+    if not events:
+        nothing: dict[str, float | None] = dict.fromkeys((KEYS, LATE, *(f"{NULL}{name}" for name in OPTIONAL)))
+        return nothing | {EVENTS: 0, MALFORMED: 1.0 if records else None}
+    late = [
+        each for record, each in events if (record.at - each.occurred_at).total_seconds() > quality.lateness_seconds
+    ]
+    found: dict[str, float | None] = {
+        EVENTS: len(events),
+        MALFORMED: (len(records) - len(events)) / len(records),
+        KEYS: len({each.model_dump()["visitor_id"] for _, each in events}),
+        LATE: len(late) / len(events),
+    }
+    missing = {name: sum(getattr(each, name) is None for _, each in events) for name in OPTIONAL}
+    return found | {f"{NULL}{name}": count / len(events) for name, count in missing.items()}
+
+
+OPTIONAL = ("sent_at", "received_at", "session_id")
+
+
+def test_a_days_figures_are_those_of_its_records_one_by_one(searches: Searches) -> None:
+    rng = random.Random(7)
+    for day, count in enumerate((300, 0, 1, 120)):
+        searches.archive(day, drawn(rng, day, count))
+    searches.archive(4, [Record(MORNING + 4 * DAY, b"no search")])
+    searches.measure()
+    searches.measure(1, 4)  # again: nothing changes
+    for day in range(5):
+        mine = [each for each in searches.records if each.day == MORNING + day * DAY]
+        expected, found = naive(SEARCH.quality, mine), searches.values(day)
+        assert (found.pop(KEYS) or 0) == pytest.approx(expected.pop(KEYS) or 0, rel=0.05)  # it is an estimate
+        assert found == expected, day
+
+
+def test_a_day_is_judged_against_those_before_it_and_says_what_nobody_can_tell(searches: Searches) -> None:
+    for day, count in enumerate((100, 110, 90, 105, 20)):
+        at = MORNING + day * DAY
+        searches.archive(day, [Record(at, search(random.Random(n), at, late=0)) for n in range(count)])
+    searches.archive(5, [])
+    span = Span(MORNING, MORNING + 6 * DAY)
+    assert event_quality.judge(searches.settings, [TOPIC, "click"], span, "run") == [TOPIC]
+    first, _, _, fourth, fifth, sixth = event_quality.verdicts(searches.settings, "run", TOPIC)
+    assert (first.success, first.failed) == (True, [])
+    unjudged = {each.name for each in figures.load(searches.connection, TOPIC, MORNING) if each.unjudged}
+    assert unjudged == {EVENTS, KEYS, *(f"{NULL}{name}" for name in OPTIONAL)}
+    assert fourth.success
+    assert fifth.failed[0] == "events 20: at least 51 and at most 205, usually 102"
+    assert [each.split()[0] for each in fifth.failed] == [EVENTS, KEYS]
+    assert (sixth.success, sixth.failed) == (False, ["events 0: at least 50 and at most 200, usually 100"])
+    assert event_quality.verdicts(searches.settings, "another run", TOPIC) == []
+
+
+def test_an_event_type_that_nobody_sends_has_no_verdict(searches: Searches) -> None:
+    searches.archive(0, [])
+    event_quality.judge(searches.settings, [TOPIC], Span(MORNING, MORNING + DAY), "run")
+    [found] = event_quality.verdicts(searches.settings, "run", TOPIC)
+    assert (found.success, found.failed) == (None, [])
+
+
+def test_the_dag_is_about_log_days_and_each_event_type_is_shown(dags: "DagBag") -> None:
+    dag: Any = dags.dags["quality"]
+    assert dag.params["events"] == sorted(load_events())
+    assert (dag.timetable, dag.max_active_runs) == (dags.dags["recompute"].timetable, 1)
+    assert dag.get_task("verdict").partial_kwargs["retries"] == 0
+
+
+def test_a_run_is_red_where_an_event_type_is_not_as_it_should_be(
+    dags: "DagBag", airflow_database: None, searches: Searches
+) -> None:
+    """Each task is run. The next day has begun in the log, so this one is closed."""
+    searches.archive(0, [Record(MORNING, search(random.Random(3), MORNING, late=0)), Record(MORNING, b"{}")])
+    searches.archive(24 * 60, [])
+    run = dags.dags["quality"].test(logical_date=MORNING + timedelta(days=1))  # the end of its interval
+    assert {ti.task_id: str(ti.state) for ti in run.get_task_instances()} == {
+        "wait": "success",
+        "judge": "success",
+        "verdict": "failed",
+    }
+    [found] = event_quality.verdicts(searches.settings, run.run_id, TOPIC)
+    assert found.failed == ["malformed 0.5: at most 0.05"]
