@@ -82,7 +82,7 @@ def silence(asked: Wish, by: Handler) -> dict[str, Any]:
 @router.post("/alerts/unsilence", dependencies=ACTS)
 def unsilence(asked: Number, by: Handler) -> dict[str, Any]:
     with connect(Settings()) as connection:
-        alerts.end_silence(connection, asked.id)
+        alerts.end_silence(connection, asked.id, by)
     return {"id": asked.id, "by": by}
 
 

@@ -10,16 +10,21 @@ from typing import Any
 
 from psycopg.rows import class_row
 
-from truelog import alert_outbox
+from truelog import alert_outbox, operation
 from truelog.alert import UNWATCHED, Alert, Moment, Sight, Silence, Source, Step, steps
 from truelog.database import Connection
 from truelog.errors import BadInput
+from truelog.operation import Kind
 
 _ALERT = (
     "SELECT kind, subject, cause, found_at, opened_at, told_at, gone_at, acknowledged_at, acknowledged_by, "
     "resolved_at, id FROM truelog.alert "
 )
 _OF_SOURCE = "WHERE resolved_at IS NULL AND (kind = ANY(%s) OR kind = %s AND subject = %s) ORDER BY id"
+_OLD = (
+    "SELECT id FROM truelog.alert a WHERE resolved_at < now() - %(age)s "
+    "AND NOT EXISTS (SELECT FROM truelog.notification n WHERE n.alert = a.id AND done_at IS NULL)"
+)
 _SILENCE = "SELECT pattern, until, made_by AS by, why, id FROM truelog.silence WHERE until > now() ORDER BY until, id"
 
 
@@ -67,18 +72,22 @@ def silence(connection: Connection, pattern: str, lasts: timedelta, *, by: str, 
             (pattern, lasts, by, why),
         ).fetchone()
     assert made is not None  # noqa: S101
+    operation.note(connection, Kind.SILENCE, pattern, by, f"until {made.until:%Y-%m-%d %H:%M} UTC: {why}")
     return made
 
 
-def end_silence(connection: Connection, id_: int) -> None:
+def end_silence(connection: Connection, id_: int, by: str) -> None:
     """Break it off.
 
     Raises:
         BadInput: no such silence holds.
     """
-    ended = connection.execute("UPDATE truelog.silence SET until = now() WHERE id = %s AND until > now()", (id_,))
-    if not ended.rowcount:
+    ended = connection.execute(
+        "UPDATE truelog.silence SET until = now() WHERE id = %s AND until > now() RETURNING pattern", (id_,)
+    ).fetchone()
+    if ended is None:
         raise BadInput(f"no silence {id_} holds; `truelog alerts` lists those that do.")
+    operation.note(connection, Kind.UNSILENCE, str(ended[0]), by)
 
 
 def looked(connection: Connection, source: Source, sight: Sight, receivers: Iterable[str], repeat: timedelta) -> None:
@@ -92,6 +101,18 @@ def looked(connection: Connection, source: Source, sight: Sight, receivers: Iter
             id_ = _keep(connection, each)
             if each.says:
                 alert_outbox.add(connection, receivers, id_, each.says, each.alert.cause)
+
+
+def forget(connection: Connection, age: timedelta) -> int:
+    """Forget alerts that were resolved so long ago, with all that was told of them, and silences; how many alerts.
+
+    One whose end somebody is still to be told is kept, and so is every one that is open.
+    """
+    limit = {"age": age}
+    with connection.transaction():
+        connection.execute("DELETE FROM truelog.silence WHERE until < now() - %(age)s", limit)
+        connection.execute(f"DELETE FROM truelog.notification WHERE alert IN ({_OLD})", limit)  # noqa: S608
+        return connection.execute(f"DELETE FROM truelog.alert WHERE id IN ({_OLD})", limit).rowcount  # noqa: S608
 
 
 def _alerts(connection: Connection, which: str, *given: object) -> list[Alert]:

@@ -21,6 +21,8 @@ class Kind(StrEnum):
     RELEASE = "release"
     REPAIR = "repair"
     BACKFILL = "backfill"
+    SILENCE = "silence"  # of alerts
+    UNSILENCE = "unsilence"  # before its time
 
 
 @dataclass(frozen=True)

@@ -134,6 +134,7 @@ class Settings(BaseSettings):
 
     alert_answer_seconds: PositiveFloat = 10.0  # that a receiver may take to answer
     alert_repeat_seconds: PositiveFloat = 4 * 3600.0  # after which an open alert is told again
+    alert_keep_seconds: PositiveFloat = 90 * 86_400.0  # after an alert was resolved, or a silence ended
     alert_deaths: PositiveInt = 3  # of an application within ten minutes
     alert_undecided_seconds: PositiveFloat = 3 * 3600.0  # without an answer of reconcile
     alert_unproved_seconds: PositiveFloat = 6 * 3600.0  # since a view's newest certificate was made

@@ -5,13 +5,14 @@ import socketserver
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import SecretStr
 
-from tests.library.alert_tables import emptied
+from tests.library.alert_tables import age, emptied
 from tests.library.listener import FAILS, TAKES, Listener, listening
 from truelog import alerts, heartbeat
 from truelog.alert import Finding, Sight, Source
@@ -102,6 +103,47 @@ def test_the_task_waits_until_there_is_something_to_tell(
     listener.mood = TAKES
     assert task.execute({}) == ["down/one open"]
     assert len(listener.taken) == 1
+
+
+def test_a_receiver_that_is_down_for_ten_minutes_loses_nothing(
+    dags: "DagBag", told: Settings, database: Connection, listener: Listener
+) -> None:
+    """Each try comes when Airflow says, by the database's clock; the incident ends while nobody listens."""
+    from airflow.dag_processing.dagbag import DagBag
+    from airflow.sdk.exceptions import TaskDeferred
+
+    dag = DagBag(dag_folder=PROJECT / "dags" / "alerts.py").dags["alerts_alertmanager"]
+    task: Any = dag.get_task("tell")
+    assert (type(dag.timetable).__name__, dag.max_consecutive_failed_dag_runs) == ("ContinuousTimetable", 0)
+
+    died(database, "alertmanager")
+    listener.mood, away, tries = FAILS, timedelta(), 0
+    while away < timedelta(minutes=10):
+        for pause in pauses(task):
+            with pytest.raises(ReceiverDown):
+                task.execute({})
+            age(database, pause)
+            away, tries = away + pause, tries + 1
+        alerts.looked(database, DOWN, Sight(), ["alertmanager"], timedelta(hours=4))
+    assert tries > 2 * task.retries
+    assert (len(listener.asked), listener.taken, alerts.open(database)) == (tries, [], [])
+
+    listener.mood = TAKES
+    assert task.execute({}) == ["down/one open", "down/one resolved"]
+    with pytest.raises(TaskDeferred):
+        task.execute({})
+    assert len(listener.taken) == 2
+
+
+def pauses(task: Any) -> list[timedelta]:
+    """After each try of a run, as the scheduler reckons it; after the last one the next run begins."""
+    from airflow.models.taskinstance import TaskInstance
+
+    now = datetime.now(UTC)
+    tried = {"task": task, "dag_id": task.dag_id, "task_id": task.task_id, "logical_date": None, "end_date": now}
+    reckon: Any = TaskInstance.next_retry_datetime
+    runs = [SimpleNamespace(**tried, retry_delay_override=None, try_number=n + 1) for n in range(task.retries)]
+    return [*(reckon(each) - now for each in runs), timedelta()]
 
 
 def test_the_heart_beats_while_somebody_would_be_paged(

@@ -2,11 +2,26 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 
 from truelog.database import Connection, connect
 from truelog.settings import Settings
 
 _TABLES = ("alert", "notification", "silence", "alert_source")
+
+
+_MOMENTS = {
+    "alert": ("found_at", "opened_at", "told_at", "gone_at", "resolved_at"),
+    "notification": ("made_at", "done_at"),
+    "silence": ("until",),
+}
+
+
+def age(database: Connection, by: timedelta = timedelta(hours=1)) -> None:
+    """All that is known happened that much earlier."""
+    for table, moments in _MOMENTS.items():
+        earlier = ", ".join(f"{moment} = {moment} - %(by)s" for moment in moments)
+        database.execute(f"UPDATE truelog.{table} SET {earlier}".encode(), {"by": by})
 
 
 @contextmanager

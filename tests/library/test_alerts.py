@@ -8,9 +8,9 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from tests.library.alert_tables import emptied
+from tests.library.alert_tables import age, emptied
 from tests.library.listener import FAILS, HANGS, REFUSES, TAKES, Listener, listening
-from truelog import alert_outbox, alerts
+from truelog import alert_outbox, alerts, operation
 from truelog.alert import Finding, Says, Sight, Source
 from truelog.alert_delivery import deliver
 from truelog.alert_kind import KINDS
@@ -67,15 +67,6 @@ def look(database: Connection, *subjects: str, cause: str = "it died", blind: bo
     alerts.looked(database, SOURCE, sight, TOLD, FOUR_HOURS)
 
 
-def age(database: Connection, by: str = "1 hour") -> None:
-    """All that is known happened that much earlier."""
-    database.execute(
-        "UPDATE truelog.alert SET found_at = found_at - %(by)s::interval, opened_at = opened_at - %(by)s::interval, "
-        "told_at = told_at - %(by)s::interval, gone_at = gone_at - %(by)s::interval",
-        {"by": by},
-    )
-
-
 def over(database: Connection) -> None:
     """Nothing is wrong any more, for long enough."""
     look(database)
@@ -109,7 +100,7 @@ def test_who_acknowledges_first_is_remembered_and_nobody_is_told_again(database:
     look(database, "one")
     assert alerts.acknowledge(database, "down/one", "ann").acknowledged_by == "ann"
     assert alerts.acknowledge(database, "down/one", "bob").acknowledged_by == "ann"
-    age(database, "5 hours")
+    age(database, timedelta(hours=5))
     look(database, "one")
     assert said(database) == {name: [Says.OPEN] for name in TOLD}
     for key in ("down/two", "down"):
@@ -125,12 +116,14 @@ def test_a_silence_holds_until_it_ends_or_is_ended(database: Connection) -> None
     assert [each.key for each in alerts.open(database)] == ["down/one"]
     assert said(database) == {}
     assert made.id is not None
-    alerts.end_silence(database, made.id)
+    alerts.end_silence(database, made.id, "bob")
     assert alerts.silences(database) == []
+    noted = [(each.kind, each.subject, each.doer) for each in operation.latest(database, 2)]
+    assert noted == [("unsilence", "down/*", "bob"), ("silence", "down/*", "ann")]
     look(database, "one")
     assert said(database) == {name: [Says.OPEN] for name in TOLD}
     with pytest.raises(BadInput, match="no silence"):
-        alerts.end_silence(database, made.id)
+        alerts.end_silence(database, made.id, "bob")
     for pattern, hours in (("", 1), ("*", 0), ("*", -1)):
         with pytest.raises(BadInput, match="needs a pattern"):
             alerts.silence(database, pattern, timedelta(hours=hours), by="ann", why="")
@@ -149,7 +142,7 @@ def test_only_who_knows_of_an_incident_is_told_its_end_and_nobody_is_told_again_
 ) -> None:
     sight = Sight((Finding(KIND, "one", "it died"),))
     alerts.looked(database, SOURCE, sight, ["alertmanager"], FOUR_HOURS)
-    age(database, "5 hours")
+    age(database, timedelta(hours=5))
     alerts.looked(database, SOURCE, sight, ["alertmanager"], FOUR_HOURS)
     over(database)
     assert said(database) == {"alertmanager": [Says.OPEN, Says.RESOLVED]}
@@ -213,6 +206,34 @@ def test_what_waits_too_long_is_known(told: Settings, database: Connection, list
     assert alert_outbox.overdue(database, TOLD, 60) == []
     assert alert_outbox.overdue(database, TOLD, 0) == ["alertmanager: it was not tried", "pagerduty: it answered 503: "]
     assert alert_outbox.overdue(database, ["email"], 0) == []
+
+
+def test_what_ended_long_ago_is_forgotten_and_nothing_else(
+    told: Settings, database: Connection, listener: Listener
+) -> None:
+    """What is open stays, however old it is, and what somebody is still to be told."""
+    for pattern, hours in (("ended/*", 1), ("holds/*", 9999)):
+        alerts.silence(database, pattern, timedelta(hours=hours), by="ann", why="")
+    look(database, "told", "waits", "open")
+    look(database, "open")
+    age(database)
+    look(database, "open")
+    deliver(told, "alertmanager")
+    assert alerts.forget(database, timedelta(days=90)) == 0
+    database.execute(
+        "UPDATE truelog.notification SET done_at = now() "
+        "WHERE alert = (SELECT id FROM truelog.alert WHERE subject = 'told')"
+    )
+    age(database, timedelta(days=91))
+    assert alerts.forget(database, timedelta(days=90)) == 1
+    assert [each.key for each in alerts.history(database)] == ["down/waits"]
+    assert [each.key for each in alerts.open(database)] == ["down/open"]
+    assert [each.pattern for each in alerts.silences(database)] == ["holds/*"]
+    deliver(told, "pagerduty")
+    assert alerts.forget(database, timedelta(days=90)) == 1
+    assert alerts.history(database) == []
+    assert database.execute("SELECT count(*) FROM truelog.silence").fetchone() == (1,)
+    assert said(database) == {name: [Says.OPEN] for name in TOLD}
 
 
 def test_alertmanager_is_told_in_its_own_words(told: Settings, database: Connection, listener: Listener) -> None:

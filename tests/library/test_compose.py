@@ -19,6 +19,7 @@ from runtime import airflow, airflow_configuration, collector, kafka, lag, postg
 from runtime.credentials import LOOPBACK, PORTS
 from runtime.service import Service
 from runtime.services import SERVICES
+from truelog.alert_receiver import configured
 from truelog.settings import ENVIRONMENT_FILE, PROJECT, Settings
 
 COMPOSE: dict[str, Any] = yaml.safe_load((PROJECT / "docker-compose.yml").read_text())
@@ -29,7 +30,7 @@ NAMES_A_SECRET = re.compile(
     r"(?P<value>[^\s\"';,\]]*)"
 )
 LOOKS_RANDOM = re.compile(r"\b[0-9a-fA-F]{24,}\b")
-VARIABLE = re.compile(r"(?<!\$)\$\{(\w+)(?::\?[^}]*)?\}")
+VARIABLE = re.compile(r"(?<!\$)\$\{(?P<name>\w+)(?::\?[^}]*|:-(?P<default>[^}]*))?\}")
 
 
 def invalid(compose: dict[str, Any]) -> list[str]:
@@ -163,7 +164,11 @@ def _variables(made: Settings) -> dict[str, str]:
 
 def _text(config: str, variables: dict[str, str]) -> str:
     """A configuration, as Compose fills it in."""
-    return VARIABLE.sub(lambda found: variables[found[1]], COMPOSE["configs"][config]["content"])
+
+    def filled(found: re.Match[str]) -> str:
+        return variables[found["name"]] if found["default"] is None else variables.get(found["name"], found["default"])
+
+    return VARIABLE.sub(filled, COMPOSE["configs"][config]["content"])
 
 
 def _filled_in(config: str, variables: dict[str, str]) -> dict[str, str]:
@@ -171,7 +176,8 @@ def _filled_in(config: str, variables: dict[str, str]) -> dict[str, str]:
 
 
 def test_set_up_writes_every_variable_that_it_asks_for(made: Settings) -> None:
-    asked = {found[1] for line in _lines(COMPOSE) for found in VARIABLE.finditer(line)}
+    found = [found for line in _lines(COMPOSE) for found in VARIABLE.finditer(line)]
+    asked = {each["name"] for each in found if each["default"] is None}
     asked |= {each["environment"] for each in COMPOSE["secrets"].values()}
     assert len(asked) > 4
     assert asked - set(_variables(made)) == set()
@@ -245,6 +251,24 @@ def test_what_set_up_chose_holds_inside(made: Settings, tmp_path: Path) -> None:
     inside = _inside("truelog", made, tmp_path / "truelog")
     for service, port in (("collector", inside.collector_port), ("lag", inside.lag_port)):
         assert COMPOSE["services"][service]["ports"] == [f"{LOOPBACK}:{port}:{port}"]
+
+
+RECEIVERS = {"alertmanager_url": "http://alerts:9093", "pagerduty_key": "k", "alert_email": "ann@example.org"}
+TO_TELL = RECEIVERS | {"alertmanager_token": "t", "heartbeat_url": "http://beat", "alert_runbooks_url": "http://books"}
+
+
+@pytest.mark.parametrize(("config", "wanted"), [("settings", TO_TELL), ("truelog", RECEIVERS)])
+def test_receivers_of_alerts_are_passed_on(made: Settings, tmp_path: Path, config: str, wanted: dict[str, str]) -> None:
+    """Airflow tells them, and `lag` has to know for whom it writes down what is to be told. Nobody is by default."""
+    untouched = _inside(config, made, tmp_path / "untouched")
+    defaults = Settings(home=made.home)
+    for name in ("alert_repeat_seconds", "pagerduty_url", "alert_runbooks_url", *wanted):
+        assert getattr(untouched, name) == getattr(defaults, name)
+    with (made.home / ENVIRONMENT_FILE).open("a") as file:
+        file.writelines(f"TRUELOG_{name.upper()}={value}\n" for name, value in wanted.items())
+    changed, ours = _inside(config, made, tmp_path / "changed"), Settings(home=made.home)
+    assert {name: getattr(changed, name) for name in wanted} == {name: getattr(ours, name) for name in wanted}
+    assert configured(changed) == ["alertmanager", "pagerduty", "email"]
 
 
 def _inside(config: str, made: Settings, home: Path) -> Settings:

@@ -74,13 +74,13 @@ def silence(pattern: Pattern, lasts: Lasts, why: Why, by: By = "", as_json: AsJs
 
 
 @app.command()
-def unsilence(number: Number, as_json: AsJson = False) -> None:
+def unsilence(number: Number, by: By = "", as_json: AsJson = False) -> None:
     """End a silence before its time: what is open and was not told yet is told now."""
     from truelog import alerts as kept
     from truelog.database import connect
 
     with connect(Settings()) as connection:
-        kept.end_silence(connection, number)
+        kept.end_silence(connection, number, by or _me())
     _tell({"id": number}, f"silence {number} has ended", as_json)
 
 
