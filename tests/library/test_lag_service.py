@@ -63,8 +63,11 @@ def test_postgresql_is_not_waited_for_without_end(postgresql: Settings) -> None:
     catalog.dispose()
 
 
-def test_groups_that_cannot_be_published_hold_up_no_other(postgresql: Settings) -> None:
+def test_groups_that_cannot_be_published_hold_up_no_other(
+    postgresql: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without a broker each is asked, and each is told of."""
+    monkeypatch.setattr(lag_groups, "_TIMEOUT", 1.0)
     broker = topics.client(postgresql.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"}))
     with pytest.raises(ServiceDown, match=r"truelog\.archive: .*; truelog\.stream\.one: "):
         lag_groups.publish(postgresql, broker, dict.fromkeys((ARCHIVE, "one"), Positions({"page_view": {0: 1}})))
