@@ -39,6 +39,7 @@ class PagesPlugin(AirflowPlugin):
         _page("Truelog", "streams", nav_top_level=True),
         _page("Views", "views", category="Truelog"),
         _page("Reconciliations", "reconciliations", category="Truelog"),
+        _page("Backfills", "backfills", category="Truelog"),
         _page("Lag", "lag", category="Truelog"),
         _page("Alerts", "alerts", category="Truelog"),
         _page("Operations", "operations", category="Truelog"),

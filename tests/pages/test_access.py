@@ -23,8 +23,8 @@ from pages.app import make
 print(json.dumps([[route.path, method] for route in make().routes for method in route.methods]))
 """
 READABLE = (
-    *("streams", "views", "view", "reconciliations", "reconciliation", "lag", "alerts", "operations"),
-    *("static/kit.js", "data/alerts", "data/runbook?kind=stands"),
+    *("streams", "views", "view", "reconciliations", "reconciliation", "backfills", "lag", "alerts", "operations"),
+    *("static/kit.js", "data/alerts", "data/runbook?kind=stands", "data/backfills"),
     *("data/streams", "data/vitals", "data/lag", "data/lag?reader=archive&hours=72", "data/operations?kind=repair"),
     *("data/views", "data/view?name=page_views", "data/view?name=broken", "data/reconciliations?view=page_views"),
     *("data/reconciliations?run=scheduled__20", "export/reconciliations.csv?run=scheduled__20"),

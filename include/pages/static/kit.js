@@ -27,6 +27,17 @@ export function link(page, parameters, text, properties = {}) {
   return h("a", { href: query ? `${page}?${query}` : page, ...properties }, text);
 }
 
+// A page of Airflow's own, told from its root. Its frame lets us navigate nothing but the frame; a link of its document may.
+export function outward(path, text) {
+  return h("a", { href: `../${path}`, click: (event) => {
+    if (window.parent === window) return;
+    event.preventDefault();
+    const around = window.parent.document.createElement("a");
+    around.href = event.currentTarget.href;
+    around.click();
+  } }, text);
+}
+
 // A value as it is: NULL is not the text NULL, empty text is not nothing, and what is unseen has a sign.
 export function value(given) {
   if (given === null || given === undefined) return h("span", { class: "null" }, "NULL");

@@ -9,16 +9,17 @@ export async function ask(path, parameters = {}) {
   return answered(await fetch(query ? `${path}?${query}` : path, { headers: { accept: "application/json" } }));
 }
 
-export async function act(path, body = {}) {
+export async function act(path, body = {}, method = "POST") {
   const headers = { "x-truelog": "page", "content-type": "application/json" };
-  return answered(await fetch(path, { method: "POST", headers, body: JSON.stringify(body) }));
+  return answered(await fetch(path, { method, headers, body: JSON.stringify(body) }));
 }
 
 async function answered(response) {
   if (response.ok) return response.json();
   const said = await response.json().catch(() => ({}));
   const why = typeof said.detail === "string" ? said.detail : said.detail?.[0]?.msg ?? response.statusText;
-  throw new Error(response.status === 401 ? "you are signed out: reload Airflow's page and sign in" : why);
+  const told = response.status === 401 ? "you are signed out: reload Airflow's page and sign in" : why;
+  throw Object.assign(new Error(told), { status: response.status });
 }
 
 // Ask for `path()` now and every so many seconds, and draw what changed. Returns what asks at once.
