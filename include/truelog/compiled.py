@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType, StructType
 
 from truelog.columns import Types, bounded, clean, sql_type
+from truelog.database import table_name
 from truelog.durations import seconds
 from truelog.errors import BadDeclaration, CodeChanged
 from truelog.event import FUTURE_LIMIT
@@ -30,10 +31,6 @@ _UNSTEADY = re.compile(r"expressions\.(Current\w+|Now|LocalTimestamp|InputFile\w
 MEANING = 1
 
 Only = Callable[[DataFrame], DataFrame]  # which rows to look at, told by their key columns
-
-
-def table_name(view: str, version: int) -> str:
-    return f"{view}_v{version}"
 
 
 def everything(rows: DataFrame) -> DataFrame:

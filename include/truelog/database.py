@@ -31,11 +31,26 @@ def session_name(writer: str) -> str:
 
 
 def migrate(settings: Settings) -> None:
-    """Bring the database to what this release expects; running it again changes nothing."""
+    """Bring the database to what this release expects.
+
+    One that has it already is left alone: to define a table or a view anew waits for everybody who reads it, and those
+    who come meanwhile wait behind.
+    """
+    statements = [(_SQL / file).read_bytes() for file in ("schema.sql", "measures.sql", "layer.sql")]
+    digest = hashlib.sha256(b"\n".join(statements)).hexdigest()
     with connect(settings) as connection:
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('truelog.migrate'))")
-        for file in ("schema.sql", "measures.sql"):
-            connection.execute((_SQL / file).read_bytes())
+        made_by = connection.execute("SELECT obj_description(to_regnamespace('truelog'), 'pg_namespace')").fetchone()
+        if made_by == (digest,):
+            return
+        for each in statements:
+            connection.execute(each)
+        connection.execute(sql.SQL("COMMENT ON SCHEMA truelog IS {}").format(sql.Literal(digest)))
+
+
+def table_name(view: str, version: int) -> str:
+    """Of a view's table, in the schema `state` as in `stage` and `batch`."""
+    return f"{view}_v{version}"
 
 
 def names(columns: list[str] | dict[str, str], prefix: str = "") -> sql.Composed:

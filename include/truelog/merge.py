@@ -90,10 +90,7 @@ def positions(connection: Connection, compiled: Compiled) -> Positions:
         "SELECT topic, partition, next_offset, topic_id FROM truelog.position WHERE view = %s AND version = %s",
         (compiled.name, compiled.view.version),
     ).fetchall()
-    offsets: dict[str, dict[int, int]] = {}
-    for topic, partition, next_offset, _ in rows:
-        offsets.setdefault(str(topic), {})[int(str(partition))] = int(str(next_offset))
-    return Positions(offsets, {str(topic): str(topic_id) for topic, _, _, topic_id in rows})
+    return Positions.of_rows(rows)
 
 
 def require_at(connection: Connection, compiled: Compiled, begin: Positions) -> None:

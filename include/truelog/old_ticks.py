@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from truelog import clock, difference
-from truelog.compiled import Compiled, table_name
-from truelog.database import Connection
+from truelog.compiled import Compiled
+from truelog.database import Connection, table_name
 from truelog.positions import Positions
 
 _PORTION = 50_000  # ticks dropped at once: streams that want to remember one wait that long

@@ -105,6 +105,16 @@ class Positions:
         return Positions.from_json(json.dumps(offsets), ids)
 
     @staticmethod
+    def of_rows(rows: Iterable[tuple[object, ...]]) -> "Positions":
+        """Of rows as the database has them: topic, partition, next offset, topic id."""
+        offsets: dict[str, dict[int, int]] = {}
+        ids: dict[str, str] = {}
+        for topic, partition, next_offset, topic_id in rows:
+            offsets.setdefault(str(topic), {})[int(str(partition))] = int(str(next_offset))
+            ids[str(topic)] = str(topic_id)
+        return Positions(offsets, ids)
+
+    @staticmethod
     def from_json(text: str, ids: Mapping[str, str] | None = None) -> "Positions":
         plain: dict[str, dict[str, int]] = json.loads(text)
         return Positions({t: {int(p): o for p, o in by.items()} for t, by in plain.items()}, ids or {})

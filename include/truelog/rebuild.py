@@ -7,6 +7,7 @@ it from the raw bytes. A rebuild is one large micro-batch into an empty table.
 from dataclasses import dataclass
 
 from psycopg import sql
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from truelog import archive, clock, merge, partials, poison, records, stage, table, whole_log
@@ -100,6 +101,14 @@ class Rebuilder:
         ).fetchall()
         places = [(str(t), int(str(p)), int(str(o))) for t, p, o in rows]
         return [(t, p, o) for t, p, o in places if o < positions.at(t, p)]
+
+    def set_aside(self, begin: Positions, end: Positions, error: PySparkException) -> None:
+        """Exclude the records from `begin` to `end` on which the transform failed, before the stream finds them.
+
+        Raises: the error itself, where no record is the cause.
+        """
+        failing = poison.find(self.compiled, inputs(self.compiled, self.countable(begin, end)), error)
+        merge.exclude(self.connection, self.compiled, failing)
 
     def unfounded(self, positions: Positions) -> list[Place]:
         """Of those, the ones on which the transform does not fail."""

@@ -12,8 +12,8 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from truelog import archive, merge, partials, poison, table
-from truelog.advance import Advancer, inputs
+from truelog import archive, partials, table
+from truelog.advance import Advancer
 from truelog.compiled import Compiled
 from truelog.database import connect
 from truelog.errors import CodeChanged
@@ -72,8 +72,7 @@ def recompute(
         try:
             keys = partials.replace(spark, settings, compiled, tile, rebuilder.between(begin, end))
         except PySparkException as error:
-            failing = poison.find(compiled, inputs(compiled, rebuilder.countable(begin, end)), error)
-            merge.exclude(connection, compiled, failing)
+            rebuilder.set_aside(begin, end, error)
             keys = partials.replace(spark, settings, compiled, tile, rebuilder.between(begin, end))
     return Recomputed(compiled.name, tile, keys)
 

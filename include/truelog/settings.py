@@ -112,6 +112,7 @@ class Settings(BaseSettings):
     archive_wait_seconds: PositiveFloat = 120  # that a comparison or a repair waits for the archive
     repair_share: float = Field(default=0.01, ge=0, le=1)  # of a view's rows; more is left to a person, at 0 all is
     repair_rows: PositiveInt = 10  # as many may be repaired of the smallest view: a person can still look at each
+    batch_answer_seconds: PositiveFloat = 120.0  # that readers may be without a batch, and then without a new answer
     batch_grace_seconds: PositiveFloat = 5.0  # after which a batch no longer waits for a slow view
     silence_seconds: PositiveFloat = 120.0  # without a batch, beyond its trigger, after which an application has hung
     start_seconds: PositiveFloat = 600.0  # that an application may take to its first batch

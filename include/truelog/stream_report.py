@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from truelog import application, health, lag_report, progress, readers, standing, stands
+from truelog import application, health, lag_report, layer, progress, readers, standing, stands
 from truelog.application import ARCHIVE, Status
 from truelog.database import Connection
 from truelog.lag_verdict import Verdict
+from truelog.layer import Answer
 from truelog.progress import Batch
 from truelog.settings import Settings
 from truelog.standing import Standing
@@ -35,6 +36,7 @@ class Reader:
     lag_events: int | None
     freshness: float | None
     partitions: Sequence[lag_report.Row]
+    answer: Answer | None  # which layer gives it to readers; the archive is no view
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ def _readers(settings: Settings, connection: Connection) -> list[Reader]:
     rows = lag_report.by_reader(lag_report.rows(settings, connection))
     stood = stands.views(connection, [reader for reader in rows if reader != ARCHIVE])
     told = {each.view: each for each in standing.every(connection)}
+    answers = layer.answers(connection)
     unknown = ("UNKNOWN", "no application has run it yet", None)
     return [
         Reader(
@@ -93,6 +96,7 @@ def _readers(settings: Settings, connection: Connection) -> list[Reader]:
             lag_report.lag_events(seen),
             lag_report.freshness(seen),
             seen,
+            answers.get(reader),
         )
         for reader, seen in rows.items()
     ]

@@ -78,7 +78,10 @@ def _create_stage(connection: Connection, compiled: Compiled) -> None:
 
 
 def _show(connection: Connection, compiled: Compiled) -> None:
-    """The view as readers see it, and the further relations that it presents; made anew where the file has changed."""
+    """The view as readers see it, and the further relations that it presents; made anew where the file has changed.
+
+    Beside it the table for answers of the batch layer, which views made by an earlier release lack.
+    """
     statements = [statement.as_string(connection) for statement in _shown(connection, compiled)]
     digest = hashlib.sha256("\n".join(statements).encode()).hexdigest()
     changed = connection.execute(
@@ -86,6 +89,8 @@ def _show(connection: Connection, compiled: Compiled) -> None:
         (digest, compiled.name, compiled.view.version, digest),
     )
     if changed.rowcount:
+        if connection.execute("SELECT to_regclass(%s)", (f'batch."{compiled.table}"',)).fetchone() == (None,):
+            create(connection, compiled, "batch", compiled.table)
         for statement in statements:
             connection.execute(statement.encode())
 
@@ -94,8 +99,8 @@ def _shown(connection: Connection, compiled: Compiled) -> Iterator[sql.Composed]
     view = sql.Identifier("views", compiled.name)
     columns = [sql.SQL("{} AS {}").format(sql.SQL(e), sql.Identifier(c)) for c, e in compiled.shown.items()]
     yield sql.SQL("DROP VIEW IF EXISTS {} CASCADE").format(view)
-    yield sql.SQL("CREATE VIEW {} AS SELECT {} FROM {}").format(
-        view, sql.SQL(", ").join(columns), sql.Identifier("state", compiled.table)
+    yield sql.SQL("CREATE VIEW {} AS SELECT {} FROM ({}) AS layers WHERE _by_batch = {}").format(
+        view, sql.SQL(", ").join(columns), _layers(compiled), _by_batch(compiled)
     )
     for name, select in compiled.view.present.items():
         target = sql.Identifier("views", f"{compiled.name}_{name}")
@@ -103,3 +108,21 @@ def _shown(connection: Connection, compiled: Compiled) -> Iterator[sql.Composed]
     for column, meaning in compiled.view.columns.items():
         place = sql.Identifier("views", compiled.name, column)
         yield sql.SQL("COMMENT ON COLUMN {} IS {}").format(place, sql.Literal(meaning))
+
+
+def _layers(compiled: Compiled) -> sql.Composed:
+    """Without a condition in its halves PostgreSQL goes on into their indexes, for an order and for a key."""
+    return sql.SQL(
+        "SELECT false AS _by_batch, {columns} FROM {stream} UNION ALL SELECT true, {columns} FROM {batch}"
+    ).format(
+        columns=names(compiled.stored_columns),
+        stream=sql.Identifier("state", compiled.table),
+        batch=sql.Identifier("batch", compiled.table),
+    )
+
+
+def _by_batch(compiled: Compiled) -> sql.Composed:
+    """Whether the batch layer answers: nothing of a row is in it, so it is asked once, and one table is never read."""
+    return sql.SQL("EXISTS (SELECT FROM truelog.batch_layer WHERE view = {} AND version = {})").format(
+        sql.Literal(compiled.name), sql.Literal(compiled.view.version)
+    )

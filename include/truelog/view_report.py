@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from truelog import application, catalogue, certainty, readers, standing, stands
+from truelog import application, catalogue, certainty, layer, readers, standing, stands
 from truelog.database import Connection
 from truelog.errors import BadDeclaration
 from truelog.event import EventType, load_events
+from truelog.layer import Answer
 from truelog.settings import Settings
 from truelog.standing import Standing
 from truelog.stands import Stand
@@ -59,6 +60,7 @@ class Entry:
     positions: dict[str, dict[int, int]] = field(default_factory=dict)
     table: Table | None = None
     proof: Proof | None = None
+    answer: Answer | None = None  # which layer gives it to readers
 
 
 @dataclass(frozen=True)
@@ -132,10 +134,10 @@ def _entries(settings: Settings, connection: Connection, names: Sequence[str]) -
     stood = stands.views(connection, names)
     told = {each.view: each for each in standing.every(connection)}
     newest = dict(_tables(connection, names))
-    proofs = _proofs(connection, names)
+    proofs, answers = _proofs(connection, names), layer.answers(connection)
     for name in names:
         entry = _entry(settings, name, told.get(name), stood[name], newest.get(name))
-        yield replace(entry, proof=proofs.get(name))
+        yield replace(entry, proof=proofs.get(name), answer=answers.get(name))
 
 
 def _entry(settings: Settings, name: str, told: Standing | None, stand: Stand, table: Table | None) -> Entry:

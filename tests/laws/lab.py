@@ -121,8 +121,9 @@ class Lab:
 
     def _fresh(self, compiled: Compiled) -> None:
         self.connection.execute("DELETE FROM truelog.view WHERE view = %s", (compiled.name,))
-        for schema, name in (("state", compiled.table), ("stage", compiled.table), ("recon", compiled.table)):
-            self.connection.execute(sql.SQL("DROP TABLE IF EXISTS {} CASCADE").format(sql.Identifier(schema, name)))
+        for schema in ("state", "stage", "recon", "batch"):
+            gone = sql.SQL("DROP TABLE IF EXISTS {} CASCADE").format(sql.Identifier(schema, compiled.table))
+            self.connection.execute(gone)
         table.deploy(self.connection, replace(compiled, view=replace(compiled.view, present={}, columns={})))
         table.create(self.connection, compiled, "recon", compiled.table)
 

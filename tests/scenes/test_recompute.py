@@ -1,8 +1,11 @@
 """A stream that stops for three log days: history recomputed meanwhile, no trace of the pause, rebuilds that agree."""
 
 import shutil
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,13 +15,16 @@ import pytest
 from runtime import keeper
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
+from tests.scenes.command_line import truelog
 from tests.scenes.conftest import World
 from tests.scenes.traffic import Traffic, in_the_log, page_views
-from truelog import archive, partials, ticks, topics
+from truelog import archive, layer, need, partials, readers, ticks, topics
 from truelog.catalogue import VIEWS
 from truelog.database import connect
 from truelog.errors import ArchiveBehind
 from truelog.event import load_events
+from truelog.layer import Answer
+from truelog.positions import Positions
 from truelog.recompute import Recomputed
 from truelog.reconcile import Request
 from truelog.session import session
@@ -39,6 +45,17 @@ class Pause:
     counted: datetime  # when the stream had caught up again
     days: list[datetime]  # log days that were closed since the scene began
     made: list[Recomputed]  # partials of those that were closed during the pause
+    answered: "Answered"  # by the batch layer, while the stream was away
+    read: list[tuple[str, int]]  # by somebody who asked all the time while it came back: layer, and page views
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What one reader got at one moment of the pause."""
+
+    layer: Answer
+    positions: Positions
+    minutes: dict[datetime, int]
 
 
 @pytest.fixture(scope="module")
@@ -64,8 +81,10 @@ def pause(world: World, short: Settings, archives: list[Application], _spark_end
         assert following(world).end() == 0
         began = datetime.now(UTC)
         made = recomputed_as_they_close(Batch(session(short, "tests")), archiving, seen, began)
+        answered = answered_from_the_archive(world, short)
         archiving.wait(lambda: datetime.now(UTC) > began + PAUSE, 60, "the pause to be over")
-        stream = following(world)
+        with reading(world) as read:
+            stream = following(world)
         counted = datetime.now(UTC)
     assert arrived.per_second > 0.9 * RATE
     ticking.die()
@@ -73,7 +92,8 @@ def pause(world: World, short: Settings, archives: list[Application], _spark_end
         world.catch_up(stream, view)
     assert stream.end() == 0
     archiving.wait(lambda: archived(world), 60, "the archive at the end of the log")
-    return Pause(began, counted, archive.closed_days(short, ["page_view"])[seen:], made)
+    days = archive.closed_days(short, ["page_view"])[seen:]
+    return Pause(began, counted, days, made, answered, read)
 
 
 def archive_anew(short: Settings, archives: list[Application]) -> Application:
@@ -105,6 +125,43 @@ def recomputed_as_they_close(batch: Batch, archiving: Application, seen: int, si
     return made
 
 
+def answered_from_the_archive(world: World, short: Settings) -> Answered:
+    """As the DAG `answers` has it done, which also asks for a view that there is not."""
+    assert need.due(short.model_copy(update={"batch_answer_seconds": 1.0})) == sorted(FOLLOWED)
+    answering = start(short, "answer.py", *FOLLOWED, "nothing")
+    assert answering.wait_death(120) == 0, answering.tail()
+    assert world.ask("DELETE FROM truelog.batch_refusal RETURNING view, reason LIKE '%%no view%%'") == [
+        ("nothing", True)
+    ]
+    [said] = [line for line in truelog("query", "page_views", "--limit", "1").stderr.splitlines() if "layer" in line]
+    assert "page_views: batch layer, as of " in said
+    with readers.snapshot(world.settings) as connection:
+        told = layer.answers(connection)["page_views"]
+        rows = connection.execute("SELECT minute, sum(views)::bigint FROM views.page_views GROUP BY minute").fetchall()
+        at = need.served(connection, "page_views", 1)
+    return Answered(told, at, {minute: int(str(n)) for minute, n in rows if isinstance(minute, datetime)})
+
+
+@contextmanager
+def reading(world: World) -> Iterator[list[tuple[str, int]]]:
+    """Ask again and again, as long as the block lasts."""
+    read: list[tuple[str, int]] = []
+    over = threading.Event()
+    asked = (
+        "SELECT layer, (SELECT sum(views) FROM views.page_views)::bigint FROM truelog.answer WHERE view = 'page_views'"
+    )
+
+    def ask() -> None:
+        while not over.wait(0.05):
+            read.extend(world.ask(asked))
+
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(ask)
+        yield read
+        over.set()
+        asking.result()
+
+
 def archived(world: World) -> bool:
     ends = topics.end_offsets(world.settings, load_events())
     return archive.positions(world.settings, load_events()).covers(ends)
@@ -127,6 +184,27 @@ def test_a_pause_leaves_neither_dip_nor_spike(world: World, pause: Pause, batch:
     steady = RATE * PANE.seconds
     assert [n for n in counted.values() if not 0.5 * steady < n < 1.5 * steady] == []
     batch.require_equal_from_raw(FOLLOWED)
+
+
+def test_meanwhile_the_batch_layer_answers_with_what_the_log_holds(world: World, pause: Pause) -> None:
+    """To the record, as a naive reader of the log counts it up to there; and it says that it is the batch layer."""
+    answered = pause.answered
+    assert (answered.layer.layer, answered.layer.reason) == (layer.BATCH, "stream does not run")
+    assert pause.began < (answered.layer.as_of or pause.began) < pause.counted
+    events = page_views(in_the_log(world.settings, before=answered.positions.offsets["page_view"]))
+    assert sum(answered.minutes.values()) == len(events)
+    plain = Counter(e.occurred_at.replace(second=0, microsecond=0) for e in events if e.sent_at is None)
+    here = [minute for minute in plain if minute > pause.began - PANE]
+    assert {minute: answered.minutes[minute] for minute in here} == {minute: plain[minute] for minute in here}
+
+
+def test_readers_come_back_by_themselves_and_never_see_less(pause: Pause) -> None:
+    layers = [told for told, _ in pause.read]
+    counts = [views for _, views in pause.read]
+    assert layers == sorted(layers)  # batch, and from one moment on the stream
+    assert set(layers) == {layer.BATCH, layer.STREAM}
+    assert counts == sorted(counts)
+    assert counts[0] == sum(pause.answered.minutes.values()) < counts[-1]
 
 
 def between(begin: datetime, end: datetime) -> Iterator[datetime]:

@@ -4,7 +4,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -93,8 +93,10 @@ class Traffic:
         return json.dumps(event).encode()
 
 
-def in_the_log(settings: Settings, topic: str = "page_view") -> list[bytes | None]:
-    """The value of every record that the log still has of a topic, read with a stock client."""
+def in_the_log(
+    settings: Settings, topic: str = "page_view", before: Mapping[int, int] | None = None
+) -> list[bytes | None]:
+    """The value of every record that the log still has of a topic, or before some offsets; read with a stock client."""
     begins = topics.earliest_offsets(settings, [topic]).offsets[topic]
     wanted = {**settings.kafka(), "group.id": "scenes", "enable.auto.commit": False, "enable.partition.eof": True}
     consumer = Consumer(wanted)
@@ -107,10 +109,15 @@ def in_the_log(settings: Settings, topic: str = "page_view") -> list[bytes | Non
             if error := message.error():
                 assert error.code() == KafkaError._PARTITION_EOF, error
                 ended.add(message.partition())
-            else:
+            elif before is None or _lies_before(message, before):
                 values.append(message.value())
     consumer.close()
     return values
+
+
+def _lies_before(message: Message, offsets: Mapping[int, int]) -> bool:
+    partition, offset = message.partition(), message.offset()
+    return partition is not None and offset is not None and offset < offsets.get(partition, 0)
 
 
 def good(values: list[bytes | None]) -> int:

@@ -118,6 +118,13 @@ export function badge(word) {
   return h("span", { class: `badge ${kind}` }, word);
 }
 
+// Which layer gives a view to readers, where that is not its stream or something is the matter with it.
+export function layerOf(answer) {
+  if (!answer || !answer.reason) return null;
+  const old = answer.age === null ? "" : `${duration(answer.age)} old: `;
+  return h("span", { class: "layer" }, badge(answer.layer.toUpperCase()), h("small", {}, ` ${old}${seen(answer.reason)}`));
+}
+
 export function table(heads, rows, empty = "Nothing yet.") {
   if (!rows.length) return h("p", { class: "quiet" }, empty);
   const head = heads.map((each) => (typeof each === "string" ? { title: each } : each));

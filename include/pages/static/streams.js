@@ -1,6 +1,6 @@
 // Streams: each application, what it does, how far behind it is; with what this user may do about it.
 import { act, ask, live } from "./live.js";
-import { ago, badge, duration, h, link, moment, number, seen, since, table } from "./kit.js";
+import { ago, badge, duration, h, layerOf, link, moment, number, seen, since, table } from "./kit.js";
 
 const MEANS = {
   DEAD: "nobody runs it; its DAG starts it again",
@@ -10,12 +10,12 @@ const MEANS = {
   STOP: "it is wanted stopped and still runs",
   WISHED: "somebody asked for it to be started anew; its DAG does so after the batch under way",
   STARTING: "it holds its lease and has made no batch yet",
-  STOPPED: "somebody stopped it; views are as old as their last batch",
+  STOPPED: "somebody stopped it; its views are answered from the batch layer after a while",
 };
 const WHOLE = "triggerExecution";
 const ACTS = {
   restart: "starts it anew after the batch under way. Views stand still for the half minute that Spark takes.",
-  stop: "stops it after the batch under way, until somebody starts it. Its views grow old meanwhile.",
+  stop: "stops it after the batch under way, until somebody starts it. Meanwhile the batch layer answers for its views, minutes late.",
   start: "has it running again, from where it stopped.",
 };
 
@@ -76,7 +76,7 @@ function row(reader, now) {
   return [
     isView ? link("view", { name: reader.reader }, reader.reader) : reader.reader,
     reader.state ? h("span", { title: reader.since ? `since ${moment(reader.since)}` : "" }, badge(reader.state),
-      standing ? h("small", {}, ` ${seen(reader.reason)}`) : null) : "",
+      standing ? h("small", {}, ` ${seen(reader.reason)}`) : null, layerOf(reader.answer)) : "",
     reader.version ? number(reader.version) : "",
     number(reader.lag_events),
     duration(reader.freshness),

@@ -1,6 +1,6 @@
 // A view: where it comes from, what its columns mean, and some of its rows.
 import { ask, live } from "./live.js";
-import { about, badge, bytes, h, link, moment, number, paragraphs, positions, seen, table, value } from "./kit.js";
+import { about, badge, bytes, h, layerOf, link, moment, number, paragraphs, positions, seen, table, value } from "./kit.js";
 import { proof } from "./views.js";
 
 export function show(given, { shown, form }) {
@@ -22,6 +22,7 @@ function drawn({ entry, columns, checks, sources, versions, as_of: now }) {
     ...paragraphs(entry.about).map((each) => h("p", {}, each)),
     entry.broken ? h("p", { class: "means" }, "Its file cannot be loaded: ", seen(entry.broken)) : null,
     entry.reason ? h("p", { class: "means" }, seen(entry.reason)) : null,
+    layerOf(entry.answer),
     lineage(entry, sources, now),
     h("h3", {}, "Columns"),
     table(["column", "adds up as", "type", "what it means"], columns.map((each) => [

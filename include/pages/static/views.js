@@ -1,6 +1,6 @@
 // Views: the catalogue, as the files declare it and as the database has it.
 import { ask, live } from "./live.js";
-import { about, ago, badge, bytes, h, link, number, paragraphs, seen, table } from "./kit.js";
+import { about, ago, badge, bytes, h, layerOf, link, number, paragraphs, seen, table } from "./kit.js";
 
 export function show(_, { shown }) {
   live(shown, () => ask("data/views"), 10, (found) => table(
@@ -15,7 +15,7 @@ function row(each, now) {
     each.broken ? h("span", { class: "means" }, seen(each.broken)) : paragraphs(each.about)[0],
     each.reads.join(", "),
     each.application,
-    h("span", { title: each.since ? `since ${each.since}` : "" }, badge(each.state), each.reason ? h("small", {}, ` ${seen(each.reason)}`) : null),
+    h("span", { title: each.since ? `since ${each.since}` : "" }, badge(each.state), each.reason ? h("small", {}, ` ${seen(each.reason)}`) : null, layerOf(each.answer)),
     versions(each),
     each.table ? about(each.table.rows) : "",
     each.table ? bytes(each.table.bytes) : "",

@@ -20,10 +20,13 @@ Query = Annotated[str, typer.Argument(metavar="QUERY", help="As: SELECT url, cou
 
 
 def query(view: Name, limit: Limit = None, relation: Relation = None, as_json: AsJson = False) -> None:
-    """Print a view's rows, each as one line of JSON, as of one moment."""
-    from truelog import catalogue, readers
+    """Print a view's rows, each as one line of JSON, as of one moment.
 
-    settings = Settings()
+    Where the batch layer answers, or rows are doubted, a line on standard error says so.
+    """
+    from truelog import catalogue, layer, readers
+
+    settings, name = Settings(), view
     named(settings, [view])
     if relation is not None:
         presented = catalogue.load(view, settings.views_folder).present
@@ -31,18 +34,22 @@ def query(view: Name, limit: Limit = None, relation: Relation = None, as_json: A
             raise typer.BadParameter(f"{relation}: {view} presents {', '.join(presented) or 'no further relations'}")
         view = f"{view}_{relation}"
     with readers.snapshot(settings) as connection:
+        answer = layer.answers(connection).get(name)
+        if answer and answer.reason:
+            typer.echo(answer.line, err=True)
         for row in readers.rows(connection, view, limit):
             typer.echo(row)
 
 
 def positions(as_json: AsJson = False) -> None:
-    """Show up to where each view has counted the log: its next offset in each partition; and which stand still."""
-    from truelog import catalogue, readers, standing, stands
+    """Show up to where each view has counted the log: its next offset in each partition; and what is the matter."""
+    from truelog import catalogue, layer, readers, standing, stands
 
     settings = Settings()
     with readers.snapshot(settings) as connection:
         stood = stands.views(connection, catalogue.names(settings.views_folder))
         still = [each for each in standing.every(connection) if each.state == standing.STANDING]
+        answers = layer.answers(connection)
     shown = {view: stand.positions.plain() for view, stand in stood.items()}
     if as_json:
         print_json(shown)
@@ -56,6 +63,8 @@ def positions(as_json: AsJson = False) -> None:
     for each in still:
         why = f"{each.view} stands still since {each.since:%Y-%m-%d %H:%M:%S}: {each.reason}"
         Console().print(why, highlight=False, markup=False)
+    for answer in (answers[view] for view in shown if view in answers and answers[view].reason):
+        Console().print(answer.line, highlight=False, markup=False, soft_wrap=True)
 
 
 def views(as_json: AsJson = False) -> None:
@@ -63,13 +72,14 @@ def views(as_json: AsJson = False) -> None:
 
     Exit code 3 where a view's file is broken; its reason is told, and the others are shown.
     """
-    from truelog import readers, stands
+    from truelog import layer, readers, stands
 
     settings = Settings()
     declared, refused = _declared(settings)
     with readers.snapshot(settings) as connection:
         stood = stands.views(connection, declared)
         columns = {name: readers.columns(connection, name) for name in declared}
+        answers = layer.answers(connection)
     entries = [
         {
             "view": name,
@@ -82,6 +92,7 @@ def views(as_json: AsJson = False) -> None:
             "application": settings.applications.get(name, "stream"),
             "columns": columns[name],
             "positions": stood[name].positions.plain(),
+            **layer.plain(answers.get(name)),
         }
         for name, view in declared.items()
     ]
@@ -132,6 +143,7 @@ def sql(query: Query, as_json: AsJson = False) -> None:
 def _show(entry: dict[str, Any]) -> None:
     console = Console()
     facts = f"version {entry['version']}, reads {', '.join(entry['reads'])}, run by {entry['application']}"
+    facts += f", answered by its {entry['layer']} layer" if entry["layer"] else ""
     console.print(f"[bold]{entry['view']}[/bold]  {facts}", highlight=False)
     table = Table("column", "type", "adds up as", "meaning")
     for column in entry["columns"]:
