@@ -185,16 +185,20 @@ def _require_columns(name: str, view: View, schema: StructType) -> None:
 
 def _require_one_owner(compiled: Compiled) -> None:
     """Measures may declare columns of other names than their own: of two by one name, one would hide the other."""
-    for declared in ("columns", "shown"):
+    for declared in ("names", "shown"):
         owners = dict.fromkeys(compiled.view.key, "the key")
         for name, measure in compiled.view.measures.items():
+            mine = f"the measure {name!r}"
             for column in getattr(measure, declared)(name, compiled.kinds[name]):
                 if column in owners:
-                    raise BadDeclaration(
-                        f"{compiled.name}: {owners[column]} and the measure {name!r} both make a column {column!r}; "
-                        f"give one of the two another name in the transform."
-                    )
-                owners[column] = f"the measure {name!r}"
+                    raise BadDeclaration(f"{compiled.name}: {_twice(owners[column], mine, column)} in the transform.")
+                owners[column] = mine
+
+
+def _twice(first: str, second: str, column: str) -> str:
+    if first == second:
+        return f"{first} makes the column {column!r} for its own order; give the one that it selects another name"
+    return f"{first} and {second} both make a column {column!r}; give one of the two another name"
 
 
 def _require_plain_names(compiled: Compiled) -> None:

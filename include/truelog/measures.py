@@ -61,6 +61,10 @@ class Measure:
     def columns(self, name: str, kind: DataType) -> dict[str, str]:
         return {name: sql_type(kind)}
 
+    def names(self, name: str, kind: DataType) -> list[str]:
+        """Of these columns, each as often as it would be made: more than once is one too many."""
+        return list(self.columns(name, kind))
+
     def merged(self, name: str, kind: DataType) -> dict[str, str]:
         """SQL for each stored column: `t` is the row that stands, `excluded` what is added."""
         raise NotImplementedError
@@ -156,6 +160,11 @@ class Latest(Measure):
     def columns(self, name: str, kind: DataType) -> dict[str, str]:
         return {column: sql_type(type_) for column, (_, type_) in self._fields(name, kind).items()}
 
+    def names(self, name: str, kind: DataType) -> list[str]:
+        """A selected column may be named as a part of the order is."""
+        assert isinstance(kind, StructType)  # noqa: S101
+        return [_column(name, f.name) for f in kind]
+
     def merged(self, name: str, kind: DataType) -> dict[str, str]:
         order = [f"{name}_{part}" for part in _ORDER[:4]]
         old, new = ("(" + ", ".join(f'{side}."{c}"' for c in order) + ")" for side in ("t", "excluded"))
@@ -168,10 +177,15 @@ class Latest(Measure):
 
     def _fields(self, name: str, kind: DataType) -> dict[str, tuple[str, DataType]]:
         assert isinstance(kind, StructType)  # noqa: S101
-        return {f"{name}_{f.name}" if f.name in _ORDER else f.name: (f.name, f.dataType) for f in kind}
+        return {_column(name, f.name): (f.name, f.dataType) for f in kind}
 
 
 _ORDER = ("at", "topic", "partition", "offset", "deleted")
+
+
+def _column(name: str, field: str) -> str:
+    """Of a `Latest` of that name: the parts of its order would be the same columns in each."""
+    return f"{name}_{field}" if field in _ORDER else field
 
 
 def latest(order: Column | str, *, deleted: Column | None = None, **columns: Column | str) -> Column:

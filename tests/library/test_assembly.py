@@ -37,6 +37,10 @@ SHOWN = TWO_OWNERS.format(
 )
 KEYED = TWO_OWNERS.format(selected='latest("event_time", status="status").alias("a")', measures='{"a": Latest()}')
 
+ORDERED = TWO_OWNERS.format(selected='latest("event_time", a_at="url").alias("a")', measures='{"a": Latest()}')
+OF_ORDER = TWO_OWNERS.format(selected='latest("event_time", topic="url").alias("a")', measures='{"a": Latest()}')
+OWNED = {"stored": STORED, "shown": SHOWN, "keyed": KEYED, "ordered": ORDERED, "of_order": OF_ORDER}
+
 
 def test_a_broken_view_takes_no_other_along(spark: SparkSession, settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "good.py").write_text(VIEW.format(by="status"))
@@ -52,12 +56,14 @@ def test_a_broken_view_takes_no_other_along(spark: SparkSession, settings: Setti
     assert "cannot be a table's or a column's name" in found.refused["unspeakable"]
     assert "There is no view 'gone'" in found.refused["gone"]
 
-    for name, text in {"stored": STORED, "shown": SHOWN, "keyed": KEYED}.items():
+    for name, text in OWNED.items():
         (tmp_path / f"{name}.py").write_text(text)
-    refused = assemble(spark, here, types, ["stored", "shown", "keyed"]).refused
+    refused = assemble(spark, here, types, list(OWNED)).refused
     assert "the measure 'a' and the measure 'b' both make a column 'url'" in refused["stored"]
     assert "the measure 'n' and the measure 'n_p50' both make a column 'n_p50'" in refused["shown"]
     assert "the key and the measure 'a' both make a column 'status'" in refused["keyed"]
+    assert "the measure 'a' makes the column 'a_at' for its own order" in refused["ordered"]
+    assert "the measure 'a' makes the column 'a_topic' for its own order" in refused["of_order"]
 
     (tmp_path / "unreadable.py").write_text("VIEW = View()")
     assert assemble(spark, here, types, ["good", "gone", "impossible", "unreadable", "unspeakable"]).code != found.code

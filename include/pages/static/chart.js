@@ -24,13 +24,19 @@ export function chart({ title, at, series, write = number }) {
     s("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(top * share), y2: y(top * share) }),
     s("text", { x: LEFT - 6, y: y(top * share) + 4, "text-anchor": "end" }, write(top * share)))),
   ticks(at).map((i) => s("text", { x: x(i), y: HEIGHT - 6, "text-anchor": "middle" }, clock(at[i], at))),
-  series.map((each, n) => s("path", { class: `line line-${n % 8}`, d: path(each.values, x, y) })),
+  series.map((each, n) => s("path", { class: `line ${style(n)}`, d: path(each.values, x, y) })),
   pointer);
   return h("figure", {}, h("figcaption", {}, h("strong", {}, title), legend(series), read), drawing);
 }
 
 function legend(series) {
-  return h("span", { class: "legend" }, series.map((each, n) => h("span", { class: `line-${n % 8}` }, each.name)));
+  return h("span", { class: "legend" }, series.map((each, n) => h("span", { class: style(n) },
+    s("svg", { class: "swatch", viewBox: "0 0 32 6", "aria-hidden": "true" }, s("path", { class: `line ${style(n)}`, d: "M2 3L30 3" })), each.name)));
+}
+
+// Eight colours that are told apart in light and dark; when they are used up, they come again with another dash.
+function style(n) {
+  return `line-${n % 8} dash-${Math.floor(n / 8) % 4}`;
 }
 
 // A moment without neighbours is still seen: it becomes a dot, a line of no length with round ends.
