@@ -32,13 +32,14 @@ EVERY = tuple(SERVICES)
 
 @dataclass(frozen=True)
 class State:
-    """One service as it is now; `state` is READY, STARTING or STOPPED."""
+    """One service as it is now; `state` is READY, STARTING or STOPPED, and `reason` why it is not ready yet."""
 
     name: str
     state: str
     pid: int | None
     memory_mb: float | None
     address: str
+    reason: str = ""
 
 
 def up(settings: Settings, services: Iterable[str] = EVERY, *, tethered: bool = False) -> None:
@@ -123,8 +124,8 @@ def _state(settings: Settings, service: Service) -> State:
         return State(service.name, "STOPPED", None, None, address)
     try:
         service.ready(settings)
-    except ServiceDown:
-        return State(service.name, "STARTING", pid, megabytes(_family(pid)), address)
+    except ServiceDown as down:
+        return State(service.name, "STARTING", pid, megabytes(_family(pid)), address, str(down))
     return State(service.name, "READY", pid, megabytes(_family(pid)), address)
 
 

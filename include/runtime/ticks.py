@@ -7,7 +7,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # its annotations do not re-export
 
 from runtime.service import Service
-from truelog import topics
+from truelog import event, topics
 from truelog.errors import ServiceDown
 from truelog.settings import Settings
 from truelog.ticks import TOPIC
@@ -33,7 +33,9 @@ def ready(settings: Settings) -> None:
     except KafkaException as error:
         raise ServiceDown(str(error)) from error
     if age > settings.tick_seconds + _LATE_SECONDS:
-        raise ServiceDown("no tick of late")
+        told = topics.ends_told(broker, topics.known(broker).intersection(event.names()))
+        why = f": each tells where all partitions end, and {' '.join(told.untold.values())}" if told.untold else ""
+        raise ServiceDown(f"no tick of late{why}")
 
 
 def address(settings: Settings) -> str:

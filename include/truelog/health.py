@@ -1,6 +1,7 @@
 """Health: each application as it is, with its views, where they stand and how far behind the log.
 
-What cannot be told, since Kafka or the store does not answer, is None; the rest is told all the same.
+What cannot be told, since Kafka or the store does not answer, is None, and it is said why; the rest is told all the
+same: a partition without a leader takes the lag of those who read its topic, and of nobody else.
 """
 
 from dataclasses import dataclass, field
@@ -21,6 +22,14 @@ Stands = dict[str, Positions]  # by view; the archive under its own name
 
 
 @dataclass(frozen=True)
+class Behind:
+    """How far each reader is behind; and of whom that cannot be told, why."""
+
+    lags: dict[str, Lag]
+    blind: dict[str, str]
+
+
+@dataclass(frozen=True)
 class View:
     """One view of an application."""
 
@@ -35,7 +44,10 @@ class View:
 
 @dataclass(frozen=True)
 class Health:
-    """One application; its positions are the least of its views', its lag is the greatest."""
+    """One application; its positions are the least of its views', its lag is the greatest.
+
+    `reason` is why that cannot be told of one of them.
+    """
 
     application: str
     state: str
@@ -47,6 +59,7 @@ class Health:
     positions: Offsets = field(default_factory=dict)
     lag_events: int | None = None
     lag_seconds: float | None = None
+    reason: str = ""
     views: list[View] = field(default_factory=list)
 
 
@@ -91,22 +104,23 @@ def _stands(settings: Settings, connection: Connection) -> Stands:
         return stood | {ARCHIVE: Positions()}
 
 
-def _lags(settings: Settings, stood: Stands) -> dict[str, Lag]:
+def _lags(settings: Settings, stood: Stands) -> Behind:
     counted = {name: stands.counted(at) for name, at in stood.items() if at.offsets}
-    read = {topic for at in counted.values() for topic in at.offsets}
     try:
-        behind = lags(settings, counted, topics.end_offsets(settings, read))
-    except ServiceDown:
-        return {}
-    return {name: total(parts) for name, parts in behind.items()}
+        ends = topics.ends_told(topics.client(settings), {topic for at in counted.values() for topic in at.offsets})
+        blind = {name: why for name, at in counted.items() if (why := ends.missing(at.offsets))}
+        seen = {name: at for name, at in counted.items() if name not in blind}
+        behind = lags(settings, seen, ends.positions)
+    except ServiceDown as down:
+        return Behind({}, dict.fromkeys(counted, str(down)))
+    return Behind({name: total(parts) for name, parts in behind.items()}, blind)
 
 
-def _health(
-    settings: Settings, status: Status, stood: Stands, behind: dict[str, Lag], told: dict[str, Standing]
-) -> Health:
+def _health(settings: Settings, status: Status, stood: Stands, behind: Behind, told: dict[str, Standing]) -> Health:
     name = status.application
     mine = [ARCHIVE] if name == ARCHIVE else [v for v in stood if v != ARCHIVE and application.of(settings, v) == name]
-    known = [behind[each] for each in mine if each in behind]
+    blind = next((behind.blind[each] for each in mine if each in behind.blind), "")
+    known = [behind.lags[each] for each in mine if each in behind.lags and not blind]
     return Health(
         application=name,
         state=state(settings, status),
@@ -118,15 +132,17 @@ def _health(
         positions=_least([stood[each] for each in mine]),
         lag_events=max((lag.events for lag in known), default=None),
         lag_seconds=max((round(lag.seconds, 3) for lag in known), default=None),
-        views=[_view(view, stood[view], behind.get(view), told.get(view)) for view in mine if view != ARCHIVE],
+        reason=blind,
+        views=[_view(view, stood[view], behind, told.get(view)) for view in mine if view != ARCHIVE],
     )
 
 
-def _view(view: str, at: Positions, lag: Lag | None, told: Standing | None) -> View:
+def _view(view: str, at: Positions, behind: Behind, told: Standing | None) -> View:
+    lag, why_standing = behind.lags.get(view), told.reason if told else "no application has run it yet"
     return View(
         view=view,
         state=told.state if told else "UNKNOWN",
-        reason=told.reason if told else "no application has run it yet",
+        reason=why_standing or behind.blind.get(view, ""),
         since=told.since if told else None,
         positions=at.plain(),
         lag_events=lag.events if lag else None,

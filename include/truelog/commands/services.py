@@ -92,4 +92,5 @@ def _table(states: "list[State]") -> Table:
     known = sum(state.memory_mb or 0 for state in states)
     table.add_section()
     table.add_row("all", "", "", f"{known:.0f}", "")
+    table.caption = "\n".join(f"{state.name}: {state.reason}" for state in states if state.reason)
     return table

@@ -69,6 +69,9 @@ def tables(streams: list[dict[str, Any]]) -> list[Table]:
         applications.add_row(each["application"], each["state"], str(each["pid"] or ""), memory, *_lag(each), at)
         for view in each["views"]:
             views.add_row(view["view"], each["application"], view["state"], *_lag(view), view["reason"])
+    applications.caption = "\n".join(
+        sorted({f"lag is not known: {each['reason']}" for each in streams if each["reason"]})
+    )
     return [applications, views]
 
 
