@@ -53,6 +53,7 @@ def fill(connection: Connection) -> None:
     with connection.transaction():
         _views(connection)
         _applications(connection)
+        _answer(connection)
         lag_history.keep(connection, _readings(time.time()), seconds=3 * DAY)
         _reconciliations(connection)
         _operations(connection)
@@ -100,6 +101,17 @@ def _applications(connection: Connection) -> None:
         progress.note(connection, STREAM, f"2026-11-21T10:{second // 60:02d}:{second % 60:02d}Z", steps)
     standing.begin(connection, STREAM, dict.fromkeys(MADE, 1))
     standing.note(connection, STREAM, "page_audience", 1, f"DivideByZero: in {HOSTILE[0]}")
+
+
+def _answer(connection: Connection) -> None:
+    """By the batch layer, for the view that stands still."""
+    connection.execute(
+        "INSERT INTO truelog.batch_answer (view, version, as_of) VALUES ('page_audience', 1, now() - interval '4 min')"
+    )
+    connection.execute(
+        "INSERT INTO truelog.batch_position SELECT view, version, topic, partition, topic_id, next_offset + 900 "
+        "FROM truelog.position WHERE view = 'page_audience'"
+    )
 
 
 def _readings(now: float) -> Iterator[Reading]:

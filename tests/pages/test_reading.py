@@ -156,6 +156,19 @@ def test_the_catalogue_shows_what_is_declared_and_what_became_of_it(filled: Sett
     assert views.proof
     assert views.proof.verdict == "EQUAL"
     assert views.proof.equal_at == views.proof.certified_at == views.proof.at
+    assert views.answer
+    assert (views.answer.layer, views.answer.reason) == ("stream", "")
+
+
+def test_which_layer_answers_is_told_with_the_view_and_with_its_application(filled: Settings) -> None:
+    [told] = [each.answer for each in view_report.every(filled) if each.view == "page_audience"]
+    assert told
+    assert (told.layer, told.reason) == ("batch", "its stream stands still")
+    assert (told.age or 0) >= 240
+    [_, stream] = stream_report.every(filled)
+    [reader] = [each for each in stream.readers if each.reader == "page_audience"]
+    assert reader.answer
+    assert reader.answer.layer == told.layer
 
 
 def test_a_view_is_told_with_its_columns_and_where_they_come_from(filled: Settings) -> None:

@@ -121,8 +121,8 @@ export function badge(word) {
 // Which layer gives a view to readers, where that is not its stream or something is the matter with it.
 export function layerOf(answer) {
   if (!answer || !answer.reason) return null;
-  const old = answer.age === null ? "" : `${duration(answer.age)} old: `;
-  return h("span", { class: "layer" }, badge(answer.layer.toUpperCase()), h("small", {}, ` ${old}${seen(answer.reason)}`));
+  const old = answer.age === null ? "" : `, ${duration(answer.age)} old`;
+  return h("span", { class: "layer" }, badge(answer.layer.toUpperCase()), h("small", {}, ` answers${old}: ${seen(answer.reason)}`));
 }
 
 export function table(heads, rows, empty = "Nothing yet.") {
