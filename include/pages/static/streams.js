@@ -10,12 +10,12 @@ const MEANS = {
   STOP: "it is wanted stopped and still runs",
   WISHED: "somebody asked for it to be started anew; its DAG does so after the batch under way",
   STARTING: "it holds its lease and has made no batch yet",
-  STOPPED: "somebody stopped it; its views are answered from the batch layer after a while",
+  STOPPED: "somebody stopped it; after a while the batch layer answers for the views of a stream",
 };
 const WHOLE = "triggerExecution";
 const ACTS = {
   restart: "starts it anew after the batch under way. Views stand still for the half minute that Spark takes.",
-  stop: "stops it after the batch under way, until somebody starts it. Meanwhile the batch layer answers for its views, minutes late.",
+  stop: "stops it after the batch under way, until somebody starts it. Meanwhile the batch layer answers for the views of a stream, minutes late.",
   start: "has it running again, from where it stopped.",
 };
 
