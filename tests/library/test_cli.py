@@ -3,9 +3,13 @@
 import json
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+
+from truelog.commands.streaming import tables
 
 TRUELOG = Path(sys.executable).with_name("truelog")
 
@@ -36,6 +40,20 @@ def test_status_of_stopped_services_is_1(tmp_path: Path) -> None:
     answer = json.loads(line)
     assert {service["state"] for service in answer["services"]} == {"STOPPED"}
     assert made.analyst_password.get_secret_value() not in ended.stdout
+
+
+def test_a_reason_is_shown_as_it_is_whatever_it_holds() -> None:
+    """Brackets are words of the table's own language, and one that closes nothing would be an error."""
+    nobody = {"pid": None, "memory_mb": None, "lag_events": None, "lag_seconds": None, "batch_at": None}
+    view = nobody | {"view": "one", "state": "STANDING", "reason": "in [red]a[/nothing]"}
+    told = nobody | {"application": "stream", "state": "RUNNING", "reason": "Kafka [/] is away", "views": [view]}
+    printed = StringIO()
+    console = Console(width=200, file=printed)
+    for table in tables([told]):
+        console.print(table)
+    shown = printed.getvalue()
+    assert "in [red]a[/nothing]" in shown
+    assert "lag is not known: Kafka [/] is away" in shown
 
 
 @pytest.mark.parametrize("word", ["up", "down", "status"])

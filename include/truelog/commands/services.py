@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from truelog.commands.output import AsJson, Exit, print_json
@@ -92,5 +93,5 @@ def _table(states: "list[State]") -> Table:
     known = sum(state.memory_mb or 0 for state in states)
     table.add_section()
     table.add_row("all", "", "", f"{known:.0f}", "")
-    table.caption = "\n".join(f"{state.name}: {state.reason}" for state in states if state.reason)
+    table.caption = escape("\n".join(f"{state.name}: {state.reason}" for state in states if state.reason))
     return table

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from truelog.commands.output import AsJson, print_json
@@ -68,10 +69,9 @@ def tables(streams: list[dict[str, Any]]) -> list[Table]:
         at = each["batch_at"].strftime("%H:%M:%S") if each["batch_at"] else ""
         applications.add_row(each["application"], each["state"], str(each["pid"] or ""), memory, *_lag(each), at)
         for view in each["views"]:
-            views.add_row(view["view"], each["application"], view["state"], *_lag(view), view["reason"])
-    applications.caption = "\n".join(
-        sorted({f"lag is not known: {each['reason']}" for each in streams if each["reason"]})
-    )
+            views.add_row(view["view"], each["application"], view["state"], *_lag(view), escape(view["reason"]))
+    unknown = {f"lag is not known: {each['reason']}" for each in streams if each["reason"]}
+    applications.caption = escape("\n".join(sorted(unknown)))
     return [applications, views]
 
 
