@@ -16,9 +16,9 @@ log = logging.getLogger("truelog.upkeep")
 ABOUT = """
 Once a day, small files of the archive and of the partials are rewritten into larger ones; snapshots older than three
 days are forgotten, and files of that age removed that were written and never committed. Rows that never left the
-staging tables are dropped, as are rows of partials and ticks that no view can need any more, and alerts that were
-resolved three months ago. Then the archive is audited: every record of the log is there, once; every file lies in the
-bucket with its size; each hole is explained.
+staging tables are dropped, as are rows of partials and ticks that no view can need any more, alerts that were resolved
+three months ago, and Data Docs as old. Then the archive is audited: every record of the log is there, once; every file
+lies in the bucket with its size; each hole is explained.
 
 **Red**: what to do first, by the task that is red:
 

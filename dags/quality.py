@@ -7,6 +7,7 @@ from airflow.sdk import DAG, Param, get_current_context, task
 from airflow.sdk.exceptions import AirflowFailException
 from day_timetable import log_days
 from log_day_operator import DAY, LogDayOperator
+from report_link import judged
 from spark_job import BATCH
 
 from truelog import event
@@ -20,8 +21,8 @@ events, the different keys, how often each field is missing, what came late and 
 judges whether each figure lies within its bounds. They are declared beside the event, as `QUALITY` in
 `include/events/<event>.py`; what is usual is the median of the seven log days before (`docs/quality.md`).
 
-Figures are rows of `truelog.figure`, judgements of `truelog.validation`. What nobody can tell yet is *not judged*: how
-many events are usual is known on the fourth log day.
+Figures are rows of `truelog.figure`, judgements of `truelog.validation`; the page *Quality* shows both. What nobody can
+tell yet is *not judged*: how many events are usual is known on the fourth log day.
 
 * **Backfill**: over any range of days, oldest first, since each day is held against those before it. Figures are
   replaced; to repeat days that were done, choose to reprocess them.
@@ -31,7 +32,7 @@ many events are usual is known on the fourth log day.
 
 * `verdict`: its log names each figure that is out of bounds, beside what it usually is. *events* or *keys*: too few,
   ask whether a producer stopped (`truelog lag`, the topic's collector); too many, whether one repeats itself.
-  *null …*: a producer no longer sends that field. *late*: senders hold events back, or their clocks are wrong.
+  *missing …*: a producer no longer sends that field. *late*: senders hold events back, or their clocks are wrong.
   *malformed*: somebody writes to Kafka past the collector; the column `invalid` of the archive says what is wrong.
   Where the new state is right, change the bounds beside the event; what is usual follows by itself in four days.
 * `wait`: the archive did not close the day in time; its log names the topics. See that `stream_archive` is healthy and
@@ -49,7 +50,7 @@ def judge(span: dict[str, Any], params: dict[str, Any], run_id: str) -> list[str
     return event_quality.judge(Settings(), params["events"], Span.from_dict(span), run_id)
 
 
-@task(map_index_template="{{ label }}", retries=0)
+@judged(map_index_template="{{ label }}", retries=0)
 def verdict(event: str, run_id: str) -> None:
     """Red where a log day is not as it should be."""
     from truelog import event_quality

@@ -6,7 +6,7 @@ from airflow.sdk import DAG, AssetAny, AssetOrTimeSchedule, Param, get_current_c
 from airflow.sdk.exceptions import AirflowFailException
 from by_clock import by_clock
 from reconcile_job import ReconcileJob
-from report_link import reported
+from report_link import compared
 from spark_job import BATCH, JOB
 from view_assets import told, view_asset
 
@@ -52,7 +52,7 @@ def choose(params: dict[str, Any], dag_run: Any, triggering_asset_events: Any) -
     return list(params["views"])
 
 
-@reported(
+@compared(
     trigger_rule="all_done",
     map_index_template="{{ label }}",
     retries=0,

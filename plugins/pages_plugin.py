@@ -40,6 +40,7 @@ class PagesPlugin(AirflowPlugin):
         _page("Views", "views", category="Truelog"),
         _page("Reconciliations", "reconciliations", category="Truelog"),
         _page("Backfills", "backfills", category="Truelog"),
+        _page("Quality", "quality", category="Truelog"),
         _page("Lag", "lag", category="Truelog"),
         _page("Alerts", "alerts", category="Truelog"),
         _page("Operations", "operations", category="Truelog"),

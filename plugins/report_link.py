@@ -1,4 +1,7 @@
-"""The link from a task to what came of its run: the page *Reconciliations*, with the comparisons of that run alone."""
+"""Links from a task to what came of its run: the page that shows it, and Data Docs of what was judged.
+
+Both open within Airflow's frame, once the task is done.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,13 +14,33 @@ from pages_plugin import PREFIX
 
 
 class ReportLink(BaseOperatorLink):
-    """A button on the task's page, once the task is done; it stays within Airflow's frame."""
+    """The page *Reconciliations*, with the comparisons of that run alone."""
 
     name = "Report"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
         """Of a run of `recompute`: of the comparisons that its partials have started."""
         return f"/plugin/truelog-reconciliations{PREFIX}/reconciliations?{urlencode({'run': ti_key.run_id})}"
+
+
+class QualityLink(BaseOperatorLink):
+    """The page *Quality*, with the log days of the task's event type."""
+
+    name = "Report"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        return f"/plugin/truelog-quality{PREFIX}/quality?{urlencode({'of': operator.op_kwargs['event']})}"
+
+
+class DataDocsLink(BaseOperatorLink):
+    """What Great Expectations' renderer made of the judgement of the task's view or event type."""
+
+    name = "Data Docs"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        given = operator.op_kwargs
+        asked = {"run": ti_key.run_id, "of": given["view"] if "view" in given else given["event"]}
+        return f"/plugin/truelog-reconciliations{PREFIX}/data-docs?{urlencode(asked)}"
 
 
 class ReportedTask(DecoratedOperator, PythonOperator):
@@ -34,3 +57,25 @@ class ReportedTask(DecoratedOperator, PythonOperator):
 def reported(**given: Any) -> Any:
     """As Airflow's `@task(…)`, with the link."""
     return task_decorator_factory(decorated_operator_class=ReportedTask, **given)
+
+
+class ComparedTask(ReportedTask):
+    """One that judges a comparison."""
+
+    custom_operator_name = "@compared"
+    operator_extra_links = (ReportLink(), DataDocsLink())
+
+
+class JudgedTask(ReportedTask):
+    """One about an event type."""
+
+    custom_operator_name = "@judged"
+    operator_extra_links = (QualityLink(), DataDocsLink())
+
+
+def compared(**given: Any) -> Any:
+    return task_decorator_factory(decorated_operator_class=ComparedTask, **given)
+
+
+def judged(**given: Any) -> Any:
+    return task_decorator_factory(decorated_operator_class=JudgedTask, **given)

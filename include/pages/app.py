@@ -4,7 +4,7 @@ from airflow.api_fastapi.core_api.security import requires_authenticated
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from pages import acts, alerting, backfills, data, export, files
+from pages import acts, alerting, backfills, data, docs, export, files
 from pages.headers import OURS, Headers
 from truelog.errors import BadDeclaration, BadInput, NotSetUp, TruelogError
 
@@ -13,7 +13,7 @@ _STATUS: dict[type[Exception], int] = {BadInput: 400, BadDeclaration: 404, NotSe
 
 def make() -> FastAPI:
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(requires_authenticated())])
-    for part in (files, data, export, backfills, acts, alerting):
+    for part in (files, data, docs, export, backfills, acts, alerting):
         app.include_router(part.router)
     app.add_exception_handler(TruelogError, _refuse)
     app.add_middleware(Headers, headers=OURS)

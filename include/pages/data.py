@@ -12,9 +12,11 @@ from pages.access import Dag, SignedIn, may_restart, may_stop, sees
 from truelog import (
     browse,
     catalogue,
+    event,
     lag_report,
     lag_series,
     operation,
+    quality_history,
     readers,
     reconcile_history,
     stream_report,
@@ -112,6 +114,18 @@ def reconciliations(view: str = "", run: str = "", limit: Limit = 200) -> Answer
     with readers.snapshot(settings) as connection:
         found = reconcile_history.latest(connection, limit, view or None, started.concerned(run))
     return now(reconciliations=[asdict(each) for each in found], views=catalogue.names(settings.views_folder))
+
+
+@router.get("/quality", dependencies=OF_VIEWS)
+def quality(of: str = "", limit: Limit = 60) -> Answer:
+    """The newest log day of each event type; of one of them, by default one that is not as it should be, its days."""
+    types = event.names()
+    with readers.snapshot(Settings()) as connection:
+        newest = quality_history.newest(connection)
+        worst = next((each.event for each in newest if each.failed), newest[0].event if newest else types[0])
+        _require(of in ("", *types), f"there is no event type {of!r}")
+        days = quality_history.days(connection, of or worst, limit)
+    return now(newest=[asdict(each) for each in newest], of=of or worst, days=[asdict(each) for each in days])
 
 
 @router.get("/reconciliation", dependencies=OF_VIEWS)

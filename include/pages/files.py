@@ -8,7 +8,10 @@ from fastapi.responses import FileResponse
 _FOLDER = Path(__file__).parent / "static"
 _FILES = {path.name: path for path in _FOLDER.iterdir()}
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html"}
-PAGES = ("streams", "views", "view", "reconciliations", "reconciliation", "backfills", "lag", "alerts", "operations")
+PAGES = (
+    *("streams", "views", "view", "reconciliations", "reconciliation", "quality", "backfills", "lag", "alerts"),
+    "operations",
+)
 
 router = APIRouter()
 

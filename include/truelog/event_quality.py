@@ -61,7 +61,8 @@ def _judge(settings: Settings, connection: Connection, event: str, day: datetime
     for each in found:
         log.info("%s %s: %s", event, f"{day:%Y-%m-%d %H:%M:%S}", each.said)
     outcome = judgement.judge(settings, event, [_rule(event, day, each) for each in found if not each.unjudged])
-    judgement.keep(connection, outcome, event=event, day=day, run=run)
+    title = f"{event} on {day:%Y-%m-%d %H:%M:%S}"
+    judgement.keep(settings, connection, outcome, title, event=event, day=day, run=run)
 
 
 def _rule(event: str, day: datetime, figure: Figure) -> Rule:

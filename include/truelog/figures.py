@@ -17,7 +17,7 @@ from truelog.analyst import archived, engine
 from truelog.archive_table import open_catalog
 from truelog.database import Connection, connect
 from truelog.event import EventType
-from truelog.quality import EVENTS, HISTORY, KEYS, LATE, MALFORMED, NULL, Figure, figure
+from truelog.quality import EVENTS, HISTORY, KEYS, LATE, MALFORMED, MISSING, Figure, figure
 from truelog.settings import Settings
 from truelog.span import Span
 
@@ -76,7 +76,7 @@ def _figures(event_type: EventType) -> dict[str, str]:
         found[KEYS] = f"nullif(approx_count_distinct({event_type.topic.key}) {of_events}, 0)"
     found[LATE] = f"avg(({late})::int) {of_events}"
     optional = (field.name for field in event_type.fields if not field.required)
-    return found | {f"{NULL}{name}": f'avg(("{name}" IS NULL)::int) {of_events}' for name in optional}
+    return found | {f"{MISSING}{name}": f'avg(("{name}" IS NULL)::int) {of_events}' for name in optional}
 
 
 def _of_nothing(event_type: EventType) -> Values:

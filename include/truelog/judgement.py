@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
+from truelog import data_docs
 from truelog.database import Connection
 from truelog.settings import Settings
 
@@ -54,15 +55,18 @@ def judge(settings: Settings, subject: str, rules: Sequence[Rule]) -> Judgement:
     return Judgement(subject, not failed, failed, found)
 
 
-def keep(connection: Connection, outcome: Judgement, **about: object) -> None:
-    """With what it is about: a comparison, or a log day of an event type."""
+def keep(settings: Settings, connection: Connection, outcome: Judgement, title: str, **about: object) -> None:
+    """With what it is about, a comparison or a log day of an event type; and its Data Docs in the bucket."""
     # Through text once more: JSON knows no NaN, and PostgreSQL refuses it.
     plain = json.loads(json.dumps(outcome.result, default=str), parse_constant=str)
     row = about | {"success": outcome.success, "failed": list(outcome.failed), "result": json.dumps(plain)}
-    query = sql.SQL("INSERT INTO truelog.validation ({}) VALUES ({})").format(
+    query = sql.SQL("INSERT INTO truelog.validation ({}) VALUES ({}) RETURNING id").format(
         sql.SQL(", ").join(map(sql.Identifier, row)), sql.SQL(", ").join(sql.Placeholder() * len(row))
     )
-    connection.execute(query, list(row.values()))
+    page = data_docs.render(title, plain)
+    with connection.transaction():
+        [(number,)] = connection.execute(query, list(row.values())).fetchall()
+        data_docs.keep(settings, int(str(number)), page)
 
 
 def _checkpoint(settings: Settings, subject: str, rules: Sequence[Rule]) -> "Checkpoint":

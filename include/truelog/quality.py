@@ -13,7 +13,7 @@ from truelog.errors import BadDeclaration
 from truelog.field import Field
 
 EVENTS, KEYS, LATE, MALFORMED = "events", "keys", "late", "malformed"
-NULL = "null "  # and the field's name
+MISSING = "missing "  # and the field's name
 HISTORY = 7  # log days before that are asked what is usual
 _ENOUGH = 3  # of them: the first is hardly ever a whole one
 
@@ -95,7 +95,7 @@ def figure(quality: Quality, name: str, value: float | None, before: Sequence[fl
         return Figure(name, value, usual, most=limit)
     if usual is None:
         return Figure(name, value, unjudged=f"no history yet: {len(before)} log days before, and it takes {_ENOUGH}")
-    if name.startswith(NULL):
+    if name.startswith(MISSING):
         return Figure(name, value, usual, most=min(1.0, usual + quality.drift))
     if not usual:
         return Figure(name, value, usual, unjudged="usually there are none")
@@ -106,7 +106,7 @@ def figure(quality: Quality, name: str, value: float | None, before: Sequence[fl
 def _limit(quality: Quality, name: str) -> float | None:
     """The declared one, which asks for no history."""
     known = {LATE: quality.late, MALFORMED: quality.malformed}
-    return known.get(name, quality.nulls.get(name.removeprefix(NULL)))
+    return known.get(name, quality.nulls.get(name.removeprefix(MISSING)))
 
 
 def _written(number: float | None) -> str:

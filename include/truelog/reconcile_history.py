@@ -31,6 +31,7 @@ class Reconciliation:
     run: str | None
     judged: bool | None
     failed: Sequence[str] | None
+    validation: int | None  # the judgement's number, which is that of its Data Docs
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,9 @@ class Detail:
 
 _COLUMNS = sql.SQL(", ").join(sql.Identifier(each.name) for each in fields(Reconciliation))
 _ALL = sql.SQL(
-    "SELECT {} FROM (SELECT r.*, v.success AS judged, v.failed FROM truelog.reconciliation r LEFT JOIN LATERAL ("
-    "SELECT success, failed FROM truelog.validation WHERE reconciliation = r.id ORDER BY id DESC LIMIT 1) v ON true) r "
+    "SELECT {} FROM (SELECT r.*, v.success AS judged, v.failed, v.id AS validation FROM truelog.reconciliation r "
+    "LEFT JOIN LATERAL (SELECT id, success, failed FROM truelog.validation WHERE reconciliation = r.id "
+    "ORDER BY id DESC LIMIT 1) v ON true) r "
 ).format(_COLUMNS)
 
 

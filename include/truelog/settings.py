@@ -123,6 +123,7 @@ class Settings(BaseSettings):
     lag_keep_seconds: PositiveFloat = 3 * 86_400.0  # of the history of lag
     lag_late_seconds: PositiveFloat = 60.0  # behind, beyond its trigger, from which a reader is warned of
     lag_falling_seconds: PositiveFloat = 6 * 3600.0  # before retention overtakes a reader, from which it is told
+    data_docs_keep_seconds: PositiveFloat = 90 * 86_400.0  # of what Great Expectations' renderer made of judgements
     # Who is told of alerts: nobody, unless it is set here.
     alertmanager_url: SecretStr = SecretStr("")
     alertmanager_token: SecretStr = SecretStr("")

@@ -3,8 +3,9 @@
 1. rows that never came from the staging tables into a merge
 2. ticks that are no view's clock any more (`truelog.old_ticks`)
 3. alerts that were resolved long ago
-4. rows of partials that a view's `keep` has outlived
-5. in object storage, table by table: small files are rewritten into larger ones, old snapshots forgotten, and files
+4. Data Docs that are older than they are kept (`truelog.data_docs`)
+5. rows of partials that a view's `keep` has outlived
+6. in object storage, table by table: small files are rewritten into larger ones, old snapshots forgotten, and files
    removed that were written and never committed
 
 None of it touches positions: those are properties of the table. An archiver that commits meanwhile tries again.
@@ -16,7 +17,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from truelog import alerts, clock, difference, merge, old_ticks, partials, stage
+from truelog import alerts, clock, data_docs, difference, merge, old_ticks, partials, stage
 from truelog.archive_commit import copy_pointer, require_newest
 from truelog.archive_table import NAMESPACE, open_catalog
 from truelog.compiled import Compiled
@@ -43,6 +44,7 @@ class Upkeep:
 
     ticks: int  # dropped
     alerts: int  # forgotten
+    data_docs: int  # dropped
     tables: list[Kept]
 
     def as_dict(self) -> dict[str, Any]:
@@ -57,9 +59,11 @@ def keep_up(settings: Settings) -> Upkeep:
             stage.sweep_all(connection)  # 1
             ticks = old_ticks.drop(connection, assembly.compiled)  # 2
             forgotten = alerts.forget(connection, timedelta(seconds=settings.alert_keep_seconds))  # 3
+        docs = data_docs.drop_old(settings)  # 4
         for compiled in assembly.compiled:
-            drop_outlived(spark, settings, compiled)  # 4
-        return Upkeep(ticks, forgotten, [_keep_up(spark, settings, table) for table in tables(settings)])  # 5
+            drop_outlived(spark, settings, compiled)  # 5
+        kept = [_keep_up(spark, settings, table) for table in tables(settings)]  # 6
+        return Upkeep(ticks, forgotten, docs, kept)
 
 
 def drop_outlived(spark: SparkSession, settings: Settings, compiled: Compiled) -> None:

@@ -80,7 +80,7 @@ def validate(settings: Settings, run: str, view: str) -> Judgement:
         declared = catalogue.load(view, settings.views_folder)
         rules = list(_rules(compared, declared, _floor(settings, connection, compared, declared)))
         outcome = judgement.judge(settings, view, rules)
-        judgement.keep(connection, outcome, reconciliation=compared.id)
+        judgement.keep(settings, connection, outcome, f"{view} and its rebuild", reconciliation=compared.id)
     return outcome
 
 

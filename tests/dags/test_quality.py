@@ -6,19 +6,20 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from truelog import event_quality, figures
+from truelog import data_docs, event_quality, figures, quality_history
 from truelog.archive_commit import Append, commit
 from truelog.archive_files import FileWriter, blueprint, described
 from truelog.archive_table import TIME, ensure, identifier, open_catalog
 from truelog.database import Connection
 from truelog.event import Event, load_events
-from truelog.quality import EVENTS, KEYS, LATE, MALFORMED, NULL, Quality
+from truelog.quality import EVENTS, KEYS, LATE, MALFORMED, MISSING, Quality
 from truelog.settings import Settings
 from truelog.span import Span
 
@@ -128,7 +129,7 @@ def naive(quality: Quality, records: Sequence[Record]) -> dict[str, float | None
         except ValidationError:
             continue
     if not events:
-        nothing: dict[str, float | None] = dict.fromkeys((KEYS, LATE, *(f"{NULL}{name}" for name in OPTIONAL)))
+        nothing: dict[str, float | None] = dict.fromkeys((KEYS, LATE, *(f"{MISSING}{name}" for name in OPTIONAL)))
         return nothing | {EVENTS: 0, MALFORMED: 1.0 if records else None}
     late = [
         each for record, each in events if (record.at - each.occurred_at).total_seconds() > quality.lateness_seconds
@@ -140,7 +141,7 @@ def naive(quality: Quality, records: Sequence[Record]) -> dict[str, float | None
         LATE: len(late) / len(events),
     }
     missing = {name: sum(getattr(each, name) is None for _, each in events) for name in OPTIONAL}
-    return found | {f"{NULL}{name}": count / len(events) for name, count in missing.items()}
+    return found | {f"{MISSING}{name}": count / len(events) for name, count in missing.items()}
 
 
 OPTIONAL = ("sent_at", "received_at", "session_id")
@@ -170,7 +171,7 @@ def test_a_day_is_judged_against_those_before_it_and_says_what_nobody_can_tell(s
     first, _, _, fourth, fifth, sixth = event_quality.verdicts(searches.settings, "run", TOPIC)
     assert (first.success, first.failed) == (True, [])
     unjudged = {each.name for each in figures.load(searches.connection, TOPIC, MORNING) if each.unjudged}
-    assert unjudged == {EVENTS, KEYS, *(f"{NULL}{name}" for name in OPTIONAL)}
+    assert unjudged == {EVENTS, KEYS, *(f"{MISSING}{name}" for name in OPTIONAL)}
     assert fourth.success
     assert fifth.failed[0] == "events 20: at least 51 and at most 205, usually 102"
     assert [each.split()[0] for each in fifth.failed] == [EVENTS, KEYS]
@@ -192,6 +193,16 @@ def test_the_dag_is_about_log_days_and_each_event_type_is_shown(dags: "DagBag") 
     assert dag.get_task("verdict").partial_kwargs["retries"] == 0
 
 
+def test_a_verdict_links_its_page_and_its_data_docs(dags: "DagBag") -> None:
+    task: Any = dags.dags["quality"].get_task("verdict")
+    of = SimpleNamespace(op_kwargs={"event": TOPIC, "run_id": "a run"})
+    links = {link.name: link.get_link(of, ti_key=SimpleNamespace(run_id="a run")) for link in task.operator_extra_links}
+    assert links == {
+        "Report": "/plugin/truelog-quality/truelog/quality?of=search",
+        "Data Docs": "/plugin/truelog-reconciliations/truelog/data-docs?run=a+run&of=search",
+    }
+
+
 def test_a_run_is_red_where_an_event_type_is_not_as_it_should_be(
     dags: "DagBag", airflow_database: None, searches: Searches
 ) -> None:
@@ -204,5 +215,7 @@ def test_a_run_is_red_where_an_event_type_is_not_as_it_should_be(
         "judge": "success",
         "verdict": "failed",
     }
+    number = quality_history.judgement_of(searches.connection, run.run_id, TOPIC)
+    assert b"malformed 0.5: at most 0.05" in (data_docs.read(searches.settings, number or 0) or b"")
     [found] = event_quality.verdicts(searches.settings, run.run_id, TOPIC)
     assert found.failed == ["malformed 0.5: at most 0.05"]

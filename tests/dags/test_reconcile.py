@@ -1,6 +1,8 @@
 """The DAG `reconcile`: which views a run compares, and how the outcome is judged."""
 
+import html
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,9 +10,10 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from psycopg import sql
 
 from tests.library.test_archive_commit import kafka_records, written
-from truelog import validation
+from truelog import data_docs, validation
 from truelog.archive_commit import Append, commit
 from truelog.archive_table import ensure, identifier, open_catalog
 from truelog.database import Connection
@@ -78,7 +81,7 @@ class Judged:
 
 
 @pytest.fixture
-def judged(migrated: Settings, connection: Connection, tmp_path: Path) -> Iterator[Judged]:
+def judged(migrated: Settings, s3: Settings, connection: Connection, tmp_path: Path) -> Iterator[Judged]:
     (tmp_path / "judged.py").write_text(VIEW.replace("KEEP", ""))
     connection.execute(TABLES.encode())
     yield Judged(migrated.model_copy(update={"views_folder": tmp_path}), connection)
@@ -187,6 +190,21 @@ def test_the_views_own_checks_hold_for_every_row(judged: Judged) -> None:
     assert judged.failed() == ("n > 0",)
 
 
+def test_data_docs_show_a_value_and_never_run_it(judged: Judged) -> None:
+    judged.compared()
+    hostile = "<script>document.title='owned'</script> ${n} $a \" onload=\"x <img src=http://a.example onerror=x>"
+    judged.connection.execute(
+        sql.SQL("CREATE OR REPLACE VIEW views.judged AS SELECT {}::text AS a, 0::numeric AS n").format(hostile)
+    )
+    assert judged.failed() == ("n > 0",)
+    [(number,)] = judged.connection.execute("SELECT max(id) FROM truelog.validation").fetchall()
+    page = (data_docs.read(judged.settings, int(str(number))) or b"").decode()
+    assert html.escape(hostile) in page
+    assert "a &lt;&gt; &#x27;{oops}&#x27;" in page  # the view's own check
+    tags = re.findall(r"<([^>]*)>", page.partition("<body>")[2])
+    assert [each for each in tags if re.search(r"script|img|link|href|src|\bon\w+=|style", each)] == []
+
+
 def test_unknown_is_neither_and_says_why(judged: Judged) -> None:
     judged.compared(verdict="EQUAL")
     validation.require_known(judged.settings, RUN)
@@ -286,10 +304,11 @@ def test_a_job_is_told_what_the_form_says(dags: "DagBag") -> None:
 )
 def test_a_task_links_what_came_of_its_run(dags: "DagBag", dag: str, task: str) -> None:
     found: Any = dags.dags[dag].get_task(task)
-    [link] = found.operator_extra_links
+    link, *more = found.operator_extra_links
     at = link.get_link(found, ti_key=SimpleNamespace(run_id="backfill__2026-11-20T00:00:00+00:00"))
     page = "/truelog/reconciliations?run=backfill__2026-11-20T00%3A00%3A00%2B00%3A00"
     assert (link.name, at) == ("Report", f"/plugin/truelog-reconciliations{page}")
+    assert [each.name for each in more] == (["Data Docs"] if task == "validate" else [])
 
 
 def test_the_dag_waits_for_time_and_for_each_views_asset(dags: "DagBag", settings: Settings) -> None:

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from truelog.errors import BadDeclaration
 from truelog.event import Event, EventType, Topic, load_events
-from truelog.quality import EVENTS, KEYS, LATE, MALFORMED, NULL, Figure, Quality, figure
+from truelog.quality import EVENTS, KEYS, LATE, MALFORMED, MISSING, Figure, Quality, figure
 
 TOPIC = Topic(key="who", subject=("who",), partitions=1, retention="1 day")
 QUALITY = Quality(volume=(0.5, 2.0), nulls={"why": 0.9}, drift=0.25, late=0.05)
@@ -25,9 +25,9 @@ class Said(Event):
     [
         (EVENTS, 50, [10, 100, 90, 110, 10_000], Figure(EVENTS, 50, 100, 50, 200)),  # an odd day changes nothing
         (KEYS, 3, [1, 2, 3], Figure(KEYS, 3, 2, 1, 4)),
-        (f"{NULL}why", 0.95, [], Figure(f"{NULL}why", 0.95, None, None, 0.9)),  # declared: asks for no history
-        (f"{NULL}how", 0.5, [0.25, 0.25, 0.3], Figure(f"{NULL}how", 0.5, 0.25, None, 0.5)),
-        (f"{NULL}how", 1.0, [0.9, 0.9, 1.0], Figure(f"{NULL}how", 1.0, 0.9, None, 1.0)),
+        (f"{MISSING}why", 0.95, [], Figure(f"{MISSING}why", 0.95, None, None, 0.9)),  # declared: asks for no history
+        (f"{MISSING}how", 0.5, [0.25, 0.25, 0.3], Figure(f"{MISSING}how", 0.5, 0.25, None, 0.5)),
+        (f"{MISSING}how", 1.0, [0.9, 0.9, 1.0], Figure(f"{MISSING}how", 1.0, 0.9, None, 1.0)),
         (LATE, 0.04, [], Figure(LATE, 0.04, None, None, 0.05)),
         (MALFORMED, 0.5, [0, 0, 0], Figure(MALFORMED, 0.5, 0, None, 0.05)),
     ],
@@ -42,10 +42,10 @@ def test_a_figure_has_its_bounds(name: str, value: float, before: Sequence[float
         (EVENTS, 0, [], "no history yet: 0 log days before, and it takes 3"),
         (EVENTS, 12, [9, 11], "no history yet: 2 log days before, and it takes 3"),
         (KEYS, 12, [], "no history yet: 0 log days before, and it takes 3"),
-        (f"{NULL}how", 0.5, [], "no history yet: 0 log days before, and it takes 3"),
+        (f"{MISSING}how", 0.5, [], "no history yet: 0 log days before, and it takes 3"),
         (EVENTS, 12, [0, 0, 0, 5], "usually there are none"),
         (LATE, None, [0.1] * 7, "there was nothing to tell it by"),
-        (f"{NULL}why", None, [], "there was nothing to tell it by"),
+        (f"{MISSING}why", None, [], "there was nothing to tell it by"),
     ],
 )
 def test_what_nobody_can_tell_is_said_and_has_no_bounds(

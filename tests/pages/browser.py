@@ -34,6 +34,8 @@ PAGES = (
     "lag?reader=page_audience&hours=6",
     "alerts",
     "operations",
+    "quality",
+    "quality?of=dead_letter",
 )
 BUTTONS = {"analyst": [], "oncall": ["restart"], "admin": ["restart", "stop"]}
 
@@ -124,6 +126,27 @@ def test_hostile_values_are_shown_as_text(watched: Page) -> None:
     expect(watched.locator("main")).to_contain_text("only streamed, wrong value by hand")
     assert watched.locator("main img, main script").count() == 0
     assert watched.title().endswith("Truelog")
+
+
+def test_what_is_not_as_it_should_be_is_shown_and_says_so(watched: Page) -> None:
+    drawn(watched, "quality")
+    expect(watched.locator("main")).to_contain_text(f"usually 1,050 {HOSTILE[0]}")
+    for verdict in ("HOLDS", "FAILS", "NOT JUDGED"):
+        expect(watched.locator(".badge", has_text=verdict).first).to_be_visible()
+    watched.locator("summary").last.click()
+    expect(watched.locator("details[open]")).to_contain_text("no history yet: 0 log days before")
+    expect(watched.get_by_role("link", name="Data Docs").first).to_be_visible()
+
+
+def test_data_docs_run_nothing_whatever_is_in_them(signed_in: dict[str, BrowserContext]) -> None:
+    """This page was never made harmless, as if what does so had failed."""
+    page = signed_in["analyst"].new_page()
+    page.goto("/truelog/reconciliations")
+    page.locator("a[href='data-docs/1']").first.click()
+    expect(page.locator("h1")).to_have_text("Data Docs")
+    page.wait_for_load_state()
+    assert page.locator("script").count() == 1  # it is there, and has not run
+    assert page.title() == ""
 
 
 def test_rows_are_found_by_a_condition(watched: Page) -> None:
@@ -233,7 +256,7 @@ def test_what_cannot_be_asked_anew_is_shown_as_old(signed_in: dict[str, BrowserC
     expect(page.get_by_role("alert")).to_contain_text("PostgreSQL did not answer. What is shown is of")
     expect(page.locator("main.old article").first).to_be_visible()
     page.unroute("**/data/streams")
-    expect(page.locator("#trouble")).to_be_hidden()
+    expect(page.locator("#trouble")).to_be_hidden(timeout=20_000)
 
 
 def test_inside_airflow_a_page_follows_its_theme(watched: Page) -> None:

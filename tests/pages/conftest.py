@@ -11,8 +11,9 @@ from psycopg import sql
 import runtime
 from runtime import airflow
 from runtime.airflow_client import Airflow, sign_in
-from tests.pages.plausible import fill, views_folder
+from tests.pages.plausible import HOSTILE, fill, views_folder
 from tests.scenes.conftest import known
+from truelog import data_docs
 from truelog.application import ARCHIVE, STREAM
 from truelog.database import connect, migrate
 from truelog.settings import Settings
@@ -22,7 +23,7 @@ USERS = ("analyst", "oncall", "admin")  # Viewer, User, Admin
 
 
 @pytest.fixture(scope="package")
-def filled(postgresql: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+def filled(postgresql: Settings, s3: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """A database of their own, for other tests make views in the usual one; both applications seem to run."""
     _database(postgresql, "CREATE DATABASE {} OWNER truelog")
     folder = views_folder(tmp_path_factory.mktemp("catalogue") / "views")
@@ -30,6 +31,7 @@ def filled(postgresql: Settings, tmp_path_factory: pytest.TempPathFactory) -> It
         migrate(settings)
         with connect(settings, autocommit=True) as connection:
             fill(connection)
+            data_docs.keep(settings, 1, f"<h1>Data Docs</h1>{''.join(HOSTILE)}".encode())
             for name in (ARCHIVE, STREAM):
                 connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (name,))
             yield settings

@@ -7,7 +7,8 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from truelog.database import Connection
 from truelog.lag_history import Reading
 from truelog.lag_verdict import Sample
 from truelog.operation import Kind
+from truelog.quality import DEFAULTS, EVENTS, LATE, Figure, figure
 
 DAY = 86_400.0
 HOSTILE = (
@@ -56,6 +58,7 @@ def fill(connection: Connection) -> None:
         _answer(connection)
         lag_history.keep(connection, _readings(time.time()), seconds=3 * DAY)
         _reconciliations(connection)
+        _quality(connection)
         _operations(connection)
         _alerts(connection)
 
@@ -218,6 +221,34 @@ def _reconciliation(
             verdict == "EQUAL",
             [] if verdict == "EQUAL" else ["the streamed table equals its rebuild"],
         ),
+    )
+
+
+def _quality(connection: Connection) -> None:
+    """Ten log days of one event type, of which the last is short; and one of which nothing could be judged."""
+    counted: list[float] = []
+    for n in range(10, 0, -1):
+        value = 90 if n == 1 else 1_000 + 10 * n
+        found = [figure(DEFAULTS, EVENTS, value, counted[-7:]), figure(DEFAULTS, LATE, 0.01 * n, [])]
+        wrong = [f"{found[0].said} {HOSTILE[0]}"] if n == 1 else []
+        _judged(connection, "page_view", n, found, success=not wrong, failed=wrong)
+        counted.append(value)
+    _judged(connection, "dead_letter", 1, [figure(DEFAULTS, EVENTS, 0, [])], success=None, failed=[])
+
+
+def _judged(
+    connection: Connection, event: str, ago: int, found: Sequence[Figure], *, success: bool | None, failed: list[str]
+) -> None:
+    day = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=ago)
+    for each in found:
+        connection.execute(
+            "INSERT INTO truelog.figure (event, day, name, value, usual, least, most, unjudged) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
+            (event, day, *astuple(each)),
+        )
+    connection.execute(
+        "INSERT INTO truelog.validation (event, day, run, success, failed, result) VALUES (%s, %s, %s, %s, %s, '{}')",
+        (event, day, f"scheduled__{ago}", success, failed),
     )
 
 

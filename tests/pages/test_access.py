@@ -23,7 +23,8 @@ from pages.app import make
 print(json.dumps([[route.path, method] for route in make().routes for method in route.methods]))
 """
 READABLE = (
-    *("streams", "views", "view", "reconciliations", "reconciliation", "backfills", "lag", "alerts", "operations"),
+    *("streams", "views", "view", "reconciliations", "reconciliation", "quality", "backfills", "lag", "alerts"),
+    *("operations", "data/quality", "data/quality?of=dead_letter", "data-docs/1"),
     *("static/kit.js", "data/alerts", "data/runbook?kind=stands", "data/backfills"),
     *("data/streams", "data/vitals", "data/lag", "data/lag?reader=archive&hours=72", "data/operations?kind=repair"),
     *("data/views", "data/view?name=page_views", "data/view?name=broken", "data/reconciliations?view=page_views"),
@@ -48,6 +49,7 @@ ABSENT = (
         "data/reconciliation?id=0",
     ),
     *("export/differing.json?id=0", "data/runbook?kind=../lag"),
+    *("data/quality?of=no", "data-docs/4711", "data-docs?run=scheduled__1&of=search"),
 )
 
 
@@ -73,7 +75,7 @@ def test_a_stranger_gets_nothing_from_any_route(users: dict[str, Airflow], route
     assert len(routes) > 20
     assert {method for _, method in routes} == {"GET", "POST"}
     for path, method in routes:
-        filled = path.format(name="stream", form="csv").lstrip("/")
+        filled = path.format(name="stream", form="csv", number=1).lstrip("/")
         assert fetch(users["nobody"], method, filled, **{"X-Truelog": "page"}).status == 401, path
         forged = Airflow(users["nobody"].settings, "x.y.z")
         assert fetch(forged, method, filled, **{"X-Truelog": "page"}).status in (401, 403), path
@@ -184,6 +186,14 @@ def test_another_sites_page_cannot_act(pages: Settings, users: dict[str, Airflow
 
 def test_nobody_acts_on_what_is_no_application(users: dict[str, Airflow]) -> None:
     assert fetch(users["admin"], "POST", "streams/no/restart", **{"X-Truelog": "page"}).status == 404
+
+
+def test_data_docs_run_nothing_and_are_found_by_what_a_run_judged(users: dict[str, Airflow]) -> None:
+    sent = fetch(users["analyst"], "GET", "data-docs?run=scheduled__48&of=page_views")
+    assert (sent.status, sent.headers["Location"]) == (303, "data-docs/1")
+    policy = fetch(users["analyst"], "GET", "data-docs/1").headers["Content-Security-Policy"]
+    assert "default-src 'none'; style-src 'self'" in policy
+    assert "script-src" not in policy
 
 
 @pytest.mark.parametrize("path", ["streams", "data/views", "static/kit.js", "export/reconciliations.csv", "no"])

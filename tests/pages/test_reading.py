@@ -11,6 +11,7 @@ from truelog import (
     lag_report,
     lag_series,
     progress,
+    quality_history,
     readers,
     reconcile_history,
     stream_report,
@@ -204,6 +205,20 @@ def test_a_repair_is_told_with_the_comparison_that_checked_it(snapshot: Connecti
         sorted(["None", "/lost", HOSTILE[3]]),
     )
     assert reconcile_history.one(snapshot, 10_000) is None
+
+
+def test_log_days_are_told_with_their_figures_and_verdicts(snapshot: Connection) -> None:
+    assert [(each.event, each.success) for each in quality_history.newest(snapshot)] == [
+        ("dead_letter", None),
+        ("page_view", False),
+    ]
+    newest, *earlier = quality_history.days(snapshot, "page_view", 5)
+    assert len(earlier) == 4
+    assert {each.judged.success for each in earlier} == {True}
+    events = next(each for each in newest.figures if each.name == "events")
+    assert (events.value, events.usual, events.least, events.most) == (90, 1_050, 525, 2_100)
+    assert quality_history.judgement_of(snapshot, "scheduled__1", "page_view") == newest.judged.id
+    assert quality_history.judgement_of(snapshot, "scheduled__1", "search") is None
 
 
 def test_differing_rows_are_all_there_until_the_next_that_differ(filled: Settings) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import psutil
 import pytest
@@ -219,11 +220,14 @@ def test_a_log_day_of_each_event_type_is_judged(
     oncall.wait_for_run("quality", run, "failed")
     verdicts = [task for task in oncall.tasks("quality", run) if task["task_id"] == "verdict"]
     states = {task["rendered_map_index"]: task["state"] for task in verdicts}
+    links = oncall.ask("GET", f"/api/v2/dags/quality/dagRuns/{quote(run)}/taskInstances/verdict/links?map_index=0")
+    assert links["extra_links"]["Data Docs"].startswith("/plugin/truelog-reconciliations/truelog/data-docs?run=")
+    assert set(links["extra_links"]) == {"Report", "Data Docs"}
     assert (states["page_view"], states["ticks"]) == ("failed", "success")
     judged = world.ask(
         "SELECT failed FROM truelog.validation WHERE (run, event, day) = (%s, 'page_view', %s)", run, day
     )
-    assert "null referrer 1: at most 0.9" in judged[0][0]
+    assert "missing referrer 1: at most 0.9" in judged[0][0]
     found = world.ask("SELECT value FROM truelog.figure WHERE (event, name, day) = ('page_view', 'events', %s)", day)
     assert found == [(counted,)]
 

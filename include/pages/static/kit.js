@@ -110,8 +110,8 @@ export function ago(given, until) {
     : h("span", { class: "quiet" }, "never");
 }
 
-const GOOD = ["RUNNING", "FOLLOWING", "OK", "EQUAL"];
-const BAD = ["DEAD", "HUNG", "STANDING", "STALL", "STOP", "REWIND", "FALLING_OFF", "DIFFERENT"];
+const GOOD = ["RUNNING", "FOLLOWING", "OK", "EQUAL", "HOLDS"];
+const BAD = ["DEAD", "HUNG", "STANDING", "STALL", "STOP", "REWIND", "FALLING_OFF", "DIFFERENT", "FAILS"];
 
 export function badge(word) {
   const kind = GOOD.includes(word) ? "good" : BAD.includes(word) ? "bad" : "fair";
@@ -123,6 +123,11 @@ export function layerOf(answer) {
   if (!answer || !answer.reason) return null;
   const old = answer.age === null ? "" : `, ${duration(answer.age)} old`;
   return h("span", { class: "layer" }, badge(answer.layer.toUpperCase()), h("small", {}, ` answers${old}: ${seen(answer.reason)}`));
+}
+
+// What Great Expectations' renderer made of a judgement.
+export function docs(id) {
+  return h("a", { href: `data-docs/${id}` }, "Data Docs");
 }
 
 export function table(heads, rows, empty = "Nothing yet.") {

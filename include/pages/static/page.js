@@ -2,7 +2,7 @@
 import { h, link } from "./kit.js";
 import { followTheme } from "./theme.js";
 
-const TABS = { streams: "Streams", views: "Views", reconciliations: "Reconciliations", backfills: "Backfills", lag: "Lag", alerts: "Alerts", operations: "Operations" };
+const TABS = { streams: "Streams", views: "Views", reconciliations: "Reconciliations", quality: "Quality", backfills: "Backfills", lag: "Lag", alerts: "Alerts", operations: "Operations" };
 const PARENTS = { view: "views", reconciliation: "reconciliations" };
 
 const name = location.pathname.split("/").pop();

@@ -1,6 +1,6 @@
 // Reconciliations: each comparison of a view with its rebuild, over time and one by one.
 import { ask, live } from "./live.js";
-import { badge, h, link, moment, number, s, seen, table } from "./kit.js";
+import { badge, docs, h, link, moment, number, s, seen, table } from "./kit.js";
 
 const WIDTH = 960, LANE = 30, LEFT = 130, RIGHT = 12;
 const MARKS = {
@@ -62,5 +62,5 @@ function list(all) {
 
 export function judged(each) {
   if (each.judged === null) return h("span", { class: "quiet" }, "not asked");
-  return each.judged ? "holds" : h("span", { class: "means" }, `fails: ${seen((each.failed ?? []).join("; "))}`);
+  return [each.judged ? "holds" : h("span", { class: "means" }, `fails: ${seen((each.failed ?? []).join("; "))}`), " ", docs(each.validation)];
 }
