@@ -110,6 +110,12 @@ KINDS = {
         "See whether the DAG archive_upkeep is paused, and its last runs.",
         "dags/archive_upkeep",
     ),
+    "unusual": Kind(
+        Severity.WARNING,
+        "the newest log day of {subject} is not as it should be",
+        "The page *Quality* shows each figure beside what it usually is: has a producer stopped, or changed?",
+        "plugin/truelog-quality",
+    ),
     "dead_letters": Kind(
         Severity.WARNING,
         "more events than usual are no good and go to the topic {subject}",

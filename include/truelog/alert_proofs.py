@@ -1,4 +1,5 @@
-"""What is wrong with the proofs: of a view that it equals its rebuild, of the archive that it holds the log.
+"""What is wrong with the proofs: of a view that it equals its rebuild, of the archive that it holds the log; and with
+what the log holds: that a log day of an event type is as it should be.
 
 Of each view one thing is told: that it differs, else that nobody can tell, else that nobody has compared it.
 """
@@ -7,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from truelog import catalogue, certainty, readers
+from truelog import catalogue, certainty, quality_history, readers
 from truelog.alert import Finding, Sight
 from truelog.application import ARCHIVE
 from truelog.certainty import Certainty
@@ -16,6 +17,7 @@ from truelog.settings import Settings
 
 OF_VIEWS = ("different", "undecided", "unproved")
 OF_ARCHIVE = ("unsound", "unaudited")
+OF_EVENTS = ("unusual",)
 _FAULTS = 3  # that are named; the log of the audit names all
 
 # Of each view's newest version: its last comparison, and its last one with an answer.
@@ -112,3 +114,11 @@ def archive(settings: Settings) -> Sight:
     if age is not None and age > settings.alert_unaudited_seconds:
         findings.append(Finding("unaudited", ARCHIVE, f"for {in_words(age)}"))
     return Sight(tuple(findings))
+
+
+def events(settings: Settings) -> Sight:
+    """By the newest log day of each event type that was judged."""
+    with readers.snapshot(settings) as connection:
+        newest = quality_history.newest(connection)
+    odd = (each for each in newest if each.failed)
+    return Sight(tuple(Finding("unusual", each.event, "; ".join(each.failed[:_FAULTS])) for each in odd))

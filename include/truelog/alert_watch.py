@@ -23,6 +23,7 @@ SOURCES = (
     Source("lag", alert_lag.KINDS, 5.0, alert_lag.look),
     Source("reconcile", alert_proofs.OF_VIEWS, 15.0, alert_proofs.views),
     Source("archive", alert_proofs.OF_ARCHIVE, 15.0, alert_proofs.archive),
+    Source("events", alert_proofs.OF_EVENTS, 15.0, alert_proofs.events),
     Source("dead letters", alert_resources.DEAD_LETTERS, 15.0, alert_resources.dead_letters),
     Source("disk", alert_resources.DISK, 15.0, alert_resources.disk),
 )

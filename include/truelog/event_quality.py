@@ -11,7 +11,7 @@ from datetime import datetime
 
 from psycopg.rows import class_row
 
-from truelog import figures, judgement
+from truelog import figures, judgement, quality_history
 from truelog.database import Connection, connect
 from truelog.event import load_events
 from truelog.judgement import Rule
@@ -57,7 +57,7 @@ def verdicts(settings: Settings, run: str, event: str) -> list[Verdict]:
 
 
 def _judge(settings: Settings, connection: Connection, event: str, day: datetime, run: str) -> None:
-    found = figures.load(connection, event, day)
+    found = quality_history.figures(connection, event, day)
     for each in found:
         log.info("%s %s: %s", event, f"{day:%Y-%m-%d %H:%M:%S}", each.said)
     outcome = judgement.judge(settings, event, [_rule(event, day, each) for each in found if not each.unjudged])

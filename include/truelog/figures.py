@@ -10,7 +10,6 @@ from dataclasses import astuple
 from datetime import datetime, timedelta
 from typing import Any
 
-from psycopg.rows import class_row
 from pyiceberg.catalog import Catalog
 
 from truelog.analyst import archived, engine
@@ -55,16 +54,6 @@ def count(catalog: Catalog, event_type: EventType, span: Span) -> dict[datetime,
         query = f"SELECT log_day, {', '.join(figures.values())} FROM records "  # noqa: S608  names that are declared
         found = connection.execute(f"{query} WHERE {wanted} AND NOT erased GROUP BY log_day").fetchall()
     return {day: dict(zip(figures, values, strict=True)) for day, *values in found}
-
-
-def load(connection: Connection, event: str, day: datetime) -> list[Figure]:
-    with connection.cursor(row_factory=class_row(Figure)) as cursor:
-        cursor.execute(
-            "SELECT name, value, usual, least, most, unjudged FROM truelog.figure WHERE (event, day) = (%s, %s) "
-            "ORDER BY name",
-            (event, day),
-        )
-        return cursor.fetchall()
 
 
 def _figures(event_type: EventType) -> dict[str, str]:

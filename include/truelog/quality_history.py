@@ -7,7 +7,6 @@ from typing import Any
 
 from psycopg.rows import class_row
 
-from truelog import figures
 from truelog.database import Connection
 from truelog.quality import Figure
 
@@ -53,7 +52,18 @@ def days(connection: Connection, event: str, limit: int) -> list[Day]:
         event,
         limit,
     )
-    return [Day(each, figures.load(connection, event, each.day)) for each in found]
+    return [Day(each, figures(connection, event, each.day)) for each in found]
+
+
+def figures(connection: Connection, event: str, day: datetime) -> list[Figure]:
+    """Of one log day."""
+    with connection.cursor(row_factory=class_row(Figure)) as cursor:
+        cursor.execute(
+            "SELECT name, value, usual, least, most, unjudged FROM truelog.figure WHERE (event, day) = (%s, %s) "
+            "ORDER BY name",
+            (event, day),
+        )
+        return cursor.fetchall()
 
 
 def judgement_of(connection: Connection, run: str, subject: str) -> int | None:

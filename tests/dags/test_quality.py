@@ -69,7 +69,7 @@ class Searches:
         return span
 
     def values(self, day: int) -> dict[str, float | None]:
-        return {each.name: each.value for each in figures.load(self.connection, TOPIC, MORNING + day * DAY)}
+        return {each.name: each.value for each in quality_history.figures(self.connection, TOPIC, MORNING + day * DAY)}
 
     def _commit(self, records: Sequence[Record]) -> None:
         begin, self.end = self.end, self.end + len(records)
@@ -170,7 +170,7 @@ def test_a_day_is_judged_against_those_before_it_and_says_what_nobody_can_tell(s
     assert event_quality.judge(searches.settings, [TOPIC, "click"], span, "run") == [TOPIC]
     first, _, _, fourth, fifth, sixth = event_quality.verdicts(searches.settings, "run", TOPIC)
     assert (first.success, first.failed) == (True, [])
-    unjudged = {each.name for each in figures.load(searches.connection, TOPIC, MORNING) if each.unjudged}
+    unjudged = {each.name for each in quality_history.figures(searches.connection, TOPIC, MORNING) if each.unjudged}
     assert unjudged == {EVENTS, KEYS, *(f"{MISSING}{name}" for name in OPTIONAL)}
     assert fourth.success
     assert fifth.failed[0] == "events 20: at least 51 and at most 205, usually 102"

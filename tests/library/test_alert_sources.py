@@ -325,6 +325,22 @@ def test_the_archive_is_as_sound_as_its_last_audit(postgresql: Settings, databas
     assert keys(alert_proofs.archive(postgresql)) == set()
 
 
+def test_an_event_type_is_told_of_by_its_newest_log_day(postgresql: Settings, database: Connection) -> None:
+    def judged(day: int, *failed: str) -> set[str]:
+        database.execute(
+            "INSERT INTO truelog.validation (event, day, run, success, failed, result) "
+            "VALUES ('click', now() + %s, 'run', %s, %s, '{}')",
+            (timedelta(days=day), not failed, list(failed)),
+        )
+        return keys(alert_proofs.events(postgresql))
+
+    assert keys(alert_proofs.events(postgresql)) == set()
+    assert judged(1, "events 3: at least 500") == {"unusual/click"}
+    assert alert_proofs.events(postgresql).findings[0].cause == "events 3: at least 500"
+    assert judged(0) == {"unusual/click"}  # an older day, by a backfill
+    assert judged(2) == set()
+
+
 # Resources.
 
 
