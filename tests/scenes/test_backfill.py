@@ -131,7 +131,7 @@ def outcomes(world: World, run: str) -> dict[str, tuple[Any, ...]]:
     """By view: what was found, and how it was judged."""
     rows = world.ask(
         "SELECT view, verdict, different, repaired, success, failed FROM truelog.reconciliation AS r "
-        "JOIN truelog.validation AS v ON v.reconciliation = r.id WHERE run = %s",
+        "JOIN truelog.validation AS v ON v.reconciliation = r.id WHERE r.run = %s",
         run,
     )
     return {view: tuple(rest) for view, *rest in rows}
