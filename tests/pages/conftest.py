@@ -11,6 +11,7 @@ from psycopg import sql
 import runtime
 from runtime import airflow
 from runtime.airflow_client import Airflow, sign_in
+from runtime.airflow_configuration import own_database
 from tests.pages.plausible import HOSTILE, fill, views_folder
 from tests.scenes.conftest import known
 from truelog import data_docs
@@ -46,6 +47,7 @@ def pages(filled: Settings) -> Iterator[Settings]:
         yield filled
     finally:
         runtime.stop_airflow(filled)
+        _forget(filled)
 
 
 @pytest.fixture(scope="package")
@@ -60,6 +62,12 @@ def planned(pages: Settings) -> Settings:
 def users(pages: Settings) -> dict[str, Airflow]:
     """Clients by name; `nobody` has not signed in."""
     return {"nobody": Airflow(pages)} | {user: sign_in(pages, user) for user in USERS}
+
+
+def _forget(settings: Settings) -> None:
+    """The DAGs and their runs, which a scheduler of later tests would carry out."""
+    with psycopg.connect(**own_database(settings).database()) as connection:
+        connection.execute("TRUNCATE dag, dag_run, backfill, asset, asset_alias CASCADE")
 
 
 def _database(settings: Settings, statement: str) -> None:
