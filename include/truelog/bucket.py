@@ -1,6 +1,6 @@
 """The bucket itself, seen by plain S3 and by no table format: what lies in it, how large."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import boto3
@@ -10,6 +10,7 @@ from truelog.settings import Settings
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+    from mypy_boto3_s3.type_defs import ObjectTypeDef
 
 
 _PATHS = Config(s3={"addressing_style": "path"})  # a bucket need not be a host's name
@@ -30,5 +31,10 @@ def client(settings: Settings, config: Config | None = None) -> "S3Client":
 def sizes(settings: Settings, location: str) -> Mapping[str, int]:
     """Size in bytes of every object below `location`, each by its whole address."""
     bucket, prefix = location.removeprefix("s3://").split("/", 1)
-    pages = client(settings).get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-    return {f"s3://{bucket}/{each['Key']}": each["Size"] for page in pages for each in page.get("Contents", [])}
+    return {f"s3://{bucket}/{each['Key']}": each["Size"] for each in listed(client(settings), bucket, prefix)}
+
+
+def listed(asked: "S3Client", bucket: str, prefix: str) -> Iterator["ObjectTypeDef"]:
+    """Every object whose key begins so, page by page."""
+    for page in asked.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+        yield from page.get("Contents", [])

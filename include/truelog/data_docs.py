@@ -58,8 +58,7 @@ def read(settings: Settings, number: int) -> bytes | None:
 def drop_old(settings: Settings) -> int:
     """Those that are older than they are kept; how many."""
     client, limit = bucket.client(settings), datetime.now(UTC) - timedelta(seconds=settings.data_docs_keep_seconds)
-    pages = client.get_paginator("list_objects_v2").paginate(Bucket=settings.s3_bucket, Prefix=f"{FOLDER}/")
-    found = [each for page in pages for each in page.get("Contents", [])]
+    found = bucket.listed(client, settings.s3_bucket, f"{FOLDER}/")
     old = [each["Key"] for each in found if each["LastModified"] < limit]
     for key in old:
         client.delete_object(Bucket=settings.s3_bucket, Key=key)

@@ -5,31 +5,19 @@ judged, and a log day of which nothing can be told has no verdict.
 """
 
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from datetime import datetime
-
-from psycopg.rows import class_row
 
 from truelog import figures, judgement, quality_history
 from truelog.database import Connection, connect
 from truelog.event import load_events
 from truelog.judgement import Rule
 from truelog.quality import Figure
+from truelog.quality_history import Judged
 from truelog.settings import Settings
 from truelog.span import Span
 
 log = logging.getLogger("truelog.quality")
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What came out for a log day of an event type."""
-
-    event: str
-    day: datetime
-    success: bool | None
-    failed: Sequence[str]
 
 
 def judge(settings: Settings, events: Iterable[str], span: Span, run: str) -> list[str]:
@@ -45,15 +33,10 @@ def judge(settings: Settings, events: Iterable[str], span: Span, run: str) -> li
     return list(dict.fromkeys(event for event, _ in measured))
 
 
-def verdicts(settings: Settings, run: str, event: str) -> list[Verdict]:
+def verdicts(settings: Settings, run: str, event: str) -> list[Judged]:
     """What the run said of an event type, day by day."""
-    with connect(settings) as connection, connection.cursor(row_factory=class_row(Verdict)) as cursor:
-        cursor.execute(
-            "SELECT DISTINCT ON (day) event, day, success, failed FROM truelog.validation "
-            "WHERE (event, run) = (%s, %s) ORDER BY day, id DESC",
-            (event, run),
-        )
-        return cursor.fetchall()
+    with connect(settings) as connection:
+        return quality_history.of_run(connection, run, event)
 
 
 def _judge(settings: Settings, connection: Connection, event: str, day: datetime, run: str) -> None:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from truelog.database import Connection
+from truelog.durations import in_words
 
 STREAM, BATCH = "stream", "batch"
 
@@ -28,7 +29,7 @@ class Answer:
         """For people."""
         if self.as_of is None or self.age is None:
             return f"{self.view}: {self.layer} layer, which has counted nothing yet: {self.reason}"
-        when = f"as of {self.as_of:%Y-%m-%d %H:%M:%S}, {_long(self.age)} old"
+        when = f"as of {self.as_of:%Y-%m-%d %H:%M:%S}, {in_words(self.age)} old"
         return f"{self.view}: {self.layer} layer, {when}: {self.reason}"
 
 
@@ -44,10 +45,3 @@ def plain(answer: Answer | None) -> dict[str, Any]:
     """The stable form that scripts read, beside what else they are told of a view; nothing of one never made."""
     names = ("layer", "as_of", "age", "reason")
     return {name: None if answer is None else getattr(answer, name) for name in names}
-
-
-def _long(seconds: float) -> str:
-    for unit, length in (("days", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"

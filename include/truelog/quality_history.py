@@ -55,6 +55,17 @@ def days(connection: Connection, event: str, limit: int) -> list[Day]:
     return [Day(each, figures(connection, event, each.day)) for each in found]
 
 
+def of_run(connection: Connection, run: str, event: str) -> list[Judged]:
+    """What the run said last of each log day, the oldest first."""
+    return _ask(
+        connection,
+        f"SELECT DISTINCT ON (day) {_COLUMNS} FROM truelog.validation WHERE (event, run) = (%s, %s) "  # noqa: S608  ours
+        "ORDER BY day, id DESC",
+        event,
+        run,
+    )
+
+
 def figures(connection: Connection, event: str, day: datetime) -> list[Figure]:
     """Of one log day."""
     with connection.cursor(row_factory=class_row(Figure)) as cursor:
