@@ -93,10 +93,7 @@ class Compiled:
 
     def prepared(self, rows: DataFrame) -> DataFrame:
         """Rows as the transform selects them → keys in canonical form, and each row's share of the measures."""
-        return rows.select(
-            *(self._key(k).alias(k) for k in self.view.key),
-            *(m.prepare(F.col(n), self.kinds[n]).alias(n) for n, m in self.view.measures.items()),
-        )
+        return rows.select(*self._prepared)
 
     def _key(self, name: str) -> Column:
         """A hostile URL must not be too long for the index that keeps keys apart."""
@@ -120,30 +117,57 @@ class Compiled:
         view, prepared = self.view, only(self.prepared(rows))
         apart = [n for n, m in view.measures.items() if m.apart]
         if not apart:
-            return self._settled(prepared.groupBy(*view.key).agg(*self._each("total")))
+            return self._settled(prepared.groupBy(*view.key).agg(*self._totalled))
         # Counted once per value and key before they meet in a list: a busy key's list holds values, not events.
         held = prepared.withColumns({f"_{n}": F.col(n) for n in apart})
-        finer = held.groupBy(*view.key, *(f"_{n}" for n in apart)).agg(*self._each("total"))
+        finer = held.groupBy(*view.key, *(f"_{n}" for n in apart)).agg(*self._totalled)
         return self.plus(self._settled(finer.drop(*(f"_{n}" for n in apart))))
 
     def plus(self, states: DataFrame) -> DataFrame:
         """Rows of states, several for a key → one for each key."""
-        return self._settled(states.groupBy(*self.view.key).agg(*self._each("plus")))
+        return self._settled(states.groupBy(*self.view.key).agg(*self._summed))
 
     def stored(self, states: DataFrame) -> DataFrame:
         """States → the columns that PostgreSQL holds."""
-        columns: dict[str, Column] = {}
-        for name, measure in self.view.measures.items():
-            columns |= measure.stored(name, F.col(name), self.kinds[name])
-        return states.select(*self.view.key, *(c.alias(n) for n, c in columns.items()))
+        return states.select(*self._stored)
 
-    def _each(self, step: str) -> Iterator[Column]:
-        for name, measure in self.view.measures.items():
-            yield getattr(measure, step)(F.col(name)).alias(name)
+    def hashed(self, states: DataFrame) -> DataFrame:
+        """The same after `row_hash`, by which it is seen whether all of them came to the database."""
+        return self.stored(states).select(*self._hashed)
 
     def _settled(self, gathered: DataFrame) -> DataFrame:
-        settled = (m.settle(F.col(n)).alias(n) for n, m in self.view.measures.items())
-        return gathered.select(*self.view.key, *settled)
+        return gathered.select(*self._ordered)
+
+    # Columns are made once: each is a dozen questions to the JVM, and a batch needs hundreds of them.
+
+    @cached_property
+    def _prepared(self) -> list[Column]:
+        keys = [self._key(k).alias(k) for k in self.view.key]
+        return keys + [m.prepare(F.col(n), self.kinds[n]).alias(n) for n, m in self.view.measures.items()]
+
+    @cached_property
+    def _totalled(self) -> list[Column]:
+        return [m.total(F.col(n)).alias(n) for n, m in self.view.measures.items()]
+
+    @cached_property
+    def _summed(self) -> list[Column]:
+        return [m.plus(F.col(n)).alias(n) for n, m in self.view.measures.items()]
+
+    @cached_property
+    def _ordered(self) -> list[Column]:
+        keys = [F.col(k) for k in self.view.key]
+        return keys + [m.settle(F.col(n)).alias(n) for n, m in self.view.measures.items()]
+
+    @cached_property
+    def _stored(self) -> list[Column]:
+        columns = {k: F.col(k) for k in self.view.key}
+        for name, measure in self.view.measures.items():
+            columns |= measure.stored(name, F.col(name), self.kinds[name])
+        return [column.alias(name) for name, column in columns.items()]
+
+    @cached_property
+    def _hashed(self) -> list[Column]:
+        return [F.xxhash64(*self.stored_columns).alias("row_hash"), *map(F.col, self.stored_columns)]
 
 
 def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[str, StructType]) -> Compiled:

@@ -70,7 +70,7 @@ def decoded(raw: DataFrame, types: Types) -> DataFrame:
         *(pa.field(name, pa.struct(list(each.arrow_schema))) for name, each in types.items()),
     ]
     shape = pa.schema(columns)
-    read = raw.select("topic", "partition", "offset", F.col("timestamp").alias("broker_time"), "value")
+    read = raw.selectExpr("topic", "partition", "offset", "timestamp AS broker_time", "value")
     return read.mapInArrow(_decoder(types, shape), from_arrow_schema(shape))
 
 
@@ -81,7 +81,7 @@ def events(records: DataFrame, types: Types) -> Events:
 
 def _of(records: DataFrame, topic: str) -> DataFrame:
     """An archive table is called as its struct column is here: a name of the frame's own tells the two apart."""
-    mine = records.alias("record").where((F.col("topic") == topic) & F.col("invalid").isNull())
+    mine = records.alias("record").where(f"topic = '{topic}' AND invalid IS NULL")
     return mine.select(*_COORDINATES.names, f"record.{topic}.*")
 
 

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 
 import adbc_driver_postgresql.dbapi as adbc
@@ -16,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 from psycopg import sql
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from truelog.compiled import Compiled
 from truelog.database import Connection
@@ -41,9 +41,7 @@ NOTHING = Staged((), 0, 0)
 
 def load(states: DataFrame, compiled: Compiled, settings: Settings) -> Staged:
     """Load states into the view's staging table from the executors."""
-    stored = compiled.stored(states)
-    hashed = stored.select(F.xxhash64(*stored.columns).alias("row_hash"), *stored.columns)
-    reports = hashed.mapInArrow(_loader(compiled.table, settings), _REPORT).collect()
+    reports = compiled.hashed(states).mapInArrow(_loader(compiled.table, settings), _REPORT).collect()
     return Staged(
         attempts=tuple(r.attempt for r in reports),
         rows=sum(r.rows for r in reports),
@@ -106,12 +104,19 @@ def _loader(target: str, settings: Settings) -> Callable[[Iterable[pa.RecordBatc
         attempt = _Attempt(str(uuid.uuid4()))
         tagged = map(attempt.tag, chain([first], filled))
         reader = pa.RecordBatchReader.from_batches(attempt.tag_schema(first.schema), tagged)
-        with closing(adbc.connect(settings.database_uri())) as connection, closing(connection.cursor()) as cursor:
+        known = _known(settings.database_uri())
+        with closing(known.adbc_clone()) as connection, closing(connection.cursor()) as cursor:
             cursor.adbc_ingest(target, reader, mode="append", db_schema_name="stage")
             connection.commit()
         yield attempt.report()
 
     return load_attempt
+
+
+@cache
+def _known(uri: str) -> adbc.Connection:
+    """A database to connect to, whose types have been asked for: that costs more than all else a small load does."""
+    return adbc.connect(uri, autocommit=True)  # lies idle, and in no transaction
 
 
 class _Attempt:

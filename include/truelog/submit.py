@@ -25,6 +25,8 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas",
+        "spark.python.daemon.module": "truelog.python_daemon",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",  # it asks the JVM four things for each column
         "spark.ui.showConsoleProgress": "false",
         "spark.ui.enabled": "false",  # it asks nobody for a password
         "spark.speculation": "false",  # a second attempt would load its rows beside the first one's
