@@ -104,7 +104,7 @@ class Settings(BaseSettings):
     log_day_seconds: PositiveInt = 86_400
     archive_trigger_seconds: PositiveFloat = 30
     straggler_seconds: PositiveFloat = 3600.0  # from an event to its coming to the log: more is a straggler
-    stream_trigger_seconds: PositiveFloat = 0.2
+    stream_trigger_seconds: PositiveFloat = 1.0
     max_offsets_per_trigger: PositiveInt = 100_000
     tick_seconds: PositiveFloat = 1.0
     spark_master: str = "local[*]"

@@ -12,9 +12,11 @@ import pytest
 from pydantic import SecretStr
 
 from runtime.wait import until
+from tests.bench.freshness import Marks
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from tests.scenes.applications import start
 from tests.scenes.conftest import World, known
+from tests.scenes.marked import VIEW, marked, p99
 from truelog import analyst, archive, ticks
 from truelog.archive_table import open_catalog
 from truelog.catalogue import VIEWS
@@ -22,8 +24,11 @@ from truelog.errors import ServiceDown
 from truelog.settings import PROJECT, Settings
 
 CHOSEN = ("page_audience", "page_views")
-DAY_SECONDS = 20
+DAYS, DAY_SECONDS = 7, 10
+ENOUGH = 600  # marks
+COMPARE = {"repair": False}
 MIDNIGHT = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+FIRST, LAST = MIDNIGHT - timedelta(days=1), MIDNIGHT
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +40,7 @@ def short(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
     for dag in ("recompute", "reconcile", "quality", "archive"):
         shutil.copy(PROJECT / "dags" / f"{dag}.py", dags)
     with known(
-        world.settings, log_day_seconds=DAY_SECONDS, views_folder=views, archive_trigger_seconds=2.0
+        world.settings, log_day_seconds=DAY_SECONDS, views_folder=views, archive_trigger_seconds=5.0
     ) as settings:
         yield settings.model_copy(update={"dags_folder": dags})
 
@@ -54,14 +59,14 @@ def history(world: World, short: Settings) -> Iterator[datetime]:
 
 @pytest.fixture(scope="module")
 def oncall(world: World, history: datetime, short: Settings) -> Iterator[Airflow]:
-    """Signed in to an Airflow over a platform with a few closed days, each with traffic in it."""
+    """Signed in to an Airflow over a platform with seven closed days, each with traffic in it."""
     with orchestrated(short) as settings:
         signed_in = sign_in(settings, "oncall")
 
         def closed() -> None:
             world.traffic.send(100)
             days = [day for day in archive.closed_days(short, ["page_view"]) if day > history]
-            if len(days) < 2:
+            if len(days) < DAYS:
                 raise ServiceDown(f"closed since then: {days}")
 
         def caught_up() -> None:
@@ -88,14 +93,14 @@ def jobs(settings: Settings, script: str) -> list[psutil.Process]:
     return [process for home, process in found if home == str(settings.home)]
 
 
-def environments(settings: Settings, script: str) -> list[dict[str, str]]:
-    """Of both processes of a job, once it runs."""
-    seen: dict[str, dict[str, str]] = {}
+def running(settings: Settings, script: str) -> list[dict[str, Any]]:
+    """Both processes of a job, once it runs: their words and their environments."""
+    seen: dict[str, dict[str, Any]] = {}
 
     def both() -> None:
         for process in jobs(settings, script):
             try:
-                seen[process.name()] = process.environ()
+                seen[process.name()] = process.as_dict(["cmdline", "environ"])
             except psutil.Error:
                 continue
         if len(seen) < 2:
@@ -103,6 +108,11 @@ def environments(settings: Settings, script: str) -> list[dict[str, str]]:
 
     until(both, 150, f"both processes of {script}")
     return list(seen.values())
+
+
+def enough(marks: Marks) -> None:
+    if len(marks.shown[VIEW]) < ENOUGH:
+        raise ServiceDown(f"{len(marks.shown[VIEW])} are shown")
 
 
 def partial_days(settings: Settings, view: str) -> set[datetime]:
@@ -123,7 +133,7 @@ def started_by_assets(oncall: Airflow, since: datetime) -> dict[str, Any]:
         if not found:
             raise ServiceDown(f"there are {[(run['run_type'], run['run_after']) for run in runs]}")
 
-    until(started, 30, "a comparison started by assets")
+    until(started, 180, "a comparison started by assets")  # at the full hour another one runs before it
     return found[0]
 
 
@@ -153,17 +163,30 @@ def planted(world: World, row: tuple[Any, ...]) -> bool:
     return bool(still)
 
 
+def reported(oncall: Airflow, run: str) -> set[tuple[str, str]]:
+    """The comparisons to which the link of the run's last task leads."""
+    links = oncall.ask("GET", f"/api/v2/dags/recompute/dagRuns/{quote(run)}/taskInstances/announce/links")
+    page = links["extra_links"]["Report"].removeprefix("/plugin/truelog-reconciliations")
+    found = oncall.ask("GET", page.replace("/truelog/", "/truelog/data/"))["reconciliations"]
+    return {(each["run"], each["view"]) for each in found}
+
+
 def test_a_backfill_ends_with_rows_proved_equal(
     world: World, oncall: Airflow, short: Settings, history: datetime
 ) -> None:
-    """Two calendar days: in the first one the log had not begun."""
+    """Two calendar days: in the first one the log had not begun. The stream is hardly less fresh meanwhile."""
     asked = datetime.now(UTC)
-    backfill = oncall.backfill("recompute", MIDNIGHT - timedelta(days=1), MIDNIGHT, reprocess="completed")
-    found = environments(short, "recompute.py")
-    runs = oncall.wait_for_backfill("recompute", backfill, runs=2)
+    with world.traffic.arriving(20, 0.1):
+        with marked(short) as idle:
+            until(lambda: enough(idle), 120, "marks on an idle platform")
+        with marked(short) as loaded:
+            backfill = oncall.backfill("recompute", FIRST, LAST, reprocess="completed", conf=COMPARE)
+            found = running(short, "recompute.py")
+            runs = oncall.wait_for_backfill("recompute", backfill, runs=2)
+    assert p99(loaded) <= 2 * p99(idle)
 
     secrets = [value.get_secret_value() for _, value in short if isinstance(value, SecretStr)]
-    for environment in found:
+    for environment in (process["environ"] for process in found):
         assert environment["TRUELOG_HOME"] == str(short.home)
         assert [name for name in environment if "AIRFLOW" in name.upper()] == []
         assert [secret for secret in secrets if secret and secret in environment.values()] == []
@@ -176,8 +199,11 @@ def test_a_backfill_ends_with_rows_proved_equal(
         assert closed <= partial_days(short, view)
 
     compared = started_by_assets(oncall, since=asked)
+    for process in running(short, "reconcile.py"):
+        assert process["cmdline"][-6:] == [*(word for view in CHOSEN for word in ("--spare", view)), *CHOSEN]
     oncall.wait_for_run("reconcile", compared["dag_run_id"])
     assert outcomes(world, compared["dag_run_id"]) == dict.fromkeys(CHOSEN, ("EQUAL", 0, 0, True, []))
+    assert reported(oncall, today["dag_run_id"]) == {(compared["dag_run_id"], view) for view in CHOSEN}
 
 
 def test_a_row_that_no_log_explains_makes_a_run_red(world: World, oncall: Airflow) -> None:
