@@ -66,7 +66,7 @@ def short(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
         shutil.copy(VIEWS / f"{view}.py", folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRUELOG_LOG_DAY_SECONDS", str(DAY_SECONDS))
-        patch.setenv("TRUELOG_ARCHIVE_TRIGGER_SECONDS", "0.5")
+        patch.setenv("TRUELOG_ARCHIVE_TRIGGER_SECONDS", "2")
         patch.setenv("TRUELOG_VIEWS_FOLDER", str(folder))
         yield Settings()
 
