@@ -132,7 +132,7 @@ class Airflow:
             for run in failed:
                 raise RunFailed(f"{dag} {run} failed: {self._tasks_in_words(dag, run)}")
             if len(states) < runs or set(states.values()) != {"success"}:
-                raise ServiceDown(str(states))
+                raise ServiceDown("; ".join(self._progress(dag, *each) for each in states.items()) or "no run yet")
 
         until(done, seconds, f"backfill {backfill} of {dag}")
         return self._of(dag, backfill)
@@ -143,6 +143,11 @@ class Airflow:
         first, last = (datetime.fromisoformat(asked[end]) for end in ("from_date", "to_date"))
         taken = [run for run in self.runs(dag) if run["run_type"] == "backfill"]
         return [run for run in taken if first <= datetime.fromisoformat(run["logical_date"]) <= last]
+
+    def _progress(self, dag: str, run: str, state: str) -> str:
+        tasks = self.tasks(dag, run)
+        ended = sum(task["state"] in ENDED for task in tasks)
+        return f"{run} is {state}, {ended} of {len(tasks)} tasks ended"
 
     def _tasks_in_words(self, dag: str, run: str) -> str:
         return ", ".join(f"{task['task_id']}[{task['map_index']}] {task['state']}" for task in self.tasks(dag, run))

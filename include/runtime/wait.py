@@ -8,7 +8,8 @@ from truelog.errors import ServiceDown
 
 log = logging.getLogger("truelog.runtime")
 
-PAUSE = 0.1
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 0.5
+SHARE = 0.05  # of what was waited: asking costs the processor that is waited for
 TELL_EVERY = 5.0
 
 
@@ -26,6 +27,6 @@ def until(condition: Callable[[], None], seconds: float, what: str) -> float:
             if now - told > TELL_EVERY:
                 told = now
                 log.info("%s: waiting, %.0f s so far: %s", what, now - began, reason)
-            time.sleep(PAUSE)
+            time.sleep(min(LONGEST_PAUSE, max(SHORTEST_PAUSE, SHARE * (now - began))))
         else:
             return time.monotonic() - began

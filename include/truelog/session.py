@@ -24,7 +24,6 @@ def session(settings: Settings, name: str) -> SparkSession:
         for key, value in submit_conf(settings).items():
             builder = builder.config(key, value)
     spark: SparkSession = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
     for key, value in settings.spark_catalog().items():
         spark.conf.set(key, value)
     return spark

@@ -6,12 +6,14 @@ list, and an environment is inherited by everything that the process starts.
 
 import os
 import sys
+from pathlib import Path
 
 from runtime.java import class_archive, java_home
 from truelog.settings import Settings
 
 # A query stopped inside foreachBatch matches a recursive regex over the traceback: the default stack overflows.
-_JAVA_OPTIONS = "-Xss16m -Duser.timezone=UTC -XX:+UseParallelGC"
+_LOGGING = Path(__file__).with_name("spark-log4j2.properties")
+_JAVA_OPTIONS = f"-Xss16m -Duser.timezone=UTC -XX:+UseParallelGC -Dlog4j2.configurationFile={_LOGGING}"
 _INHERITED = ("HOME", "LANG", "PATH", "TMPDIR", "TRUELOG_FAULT", "TRUELOG_FAULT_FIRED")
 
 

@@ -67,7 +67,8 @@ function code({ code_running: runs, code_wanted: wanted }) {
 function launched(launch, now) {
   if (!launch) return "never";
   const times = launch.within_a_day === 1 ? "once" : `${launch.within_a_day} times`;
-  return h("span", {}, ago(launch.at, now), `, ${seen(launch.reason)}; ${times} in a day`);
+  const why = launch.reason === "by hand" ? "by hand" : `as it was ${seen(launch.reason)}`;
+  return h("span", {}, ago(launch.at, now), `, ${why}; ${times} in a day`);
 }
 
 function row(reader, now) {

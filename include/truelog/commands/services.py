@@ -86,7 +86,7 @@ def _ways_in(settings: Settings) -> dict[str, Any]:
 
 
 def _table(states: "list[State]") -> Table:
-    table = Table("service", "state", "pid", "memory MB", "address")
+    table = Table("service", "state", "pid", "MB", "address")
     for state in states:
         memory = "" if state.memory_mb is None else f"{state.memory_mb:.0f}"
         table.add_row(state.name, state.state, str(state.pid or ""), memory, state.address)

@@ -62,7 +62,7 @@ def streams(settings: Settings) -> list[dict[str, Any]]:
 
 def tables(streams: list[dict[str, Any]]) -> list[Table]:
     """The applications, and their views."""
-    applications = Table("application", "state", "pid", "memory MB", "lag events", "lag seconds", "last batch")
+    applications = Table("application", "state", "pid", "MB", "lag events", "lag seconds", "last batch")
     views = Table("view", "run by", "state", "lag events", "lag seconds", "reason")
     for each in streams:
         memory = "" if each["memory_mb"] is None else f"{each['memory_mb']:.0f}"
