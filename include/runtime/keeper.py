@@ -163,7 +163,7 @@ def _launch(settings: Settings, configuration: Path, tethered: bool) -> None:
         command = [sys.executable, "-I", "-S", tether.__file__, "TERM", "-", *command]
     # The services inherit this environment; nobody else's secrets are in it. Airflow finds spark-submit by its path.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    environment = {"PATH": path, "HOME": str(settings.home), "TZ": "UTC"}
+    environment = {"PATH": path, "HOME": str(settings.home), "TZ": "UTC"} | _options_of_java()
     daemon = subprocess.Popen(
         command,
         env=environment,
@@ -178,6 +178,11 @@ def _launch(settings: Settings, configuration: Path, tethered: bool) -> None:
             raise ServiceDown("it does not answer" if daemon.poll() is None else "it ended at once")
 
     until(answers, START_SECONDS, f"supervisor (log: {log_file(settings, 'supervisor')})")
+
+
+def _options_of_java() -> dict[str, str]:
+    """What every JVM heeds by itself goes on to Kafka's, the store's and Spark's."""
+    return {name: value for name, value in os.environ.items() if name == "JAVA_TOOL_OPTIONS"}
 
 
 def _take_over_changes(calls: Any) -> None:

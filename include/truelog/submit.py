@@ -14,7 +14,7 @@ from truelog.settings import Settings
 # A query stopped inside foreachBatch matches a recursive regex over the traceback: the default stack overflows.
 _LOGGING = Path(__file__).with_name("spark-log4j2.properties")
 _JAVA_OPTIONS = f"-Xss16m -Duser.timezone=UTC -XX:+UseParallelGC -Dlog4j2.configurationFile={_LOGGING}"
-_INHERITED = ("HOME", "LANG", "PATH", "TMPDIR", "TRUELOG_FAULT", "TRUELOG_FAULT_FIRED")
+_INHERITED = ("HOME", "JAVA_TOOL_OPTIONS", "LANG", "PATH", "TMPDIR", "TRUELOG_FAULT", "TRUELOG_FAULT_FIRED")
 
 
 def submit_conf(settings: Settings) -> dict[str, str]:
