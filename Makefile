@@ -29,8 +29,10 @@ jars: .venv/.installed
 demo: install
 	@.venv/bin/python -m runtime.demo
 
+# Two files of tests at a time, each on a platform of its own; after them those that measure, which have to be alone.
 test: install
-	.venv/bin/python -m pytest
+	.venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not alone"
+	.venv/bin/python -m pytest -m alone
 
 # The pages in Chromium, which no package of the lock brings: apart from the other tests, and none of them is skipped.
 browser: install

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from tests.bench.beat import every
 from tests.bench.corpus import good
@@ -60,6 +60,12 @@ class Marks:
             "response_ms": 1,
         }
         return Record("page_view", host, json.dumps(event).encode())
+
+    def acknowledge(self, error: KafkaError | None, message: Message) -> None:
+        """What the producer calls once the broker has a mark, or has refused it."""
+        if error is not None:
+            raise KafkaException(error)
+        self.acknowledged[(message.key() or b"").decode()] = time.time()
 
     def look(self, connection: Connection, view: str) -> None:
         """Note which of the marks the view shows now for the first time."""
@@ -122,10 +128,6 @@ def _send(settings: Settings, traffic: list[Record], rate: int, marks: Marks) ->
     kafka, begin = producer(settings), time.time()
     sent = marked = 0
 
-    def acknowledged(error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            marks.acknowledged[(message.key() or b"").decode()] = time.time()
-
     for now in every(_BEAT_SECONDS, within=len(traffic) / rate + _PATIENCE_SECONDS, what="sending"):
         due = int((now - begin) * rate)
         for record in traffic[sent:due]:
@@ -133,7 +135,7 @@ def _send(settings: Settings, traffic: list[Record], rate: int, marks: Marks) ->
         sent = min(due, len(traffic))
         if now > begin + _WARM_SECONDS + marked / _MARKS:
             mark = marks.make(marked)
-            kafka.produce(mark.topic, mark.value, mark.key, on_delivery=acknowledged)
+            kafka.produce(mark.topic, mark.value, mark.key, on_delivery=marks.acknowledge)
             marked += 1
         kafka.poll(0)
         if sent == len(traffic):

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import tempfile
 from io import StringIO
 from pathlib import Path
 
@@ -30,11 +31,12 @@ def test_a_home_that_was_not_set_up_is_3_with_the_cure(tmp_path: Path) -> None:
     assert "truelog up" in ended.stderr
 
 
-def test_status_of_stopped_services_is_1(tmp_path: Path) -> None:
+def test_status_of_stopped_services_is_1() -> None:
     import runtime
 
-    made = runtime.set_up(tmp_path, random_ports=True)
-    ended = run(tmp_path, "status", "--json")
+    with tempfile.TemporaryDirectory(prefix="truelog-") as home:  # pytest's own are too long for a socket
+        made = runtime.set_up(Path(home), random_ports=True)
+        ended = run(Path(home), "status", "--json")
     assert ended.returncode == 1
     [line] = ended.stdout.splitlines()
     answer = json.loads(line)

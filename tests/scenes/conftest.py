@@ -91,6 +91,16 @@ class World:
             zombie = successor
         return zombie
 
+    def overtake(self, zombie: Application, view: str, application: str) -> None:
+        """It stands still in the middle of a merge; its successor finishes; then it wakes up."""
+        zombie.wait_fault()
+        self.cut_off(application)
+        self.traffic.send(300)
+        successor = start(self.settings, "stream.py", "--application", application)
+        self.catch_up(successor, view)
+        assert successor.end() == 0
+        zombie.resume()
+
 
 @contextmanager
 def known(settings: Settings, **more: object) -> Iterator[Settings]:

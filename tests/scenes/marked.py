@@ -1,13 +1,10 @@
 """How fresh a view is meanwhile: marked events, from their acknowledgement to when the view shows them."""
 
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
-
-from confluent_kafka import KafkaError, Message
 
 from tests.bench.beat import every
 from tests.bench.freshness import Marks, at
@@ -41,16 +38,11 @@ def p99(marks: Marks) -> float:
 
 def _look(settings: Settings, marks: Marks, over: threading.Event) -> None:
     kafka = producer(settings)
-
-    def acknowledged(error: KafkaError | None, message: Message) -> None:
-        assert error is None, error
-        marks.acknowledged[(message.key() or b"").decode()] = time.time()
-
     with connect(settings, autocommit=True) as connection:
         for _ in every(_LOOK_SECONDS, within=_WITHIN_SECONDS, what="freshness"):
             if not over.is_set():
                 mark = marks.make(next(_numbers))
-                kafka.produce(mark.topic, mark.value, mark.key, on_delivery=acknowledged)
+                kafka.produce(mark.topic, mark.value, mark.key, on_delivery=marks.acknowledge)
             kafka.poll(0)
             marks.look(connection, VIEW)
             if over.is_set() and not kafka.flush(1) and marks.all_shown:

@@ -23,6 +23,8 @@ from truelog.catalogue import VIEWS
 from truelog.errors import ServiceDown
 from truelog.settings import PROJECT, Settings
 
+pytestmark = pytest.mark.alone
+
 CHOSEN = ("page_audience", "page_views")
 DAYS, DAY_SECONDS = 7, 10
 ENOUGH = 600  # marks

@@ -1,0 +1,87 @@
+"""With a defect planted in the stream a scene has to fail; and a slow view, which is none, holds nobody up."""
+
+import json
+import logging
+import shutil
+import time
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from tests.scenes import defective_stream
+from tests.scenes.applications import Application, start
+from tests.scenes.batch import Batch
+from tests.scenes.conftest import World
+from tests.scenes.traffic import good, in_the_log
+from truelog.catalogue import VIEWS
+
+log = logging.getLogger("truelog.scene")
+
+
+@pytest.mark.parametrize("defect", defective_stream.DEFECTS)
+def test_a_planted_defect_is_seen(
+    world: World, archive: Application, defect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scenes on a copy of the view, with a defect in the application: not every record is counted once."""
+    view = f"views_{defect}"
+    shutil.copy(VIEWS / "page_views.py", tmp_path / f"{view}.py")
+    monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(tmp_path))
+    monkeypatch.setenv("TRUELOG_APPLICATIONS", json.dumps({view: defect}))
+    script = str(Path(defective_stream.__file__))
+    world.traffic.send(300)
+    if defect == "positions_unchecked":
+        zombie = start(world.settings, script, defect, defect, fault="merge.staged:1:stop")
+        world.overtake(zombie, view, defect)
+        once = good(in_the_log(world.settings))
+        zombie.wait(lambda: world.counted(view) > once, 30, "the zombie to write")
+    else:
+        broken = start(world.settings, script, defect, defect)
+        world.catch_up(broken, view)
+        world.traffic.send(300)
+        world.catch_up(broken, view)
+        broken.die()
+
+    with pytest.raises(AssertionError):
+        world.require_each_counted_once(view)
+
+
+def test_a_slow_view_holds_nobody_up_and_catches_up_from_the_log(
+    world: World, archive: Application, batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It delays neither the one beside it nor one in another application, which is as fresh as it was alone."""
+    for view in ("page_views", "quick", "slow"):
+        shutil.copy(VIEWS / "page_views.py", tmp_path / f"{view}.py")
+    monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(tmp_path))
+    monkeypatch.setenv("TRUELOG_APPLICATIONS", json.dumps({"quick": "burdened", "slow": "burdened"}))
+    monkeypatch.setenv("TRUELOG_BATCH_GRACE_SECONDS", "0.5")
+    apart = start(world.settings, "stream.py")
+    world.catch_up(apart)
+    alone = freshness(world, apart)
+
+    burdened = start(world.settings, str(Path(defective_stream.__file__)), "slow_view", "burdened")
+    world.catch_up(burdened, "quick")
+    beside = freshness(world, apart)
+    world.catch_up(burdened, "quick")
+    assert not world.caught_up("slow")
+    log.warning("counted after %.1f s, beside an application with a slow view after %.1f s", alone, beside)
+    assert beside < alone + 5  # whoever waits for the slow view waits for ten seconds
+
+    world.catch_up(burdened, "slow")
+    burdened.die()
+    assert apart.end() == 0
+    for view in ("page_views", "quick", "slow"):
+        world.require_each_counted_once(view)
+    batch.require_equal_from_raw(["slow"])
+
+
+def freshness(world: World, stream: Application) -> float:
+    """Seconds from acknowledged to counted, in the middle of five times."""
+
+    def once() -> float:
+        world.traffic.send(20)
+        acknowledged = time.monotonic()
+        world.catch_up(stream)
+        return time.monotonic() - acknowledged
+
+    return median(once() for _ in range(5))
