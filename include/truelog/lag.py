@@ -95,7 +95,9 @@ def _first_of(consumer: Consumer, at: dict[Partition, int]) -> dict[Place, float
             raise ServiceDown(f"Kafka did not answer: {error.str()}; see `truelog status`.") from KafkaException(error)
         if error is None and place in waiting:
             found[*place, at[place]] = message.timestamp()[1] / 1000
-        waiting.discard(place)
+        if place in waiting:
+            waiting.remove(place)
+            consumer.incremental_unassign([TopicPartition(*place)])  # its batches could fill each answer of the broker
     if waiting:
         raise ServiceDown(f"Kafka did not give the records at {sorted(waiting)} in time; see `truelog status`.")
     return found

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ class Application:
     process: "subprocess.Popen[bytes]"
     log: Path
     fired: Path
+    armed: bool = False
     kept: bool = field(default=False)  # outlives the test that started it
 
     def die(self) -> None:
@@ -93,5 +94,10 @@ def start(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    STARTED.append(Application(stem, process, log, fired))
+    STARTED.append(Application(stem, process, log, fired, armed=fault is not None))
     return STARTED[-1]
+
+
+def unfired(applications: Iterable[Application]) -> list[str]:
+    """Those whose fault did not fire: what their scene claims was not seen."""
+    return [each.name for each in applications if each.armed and not each.fired.exists()]

@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from tests.scenes.applications import STARTED, Application, start
+from tests.scenes.applications import STARTED, Application, start, unfired
 from tests.scenes.batch import Batch
 from tests.scenes.traffic import Traffic, good, in_the_log
 from truelog import topics
@@ -140,9 +140,11 @@ def one_view(page_views_alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _nothing_left() -> Iterator[None]:
-    """What a failed scene left running would hold the lease of the next one's application."""
+    """What a failed scene left running would hold the lease of the next one's application; each fault has fired."""
+    earlier = len(STARTED)
     yield
     _end(application for application in STARTED if not application.kept)
+    assert unfired(STARTED[earlier:]) == []
 
 
 @pytest.fixture(scope="session")

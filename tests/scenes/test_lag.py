@@ -81,6 +81,24 @@ def test_where_retention_took_the_record_the_age_is_that_of_the_first_one_left(w
     assert 0 < parts["dropped", 0].seconds < 60
 
 
+def test_large_batches_in_one_partition_do_not_hide_the_records_of_another(world: World) -> None:
+    """A broker fills its answer with the first partition's batch, however large, and leaves out what does not fit."""
+    broker, partitions = topics.client(world.settings), range(4)
+    config = {"message.timestamp.type": "LogAppendTime"}
+    for made in broker.create_topics([NewTopic("large", len(partitions), 1, config=config)]).values():
+        made.result()
+    producer = Producer({**world.settings.kafka(), "acks": "all", "linger.ms": 1_000, "batch.size": 1_000_000})
+    for _ in range(6_000):
+        for partition in partitions:
+            producer.produce("large", bytes(1_000), partition=partition)
+        producer.poll(0)
+    assert producer.flush(30) == 0
+    late = Positions({"large": dict.fromkeys(partitions, 0)})
+    [parts] = lags(world.settings, {"late": late}, topics.ends(broker, ["large"])).values()
+    assert [parts["large", each].events for each in partitions] == [6_000] * len(partitions)
+    assert all(each.seconds > 0 for each in parts.values())
+
+
 @pytest.fixture(scope="module")
 def put(world: World, ends: Positions, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """Views that stand at the end, before it, in a topic that was made again; and one that nobody made."""
