@@ -57,5 +57,5 @@ def _stood(settings: Settings, name: str) -> tuple[Iterable[Positions], datetime
         return [stands.archive(settings).positions], None
     with readers.snapshot(settings) as connection:
         told = standing.every(connection)
-        mine = [each.view for each in told if each.application == name and each.state == standing.FOLLOWING]
+        mine = [each.view for each in told if each.application == name and each.state != standing.STANDING]
         return [each.positions for each in stands.views(connection, mine).values()], stands.moved_at(connection, mine)

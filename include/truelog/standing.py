@@ -1,17 +1,21 @@
 """Standing: whether each view goes on with the log. A view that stands still says why, and is seen to stand."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from truelog.database import Connection
 
 FOLLOWING, STANDING = "FOLLOWING", "STANDING"
+STOPPED = "STOPPED"  # it followed, as long as its application ran
 
 
 @dataclass(frozen=True)
 class Standing:
-    """What its application said last of a view; `version` is None where its file cannot be read."""
+    """What its application said last of a view, which holds while it runs.
+
+    `version` is None where the view's file cannot be read.
+    """
 
     view: str
     application: str
@@ -43,6 +47,13 @@ def note(connection: Connection, application: str, view: str, version: int | Non
 def every(connection: Connection) -> list[Standing]:
     """What is known of every view, by name."""
     rows: list[tuple[Any, ...]] = connection.execute(
-        "SELECT view, application, version, state, reason, since FROM truelog.standing ORDER BY view"
+        "SELECT s.view, s.application, s.version, s.state, s.reason, s.since, coalesce(a.alive, false) "
+        "FROM truelog.standing AS s LEFT JOIN truelog.application_status AS a USING (application) ORDER BY s.view"
     ).fetchall()
-    return [Standing(*row) for row in rows]
+    return [_now(Standing(*said), alive) for *said, alive in rows]
+
+
+def _now(said: Standing, alive: bool) -> Standing:
+    if alive or said.state == STANDING:
+        return said
+    return replace(said, state=STOPPED, reason="its application does not run")

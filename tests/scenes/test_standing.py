@@ -67,6 +67,7 @@ def test_only_what_is_broken_stands_still(world: World, folder: Path) -> None:
     assert now.batch_at is not None
     assert verdict(now, application.patience(world.settings, "stream"), now.batch_at) is not Verdict.CHANGED
     assert second.end() == 0
+    assert _states(world) == dict(zip(NAMES, ("STOPPED", "STANDING", "STANDING"), strict=True))
 
 
 def _released(world: World, folder: Path) -> None:
