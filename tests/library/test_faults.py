@@ -9,7 +9,7 @@ from tests.scenes.applications import start, unfired
 from truelog.errors import ServiceDown
 from truelog.settings import PROJECT, Settings
 
-RUNS_ON = "import time; time.sleep(60)"
+RUNS_ON = "import signal; signal.pause()"
 ENDS = "pass"
 REACHES = "from truelog import faults; faults.reach('here')"
 

@@ -10,6 +10,7 @@ from http.client import HTTPConnection
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 import runtime
@@ -67,9 +68,7 @@ def test_a_position_past_the_end_is_no_lag(world: World, ends: Positions) -> Non
 
 def test_where_retention_took_the_record_the_age_is_that_of_the_first_one_left(world: World) -> None:
     broker = topics.client(world.settings)
-    config = {"message.timestamp.type": "LogAppendTime"}
-    for made in broker.create_topics([NewTopic("dropped", 1, 1, config=config)]).values():
-        made.result()
+    _make_topic(broker, "dropped", 1)
     producer = Producer({**world.settings.kafka(), "acks": "all"})
     for n in range(10):
         producer.produce("dropped", str(n).encode())
@@ -84,9 +83,7 @@ def test_where_retention_took_the_record_the_age_is_that_of_the_first_one_left(w
 def test_large_batches_in_one_partition_do_not_hide_the_records_of_another(world: World) -> None:
     """A broker fills its answer with the first partition's batch, however large, and leaves out what does not fit."""
     broker, partitions = topics.client(world.settings), range(4)
-    config = {"message.timestamp.type": "LogAppendTime"}
-    for made in broker.create_topics([NewTopic("large", len(partitions), 1, config=config)]).values():
-        made.result()
+    _make_topic(broker, "large", len(partitions))
     producer = Producer({**world.settings.kafka(), "acks": "all", "linger.ms": 1_000, "batch.size": 1_000_000})
     for _ in range(6_000):
         for partition in partitions:
@@ -97,6 +94,12 @@ def test_large_batches_in_one_partition_do_not_hide_the_records_of_another(world
     [parts] = lags(world.settings, {"late": late}, topics.ends(broker, ["large"])).values()
     assert [parts["large", each].events for each in partitions] == [6_000] * len(partitions)
     assert all(each.seconds > 0 for each in parts.values())
+
+
+def _make_topic(broker: AdminClient, name: str, partitions: int) -> None:
+    config = {"message.timestamp.type": "LogAppendTime"}
+    for made in broker.create_topics([NewTopic(name, partitions, 1, config=config)]).values():
+        made.result()
 
 
 @pytest.fixture(scope="module")
