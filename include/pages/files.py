@@ -8,10 +8,8 @@ from fastapi.responses import FileResponse
 _FOLDER = Path(__file__).parent / "static"
 _FILES = {path.name: path for path in _FOLDER.iterdir()}
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html"}
-PAGES = (
-    *("streams", "views", "view", "reconciliations", "reconciliation", "quality", "backfills", "lag", "alerts"),
-    "operations",
-)
+TABS = ("streams", "views", "reconciliations", "quality", "backfills", "lag", "alerts", "operations")
+_DETAILS = ("view", "reconciliation")
 
 router = APIRouter()
 
@@ -28,7 +26,7 @@ def page() -> FileResponse:
     return _file("page.html")
 
 
-for each in PAGES:
+for each in (*TABS, *_DETAILS):
     router.add_api_route(f"/{each}", page, methods=["GET"])
 
 

@@ -22,6 +22,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 import runtime
+from pages.files import TABS
 from runtime.airflow_client import ENDED, Airflow, sign_in
 from runtime.airflow_configuration import url
 from runtime.credentials import write_private
@@ -34,7 +35,6 @@ SHORT = "TRUELOG_LOG_DAY_SECONDS=30\nTRUELOG_ARCHIVE_TRIGGER_SECONDS=5\n"
 RATE, SECONDS, SEED = 300, 30, 1
 TOPICS = ("page_view", "search", "click", "ticks")
 PATIENCE = 300  # seconds for each thing that is waited for, on two cores
-PAGES = ("streams", "views", "reconciliations", "quality", "backfills", "lag", "alerts", "operations")
 TOP = """
     SELECT coalesce(host, '(no URL)'), page, sum(views)::bigint AS views, round(sum(bytes) / 1e6, 1)
     FROM views.page_views GROUP BY host, page ORDER BY views DESC, page LIMIT 12
@@ -57,7 +57,7 @@ def main() -> int:
     verdict = _run("reconcile")  # 5
     _backfill(settings)  # 6
     _run("status")  # 7
-    _say("\n".join(["worth opening:", *(f"  {url(settings)}/plugin/truelog-{page}" for page in PAGES)]))
+    _say("\n".join(["worth opening:", *(f"  {url(settings)}/plugin/truelog-{page}" for page in TABS)]))
     _say(f"that took {time.monotonic() - began:.0f} s; `make down` stops all of it, `make demo` starts it again")
     return verdict
 
