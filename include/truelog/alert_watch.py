@@ -82,3 +82,9 @@ def neglected(connection: Connection, sources: Sequence[Source] = SOURCES) -> li
         ([source.name for source in sources], _NEGLECTED),
     )
     return [str(name) for (name,) in rows.fetchall()]
+
+
+def blinded(connection: Connection) -> list[str]:
+    """The sources whose last look failed."""
+    rows = connection.execute("SELECT source FROM truelog.alert_source WHERE blind <> '' ORDER BY source")
+    return [str(source) for (source,) in rows.fetchall()]

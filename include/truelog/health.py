@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from runtime.memory import megabytes
 from truelog import application, catalogue, launcher, readers, standing, stands, topics
-from truelog.application import ARCHIVE, Status
+from truelog.application import ARCHIVE, Status, Verdict
 from truelog.database import Connection
 from truelog.diagnosis import diagnose
 from truelog.errors import ServiceDown, TruelogError
@@ -83,7 +83,11 @@ def unknown(name: str) -> Health:
 
 def state(settings: Settings, status: Status) -> str:
     """One word for it: RUNNING, STARTING, STOPPED; or what is wrong."""
-    found = diagnose(settings, status, datetime.now(UTC))
+    return named(status, diagnose(settings, status, datetime.now(UTC)))
+
+
+def named(status: Status, found: Verdict | None) -> str:
+    """The word, given what is wrong with it."""
     if found is not None:
         return found.upper()
     if not status.alive:

@@ -87,6 +87,17 @@ def latest(
     return [Reconciliation(*row) for row in rows]
 
 
+def answers(connection: Connection, views: Sequence[str]) -> dict[str, str]:
+    """The last verdict on the newest version of each view, EQUAL or DIFFERENT; a later UNKNOWN changes nothing."""
+    rows = connection.execute(
+        "SELECT DISTINCT ON (view) view, verdict "
+        "FROM (SELECT view, max(version) AS version FROM truelog.view WHERE view = ANY(%s) GROUP BY view) newest "
+        "JOIN truelog.reconciliation USING (view, version) WHERE verdict <> 'UNKNOWN' ORDER BY view, id DESC",
+        (list(views),),
+    ).fetchall()
+    return {str(view): str(verdict) for view, verdict in rows}
+
+
 def one(connection: Connection, number: int) -> Detail | None:
     """None where there is no such reconciliation."""
     row: tuple[Any, ...] | None = connection.execute(_ALL + sql.SQL("WHERE id = %s"), (number,)).fetchone()

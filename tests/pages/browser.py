@@ -288,3 +288,38 @@ def test_the_dashboard_shows_the_numbers_that_matter(watched: Page) -> None:
     expect(card).to_contain_text("as of", timeout=20_000)
     for said in ("0.4 s", "42", "no certificate", "page_audience"):
         expect(card).to_contain_text(said)
+
+
+def test_the_dashboard_says_what_is_wrong_and_where_to_act(dead_archive: None, watched: Page) -> None:
+    watched.goto("/")
+    card = watched.get_by_role("region", name="Truelog", exact=True)
+    expect(card.get_by_role("status")).to_contain_text("Critical: 3 open alerts", timeout=20_000)
+    expect(card).to_have_attribute("data-state", "Critical")
+    tile = card.get_by_role("link").first
+    expect(tile).to_contain_text("Open alerts3critical: click_through")
+    expect(tile).to_have_attribute("href", re.compile(r"/plugin/truelog-alerts$"))
+    for problem, page in (
+        ("archive is down", "truelog-streams"),
+        ("page_audience is stalled", "truelog-views/truelog/view?name=page_audience"),
+        ("request_rates has no table yet", "truelog-views/truelog/view?name=request_rates"),
+    ):
+        link = card.get_by_role("list", name="Problems").get_by_role("link", name=problem)
+        expect(link).to_have_attribute("href", re.compile(f"/plugin/{re.escape(page)}$"))
+    card.get_by_role("link", name="page_audience is stalled").click()
+    expect(framed(watched).locator("main")).to_contain_text("page_audience", timeout=20_000)
+
+
+@pytest.mark.parametrize("status", [403, 503])
+def test_a_card_without_an_answer_says_unknown_and_shows_no_number(
+    signed_in: dict[str, BrowserContext], status: int
+) -> None:
+    page = signed_in["analyst"].new_page()
+    page.clock.install()
+    page.goto("/")
+    card = page.get_by_role("region", name="Truelog", exact=True)
+    expect(card).to_contain_text("as of", timeout=20_000)
+    page.route("**/data/vitals", lambda route: route.fulfill(status=status, json={"detail": "away"}))
+    page.clock.fast_forward(15_000)
+    expect(card.get_by_role("status")).to_contain_text("Unknown: ", timeout=20_000)
+    expect(card).to_have_attribute("data-state", "Unknown")
+    assert card.get_by_role("link").count() == 0

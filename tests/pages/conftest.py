@@ -39,6 +39,18 @@ def filled(postgresql: Settings, s3: Settings, tmp_path_factory: pytest.TempPath
     _database(postgresql, "DROP DATABASE {} WITH (FORCE)")
 
 
+@pytest.fixture
+def dead_archive(filled: Settings) -> Iterator[None]:
+    """Nothing holds the archive's lease."""
+    rename = "UPDATE truelog.lease SET application = %s WHERE application = %s"
+    with connect(filled, autocommit=True) as connection:
+        connection.execute(rename, ("gone", ARCHIVE))
+        try:
+            yield
+        finally:
+            connection.execute(rename, (ARCHIVE, "gone"))
+
+
 @pytest.fixture(scope="package")
 def pages(filled: Settings) -> Iterator[Settings]:
     """Served by Airflow's api-server, alone."""

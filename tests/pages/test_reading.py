@@ -20,9 +20,10 @@ from truelog import (
 )
 from truelog.browse import Answer, Condition, Operator, Question
 from truelog.database import Connection, connect
-from truelog.errors import BadInput, NotSetUp
+from truelog.errors import BadInput, NotSetUp, ServiceDown
 from truelog.lag_verdict import Verdict
 from truelog.settings import Settings
+from truelog.vitals import State, Vitals
 
 VIEW = Question("page_views")
 ROWS = 300 + len(HOSTILE)
@@ -143,6 +144,73 @@ def test_the_numbers_that_matter_are_of_the_worst_view(filled: Settings) -> None
     found = vitals.now(filled)
     assert (found.freshness.value, found.lag.value) == (21 / 50, 42)
     assert (found.proof.view, found.proof.value) == ("page_audience", None)  # no certificate: worse than any age
+
+
+def said(found: Vitals) -> dict[str, State]:
+    return {each.text: each.state for each in found.problems}
+
+
+def test_what_is_wrong_now_comes_before_the_numbers(filled: Settings) -> None:
+    found = vitals.now(filled)
+    assert found.state is State.CRITICAL
+    assert (found.alerts.count, found.alerts.severity) == (3, "critical")
+    assert str(found.alerts.worst).startswith("click_through ")
+    assert (found.views, found.unmade) == (len(MADE) + 2, 2)
+    expected = {
+        "alerts are not checked: applications": State.UNKNOWN,
+        "page_audience is stalled": State.CRITICAL,
+        "broken cannot be loaded": State.CRITICAL,
+        "request_rates has no table yet": State.WARNING,
+    }
+    assert expected.items() <= said(found).items()
+    assert "archive is down" not in said(found)
+
+
+def test_a_dead_archive_is_a_problem(filled: Settings, dead_archive: None) -> None:
+    assert said(vitals.now(filled))["archive is down"] is State.CRITICAL
+
+
+def test_an_application_that_never_ran_is_down(filled: Settings) -> None:
+    found = vitals.now(filled.model_copy(update={"applications": {"click_through": "second"}}))
+    assert said(found)["second is down"] is State.CRITICAL
+
+
+def test_a_view_stays_different_until_it_is_found_equal(filled: Settings) -> None:
+    with connect(filled, autocommit=True) as connection:
+        wrong = "click_through was last found DIFFERENT from its rebuild"
+        before = "SELECT max(id) FROM truelog.reconciliation"
+        [last] = connection.execute(before).fetchone() or (0,)
+        try:
+            for verdict, different in (("DIFFERENT", True), ("UNKNOWN", True), ("EQUAL", False)):
+                connection.execute(
+                    "INSERT INTO truelog.reconciliation (view, version, positions, from_raw, row_count, missing, "
+                    "extra, different, repaired, verdict, reason, sample) "
+                    "VALUES ('click_through', 1, '{}', false, 1, 0, 0, 1, 0, %s, '', '[]')",
+                    (verdict,),
+                )
+                assert (wrong in said(vitals.now(filled))) == different
+        finally:
+            connection.execute("DELETE FROM truelog.reconciliation WHERE id > %s", (last,))
+
+
+def test_old_samples_of_lag_are_not_shown_as_current(filled: Settings) -> None:
+    found = vitals.now(filled.model_copy(update={"lag_poll_seconds": 0.1}))
+    assert (found.freshness.value, found.lag.value) == (None, None)
+    assert said(found)[f"lag is not known: archive, {', '.join(sorted(MADE))}"] is State.UNKNOWN
+
+
+def test_a_source_of_alerts_that_cannot_see_is_a_problem(filled: Settings) -> None:
+    with connect(filled, autocommit=True) as connection:
+        connection.execute("UPDATE truelog.alert_source SET blind = 'Kafka did not answer' WHERE source = 'lag'")
+        try:
+            assert said(vitals.now(filled))["alerts are not checked: applications, lag"] is State.UNKNOWN
+        finally:
+            connection.execute("UPDATE truelog.alert_source SET blind = '' WHERE source = 'lag'")
+
+
+def test_without_postgresql_nothing_is_said_to_be_good(filled: Settings) -> None:
+    with pytest.raises(ServiceDown):
+        vitals.now(filled.model_copy(update={"database_name": "none_of_this_name"}))
 
 
 def test_the_catalogue_shows_what_is_declared_and_what_became_of_it(filled: Settings) -> None:

@@ -1,0 +1,119 @@
+"""The state of the card on Airflow's home page: a table of cases, each with one thing wrong."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from truelog.alert import Alert
+from truelog.alert_kind import KINDS, Severity
+from truelog.lag_report import Row
+from truelog.lag_verdict import Verdict
+from truelog.standing import FOLLOWING, STANDING, STOPPED
+from truelog.view_report import Entry, Table
+from truelog.vitals import Facts, State, card_state, open_alerts, problems
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+CRITICAL, WARNING = (next(n for n, kind in KINDS.items() if kind.severity is each) for each in Severity)
+VIEW = Entry("orders", "", "stream", declared=1, state=FOLLOWING, reason="", table=Table(1, NOON, 1, 1, 0))
+NEW = replace(VIEW, declared=2)
+IDLE = replace(VIEW, state=STOPPED, reason="its application does not run")
+
+
+def alert(kind: str, subject: str = "orders", by: str | None = None) -> Alert:
+    return Alert(kind, subject, "", NOON, NOON, acknowledged_at=NOON if by else None, acknowledged_by=by)
+
+
+def lag(reader: str, verdict: Verdict = Verdict.OK) -> Row:
+    return Row(reader, "archive" if reader == "archive" else "stream", verdict, 0, verdict.lower())
+
+
+RUNNING = {"archive": "RUNNING", "stream": "RUNNING"}
+FRESH = {name: lag(name) for name in ("archive", "orders")}
+GOOD = Facts((), (), RUNNING, (VIEW,), {"orders": "EQUAL"}, FRESH)
+
+
+def application(name: str, state: str) -> Facts:
+    return replace(GOOD, applications=RUNNING | {name: state})
+
+
+def view(entry: Entry) -> Facts:
+    return replace(GOOD, views=(entry,))
+
+
+def late(reader: str, verdict: Verdict) -> Facts:
+    return replace(GOOD, lag=FRESH | {reader: lag(reader, verdict)})
+
+
+@pytest.mark.parametrize(
+    ("facts", "state", "said"),
+    [
+        (GOOD, State.ALL_GOOD, []),
+        (replace(GOOD, answers={}), State.ALL_GOOD, []),
+        (replace(GOOD, alerts=(alert(WARNING),)), State.WARNING, []),
+        (replace(GOOD, alerts=(alert(WARNING), alert(CRITICAL, by="oncall"))), State.CRITICAL, []),
+        (replace(GOOD, unwatched=("lag",)), State.UNKNOWN, ["alerts are not checked: lag"]),
+        (replace(GOOD, unwatched=("lag",), alerts=(alert(WARNING),)), State.UNKNOWN, ["alerts are not checked: lag"]),
+        (application("archive", "DEAD"), State.CRITICAL, ["archive is down"]),
+        (
+            application("archive", "HUNG"),
+            State.CRITICAL,
+            ["archive makes no batches: it has hung, or has nothing to read"],
+        ),
+        (application("stream", "STOPPED"), State.WARNING, ["stream is stopped on request"]),
+        (application("stream", "STARTING"), State.WARNING, ["stream is starting"]),
+        (application("stream", "NEW WORD"), State.UNKNOWN, ["stream is NEW WORD"]),
+        (replace(application("stream", "DEAD"), views=(IDLE,)), State.CRITICAL, ["stream is down"]),
+        (view(replace(VIEW, broken="SyntaxError")), State.CRITICAL, ["orders cannot be loaded"]),
+        (view(replace(VIEW, state=STANDING)), State.CRITICAL, ["orders is stalled"]),
+        (view(replace(VIEW, table=None)), State.WARNING, ["orders has no table yet"]),
+        (view(NEW), State.WARNING, ["orders declares version 2, and its readers see version 1"]),
+        (view(IDLE), State.UNKNOWN, ["orders may not be up to date: its application does not run"]),
+        (replace(GOOD, views=()), State.UNKNOWN, ["the catalogue has no view"]),
+        (
+            replace(GOOD, answers={"orders": "DIFFERENT"}),
+            State.CRITICAL,
+            ["orders was last found DIFFERENT from its rebuild"],
+        ),
+        (late("orders", Verdict.WARN), State.WARNING, ["orders: warn"]),
+        (late("archive", Verdict.STALL), State.CRITICAL, ["archive: stall"]),
+        (late("orders", Verdict.UNKNOWN), State.UNKNOWN, ["lag is not known: orders"]),
+        (replace(GOOD, lag={}), State.UNKNOWN, ["lag is not known: archive, orders"]),
+        (replace(late("orders", Verdict.STOP), applications={"stream": "DEAD"}), State.CRITICAL, ["stream is down"]),
+        (
+            replace(late("orders", Verdict.FALLING_OFF), applications={"stream": "STOPPED"}),
+            State.CRITICAL,
+            ["orders: falling_off", "stream is stopped on request"],
+        ),
+    ],
+)
+def test_the_card_is_as_bad_as_the_worst_that_is_wrong(facts: Facts, state: State, said: Iterable[str]) -> None:
+    assert card_state(facts) is state
+    assert [each.text for each in problems(facts)] == said
+
+
+def test_a_problem_leads_to_the_page_where_one_acts_on_it() -> None:
+    wrong = replace(
+        GOOD,
+        unwatched=("lag",),
+        applications={"archive": "DEAD"},
+        views=(replace(VIEW, view="a b", state=STANDING),),
+        answers={"a b": "DIFFERENT"},
+        lag={"a b": lag("a b", Verdict.WARN)},
+    )
+    assert {each.page for each in problems(wrong)} == {
+        "truelog-alerts",
+        "truelog-streams",
+        "truelog-views/truelog/view?name=a+b",
+        "truelog-reconciliations/truelog/reconciliations?view=a+b",
+        "truelog-lag/truelog/lag?reader=a+b",
+        "truelog-lag",
+    }
+
+
+def test_the_worst_alert_is_critical_and_nobody_works_on_it() -> None:
+    found = open_alerts([alert(WARNING, "a"), alert(CRITICAL, "b", by="oncall"), alert(CRITICAL, "c")])
+    assert (found.count, found.severity) == (3, Severity.CRITICAL)
+    assert found.worst == KINDS[CRITICAL].means.format(subject="c")
+    assert open_alerts([]).worst is None
