@@ -1,0 +1,37 @@
+"""Certificates of an earlier release still verify: each is read unaltered, and the code of its view is still the same.
+
+The files in `golden/` are certificates that `truelog reconcile --from-raw` made on a running platform. A change that
+fails here makes every certificate in every archive SUPERSEDED: raise the view's `version` only if its rows change.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.laws.lab import Lab
+from truelog import catalogue, certificate, records
+from truelog.compiled import compile_view
+
+GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.json"))
+
+
+def test_there_is_a_certificate_of_each_first_view() -> None:
+    assert [path.stem for path in GOLDEN] == ["click_through", "page_audience", "page_views", "request_rates"]
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_an_earlier_certificate_is_read_and_written_unchanged(path: Path) -> None:
+    content = path.read_bytes()
+    assert certificate.read(content).as_bytes() == content
+    assert json.loads(content)["format"] == certificate.FORMAT
+
+
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_the_code_of_its_view_is_the_same(path: Path, lab: Lab) -> None:
+    earlier = certificate.read(path.read_bytes())
+    schemas = {topic: records.schema(event_type) for topic, event_type in lab.types.items()}
+    now = compile_view(lab.spark, earlier.view, catalogue.load(earlier.view), schemas)
+    assert now.fingerprint == earlier.fingerprint
+    assert now.stored_columns == earlier.columns
+    assert now.view.key == earlier.key
