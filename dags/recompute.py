@@ -63,7 +63,7 @@ def jobs(views: list[str], days: list[datetime], *, unfinished: bool) -> list[di
 
 
 @reported(outlets=[RECOMPUTED])
-def announce(planned: list[dict[str, Any]], params: dict[str, Any], dag_run: Any, outlet_events: Any) -> None:
+def announce(planned: list[dict[str, Any]], params: dict[str, Any], dag_run: Any, ti: Any, outlet_events: Any) -> None:
     """Tell whoever waits for these views, once for all of them: they are compared by one job."""
     if dag_run.run_type != "scheduled":
         from truelog import operation
@@ -75,7 +75,7 @@ def announce(planned: list[dict[str, Any]], params: dict[str, Any], dag_run: Any
             operation.note(connection, operation.Kind.BACKFILL, "partials", doer, about)
     for job in planned:
         view = view_asset(job["application_args"][-1])
-        outlet_events[RECOMPUTED].add(view, announced(repair=params["repair"]))
+        outlet_events[RECOMPUTED].add(view, announced(repair=params["repair"], attempt=str(ti.id)))
 
 
 with DAG(

@@ -3,7 +3,7 @@
 Both open within Airflow's frame, once the task is done.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 from urllib.parse import urlencode
 
@@ -19,8 +19,23 @@ class ReportLink(BaseOperatorLink):
     name = "Report"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        """Of a run of `recompute`: of the comparisons that its partials have started."""
-        return f"/plugin/truelog-reconciliations{PREFIX}/reconciliations?{urlencode({'run': ti_key.run_id})}"
+        return _reconciliations(run=ti_key.run_id)
+
+
+class AttemptLink(BaseOperatorLink):
+    """The page *Reconciliations*, with the comparisons that the partials of this attempt have started.
+
+    The worker makes the link when the task is done, and gives the task instance as `ti_key`.
+    """
+
+    name = "Report"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        return _reconciliations(run=ti_key.run_id, attempt=ti_key.id)
+
+
+def _reconciliations(**asked: object) -> str:
+    return f"/plugin/truelog-reconciliations{PREFIX}/reconciliations?{urlencode(asked)}"
 
 
 class QualityLink(BaseOperatorLink):
@@ -47,7 +62,7 @@ class ReportedTask(DecoratedOperator, PythonOperator):
     """What a function that is decorated becomes."""
 
     custom_operator_name = "@reported"
-    operator_extra_links = (ReportLink(),)
+    operator_extra_links: Collection[BaseOperatorLink] = (AttemptLink(),)
 
     def __init__(self, *, python_callable: Callable[..., Any], op_args: Any, op_kwargs: Any, **given: Any) -> None:
         upstream = {"python_callable": python_callable, "op_args": op_args, "op_kwargs": op_kwargs}

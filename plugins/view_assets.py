@@ -7,16 +7,16 @@ from airflow.sdk import Asset, AssetAlias
 # A task that does not know before it runs which views it is about names this, and adds assets to it.
 RECOMPUTED = AssetAlias("recomputed_views")
 _PREFIX = "view_"
-_REPAIR = "repair"
+_REPAIR, _ATTEMPT = "repair", "attempt"
 
 
 def view_asset(view: str) -> Asset:
     return Asset(name=f"{_PREFIX}{view}", uri=f"truelog://views/{view}")
 
 
-def announced(*, repair: bool) -> dict[str, bool]:
-    """What an event says beside that partials are new."""
-    return {_REPAIR: repair}
+def announced(*, repair: bool, attempt: str) -> dict[str, bool | str]:
+    """What an event says beside that partials are new: a run that is repeated announces them again, in another try."""
+    return {_REPAIR: repair, _ATTEMPT: attempt}
 
 
 def told(events: Any) -> dict[str, bool]:

@@ -109,10 +109,10 @@ def rows(form: Annotated[Form, Query()]) -> Answer:
 
 
 @router.get("/reconciliations", dependencies=OF_VIEWS)
-def reconciliations(view: str = "", run: str = "", limit: Limit = 200) -> Answer:
+def reconciliations(view: str = "", run: str = "", attempt: str = "", limit: Limit = 200) -> Answer:
     settings = Settings()
     with readers.snapshot(settings) as connection:
-        found = reconcile_history.latest(connection, limit, view or None, started.concerned(run))
+        found = reconcile_history.latest(connection, limit, view or None, started.concerned(run, attempt))
     return now(reconciliations=[asdict(each) for each in found], views=catalogue.names(settings.views_folder))
 
 

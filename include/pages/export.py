@@ -25,8 +25,8 @@ _ALL = 100_000
 
 
 @router.get("/reconciliations.{form}")
-def reconciliations(form: Format, view: str = "", run: str = "") -> StreamingResponse:
-    runs = started.concerned(run)
+def reconciliations(form: Format, view: str = "", run: str = "", attempt: str = "") -> StreamingResponse:
+    runs = started.concerned(run, attempt)
     with readers.snapshot(Settings()) as connection:
         found = [asdict(each) for each in reconcile_history.latest(connection, _ALL, view or None, runs)]
     if form == "json":

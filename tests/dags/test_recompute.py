@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
@@ -214,7 +215,21 @@ def test_who_asked_for_a_backfill_is_told(dags: "DagBag", migrated: Settings) ->
     jobs = [{"application_args": ["a"], "called": "a 2026-11-01"}]
     for run_type in ("scheduled", "backfill"):
         run = SimpleNamespace(run_type=run_type, run_id="asked", triggering_user_name="oncall")
-        announce.function(jobs, {"repair": True}, run, {RECOMPUTED: SimpleNamespace(add=lambda view, says: None)})
+        outlet = {RECOMPUTED: SimpleNamespace(add=lambda view, says: None)}
+        announce.function(jobs, {"repair": True}, run, SimpleNamespace(id="try"), outlet)
     with connect(migrated) as connection:
         told = operation.latest(connection, 10, "backfill")
     assert [(each.doer, each.about) for each in told] == [("oncall", "asked: a 2026-11-01")]
+
+
+def test_an_event_names_the_try_that_announced_it(dags: "DagBag") -> None:
+    """A later backfill repeats the run under the same name."""
+    from recompute import announce
+    from view_assets import RECOMPUTED
+
+    said: list[dict[str, Any]] = []
+    outlet = {RECOMPUTED: SimpleNamespace(add=lambda view, says: said.append(says))}
+    run = SimpleNamespace(run_type="scheduled")
+    for attempt in (UUID(int=1), UUID(int=2)):
+        announce.function([{"application_args": ["a"]}], {"repair": True}, run, SimpleNamespace(id=attempt), outlet)
+    assert said == [{"repair": True, "attempt": str(UUID(int=number))} for number in (1, 2)]

@@ -260,7 +260,7 @@ def run(run_type: str, by: str | None = None) -> SimpleNamespace:
     return SimpleNamespace(run_type=run_type, triggering_user_name=by)
 
 
-def event(**extra: bool) -> SimpleNamespace:
+def event(**extra: Any) -> SimpleNamespace:
     return SimpleNamespace(extra=extra)
 
 
@@ -275,12 +275,13 @@ def test_a_view_is_repaired_if_all_that_asked_let_it(dags: "DagBag") -> None:
 
     new: dict[Any, list[Any]] = {RECOMPUTED: []}
 
-    def add(view: Any, extra: dict[str, bool]) -> None:
+    def add(view: Any, extra: dict[str, Any]) -> None:
         new.setdefault(view, []).append(event(**extra))
 
     for views, repair in ((("a", "b"), True), (("b", "c"), False)):
         jobs = [{"application_args": ["--day", "x", view]} for view in views]
-        announce.function(jobs, {"repair": repair}, run("scheduled"), {RECOMPUTED: SimpleNamespace(add=add)})
+        outlet = {RECOMPUTED: SimpleNamespace(add=add)}
+        announce.function(jobs, {"repair": repair}, run("scheduled"), SimpleNamespace(id="try"), outlet)
     new[view_asset("d")] = [event()]  # by somebody who made an event by hand
     asked = {"params": REPAIRS, "run_id": "r", "triggering_asset_events": new}
     spared = ["--spare", "b", "--spare", "c"]
@@ -305,8 +306,9 @@ def test_a_job_is_told_what_the_form_says(dags: "DagBag") -> None:
 def test_a_task_links_what_came_of_its_run(dags: "DagBag", dag: str, task: str) -> None:
     found: Any = dags.dags[dag].get_task(task)
     link, *more = found.operator_extra_links
-    at = link.get_link(found, ti_key=SimpleNamespace(run_id="backfill__2026-11-20T00:00:00+00:00"))
+    at = link.get_link(found, ti_key=SimpleNamespace(run_id="backfill__2026-11-20T00:00:00+00:00", id="this-try"))
     page = "/truelog/reconciliations?run=backfill__2026-11-20T00%3A00%3A00%2B00%3A00"
+    page += "&attempt=this-try" if task == "announce" else ""  # a later backfill reuses the run
     assert (link.name, at) == ("Report", f"/plugin/truelog-reconciliations{page}")
     assert [each.name for each in more] == (["Data Docs"] if task == "validate" else [])
 

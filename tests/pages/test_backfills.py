@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from runtime.airflow_client import Airflow
 from runtime.airflow_configuration import own_database
@@ -17,7 +18,7 @@ from truelog.settings import Settings
 STARTED = """
 WITH told AS (
     INSERT INTO asset_event (asset_id, extra, source_task_id, source_dag_id, source_run_id, timestamp)
-    SELECT id, '{}', 'announce', 'recompute', %(run)s, now() FROM asset WHERE name LIKE 'view\\_page%%' RETURNING id
+    SELECT id, %(says)s, 'announce', 'recompute', %(run)s, now() FROM asset WHERE name LIKE 'view\\_page%%' RETURNING id
 )
 INSERT INTO dagrun_asset_event (dag_run_id, event_id)
 SELECT dag_run.id, told.id FROM dag_run, told WHERE dag_run.run_id = %(started)s
@@ -31,7 +32,7 @@ def airflows(planned: Settings) -> dict[str, Any]:
 
 
 def compared(client: Airflow, run: str) -> list[tuple[str, str]]:
-    found = json.load(fetch(client, "GET", f"data/reconciliations?run={quote(run)}"))["reconciliations"]
+    found = json.load(fetch(client, "GET", f"data/reconciliations?run={quote(run, safe='&=')}"))["reconciliations"]
     return [(each["run"], each["view"]) for each in found]
 
 
@@ -42,7 +43,7 @@ def test_a_run_is_told_with_the_comparisons_that_it_started(
     assert compared(users["analyst"], run) == []
     started = users["oncall"].trigger("reconcile")
     with psycopg.connect(**airflows) as connection:
-        connection.execute(STARTED, {"run": run, "started": started})
+        connection.execute(STARTED, {"run": run, "started": started, "says": Jsonb({})})
     with connect(planned) as connection:
         connection.execute(
             "UPDATE truelog.reconciliation SET run = %s WHERE run = 'scheduled__31' AND view = 'page_views'", (started,)
@@ -71,6 +72,22 @@ def states(backfill: dict[str, Any]) -> list[tuple[str, list[str]]]:
     return [(each["state"], list(each["views"].values())) for each in backfill["days"]]
 
 
+def reports(backfill: dict[str, Any]) -> list[tuple[str | None, bool]]:
+    """The comparison of each day, and whether one is to come."""
+    return [(each["report"], each["awaited"]) for each in backfill["days"]]
+
+
+def keep_result(settings: Settings, started: str, view: str) -> None:
+    """As `reconcile` does."""
+    with connect(settings) as connection:
+        connection.execute(
+            "INSERT INTO truelog.reconciliation (view, version, positions, from_raw, row_count, missing, extra, "
+            "different, repaired, verdict, reason, sample, run) "
+            "VALUES (%s, 1, '{}', false, 1, 0, 0, 0, 0, 'EQUAL', '', '[]', %s)",
+            (view, started),
+        )
+
+
 @pytest.fixture(scope="module")
 def asked(planned: Settings, users: dict[str, Airflow]) -> int:
     """A backfill of three days, which the scheduler never begins."""
@@ -87,7 +104,9 @@ def test_who_backfills_is_airflows_to_say(planned: Settings, users: dict[str, Ai
     assert users["oncall"].request("POST", "/api/v2/backfills/dry_run", wanted(views=["nothing"]))[0] == 422
 
 
-def test_a_backfill_is_told_by_days_and_views(users: dict[str, Airflow], airflows: dict[str, Any], asked: int) -> None:
+def test_a_backfill_is_told_by_days_and_views(
+    planned: Settings, users: dict[str, Airflow], airflows: dict[str, Any], asked: int
+) -> None:
     """The three days are done, under way and to come; of the second one, the first view is done."""
     found = newest(users["analyst"])
     told = [found[name] for name in ("id", "views", "repair", "by", "paused", "completed_at")]
@@ -98,21 +117,27 @@ def test_a_backfill_is_told_by_days_and_views(users: dict[str, Airflow], airflow
     with psycopg.connect(**airflows) as connection:
         for run, state in zip(runs, ("success", "running"), strict=False):
             connection.execute("UPDATE dag_run SET state = %s WHERE run_id = %s", (state, run))
-        job = "UPDATE task_instance SET state = %s, map_index = %s WHERE task_id = 'recompute' AND run_id = %s"
+        job = (
+            "UPDATE task_instance SET state = %s, map_index = %s, start_date = now() "
+            "WHERE task_id = 'recompute' AND run_id = %s"
+        )
         connection.execute(job, ("skipped", -1, runs[0]))  # no log day began on it
         connection.execute(job, ("success", 0, runs[1]))
-        connection.execute(STARTED, {"run": runs[0], "started": users["oncall"].trigger("reconcile")})
+        started = users["oncall"].trigger("reconcile")
+        connection.execute(STARTED, {"run": runs[0], "started": started, "says": Jsonb({})})  # by an earlier release
     found = newest(users["analyst"])
     assert states(found) == [
         ("done", ["no log day", "no log day"]),
         ("running", ["done", "waiting"]),
         ("waiting", ["waiting", "waiting"]),
     ]
-    assert [each["compared"] for each in found["days"]] == [True, False, False]
+    assert reports(found) == [(None, True)] * 3
+    keep_result(planned, started, "page_views")
+    assert reports(newest(users["analyst"])) == [(started, False), (None, True), (None, True)]
 
 
-def test_days_that_were_done_are_left_out_or_taken_over(users: dict[str, Airflow], asked: int) -> None:
-    """What a cancelled backfill did not begin has failed; the next one of the same days may take what was done."""
+def test_days_that_were_done_are_left_out_or_repeated(users: dict[str, Airflow], asked: int) -> None:
+    """What a cancelled backfill did not begin has failed, also when the next one of the same days takes it over."""
     oncall = users["oncall"]
     oncall.ask("PUT", f"/api/v2/backfills/{asked}/cancel")
     assert [state for state, _ in states(newest(oncall))] == ["done", "running", "failed"]
@@ -125,6 +150,132 @@ def test_days_that_were_done_are_left_out_or_taken_over(users: dict[str, Airflow
     assert [[state for state, _ in states(each)] for each in found] == [
         ["was done", "under way", "waiting"],
         ["was done", "under way", "was done"],
-        ["done", "running", "taken over"],
+        ["done", "running", "failed"],
     ]
+    assert states(found[2])[2] == ("failed", ["not done", "not done"])
     oncall.ask("PUT", f"/api/v2/backfills/{again}/cancel")
+
+
+DAY = "2026-10-20"
+# As workers and the scheduler leave a run: a job for each view, in the order of the choice, then the announcement.
+JOBS = """
+UPDATE task_instance SET state = 'success', start_date = now(), try_number = try_number + 1,
+    map_index = CASE task_id WHEN 'recompute' THEN 0 ELSE -1 END,
+    rendered_map_index = CASE task_id WHEN 'recompute' THEN %(view)s || ' 2026-10-20' END
+WHERE dag_id = 'recompute' AND run_id = %(run)s
+"""
+OVER = "UPDATE dag_run SET state = 'success', start_date = coalesce(start_date, now()) WHERE run_id = %(run)s"
+COMPLETE = "UPDATE backfill SET completed_at = now() WHERE completed_at IS NULL"
+ANNOUNCEMENT = "SELECT id::text FROM task_instance WHERE task_id = 'announce' AND run_id = %(run)s"
+
+
+def backfill_one_day(client: Airflow, *views: str) -> str:
+    """The run, of all views unless some are named; nothing of it has begun."""
+    conf: dict[str, Any] = {"views": views} if views else {}
+    asked = wanted(**conf) | {"from_date": f"{DAY}T00:00:00Z", "to_date": f"{DAY}T00:00:00Z"}
+    client.ask("POST", "/api/v2/backfills", asked)
+    return str(newest(client)["days"][0]["run"])
+
+
+def carry_out(airflow: dict[str, Any], client: Airflow, run: str, view: str) -> str:
+    """The run of `reconcile` that this attempt starts; it has no result yet."""
+    started = client.trigger("reconcile")
+    with psycopg.connect(**airflow) as connection:
+        connection.execute(JOBS, {"run": run, "view": view})
+        connection.execute(OVER, {"run": run})
+        connection.execute(COMPLETE)
+        [(attempt,)] = connection.execute(ANNOUNCEMENT, {"run": run}).fetchall()
+        says = Jsonb({"repair": True, "attempt": attempt})
+        connection.execute(STARTED, {"run": run, "started": started, "says": says})
+    return started
+
+
+def two_newest(client: Airflow) -> tuple[dict[str, Any], dict[str, Any]]:
+    second, first, *_ = json.load(fetch(client, "GET", "data/backfills"))["backfills"]
+    return first, second
+
+
+def test_two_backfills_of_a_day_show_their_own_results(
+    planned: Settings, users: dict[str, Airflow], airflows: dict[str, Any]
+) -> None:
+    """Airflow repeats the same run: the second backfill is of another view, which takes the first one's place."""
+    oncall = users["oncall"]
+    run = backfill_one_day(oncall, "page_views")
+    first_comparison = carry_out(airflows, oncall, run, "page_views")
+    keep_result(planned, first_comparison, "page_views")
+    assert (states(newest(oncall)), reports(newest(oncall))) == ([("done", ["done"])], [(first_comparison, False)])
+
+    assert backfill_one_day(oncall, "click_through") == run
+    first, second = two_newest(oncall)
+    assert (first["views"], states(first)) == (["page_views"], [("done", ["done"])])
+    assert reports(first) == [(first_comparison, False)]
+    assert (second["views"], states(second)) == (["click_through"], [("waiting", ["waiting"])])
+    assert reports(second) == [(None, True)]
+
+    second_comparison = carry_out(airflows, oncall, run, "click_through")
+    assert [reports(each) for each in two_newest(oncall)] == [[(first_comparison, False)], [(None, True)]]
+    keep_result(planned, second_comparison, "click_through")
+    first, second = two_newest(oncall)
+    assert [reports(each) for each in (first, second)] == [[(first_comparison, False)], [(second_comparison, False)]]
+    assert [states(each) for each in (first, second)] == [[("done", ["done"])]] * 2
+    assert compared(oncall, first_comparison) == [(first_comparison, "page_views")]
+
+
+# No job has a try: `wait` or `plan` decides for all of them.
+UNDECIDED = """
+UPDATE task_instance SET state = %(rest)s WHERE run_id = %(run)s;
+UPDATE task_instance SET state = %(state)s, start_date = now(), try_number = try_number + 1
+WHERE run_id = %(run)s AND task_id = ANY(%(tasks)s);
+UPDATE dag_run SET state = %(ends)s WHERE run_id = %(run)s;
+UPDATE backfill SET completed_at = now() WHERE completed_at IS NULL;
+"""
+NO_LOG_DAY = {"rest": "skipped", "state": "success", "tasks": ["wait", "plan"], "ends": "success"}
+NOT_CLOSED = {"rest": "upstream_failed", "state": "failed", "tasks": ["wait"], "ends": "failed"}
+
+
+def test_a_job_is_of_the_view_that_its_own_attempt_gave_it(users: dict[str, Airflow], airflows: dict[str, Any]) -> None:
+    """Airflow leaves the start and the name of a job on an attempt that never begins it, and drops what it decided."""
+    oncall = users["oncall"]
+    run = backfill_one_day(oncall)
+    carry_out(airflows, oncall, run, "request_rates")
+    expected = [("done", {"request_rates": "done"})]
+    for ends, state, view in (
+        (NOT_CLOSED, "failed", "failed"),
+        (NO_LOG_DAY, "done", "no log day"),
+        (NO_LOG_DAY, "done", "no log day"),
+    ):
+        assert backfill_one_day(oncall, "page_views", "click_through") == run
+        with psycopg.connect(**airflows, cursor_factory=psycopg.ClientCursor) as connection:
+            connection.execute(UNDECIDED, ends | {"run": run})
+        expected.insert(0, (state, {"page_views": view, "click_through": view}))
+        assert outcomes(oncall, len(expected)) == expected
+    assert backfill_one_day(oncall, "page_audience") == run
+    oncall.ask("PUT", f"/api/v2/backfills/{newest(oncall)['id']}/cancel")
+    expected.insert(0, ("failed", {"page_audience": "not done"}))
+    assert outcomes(oncall, 5) == expected
+    assert backfill_one_day(oncall, "page_views") == run
+    assert outcomes(oncall, 5) == [("waiting", {"page_views": "waiting"}), *expected[:4]]
+    oncall.ask("PUT", f"/api/v2/backfills/{newest(oncall)['id']}/cancel")
+
+
+def outcomes(client: Airflow, count: int) -> list[tuple[str, dict[str, str]]]:
+    """The day of each of the newest backfills."""
+    found = json.load(fetch(client, "GET", "data/backfills"))["backfills"][:count]
+    return [(day["state"], day["views"]) for each in found for day in each["days"]]
+
+
+def test_the_link_of_an_attempt_leads_to_its_own_comparisons(
+    planned: Settings, users: dict[str, Airflow], airflows: dict[str, Any]
+) -> None:
+    oncall, attempts = users["oncall"], {}
+    for view in ("page_views", "click_through"):
+        run = backfill_one_day(oncall, view)
+        with psycopg.connect(**airflows) as connection:
+            [(attempt,)] = connection.execute(ANNOUNCEMENT, {"run": run}).fetchall()
+        started = carry_out(airflows, oncall, run, view)
+        keep_result(planned, started, view)
+        attempts[attempt] = [(started, view)]
+    for attempt, own in attempts.items():
+        assert compared(oncall, f"{run}&attempt={attempt}") == own
+        saved = fetch(oncall, "GET", f"export/reconciliations.csv?run={quote(run)}&attempt={attempt}").read().decode()
+        assert len(saved.splitlines()) == 2

@@ -33,8 +33,8 @@ function backfill(each, { as_of: now, may_backfill: may }, again) {
       each.completed_at ? h("span", {}, ", over at ", moment(each.completed_at)) : null),
     table(["day (UTC)", "state", ...each.views, "report"], each.days.map((one) => [
       one.run ? outward(`dags/recompute/runs/${encodeURIComponent(one.run)}`, day(one.day)) : day(one.day),
-      state(one.state), ...each.views.map((view) => (one.run ? state(one.views[view]) : "")),
-      one.compared ? link("reconciliations", { run: one.run }, "report") : h("span", { class: "quiet" }, "none"),
+      state(one.state), ...each.views.map((view) => (one.views[view] ? state(one.views[view]) : "")),
+      one.report ? link("reconciliations", { run: one.report }, "report") : h("span", { class: "quiet" }, one.awaited ? "waiting" : "none"),
     ]), "It found no day."));
 }
 

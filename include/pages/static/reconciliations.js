@@ -11,14 +11,14 @@ const MARKS = {
 
 export function show(given, { shown, form }) {
   let view = given.get("view") ?? "";
-  const run = given.get("run") ?? "";
-  const chosen = () => ({ ...(view && { view }), ...(run && { run }) });
+  const run = given.get("run") ?? "", attempt = given.get("attempt") ?? "";
+  const chosen = () => ({ ...(view && { view }), ...(run && { run }), ...(attempt && { attempt }) });
   const choice = h("select", { "aria-label": "view", change: () => { view = choice.value; files(); again(); } }, h("option", { value: "" }, "all views"));
   const saved = h("span", { class: "buttons" });
   const files = () => saved.replaceChildren(...["csv", "json"].map((form) => link(`export/reconciliations.${form}`, chosen(), `save as ${form.toUpperCase()}`, { download: true })));
   files();
   form.append(choice, saved);
-  if (run) form.append(h("span", {}, "of the run ", h("code", {}, seen(run)), " and what it has started; ", link("reconciliations", {}, "all runs")));
+  if (run) form.append(h("span", {}, "of the run ", h("code", {}, seen(run)), attempt ? ": comparisons that this attempt started; " : " and what it has started; ", link("reconciliations", {}, "all runs")));
   const again = live(shown, () => ask("data/reconciliations", chosen()), 10, (found) => {
     if (choice.length === 1) choice.append(...found.views.map((each) => h("option", { selected: each === view }, each)));
     return [plot(found.reconciliations), list(found.reconciliations)];
