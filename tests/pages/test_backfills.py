@@ -1,6 +1,7 @@
 """A run of `recompute` and what it has started, over HTTP: runs are made by Airflow, and no task of them ever runs."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -29,6 +30,16 @@ SELECT dag_run.id, told.id FROM dag_run, told WHERE dag_run.run_id = %(started)s
 def airflows(planned: Settings) -> dict[str, Any]:
     """How to reach Airflow's own database, which tells what a scheduler would have done."""
     return own_database(planned).database()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _results(planned: Settings) -> Iterator[None]:
+    """Results that a test keeps go with this file: others count what is in the database."""
+    with connect(planned) as connection:
+        [(last,)] = connection.execute("SELECT max(id) FROM truelog.reconciliation").fetchall()
+    yield
+    with connect(planned) as connection:
+        connection.execute("DELETE FROM truelog.reconciliation WHERE id > %s", (last,))
 
 
 def compared(client: Airflow, run: str) -> list[tuple[str, str]]:
