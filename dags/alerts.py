@@ -6,8 +6,8 @@ from airflow.sdk import DAG, task
 from alert_operator import AlertOperator
 from by_clock import by_clock
 
-from truelog.alert_receiver import configured
-from truelog.settings import Settings
+from truelog.alerts.alert_receiver import configured
+from truelog.support.settings import Settings
 
 TELL = """
 Tells {receiver} of alerts. What is wrong is found out, and written down, by the service `lag`; a run of this DAG that
@@ -55,7 +55,7 @@ def teller(receiver: str) -> DAG:
 @task(retries=0, priority_weight=100, execution_timeout=timedelta(seconds=45))
 def beat() -> None:
     """The next minute is the next try."""
-    from truelog import heartbeat
+    from truelog.alerts import heartbeat
 
     heartbeat.beat(Settings())
 

@@ -4,7 +4,7 @@ from airflow.sdk import DAG, task
 from by_clock import by_clock
 from spark_job import BATCH, SparkJob
 
-from truelog.settings import Settings
+from truelog.support.settings import Settings
 
 ABOUT = """
 Lambda: while a stream does not serve its readers, the batch layer does. A view that needs it is rebuilt where the
@@ -33,7 +33,7 @@ made its table cannot be rebuilt: it is refused once, until a file changes, and 
 @task.short_circuit(retries=0)
 def needed() -> list[str]:
     """The views that need an answer which the archive can give; those of no use any more are dropped."""
-    from truelog import need
+    from truelog.serving import need
 
     return need.due(Settings())
 

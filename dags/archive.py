@@ -9,7 +9,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from by_clock import by_clock
 from spark_job import BATCH, JOB, SparkJob
 
-from truelog.settings import Settings
+from truelog.support.settings import Settings
 
 log = logging.getLogger("truelog.upkeep")
 
@@ -36,7 +36,7 @@ By hand: `deep` compares every byte with Kafka's, as far back as it holds them.
 @task(trigger_rule="all_done", retries=0)
 def audit(params: dict[str, Any]) -> None:
     """Whatever became of the compaction."""
-    from truelog import audit_evidence
+    from truelog.archive import audit_evidence
 
     report = audit_evidence.audit(Settings(), deep=params["deep"])
     log.info("%s", json.dumps(report.as_dict()))

@@ -10,8 +10,8 @@ from log_day_operator import DAY, LogDayOperator
 from report_link import judged
 from spark_job import BATCH
 
-from truelog import event
-from truelog.settings import Settings
+from truelog.schema import event
+from truelog.support.settings import Settings
 
 EVENTS = event.names()
 
@@ -44,8 +44,8 @@ tell yet is *not judged*: how many events are usual is known on the fourth log d
 @task
 def judge(span: dict[str, Any], params: dict[str, Any], run_id: str) -> list[str]:
     """All event types in one process: what judges takes seconds to import."""
-    from truelog import event_quality
-    from truelog.span import Span
+    from truelog.batch.span import Span
+    from truelog.quality import event_quality
 
     return event_quality.judge(Settings(), params["events"], Span.from_dict(span), run_id)
 
@@ -53,7 +53,7 @@ def judge(span: dict[str, Any], params: dict[str, Any], run_id: str) -> list[str
 @judged(map_index_template="{{ label }}", retries=0)
 def verdict(event: str, run_id: str) -> None:
     """Red where a log day is not as it should be."""
-    from truelog import event_quality
+    from truelog.quality import event_quality
 
     get_current_context()["label"] = event  # type: ignore[typeddict-unknown-key]
     failed = [each for each in event_quality.verdicts(Settings(), run_id, event) if each.failed]

@@ -11,8 +11,8 @@ from report_link import reported
 from spark_job import BATCH, JOB, SparkJob
 from view_assets import RECOMPUTED, announced, view_asset
 
-from truelog import catalogue
-from truelog.settings import Settings
+from truelog.support.settings import Settings
+from truelog.views import catalogue
 
 VIEWS = catalogue.names(Settings().views_folder)
 log = logging.getLogger("truelog.recompute")
@@ -46,7 +46,7 @@ Jobs take a slot of the pool `recompute` and wait behind everything else, so tha
 @task
 def plan(span: dict[str, Any], params: dict[str, Any]) -> list[dict[str, Any]]:
     """A job for each view, over all days of the span."""
-    from truelog import span as spans
+    from truelog.batch import span as spans
 
     found = spans.days(Settings(), spans.Span.from_dict(span))
     log.info("%s log days begin between %s and %s", len(found), span["begin"], span["end"])
@@ -66,8 +66,8 @@ def jobs(views: list[str], days: list[datetime], *, unfinished: bool) -> list[di
 def announce(planned: list[dict[str, Any]], params: dict[str, Any], dag_run: Any, ti: Any, outlet_events: Any) -> None:
     """Tell whoever waits for these views, once for all of them: they are compared by one job."""
     if dag_run.run_type != "scheduled":
-        from truelog import operation
-        from truelog.database import connect
+        from truelog.storage import operation
+        from truelog.storage.database import connect
 
         about = f"{dag_run.run_id}: {', '.join(str(job['called']) for job in planned)}"
         with connect(Settings()) as connection:

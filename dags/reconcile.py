@@ -10,8 +10,8 @@ from report_link import compared
 from spark_job import BATCH, JOB
 from view_assets import told, view_asset
 
-from truelog import catalogue
-from truelog.settings import Settings
+from truelog.support.settings import Settings
+from truelog.views import catalogue
 
 VIEWS = catalogue.names(Settings().views_folder)
 
@@ -60,7 +60,7 @@ def choose(params: dict[str, Any], dag_run: Any, triggering_asset_events: Any) -
 )
 def validate(view: str, run_id: str) -> None:
     """Also where another view could not be compared; in the end the run is as red as its worst view."""
-    from truelog import validation
+    from truelog.reconcile import validation
 
     get_current_context()["label"] = view  # type: ignore[typeddict-unknown-key]
     found = validation.validate(Settings(), run_id, view)

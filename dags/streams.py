@@ -7,8 +7,8 @@ from airflow.sdk import DAG, get_current_context, task
 from spark_job import SparkJob
 from stream_operator import StreamOperator
 
-from truelog import application
-from truelog.settings import Settings
+from truelog.control import application
+from truelog.support.settings import Settings
 
 EPOCH = datetime(2026, 1, 1)
 APPLICATIONS = application.names(Settings())
@@ -61,7 +61,7 @@ for each in APPLICATIONS:
 @task
 def ensure() -> dict[str, str]:
     """Each application by itself: one that cannot be started holds up no other."""
-    from truelog import launcher
+    from truelog.apps import launcher
 
     ti: Any = get_current_context()["ti"]
     watched = [name for name in APPLICATIONS if not ti.get_dag(f"stream_{name}").is_paused]
@@ -71,7 +71,7 @@ def ensure() -> dict[str, str]:
 @task.short_circuit
 def has_changed() -> bool:
     """Whether files have changed since the code that each application should run was found from them."""
-    from truelog.database import connect
+    from truelog.storage.database import connect
 
     settings = Settings()
     with connect(settings) as connection:

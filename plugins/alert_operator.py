@@ -5,7 +5,7 @@ from typing import Any
 from airflow.sdk import BaseOperator
 from alert_trigger import AlertTrigger
 
-from truelog.settings import Settings
+from truelog.support.settings import Settings
 
 
 class AlertOperator(BaseOperator):
@@ -30,6 +30,6 @@ class AlertOperator(BaseOperator):
         return self._tell()
 
     def _tell(self) -> list[str]:
-        from truelog import alert_delivery
+        from truelog.alerts import alert_delivery
 
         return alert_delivery.deliver(Settings(), self.receiver)

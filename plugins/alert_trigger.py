@@ -5,8 +5,8 @@ from typing import Any
 
 from database_trigger import POLL_SECONDS, AsyncConnection, DatabaseTrigger
 
-from truelog import alert_outbox
-from truelog.settings import Settings
+from truelog.alerts import alert_outbox
+from truelog.support.settings import Settings
 
 
 class AlertTrigger(DatabaseTrigger):

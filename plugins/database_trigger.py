@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from truelog.settings import Settings
+from truelog.support.settings import Settings
 
 POLL_SECONDS = 1.0
 

@@ -13,7 +13,7 @@ from airflow.timetables.base import DagRunInfo, DataInterval, TimeRestriction
 from airflow.timetables.interval import CronDataIntervalTimetable
 from airflow.utils.timezone import utcnow
 
-from truelog.settings import Settings
+from truelog.support.settings import Settings
 
 
 class DaysSoFar(CronDataIntervalTimetable):

@@ -6,9 +6,9 @@ from typing import Any
 from airflow.sdk import BaseOperator, Param
 from log_day_trigger import LogDayTrigger, lagging
 
-from truelog.errors import ArchiveBehind
-from truelog.settings import Settings
-from truelog.span import Span
+from truelog.batch.span import Span
+from truelog.support.errors import ArchiveBehind
+from truelog.support.settings import Settings
 
 # What a run by hand is asked.
 DAY = Param(

@@ -8,11 +8,11 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from truelog.settings import Settings
+from truelog.support.settings import Settings
 
 
 def lagging(moment: datetime) -> list[str]:
-    from truelog import span  # here: the triggerer's loop does not wait for the import
+    from truelog.batch import span  # here: the triggerer's loop does not wait for the import
 
     return span.lagging(Settings(), moment)
 

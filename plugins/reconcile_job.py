@@ -6,7 +6,7 @@ from report_link import ReportLink
 from spark_job import SparkJob
 from view_assets import told
 
-from truelog.settings import Settings
+from truelog.support.settings import Settings
 
 
 class ReconcileJob(SparkJob):
@@ -21,7 +21,7 @@ class ReconcileJob(SparkJob):
 
     def execute(self, context: Any) -> None:
         """An archive that is behind may have come further at the next try."""
-        from truelog import validation
+        from truelog.reconcile import validation
 
         self.application_args = [*words(context), *self.views]
         super().execute(context)

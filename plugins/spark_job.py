@@ -6,9 +6,9 @@ from typing import Any
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
-from runtime.airflow import POOL, SPARK
-from truelog.settings import PROJECT, Settings
-from truelog.submit import job_environment, submit_conf
+from runtime.airflow import POOL
+from truelog.spark.submit import SPARK, job_environment, submit_conf
+from truelog.support.settings import PROJECT, Settings
 
 # For every task of a DAG of the batch layer: behind whatever else Airflow has to do.
 BATCH = {

@@ -6,8 +6,8 @@ from airflow.providers.standard.triggers.temporal import DateTimeTrigger
 from airflow.sdk import BaseOperator
 from stream_trigger import StreamTrigger
 
-from truelog.errors import KeepsDying
-from truelog.settings import Settings
+from truelog.support.errors import KeepsDying
+from truelog.support.settings import Settings
 
 
 class StreamOperator(BaseOperator):  # type: ignore[misc]
@@ -23,7 +23,7 @@ class StreamOperator(BaseOperator):  # type: ignore[misc]
 
     def execute(self, context: Any) -> None:
         """A new run, a cleared one, or one whose rest is over."""
-        from truelog import launcher
+        from truelog.apps import launcher
 
         run = context["dag_run"]
         wish = f"{run.run_id} cleared {run.clear_number}" if run.clear_number else None
@@ -42,7 +42,7 @@ class StreamOperator(BaseOperator):  # type: ignore[misc]
 
     def resumed(self, context: Any, event: dict[str, str]) -> dict[str, str]:
         """Something was wrong: mend it. The next run watches on."""
-        from truelog import launcher
+        from truelog.apps import launcher
 
         done = launcher.ensure(Settings(), self.application)
         self.log.info("%s was %s, now %s", self.application, event["found"], done)

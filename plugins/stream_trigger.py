@@ -6,15 +6,15 @@ from typing import Any
 
 from database_trigger import POLL_SECONDS, AsyncConnection, DatabaseTrigger
 
-from truelog import application
-from truelog.application import Status, Verdict
-from truelog.settings import Settings
+from truelog.control import application
+from truelog.control.application import Status, Verdict
+from truelog.support.settings import Settings
 
 _STARVED_SECONDS = 5.0  # Kafka is asked less often than the database
 
 
 def diagnose(settings: Settings, status: Status) -> Verdict | None:
-    from truelog import diagnosis  # here: the triggerer's loop does not wait for the import
+    from truelog.apps import diagnosis  # here: the triggerer's loop does not wait for the import
 
     return diagnosis.diagnose(settings, status, datetime.now(UTC))
 

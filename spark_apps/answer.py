@@ -8,8 +8,8 @@ import argparse
 import json
 import sys
 
-from truelog.answer import answer_all
-from truelog.settings import Settings
+from truelog.serving.answer import answer_all
+from truelog.support.settings import Settings
 
 
 def main() -> str | None:

@@ -5,10 +5,10 @@ import signal
 import sys
 import threading
 
-from truelog.archiver import archive
-from truelog.errors import Fenced
-from truelog.lease import HELD
-from truelog.settings import Settings
+from truelog.control.lease import HELD
+from truelog.streaming.archiver import archive
+from truelog.support.errors import Fenced
+from truelog.support.settings import Settings
 
 
 def main() -> int:

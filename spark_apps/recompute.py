@@ -7,9 +7,9 @@ import argparse
 import json
 import sys
 
-from truelog.recompute import recompute_all
-from truelog.settings import Settings
-from truelog.span import moment
+from truelog.batch.recompute import recompute_all
+from truelog.batch.span import moment
+from truelog.support.settings import Settings
 
 
 def main() -> str | None:

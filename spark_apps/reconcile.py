@@ -8,9 +8,10 @@ import argparse
 import json
 import sys
 
-from truelog import operation, validation
-from truelog.reconcile import Request, exit_code, reconcile_all
-from truelog.settings import Settings
+from truelog.reconcile import validation
+from truelog.reconcile.reconcile import Request, exit_code, reconcile_all
+from truelog.storage import operation
+from truelog.support.settings import Settings
 
 
 def main() -> int:

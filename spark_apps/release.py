@@ -3,12 +3,12 @@
 import json
 import sys
 
-from truelog import application
-from truelog.assembly import codes
-from truelog.database import connect
-from truelog.event import load_events
-from truelog.session import session
-from truelog.settings import Settings
+from truelog.control import application
+from truelog.control.assembly import codes
+from truelog.schema.event import load_events
+from truelog.spark.session import session
+from truelog.storage.database import connect
+from truelog.support.settings import Settings
 
 
 def main() -> None:

@@ -6,10 +6,10 @@ import signal
 import sys
 import threading
 
-from truelog.errors import Fenced
-from truelog.lease import HELD
-from truelog.settings import Settings
-from truelog.stream import Stream
+from truelog.control.lease import HELD
+from truelog.streaming.stream import Stream
+from truelog.support.errors import Fenced
+from truelog.support.settings import Settings
 
 
 def main() -> int:

@@ -1,10 +1,10 @@
-"""Drop what nobody can need any more, and compact what is needed (`truelog.upkeep`): a line of JSON."""
+"""Drop what nobody can need any more, and compact what is needed (`truelog.maintenance.upkeep`): a line of JSON."""
 
 import json
 import sys
 
-from truelog.settings import Settings
-from truelog.upkeep import keep_up
+from truelog.maintenance.upkeep import keep_up
+from truelog.support.settings import Settings
 
 
 def main() -> None:

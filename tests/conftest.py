@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 
 import runtime
-from truelog.settings import Settings, default_home
+from truelog.support.settings import Settings, default_home
 
 # The same examples in every run: what fails here fails there, too.
 hypothesis.settings.register_profile("seeded", derandomize=True)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from truelog.settings import Settings
+from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
     # Imported where they are used: a run without Spark does not wait for it.
     from pyspark.sql import SparkSession
 
     from tests.laws.lab import Lab
-    from truelog.database import Connection
+    from truelog.storage.database import Connection
 
 
 @pytest.fixture(scope="session")
@@ -29,14 +29,14 @@ def _spark_ends() -> Iterator[None]:
 @pytest.fixture
 def spark(settings: Settings, _spark_ends: None) -> SparkSession:
     """The one session of the test run; begun anew where a test has stopped it."""
-    from truelog.session import session
+    from truelog.spark.session import session
 
     return session(settings, "tests")
 
 
 @pytest.fixture(scope="session")
 def migrated(postgresql: Settings) -> Settings:
-    from truelog.database import migrate
+    from truelog.storage.database import migrate
 
     migrate(postgresql)
     return postgresql
@@ -44,7 +44,7 @@ def migrated(postgresql: Settings) -> Settings:
 
 @pytest.fixture
 def connection(migrated: Settings) -> Iterator[Connection]:
-    from truelog.database import connect
+    from truelog.storage.database import connect
 
     with connect(migrated, autocommit=True) as opened:
         yield opened
@@ -53,6 +53,6 @@ def connection(migrated: Settings) -> Iterator[Connection]:
 @pytest.fixture
 def lab(spark: SparkSession, migrated: Settings, connection: Connection) -> Lab:
     from tests.laws.lab import Lab
-    from truelog.event import load_events
+    from truelog.schema.event import load_events
 
     return Lab(spark, migrated, connection, load_events())

@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
-from truelog.event import Event, Topic
-from truelog.quality import Quality
+from truelog.schema.event import Event, Topic
+from truelog.schema.quality import Quality
 
 # No subject: nobody can tell whose data it is that could not be read. Whoever forgets somebody searches `raw`.
 TOPIC = Topic(key=None, subject=(), partitions=2, retention="30 days", internal=True)

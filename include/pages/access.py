@@ -17,7 +17,7 @@ from airflow.api_fastapi.auth.managers.models.resource_details import Connection
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi import Depends, HTTPException, Request
 
-from runtime.airflow import SPARK
+from truelog.spark.submit import SPARK
 
 SignedIn = Annotated[BaseUser, Depends(get_user)]
 

@@ -5,9 +5,9 @@ import logging
 from fastapi import APIRouter, Depends, HTTPException
 
 from pages.access import SignedIn, from_our_own_pages, may_restart, may_stop
-from truelog import application
-from truelog.database import connect
-from truelog.settings import Settings
+from truelog.control import application
+from truelog.storage.database import connect
+from truelog.support.settings import Settings
 
 router = APIRouter(prefix="/streams/{name}", dependencies=[Depends(from_our_own_pages)])
 log = logging.getLogger("truelog.pages")

@@ -9,11 +9,12 @@ from pydantic import BaseModel, Field
 
 from pages.access import SignedIn, from_our_own_pages, may_handle_alerts
 from pages.data import OF_STREAMS, Answer, now
-from truelog import alert_watch, alerts, readers
-from truelog.alert import Alert
-from truelog.alert_kind import KINDS
-from truelog.database import connect
-from truelog.settings import PROJECT, Settings
+from truelog.alerts import alert_watch, alerts
+from truelog.alerts.alert import Alert
+from truelog.alerts.alert_kind import KINDS
+from truelog.storage import readers
+from truelog.storage.database import connect
+from truelog.support.settings import PROJECT, Settings
 
 router = APIRouter()
 ACTS = [Depends(from_our_own_pages)]

@@ -6,7 +6,7 @@ from fastapi.responses import JSONResponse
 
 from pages import acts, alerting, backfills, data, docs, export, files
 from pages.headers import OURS, Headers
-from truelog.errors import BadDeclaration, BadInput, NotSetUp, TruelogError
+from truelog.support.errors import BadDeclaration, BadInput, NotSetUp, TruelogError
 
 _STATUS: dict[type[Exception], int] = {BadInput: 400, BadDeclaration: 404, NotSetUp: 404}
 

@@ -23,8 +23,8 @@ from pages.access import Dag, SignedIn, may_backfill, sees
 from pages.attempts import Attempt, Try, attempts
 from pages.data import Answer, now
 from pages.started import Announced
-from truelog import catalogue
-from truelog.settings import Settings
+from truelog.support.settings import Settings
+from truelog.views import catalogue
 
 router = APIRouter()
 SHOWN = 5

@@ -9,22 +9,16 @@ from pydantic import BaseModel, Field
 
 from pages import started
 from pages.access import Dag, SignedIn, may_restart, may_stop, sees
-from truelog import (
-    browse,
-    catalogue,
-    event,
-    lag_report,
-    lag_series,
-    operation,
-    quality_history,
-    readers,
-    reconcile_history,
-    stream_report,
-    view_report,
-    vitals,
-)
-from truelog.browse import Condition, Operator, Question
-from truelog.settings import Settings
+from truelog.lag import lag_report, lag_series
+from truelog.monitor import stream_report, view_report, vitals
+from truelog.quality import quality_history
+from truelog.reconcile import reconcile_history
+from truelog.schema import event
+from truelog.serving import browse
+from truelog.serving.browse import Condition, Operator, Question
+from truelog.storage import operation, readers
+from truelog.support.settings import Settings
+from truelog.views import catalogue
 
 router = APIRouter(prefix="/data")
 OF_STREAMS = [Depends(sees(Dag.STREAMS))]

@@ -4,8 +4,9 @@ from fastapi import APIRouter, HTTPException
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from pages.data import OF_VIEWS
-from truelog import data_docs, quality_history, readers
-from truelog.settings import Settings
+from truelog.quality import data_docs, quality_history
+from truelog.storage import readers
+from truelog.support.settings import Settings
 
 router = APIRouter(prefix="/data-docs", dependencies=OF_VIEWS)
 # Values of events are text in them. Should one ever be read as HTML, nothing of it could run or ask for anything.

@@ -16,8 +16,9 @@ from fastapi.responses import StreamingResponse
 
 from pages import started
 from pages.data import OF_VIEWS
-from truelog import readers, reconcile_history
-from truelog.settings import Settings
+from truelog.reconcile import reconcile_history
+from truelog.storage import readers
+from truelog.support.settings import Settings
 
 router = APIRouter(prefix="/export", dependencies=OF_VIEWS)
 Format = Literal["csv", "json"]

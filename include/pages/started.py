@@ -16,8 +16,8 @@ from sqlalchemy import select
 
 from pages.access import Dag
 from pages.attempts import Attempt
-from truelog import readers
-from truelog.settings import Settings
+from truelog.storage import readers
+from truelog.support.settings import Settings
 
 
 @dataclass(frozen=True)

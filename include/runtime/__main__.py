@@ -3,7 +3,7 @@
 import logging
 
 from runtime import class_archive, fetch_jars, set_up
-from truelog.settings import default_home
+from truelog.support.settings import default_home
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(message)s")

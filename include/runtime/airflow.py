@@ -22,11 +22,11 @@ from psycopg import sql
 from runtime import airflow_configuration, keeper
 from runtime.airflow_configuration import folder, own_database, url
 from runtime.service import Service, log_file
-from truelog.errors import NotSetUp, ServiceDown
-from truelog.settings import Settings
+from truelog.spark.submit import SPARK
+from truelog.support.errors import NotSetUp, ServiceDown
+from truelog.support.settings import Settings
 
 ROLES = {"admin": "Admin", "oncall": "User", "analyst": "Viewer"}  # user → what Airflow lets that user do
-SPARK = "spark_default"
 POOL, POOL_SLOTS = "recompute", 1  # a second job beside the streams would only slow all of them down on one machine
 SETUP = "airflow-setup"
 

@@ -19,9 +19,9 @@ from urllib.parse import quote
 
 from pydantic import SecretStr
 
-from runtime.wait import until
-from truelog.errors import AirflowRefused, RunFailed, ServiceDown
-from truelog.settings import Settings
+from truelog.support.errors import AirflowRefused, RunFailed, ServiceDown
+from truelog.support.settings import Settings
+from truelog.support.wait import until
 
 ENDED = ("success", "failed")
 _REFUSED = 300

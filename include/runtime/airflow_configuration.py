@@ -8,7 +8,7 @@ from pathlib import Path
 
 from runtime.credentials import LOOPBACK, write_private
 from runtime.service import private_folder
-from truelog.settings import Settings
+from truelog.support.settings import Settings
 
 AUTH_MANAGER = "airflow.providers.fab.auth_manager.fab_auth_manager.FabAuthManager"
 

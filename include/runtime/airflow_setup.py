@@ -12,9 +12,10 @@ from airflow.providers.fab.www.security.permissions import ACTION_CAN_READ, RESO
 from airflow.utils.db import merge_conn, upgradedb
 from airflow.utils.providers_configuration_loader import providers_configuration_loaded
 
-from runtime.airflow import POOL, POOL_SLOTS, ROLES, SPARK
-from truelog.errors import NotSetUp
-from truelog.settings import Settings
+from runtime.airflow import POOL, POOL_SLOTS, ROLES
+from truelog.spark.submit import SPARK
+from truelog.support.errors import NotSetUp
+from truelog.support.settings import Settings
 
 
 @providers_configuration_loaded

@@ -10,9 +10,9 @@ import tempfile
 from pathlib import Path
 
 from runtime import warm_up
-from runtime.java import class_archive, pyspark_home
-from truelog.settings import Settings
-from truelog.submit import job_environment, submit_conf
+from truelog.spark.java import class_archive, pyspark_home
+from truelog.spark.submit import job_environment, submit_conf
+from truelog.support.settings import Settings
 
 log = logging.getLogger("truelog.runtime")
 

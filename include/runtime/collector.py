@@ -2,4 +2,4 @@
 
 from runtime.http_service import http_service
 
-SERVICE = http_service("collector", "truelog.collector", after=("postgresql", "kafka"))
+SERVICE = http_service("collector", "truelog.ingest.collector", after=("postgresql", "kafka"))

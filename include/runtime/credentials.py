@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
-from truelog import api_key
-from truelog.settings import ENVIRONMENT_FILE, Settings
+from truelog.storage import api_key
+from truelog.support.settings import ENVIRONMENT_FILE, Settings
 
 PORTS = {"postgresql": 15432, "kafka": 19092, "controller": 19093, "s3": 18333}
 PORTS |= {"collector": 18080, "airflow": 18081, "lag": 18082}

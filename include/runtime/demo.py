@@ -26,10 +26,12 @@ from pages.files import TABS
 from runtime.airflow_client import ENDED, Airflow, sign_in
 from runtime.airflow_configuration import url
 from runtime.credentials import write_private
-from runtime.wait import until
-from truelog import archive, health, readers
-from truelog.errors import RunFailed, ServiceDown
-from truelog.settings import ENVIRONMENT_FILE, Settings, default_home
+from truelog.archive import archive
+from truelog.monitor import health
+from truelog.storage import readers
+from truelog.support.errors import RunFailed, ServiceDown
+from truelog.support.settings import ENVIRONMENT_FILE, Settings, default_home
+from truelog.support.wait import until
 
 SHORT = "TRUELOG_LOG_DAY_SECONDS=30\nTRUELOG_ARCHIVE_TRIGGER_SECONDS=5\n"
 RATE, SECONDS, SEED = 300, 30, 1

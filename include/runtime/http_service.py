@@ -5,8 +5,8 @@ import sys
 from http.client import HTTPConnection, HTTPException
 
 from runtime.service import Service
-from truelog.errors import NotSetUp, ServiceDown
-from truelog.settings import Settings
+from truelog.support.errors import NotSetUp, ServiceDown
+from truelog.support.settings import Settings
 
 
 def http_service(name: str, module: str, *, after: tuple[str, ...]) -> Service:

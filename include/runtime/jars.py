@@ -9,9 +9,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from runtime.java import java, pyspark_home
-from truelog.errors import NotSetUp
-from truelog.settings import Settings
+from truelog.spark.java import java, pyspark_home
+from truelog.support.errors import NotSetUp
+from truelog.support.settings import Settings
 
 log = logging.getLogger("truelog.runtime")
 

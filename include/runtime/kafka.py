@@ -11,12 +11,12 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from runtime.credentials import LOOPBACK, write_private
-from runtime.java import java
 from runtime.service import Service, private_folder
-from truelog import topics
-from truelog.errors import NotSetUp, ServiceDown
-from truelog.event import load_events
-from truelog.settings import Settings, jaas
+from truelog.log import topics
+from truelog.schema.event import load_events
+from truelog.spark.java import java
+from truelog.support.errors import NotSetUp, ServiceDown
+from truelog.support.settings import Settings, jaas
 
 _ERROR, _ERROR_LINES = re.compile(r" ERROR |^(Caused by: )?[\w.$]+(Exception|Error)\b"), 20
 LOGGING = Path(__file__).with_name("kafka-log4j2.properties")

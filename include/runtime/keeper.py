@@ -18,11 +18,11 @@ from supervisor.xmlrpc import Faults, SupervisorTransport
 
 from runtime import tether
 from runtime.credentials import write_private
-from runtime.process import lives
 from runtime.service import Service, log_file, private_folder
-from runtime.wait import until
-from truelog.errors import NotSetUp, ServiceDown
-from truelog.settings import Settings
+from truelog.support.errors import NotSetUp, ServiceDown
+from truelog.support.process import lives
+from truelog.support.settings import Settings
+from truelog.support.wait import until
 
 START_SECONDS = 30
 STOP_SECONDS = 120

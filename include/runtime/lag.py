@@ -2,4 +2,4 @@
 
 from runtime.http_service import http_service
 
-SERVICE = http_service("lag", "truelog.lag_service", after=("postgresql", "kafka", "s3"))
+SERVICE = http_service("lag", "truelog.monitor.lag_service", after=("postgresql", "kafka", "s3"))

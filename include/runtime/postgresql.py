@@ -19,10 +19,10 @@ from psycopg import sql
 
 from runtime.credentials import LOOPBACK, write_private
 from runtime.service import Service
-from truelog import api_key
-from truelog.database import migrate
-from truelog.errors import NotSetUp, ServiceDown
-from truelog.settings import Settings
+from truelog.storage import api_key
+from truelog.storage.database import migrate
+from truelog.support.errors import NotSetUp, ServiceDown
+from truelog.support.settings import Settings
 
 ADMIN = "postgres"
 NOBODY = pwd.getpwnam("nobody") if os.geteuid() == 0 else None

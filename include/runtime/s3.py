@@ -6,11 +6,11 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from runtime.credentials import write_private
-from runtime.java import java
 from runtime.service import Service, private_folder
-from truelog import bucket
-from truelog.errors import ServiceDown
-from truelog.settings import Settings
+from truelog.spark.java import java
+from truelog.storage import bucket
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import Settings
 
 # Says whether the store is there, without trying again.
 _AT_ONCE = Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 1})

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from truelog.settings import Settings
+from truelog.support.settings import Settings
 
 
 def _nothing(settings: Settings) -> None:

@@ -10,11 +10,11 @@ import psutil
 import psycopg
 
 from runtime import airflow, collector, kafka, keeper, lag, postgresql, s3, ticks
-from runtime.memory import megabytes
 from runtime.service import Service, log_file
-from runtime.wait import until
-from truelog.errors import ServiceDown
-from truelog.settings import Settings
+from truelog.support.errors import ServiceDown
+from truelog.support.memory import megabytes
+from truelog.support.settings import Settings
+from truelog.support.wait import until
 
 log = logging.getLogger("truelog.runtime")
 
@@ -83,7 +83,7 @@ def stop_airflow(settings: Settings) -> None:
 
 def _end_applications(settings: Settings) -> None:
     """Without a database there are none: they end with it."""
-    from truelog import launcher  # here: it waits by this package
+    from truelog.apps import launcher  # here: it waits by this package
 
     try:
         for name in launcher.ensure_none(settings):

@@ -7,10 +7,11 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]  # its annotations do not re-export
 
 from runtime.service import Service
-from truelog import event, topics
-from truelog.errors import ServiceDown
-from truelog.settings import Settings
-from truelog.ticks import TOPIC
+from truelog.log import topics
+from truelog.log.ticks import TOPIC
+from truelog.schema import event
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import Settings
 
 _LATE_SECONDS = 5.0
 
@@ -20,7 +21,7 @@ def configure(_: Settings) -> None:
 
 
 def command(_: Settings) -> list[str]:
-    return [sys.executable, "-m", "truelog.ticks"]
+    return [sys.executable, "-m", "truelog.log.ticks"]
 
 
 def ready(settings: Settings) -> None:

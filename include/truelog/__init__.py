@@ -7,12 +7,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from truelog.measures import Distinct, First, Latest, Max, Min, Quantiles, Sum, latest
-    from truelog.view import View
+    from truelog.views.measures import Distinct, First, Latest, Max, Min, Quantiles, Sum, latest
+    from truelog.views.view import View
 
 _HOMES = {
-    "View": "truelog.view",
-    **dict.fromkeys(("Distinct", "First", "Latest", "Max", "Min", "Quantiles", "Sum", "latest"), "truelog.measures"),
+    "View": "truelog.views.view",
+    **dict.fromkeys(
+        ("Distinct", "First", "Latest", "Max", "Min", "Quantiles", "Sum", "latest"), "truelog.views.measures"
+    ),
 }
 
 __all__ = ["Distinct", "First", "Latest", "Max", "Min", "Quantiles", "Sum", "View", "latest"]

@@ -10,7 +10,7 @@ from tests.bench import report
 from tests.bench.corpus import preload
 from tests.bench.ground import platform
 from tests.bench.suite import JOBS, Suite
-from truelog.settings import PROJECT
+from truelog.support.settings import PROJECT
 
 LEAST = 400_000  # events
 WIDTH = 130  # where the output is no terminal, which tells its own

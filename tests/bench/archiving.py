@@ -9,8 +9,9 @@ from tests.bench.beat import first
 from tests.bench.corpus import TOPICS, Corpus
 from tests.bench.row import OURS, Row
 from tests.scenes.applications import start
-from truelog import archive, topics
-from truelog.settings import Settings
+from truelog.archive import archive
+from truelog.log import topics
+from truelog.support.settings import Settings
 
 _LOOK_SECONDS = 0.1
 _WITHIN_SECONDS = 180.0

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from truelog.errors import TruelogError
+from truelog.support.errors import TruelogError
 
 
 class TooSlow(TruelogError):

@@ -15,7 +15,7 @@ import runtime
 from tests.bench.freshness import at
 from tests.bench.row import OURS, Ran, Row
 from tests.scenes.collector_client import JSON, page_view
-from truelog.settings import Settings
+from truelog.support.settings import Settings
 
 BATCH = 100  # events
 CONNECTIONS = 4

@@ -13,10 +13,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from truelog import generator
-from truelog.event import load_events
-from truelog.sending import Record, Sender
-from truelog.settings import Settings
+from truelog.ingest import generator
+from truelog.log.sending import Record, Sender
+from truelog.schema.event import load_events
+from truelog.support.settings import Settings
 
 TOPICS = ("page_view", "search", "click")
 RATE = 5_000  # events a second of the traffic's own time

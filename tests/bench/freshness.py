@@ -17,10 +17,11 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from tests.bench.beat import every
 from tests.bench.corpus import good
 from tests.bench.row import OURS, Ran, Row
-from truelog import generator, instants
-from truelog.database import Connection, connect
-from truelog.sending import Record, producer
-from truelog.settings import Settings
+from truelog.ingest import generator
+from truelog.log.sending import Record, producer
+from truelog.storage.database import Connection, connect
+from truelog.support import instants
+from truelog.support.settings import Settings
 
 LOOK_SECONDS = 0.02
 

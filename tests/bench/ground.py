@@ -10,12 +10,12 @@ from pathlib import Path
 from psycopg import sql
 
 import runtime
-from runtime.wait import until
 from tests.scenes.applications import STARTED
-from truelog import health
-from truelog.database import connect, migrate
-from truelog.errors import ServiceDown
-from truelog.settings import Settings, default_home
+from truelog.monitor import health
+from truelog.storage.database import connect, migrate
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import Settings, default_home
+from truelog.support.wait import until
 
 SERVICES = ("postgresql", "kafka", "s3", "ticks")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.bench.corpus import Corpus
 from tests.bench.row import Row
-from truelog.settings import PROJECT, Settings
+from truelog.support.settings import PROJECT, Settings
 
 PYTHON = PROJECT / ".venv-bench" / "bin" / "python"
 

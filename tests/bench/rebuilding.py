@@ -9,12 +9,12 @@ from statistics import median
 
 from tests.bench.corpus import Corpus
 from tests.bench.row import OURS, Row
-from truelog import archive
-from truelog.database import connect
-from truelog.positions import Positions
-from truelog.rebuild import Rebuilder
-from truelog.settings import Settings
-from truelog.workshop import workshop
+from truelog.archive import archive
+from truelog.batch.rebuild import Rebuilder
+from truelog.batch.workshop import workshop
+from truelog.log.positions import Positions
+from truelog.storage.database import connect
+from truelog.support.settings import Settings
 
 VIEW = "page_views"
 TYPED, RAW = "rebuild from typed columns", "rebuild from raw bytes"

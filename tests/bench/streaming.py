@@ -13,8 +13,8 @@ from tests.bench.beat import every
 from tests.bench.corpus import Corpus
 from tests.bench.row import OURS, Row
 from tests.scenes.applications import Application, start
-from truelog.database import Connection, connect
-from truelog.settings import Settings
+from truelog.storage.database import Connection, connect
+from truelog.support.settings import Settings
 
 _LOOK_SECONDS = 0.02
 _WITHIN_SECONDS = 180.0

@@ -19,7 +19,7 @@ from tests.bench.ground import complete, forget_views
 from tests.bench.peers import Peers
 from tests.bench.row import Row, beside
 from tests.scenes.applications import Application
-from truelog.settings import Settings
+from truelog.support.settings import Settings
 
 ONE, SUMS, SKETCHES = "stream into one cube", "stream into all views, sums only", "stream into all views, with sketches"
 VIEWS = {

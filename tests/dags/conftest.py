@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from truelog.settings import PROJECT, Settings
+from truelog.support.settings import PROJECT, Settings
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
@@ -44,7 +44,7 @@ def airflow_database(dags: "DagBag") -> None:
     from airflow.models import Connection
     from airflow.utils.db import merge_conn, upgradedb
 
-    from runtime.airflow import SPARK
+    from truelog.spark.submit import SPARK
 
     upgradedb()
     merge_conn(Connection(conn_id=SPARK, conn_type="spark", host="local[1]"))

@@ -14,15 +14,15 @@ from pydantic import SecretStr
 
 from tests.library.alert_tables import age, emptied
 from tests.library.listener import FAILS, TAKES, Listener, listening
-from truelog import alerts, heartbeat
-from truelog.alert import Finding, Sight, Source
-from truelog.alert_delivery import deliver
-from truelog.alert_kind import KINDS
-from truelog.alert_receiver import configured
-from truelog.alert_watch import SOURCES, keep
-from truelog.database import Connection
-from truelog.errors import ReceiverDown, ServiceDown
-from truelog.settings import PROJECT, Settings
+from truelog.alerts import alerts, heartbeat
+from truelog.alerts.alert import Finding, Sight, Source
+from truelog.alerts.alert_delivery import deliver
+from truelog.alerts.alert_kind import KINDS
+from truelog.alerts.alert_receiver import configured
+from truelog.alerts.alert_watch import SOURCES, keep
+from truelog.storage.database import Connection
+from truelog.support.errors import ReceiverDown, ServiceDown
+from truelog.support.settings import PROJECT, Settings
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag

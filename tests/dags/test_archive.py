@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from truelog import audit_evidence
-from truelog.audit import Report
+from truelog.archive import audit_evidence
+from truelog.archive.audit import Report
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag

@@ -13,15 +13,15 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from truelog import data_docs, event_quality, figures, quality_history
-from truelog.archive_commit import Append, commit
-from truelog.archive_files import FileWriter, blueprint, described
-from truelog.archive_table import TIME, ensure, identifier, open_catalog
-from truelog.database import Connection
-from truelog.event import Event, load_events
-from truelog.quality import EVENTS, KEYS, LATE, MALFORMED, MISSING, Quality
-from truelog.settings import Settings
-from truelog.span import Span
+from truelog.archive.archive_commit import Append, commit
+from truelog.archive.archive_files import FileWriter, blueprint, described
+from truelog.archive.archive_table import TIME, ensure, identifier, open_catalog
+from truelog.batch.span import Span
+from truelog.quality import data_docs, event_quality, figures, quality_history
+from truelog.schema.event import Event, load_events
+from truelog.schema.quality import EVENTS, KEYS, LATE, MALFORMED, MISSING, Quality
+from truelog.storage.database import Connection
+from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag

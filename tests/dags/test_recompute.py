@@ -10,11 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from truelog import operation
-from truelog.database import connect
-from truelog.errors import ArchiveBehind, BadInput
-from truelog.settings import Settings
-from truelog.span import Span, days, lagging
+from truelog.batch.span import Span, days, lagging
+from truelog.storage import operation
+from truelog.storage.database import connect
+from truelog.support.errors import ArchiveBehind, BadInput
+from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from psycopg import sql
 
-from tests.library.test_archive_commit import kafka_records, written
-from truelog import data_docs, validation
-from truelog.archive_commit import Append, commit
-from truelog.archive_table import ensure, identifier, open_catalog
-from truelog.database import Connection
-from truelog.errors import ArchiveBehind, BadInput
-from truelog.event import load_events
-from truelog.reconcile import COMPARE, Request, refuse
-from truelog.settings import Settings
+from tests.library.archive.test_archive_commit import kafka_records, written
+from truelog.archive.archive_commit import Append, commit
+from truelog.archive.archive_table import ensure, identifier, open_catalog
+from truelog.quality import data_docs
+from truelog.reconcile import validation
+from truelog.reconcile.reconcile import COMPARE, Request, refuse
+from truelog.schema.event import load_events
+from truelog.storage.database import Connection
+from truelog.support.errors import ArchiveBehind, BadInput
+from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
@@ -316,7 +317,7 @@ def test_a_task_links_what_came_of_its_run(dags: "DagBag", dag: str, task: str) 
 def test_the_dag_waits_for_time_and_for_each_views_asset(dags: "DagBag", settings: Settings) -> None:
     from view_assets import view_asset
 
-    from truelog import catalogue
+    from truelog.views import catalogue
 
     dag: Any = dags.dags["reconcile"]
     views = catalogue.names(settings.views_folder)

@@ -12,14 +12,18 @@ import psycopg
 import pytest
 from confluent_kafka import Producer
 
-from runtime.airflow import SPARK
-from truelog import application, instants, launcher, lease, operation, topics
-from truelog.application import Verdict
-from truelog.database import Connection, connect
-from truelog.diagnosis import diagnose
-from truelog.errors import KeepsDying
-from truelog.event import load_events
-from truelog.settings import Settings
+from truelog.apps import launcher
+from truelog.apps.diagnosis import diagnose
+from truelog.control import application, lease
+from truelog.control.application import Verdict
+from truelog.log import topics
+from truelog.schema.event import load_events
+from truelog.spark.submit import SPARK
+from truelog.storage import operation
+from truelog.storage.database import Connection, connect
+from truelog.support import instants
+from truelog.support.errors import KeepsDying
+from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag

@@ -10,15 +10,16 @@ SLEEPS = ("time.sleep", "sleep", "asyncio.sleep")
 
 # Who may sleep, and why.
 WAITING = {
-    ("include/truelog/archive.py", "wait_for"): "polls the archive's positions until a deadline",
-    ("include/truelog/topics.py", "_wait_for_leaders"): "polls the brokers until a deadline",
-    ("include/truelog/ticks.py", "run"): "a clock's beat, which nobody waits for",
+    ("include/truelog/support/wait.py", "until"): "polls a condition until a deadline",
+    ("include/truelog/archive/archive.py", "wait_for"): "polls the archive's positions until a deadline",
+    ("include/truelog/log/topics.py", "_wait_for_leaders"): "polls the brokers until a deadline",
+    ("include/truelog/log/ticks.py", "run"): "a clock's beat, which nobody waits for",
 }
 
 
 def prints(root: Path) -> list[str]:
     return [
-        f"{name}:{call.lineno} prints; answers go through truelog.commands.output, the rest to a logger"
+        f"{name}:{call.lineno} prints; answers go through truelog.cli.output, the rest to a logger"
         for name, tree in modules(root)
         for call in calls(tree, "print")
     ]

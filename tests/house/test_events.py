@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.house.tree import PROJECT, modules, plant
-from truelog.errors import BadDeclaration
-from truelog.event import load_events
+from truelog.schema.event import load_events
+from truelog.support.errors import BadDeclaration
 
 
 def undocumented(root: Path) -> list[str]:

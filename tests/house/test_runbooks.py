@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from tests.house.tree import PROJECT, plant, texts
-from truelog.alert_kind import KINDS
+from truelog.alerts.alert_kind import KINDS
 
 TOLD = re.compile(r"^\| \[(\w+)\]\(runbooks/(\w+)\.md\) \| (\w+) \|", re.MULTILINE)
 SAYS = ("\n1. ", "**Resolved**")

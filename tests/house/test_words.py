@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from tests.house.tree import PROJECT, plant, texts
-from truelog.cli import app
+from truelog.cli.main import app
 
 CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 TYPED = re.compile(r"(?m)^(?:\$ )?(?:\.venv/bin/)?truelog (.*)$")

@@ -8,8 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from truelog.event import EventType
-from truelog.field import Field
+from truelog.schema.event import EventType
+from truelog.schema.field import Field
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 

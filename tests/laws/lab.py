@@ -15,19 +15,21 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType
 
 from tests.laws.events import START, Record, log
-from truelog import clock, difference, digest, merge, records, stage, table
-from truelog.carrying import Carrying
-from truelog.compiled import Compiled, compile_view, extended
-from truelog.database import Connection, names
-from truelog.decode import decode
-from truelog.difference import Counts
-from truelog.digest import Digests
-from truelog.durations import seconds
-from truelog.event import EventType
-from truelog.positions import Positions
-from truelog.settings import Settings
-from truelog.stage import Staged
-from truelog.view import View
+from truelog.kernel import clock, merge, stage, table
+from truelog.kernel.stage import Staged
+from truelog.log import records
+from truelog.log.positions import Positions
+from truelog.reconcile import difference, digest
+from truelog.reconcile.carrying import Carrying
+from truelog.reconcile.difference import Counts
+from truelog.reconcile.digest import Digests
+from truelog.schema.decode import decode
+from truelog.schema.event import EventType
+from truelog.storage.database import Connection, names
+from truelog.support.durations import seconds
+from truelog.support.settings import Settings
+from truelog.views.compiled import Compiled, compile_view, extended
+from truelog.views.view import View
 
 CASES = 200
 

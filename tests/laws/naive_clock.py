@@ -1,11 +1,11 @@
-"""The clock of the log, told plainly: what `truelog.clock` must answer; and logs to ask it about."""
+"""The clock of the log, told plainly: what `truelog.kernel.clock` must answer; and logs to ask it about."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from truelog.positions import Positions
-from truelog.ticks import TOPIC
+from truelog.log.positions import Positions
+from truelog.log.ticks import TOPIC
 
 START = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 

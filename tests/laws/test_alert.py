@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 
-from truelog.alert import Alert, Finding, Moment, Says, Sight, Silence, steps
-from truelog.alert_kind import KINDS
+from truelog.alerts.alert import Alert, Finding, Moment, Says, Sight, Silence, steps
+from truelog.alerts.alert_kind import KINDS
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 REPEAT = timedelta(minutes=10)

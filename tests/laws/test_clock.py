@@ -14,11 +14,13 @@ from pyspark.sql import functions as F
 
 from tests.laws.naive_clock import Log, Tick, at
 from tests.laws.naive_clock import clock as naive
-from truelog import View, clock, old_ticks
-from truelog.compiled import Compiled
-from truelog.database import Connection, connect
-from truelog.positions import Positions
-from truelog.settings import Settings
+from truelog import View
+from truelog.kernel import clock
+from truelog.log.positions import Positions
+from truelog.maintenance import old_ticks
+from truelog.storage.database import Connection, connect
+from truelog.support.settings import Settings
+from truelog.views.compiled import Compiled
 
 TOPICS = ("a", "b", "ticks")
 ID = "ticks-id"

@@ -5,7 +5,7 @@ from psycopg import sql
 
 from tests.laws.lab import Lab, cases
 from tests.laws.views import VIEWS
-from truelog import digest
+from truelog.reconcile import digest
 
 
 @pytest.mark.parametrize("name", VIEWS)

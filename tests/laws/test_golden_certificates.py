@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.laws.lab import Lab
-from truelog import catalogue, certificate, records
-from truelog.compiled import compile_view
+from truelog.log import records
+from truelog.reconcile import certificate
+from truelog.views import catalogue
+from truelog.views.compiled import compile_view
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.json"))
 

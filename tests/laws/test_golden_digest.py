@@ -17,10 +17,13 @@ from psycopg import sql
 from pyspark.sql import types as t
 
 from tests.laws.lab import Lab
-from truelog import Latest, View, columns, digest, table
-from truelog.compiled import Compiled
-from truelog.database import names
-from truelog.errors import BadDeclaration
+from truelog import Latest, View
+from truelog.kernel import table
+from truelog.reconcile import digest
+from truelog.storage.database import names
+from truelog.support.errors import BadDeclaration
+from truelog.views import columns
+from truelog.views.compiled import Compiled
 
 NAN, INFINITY = math.nan, math.inf
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

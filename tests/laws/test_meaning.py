@@ -1,7 +1,7 @@
 """Law 7: the code that made a table is known, the library's part of it included.
 
 Where one of these fails, records or values have come to mean something else, and tables made before must not be added
-to: raise `MEANING` in `truelog.compiled`, and note here what comes out now.
+to: raise `MEANING` in `truelog.views.compiled`, and note here what comes out now.
 """
 
 import hashlib
@@ -14,9 +14,10 @@ import pytest
 from tests.laws.lab import Lab
 from tests.laws.views import EVERY_MEASURE
 from tests.library.hostile import GOOD, HOSTILE, THING
-from truelog import compiled, records
-from truelog.decode import decode
-from truelog.event import FUTURE_LIMIT
+from truelog.log import records
+from truelog.schema.decode import decode
+from truelog.schema.event import FUTURE_LIMIT
+from truelog.views import compiled
 
 DECODED = {1: "88f62afc8fc78b3e0ff0cff361441ed1261badb1a4d027e402d59a8f345e3443"}
 ADDED_UP = {1: "e55e22d6be765a0311d126df1549123e681ef9ded3ce74dea39cb9b2bf5d86fc"}

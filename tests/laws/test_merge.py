@@ -11,13 +11,16 @@ from pyspark.sql.types import StructType
 
 from tests.laws.events import START
 from tests.laws.lab import Lab
-from truelog import Sum, View, lease, merge, poison, records, stage, table
-from truelog.advance import Advancer, Slice
-from truelog.compiled import Compiled
-from truelog.errors import Fenced, StagingTorn, TopicRecreated
-from truelog.lease import Holder
-from truelog.merge import Merge
-from truelog.positions import Positions
+from truelog import Sum, View
+from truelog.control import lease
+from truelog.control.lease import Holder
+from truelog.kernel import merge, poison, stage, table
+from truelog.kernel.advance import Advancer, Slice
+from truelog.kernel.merge import Merge
+from truelog.log import records
+from truelog.log.positions import Positions
+from truelog.support.errors import Fenced, StagingTorn, TopicRecreated
+from truelog.views.compiled import Compiled
 
 
 def _per_minute(page_view: DataFrame) -> DataFrame:

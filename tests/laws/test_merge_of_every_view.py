@@ -17,14 +17,15 @@ from pyspark.sql import DataFrame
 from tests.laws.events import START, Record
 from tests.laws.lab import Lab, cases
 from tests.laws.views import VIEWS
-from truelog import clock, faults, merge, table
-from truelog.advance import Advancer
-from truelog.compiled import Compiled
-from truelog.durations import seconds
-from truelog.errors import CodeChanged, Gap, Stale
-from truelog.merge import Merge
-from truelog.positions import Positions
-from truelog.stage import Staged
+from truelog.kernel import clock, merge, table
+from truelog.kernel.advance import Advancer
+from truelog.kernel.merge import Merge
+from truelog.kernel.stage import Staged
+from truelog.log.positions import Positions
+from truelog.support import faults
+from truelog.support.durations import seconds
+from truelog.support.errors import CodeChanged, Gap, Stale
+from truelog.views.compiled import Compiled
 
 LOGS = 40  # in one
 POINTS = ("merge.locked", "merge.added", "merge.advanced")

@@ -10,8 +10,9 @@ import pytest
 
 from tests.laws.lab import Lab, cases
 from tests.views.ways import WAYS, Ways, at, sent
-from truelog import View, catalogue
-from truelog.settings import PROJECT
+from truelog import View
+from truelog.support.settings import PROJECT
+from truelog.views import catalogue
 
 STEP = re.compile(r"^1\. Write `spark_apps/views/(\w+)\.py`.*?```python\n(.*?)```", re.DOTALL | re.MULTILINE)
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from truelog.follower import is_near
-from truelog.positions import Positions
-from truelog.settings import Settings
+from truelog.log.positions import Positions
+from truelog.streaming.follower import is_near
+from truelog.support.settings import Settings
 
 INPUT = 1_000.0  # records a second
 BATCH_SECONDS = 0.5  # that a batch takes which waits for nobody

@@ -7,8 +7,9 @@ from pyspark.sql.types import DataType, IntegerType
 
 from tests.laws.lab import Lab, cases
 from tests.laws.views import EVERY_MEASURE, VIEWS
-from truelog import Sum, measures
-from truelog.compiled import extended
+from truelog import Sum
+from truelog.views import measures
+from truelog.views.compiled import extended
 
 
 def test_no_measure_is_forgotten() -> None:

@@ -3,7 +3,8 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from truelog import Distinct, First, Latest, Max, Min, Quantiles, Sum, View, catalogue, latest
+from truelog import Distinct, First, Latest, Max, Min, Quantiles, Sum, View, latest
+from truelog.views import catalogue
 
 
 def _every_measure(page_view: DataFrame) -> DataFrame:

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
-from truelog.database import Connection, connect
-from truelog.settings import Settings
+from truelog.storage.database import Connection, connect
+from truelog.support.settings import Settings
 
 _TABLES = ("alert", "notification", "silence", "alert_source")
 

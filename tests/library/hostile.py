@@ -4,7 +4,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from truelog.event import Event, EventType, Topic
+from truelog.schema.event import Event, EventType, Topic
 
 
 class Thing(Event):

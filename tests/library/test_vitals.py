@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from truelog.alert import Alert
-from truelog.alert_kind import KINDS, Severity
-from truelog.lag_report import Row
-from truelog.lag_verdict import Verdict
-from truelog.standing import FOLLOWING, STANDING, STOPPED
-from truelog.view_report import Entry, Table
-from truelog.vitals import Facts, State, card_state, open_alerts, problems
+from truelog.alerts.alert import Alert
+from truelog.alerts.alert_kind import KINDS, Severity
+from truelog.control.standing import FOLLOWING, STANDING, STOPPED
+from truelog.lag.lag_report import Row
+from truelog.lag.lag_verdict import Verdict
+from truelog.monitor.view_report import Entry, Table
+from truelog.monitor.vitals import Facts, State, card_state, open_alerts, problems
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 CRITICAL, WARNING = (next(n for n, kind in KINDS.items() if kind.severity is each) for each in Severity)

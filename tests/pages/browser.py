@@ -16,10 +16,11 @@ from runtime.airflow_client import Airflow, password
 from tests.pages.conftest import USERS
 from tests.pages.plausible import HOSTILE
 from tests.pages.test_backfills import wanted
-from truelog import application, operation
-from truelog.application import ARCHIVE, STREAM
-from truelog.database import connect
-from truelog.settings import Settings
+from truelog.control import application
+from truelog.control.application import ARCHIVE, STREAM
+from truelog.storage import operation
+from truelog.storage.database import connect
+from truelog.support.settings import Settings
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 LAPTOP: ViewportSize = {"width": 1280, "height": 800}

@@ -14,10 +14,10 @@ from runtime.airflow_client import Airflow, sign_in
 from runtime.airflow_configuration import own_database
 from tests.pages.plausible import HOSTILE, fill, views_folder
 from tests.scenes.conftest import known
-from truelog import data_docs
-from truelog.application import ARCHIVE, STREAM
-from truelog.database import connect, migrate
-from truelog.settings import Settings
+from truelog.control.application import ARCHIVE, STREAM
+from truelog.quality import data_docs
+from truelog.storage.database import connect, migrate
+from truelog.support.settings import Settings
 
 DATABASE = "pages"
 USERS = ("analyst", "oncall", "admin")  # Viewer, User, Admin

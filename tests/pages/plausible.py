@@ -13,14 +13,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from truelog import alert_watch, alerts, application, lag_history, operation, progress, standing
-from truelog.application import ARCHIVE, STREAM
-from truelog.catalogue import VIEWS
-from truelog.database import Connection
-from truelog.lag_history import Reading
-from truelog.lag_verdict import Sample
-from truelog.operation import Kind
-from truelog.quality import DEFAULTS, EVENTS, LATE, Figure, figure
+from truelog.alerts import alert_watch, alerts
+from truelog.control import application, standing
+from truelog.control.application import ARCHIVE, STREAM
+from truelog.lag import lag_history
+from truelog.lag.lag_history import Reading
+from truelog.lag.lag_verdict import Sample
+from truelog.schema.quality import DEFAULTS, EVENTS, LATE, Figure, figure
+from truelog.storage import operation
+from truelog.storage.database import Connection
+from truelog.storage.operation import Kind
+from truelog.streaming import progress
+from truelog.views.catalogue import VIEWS
 
 DAY = 86_400.0
 HOSTILE = (

@@ -10,10 +10,12 @@ import pytest
 from runtime import airflow
 from runtime.airflow_client import Airflow
 from tests.pages.plausible import HOSTILE
-from truelog import alerts, application, operation
-from truelog.application import STREAM
-from truelog.database import connect
-from truelog.settings import Settings
+from truelog.alerts import alerts
+from truelog.control import application
+from truelog.control.application import STREAM
+from truelog.storage import operation
+from truelog.storage.database import connect
+from truelog.support.settings import Settings
 
 PREFIX = "/truelog"
 # Imported in a process of its own: Airflow reads its configuration when it is imported.

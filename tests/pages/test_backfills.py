@@ -12,8 +12,8 @@ from psycopg.types.json import Jsonb
 from runtime.airflow_client import Airflow
 from runtime.airflow_configuration import own_database
 from tests.pages.test_access import fetch
-from truelog.database import connect
-from truelog.settings import Settings
+from truelog.storage.database import connect
+from truelog.support.settings import Settings
 
 # As the scheduler does when a run's partials were announced.
 STARTED = """

@@ -6,24 +6,19 @@ from dataclasses import replace
 import pytest
 
 from tests.pages.plausible import HOSTILE, MADE
-from truelog import (
-    browse,
-    lag_report,
-    lag_series,
-    progress,
-    quality_history,
-    readers,
-    reconcile_history,
-    stream_report,
-    view_report,
-    vitals,
-)
-from truelog.browse import Answer, Condition, Operator, Question
-from truelog.database import Connection, connect
-from truelog.errors import BadInput, NotSetUp, ServiceDown
-from truelog.lag_verdict import Verdict
-from truelog.settings import Settings
-from truelog.vitals import State, Vitals
+from truelog.lag import lag_report, lag_series
+from truelog.lag.lag_verdict import Verdict
+from truelog.monitor import stream_report, view_report, vitals
+from truelog.monitor.vitals import State, Vitals
+from truelog.quality import quality_history
+from truelog.reconcile import reconcile_history
+from truelog.serving import browse
+from truelog.serving.browse import Answer, Condition, Operator, Question
+from truelog.storage import readers
+from truelog.storage.database import Connection, connect
+from truelog.streaming import progress
+from truelog.support.errors import BadInput, NotSetUp, ServiceDown
+from truelog.support.settings import Settings
 
 VIEW = Question("page_views")
 ROWS = 300 + len(HOSTILE)

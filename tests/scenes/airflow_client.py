@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import runtime
 from runtime import airflow
 from runtime.airflow_client import Airflow, password, sign_in
-from truelog.settings import Settings
+from truelog.support.settings import Settings
 
 __all__ = ["Airflow", "orchestrated", "password", "sign_in"]
 

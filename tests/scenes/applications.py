@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psycopg
 
-from runtime.wait import until
-from truelog.errors import ServiceDown
-from truelog.settings import PROJECT, Settings
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import PROJECT, Settings
+from truelog.support.wait import until
 
 STARTED: list["Application"] = []
 

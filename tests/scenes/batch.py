@@ -6,13 +6,14 @@ from datetime import datetime
 
 from pyspark.sql import SparkSession
 
-from truelog import catalogue, records
-from truelog.advance import Advancer
-from truelog.compiled import Compiled, compile_view
-from truelog.event import load_events
-from truelog.recompute import Recomputed, recompute
-from truelog.reconcile import COMPARE, Request, Result, reconcile
-from truelog.settings import Settings
+from truelog.batch.recompute import Recomputed, recompute
+from truelog.kernel.advance import Advancer
+from truelog.log import records
+from truelog.reconcile.reconcile import COMPARE, Request, Result, reconcile
+from truelog.schema.event import load_events
+from truelog.support.settings import Settings
+from truelog.views import catalogue
+from truelog.views.compiled import Compiled, compile_view
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 
 from runtime import collector
-from runtime.wait import until
-from truelog import topics
-from truelog.settings import Settings
+from truelog.log import topics
+from truelog.support.settings import Settings
+from truelog.support.wait import until
 
 JSON, NDJSON = "application/json", "application/x-ndjson"
 

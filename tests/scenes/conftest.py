@@ -14,12 +14,12 @@ from pyspark.sql import SparkSession
 from tests.scenes.applications import STARTED, Application, start, unfired
 from tests.scenes.batch import Batch
 from tests.scenes.traffic import Traffic, good, in_the_log
-from truelog import topics
-from truelog.catalogue import VIEWS
-from truelog.database import connect, migrate
-from truelog.event import load_events
-from truelog.positions import Positions
-from truelog.settings import ENVIRONMENT_FILE, Settings
+from truelog.log import topics
+from truelog.log.positions import Positions
+from truelog.schema.event import load_events
+from truelog.storage.database import connect, migrate
+from truelog.support.settings import ENVIRONMENT_FILE, Settings
+from truelog.views.catalogue import VIEWS
 
 
 @dataclass

@@ -11,9 +11,11 @@ from typing import Any
 
 from psycopg import sql
 
-from truelog import database, lease, merge, stage
-from truelog.settings import Settings
-from truelog.stream import Stream
+from truelog.control import lease
+from truelog.kernel import merge, stage
+from truelog.storage import database
+from truelog.streaming.stream import Stream
+from truelog.support.settings import Settings
 
 _add, _load = merge.add, stage.load
 

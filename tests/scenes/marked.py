@@ -8,9 +8,9 @@ from itertools import count
 
 from tests.bench.beat import every
 from tests.bench.freshness import Marks, at
-from truelog.database import connect
-from truelog.sending import producer
-from truelog.settings import Settings
+from truelog.log.sending import producer
+from truelog.storage.database import connect
+from truelog.support.settings import Settings
 
 VIEW = "page_views"
 _LOOK_SECONDS = 0.05

@@ -14,11 +14,12 @@ from pydantic import SecretStr
 
 import runtime
 from runtime import airflow
-from runtime.wait import until
 from tests.library.listener import Listener, listening
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
-from truelog.errors import ServiceDown
-from truelog.settings import Settings
+from truelog.spark.submit import SPARK
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import Settings
+from truelog.support.wait import until
 
 T = TypeVar("T")
 NAMES = [service.name for service in airflow.SERVICES]
@@ -165,9 +166,9 @@ def test_no_secret_is_in_a_command_line_an_environment_or_a_log(running: Setting
 
 def test_setting_up_again_mends_what_is_missing_and_changes_nothing(running: Settings, admin: Airflow) -> None:
     """The connection is the one truth about Spark's master, whatever the settings say afterwards."""
-    connection, pool = f"/api/v2/connections/{airflow.SPARK}", f"/api/v2/pools/{airflow.POOL}"
+    connection, pool = f"/api/v2/connections/{SPARK}", f"/api/v2/pools/{airflow.POOL}"
     assert admin.ask("GET", connection)["host"] == running.spark_master
-    moved = {"connection_id": airflow.SPARK, "conn_type": "spark", "host": "spark://elsewhere:7077"}
+    moved = {"connection_id": SPARK, "conn_type": "spark", "host": "spark://elsewhere:7077"}
     admin.ask("PATCH", connection, moved)
     admin.ask("DELETE", pool)
     airflow.configure(running)

@@ -15,15 +15,19 @@ from pyspark.sql import SparkSession
 from tests.scenes.applications import Application, start
 from tests.scenes.command_line import answer
 from tests.scenes.conftest import World
-from truelog import archive, bucket, lease, log_day, ticks, topics, upkeep
-from truelog.archive_table import identifier, open_catalog
-from truelog.audit import Hole
-from truelog.audit_evidence import audit
-from truelog.database import connect
-from truelog.errors import ArchiveBehind, Fenced
-from truelog.event import load_events
-from truelog.log_day import Start
-from truelog.positions import Positions
+from truelog.archive import archive, log_day
+from truelog.archive.archive_table import identifier, open_catalog
+from truelog.archive.audit import Hole
+from truelog.archive.audit_evidence import audit
+from truelog.archive.log_day import Start
+from truelog.control import lease
+from truelog.log import ticks, topics
+from truelog.log.positions import Positions
+from truelog.maintenance import upkeep
+from truelog.schema.event import load_events
+from truelog.storage import bucket
+from truelog.storage.database import connect
+from truelog.support.errors import ArchiveBehind, Fenced
 
 POINTS = ("archive.files_written", "archive.before_commit", "archive.after_commit")
 DAY_SECONDS = 5

@@ -11,17 +11,18 @@ import psutil
 import pytest
 from pydantic import SecretStr
 
-from runtime.wait import until
 from tests.bench.freshness import Marks
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from tests.scenes.applications import start
 from tests.scenes.conftest import World, known
 from tests.scenes.marked import VIEW, marked, p99
-from truelog import analyst, archive, ticks
-from truelog.archive_table import open_catalog
-from truelog.catalogue import VIEWS
-from truelog.errors import ServiceDown
-from truelog.settings import PROJECT, Settings
+from truelog.archive import analyst, archive
+from truelog.archive.archive_table import open_catalog
+from truelog.log import ticks
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import PROJECT, Settings
+from truelog.support.wait import until
+from truelog.views.catalogue import VIEWS
 
 pytestmark = pytest.mark.alone
 

@@ -14,14 +14,15 @@ import pytest
 
 import runtime
 from runtime import collector as service
-from runtime.wait import until
 from tests.scenes.collector_client import NDJSON, Answer, Client, another, answer, page_view, record, whole
-from truelog import api_key, topics
-from truelog.api_key import Role
-from truelog.collector import KEYS_SECONDS
-from truelog.database import connect
-from truelog.errors import ServiceDown
-from truelog.settings import Settings
+from truelog.ingest.collector import KEYS_SECONDS
+from truelog.log import topics
+from truelog.storage import api_key
+from truelog.storage.api_key import Role
+from truelog.storage.database import connect
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import Settings
+from truelog.support.wait import until
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,12 @@ import pytest
 from tests.scenes.command_line import answer, truelog
 from tests.scenes.conftest import World
 from tests.scenes.traffic import in_the_log
-from truelog import analyst, topics
-from truelog.application import ARCHIVE
-from truelog.database import connect
-from truelog.errors import BadInput
-from truelog.generator import generate
+from truelog.archive import analyst
+from truelog.control.application import ARCHIVE
+from truelog.ingest.generator import generate
+from truelog.log import topics
+from truelog.storage.database import connect
+from truelog.support.errors import BadInput
 
 LINE = '192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /p HTTP/1.1" 200 512 "-" "Firefox"'
 VIEW = '''"""A view that a test tells of."""

@@ -14,7 +14,7 @@ from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
 from tests.scenes.conftest import World
 from tests.scenes.traffic import good, in_the_log
-from truelog.catalogue import VIEWS
+from truelog.views.catalogue import VIEWS
 
 log = logging.getLogger("truelog.scene")
 

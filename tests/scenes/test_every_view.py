@@ -8,15 +8,16 @@ import psutil
 import pyspark
 import pytest
 
-from runtime.process import lives
-from runtime.wait import until
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
 from tests.scenes.conftest import World
-from truelog import catalogue, ticks
-from truelog.errors import ServiceDown
-from truelog.generator import generate
-from truelog.sending import Sender
+from truelog.ingest.generator import generate
+from truelog.log import ticks
+from truelog.log.sending import Sender
+from truelog.support.errors import ServiceDown
+from truelog.support.process import lives
+from truelog.support.wait import until
+from truelog.views import catalogue
 
 VIEWS = catalogue.load_all()
 TOPICS = {topic for view in VIEWS.values() for topic in view.reads}

@@ -17,14 +17,17 @@ import runtime
 from runtime import keeper
 from runtime.service import log_file
 from tests.scenes.conftest import World
-from truelog import archive_table, lag_groups, lag_poll, stands, topics
-from truelog.application import ARCHIVE
-from truelog.database import Connection, connect
-from truelog.event import load_events
-from truelog.lag import Lag, lags, total
-from truelog.lag_history import Reading
-from truelog.positions import Positions
-from truelog.settings import Settings
+from truelog.apps import stands
+from truelog.archive import archive_table
+from truelog.control.application import ARCHIVE
+from truelog.lag import lag_groups, lag_poll
+from truelog.lag.lag import Lag, lags, total
+from truelog.lag.lag_history import Reading
+from truelog.log import topics
+from truelog.log.positions import Positions
+from truelog.schema.event import load_events
+from truelog.storage.database import Connection, connect
+from truelog.support.settings import Settings
 
 TOPIC = "page_view"
 THERE, BEHIND, STRANGER, UNMADE = VIEWS = ("lag_there", "lag_behind", "lag_stranger", "lag_unmade")

@@ -17,9 +17,9 @@ import ua_parser
 from tests.scenes.applications import Application, start
 from tests.scenes.command_line import answer, truelog
 from tests.scenes.conftest import World
-from truelog import archive as archives
-from truelog import topics
-from truelog.settings import PROJECT
+from truelog.archive import archive as archives
+from truelog.log import topics
+from truelog.support.settings import PROJECT
 
 FILE = PROJECT.parent / "shared" / "data" / "apache_combined_2015-05.log.gz"
 HOST = "real.example"  # nobody else sends its pages

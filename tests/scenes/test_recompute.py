@@ -18,18 +18,22 @@ from tests.scenes.batch import Batch
 from tests.scenes.command_line import truelog
 from tests.scenes.conftest import World
 from tests.scenes.traffic import Traffic, in_the_log, page_views
-from truelog import archive, layer, need, partials, readers, ticks, topics
-from truelog.catalogue import VIEWS
-from truelog.database import connect
-from truelog.errors import ArchiveBehind
-from truelog.event import load_events
-from truelog.layer import Answer
-from truelog.positions import Positions
-from truelog.recompute import Recomputed
-from truelog.reconcile import Request
-from truelog.session import session
-from truelog.settings import Settings
-from truelog.tiling import tiling
+from truelog.archive import archive
+from truelog.batch import partials
+from truelog.batch.recompute import Recomputed
+from truelog.batch.tiling import tiling
+from truelog.log import ticks, topics
+from truelog.log.positions import Positions
+from truelog.reconcile.reconcile import Request
+from truelog.schema.event import load_events
+from truelog.serving import layer, need
+from truelog.serving.layer import Answer
+from truelog.spark.session import session
+from truelog.storage import readers
+from truelog.storage.database import connect
+from truelog.support.errors import ArchiveBehind
+from truelog.support.settings import Settings
+from truelog.views.catalogue import VIEWS
 
 DAY_SECONDS = 15
 PAUSE, PANE = timedelta(seconds=60), timedelta(seconds=10)

@@ -9,9 +9,9 @@ from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
 from tests.scenes.command_line import answer
 from tests.scenes.conftest import World
-from truelog import archive as archives
-from truelog import topics
-from truelog.reconcile import Request
+from truelog.archive import archive as archives
+from truelog.log import topics
+from truelog.reconcile.reconcile import Request
 
 pytestmark = pytest.mark.usefixtures("one_view")
 

@@ -15,10 +15,10 @@ from confluent_kafka.cimpl import NewTopic
 from pydantic import SecretStr
 
 import runtime
-from runtime.wait import until
-from truelog import bucket
-from truelog.errors import ServiceDown
-from truelog.settings import Settings
+from truelog.storage import bucket
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import Settings
+from truelog.support.wait import until
 
 WRONG = SecretStr("0" * 48)
 

@@ -7,10 +7,10 @@ import pytest
 
 from tests.scenes.applications import start
 from tests.scenes.conftest import World
-from truelog import application, standing
-from truelog.application import Verdict, verdict
-from truelog.database import connect
-from truelog.standing import Standing
+from truelog.control import application, standing
+from truelog.control.application import Verdict, verdict
+from truelog.control.standing import Standing
+from truelog.storage.database import connect
 
 VIEW = '''"""Counts by {by}."""
 from pyspark.sql import DataFrame, functions as F

@@ -13,19 +13,23 @@ import pytest
 
 import runtime
 from runtime import keeper
-from runtime.process import lives
-from runtime.wait import until
 from tests.library.listener import FAILS, TAKES, Listener, listening
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from tests.scenes.command_line import truelog
 from tests.scenes.conftest import World, known
-from truelog import alert_outbox, alerts, application, launcher, progress, stands, topics
-from truelog.application import Status
-from truelog.catalogue import VIEWS
-from truelog.database import connect
-from truelog.errors import ServiceDown
-from truelog.positions import Positions
-from truelog.settings import Settings
+from truelog.alerts import alert_outbox, alerts
+from truelog.apps import launcher, stands
+from truelog.control import application
+from truelog.control.application import Status
+from truelog.log import topics
+from truelog.log.positions import Positions
+from truelog.storage.database import connect
+from truelog.streaming import progress
+from truelog.support.errors import ServiceDown
+from truelog.support.process import lives
+from truelog.support.settings import Settings
+from truelog.support.wait import until
+from truelog.views.catalogue import VIEWS
 
 DAG = "stream_stream"
 TELLS = "alerts_alertmanager"

@@ -13,9 +13,9 @@ from datetime import UTC, datetime, timedelta
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from pydantic import ValidationError
 
-from truelog import topics
-from truelog.event import Event, load_events
-from truelog.settings import Settings
+from truelog.log import topics
+from truelog.schema.event import Event, load_events
+from truelog.support.settings import Settings
 
 
 @dataclass

@@ -10,7 +10,8 @@ import pytest
 
 from tests.laws.lab import Lab
 from tests.views.ways import WAYS, Row, Sent, Ways
-from truelog import View, catalogue
+from truelog import View
+from truelog.views import catalogue
 
 Run = Callable[[list[Sent]], list[Row]]
 Ask = Callable[[str, list[Sent]], list[Row]]

@@ -11,7 +11,7 @@ from tests.laws.events import LONG, START, Record
 from tests.laws.lab import Lab, cases, clock_after, last_cut
 from tests.views.ways import Reader, Relations, Row
 from truelog import View
-from truelog.decode import decode
+from truelog.schema.decode import decode
 
 
 def bounded(text: str, keys: int) -> str:

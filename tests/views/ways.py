@@ -15,8 +15,9 @@ from psycopg.rows import dict_row
 
 from tests.laws.events import START, Record
 from tests.laws.lab import Lab
-from truelog import View, instants
-from truelog.database import names
+from truelog import View
+from truelog.storage.database import names
+from truelog.support import instants
 
 WAYS = ("batch", "stream", "shuffled")
 

@@ -1,0 +1,1 @@
+"""Alerts: what is wrong now, the life of an incident, and who is notified."""

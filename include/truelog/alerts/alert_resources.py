@@ -1,0 +1,49 @@
+"""What is wrong around the platform: events that are no good come faster than usual, or a disk fills up."""
+
+import shutil
+import time
+from collections.abc import Iterable
+
+from truelog.alerts.alert import Finding, Sight
+from truelog.control.application import ARCHIVE
+from truelog.lag import lag_history
+from truelog.lag.lag_history import Reading
+from truelog.storage import readers
+from truelog.support.settings import Settings
+
+DEAD_LETTERS, DISK = ("dead_letters",), ("disk",)
+_TOPIC = "dead_letter"
+_WINDOW = 300.0  # seconds over which a rate is taken
+_SHORTEST = 60.0
+
+
+def dead_letters(settings: Settings) -> Sight:
+    """By what the poller saw of the archive, which reads every topic."""
+    with readers.snapshot(settings) as connection:
+        known = lag_history.since(connection, time.time() - _WINDOW).get(ARCHIVE, [])
+    rate = dead_letters_a_second(known)
+    finding = Finding(*DEAD_LETTERS, _TOPIC, f"{rate or 0:.1f} a second came in the last minutes")
+    if rate is None:
+        return Sight(unseen=frozenset({finding.key}))
+    return Sight((finding,) if rate > settings.alert_dead_letters else ())
+
+
+def dead_letters_a_second(readings: Iterable[Reading]) -> float | None:
+    """None where too little was seen to say."""
+    ends = []
+    for reading in readings:
+        samples = [sample for (topic, _), sample in reading.samples.items() if topic == _TOPIC]
+        if samples and not any(sample.blind for sample in samples):
+            ends.append((reading.at, sum(sample.end for sample in samples)))
+    if not ends or (span := ends[-1][0] - ends[0][0]) < _SHORTEST:
+        return None
+    return (ends[-1][1] - ends[0][1]) / span
+
+
+def disk(settings: Settings) -> Sight:
+    """Of the home, where the embedded services keep what they have."""
+    usage = shutil.disk_usage(settings.home)
+    share = usage.free / usage.total
+    if share >= settings.alert_disk_share:
+        return Sight()
+    return Sight((Finding(*DISK, "home", f"{share:.1%} of the disk under {settings.home} are free"),))

@@ -1,0 +1,1 @@
+"""Applications as processes: started, stopped, diagnosed."""

@@ -1,0 +1,186 @@
+"""The archive as its readers see it: how far it has come, its records by position, its closed log days.
+
+Records are asked for by offset, never by time, and from one snapshot, so that an answer is a function of the
+positions alone. Whoever needs records that are not archived yet is told so, and never gets fewer instead.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import reduce
+
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from truelog.archive import archive_table, log_day
+from truelog.archive.archive_table import Progress, identifier, open_catalog, require_same_topic
+from truelog.archive.log_day import LogDays
+from truelog.log.positions import Positions, Range
+from truelog.log.records import Types, decoded
+from truelog.storage.database import connect
+from truelog.support.errors import ArchiveBehind
+from truelog.support.settings import CATALOG, Settings
+
+_PAUSE_SECONDS = 0.5
+_COORDINATES = ("topic", "partition", "offset", "broker_time")
+
+
+def positions(settings: Settings, topics: Iterable[str]) -> Positions:
+    """How far each topic is archived; a topic never archived is not named."""
+    with open_catalog(settings) as catalog:
+        return archive_table.positions(catalog, topics)
+
+
+def wait_for(settings: Settings, wanted: Positions, *, seconds: float) -> None:
+    """Return when everything before `wanted` is archived.
+
+    Raises:
+        ArchiveBehind: it was not within so many seconds.
+        TopicRecreated: the archive holds another topic of this name.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        archived = positions(settings, wanted.offsets)
+        archived.require_same_topics(wanted)
+        if archived.covers(wanted):
+            return
+        if time.monotonic() > deadline:
+            missing = sum(r.end - r.start for r in archived.ranges_to(wanted))
+            raise ArchiveBehind(f"the archive is {missing} events behind. Is its application running?")
+        time.sleep(_PAUSE_SECONDS)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Records to be read from the archive: ranges of offsets, and the ids of the topics that they are of."""
+
+    ranges: Sequence[Range]
+    ids: Mapping[str, str]
+
+    @staticmethod
+    def between(begin: Positions, end: Positions) -> "Wanted":
+        return Wanted(begin.ranges_to(end), end.ids)
+
+    @staticmethod
+    def of(places: Iterable[tuple[str, int, int]], ids: Mapping[str, str]) -> "Wanted":
+        """Single records: topic, partition, offset."""
+        return Wanted([Range(t, p, o, o + 1) for t, p, o in places], ids)
+
+
+def records(
+    spark: SparkSession, settings: Settings, types: Types, wanted: Wanted, *, from_raw: bool = False
+) -> DataFrame:
+    """The wanted records of these types, in the form of `truelog.log.records.decoded`.
+
+    With `from_raw` the typed columns are ignored and the raw bytes decoded again.
+
+    Raises:
+        ArchiveBehind: some of these records are not archived yet.
+    """
+    scans = {name: _scan(spark, settings, name, wanted) for name in types}
+    if from_raw:
+        raw = [
+            s.selectExpr("topic", "partition", "offset", "broker_time AS timestamp", "value") for s in scans.values()
+        ]
+        return decoded(reduce(DataFrame.union, raw), types)
+    return reduce(DataFrame.union, (_packed(scans[name], name, types) for name in types))
+
+
+def holds_event(settings: Settings, topic: str, before: Positions) -> bool:
+    """Whether any record of the topic before these positions is an event, and no malformed one."""
+    with open_catalog(settings) as catalog:
+        try:
+            table = catalog.load_table(identifier(topic))
+        except NoSuchTableError:
+            return False
+        good = "invalid IS NULL AND erased = false AND partition = {} AND offset < {}"
+        scans = (
+            table.scan(good.format(partition, end), selected_fields=("offset",), limit=1)
+            for partition, end in before.offsets.get(topic, {}).items()
+        )
+        return any(scan.to_arrow().num_rows for scan in scans)
+
+
+def closed_days(settings: Settings, topics: Iterable[str]) -> list[datetime]:
+    """The log days, each by the moment it begins, that no record of these topics can join any more."""
+    archived = positions(settings, topics)
+    return [log_day.as_datetime(day) for day in _days(settings, archived).closed(archived)]
+
+
+def day_range(
+    settings: Settings, topics: Iterable[str], day: datetime, *, unfinished: bool = False
+) -> tuple[Positions, Positions]:
+    """The records [begin, end) that a closed log day holds in each partition; an unfinished one, as far as archived.
+
+    Raises:
+        ArchiveBehind: the day is still open.
+    """
+    archived = positions(settings, topics)
+    days, number = _days(settings, archived), log_day.day_of(day, settings.log_day_seconds)
+    begin = days.begin(number, archived)
+    end = days.begin(number + settings.log_day_seconds, archived)
+    if end is None and unfinished:
+        end = archived
+    if begin is None or end is None:
+        raise ArchiveBehind(f"the log day of {day:%Y-%m-%d %H:%M:%S} is still open in {', '.join(archived.offsets)}")
+    return begin, end
+
+
+def _days(settings: Settings, archived: Positions) -> LogDays:
+    with connect(settings) as connection:
+        return log_day.load(connection, archived.ids)
+
+
+def _scan(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) -> DataFrame:
+    """The archive's rows in the ranges, from the newest snapshot, beside their topic."""
+    mine = [each for each in wanted.ranges if each.topic == topic]
+    with open_catalog(settings) as catalog:
+        try:
+            table = catalog.load_table(identifier(topic))
+        except NoSuchTableError:
+            raise ArchiveBehind(f"nothing of {topic} is archived yet. Is the archive running?") from None
+    if topic in wanted.ids:
+        require_same_topic(table, wanted.ids[topic])
+    require_archived(table, topic, mine)
+    name, snapshot = f"{CATALOG}.{identifier(topic)}", table.current_snapshot()
+    spark.catalog.refreshTable(name)  # Spark may hold metadata older than the snapshot
+    reader = spark.read if snapshot is None else spark.read.option("versionAsOf", snapshot.snapshot_id)
+    chosen = reduce(Column.__or__, map(_lies_in, mine), F.lit(False))
+    return reader.table(name).where(chosen & ~F.col("erased")).withColumn("topic", F.lit(topic))
+
+
+def require_archived(table: Table, topic: str, ranges: Iterable[Range]) -> None:
+    """Refuse to give fewer records than were asked for.
+
+    Raises:
+        ArchiveBehind: some of these are not archived yet.
+    """
+    stands = Progress.of(table.metadata).positions
+    missing = sum(max(0, each.end - max(each.start, stands.get(each.partition, 0))) for each in ranges)
+    if missing:
+        raise ArchiveBehind(f"the archive of {topic} is {missing} events behind. Is its application running?")
+
+
+def _lies_in(wanted: Range) -> Column:
+    offset = F.col("offset")
+    return (F.col("partition") == wanted.partition) & (offset >= wanted.start) & (offset < wanted.end)
+
+
+def _packed(scan: DataFrame, topic: str, types: Types) -> DataFrame:
+    """Typed columns as the struct of their topic, beside NULL structs of the other topics."""
+    structs = {name: each.spark_schema for name, each in types.items()}
+    packed = [
+        F.struct(*_columns(scan, struct)).alias(name) if name == topic else F.lit(None).cast(struct).alias(name)
+        for name, struct in structs.items()
+    ]
+    return scan.select(*_COORDINATES, "invalid", *packed)
+
+
+def _columns(scan: DataFrame, struct: StructType) -> list[Column]:
+    """A field declared after the snapshot was made is NULL in it."""
+    present = set(scan.columns)
+    return [(F.col(f.name) if f.name in present else F.lit(None)).cast(f.dataType).alias(f.name) for f in struct]

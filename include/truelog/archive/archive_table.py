@@ -1,0 +1,157 @@
+"""The archive's tables: one Iceberg table per topic, named like it, holding every record as it lay in the log.
+
+A row keeps the record's coordinates, its broker time and its raw bytes; beside them stand the columns that its
+event type declares, decoded once. How far the archive has come is a property of the table, set in the transaction
+that appends the rows, so that neither compaction nor expiry of snapshots can lose it.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from truelog.log.positions import Positions
+from truelog.schema.event import EventType
+from truelog.support.errors import TopicRecreated
+from truelog.support.settings import CATALOG, Settings
+
+NAMESPACE = "log"
+
+POSITIONS = "truelog.positions"  # next offset to archive, by partition
+RECORDS = "truelog.records"  # records archived so far, by partition: tells a lost file from a hole in the log
+BEGAN = "truelog.began"  # the offset at which archiving began, by partition: what was gone by then is no hole
+LOST = "truelog.lost"  # ranges by partition that the log dropped before they were archived, and somebody accepted
+TOPIC_ID = "truelog.topic-id"
+
+TIME = pa.timestamp("us", tz="UTC")
+COORDINATES = pa.schema(
+    [
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("broker_time", TIME, nullable=False),
+    ]
+)
+RAW = pa.schema(
+    [
+        pa.field("key", pa.binary()),
+        pa.field("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        pa.field("value", pa.binary()),
+        pa.field("erased", pa.bool_(), nullable=False),
+        pa.field("invalid", pa.string()),
+    ]
+)
+LOG_DAY = pa.field("log_day", TIME, nullable=False)  # the moment at which the record's log day begins
+
+_PROPERTIES = {
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "commit.retry.num-retries": "20",  # a compaction may hold the table for several commits
+    # A bound in the metadata is a copy of somebody's data where no erasure would look for it.
+    "write.metadata.metrics.default": "none",
+    "write.metadata.metrics.column.partition": "full",
+    "write.metadata.metrics.column.offset": "full",
+    "write.metadata.metrics.column.broker_time": "full",
+    "write.metadata.metrics.column.log_day": "full",
+}
+
+Offsets = dict[int, int]
+Ranges = dict[int, list[tuple[int, int]]]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a table says of itself: how far it has come, of which topic."""
+
+    topic_id: str
+    positions: Offsets
+    records: Offsets
+    began: Offsets
+    lost: Ranges = field(default_factory=dict)
+
+    @staticmethod
+    def of(metadata: TableMetadata) -> "Progress":
+        found = metadata.properties
+        positions, records, began = (_load(found[name]) for name in (POSITIONS, RECORDS, BEGAN))
+        lost = {p: [(a, b) for a, b in ranges] for p, ranges in _load(found[LOST]).items()}
+        return Progress(found[TOPIC_ID], positions, records, began, lost)
+
+    def as_properties(self) -> dict[str, str]:
+        return {
+            TOPIC_ID: self.topic_id,
+            POSITIONS: _dump(self.positions),
+            RECORDS: _dump(self.records),
+            BEGAN: _dump(self.began),
+            LOST: _dump(self.lost),
+        }
+
+
+def open_catalog(settings: Settings) -> Catalog:
+    return load_catalog(CATALOG, **settings.iceberg())
+
+
+def identifier(topic: str) -> str:
+    return f"{NAMESPACE}.{topic}"
+
+
+def arrow_schema(event_type: EventType) -> pa.Schema:
+    """All columns of an archive table, in order."""
+    return pa.schema([*COORDINATES, *RAW, *event_type.arrow_schema, LOG_DAY])
+
+
+def ensure(catalog: Catalog, event_type: EventType, topic_id: str, began: Mapping[int, int]) -> Table:
+    """The table of a topic: made on first sight, given the columns that its event type gained since."""
+    try:
+        table = catalog.load_table(identifier(event_type.name))
+    except NoSuchTableError:
+        return _create(catalog, event_type, Progress(topic_id, dict(began), {}, dict(began)))
+    require_same_topic(table, topic_id)
+    with table.update_schema() as update:
+        update.union_by_name(arrow_schema(event_type))
+    return table
+
+
+def require_same_topic(table: Table, topic_id: str) -> None:
+    """Offsets of a re-created topic mean other records: they must not continue the old ones."""
+    archived = Progress.of(table.metadata).topic_id
+    if archived != topic_id:
+        name = table.name()[-1]
+        raise TopicRecreated(
+            f"{name} was deleted and made again: the broker knows it as {topic_id}, the archive as {archived}. "
+            f"Rename the archive's table {identifier(name)} to keep the old records, then start again."
+        )
+
+
+def positions(catalog: Catalog, topics: Iterable[str]) -> Positions:
+    """How far each topic is archived; a topic never archived is not named."""
+    offsets, ids = {}, {}
+    for topic in topics:
+        try:
+            progress = Progress.of(catalog.load_table(identifier(topic)).metadata)
+        except NoSuchTableError:
+            continue
+        offsets[topic], ids[topic] = progress.positions, progress.topic_id
+    return Positions(offsets, ids)
+
+
+def _create(catalog: Catalog, event_type: EventType, progress: Progress) -> Table:
+    catalog.create_namespace_if_not_exists(NAMESPACE)
+    name, properties = identifier(event_type.name), {**_PROPERTIES, **progress.as_properties()}
+    made = catalog.create_table_transaction(name, arrow_schema(event_type), properties=properties)
+    with made as transaction, transaction.update_spec() as spec:
+        spec.add_identity("log_day")
+        spec.add_identity("partition")
+    return catalog.load_table(name)
+
+
+def _load(text: str) -> dict[int, Any]:
+    return {int(partition): value for partition, value in json.loads(text).items()}
+
+
+def _dump(by_partition: Mapping[int, object]) -> str:
+    return json.dumps({str(p): by_partition[p] for p in sorted(by_partition)}, separators=(",", ":"))

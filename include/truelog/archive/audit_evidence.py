@@ -1,0 +1,182 @@
+"""Evidence for the audit: from the tables' metadata, the bucket's listing and the broker.
+
+No data is read unless the metadata leave a question open: where bounds of files overlap, and where offsets have no
+record. A deep audit reads everything, and compares it with what the broker still holds.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+from confluent_kafka import Message
+from numpy.typing import NDArray
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+
+from truelog.archive.archive_table import Progress, identifier, open_catalog
+from truelog.archive.audit import Evidence, File, Hole, Report, gaps, gone, judge, lacking, overlaps
+from truelog.log import topics
+from truelog.log.log_reader import messages
+from truelog.log.positions import Positions
+from truelog.schema.event import EventType, load_events
+from truelog.storage.bucket import sizes
+from truelog.storage.database import connect
+from truelog.support.settings import Settings
+
+_COMPARED_AT_ONCE = 20_000  # offsets
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Log:
+    """What the broker says of the topics: where each partition begins and ends."""
+
+    begins: Positions
+    ends: Positions
+
+
+def audit(settings: Settings, *, deep: bool = False) -> Report:
+    """The audit of every declared topic that was ever archived; what it found is kept."""
+    types, evidence, orphans = load_events(), list[Evidence](), 0
+    with open_catalog(settings) as catalog:
+        tables = _tables(catalog, types)
+        log = Log(topics.earliest_offsets(settings, tables), topics.end_offsets(settings, tables))
+        for name, table in tables.items():
+            listed = sizes(settings, f"{table.location()}/data/")
+            files = _files(table, listed)
+            orphans += len(listed.keys() - _ever_live(table))
+            for number in sorted(log.ends.offsets[name].keys() | Progress.of(table.metadata).positions.keys()):
+                mine = tuple(f for f in files if f.partition == number)
+                evidence.append(_Partition(settings, types[name], table, number, mine).evidence(log, deep=deep))
+    report = judge(evidence, orphans)
+    with connect(settings) as connection:
+        connection.execute("INSERT INTO truelog.audit (faults) VALUES (%s)", (list(report.faults),))
+    return report
+
+
+def incomplete(settings: Settings, names: Iterable[str]) -> list[str]:
+    """What is wrong with the files of these topics, as far as table and bucket tell by themselves."""
+    found: list[str] = []
+    with open_catalog(settings) as catalog:
+        for name, table in _tables(catalog, names).items():
+            files = _files(table, sizes(settings, f"{table.location()}/data/"))
+            for number, committed in Progress.of(table.metadata).records.items():
+                mine = [f for f in files if f.partition == number]
+                found += [f"{name} {number}: {what}" for what in (*gone(mine), *lacking(mine, committed))]
+    return found
+
+
+def _tables(catalog: Catalog, types: Iterable[str]) -> dict[str, Table]:
+    tables = {}
+    for name in types:
+        try:
+            tables[name] = catalog.load_table(identifier(name))
+        except NoSuchTableError:
+            continue
+    return tables
+
+
+def _files(table: Table, listed: Mapping[str, int]) -> list[File]:
+    return [_file(table, task.file, listed) for task in table.scan().plan_files()]
+
+
+def _file(table: Table, file: DataFile, listed: Mapping[str, int]) -> File:
+    field = table.schema().find_field("offset").field_id
+    first, last = (int.from_bytes(b[field], "little", signed=True) for b in (file.lower_bounds, file.upper_bounds))
+    partition = int(file.partition[1])
+    found = listed.get(file.file_path)
+    return File(file.file_path, partition, first, last, file.record_count, file.file_size_in_bytes, found)
+
+
+def _ever_live(table: Table) -> set[str]:
+    """Files of every snapshot that is kept: those compacted away are no orphans before they expire."""
+    return set(table.inspect.all_files()["file_path"].to_pylist()) if table.current_snapshot() else set()
+
+
+@dataclass(frozen=True)
+class _Partition:
+    """One partition of one table under audit."""
+
+    settings: Settings
+    event_type: EventType
+    table: Table
+    number: int
+    files: tuple[File, ...]
+
+    def evidence(self, log: Log, *, deep: bool) -> Evidence:
+        stands, topic = Progress.of(self.table.metadata), self.event_type.name
+        began, position = stands.began.get(self.number, 0), stands.positions.get(self.number, 0)
+        begins = log.begins.at(topic, self.number)
+        readable = all(f.found_size == f.size for f in self.files)  # else that fault is enough
+        complete = sum(f.records for f in self.files) == position - began
+        lost = [Hole(a, b, "lost, and accepted") for a, b in stands.lost.get(self.number, [])]
+        missing = [] if complete or not readable else self._missing(began, position, lost)
+        return Evidence(
+            topic=topic,
+            partition=self.number,
+            same_topic=stands.topic_id == log.ends.ids[topic],
+            began=began,
+            position=position,
+            committed=stands.records.get(self.number, 0),
+            files=self.files,
+            shared=sum(self._repeated(first, last) for first, last in overlaps(self.files)) if readable else 0,
+            holes=(*lost, *self._explained(missing, begins)),
+            differing=tuple(self._differing(max(began, begins), position)) if deep and readable else (),
+            log_begins=begins,
+            log_ends=log.ends.at(topic, self.number),
+        )
+
+    def _missing(self, began: int, position: int, lost: list[Hole]) -> list[tuple[int, int]]:
+        offsets = self._offsets(began, position)
+        known = [np.arange(hole.start, hole.end) for hole in lost]
+        return gaps(np.sort(np.concatenate([offsets, *known])).tolist(), began, position)
+
+    def _repeated(self, first: int, last: int) -> int:
+        """How many records share their offset with another one."""
+        offsets = self._offsets(first, last + 1)
+        return len(offsets) - len(np.unique(offsets))
+
+    def _explained(self, holes: list[tuple[int, int]], begins: int) -> Iterator[Hole]:
+        """Why there is no record: compacted away, or a place where the broker holds none that was committed."""
+        if self.event_type.topic.compacted or not holes:
+            yield from (Hole(begin, end, "compacted") for begin, end in holes)
+            return
+        held = np.array([m.offset() for m in self._messages(max(begins, holes[0][0]), holes[-1][1])], np.int64)
+        for begin, end in holes:
+            empty = begin >= begins and not np.any((held >= begin) & (held < end))
+            yield Hole(begin, end, "transaction" if empty else None)
+
+    def _differing(self, begin: int, end: int) -> Iterator[int]:
+        """Offsets at which archive and log do not hold the same bytes; erased records have none left."""
+        for start in range(begin, end, _COMPARED_AT_ONCE):
+            stop = min(start + _COMPARED_AT_ONCE, end)
+            rows = self._rows(start, stop, ("offset", "broker_time", "key", "value", "headers", "erased"))
+            archived = {row["offset"]: row for row in rows}
+            for message in self._messages(start, stop):
+                offset = message.offset() or 0
+                if offset not in archived or not _same(archived[offset], message):
+                    yield offset
+
+    def _offsets(self, begin: int, end: int) -> NDArray[np.int64]:
+        return np.array([row["offset"] for row in self._rows(begin, end, ("offset",))], np.int64)
+
+    def _rows(self, begin: int, end: int, columns: tuple[str, ...]) -> list[dict[str, Any]]:
+        within = f"partition = {self.number} and offset >= {begin} and offset < {end}"
+        rows: list[dict[str, Any]] = self.table.scan(within, selected_fields=columns).to_arrow().to_pylist()
+        return rows
+
+    def _messages(self, begin: int, end: int) -> Iterator[Message]:
+        return messages(self.settings, self.event_type.name, self.number, begin, end)
+
+
+def _same(row: Mapping[str, Any], message: Message) -> bool:
+    if row["erased"]:
+        return True
+    headers = [(h["key"], h["value"]) for h in row["headers"] or []]
+    time = _EPOCH + timedelta(milliseconds=message.timestamp()[1])
+    archived = (row["broker_time"], row["key"], row["value"], headers)
+    return archived == (time, message.key(), message.value(), message.headers() or [])

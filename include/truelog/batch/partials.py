@@ -1,0 +1,122 @@
+"""Partials: a view's measures over one log day of the archive, beside the ranges of offsets that they cover.
+
+One Iceberg table for each view and version, a partition for each log day. Each partition holds one row more than the
+partial has keys: its `covers` names the ranges, even where the day is empty. Rows and ranges are replaced together, in
+one commit, so whoever reads a partial knows exactly which records are in it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pyiceberg.exceptions import NoSuchTableError
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from truelog.archive.archive_table import open_catalog
+from truelog.batch.tiling import Tile
+from truelog.log.positions import Positions
+from truelog.support.settings import CATALOG, Settings
+from truelog.views.compiled import Compiled
+
+NAMESPACE = "partials"
+_FINGERPRINT = "truelog.fingerprint"
+_WHAT = "its partials were"
+_PROPERTIES = {
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    # A bound in the metadata is a copy of somebody's data where no erasure would look for it.
+    "write.metadata.metrics.default": "none",
+    "write.metadata.metrics.column.covers": "counts",  # files without a header are not opened to find one
+}
+
+
+@dataclass(frozen=True)
+class Partials:
+    """What there is for a view, as of one snapshot."""
+
+    compiled: Compiled
+    tiles: Sequence[Tile] = ()
+    snapshot: int | None = None
+
+    def read(self, spark: SparkSession, tiles: Sequence[Tile]) -> DataFrame | None:
+        """The states of these tiles, several rows for a key; None where there are none."""
+        if not tiles:
+            return None
+        name = _name(self.compiled)
+        spark.catalog.refreshTable(name)
+        table = spark.read.option("versionAsOf", str(self.snapshot)).table(name)
+        days = [F.lit(tile.day) for tile in tiles]
+        return table.where(F.col("log_day").isin(*days) & F.col("covers").isNull()).select("row.*")
+
+
+def load(settings: Settings, compiled: Compiled) -> Partials:
+    """The partials that this very code made.
+
+    Raises:
+        CodeChanged: the table was made by other code of the same version.
+    """
+    with open_catalog(settings) as catalog:
+        try:
+            table = catalog.load_table(f"{NAMESPACE}.{compiled.table}")
+        except NoSuchTableError:
+            return Partials(compiled)
+        compiled.require_same_code(table.properties[_FINGERPRINT], _WHAT)
+        snapshot = table.current_snapshot()
+        if snapshot is None:
+            return Partials(compiled)
+        scan = table.scan("covers IS NOT NULL", selected_fields=("log_day", "covers"), snapshot_id=snapshot.snapshot_id)
+        headers = scan.to_arrow().to_pylist()
+    return Partials(compiled, [_tile(h["log_day"], h["covers"]) for h in headers], snapshot.snapshot_id)
+
+
+def replace(spark: SparkSession, settings: Settings, compiled: Compiled, tile: Tile, states: DataFrame) -> int:
+    """Make `states` the partial of the tile's day, whatever was there, an empty one too; how many keys it has."""
+    _create(spark, settings, compiled, states.schema)
+    header = spark.range(1, numPartitions=1).select(
+        F.lit(None).cast(states.schema).alias("row"),
+        F.lit(f"{tile.begin.with_ids()}\n{tile.end.with_ids()}").alias("covers"),
+    )
+    counted = Observation()
+    rows = states.observe(counted, F.count(F.lit(1)).alias("keys")).select(
+        F.struct("*").alias("row"), F.lit(None).cast("string").alias("covers")
+    )
+    day = F.lit(tile.day)
+    both = rows.unionByName(header).withColumn("log_day", day)
+    both.writeTo(_name(compiled)).overwrite(F.col("log_day") == day)
+    return int(counted.get["keys"])
+
+
+def drop_before(spark: SparkSession, settings: Settings, compiled: Compiled, limit: datetime) -> None:
+    """Drop the rows that the view's `keep` has outlived at `limit`; what the partials cover stays as it is."""
+    with open_catalog(settings) as catalog:
+        if not catalog.table_exists(f"{NAMESPACE}.{compiled.table}"):
+            return
+    outlived = f"row.{compiled.aged_by} < TIMESTAMP '{limit.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
+    spark.sql(f"DELETE FROM {_name(compiled)} WHERE covers IS NULL AND {outlived}")  # noqa: S608  names are checked
+
+
+def _create(spark: SparkSession, settings: Settings, compiled: Compiled, schema: StructType) -> None:
+    with open_catalog(settings) as catalog:
+        catalog.create_namespace_if_not_exists(NAMESPACE)
+        if catalog.table_exists(f"{NAMESPACE}.{compiled.table}"):
+            made = catalog.load_table(f"{NAMESPACE}.{compiled.table}")
+            compiled.require_same_code(made.properties[_FINGERPRINT], _WHAT)
+            return
+    properties = {**_PROPERTIES, _FINGERPRINT: compiled.fingerprint}
+    listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+    spark.sql(
+        f"CREATE TABLE IF NOT EXISTS {_name(compiled)} "
+        f"(row {schema.simpleString()}, covers string, log_day timestamp) "
+        f"USING iceberg PARTITIONED BY (log_day) TBLPROPERTIES ({listed})"
+    )
+
+
+def _name(compiled: Compiled) -> str:
+    return f"{CATALOG}.{NAMESPACE}.{compiled.table}"
+
+
+def _tile(day: datetime, covers: str) -> Tile:
+    begin, end = covers.split("\n")
+    return Tile(day, Positions.from_text(begin), Positions.from_text(end))

@@ -1,0 +1,125 @@
+"""Rebuild: a view at exact positions, computed from the archive through the same code as the stream.
+
+Closed log days come from the view's partials, the rest from the archive's records, by offset; with `from_raw` all of
+it from the raw bytes. A rebuild is one large micro-batch into an empty table.
+"""
+
+from dataclasses import dataclass
+
+from psycopg import sql
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from truelog.archive import archive
+from truelog.batch import partials, whole_log
+from truelog.batch.partials import Partials
+from truelog.batch.tiling import tiling
+from truelog.kernel import clock, merge, poison, stage, table
+from truelog.kernel.advance import Advancer, inputs
+from truelog.kernel.poison import Place
+from truelog.kernel.stage import Staged
+from truelog.log import records
+from truelog.log.positions import Positions
+from truelog.log.records import Events, Types
+from truelog.storage.database import Connection
+from truelog.views.compiled import Compiled, Only, everything
+
+
+@dataclass(frozen=True)
+class Rebuilder:
+    """Rebuilds one view; `from_raw` parses the archive's raw bytes again and leaves partials aside."""
+
+    spark: SparkSession
+    connection: Connection
+    advancer: Advancer
+    compiled: Compiled
+    from_raw: bool = False
+
+    def rebuild(self, positions: Positions, only: Only = everything) -> None:
+        """Make `recon.<table>` the view at `positions`, or those of its rows that `only` lets through.
+
+        Raises:
+            ArchiveBehind: the archive has not reached the positions.
+        """
+        staged = self.staged(positions, only)
+        with self.connection.transaction():
+            target = sql.Identifier("recon", self.compiled.table)
+            self.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(target))
+            table.create(self.connection, self.compiled, "recon", self.compiled.table)
+            self.add("recon", staged)
+            clock.drop_outlived(self.connection, self.compiled, "recon", positions)
+
+    def staged(self, positions: Positions, only: Only = everything) -> Staged:
+        """The view at `positions`, or those of its rows that `only` lets through, waiting in the staging table."""
+        return stage.load(self.states(positions, only), self.compiled, self.advancer.settings)
+
+    def states(self, positions: Positions, only: Only = everything) -> DataFrame:
+        """The view at `positions` as states, one row for each key, before old rows leave; its clock knows the ticks."""
+        known = Partials(self.compiled) if self.from_raw else partials.load(self.advancer.settings, self.compiled)
+        tiled = tiling(known.tiles, positions)
+        events = self.events(archive.Wanted(tiled.records, positions.ids))
+        if self.compiled.view.keep and clock.TOPIC in positions.ids:
+            clock.remember(self.connection, positions.ids[clock.TOPIC], events[clock.TOPIC])
+        states = self.added(records.without(events, self.excluded(positions)), only)
+        earlier = known.read(self.spark, tiled.tiles)
+        if earlier is None:
+            return states
+        return self.compiled.plus(only(earlier).unionByName(states))
+
+    def between(self, begin: Positions, end: Positions) -> DataFrame:
+        """What the archive's records from `begin` to `end` add, as states."""
+        return self.added(self.countable(begin, end))
+
+    def countable(self, begin: Positions, end: Positions) -> Events:
+        """The good events of the view's topics from `begin` to `end`, without the records set aside."""
+        return records.without(self.events(archive.Wanted.between(begin, end)), self.excluded(end))
+
+    def events(self, wanted: archive.Wanted) -> Events:
+        """The good events of the view's topics in these ranges."""
+        types = self._types()
+        read = archive.records(self.spark, self.advancer.settings, types, wanted, from_raw=self.from_raw)
+        return records.events(read, types)
+
+    def since(self, begin: Positions, end: Positions, only: Only = everything) -> Staged:
+        """What the log, which is ahead of the archive, brought from `begin` to `end`: as rows to be added."""
+        events = whole_log.events(self.spark, self.advancer.settings, self._types(), begin, end)
+        states = self.added(records.without(events, self.excluded(end)), only)
+        return stage.load(states, self.compiled, self.advancer.settings)
+
+    def added(self, events: Events, only: Only = everything) -> DataFrame:
+        """What the events add, as states."""
+        return self.compiled.totals(self.compiled.view.transform(*inputs(self.compiled, events)), only)
+
+    def add(self, schema: str, staged: Staged) -> None:
+        """Add staged rows to the table in `schema`, within the caller's transaction."""
+        stage.require_whole(self.connection, self.compiled, staged)
+        merge.add(self.connection, self.compiled, schema, staged)
+        stage.clear(self.connection, self.compiled, staged)
+
+    def excluded(self, positions: Positions) -> list[Place]:
+        """The records that the view's stream had to leave out up to `positions`."""
+        rows = self.connection.execute(
+            'SELECT topic, partition, "offset" FROM truelog.exclusion WHERE view = %s AND version = %s',
+            (self.compiled.name, self.compiled.view.version),
+        ).fetchall()
+        places = [(str(t), int(str(p)), int(str(o))) for t, p, o in rows]
+        return [(t, p, o) for t, p, o in places if o < positions.at(t, p)]
+
+    def set_aside(self, begin: Positions, end: Positions, error: PySparkException) -> None:
+        """Exclude the records from `begin` to `end` on which the transform failed, before the stream finds them.
+
+        Raises: the error itself, where no record is the cause.
+        """
+        failing = poison.find(self.compiled, inputs(self.compiled, self.countable(begin, end)), error)
+        merge.exclude(self.connection, self.compiled, failing)
+
+    def unfounded(self, positions: Positions) -> list[Place]:
+        """Of those, the ones on which the transform does not fail."""
+        places = self.excluded(positions)
+        if not places:
+            return []
+        wanted = archive.Wanted.of(places, positions.ids)
+        return poison.unfounded(self.compiled, inputs(self.compiled, self.events(wanted)), places)
+
+    def _types(self) -> Types:
+        return {topic: self.advancer.types[topic] for topic in self.compiled.view.topics}

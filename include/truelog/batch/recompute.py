@@ -1,0 +1,93 @@
+"""Recompute: the partials of views for log days, from the archive.
+
+Doing it again replaces what was there, so a backfill over any range of days is the way to recompute history.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from truelog.archive import archive
+from truelog.batch import partials
+from truelog.batch.rebuild import Rebuilder
+from truelog.batch.tiling import Tile
+from truelog.batch.workshop import workshop
+from truelog.kernel import table
+from truelog.kernel.advance import Advancer
+from truelog.storage.database import connect
+from truelog.support.errors import CodeChanged
+from truelog.support.settings import Settings
+from truelog.views.compiled import Compiled
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """A partial as it was made: what it covers, and how many keys it has."""
+
+    view: str
+    tile: Tile
+    rows: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """The stable form that scripts read."""
+        return {
+            "view": self.view,
+            "day": self.tile.day.isoformat(),
+            "begin": json.loads(self.tile.begin.as_json()),
+            "end": json.loads(self.tile.end.as_json()),
+            "rows": self.rows,
+        }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The partials that were made; and why views have none, whose files are broken or whose code has changed."""
+
+    done: list[Recomputed] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The stable form that scripts read."""
+        return {"views": [each.as_dict() for each in self.done], "refused": self.refused}
+
+
+def recompute(
+    spark: SparkSession, advancer: Advancer, compiled: Compiled, day: datetime, *, unfinished: bool = False
+) -> Recomputed:
+    """Make the view's partial of a log day; of an unfinished one, as far as it is archived.
+
+    Raises:
+        ArchiveBehind: the day is not closed, or not even begun.
+        CodeChanged: the view's tables were made by other code of the same version.
+    """
+    settings = advancer.settings
+    begin, end = archive.day_range(settings, compiled.view.topics, day, unfinished=unfinished)
+    tile = Tile(day, begin, end)
+    with connect(settings, autocommit=True) as connection:
+        table.deploy(connection, compiled)
+        rebuilder = Rebuilder(spark, connection, advancer, compiled)
+        try:
+            keys = partials.replace(spark, settings, compiled, tile, rebuilder.between(begin, end))
+        except PySparkException as error:
+            rebuilder.set_aside(begin, end, error)
+            keys = partials.replace(spark, settings, compiled, tile, rebuilder.between(begin, end))
+    return Recomputed(compiled.name, tile, keys)
+
+
+def recompute_all(
+    settings: Settings, views: Sequence[str], days: Sequence[datetime], *, unfinished: bool = False
+) -> Outcome:
+    """Recompute these days of the named views, or of all views, in a Spark session of its own."""
+    with workshop(settings, "truelog recompute", views) as (spark, advancer, assembly):
+        outcome = Outcome(refused=dict(assembly.refused))
+        for each in assembly.compiled:
+            try:
+                outcome.done.extend(recompute(spark, advancer, each, day, unfinished=unfinished) for day in days)
+            except CodeChanged as changed:
+                outcome.refused[each.name] = str(changed)
+    return outcome

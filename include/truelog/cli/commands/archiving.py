@@ -1,0 +1,48 @@
+"""`truelog archive …`: is everything there that the log ever held?"""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from truelog.cli.output import AsJson, Exit, print_json
+from truelog.support.settings import Settings
+
+Deep = Annotated[bool, typer.Option("--deep", help="Compare every byte with Kafka, as far back as it holds them.")]
+
+app = typer.Typer(help="The archive: every record of every topic, for ever.", no_args_is_help=True)
+
+
+@app.command()
+def audit(deep: Deep = False, as_json: AsJson = False) -> None:
+    """Hold the archive against the bucket's files and the broker's offsets."""
+    from truelog.archive import audit_evidence
+
+    report = audit_evidence.audit(Settings(), deep=deep)
+    if as_json:
+        print_json(report.as_dict())
+    else:
+        console = Console()
+        for fault in report.faults:
+            console.print(fault, highlight=False, markup=False, soft_wrap=True)
+        held = sum(file.records for each in report.partitions for file in each.files)
+        facts = f"{held:,} records in {len(report.partitions)} partitions, {report.orphans} files of no table"
+        console.print(f"{report.verdict}  {facts}", highlight=False)
+    if report.faults:
+        raise typer.Exit(Exit.DIFFERENT)
+
+
+@app.command("accept-loss")
+def accept_loss(as_json: AsJson = False) -> None:
+    """Record what the log dropped before it was archived as lost for ever, so that the archive may start behind it."""
+    from truelog.archive import loss
+
+    accepted = loss.accept(Settings())
+    if as_json:
+        print_json({"lost": [asdict(each) for each in accepted]})
+        return
+    for each in accepted:
+        typer.echo(f"{each.topic} {each.partition}: [{each.start}, {each.end}) is recorded as lost")
+    if not accepted:
+        typer.echo("nothing is lost")

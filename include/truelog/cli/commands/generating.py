@@ -1,0 +1,66 @@
+"""`truelog generate`: made-up traffic, at a steady rate and for a while."""
+
+import secrets
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from truelog.cli.output import AsJson, print_json, progress
+from truelog.support.settings import Settings
+
+if TYPE_CHECKING:
+    from truelog.log.sending import Record
+
+Rate = Annotated[float, typer.Option(min=0.1, max=100_000, help="Events a second.")]
+Seconds = Annotated[float, typer.Option(min=0, max=86_400, help="For how long.")]
+Seed = Annotated[
+    int | None, typer.Option(help="The same seed, the same traffic, but for its times; by default a new one.")
+]
+
+TOPICS = ("page_view", "search", "click")
+
+
+@dataclass
+class Generated:
+    """What was sent; `seconds` is how long it took."""
+
+    seed: int
+    sent: int = 0
+    seconds: float = 0.0
+    topics: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOPICS, 0))
+
+
+def generate(rate: Rate = 200, seconds: Seconds = 30, seed: Seed = None, as_json: AsJson = False) -> None:
+    """Send made-up traffic to Kafka: late, out of order, with wrong clocks, and some of it malformed."""
+    from truelog.ingest import generator
+
+    result = Generated(secrets.randbelow(2**31) if seed is None else seed)
+    records = generator.generate(seed=result.seed, begin=datetime.now(UTC), rate=rate, seconds=seconds)
+    _send(Settings(), records, rate, seconds, result)
+    if as_json:
+        print_json(asdict(result))
+        return
+    each = ", ".join(f"{count:,} {topic}" for topic, count in result.topics.items())
+    typer.echo(f"{result.sent:,} events sent in {result.seconds:.1f} s ({each}) from seed {result.seed}")
+
+
+def _send(settings: Settings, records: Iterable["Record"], rate: float, seconds: float, result: Generated) -> None:
+    """Each record when it is due, or as soon after as Kafka takes it."""
+    from truelog.log.sending import Sender
+
+    with progress("generating", round(rate * seconds)) as done:
+        began = time.monotonic()
+        with Sender(settings, TOPICS) as sender:
+            for number, record in enumerate(records):
+                early = began + number / rate - time.monotonic()
+                if early > 0:
+                    sender.listen(early)
+                    done(number)
+                sender.send(record)
+                result.topics[record.topic] += 1
+        result.sent, result.seconds = sender.sent, round(time.monotonic() - began, 3)
+        done(result.sent)

@@ -1,0 +1,101 @@
+"""`truelog import access-log`: what happened before, as events like any others."""
+
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+
+from truelog.cli.output import AsJson, print_json, progress
+from truelog.support.errors import BadInput, NotSetUp
+from truelog.support.settings import ENVIRONMENT_FILE, Settings
+
+app = typer.Typer(help="Bring in what happened before, as events like any others.", no_args_is_help=True)
+
+Log = Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True, help="Plain, or packed by gzip.")]
+Host = Annotated[str, typer.Option(help="The site that the log was written for, as `shop.example` or `https://…`.")]
+
+_STEP = 500  # lines between two looks at the progress
+
+
+@dataclass
+class Imported:
+    """What became of the lines."""
+
+    lines: int = 0
+    sent: int = 0
+    malformed: int = 0
+    kept_aside: str | None = None
+
+
+@app.command("access-log")
+def access_log(file: Log, host: Host = "localhost", as_json: AsJson = False) -> None:
+    """Send the lines of an Apache or Nginx log (combined format) to Kafka as page views."""
+    settings = Settings()
+    aside = settings.home / "imports" / f"{file.name}.malformed"
+    result = _import(settings, file, host, aside)
+    if as_json:
+        print_json(asdict(result))
+        return
+    typer.echo(f"{result.lines:,} lines: {result.sent:,} page views sent, {result.malformed:,} malformed")
+    if result.kept_aside:
+        typer.echo(f"malformed lines are kept in {result.kept_aside}")
+
+
+def _import(settings: Settings, file: Path, host: str, aside: Path) -> Imported:
+    from truelog.ingest.access_log import AccessLog, opened, origin
+    from truelog.log.sending import Record, Sender
+
+    log, result = AccessLog(origin(host), _salt(settings)), Imported()
+    with (
+        progress(file.name, file.stat().st_size) as done,
+        opened(file) as (lines, beneath),
+        _kept_aside(aside) as malformed,
+        Sender(settings, ["page_view"]) as sender,
+    ):
+        for line in _lines(lines, file):
+            result.lines += 1
+            event = log.page_view(result.lines, line)
+            if event is None:
+                result.malformed += 1
+                malformed.write(line + b"\n")
+            else:
+                sender.send(Record("page_view", event.visitor_id, event.model_dump_json(exclude_none=True).encode()))
+            if result.lines % _STEP == 0:
+                done(beneath.tell())
+        done(beneath.tell())
+    result.sent = sender.sent
+    result.kept_aside = str(aside) if result.malformed else None
+    return result
+
+
+def _salt(settings: Settings) -> bytes:
+    salt = settings.visitor_salt.get_secret_value()
+    if not salt:
+        raise NotSetUp(f"TRUELOG_VISITOR_SALT is not in {settings.home / ENVIRONMENT_FILE}: `truelog up` writes it")
+    return salt.encode()
+
+
+def _lines(lines: BinaryIO, file: Path) -> Iterator[bytes]:
+    try:
+        for line in lines:
+            yield line.rstrip(b"\r\n")
+    except (EOFError, OSError, zlib.error) as error:
+        raise BadInput(f"{file} cannot be read to its end: {error}") from error
+
+
+@contextmanager
+def _kept_aside(path: Path) -> Iterator[BinaryIO]:
+    """A file for its owner's eyes only: the lines hold addresses. Where no line came, there is no file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        try:
+            yield file
+        finally:
+            if not file.tell():
+                path.unlink()

@@ -1,0 +1,78 @@
+"""`truelog lag`: how far behind the log each view and the archive are, and what that comes to."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from truelog.cli.output import AsJson, Exit, print_json
+from truelog.support.durations import in_words
+from truelog.support.settings import Settings
+
+if TYPE_CHECKING:
+    from truelog.lag.lag_report import Row
+
+Readers = Annotated[
+    list[str] | None, typer.Argument(metavar="[VIEW]...", help="Which views, or archive; all of them by default.")
+]
+
+
+def lag(views: Readers = None, as_json: AsJson = False) -> None:
+    """Show how far behind each view and the archive are, by partition, with a verdict and its reason.
+
+    Exit code 0 where all are OK, 1 where something is wrong, 3 where of something nobody knows.
+    """
+    from truelog.cli.naming import named
+    from truelog.control.application import ARCHIVE
+    from truelog.lag import lag_report
+    from truelog.lag.lag_verdict import Verdict
+
+    settings = Settings()
+    named(settings, [view for view in views or () if view != ARCHIVE])
+    rows = lag_report.every(settings, views or ())
+    if as_json:
+        print_json({"lag": [asdict(row) for row in rows]})
+    else:
+        _show(rows)
+    verdicts = {row.verdict for row in rows}
+    if verdicts - {Verdict.OK, Verdict.UNKNOWN}:
+        raise typer.Exit(Exit.DIFFERENT)
+    if Verdict.UNKNOWN in verdicts:
+        raise typer.Exit(Exit.UNKNOWN)
+
+
+def _show(rows: "list[Row]") -> None:
+    """The numbers, reader by reader, as wide as a terminal; then the reason of each verdict that is not OK."""
+    from truelog.lag import lag_report
+
+    table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
+    table.add_column("partition", no_wrap=True)
+    for name in ("position", "lag", "seconds", "in/s", "out/s"):
+        table.add_column(name, justify="right", overflow="fold")  # a number cut short is another number
+    table.add_column("verdict", no_wrap=True)
+    for reader, of_reader in lag_report.by_reader(rows).items():
+        table.add_row(f"[bold]{reader}[/bold]")
+        for row in of_reader:
+            numbers = (row.position, row.lag_events, row.lag_seconds, row.rate_in, row.rate_counted)
+            table.add_row(f"  {_place(row)}", *map(_number, numbers), row.verdict)
+    console = Console()
+    console.print(table)
+    for row in rows:
+        if row.verdict != "OK":
+            reason = f"{row.reader} {_place(row)}".strip() + f": {row.verdict}, {row.reason}"
+            soon = f"; caught up in {in_words(row.caught_up_in)}" if row.caught_up_in else ""
+            console.print(reason + soon, highlight=False, markup=False, soft_wrap=True)
+
+
+def _place(row: "Row") -> str:
+    return "" if row.topic is None else f"{row.topic} {row.partition}"
+
+
+def _number(value: float | None) -> str:
+    """Tenths matter to small ones alone."""
+    if value is None:
+        return ""
+    return f"{value:,.1f}" if isinstance(value, float) and value < 100 else f"{value:,.0f}"

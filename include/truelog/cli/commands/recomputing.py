@@ -1,0 +1,37 @@
+"""`truelog recompute`: the partials of views, day by day, from the archive."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from truelog.cli.naming import Views, named
+from truelog.cli.output import AsJson, Exit, print_json
+from truelog.support.settings import Settings
+
+_FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
+Days = Annotated[
+    list[datetime], typer.Option("--day", formats=_FORMATS, help="When the log day begins, in UTC; may be repeated.")
+]
+Open = Annotated[bool, typer.Option("--open", help="Also a day that is not over, as far as it is archived.")]
+
+
+def recompute(day: Days, views: Views = None, open_: Open = False, as_json: AsJson = False) -> None:
+    """Recompute the partials of views for log days; rebuilds then read them instead of the archive's records."""
+    from truelog.batch.recompute import recompute_all
+
+    settings = Settings()
+    chosen = named(settings, views)
+    days = [each.replace(tzinfo=UTC) for each in day]
+    outcome = recompute_all(settings, chosen, days, unfinished=open_)
+    if as_json:
+        print_json(outcome.as_dict())
+    else:
+        console = Console()
+        for each in outcome.done:
+            console.print(f"{each.view}  {each.tile.day:%Y-%m-%d %H:%M:%S}  {each.rows:,} rows", highlight=False)
+        for view, reason in outcome.refused.items():
+            console.print(f"{view}  {reason}", highlight=False, markup=False)
+    if outcome.refused:
+        raise typer.Exit(Exit.UNKNOWN)

@@ -1,0 +1,45 @@
+"""`truelog reconcile`: prove that the streamed views equal their rebuilds."""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from truelog.cli.naming import Views, named
+from truelog.cli.output import AsJson, print_json
+from truelog.support.settings import Settings
+
+FromRaw = Annotated[bool, typer.Option("--from-raw", help="Parse the archive's raw bytes again.")]
+
+All = Annotated[bool, typer.Option("--all", help="All views, as without names.")]
+Repair = Annotated[bool, typer.Option("--repair", help="Replace differing rows by the rebuild's, and compare again.")]
+
+
+def reconcile(
+    views: Views = None,
+    every: All = False,
+    from_raw: FromRaw = False,
+    repair: Repair = False,
+    as_json: AsJson = False,
+) -> None:
+    """Rebuild views from the archive at their exact positions, and compare them row for row."""
+    from truelog.reconcile.reconcile import Request, exit_code, reconcile_all
+    from truelog.storage.operation import by_hand
+
+    settings = Settings()
+    if every and views:
+        raise typer.BadParameter("give names of views, or --all")
+    request = Request(from_raw=from_raw, mend=repair, doer=by_hand())
+    results = reconcile_all(settings, named(settings, views), request)
+    if as_json:
+        print_json({"views": [result.as_dict() for result in results]})
+    else:
+        console = Console()
+        for r in results:
+            counts = f"{r.rows:,} rows  {r.missing:,} missing  {r.extra:,} extra  {r.different:,} different"
+            counts += f"  {r.repaired:,} repaired" if repair else ""
+            console.print(f"{r.view}  {counts}  {r.verdict}  {r.reason}".rstrip(), highlight=False)
+            for each in r.causes:
+                why = f"  {each['cause']}, {each['rows']:,} rows: {each['about']}"
+                console.print(why, highlight=False, markup=False, soft_wrap=True)
+    raise typer.Exit(exit_code(results))

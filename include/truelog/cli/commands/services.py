@@ -1,0 +1,97 @@
+"""`truelog up`, `down`, `status`: the embedded services of this machine."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from truelog.cli.commands.streaming import FINE, streams, tables
+from truelog.cli.output import AsJson, Exit, print_json
+from truelog.support.settings import ENVIRONMENT_FILE, Settings, default_home
+
+if TYPE_CHECKING:
+    from runtime import State
+
+Chosen = Annotated[list[str] | None, typer.Argument(help="Which services; all of them by default.")]
+
+
+def up(services: Chosen = None, as_json: AsJson = False) -> None:
+    """Start the services, and wait until each answers."""
+    import runtime
+    from runtime import class_archive
+
+    if unknown := set(services or ()) - set(runtime.EVERY):
+        raise typer.BadParameter(f"{', '.join(sorted(unknown))}: choose from {', '.join(runtime.EVERY)}")
+    settings = runtime.set_up(default_home())
+    runtime.fetch_jars(settings)
+    class_archive.make(settings)
+    runtime.up(settings, services or runtime.EVERY)
+    _show(settings, runtime.status(settings), streams(settings), as_json)
+
+
+def down(as_json: AsJson = False) -> None:
+    """Stop the applications and the services; nothing is left running, and no data is lost."""
+    import runtime
+
+    runtime.down(Settings())
+    if as_json:
+        print_json({"down": True})
+
+
+def status(as_json: AsJson = False) -> None:
+    """Show each service and each application: its state, its memory, how far behind it is; and how to connect."""
+    import runtime
+
+    settings = Settings()
+    states, kept = runtime.status(settings), streams(settings)
+    _show(settings, states, kept, as_json)
+    if any(state.state != "READY" for state in states) or any(each["state"] not in FINE for each in kept):
+        raise typer.Exit(Exit.DIFFERENT)
+
+
+def _show(settings: Settings, states: "list[State]", kept: list[dict[str, Any]], as_json: bool) -> None:
+    connect = _ways_in(settings)
+    if as_json:
+        print_json({"services": [asdict(state) for state in states], "streams": kept, "connect": connect})
+        return
+    console = Console()
+    console.print(_table(states))
+    for table in tables(kept):
+        console.print(table)
+    airflow = connect["airflow"]
+    lines = [
+        f"analysts: {connect['psql']}",
+        f"          password: {connect['password']}",
+        f"Airflow:  {airflow['url']}",
+        *(f"          sign in as {user}, password: {place}" for user, place in airflow["passwords"].items()),
+    ]
+    console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
+
+
+def _ways_in(settings: Settings) -> dict[str, Any]:
+    """Addresses and users, and where each password is written; never a password."""
+    from runtime import airflow
+
+    file = settings.home / ENVIRONMENT_FILE
+    server = f"host={settings.database_host} port={settings.database_port} dbname={settings.database_name}"
+    users = {user: f"TRUELOG_AIRFLOW_{user.upper()}_PASSWORD in {file}" for user in airflow.ROLES}
+    return {
+        "psql": f'psql "{server} user=analyst"',
+        "password": f"TRUELOG_ANALYST_PASSWORD in {file}",
+        "airflow": {"url": airflow.address(settings), "passwords": users},
+    }
+
+
+def _table(states: "list[State]") -> Table:
+    table = Table("service", "state", "pid", "MB", "address")
+    for state in states:
+        memory = "" if state.memory_mb is None else f"{state.memory_mb:.0f}"
+        table.add_row(state.name, state.state, str(state.pid or ""), memory, state.address)
+    known = sum(state.memory_mb or 0 for state in states)
+    table.add_section()
+    table.add_row("all", "", "", f"{known:.0f}", "")
+    table.caption = escape("\n".join(f"{state.name}: {state.reason}" for state in states if state.reason))
+    return table

@@ -1,0 +1,81 @@
+"""`truelog application start` and `stop`, and the applications as `truelog status` shows them."""
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from truelog.cli.output import AsJson, print_json
+from truelog.support.settings import Settings
+
+FINE = ("RUNNING", "STARTING", "STOPPED")  # states in which an application is as it should be
+
+Name = Annotated[str, typer.Argument(metavar="APPLICATION", help="archive, stream, or one that views are given to.")]
+
+app = typer.Typer(help="What each application should do; Airflow sees to it.", no_args_is_help=True)
+
+
+@app.command()
+def start(name: Name, as_json: AsJson = False) -> None:
+    """Have the application running, from now on."""
+    from truelog.control.application import RUNNING
+
+    _want(name, RUNNING, as_json)
+
+
+@app.command()
+def stop(name: Name, as_json: AsJson = False) -> None:
+    """Have the application stopped, until it is started again."""
+    from truelog.control.application import STOPPED
+
+    _want(name, STOPPED, as_json)
+
+
+def _want(name: str, desired: str, as_json: bool) -> None:
+    from truelog.control import application
+    from truelog.storage.database import connect
+    from truelog.storage.operation import by_hand
+
+    settings = Settings()
+    if name not in application.names(settings):
+        raise typer.BadParameter(f"{name}: choose from {', '.join(application.names(settings))}")
+    with connect(settings) as connection:
+        application.want(connection, name, desired, by_hand())
+    if as_json:
+        print_json({"application": name, "desired": desired})
+    else:
+        typer.echo(f"{name}: {desired} is wanted; its DAG stream_{name} sees to it, `truelog status` shows it")
+
+
+def streams(settings: Settings) -> list[dict[str, Any]]:
+    """What `truelog status` tells of each application; without a database, only which there are."""
+    from truelog.control import application
+    from truelog.monitor import health
+    from truelog.support.errors import ServiceDown
+
+    try:
+        return [asdict(each) for each in health.every(settings)]
+    except ServiceDown:
+        return [asdict(health.unknown(name)) for name in application.names(settings)]
+
+
+def tables(streams: list[dict[str, Any]]) -> list[Table]:
+    """The applications, and their views."""
+    applications = Table("application", "state", "pid", "MB", "lag events", "lag seconds", "last batch")
+    views = Table("view", "run by", "state", "lag events", "lag seconds", "reason")
+    for each in streams:
+        memory = "" if each["memory_mb"] is None else f"{each['memory_mb']:.0f}"
+        at = each["batch_at"].strftime("%H:%M:%S") if each["batch_at"] else ""
+        applications.add_row(each["application"], each["state"], str(each["pid"] or ""), memory, *_lag(each), at)
+        for view in each["views"]:
+            views.add_row(view["view"], each["application"], view["state"], *_lag(view), escape(view["reason"]))
+    unknown = {f"lag is not known: {each['reason']}" for each in streams if each["reason"]}
+    applications.caption = escape("\n".join(sorted(unknown)))
+    return [applications, views]
+
+
+def _lag(each: dict[str, Any]) -> tuple[str, str]:
+    events, seconds = each["lag_events"], each["lag_seconds"]
+    return "" if events is None else f"{events:,}", "" if seconds is None else f"{seconds:.1f}"

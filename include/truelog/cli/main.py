@@ -1,0 +1,68 @@
+"""The command line: `truelog WORD …`. To add a word, write its function in `commands/` and name it below."""
+
+import logging
+import sys
+
+import typer
+
+from truelog.cli.commands import (
+    alerting,
+    archiving,
+    certifying,
+    generating,
+    importing,
+    lagging,
+    querying,
+    recomputing,
+    reconciling,
+    services,
+    streaming,
+)
+from truelog.cli.output import Exit
+from truelog.support.errors import TruelogError
+
+COMMANDS = (
+    services.up,
+    services.down,
+    services.status,
+    generating.generate,
+    querying.query,
+    querying.positions,
+    lagging.lag,
+    querying.views,
+    querying.sql,
+    reconciling.reconcile,
+    certifying.verify,
+    certifying.certificates,
+    recomputing.recompute,
+)
+GROUPS = {
+    "application": streaming.app,
+    "import": importing.app,
+    "archive": archiving.app,
+    "alerts": alerting.app,
+}
+
+app = typer.Typer(
+    help="The log is the truth; a view is a cache of it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+for command in COMMANDS:
+    app.command()(command)
+for name, group in GROUPS.items():
+    app.add_typer(group, name=name)
+
+
+def main() -> None:
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s")
+    logging.getLogger("truelog").setLevel(logging.INFO)
+    try:
+        app()
+    except TruelogError as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        sys.exit(Exit.UNKNOWN)
+    except Exception:  # Python's own code for it is 1, which here would say that the answer is known
+        logging.getLogger("truelog").exception("this should not have happened")
+        sys.exit(Exit.UNKNOWN)

@@ -1,0 +1,1 @@
+"""Control: which applications should run, the lease that lets one process run each, the state of each view."""

@@ -1,0 +1,59 @@
+"""Standing: whether each view goes on with the log. A view that stands still says why, and is seen to stand."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from truelog.storage.database import Connection
+
+FOLLOWING, STANDING = "FOLLOWING", "STANDING"
+STOPPED = "STOPPED"  # it followed, as long as its application ran
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What its application said last of a view, which holds while it runs.
+
+    `version` is None where the view's file cannot be read.
+    """
+
+    view: str
+    application: str
+    version: int | None
+    state: str
+    reason: str
+    since: datetime
+
+
+def begin(connection: Connection, application: str, versions: dict[str, int]) -> None:
+    """The application runs these views and no others; each follows until it is said to stand still."""
+    with connection.transaction():
+        connection.execute("DELETE FROM truelog.standing WHERE application = %s", (application,))
+        for view, version in versions.items():
+            note(connection, application, view, version)
+
+
+def note(connection: Connection, application: str, view: str, version: int | None, reason: str = "") -> None:
+    """With a reason the view stands still, without one it follows."""
+    connection.execute(
+        "INSERT INTO truelog.standing AS s (view, application, version, state, reason) VALUES (%s, %s, %s, %s, %s) "
+        "ON CONFLICT (view) DO UPDATE SET application = excluded.application, version = excluded.version, "
+        "state = excluded.state, reason = excluded.reason, "
+        "since = CASE WHEN s.state = excluded.state THEN s.since ELSE now() END",
+        (view, application, version, STANDING if reason else FOLLOWING, reason),
+    )
+
+
+def every(connection: Connection) -> list[Standing]:
+    """What is known of every view, by name."""
+    rows: list[tuple[Any, ...]] = connection.execute(
+        "SELECT s.view, s.application, s.version, s.state, s.reason, s.since, coalesce(a.alive, false) "
+        "FROM truelog.standing AS s LEFT JOIN truelog.application_status AS a USING (application) ORDER BY s.view"
+    ).fetchall()
+    return [_now(Standing(*said), alive) for *said, alive in rows]
+
+
+def _now(said: Standing, alive: bool) -> Standing:
+    if alive or said.state == STANDING:
+        return said
+    return replace(said, state=STOPPED, reason="its application does not run")

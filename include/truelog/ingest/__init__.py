@@ -1,0 +1,1 @@
+"""Ingest: events in, over HTTP, from access logs, or generated."""

@@ -1,0 +1,203 @@
+"""Made-up traffic of a shop: a function of its seed and its beginning, as unruly as real traffic is.
+
+Visitors come in sessions and view pages whose popularity follows Zipf's law; some search and click on results. Events
+come late and out of order; devices whose clocks are wrong say when they sent, so that their times can be corrected;
+some records are no events at all. A click may come before its search, and some come more than an hour after it.
+
+The i-th record is due i/rate seconds after the beginning; the times within it are told as of then.
+"""
+
+import heapq
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import accumulate, count
+from random import Random
+from typing import Any
+
+from truelog.log.sending import Record
+from truelog.support import instants
+
+SITE = "https://shop.example"
+BROWSERS = {"Chrome": 60, "Safari": 20, "Firefox": 10, "Edge": 6, "Opera": 3, None: 1}
+LANGUAGES = {"en": 50, "de": 20, "fr": 15, "ja": 10, None: 5}
+STATUSES = {200: 93, 304: 3, 404: 3, 500: 1}
+WORDS = ("lamp", "chair", "table", "desk", "sofa", "shelf", "rug", "mirror", "bed", "clock", "vase", "stool")
+
+# How often, of all records, sessions, devices, searches or clicks.
+MALFORMED = 0.01
+NEW_SESSION = 0.04
+SEARCHES = 0.1
+WRONG_CLOCKS = 0.05
+SILENT_ABOUT_SENDING = 0.2
+LATE, OUT_OF_ORDER = 0.02, 0.2
+EARLY_CLICKS, HOUR_LATE_CLICKS = 0.1, 0.1
+
+_SESSIONS, _VISITORS, _PAGES, _RESULTS = 50, 5_000, 500, 10
+
+
+@dataclass(frozen=True)
+class Zipf:
+    """The n-th most popular of these is chosen n times as rarely as the first."""
+
+    items: tuple[str, ...]
+    weights: tuple[float, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weights", tuple(accumulate(1 / n for n in range(1, len(self.items) + 1))))
+
+    def draw(self, random: Random) -> str:
+        return random.choices(self.items, cum_weights=self.weights)[0]
+
+
+PAGES = Zipf(("/", *(f"/p/{n}" for n in range(1, _PAGES))))
+QUERIES = Zipf(WORDS + tuple(f"{a} {b}" for a in WORDS for b in WORDS if a != b))
+
+
+@dataclass(frozen=True)
+class Session:
+    """One visit: who, from where, on which device, and how wrong its clock is."""
+
+    session_id: str
+    visitor_id: str
+    ip: str
+    browser: str | None
+    language: str | None
+    skew: timedelta
+    tells_sending: bool
+
+
+@dataclass(frozen=True, order=True)
+class Planned:
+    """An event that is due later; `number` makes the order total."""
+
+    due: datetime
+    number: int
+    topic: str = field(compare=False)
+    session: Session = field(compare=False)
+    happened: datetime = field(compare=False)
+    event: Mapping[str, Any] = field(compare=False)
+
+
+def generate(*, seed: int, begin: datetime, rate: float, seconds: float) -> Iterator[Record]:
+    """`rate * seconds` records, in the order in which they are to be sent."""
+    shop = _Shop(Random(seed))  # noqa: S311 — repeatable, not secret
+    for number in range(round(rate * seconds)):
+        yield shop.record(begin + timedelta(seconds=number / rate))
+
+
+class _Shop:
+    """Who is visiting, and what they are about to do."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.sessions = [self._session() for _ in range(_SESSIONS)]
+        self.planned: list[Planned] = []
+        self.numbers = count()
+
+    def record(self, now: datetime) -> Record:
+        """What comes in now: an event that was planned, or whatever a visitor does next."""
+        if self.planned and self.planned[0].due <= now:
+            return self._sent(heapq.heappop(self.planned), now)
+        place = self.random.randrange(_SESSIONS)
+        if self._chance(NEW_SESSION):
+            self.sessions[place] = self._session()
+        session = self.sessions[place]
+        if self._chance(SEARCHES):
+            return self._search(session, now)
+        return self._sent(self._plan("page_view", session, now, now - self._delay(), self._page_view(session)), now)
+
+    def _search(self, session: Session, now: datetime) -> Record:
+        """A search and the clicks on its results; which of them comes first, and how long after, differs."""
+        results = [SITE + page for page in dict.fromkeys(PAGES.draw(self.random) for _ in range(_RESULTS))]
+        search = self._event(session) | {"query": QUERIES.draw(self.random), "results": results}
+        clicks = [self._event(session) | {"search_id": search["event_id"], "url": url} for url in self._chosen(results)]
+        if clicks and self._chance(EARLY_CLICKS):  # the search was held up on its way
+            due, happened = now + self._seconds(2), now - self._seconds(5)
+            heapq.heappush(self.planned, self._plan("search", session, due, happened, search))
+            return self._sent(self._plan("click", session, now, now, clicks[0]), now)
+        hour_late = self._chance(HOUR_LATE_CLICKS)
+        delay = timedelta(minutes=61) + self._seconds(3_600) if hour_late else self._delay()
+        for click in clicks:
+            due = now + self._seconds(8)
+            heapq.heappush(self.planned, self._plan("click", session, due, due, click))
+        return self._sent(self._plan("search", session, now, now - delay, search), now)
+
+    def _chosen(self, results: list[str]) -> list[str]:
+        """Rather the first results than the last, and often none."""
+        wanted = self.random.choice((0, 0, 1, 1, 2))
+        return results[:wanted] if self._chance(0.5) else self.random.sample(results, min(wanted, len(results)))
+
+    def _page_view(self, session: Session) -> dict[str, Any]:
+        random = self.random
+        return self._event(session) | {
+            "ip": session.ip,
+            "url": SITE + PAGES.draw(random),
+            "referrer": SITE + PAGES.draw(random) if self._chance(0.5) else None,
+            "browser": session.browser,
+            "language": session.language,
+            "status": self._weighted(STATUSES),
+            "bytes": int(random.lognormvariate(9, 1)),
+            "response_ms": int(random.lognormvariate(4, 0.8)),
+        }
+
+    def _event(self, session: Session) -> dict[str, Any]:
+        identity = f"{self.random.getrandbits(128):032x}"
+        return {"event_id": identity, "session_id": session.session_id, "visitor_id": session.visitor_id}
+
+    def _plan(self, topic: str, session: Session, due: datetime, happened: datetime, event: dict[str, Any]) -> Planned:
+        return Planned(due, next(self.numbers), topic, session, happened, event)
+
+    def _sent(self, planned: Planned, now: datetime) -> Record:
+        session = planned.session
+        event = {**planned.event, "occurred_at": instants.text(planned.happened + session.skew)}
+        if session.tells_sending:
+            event["sent_at"] = instants.text(now + session.skew)
+        value = json.dumps({name: given for name, given in event.items() if given is not None}).encode()
+        if self._chance(MALFORMED):
+            value = self._malformed(event, value)
+        return Record(planned.topic, session.visitor_id, value)
+
+    def _malformed(self, event: dict[str, Any], value: bytes) -> bytes:
+        """What bugs and strangers send."""
+        return self.random.choice(
+            (
+                b"",
+                b"not json",
+                value[: len(value) // 2],
+                b"[" + value + b"]",
+                json.dumps({**event, "visitor_id": None}).encode(),
+                json.dumps({**event, "event_id": 7}).encode(),
+                json.dumps({**event, "occurred_at": "yesterday"}).encode(),
+                json.dumps({**event, "occurred_at": "9999-12-31T23:59:59Z", "sent_at": None}).encode(),
+            )
+        )
+
+    def _session(self) -> Session:
+        visitor = int(_VISITORS ** self.random.random())  # a few come again and again
+        wrong = self._chance(WRONG_CLOCKS)
+        return Session(
+            session_id=f"{self.random.getrandbits(64):016x}",
+            visitor_id=f"v{visitor}",
+            ip=f"198.51.100.{visitor % 250}",
+            browser=self._weighted(BROWSERS),
+            language=self._weighted(LANGUAGES),
+            skew=timedelta(seconds=self.random.gauss(0, 86_400)) if wrong else timedelta(),
+            tells_sending=wrong or not self._chance(SILENT_ABOUT_SENDING),
+        )
+
+    def _delay(self) -> timedelta:
+        """From the event to its sending."""
+        if self._chance(LATE):
+            return self._seconds(1_800)
+        return self._seconds(5) if self._chance(OUT_OF_ORDER) else self._seconds(0.1)
+
+    def _seconds(self, mean: float) -> timedelta:
+        return timedelta(seconds=self.random.expovariate(1 / mean))
+
+    def _chance(self, share: float) -> bool:
+        return self.random.random() < share
+
+    def _weighted(self, weights: Mapping[Any, int]) -> Any:
+        return self.random.choices(list(weights), list(weights.values()))[0]

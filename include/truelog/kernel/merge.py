@@ -1,0 +1,165 @@
+"""Merge: one transaction adds a range of the log to a view's table and advances its positions, or does neither.
+
+1. lock the view (its row in `truelog.view` is the merge lock)
+2. compare: the view must stand exactly where the batch begins
+3. the caller's lease must still be its own
+4. the staged rows must be those that the executors loaded
+5. add the staged rows to the table
+6. set aside the records on which the transform failed
+7. drop the rows that the log's clock has outlived
+8. advance the positions
+9. tally
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from psycopg import sql
+
+from truelog.control import lease
+from truelog.kernel import clock, stage
+from truelog.kernel.stage import Staged
+from truelog.log.positions import Positions
+from truelog.storage.database import Connection, names
+from truelog.support import faults
+from truelog.support.errors import Gap, Stale
+from truelog.views.compiled import Compiled
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """A record that a view's transform cannot take, and why."""
+
+    topic: str
+    partition: int
+    offset: int
+    error: str
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        return self.topic, self.partition, self.offset
+
+
+@dataclass(frozen=True)
+class Merge:
+    """What one merge brings: staged rows for the records in [begin, end)."""
+
+    begin: Positions
+    end: Positions
+    staged: Staged
+    excluded: Sequence[Excluded] = field(default_factory=tuple)
+    prepared: float = 0.0  # seconds that the rows took to the staging table
+
+
+def apply(connection: Connection, compiled: Compiled, merge: Merge, holder: lease.Holder | None = None) -> None:
+    """Merge, in one transaction of its own.
+
+    Raises:
+        Stale: the view stands elsewhere (a replay, a zombie, or a database that went back); nothing is written.
+        Gap: the view stands before the batch; merging would skip records.
+        Fenced: another process holds the application's lease.
+        StagingTorn: staged rows were lost; repeat the batch.
+    """
+    with connection.transaction():
+        lock(connection, compiled)  # 1
+        require_at(connection, compiled, merge.begin)  # 2
+        if holder is not None:
+            lease.require(connection, holder)  # 3
+        faults.reach("merge.locked")
+        stage.require_whole(connection, compiled, merge.staged)  # 4
+        add(connection, compiled, "state", merge.staged)  # 5
+        faults.reach("merge.added")
+        exclude(connection, compiled, merge.excluded)  # 6
+        clock.drop_outlived(connection, compiled, "state", merge.end)  # 7
+        _advance(connection, compiled, merge.end)  # 8
+        stage.clear(connection, compiled, merge.staged)
+        _tally(connection, compiled, merge)  # 9
+        faults.reach("merge.advanced")
+    faults.reach("merge.committed")
+
+
+def lock(connection: Connection, compiled: Compiled) -> None:
+    """Keep every other merge and repair of the view waiting until this transaction ends."""
+    connection.execute(
+        "SELECT FROM truelog.view WHERE view = %s AND version = %s FOR UPDATE",
+        (compiled.name, compiled.view.version),
+    )
+
+
+def positions(connection: Connection, compiled: Compiled) -> Positions:
+    """Where the view stands, with the ids of its topics."""
+    rows = connection.execute(
+        "SELECT topic, partition, next_offset, topic_id FROM truelog.position WHERE view = %s AND version = %s",
+        (compiled.name, compiled.view.version),
+    ).fetchall()
+    return Positions.of_rows(rows)
+
+
+def require_at(connection: Connection, compiled: Compiled, begin: Positions) -> None:
+    stands = positions(connection, compiled)
+    stands.require_same_topics(begin)
+    wanted = begin.only(compiled.view.topics)
+    both = {*stands.partitions(), *wanted.partitions()}
+    for topic, partition in sorted(both):
+        here, there = stands.at(topic, partition), wanted.at(topic, partition)
+        if here == there:
+            continue
+        error, cure = (Stale, "is another application alive?") if here > there else (Gap, "read from there on.")
+        raise error(f"{compiled.name} stands at {topic} {partition}:{here}, this batch begins at {there} — {cure}")
+
+
+def add(connection: Connection, compiled: Compiled, schema: str, staged: Staged) -> None:
+    """Add staged rows to a table in the form that merges."""
+    columns = compiled.stored_columns
+    updates = [sql.SQL("{} = {}").format(sql.Identifier(c), sql.SQL(e)) for c, e in compiled.merged.items()]
+    connection.execute(
+        sql.SQL(
+            "INSERT INTO {target} AS t ({columns}) SELECT {columns} FROM {stage} WHERE attempt = ANY(%s) "
+            "ON CONFLICT ({key}) DO UPDATE SET {updates}"
+        ).format(
+            target=sql.Identifier(schema, compiled.table),
+            columns=names(columns),
+            stage=stage.table(compiled),
+            key=names(compiled.key_columns),
+            updates=sql.SQL(", ").join(updates),
+        ),
+        (list(staged.attempts),),
+    )
+
+
+def exclude(connection: Connection, compiled: Compiled, excluded: Sequence[Excluded]) -> None:
+    """Set records aside, for stream and batch alike; doing it twice changes nothing."""
+    rows = [(compiled.name, compiled.view.version, e.topic, e.partition, e.offset, e.error) for e in excluded]
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            'INSERT INTO truelog.exclusion (view, version, topic, partition, "offset", error) '
+            "VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+            rows,
+        )
+
+
+def _advance(connection: Connection, compiled: Compiled, end: Positions) -> None:
+    mine = end.only(compiled.view.topics)
+    rows = [
+        (compiled.name, compiled.view.version, topic, partition, mine.ids[topic], mine.at(topic, partition))
+        for topic, partition in mine.partitions()
+    ]
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO truelog.position AS p (view, version, topic, partition, topic_id, next_offset) "
+            "VALUES (%s, %s, %s, %s, %s, %s) "
+            "ON CONFLICT (view, version, topic, partition) "
+            "DO UPDATE SET next_offset = excluded.next_offset, advanced_at = now()",
+            rows,
+        )
+
+
+def _tally(connection: Connection, compiled: Compiled, merge: Merge) -> None:
+    """In the merge's transaction: a merge that is repeated counts once. Its commit is not within its time."""
+    connection.execute(
+        "INSERT INTO truelog.merge_tally AS t (view, version, merges, rows, preparing, merging) "
+        "VALUES (%s, %s, 1, %s, %s, extract(epoch FROM clock_timestamp() - now())) "
+        "ON CONFLICT (view, version) DO UPDATE SET merges = t.merges + 1, rows = t.rows + excluded.rows, "
+        "preparing = t.preparing + excluded.preparing, merging = t.merging + excluded.merging",
+        (compiled.name, compiled.view.version, merge.staged.rows, merge.prepared),
+    )

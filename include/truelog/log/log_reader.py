@@ -1,0 +1,41 @@
+"""The committed records of one partition, read from the broker by a plain client: the audit's second opinion."""
+
+from collections.abc import Iterator
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import Settings
+
+_PATIENCE_SECONDS = 30
+
+
+def messages(settings: Settings, topic: str, partition: int, begin: int, end: int) -> Iterator[Message]:
+    """Every record in [begin, end) that the broker still holds, in order."""
+    place = begin
+    consumer = Consumer(
+        {
+            **settings.kafka(),
+            "group.id": "truelog-audit",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "error",
+        }
+    )
+    try:
+        consumer.assign([TopicPartition(topic, partition, begin)])
+        while place < end:
+            message = consumer.poll(_PATIENCE_SECONDS)
+            if message is None:
+                raise ServiceDown(f"Kafka gave no record of {topic} {partition} within {_PATIENCE_SECONDS} s")
+            error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                return
+            if error is not None:
+                raise KafkaException(error)
+            place = (message.offset() or 0) + 1
+            if place <= end:
+                yield message
+    finally:
+        consumer.close()

@@ -1,0 +1,1 @@
+"""Maintenance: the daily removal of data that is no longer needed."""

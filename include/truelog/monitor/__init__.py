@@ -1,0 +1,1 @@
+"""Monitor: health, reports and metrics of the running platform."""

@@ -1,0 +1,121 @@
+"""The report on streams: each application as it should be and as it is, with its readers, partition by partition.
+
+Lag is what the poller saw last: asking brokers and archive anew for everybody who looks would load both.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from truelog.apps import stands
+from truelog.control import application, standing
+from truelog.control.application import ARCHIVE, Status
+from truelog.control.standing import Standing
+from truelog.lag import lag_report
+from truelog.lag.lag_verdict import Verdict
+from truelog.monitor import health
+from truelog.serving import layer
+from truelog.serving.layer import Answer
+from truelog.storage import readers
+from truelog.storage.database import Connection
+from truelog.streaming import progress
+from truelog.streaming.progress import Batch
+from truelog.support.settings import Settings
+
+_BATCHES = 12  # that are told
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A view, or the archive; its lag is the sum over partitions, its freshness the worst of them.
+
+    Both are None where one partition is not seen: a sum over the others would look too good.
+    """
+
+    reader: str
+    version: int | None
+    state: str
+    reason: str
+    since: datetime | None
+    verdict: Verdict
+    lag_events: int | None
+    freshness: float | None
+    partitions: Sequence[lag_report.Row]
+    answer: Answer | None  # which layer gives it to readers; the archive is no view
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The last start of an application, and how many there were in a day."""
+
+    at: datetime
+    reason: str
+    wish: str | None
+    within_a_day: int
+
+
+@dataclass(frozen=True)
+class Application:
+    status: Status
+    state: str
+    launch: Launch | None
+    batches: Sequence[Batch]
+    readers: Sequence[Reader]
+
+
+def every(settings: Settings) -> list[Application]:
+    """Of all applications, as of one moment.
+
+    Raises:
+        ServiceDown: PostgreSQL does not answer.
+    """
+    with readers.snapshot(settings) as connection:
+        statuses = [application.status(connection, name) for name in application.names(settings)]
+        launches = _launches(connection)
+        batches = {each.application: progress.latest(connection, each.application, _BATCHES) for each in statuses}
+        read = _readers(settings, connection)
+    return [
+        Application(
+            status,
+            health.state(settings, status),
+            launches.get(status.application),
+            batches[status.application],
+            [each for each in read if lag_report.application_of(settings, each.reader) == status.application],
+        )
+        for status in statuses
+    ]
+
+
+def _readers(settings: Settings, connection: Connection) -> list[Reader]:
+    rows = lag_report.by_reader(lag_report.rows(settings, connection))
+    stood = stands.views(connection, [reader for reader in rows if reader != ARCHIVE])
+    told = {each.view: each for each in standing.every(connection)}
+    answers = layer.answers(connection)
+    unknown = ("UNKNOWN", "no application has run it yet", None)
+    return [
+        Reader(
+            reader,
+            stood[reader].version if reader in stood else None,
+            *(("", "", None) if reader == ARCHIVE else _said(told[reader]) if reader in told else unknown),
+            lag_report.worst(seen).verdict,
+            lag_report.lag_events(seen),
+            lag_report.freshness(seen),
+            seen,
+            answers.get(reader),
+        )
+        for reader, seen in rows.items()
+    ]
+
+
+def _said(told: Standing) -> tuple[str, str, datetime | None]:
+    return told.state, told.reason, told.since
+
+
+def _launches(connection: Connection) -> dict[str, Launch]:
+    rows: list[tuple[Any, ...]] = connection.execute(
+        "SELECT DISTINCT ON (application) application, launched_at, reason, wish, "
+        "count(*) FILTER (WHERE launched_at > now() - interval '1 day') OVER (PARTITION BY application) "
+        "FROM truelog.launch ORDER BY application, id DESC"
+    ).fetchall()
+    return {name: Launch(*launch) for name, *launch in rows}

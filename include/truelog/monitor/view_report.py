@@ -1,0 +1,219 @@
+"""The report on views: what each file declares, and what became of it in the database.
+
+A file that cannot be loaded is shown with its reason: a view that vanishes is worse.
+"""
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from truelog.apps import stands
+from truelog.apps.stands import Stand
+from truelog.control import application, standing
+from truelog.control.standing import Standing
+from truelog.reconcile import certainty
+from truelog.schema.event import EventType, load_events
+from truelog.serving import layer
+from truelog.serving.layer import Answer
+from truelog.storage import readers
+from truelog.storage.database import Connection
+from truelog.support.errors import BadDeclaration
+from truelog.support.settings import Settings
+from truelog.views import catalogue
+from truelog.views.view import View
+
+
+@dataclass(frozen=True)
+class Table:
+    """A version of a view as PostgreSQL has it; a table that was never analysed has no estimate of its rows."""
+
+    version: int
+    made_at: datetime
+    bytes: int | None
+    rows: int | None
+    excluded: int
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The newest comparison of the newest version, and when that version was last found EQUAL, and last certified."""
+
+    id: int
+    verdict: str
+    at: datetime
+    equal_at: datetime | None
+    certified_at: datetime | None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A view in the catalogue. `broken` is why its file cannot be loaded; then nothing is known of what it declares."""
+
+    view: str
+    about: str
+    application: str
+    broken: str = ""
+    declared: int | None = None
+    reads: Sequence[str] = ()
+    relations: Sequence[str] = ()
+    keep: str | None = None
+    state: str = "UNKNOWN"
+    reason: str = "no application has run it yet"
+    since: datetime | None = None
+    positions: dict[str, dict[int, int]] = field(default_factory=dict)
+    table: Table | None = None
+    proof: Proof | None = None
+    answer: Answer | None = None  # which layer gives it to readers
+
+
+@dataclass(frozen=True)
+class Column:
+    """`role` is `key`, or the measure by which it adds up; type and comment as the database has them, once made."""
+
+    name: str
+    role: str
+    type: str | None
+    comment: str | None
+
+
+@dataclass(frozen=True)
+class Source:
+    """An event type that a view reads, and where its records lie."""
+
+    event: str
+    about: str
+    partitions: int
+    retention: str
+
+
+@dataclass(frozen=True)
+class Detail:
+    entry: Entry
+    columns: Sequence[Column]
+    checks: Sequence[str]
+    sources: Sequence[Source]
+    versions: Sequence[Table]
+
+
+def every(settings: Settings) -> list[Entry]:
+    """All views by name.
+
+    Raises:
+        ServiceDown: PostgreSQL does not answer.
+    """
+    names = catalogue.names(settings.views_folder)
+    with readers.snapshot(settings) as connection:
+        return list(_entries(settings, connection, names))
+
+
+def one(settings: Settings, view: str) -> Detail:
+    """Of a view that the catalogue has."""
+    with readers.snapshot(settings) as connection:
+        [entry] = _entries(settings, connection, [view])
+        made = {str(each["name"]): each for each in readers.columns(connection, view)}
+        versions = [table for _, table in _tables(connection, [view])]
+    if entry.broken:
+        return Detail(entry, [Column(n, "", c["type"], c["comment"]) for n, c in made.items()], (), (), versions)
+    declared = catalogue.load(view, settings.views_folder)
+    events = load_events()
+    return Detail(
+        entry,
+        list(_columns(declared, made)),
+        declared.checks,
+        [_source(events[name]) for name in declared.reads],
+        versions,
+    )
+
+
+def relations(settings: Settings, view: str) -> list[str]:
+    """What readers may read of a view: itself, and what it presents."""
+    if view not in catalogue.names(settings.views_folder):
+        return []
+    declared, broken = _declared(settings, view)
+    return [view] if broken or declared is None else _relations(view, declared)
+
+
+def _entries(settings: Settings, connection: Connection, names: Sequence[str]) -> Iterator[Entry]:
+    stood = stands.views(connection, names)
+    told = {each.view: each for each in standing.every(connection)}
+    newest = dict(_tables(connection, names))
+    proofs, answers = _proofs(connection, names), layer.answers(connection)
+    for name in names:
+        entry = _entry(settings, name, told.get(name), stood[name], newest.get(name))
+        yield replace(entry, proof=proofs.get(name), answer=answers.get(name))
+
+
+def _entry(settings: Settings, name: str, told: Standing | None, stand: Stand, table: Table | None) -> Entry:
+    declared, broken = _declared(settings, name)
+    says: dict[str, Any] = {}
+    if declared is not None:
+        says = {"declared": declared.version, "reads": declared.reads, "keep": declared.keep}
+        says["relations"] = _relations(name, declared)
+    if told is not None:
+        says |= {"state": told.state, "reason": told.reason, "since": told.since}
+    return Entry(
+        view=name,
+        about=_about(settings, name),
+        application=application.of(settings, name),
+        broken=broken,
+        positions=stand.positions.plain(),
+        table=table,
+        **says,
+    )
+
+
+def _declared(settings: Settings, name: str) -> tuple[View | None, str]:
+    try:
+        return catalogue.load(name, settings.views_folder), ""
+    except BadDeclaration as broken:
+        return None, str(broken)
+
+
+def _relations(name: str, declared: View) -> list[str]:
+    return [name, *(f"{name}_{presented}" for presented in declared.present)]
+
+
+def _about(settings: Settings, name: str) -> str:
+    try:
+        text = (settings.views_folder / f"{name}.py").read_text("utf-8")
+        return ast.get_docstring(ast.parse(text)) or ""
+    except (OSError, ValueError, SyntaxError):
+        return ""
+
+
+def _columns(declared: View, made: dict[str, dict[str, str | None]]) -> Iterator[Column]:
+    roles = dict.fromkeys(declared.key, "key") | {n: type(m).__name__ for n, m in declared.measures.items()}
+    for name in made or roles:
+        there = made.get(name, {})
+        comment = there.get("comment") or declared.columns.get(name)
+        yield Column(name, roles.get(name, ""), there.get("type"), comment)
+
+
+def _source(event: EventType) -> Source:
+    about = (event.model.__doc__ or "").strip().splitlines()
+    return Source(event.name, about[0] if about else "", event.topic.partitions, event.topic.retention)
+
+
+def _tables(connection: Connection, names: Sequence[str]) -> list[tuple[str, Table]]:
+    """Every version, the newest last."""
+    rows: list[tuple[Any, ...]] = connection.execute(
+        "SELECT view, version, made_at, pg_total_relation_size(c.oid), nullif(c.reltuples, -1)::bigint, "
+        "(SELECT count(*) FROM truelog.exclusion e WHERE (e.view, e.version) = (v.view, v.version)) "
+        "FROM truelog.view v LEFT JOIN pg_class c ON c.oid = to_regclass(format('state.%%I', view || '_v' || version)) "
+        "WHERE view = ANY(%s) ORDER BY view, version",
+        (list(names),),
+    ).fetchall()
+    return [(name, Table(*table)) for name, *table in rows]
+
+
+def _proofs(connection: Connection, names: Sequence[str]) -> dict[str, Proof]:
+    rows: list[tuple[Any, ...]] = connection.execute(
+        "SELECT DISTINCT ON (view) view, id, verdict, finished_at "
+        "FROM (SELECT view, max(version) AS version FROM truelog.view WHERE view = ANY(%s) GROUP BY view) newest "
+        "JOIN truelog.reconciliation USING (view, version) ORDER BY view, id DESC",
+        (list(names),),
+    ).fetchall()
+    known = certainty.every(connection, names)
+    return {name: Proof(*[*newest, known[name].equal_at, known[name].certified_at]) for name, *newest in rows}

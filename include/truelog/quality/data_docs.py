@@ -1,0 +1,142 @@
+"""Data Docs: what Great Expectations' own renderer makes of a judgement, kept in the bucket as a page.
+
+The renderer's pages load scripts from elsewhere and write values into HTML as they are. So every text is made harmless
+before it is rendered, and of what is rendered only tags and attributes remain that say how text is set: no script, no
+address.
+"""
+
+import html
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from typing import Any
+
+from truelog.storage import bucket
+from truelog.support.settings import Settings
+
+FOLDER = "data-docs"
+_BLOCKS = {"div", "p", "hr", "pre", "ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td"}
+_TAGS = {f"h{n}" for n in range(1, 7)} | _BLOCKS | {"span", "br", "strong", "b", "em", "i", "small", "code"}
+_EMPTY = {"br", "hr"}
+_ATTRIBUTES = {"class", "id", "hidden"}
+_SKIPPED = {"script", "style", "template", "svg", "title", "textarea", "iframe", "object"}  # with what is in them
+# Control characters and those that turn the direction of text, as on the other pages.
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+_ROWS = 20  # of those that must not be; the page of a comparison has more
+_DOCUMENT = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<link rel="stylesheet" href="../static/pages.css"><link rel="stylesheet" href="../static/data-docs.css"></head>
+<body><main><h1>{title}</h1>{body}</main></body></html>
+"""
+
+
+def render(title: str, result: Mapping[str, Any]) -> bytes:
+    """The page of a judgement's result, in its form as JSON."""
+    parts = [part for each in result["results"] for part in _suite(each)]
+    body = "".join(parts) or "<p>Nothing could be judged.</p>"
+    return _DOCUMENT.format(title=html.escape(title), body=body).encode()
+
+
+def keep(settings: Settings, number: int, page: bytes) -> None:
+    """Under the number of its row in `truelog.validation`."""
+    bucket.client(settings).put_object(
+        Bucket=settings.s3_bucket, Key=_key(number), Body=page, ContentType="text/html; charset=utf-8"
+    )
+
+
+def read(settings: Settings, number: int) -> bytes | None:
+    """None where there is none, or none any more."""
+    client = bucket.client(settings)
+    try:
+        return client.get_object(Bucket=settings.s3_bucket, Key=_key(number))["Body"].read()
+    except client.exceptions.NoSuchKey:
+        return None
+
+
+def drop_old(settings: Settings) -> int:
+    """Those that are older than they are kept; how many."""
+    client, limit = bucket.client(settings), datetime.now(UTC) - timedelta(seconds=settings.data_docs_keep_seconds)
+    found = bucket.listed(client, settings.s3_bucket, f"{FOLDER}/")
+    old = [each["Key"] for each in found if each["LastModified"] < limit]
+    for key in old:
+        client.delete_object(Bucket=settings.s3_bucket, Key=key)
+    return len(old)
+
+
+def sanitised(given: str) -> str:
+    """What is left of HTML: text, and how it is set."""
+    left = _Sanitiser()
+    left.feed(given)
+    left.close()
+    return "".join(left.kept)
+
+
+def _suite(result: Mapping[str, Any]) -> Iterator[str]:
+    from great_expectations.core.expectation_validation_result import expectationSuiteValidationResultSchema
+    from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
+    from great_expectations.render.view.view import DefaultJinjaSectionView
+
+    loaded = expectationSuiteValidationResultSchema.load(harmless(json.loads(json.dumps(result, default=str))))
+    document = ValidationResultsPageRenderer().render(loaded)
+    view: Any = DefaultJinjaSectionView()
+    for number, section in enumerate(document.to_json_dict()["sections"], 1):
+        yield sanitised(view.render({"section": section, "section_loop": {"index": number}}))
+    for outcome in result["results"]:
+        rows = (outcome["result"].get("details") or {}).get("unexpected_rows") or []
+        yield from _rows(outcome["expectation_config"]["description"], rows[:_ROWS])
+
+
+def harmless(value: Any) -> Any:
+    """Every text in it as HTML that shows it; a dollar would begin a parameter of the renderer's templates."""
+    if isinstance(value, str):
+        return _text(value).replace("$", "&#36;")
+    if isinstance(value, dict):
+        return {name: harmless(each) for name, each in value.items()}
+    return [harmless(each) for each in value] if isinstance(value, list) else value
+
+
+def _rows(means: str, rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Those that must not be, which the renderer only counts."""
+    if rows:
+        heads = "".join(f"<th>{_text(str(name))}</th>" for name in rows[0])
+        yield f"<h3>Against {_text(means)}</h3><table><thead><tr>{heads}</tr></thead><tbody>"
+        for row in rows:
+            yield "<tr>" + "".join(f"<td>{_text(str(value))}</td>" for value in row.values()) + "</tr>"
+        yield "</tbody></table>"
+
+
+def _text(value: str) -> str:
+    """As HTML that shows it, and what cannot be seen by its number."""
+    return html.escape(_UNSEEN.sub(lambda found: f"⟨{ord(found[0]):02X}⟩", value))
+
+
+class _Sanitiser(HTMLParser):
+    """Keeps what is listed; text is written anew, whatever it held."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.kept: list[str] = []
+        self.skipped = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _SKIPPED:
+            self.skipped += 1
+        elif tag in _TAGS and not self.skipped:
+            said = "".join(f' {n}="{html.escape(value or "")}"' for n, value in attrs if n in _ATTRIBUTES)
+            self.kept.append(f"<{tag}{said}>")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in _SKIPPED:
+            self.skipped = max(0, self.skipped - 1)
+        elif tag in _TAGS - _EMPTY and not self.skipped:
+            self.kept.append(f"</{tag}>")
+
+    def handle_data(self, data: str) -> None:
+        if not self.skipped:
+            self.kept.append(html.escape(data))
+
+
+def _key(number: int) -> str:
+    return f"{FOLDER}/{number}.html"

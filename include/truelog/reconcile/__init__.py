@@ -1,0 +1,1 @@
+"""Reconcile: compare a streamed view with its rebuild, explain and repair differences, certify equality."""

@@ -1,0 +1,111 @@
+"""Certificates where they are kept: each an object in the bucket, beside the archive, and a row that points to it.
+
+The object is the certificate; the row is for those who ask how old it is. Whoever has only the bucket finds it as well.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from botocore.exceptions import BotoCoreError, ClientError
+from psycopg.rows import class_row
+
+from truelog.reconcile import certificate
+from truelog.reconcile.certificate import Certificate
+from truelog.storage import bucket
+from truelog.storage.database import Connection
+from truelog.support.errors import BadInput, ServiceDown
+from truelog.support.settings import Settings
+
+FOLDER = "certificates"
+LATEST = "latest:"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A certificate as PostgreSQL knows it."""
+
+    id: str
+    view: str
+    version: int
+    row_count: int
+    made_at: datetime
+    age_seconds: float
+    object: str
+
+
+def keep(settings: Settings, connection: Connection, made: Certificate, reconciliation: int) -> None:
+    """The object first: a row never points to nothing."""
+    bucket.client(settings).put_object(
+        Bucket=settings.s3_bucket, Key=_key(made.id), Body=made.as_bytes(), ContentType="application/json"
+    )
+    connection.execute(
+        "INSERT INTO truelog.certificate "
+        "(id, view, version, reconciliation, positions, fingerprint, row_count, digest, object, made_at) "
+        "VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        (
+            made.id,
+            made.view,
+            made.version,
+            reconciliation,
+            made.positions.as_json(),
+            made.fingerprint,
+            made.rows,
+            made.digest,
+            f"s3://{settings.s3_bucket}/{_key(made.id)}",
+            made.made_at,
+        ),
+    )
+
+
+def find(settings: Settings, name: str) -> Certificate:
+    """The certificate of that name: a file, an id, an object's key or address, or `latest:VIEW`. Asks no database.
+
+    Raises:
+        BadInput: there is none, or it is not as it was written.
+        ServiceDown: the bucket does not answer.
+    """
+    if Path(name).is_file():
+        return certificate.read(Path(name).read_bytes())
+    try:
+        return certificate.read(_object(settings, name))
+    except (BotoCoreError, ClientError) as failed:
+        raise ServiceDown(f"the bucket did not answer: {failed}; see `truelog status`.") from failed
+
+
+def newest(connection: Connection, view: str | None, limit: int) -> list[Entry]:
+    """Of all views or of one, the newest first."""
+    with connection.cursor(row_factory=class_row(Entry)) as cursor:
+        cursor.execute(
+            "SELECT id, view, version, row_count, made_at, extract(epoch FROM now() - made_at)::float8 AS age_seconds, "
+            "object FROM truelog.certificate WHERE view = coalesce(%s, view) ORDER BY made_at DESC, id LIMIT %s",
+            (view, limit),
+        )
+        return cursor.fetchall()
+
+
+def _object(settings: Settings, name: str) -> bytes:
+    client = bucket.client(settings)
+    if name.startswith(LATEST):
+        key = max(_keys(settings, name.removeprefix(LATEST)), default=None)
+        if key is None:
+            raise BadInput(
+                f"{name}: there is no certificate of that view; the next equal `truelog reconcile` makes one."
+            )
+    else:
+        key = name.removeprefix(f"s3://{settings.s3_bucket}/")
+        key = key if key.startswith(f"{FOLDER}/") else _key(name)
+    try:
+        return client.get_object(Bucket=settings.s3_bucket, Key=key)["Body"].read()
+    except client.exceptions.NoSuchKey:
+        raise BadInput(f"{name}: there is no such certificate, nor such a file; see `truelog certificates`.") from None
+
+
+def _keys(settings: Settings, view: str) -> Iterator[str]:
+    address = f"s3://{settings.s3_bucket}/"
+    return (each.removeprefix(address) for each in bucket.sizes(settings, f"{address}{FOLDER}/{view}/"))
+
+
+def _key(id_: str) -> str:
+    return f"{FOLDER}/{id_.partition('-')[0]}/{id_}.json"

@@ -1,0 +1,109 @@
+"""Repair: batch wins, at the positions where the table stands *now*.
+
+A difference was found at positions V; since then the stream has moved on. Writing the values at V would erase what
+came after it. So
+
+1. wait until the archive has come to where the view stands, and rebuild the differing keys there
+2. read from the log what it brought to these keys meanwhile
+3. lock the view: no merge until the repair is done
+4. the same once more, up to where the view stands now
+5. replace the rows by all of it, and keep the rows before and after
+
+The stream waits from step 3 on: for the few records since step 2, and neither for the archive nor for its history.
+"""
+
+from psycopg import sql
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructField, StructType
+
+from truelog.archive import archive
+from truelog.batch.rebuild import Rebuilder
+from truelog.kernel import clock, merge
+from truelog.kernel.stage import Staged
+from truelog.log.positions import Positions
+from truelog.reconcile import difference
+from truelog.storage.database import Connection, names
+from truelog.views.compiled import Compiled, Only
+
+
+def repair(rebuilder: Rebuilder) -> int:
+    """Replace the rows of the keys in `recon.<table>_diff`; how many rows changed.
+
+    Raises:
+        ArchiveBehind: the archive did not reach the view in time; nothing was changed.
+    """
+    connection, compiled = rebuilder.connection, rebuilder.compiled
+    settings, keys = rebuilder.advancer.settings, compiled.among(_keys(rebuilder))
+    positions = merge.positions(connection, compiled)
+    archive.wait_for(settings, positions, seconds=settings.archive_wait_seconds)
+    staged = [rebuilder.staged(positions, keys)]  # 1
+    positions = _catch_up(rebuilder, positions, keys, staged)  # 2
+    with connection.transaction():
+        # Spark works between two statements here; but a repair that stands still must not hold the view for ever.
+        connection.execute("SET LOCAL idle_in_transaction_session_timeout = '5min'")
+        merge.lock(connection, compiled)  # 3
+        positions = _catch_up(rebuilder, positions, keys, staged)  # 4
+        return _replace(rebuilder, positions, staged)  # 5
+
+
+def _catch_up(rebuilder: Rebuilder, begin: Positions, keys: Only, staged: list[Staged]) -> Positions:
+    """Stage what came since `begin`; where the view stands now."""
+    stands = merge.positions(rebuilder.connection, rebuilder.compiled)
+    if begin.ranges_to(stands):
+        staged.append(rebuilder.since(begin, stands, keys))
+    return stands
+
+
+def _replace(rebuilder: Rebuilder, positions: Positions, staged: list[Staged]) -> int:
+    connection, compiled = rebuilder.connection, rebuilder.compiled
+    _note(connection, compiled, positions)
+    connection.execute(
+        sql.SQL("DELETE FROM {} AS t USING {} AS d WHERE {} = d.key_json").format(
+            _table(compiled), difference.diff(compiled), difference.key_json(compiled, "t.")
+        )
+    )
+    for each in staged:
+        rebuilder.add("state", each)
+    clock.drop_outlived(connection, compiled, "state", positions)
+    return _note_after(connection, compiled, positions)
+
+
+def _keys(rebuilder: Rebuilder) -> DataFrame:
+    compiled = rebuilder.compiled
+    query = sql.SQL("SELECT {} FROM {}").format(names(compiled.key_columns), difference.diff(compiled))
+    rows = rebuilder.connection.execute(query).fetchall()
+    shape = StructType([StructField(key, compiled.kinds[key]) for key in compiled.view.key])
+    return rebuilder.spark.createDataFrame(rows, shape)
+
+
+def _note(connection: Connection, compiled: Compiled, positions: Positions) -> None:
+    """What stood under each key before."""
+    connection.execute(
+        sql.SQL(
+            "INSERT INTO truelog.repair (view, version, positions, key, before) "
+            "SELECT %s, %s, %s, d.key_json, to_jsonb(t) FROM {} AS d LEFT JOIN {} AS t ON {} = d.key_json"
+        ).format(difference.diff(compiled), _table(compiled), difference.key_json(compiled, "t.")),
+        (compiled.name, compiled.view.version, positions.as_json()),
+    )
+
+
+def _note_after(connection: Connection, compiled: Compiled, positions: Positions) -> int:
+    """What stands there now; a key whose row was right by then is no repair."""
+    connection.execute(
+        sql.SQL(
+            "UPDATE truelog.repair AS r SET after = to_jsonb(t) FROM {} AS t "
+            "WHERE r.view = %s AND r.version = %s AND r.repaired_at = now() AND {} = r.key"
+        ).format(_table(compiled), difference.key_json(compiled, "t.")),
+        (compiled.name, compiled.view.version),
+    )
+    row = connection.execute(
+        "SELECT count(*) FROM truelog.repair WHERE view = %s AND version = %s AND repaired_at = now() "
+        "AND before IS DISTINCT FROM after",
+        (compiled.name, compiled.view.version),
+    ).fetchone()
+    assert row is not None  # noqa: S101
+    return int(str(row[0]))
+
+
+def _table(compiled: Compiled) -> sql.Identifier:
+    return sql.Identifier("state", compiled.table)

@@ -1,0 +1,1 @@
+"""Schema: what an event type declares, and how a record's raw bytes become typed columns."""

@@ -1,0 +1,122 @@
+"""Field: one column of an event type, read from its declaration.
+
+What may be declared is what the vectorised decoder, Spark, Iceberg and PostgreSQL all hold alike: six types
+and four bounds. Anything else is refused when the file is loaded, not when the first record arrives.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+import pyarrow as pa
+from annotated_types import Ge, Le, MaxLen, MinLen
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from truelog.support.errors import BadDeclaration
+
+INSTANT = pa.timestamp("us", tz="UTC")
+TYPES: Mapping[Any, pa.DataType] = {
+    str: pa.string(),
+    int: pa.int64(),
+    bool: pa.bool_(),
+    float: pa.float64(),
+    datetime: INSTANT,
+    list[str]: pa.list_(pa.string()),
+}
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+# Columns that the platform adds to an event wherever it keeps one.
+_RESERVED = frozenset({"event_time", "invalid", "topic", "partition", "offset", "broker_time", "log_day"})
+_RESERVED |= {"key", "headers", "value", "erased"}
+
+
+@dataclass(frozen=True)
+class Field:
+    """One column: its name, its type, whether an event must have it, and between which bounds it lies."""
+
+    name: str
+    python_type: Any
+    required: bool
+    least: float | None = None
+    most: float | None = None
+    shortest: int | None = None
+    longest: int | None = None
+    about: str = ""
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        return TYPES[self.python_type]
+
+    @property
+    def type_name(self) -> str:
+        return "list[str]" if self.python_type == list[str] else str(self.python_type.__name__)
+
+
+def fields_of(model: type[BaseModel]) -> tuple[Field, ...]:
+    """The model's fields in the order declared; BadDeclaration names the one that cannot be kept."""
+    return tuple(_field(f"{model.__name__}.{name}", name, info) for name, info in model.model_fields.items())
+
+
+def _field(where: str, name: str, info: FieldInfo) -> Field:
+    _require_plain_name(where, name, info)
+    python_type, optional = _type(where, info.annotation)
+    if not info.is_required() and not (optional and info.get_default(call_default_factory=False) is None):
+        raise BadDeclaration(f"{where}: a default other than None would invent data; say `| None = None`.")
+    if info.is_required() and optional:
+        raise BadDeclaration(f"{where}: may be None and yet has no default; say `| None = None`.")
+    bounds = _bounds(where, python_type, info.metadata)
+    return Field(name, python_type, info.is_required(), **bounds, about=info.description or "")
+
+
+def _require_plain_name(where: str, name: str, info: FieldInfo) -> None:
+    if not _NAME.fullmatch(name):
+        raise BadDeclaration(f"{where}: a field is a column; name it in lower case: a-z, 0-9 and _.")
+    if name in _RESERVED:
+        raise BadDeclaration(f"{where}: the platform has a column of this name; choose another.")
+    if info.alias or info.validation_alias or info.serialization_alias:
+        raise BadDeclaration(f"{where}: has an alias; a field has one name everywhere, so rename the field.")
+
+
+def _type(where: str, annotation: Any) -> tuple[Any, bool]:
+    """The declared type without `| None`, and whether that was there."""
+    parts: tuple[Any, ...] = (annotation,)
+    if get_origin(annotation) in (Union, UnionType):
+        parts = get_args(annotation)
+    optional = NoneType in parts
+    kept = [part for part in parts if part is not NoneType]
+    if len(kept) == 1 and kept[0] in TYPES:
+        return kept[0], optional
+    raise BadDeclaration(
+        f"{where}: the type {annotation} cannot be kept alike by Arrow, Spark, Iceberg and PostgreSQL; "
+        "use str, int, bool, float, datetime or list[str], with `| None = None` where it may be missing."
+    )
+
+
+def _bounds(where: str, python_type: Any, metadata: list[Any]) -> dict[str, Any]:
+    bounds: dict[str, Any] = {}
+    for bound in metadata:
+        if isinstance(bound, Ge) and python_type in (int, float):
+            bounds["least"] = _limit(where, python_type, bound.ge)
+        elif isinstance(bound, Le) and python_type in (int, float):
+            bounds["most"] = _limit(where, python_type, bound.le)
+        elif isinstance(bound, MinLen) and python_type in (str, list[str]):
+            bounds["shortest"] = bound.min_length
+        elif isinstance(bound, MaxLen) and python_type in (str, list[str]):
+            bounds["longest"] = bound.max_length
+        else:
+            raise BadDeclaration(
+                f"{where}: {bound} cannot be checked a column at a time; numbers take `ge` and `le`, "
+                "text and lists `min_length` and `max_length`."
+            )
+    return bounds
+
+
+def _limit(where: str, python_type: Any, limit: Any) -> Any:
+    if python_type is int and not (type(limit) is int and INT64_MIN <= limit <= INT64_MAX):
+        raise BadDeclaration(f"{where}: the bound {limit} is no 64-bit integer, as the field is one.")
+    return limit

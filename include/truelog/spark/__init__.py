@@ -1,0 +1,1 @@
+"""Spark: how every Spark process is configured, submitted and started."""

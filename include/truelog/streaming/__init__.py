@@ -1,0 +1,1 @@
+"""Streaming: the long-running applications that keep the archive and the views."""

@@ -1,0 +1,1 @@
+"""Support: errors, settings, durations, timestamps, waiting, HTTP. Knows nothing about the platform."""

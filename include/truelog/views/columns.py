@@ -1,0 +1,82 @@
+"""Columns that Spark and PostgreSQL hold alike: which types, under which names, in what canonical form."""
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    TimestampType,
+)
+
+from truelog.support.errors import BadDeclaration
+
+_PLAIN: dict[type[DataType], str] = {
+    StringType: 'text COLLATE "C"',
+    ByteType: "smallint",
+    ShortType: "smallint",
+    IntegerType: "integer",
+    LongType: "bigint",
+    BooleanType: "boolean",
+    DateType: "date",
+    TimestampType: "timestamptz",
+    FloatType: "real",
+    DoubleType: "double precision",
+    BinaryType: "bytea",
+}
+
+
+_HASH_BYTES = len(" …".encode()) + 32
+_LONGEST_CHARACTER = 4  # bytes, in UTF-8
+
+
+class Types:
+    """Groups of types, by what may be asked of them."""
+
+    KEY = (StringType, ByteType, ShortType, IntegerType, LongType, BooleanType, DateType, TimestampType, DecimalType)
+    ORDERED = (*KEY, FloatType, DoubleType)
+
+
+def sql_type(kind: DataType) -> str:
+    """PostgreSQL's type for Spark's; text compares by bytes, as Spark compares it."""
+    if isinstance(kind, DecimalType):
+        return f"numeric({kind.precision},{kind.scale})"
+    if isinstance(kind, ArrayType) and not isinstance(kind.elementType, ArrayType):  # ragged ones it cannot hold
+        element, collate, rule = sql_type(kind.elementType).partition(" COLLATE ")
+        return f"{element}[]{collate}{rule}"
+    if type(kind) not in _PLAIN:
+        raise BadDeclaration(f"PostgreSQL has no column for {kind.simpleString()}; select its fields one by one.")
+    return _PLAIN[type(kind)]
+
+
+def clean(value: Column, kind: DataType) -> Column:
+    """The one form of a value: text without U+0000 (PostgreSQL holds none), floats without a negative zero."""
+    if isinstance(kind, StringType):
+        return F.translate(value, "\0", "\u2400")
+    if isinstance(kind, FloatType | DoubleType):
+        return F.when(value == 0, F.lit(0.0).cast(kind)).otherwise(value)
+    if isinstance(kind, ArrayType):
+        return F.transform(value, lambda element: clean(element, kind.elementType))
+    return value
+
+
+def ordered(array: Column) -> Column:
+    return F.sort_array(array)
+
+
+def bounded(text: Column, most: int) -> Column:
+    """Text of at most `most` bytes: longer text is cut, and told apart by a hash of the whole of it."""
+    kept = F.concat(
+        F.substring(text, 1, (most - _HASH_BYTES) // _LONGEST_CHARACTER), F.lit(" …"), F.md5(text.cast("binary"))
+    )
+    return F.when(F.octet_length(text) > most, kept).otherwise(text)

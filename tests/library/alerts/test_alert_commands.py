@@ -1,0 +1,61 @@
+"""`truelog alerts` and its words, as people and scripts run them."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from tests.library.alert_tables import emptied
+from tests.scenes.command_line import answer, truelog
+from truelog.alerts import alerts
+from truelog.alerts.alert import Finding, Sight
+from truelog.alerts.alert_watch import SOURCES, keep
+from truelog.storage.database import Connection
+from truelog.support.durations import brief
+from truelog.support.errors import BadDeclaration
+from truelog.support.settings import Settings
+
+
+@pytest.fixture
+def database(postgresql: Settings) -> Iterator[Connection]:
+    with emptied(postgresql) as connection:
+        yield connection
+
+
+def test_from_an_alert_to_its_silence(postgresql: Settings, database: Connection) -> None:
+    """One platform after the other: nobody looks, all is well, something is wrong, somebody works on it."""
+    assert answer("alerts", exit_code=3)["neglected"] == [source.name for source in SOURCES]
+
+    for source in SOURCES:
+        keep(postgresql, database, source, Sight())
+    assert answer("alerts") == {"alerts": [], "silences": [], "neglected": []}
+    keep(postgresql, database, SOURCES[0], Sight((Finding("down", "stream", "it <died> [red]"),)))
+    [told] = answer("alerts", exit_code=1)["alerts"]
+    assert (told["key"], told["severity"], told["cause"]) == ("down/stream", "critical", "it <died> [red]")
+    assert told["runbook"] == "docs/runbooks/down.md"
+
+    assert answer("alerts", "ack", "down/stream", "--by", "ann")["acknowledged_by"] == "ann"
+    made = answer("alerts", "silence", "down/*", "--for", "2h", "--why", "a new disk", "--by", "ann")
+    shown = truelog("alerts")
+    assert shown.returncode == 1
+    for said in ("it <died> [red]", "ann", "a new disk", "docs/runbooks/down.md", f"silence {made['id']}: down/*"):
+        assert said in shown.stdout
+    assert truelog("alerts", "unsilence", str(made["id"])).returncode == 0
+    assert alerts.silences(database) == []
+
+    refused = truelog("alerts", "ack", "down/nobody", "--by", "ann")
+    assert (refused.returncode, "no alert down/nobody is open" in refused.stderr) == (3, True)
+    assert truelog("alerts", "silence", "*", "--for", "two hours", "--why", "").returncode == 2
+
+
+def test_durations_are_typed_in_one_word() -> None:
+    assert [brief(each) for each in ("90s", "30m", "2h", "1d", "1w")] == [
+        timedelta(seconds=90),
+        timedelta(minutes=30),
+        timedelta(hours=2),
+        timedelta(days=1),
+        timedelta(weeks=1),
+    ]
+    for wrong in ("", "2", "h", "2 h", "-2h", "2.5h", "2hours", "9999999d"):
+        with pytest.raises(BadDeclaration, match="is no duration"):
+            brief(wrong)

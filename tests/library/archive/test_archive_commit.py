@@ -1,0 +1,233 @@
+"""The archive's commit against a real catalog and bucket: refused unless the table stands where the batch begins."""
+
+import json
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import boto3
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from truelog.archive.archive_commit import Append, commit, require_newest
+from truelog.archive.archive_files import ArchivedFile, FileWriter, blueprint, described
+from truelog.archive.archive_table import TIME, Progress, ensure, identifier
+from truelog.archive.log_day import Start
+from truelog.schema.event import load_events
+from truelog.support.errors import CatalogBehind, Stale, TopicRecreated
+from truelog.support.settings import CATALOG, Settings
+
+TOPIC, TOPIC_ID = "page_view", "first-life"
+MORNING = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+class Interrupted(SqlCatalog):
+    """Does something else, once, between a commit's look at the table and its write."""
+
+    between: Callable[[], Any] | None = None
+
+    def commit_table(self, *args: Any, **kwargs: Any) -> Any:
+        between, self.between = self.between, None
+        if between:
+            between()
+        return super().commit_table(*args, **kwargs)
+
+
+@pytest.fixture
+def catalog(platform: Settings) -> Iterator[Interrupted]:
+    catalog = Interrupted(CATALOG, **platform.iceberg())
+    if catalog.table_exists(identifier(TOPIC)):
+        catalog.drop_table(identifier(TOPIC))
+    ensure(catalog, load_events()[TOPIC], TOPIC_ID, {0: 0, 1: 0})
+    yield catalog
+    catalog.drop_table(identifier(TOPIC))
+    catalog.close()
+
+
+def kafka_records(partition: int, offsets: range, value: bytes = b"{}") -> pa.RecordBatch:
+    """As Spark's Kafka source gives them; each a second after the one before."""
+    n = len(offsets)
+    columns = {
+        "topic": [TOPIC] * n,
+        "partition": pa.array([partition] * n, pa.int32()),
+        "offset": pa.array(offsets, pa.int64()),
+        "timestamp": pa.array([MORNING + timedelta(seconds=o) for o in offsets], TIME),
+        "key": [b"k"] * n,
+        "value": [value] * n,
+        "headers": [[{"key": "trace", "value": b"\x00\xff"}]] * n,
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def written(settings: Settings, table: TableMetadata, batch: pa.RecordBatch) -> list[ArchivedFile]:
+    tables = {TOPIC: blueprint(table)}
+    writer: FileWriter = pickle.loads(pickle.dumps(FileWriter(settings, tables, {})))
+    return [described(b["file"][0].as_py(), tables) for b in writer(iter([batch]))]
+
+
+def append(settings: Settings, table: Table, begin: Mapping[int, int], end: Mapping[int, int]) -> Append:
+    """Every offset in the range is a record."""
+    files, records = [], {}
+    for partition in end:
+        offsets = range(begin.get(partition, 0), end[partition])
+        records[partition] = len(offsets)
+        if offsets:
+            files += written(settings, table.metadata, kafka_records(partition, offsets))
+    return Append(TOPIC, TOPIC_ID, begin, end, records, tuple(f.data_file for f in files))
+
+
+def test_a_suspended_commit_locks_nobody_out_for_long(catalog: Interrupted) -> None:
+    with catalog.engine.connect() as connection:
+        found = connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar()
+        assert connection.exec_driver_sql("SHOW search_path").scalar() == "iceberg"
+    assert found == "15s"
+
+
+def manifest_lists(settings: Settings, table: Table) -> list[str]:
+    s3 = boto3.client(
+        "s3",
+        endpoint_url=settings.s3_endpoint,
+        region_name=settings.s3_region,
+        aws_access_key_id=settings.s3_access_key,
+        aws_secret_access_key=settings.s3_secret_key.get_secret_value(),
+    )
+    prefix = table.location().split("/", 3)[3] + "/metadata/snap-"
+    found = s3.list_objects_v2(Bucket=settings.s3_bucket, Prefix=prefix)
+    return [each["Key"] for each in found.get("Contents", [])]
+
+
+def rows(table: Table) -> list[tuple[int, int]]:
+    found = table.refresh().scan(selected_fields=("partition", "offset")).to_arrow()
+    return sorted(zip(found["partition"].to_pylist(), found["offset"].to_pylist(), strict=True))
+
+
+@pytest.fixture
+def table(catalog: Interrupted) -> Table:
+    return catalog.load_table(identifier(TOPIC))
+
+
+def test_a_commit_moves_rows_and_positions_together(platform: Settings, catalog: Interrupted, table: Table) -> None:
+    commit(catalog, append(platform, table, {0: 0, 1: 0}, {0: 3, 1: 0}))
+    commit(catalog, append(platform, table, {0: 3, 1: 0}, {0: 4, 1: 2, 2: 1}))  # partition 2 is new
+    stands = Progress.of(table.refresh().metadata)
+    assert rows(table) == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (2, 0)]
+    assert stands == Progress(TOPIC_ID, {0: 4, 1: 2, 2: 1}, {0: 4, 1: 2, 2: 1}, {0: 0, 1: 0})
+
+
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [({0: 0}, {0: 5}), ({0: 0}, {0: 9}), ({0: 3}, {0: 8}), ({0: 7}, {0: 9})],
+    ids=["replay", "another cut", "overlap", "gap"],
+)
+def test_a_batch_that_begins_elsewhere_is_refused(
+    platform: Settings, catalog: Interrupted, table: Table, begin: dict[int, int], end: dict[int, int]
+) -> None:
+    commit(catalog, append(platform, table, {0: 0}, {0: 5}))
+    with pytest.raises(Stale, match="stands at"):
+        commit(catalog, append(platform, table, begin, end))
+    assert rows(table) == [(0, offset) for offset in range(5)]
+
+
+def test_the_slower_of_two_archivers_is_refused(platform: Settings, catalog: Interrupted, table: Table) -> None:
+    """Both looked at the table before either wrote; pyiceberg alone would append both."""
+    winner, loser = append(platform, table, {0: 0}, {0: 5}), append(platform, table, {0: 0}, {0: 7})
+    catalog.between = lambda: commit(catalog, winner)
+    with pytest.raises(Stale):
+        commit(catalog, loser)
+    assert rows(table) == [(0, offset) for offset in range(5)]
+    assert Progress.of(table.metadata).positions == {0: 5}
+
+
+def test_a_change_that_moves_no_positions_is_no_conflict(
+    platform: Settings, catalog: Interrupted, table: Table
+) -> None:
+    """As a compaction or an expiry would: the commit is tried again, on the newer metadata."""
+
+    def empty_snapshot() -> None:
+        with table.refresh().transaction() as transaction, transaction.update_snapshot().fast_append():
+            pass
+
+    catalog.between = empty_snapshot
+    commit(catalog, append(platform, table, {0: 0}, {0: 5}))
+    assert rows(table) == [(0, offset) for offset in range(5)]
+    assert len(table.metadata.snapshots) == 2
+
+
+def test_a_range_without_records_advances_positions(platform: Settings, catalog: Interrupted, table: Table) -> None:
+    """Transaction markers and compacted records leave holes; the archive must not wait at them for ever."""
+    catalog.between = lambda: table.refresh().transaction().set_properties({"other": "1"}).commit_transaction()
+    commit(catalog, Append(TOPIC, TOPIC_ID, {0: 0, 1: 0}, {0: 6, 1: 0}, {}, ()))
+    stands = Progress.of(table.refresh().metadata)
+    assert (stands.positions, stands.records) == ({0: 6, 1: 0}, {0: 0, 1: 0})
+
+
+def test_what_the_log_lost_is_remembered(platform: Settings, catalog: Interrupted, table: Table) -> None:
+    commit(catalog, Append(TOPIC, TOPIC_ID, {0: 0, 1: 0}, {0: 4, 1: 0}, {}, (), lost=True))
+    commit(catalog, append(platform, table, {0: 4, 1: 0}, {0: 6, 1: 0}))
+    commit(catalog, Append(TOPIC, TOPIC_ID, {0: 6, 1: 0}, {0: 9, 1: 1}, {}, (), lost=True))
+    stands = Progress.of(table.refresh().metadata)
+    assert (stands.lost, stands.records[0]) == ({0: [(0, 4), (6, 9)], 1: [(0, 1)]}, 2)
+
+
+def test_a_recreated_topic_is_refused(platform: Settings, catalog: Interrupted, table: Table) -> None:
+    other = Append(TOPIC, "second-life", {0: 0}, {0: 1}, {}, ())
+    with pytest.raises(TopicRecreated, match="deleted and made again"):
+        commit(catalog, other)
+    with pytest.raises(TopicRecreated):
+        ensure(catalog, load_events()[TOPIC], "second-life", {0: 0})
+
+
+def test_a_refused_commit_leaves_no_manifest_behind(platform: Settings, catalog: Interrupted, table: Table) -> None:
+    commit(catalog, append(platform, table, {0: 0}, {0: 5}))
+    winner, loser = append(platform, table, {0: 5}, {0: 6}), append(platform, table, {0: 5}, {0: 7})
+    before = manifest_lists(platform, table)
+    catalog.between = lambda: commit(catalog, winner)
+    with pytest.raises(Stale):
+        commit(catalog, loser)
+    assert len(manifest_lists(platform, table)) == len(before) + 1  # the winner's
+
+
+def test_a_catalog_that_was_set_back_is_seen(platform: Settings, catalog: Interrupted, table: Table) -> None:
+    """As by a database restored from a backup: files committed since are no orphans."""
+    require_newest(table)
+    commit(catalog, append(platform, table, {0: 0}, {0: 5}))
+    backup = catalog.load_table(identifier(TOPIC)).metadata_location
+    require_newest(table)
+    for begin in range(5, 8):
+        commit(catalog, append(platform, table, {0: begin}, {0: begin + 1}))
+    require_newest(table)
+
+    catalog.drop_table(identifier(TOPIC))
+    with pytest.raises(CatalogBehind, match="was the database restored"):
+        require_newest(catalog.register_table(identifier(TOPIC), backup))
+
+
+def test_every_column_survives_and_nobodys_data_is_in_the_metadata(
+    platform: Settings, catalog: Interrupted, table: Table
+) -> None:
+    event = {"event_id": "e", "occurred_at": "2026-11-21T00:00:00Z", "visitor_id": "somebody", "url": "http://a/b"}
+    batch = kafka_records(0, range(2), json.dumps(event).encode())
+    [file] = written(platform, table.metadata, batch)
+    commit(catalog, Append(TOPIC, TOPIC_ID, {0: 0}, {0: 2}, {0: 2}, (file.data_file,)))
+    row = table.refresh().scan().to_arrow().to_pylist()[0]
+    assert row["value"] == json.dumps(event).encode()
+    assert (row["key"], row["headers"]) == (b"k", [{"key": "trace", "value": b"\x00\xff"}])
+    assert (row["visitor_id"], row["invalid"], row["erased"]) == ("somebody", None, False)
+    assert (row["broker_time"], row["log_day"]) == (MORNING, MORNING)
+    bounded = {table.schema().find_column_name(i) for i in file.data_file.lower_bounds}
+    assert bounded == {"partition", "offset", "broker_time", "log_day"}
+
+
+def test_a_file_holds_one_log_day(platform: Settings, table: Table) -> None:
+    short = platform.model_copy(update={"log_day_seconds": 10})
+    day = int(MORNING.timestamp())
+    files = written(short, table.metadata, kafka_records(0, range(25)))
+    assert [(f.start, f.last_offset) for f in files] == [
+        (Start(day, 0), 9),
+        (Start(day + 10, 10), 19),
+        (Start(day + 20, 20), 24),
+    ]

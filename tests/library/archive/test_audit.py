@@ -1,0 +1,69 @@
+"""The audit's verdict as a table of cases: one sound partition, and everything that may be wrong with it."""
+
+from dataclasses import replace
+
+import pytest
+
+from truelog.archive.audit import Evidence, File, Hole, faults, gaps, judge, overlaps
+
+
+def file(first: int, last: int, **other: object) -> File:
+    made = File(f"s3://b/{first}", 0, first, last, last - first + 1, 100, 100)
+    return replace(made, **other)  # type: ignore[arg-type]
+
+
+SOUND = Evidence(
+    topic="page_view",
+    partition=0,
+    same_topic=True,
+    began=0,
+    position=10,
+    committed=10,
+    files=(file(0, 4), file(5, 9)),
+    shared=0,
+    holes=(),
+    log_begins=0,
+    log_ends=12,
+)
+
+
+def test_a_sound_partition_has_no_fault() -> None:
+    assert judge([SOUND], orphans=3).verdict == "SOUND"
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (replace(SOUND, files=(file(0, 4), file(5, 9, found_size=None))), "s3://b/5 is gone"),
+        (replace(SOUND, files=(file(0, 4, found_size=7), file(5, 9))), "has 7 bytes, not 100"),
+        (replace(SOUND, shared=2), "2 records are archived twice"),
+        (replace(SOUND, files=(file(0, 4), file(5, 10, records=5))), "holds [5, 10], archived is [0, 10)"),
+        (replace(SOUND, began=1), "holds [0, 4], archived is [1, 10)"),
+        (replace(SOUND, files=(file(0, 4),)), "5 records held, 10 committed"),
+        (replace(SOUND, holes=(Hole(3, 4, None),)), "[3, 4) is not archived"),
+        (replace(SOUND, same_topic=False), "deleted and made again"),
+        (replace(SOUND, log_ends=9), "the log ends at 9"),
+        (replace(SOUND, log_begins=11), "the log begins at 11"),
+        (replace(SOUND, differing=(3, 7)), "2 records are not what the log holds, the first at 3"),
+    ],
+    ids=lambda case: case if isinstance(case, str) else "",
+)
+def test_each_rule_names_its_fault(broken: Evidence, said: str) -> None:
+    [fault] = faults(broken)
+    assert said in fault
+
+
+def test_an_explained_hole_is_no_fault() -> None:
+    holed = replace(SOUND, committed=9, files=(file(0, 4), file(6, 9)), holes=(Hole(5, 6, "transaction marker"),))
+    assert faults(holed) == []
+
+
+def test_overlapping_bounds_are_found() -> None:
+    assert overlaps([file(0, 4), file(5, 9)]) == []
+    assert overlaps([file(0, 9), file(3, 5), file(8, 12)]) == [(3, 5), (8, 9)]
+
+
+def test_gaps_are_what_is_not_there() -> None:
+    assert gaps([], 0, 3) == [(0, 3)]
+    assert gaps([1, 2, 5], 0, 7) == [(0, 1), (3, 5), (6, 7)]
+    assert gaps([0, 1, 2], 0, 3) == []

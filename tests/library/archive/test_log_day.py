@@ -1,0 +1,115 @@
+"""Log days against a naive oracle: whatever the clocks do and wherever the batches are cut."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from truelog.archive.log_day import LogDays, Start, assign, starts
+from truelog.log.positions import Positions
+
+LENGTH = 10
+KEY = ("page_view", 0)
+
+
+@dataclass(frozen=True)
+class Log:
+    """A partition: offsets with holes, and clocks that may step back; cut into batches at some offsets."""
+
+    offsets: list[int]
+    seconds: list[float]
+    cuts: list[int]
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> Log:
+    offsets = sorted(draw(st.sets(st.integers(0, 200), min_size=1, max_size=60)))
+    seconds = draw(st.lists(st.floats(0, 100), min_size=len(offsets), max_size=len(offsets)))
+    cuts = sorted(draw(st.sets(st.integers(0, 201), max_size=6)))
+    return Log(offsets, seconds, [0, *cuts, 202])
+
+
+def oracle(log: Log, known: tuple[Start, ...] = ()) -> dict[int, int]:
+    """One record after the other: its own day, unless the log is in a later one already."""
+    day, days = -1, {}
+    for offset, second in zip(log.offsets, log.seconds, strict=True):
+        recorded = [s.day for s in known if s.first_offset <= offset]
+        day = max(day, int(second // LENGTH) * LENGTH, *recorded)
+        days[offset] = day
+    return days
+
+
+def archived(log: Log, known: tuple[Start, ...] = ()) -> tuple[dict[int, int], LogDays]:
+    """The same log archived batch by batch, each knowing only what the batches before it recorded."""
+    days: dict[int, int] = {}
+    table = LogDays({KEY: known})
+    for begin, end in zip(log.cuts, log.cuts[1:], strict=False):
+        inside = [i for i, offset in enumerate(log.offsets) if begin <= offset < end]
+        offsets = np.array([log.offsets[i] for i in inside], dtype=np.int64)
+        times = np.array([int(log.seconds[i] * 1e6) for i in inside], dtype=np.int64)
+        assigned = assign(table.tail(*KEY, begin), offsets, times, LENGTH)
+        days.update(zip(offsets.tolist(), assigned.tolist(), strict=True))
+        table = recorded_once(table, starts(offsets, assigned))
+    return days, table
+
+
+def recorded_once(table: LogDays, new: list[Start]) -> LogDays:
+    by_day = {s.day: s for s in [*new, *table.at(*KEY)]}  # what stood there already wins
+    return LogDays({KEY: tuple(sorted(by_day.values()))})
+
+
+@given(logs())
+def test_days_do_not_depend_on_the_cut(log: Log) -> None:
+    days, _ = archived(log)
+    assert days == oracle(log)
+
+
+@given(logs(), st.integers(0, 12), st.integers(0, 200))
+def test_a_start_that_a_tick_recorded_is_kept(log: Log, day: int, position: int) -> None:
+    """A tick starts a day where the archive stands, and only if none of the records before has begun it."""
+    known = (Start(day * LENGTH, position),)
+    assume(all(of < day * LENGTH for offset, of in oracle(log).items() if offset < position))
+    days, table = archived(log, known)
+    assert days == oracle(log, known)
+    assert known[0] in table.at(*KEY)
+
+
+@given(logs())
+def test_days_only_grow_and_each_starts_where_it_says(log: Log) -> None:
+    days, table = archived(log)
+    assert list(days.values()) == sorted(days.values())
+    for start in table.at(*KEY):
+        assert start.first_offset == min(o for o, day in days.items() if day == start.day)
+
+
+@given(logs())
+def test_replaying_a_batch_finds_the_same_starts(log: Log) -> None:
+    """A crash between recording and committing: the batch comes again, cut elsewhere."""
+    _, table = archived(log)
+    again, _ = archived(Log(log.offsets, log.seconds, [0, 202]), table.at(*KEY))
+    assert again == oracle(log)
+
+
+def test_a_slow_clock_falls_into_the_later_day() -> None:
+    log = Log(offsets=[0, 1, 2], seconds=[9, 10, 9], cuts=[0, 3])
+    assert archived(log)[0] == {0: 0, 1: 10, 2: 10}
+
+
+def test_a_day_is_closed_when_every_partition_is_archived_past_it() -> None:
+    days = LogDays({("t", 0): (Start(0, 0), Start(10, 5)), ("t", 1): (Start(0, 0), Start(20, 7))})
+    assert days.closed(Positions({"t": {0: 5, 1: 7}})) == [0]
+    assert days.closed(Positions({"t": {0: 4, 1: 7}})) == []  # recorded, but not archived that far
+    assert days.closed(Positions({"t": {0: 5, 1: 7, 2: 3}})) == []  # partition 2 has not begun any day
+
+
+def test_a_day_without_records_is_an_empty_range() -> None:
+    days = LogDays({("t", 0): (Start(0, 0), Start(20, 7))})
+    assert days.first_offset("t", 0, 10) == days.first_offset("t", 0, 20) == 7
+    assert days.first_offset("t", 0, 30) is None
+
+
+def test_a_tick_starts_the_day_only_where_no_record_did() -> None:
+    days = LogDays({("t", 0): (Start(0, 0), Start(10, 5)), ("t", 1): (Start(0, 0),)})
+    new = days.quiet(Positions({"t": {0: 9, 1: 4, 2: 0}}), 10)
+    assert new == {("t", 1): Start(10, 4), ("t", 2): Start(10, 0)}

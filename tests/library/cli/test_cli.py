@@ -1,0 +1,65 @@
+"""The command line's contract: one JSON line on standard output, and an exit code that says what it means."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from truelog.cli.commands.streaming import tables
+
+TRUELOG = Path(sys.executable).with_name("truelog")
+
+
+def run(home: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    environment = {"TRUELOG_HOME": str(home), "PATH": "/usr/bin:/bin"}
+    return subprocess.run([TRUELOG, *words], env=environment, capture_output=True, text=True, check=False)
+
+
+def test_bad_use_is_2(tmp_path: Path) -> None:
+    assert run(tmp_path, "no-such-word").returncode == 2
+    assert run(tmp_path, "up", "no-such-service").returncode == 2
+
+
+def test_a_home_that_was_not_set_up_is_3_with_the_cure(tmp_path: Path) -> None:
+    ended = run(tmp_path, "status", "--json")
+    assert (ended.returncode, ended.stdout) == (3, "")
+    assert "truelog up" in ended.stderr
+
+
+def test_status_of_stopped_services_is_1() -> None:
+    import runtime
+
+    with tempfile.TemporaryDirectory(prefix="truelog-") as home:  # pytest's own are too long for a socket
+        made = runtime.set_up(Path(home), random_ports=True)
+        ended = run(Path(home), "status", "--json")
+    assert ended.returncode == 1
+    [line] = ended.stdout.splitlines()
+    answer = json.loads(line)
+    assert {service["state"] for service in answer["services"]} == {"STOPPED"}
+    assert made.analyst_password.get_secret_value() not in ended.stdout
+
+
+def test_a_reason_is_shown_as_it_is_whatever_it_holds() -> None:
+    """Brackets are words of the table's own language, and one that closes nothing would be an error."""
+    nobody = {"pid": None, "memory_mb": None, "lag_events": None, "lag_seconds": None, "batch_at": None}
+    view = nobody | {"view": "one", "state": "STANDING", "reason": "in [red]a[/nothing]"}
+    told = nobody | {"application": "stream", "state": "RUNNING", "reason": "Kafka [/] is away", "views": [view]}
+    printed = StringIO()
+    console = Console(width=200, file=printed)
+    for table in tables([told]):
+        console.print(table)
+    shown = printed.getvalue()
+    assert "in [red]a[/nothing]" in shown
+    assert "lag is not known: Kafka [/] is away" in shown
+
+
+@pytest.mark.parametrize("word", ["up", "down", "status"])
+def test_each_command_explains_itself(tmp_path: Path, word: str) -> None:
+    ended = run(tmp_path, word, "--help")
+    assert ended.returncode == 0
+    assert "--json" in ended.stdout

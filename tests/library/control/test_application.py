@@ -1,0 +1,128 @@
+"""What is wrong with an application: a table of cases; and when a release is due."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from truelog.control import application
+from truelog.control.application import Patience, Status, Verdict, silence, verdict
+from truelog.support.errors import NotSetUp
+from truelog.support.settings import Settings
+
+NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
+ALLOWED = Patience(start=timedelta(seconds=600), silence=timedelta(seconds=120))
+
+
+def ago(seconds: float) -> datetime:
+    return NOW - timedelta(seconds=seconds)
+
+
+HEALTHY = Status(
+    "stream",
+    code_wanted="a",
+    code_running="a",
+    epoch=7,
+    pid=1,
+    host="here",
+    taken_at=ago(3600),
+    batch_at=ago(1),
+    alive=True,
+)
+
+CASES = {
+    "a batch a second ago": (HEALTHY, None),
+    "a batch just within its patience": (replace(HEALTHY, batch_at=ago(120)), None),
+    "1: it runs and should not": (replace(HEALTHY, desired="stopped"), Verdict.STOP),
+    "1 before 5: it hangs and should not even run": (
+        replace(HEALTHY, desired="stopped", batch_at=ago(999)),
+        Verdict.STOP,
+    ),
+    "2: it should not run and does not": (replace(HEALTHY, desired="stopped", alive=False), None),
+    "2: it should not run and never did": (Status("stream", desired="stopped"), None),
+    "3: its lock is free, however fresh its last batch": (replace(HEALTHY, alive=False), Verdict.DEAD),
+    "3: it never ran": (Status("stream"), Verdict.DEAD),
+    "3 before 6: what is dead runs no code": (replace(HEALTHY, alive=False, code_wanted="b"), Verdict.DEAD),
+    "3: a lock of which the lease knows nothing": (Status("stream", alive=True), Verdict.DEAD),
+    "4: somebody wishes it started anew": (replace(HEALTHY, wish="somebody"), Verdict.WISHED),
+    "3 before 4: what is dead is started anyway": (replace(HEALTHY, alive=False, wish="somebody"), Verdict.DEAD),
+    "4 before 5: a wish needs no patience": (replace(HEALTHY, batch_at=ago(999), wish="somebody"), Verdict.WISHED),
+    "5: no batch for too long": (replace(HEALTHY, batch_at=ago(121)), Verdict.HUNG),
+    "5: starting, and Spark takes its time": (replace(HEALTHY, taken_at=ago(599), batch_at=None), None),
+    "5: started long ago, and no batch yet": (replace(HEALTHY, taken_at=ago(601), batch_at=None), Verdict.HUNG),
+    "5: the database's clock is ahead of ours": (replace(HEALTHY, batch_at=NOW + timedelta(seconds=5)), None),
+    "6: other code than wanted": (replace(HEALTHY, code_wanted="b"), Verdict.CHANGED),
+    "6: other code than wanted, found before its first batch": (
+        replace(HEALTHY, code_wanted="b", batch_at=None, taken_at=ago(5)),
+        Verdict.CHANGED,
+    ),
+    "6: it has not said yet which code it runs": (replace(HEALTHY, code_running=None), None),
+    "6: no release has said which code is wanted": (replace(HEALTHY, code_wanted=None), None),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_verdict(case: str) -> None:
+    status, expected = CASES[case]
+    assert verdict(status, ALLOWED, NOW) == expected
+
+
+SILENT, BEGUN = replace(HEALTHY, batch_at=ago(3000)), replace(HEALTHY, taken_at=ago(3000), batch_at=None)
+
+SILENCES = {
+    "1: nothing to do since its last batch": (SILENT, None, Verdict.STARVED),
+    "1: nothing that is known of since it started": (BEGUN, None, Verdict.STARVED),
+    "2: the ticks have only just come back": (SILENT, ago(1), None),
+    "2: it may take its time to begin, from the first tick on": (BEGUN, ago(599), None),
+    "3: ticks or events came, and it did not answer": (SILENT, ago(121), Verdict.HUNG),
+    "3: ticks came, and it never began": (BEGUN, ago(601), Verdict.HUNG),
+}
+
+
+@pytest.mark.parametrize("case", SILENCES)
+def test_silence(case: str) -> None:
+    status, woken, expected = SILENCES[case]
+    assert verdict(status, ALLOWED, NOW) is Verdict.HUNG
+    assert silence(status, ALLOWED, NOW, woken) == expected
+
+
+def settings(home: Path, **given: object) -> Settings:
+    needed = {
+        "kafka_bootstrap": "127.0.0.1:1",
+        "kafka_password": "",
+        "s3_endpoint": "http://127.0.0.1:1",
+        "s3_access_key": "",
+        "s3_secret_key": "",
+        "database_port": 1,
+        "database_password": "",
+    }
+    return Settings(home=home, **needed | given)
+
+
+def test_the_archive_and_every_application_that_a_view_is_given_to(tmp_path: Path) -> None:
+    assert application.names(settings(tmp_path)) == ["archive", "stream"]
+    moved = settings(tmp_path, applications={"slow": "apart", "slower": "apart"})
+    assert application.names(moved) == ["archive", "apart", "stream"]
+    assert [application.of(moved, view) for view in ("slow", "page_views")] == ["apart", "stream"]
+    with pytest.raises(NotSetUp, match="another name"):
+        application.names(settings(tmp_path, applications={"slow": "archive"}))
+
+
+def test_the_archive_may_be_silent_as_long_as_its_trigger(tmp_path: Path) -> None:
+    given = settings(tmp_path, silence_seconds=10, archive_trigger_seconds=30, tick_seconds=1)
+    allowed = {name: application.patience(given, name).silence.total_seconds() for name in ("archive", "stream")}
+    assert allowed == {"archive": 40, "stream": 11}
+
+
+def test_a_changed_view_and_a_moved_one_are_seen(tmp_path: Path) -> None:
+    view = tmp_path / "one.py"
+    view.write_text("VIEW = 1")
+    before = application.digest(settings(tmp_path, views_folder=tmp_path))
+    assert application.digest(settings(tmp_path, views_folder=tmp_path)) == before
+    moved = application.digest(settings(tmp_path, views_folder=tmp_path, applications={"one": "apart"}))
+    view.write_text("VIEW = 2")
+    changed = application.digest(settings(tmp_path, views_folder=tmp_path))
+    (tmp_path / "two.py").write_text("")
+    more = application.digest(settings(tmp_path, views_folder=tmp_path))
+    assert len({before, moved, changed, more}) == 4

@@ -1,0 +1,129 @@
+"""What a poll makes of what the brokers and the database say, where one of them says less than all."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import Node, TopicPartitionInfo, Uuid
+from confluent_kafka.admin import TopicDescription  # type: ignore[attr-defined]  # its annotations do not re-export
+
+from truelog.apps import stands
+from truelog.apps.stands import Stand
+from truelog.lag import lag_poll
+from truelog.lag.lag import Lag
+from truelog.lag.lag_poll import Log, Reader
+from truelog.lag.lag_verdict import Limits, judge
+from truelog.log import topics
+from truelog.log.positions import Positions
+from truelog.log.topics import Told
+from truelog.monitor import health
+from truelog.monitor.lag_service import LagService
+from truelog.schema import event
+from truelog.storage.database import Connection
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import Settings
+
+NOW = 1_000_000.0
+IDS = {"page_view": "now", "click": "now"}
+LOG = Log(
+    Told(Positions({"page_view": {0: 0, 1: 0}, "click": {0: 0}}, IDS), {}),
+    Told(Positions({"page_view": {0: 9}, "click": {0: 7}}, IDS), {("page_view", 1): "page_view 1 has no leader"}),
+    {"page_view": None, "click": None},
+)
+NOBODY: Node | None = None
+
+
+def described(name: str, *leaders: Node | None) -> TopicDescription:
+    parts = [TopicPartitionInfo(number, leader, [], []) for number, leader in enumerate(leaders)]  # type: ignore[arg-type]
+    return TopicDescription(name, Uuid(1, 1), False, parts)
+
+
+def test_a_partition_without_a_leader_is_not_waited_for() -> None:
+    here, gone = Node(1, "here", 1), Node(-1, "", 0)
+    found = topics.leaderless([described("a", here, NOBODY), described("b", gone, here)])
+    assert found == {
+        ("a", 1): "a 1 has no leader: is a broker missing? See `truelog status`.",
+        ("b", 0): "b 0 has no leader: is a broker missing? See `truelog status`.",
+    }
+
+
+def test_who_wants_all_partitions_is_told_which_one_is_missing() -> None:
+    assert LOG.begins.whole() is LOG.begins.positions
+    with pytest.raises(ServiceDown, match="page_view 1 has no leader"):
+        LOG.ends.whole()
+
+
+def test_a_silent_partition_is_missed_by_those_who_ask_for_its_topic() -> None:
+    assert LOG.ends.missing(["page_view", "click"]) == "page_view 1 has no leader"
+    assert LOG.ends.missing(["click"]) == ""
+
+
+def test_status_tells_the_lag_of_all_who_do_not_read_it(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "ends_told", lambda *_: LOG.ends)
+    stood = {
+        "both": Positions({"page_view": {0: 9}, "click": {0: 7}}, IDS),
+        "clicks": Positions({"click": {0: 7}}, IDS),
+    }
+    found = health._lags(settings, stood)
+    assert found == health.Behind({"clicks": Lag(0, 0.0)}, {"both": "page_view 1 has no leader"})
+
+
+def test_a_silent_partition_blinds_its_readers_in_it_and_nobody_else() -> None:
+    assert LOG.told.partitions() == [("click", 0), ("page_view", 0)]
+    of_both = Reader(1, Positions({"page_view": {0: 9, 1: 3}, "click": {0: 7}}, IDS), NOW)
+    seen = LOG.samples(of_both, dict.fromkeys(LOG.told.partitions(), Lag(0, 0.0)), NOW)
+    told = {place: judge([sample], NOW, Limits()).verdict for place, sample in seen.items()}
+    assert told == {("click", 0): "OK", ("page_view", 0): "OK", ("page_view", 1): "UNKNOWN"}
+    assert seen["page_view", 1].blind == "page_view 1 has no leader"
+    of_clicks = Reader(1, Positions({"click": {0: 7}}, IDS), NOW)
+    assert list(LOG.samples(of_clicks, {("click", 0): Lag(0, 0.0)}, NOW)) == [("click", 0)]
+
+
+@pytest.fixture
+def made(connection: Connection) -> Iterator[Connection]:
+    """Of `merged` the newest version has merged nothing yet; of `old` nobody noted what it reads."""
+    connection.execute(
+        "INSERT INTO truelog.view (view, version, fingerprint, spark, reads) VALUES ('merged', 1, '', '', '{click}'), "
+        "('merged', 2, '', '', '{click}'), ('first', 1, '', '', '{click,page_view}'), ('old', 1, '', '', NULL)"
+    )
+    connection.execute("INSERT INTO truelog.position VALUES ('merged', 1, 'click', 0, 'now', 5)")
+    yield connection
+    for table in ("position", "view"):
+        connection.execute(f"DELETE FROM truelog.{table} WHERE view IN ('merged', 'first', 'old')".encode())
+
+
+def test_a_version_that_has_merged_nothing_stands_at_the_beginning(made: Connection) -> None:
+    found = stands.views(made, ["first", "merged", "old", "unmade"])
+    nowhere = Positions({"click": {}})
+    assert (found["merged"], found["old"], found["unmade"]) == (
+        Stand(2, nowhere),
+        Stand(1, Positions()),
+        Stand(0, Positions()),
+    )
+    assert found["first"] == Stand(1, Positions({"click": {}, "page_view": {}}))
+
+
+def test_one_that_never_merges_stalls_or_has_stopped() -> None:
+    """It is no less wrong than one that once did."""
+    reader = Reader(2, Positions({"click": {}}), NOW)
+    [sample] = LOG.samples(reader, {("click", 0): Lag(7, 900.0)}, NOW).values()
+    history = [replace(sample, at=NOW - ago * 10, seconds=900.0 - ago * 10) for ago in reversed(range(60))]
+    assert (sample.position, sample.end) == (0, 7)
+    assert judge(history, NOW, Limits(backed=True)).verdict == "STALL"
+    silent = [replace(each, batch_at=None) for each in history]
+    assert judge(silent, NOW, Limits(backed=True)).verdict == "STOP"
+
+
+def test_what_is_declared_while_the_service_runs_is_polled(migrated: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    polled: list[list[str]] = []
+
+    def poll(*given: object) -> tuple[dict[str, Reader], list[object]]:
+        polled.append(list(given[2]))  # type: ignore[call-overload]
+        return {}, []
+
+    monkeypatch.setattr(lag_poll, "poll", poll)
+    service = LagService(migrated)
+    service.poll("views")
+    monkeypatch.setattr(event, "names", lambda: [*polled[0], "declared_since"])
+    service.poll("views")
+    assert set(polled[1]) - set(polled[0]) == {"declared_since"}

@@ -1,0 +1,255 @@
+"""What polls have seen, as PostgreSQL keeps it; and what the command and the metrics make of it."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.scenes.command_line import answer, truelog
+from truelog.control.application import ARCHIVE
+from truelog.lag import lag_history, lag_report
+from truelog.lag.lag_history import Reading
+from truelog.lag.lag_verdict import Sample
+from truelog.monitor import metrics
+from truelog.storage.database import connect
+from truelog.support.settings import Settings
+
+DAY = 86_400.0
+PLACE = ("page_view", 0)
+FINE, FALLING, UNSEEN = "fine", "falling", "unseen"
+
+
+def reading(reader: str, at: float, version: int = 1, **seen: float | str | None) -> Reading:
+    """Of a reader in two partitions: a hundred records behind in one, in the other as it is said."""
+    usual = Sample(at, position=900, earliest=0, end=1000, seconds=2.5, batch_at=at - 1, retention=7 * DAY)
+    samples = {("page_view", 1): usual, PLACE: replace(usual, **seen)}  # type: ignore[arg-type]
+    return Reading(reader, version, at, at - 1, samples)
+
+
+@pytest.fixture
+def kept(postgresql: Settings, tmp_path: Path) -> Iterator[Settings]:
+    """A database of which the poller has just seen two views and the archive; a third view is not made yet."""
+    for name in (FINE, FALLING, UNSEEN):
+        (tmp_path / f"{name}.py").touch()
+    now = time.time()
+    dead = Reading(ARCHIVE, 0, now, None, {("dead_letter", p): Sample(now, 5, 0, 5) for p in (0, 1)})
+    with connect(postgresql) as connection:
+        readings = [reading(FINE, now), reading(FALLING, now, position=10, seconds=7 * DAY - 60), dead]
+        lag_history.keep(connection, readings, seconds=3600)
+    yield postgresql.model_copy(update={"views_folder": tmp_path})
+    with connect(postgresql) as connection:
+        connection.execute("TRUNCATE truelog.lag_sample")
+
+
+def told(kept: Settings) -> dict[str, str]:
+    """How the command finds this database's views."""
+    return {"TRUELOG_VIEWS_FOLDER": str(kept.views_folder)}
+
+
+def test_what_was_kept_is_found_again(kept: Settings) -> None:
+    now = time.time()
+    blind = reading(FINE, now, blind="no topic", retention=None, topic_id="an id")
+    with connect(kept) as connection:
+        lag_history.keep(connection, [blind], seconds=3600)
+        found = lag_history.since(connection, now - 60)[FINE]
+    assert [round(each.at - now) for each in found] == [0, 0]
+    assert found[-1].samples == {
+        place: replace(sample, at=found[-1].at, batch_at=found[-1].batch_at) for place, sample in blind.samples.items()
+    }
+    assert abs(found[-1].at - now) < 0.001
+
+
+def test_a_new_version_begins_anew_and_what_is_old_is_forgotten(kept: Settings) -> None:
+    now = time.time()
+    given = [reading(FINE, now - 7000), reading(FINE, now - 50, 2), reading(FINE, now - 60), reading(FINE, now + 1, 2)]
+    with connect(kept) as connection:
+        lag_history.keep(connection, given[:1], seconds=8000)
+        assert len(lag_history.since(connection, 0)[FINE]) == 2
+        lag_history.keep(connection, given[1:], seconds=3600)
+        found = lag_history.since(connection, 0)[FINE]
+        rows = connection.execute("SELECT count(*) FROM truelog.lag_sample WHERE reader = %s", (FINE,)).fetchone()
+    assert [(each.version, round(each.at - now)) for each in found] == [(2, 1)]
+    assert rows == (4,)
+
+
+def test_what_is_stamped_in_the_future_is_not_the_newest_and_is_forgotten(kept: Settings) -> None:
+    """Somebody set the clock back."""
+    now = time.time()
+    with connect(kept) as connection:
+        connection.execute(
+            "INSERT INTO truelog.lag_sample VALUES (%s, 1, to_timestamp(%s), NULL, '[]')", (FINE, now + 3600)
+        )
+        assert [round(each.at - now) for each in lag_history.since(connection, now - 60)[FINE]] == [0]
+        lag_history.keep(connection, [], seconds=3600)
+        rows = connection.execute("SELECT count(*) FROM truelog.lag_sample WHERE reader = %s", (FINE,)).fetchone()
+    assert rows == (1,)
+
+
+def test_what_was_seen_too_long_ago_is_not_told_as_if_it_were_now(kept: Settings) -> None:
+    """The moment is told, the numbers are not; of a reader that is not seen in one partition, freshness is not."""
+    then = time.time() - 60
+    with connect(kept) as connection:
+        connection.execute("TRUNCATE truelog.lag_sample")
+        lag_history.keep(connection, [reading(FINE, then), reading(FALLING, then + 60, blind="no topic")], seconds=3600)
+    rows = lag_report.every(kept, [FINE, FALLING])
+    assert [(row.reader, row.rule, row.lag_events, row.end) for row in rows] == [
+        *((FINE, 1, None, None) for _ in (0, 1)),
+        (FALLING, 1, None, None),
+        (FALLING, 12, 100, 1000),
+    ]
+    assert all(row.sampled_at is not None for row in rows)
+    text = metrics.scrape(kept)
+    assert 'truelog_lag_events{reader="fine"' not in text
+    assert 'truelog_lag_sampled_timestamp_seconds{reader="fine"' in text
+    assert "truelog_freshness_seconds{" not in text
+    assert 'truelog_lag_events{reader="falling",application="stream",topic="page_view",partition="1"} 100' in text
+
+
+def test_only_the_archive_loses_what_the_log_drops(kept: Settings) -> None:
+    """Views read it from there."""
+    now = time.time()
+    with connect(kept) as connection:
+        connection.execute("TRUNCATE truelog.lag_sample")
+        readings = [reading(name, now, position=10, earliest=30) for name in (FINE, ARCHIVE)]
+        lag_history.keep(connection, readings, seconds=3600)
+    verdicts = {row.reader: (row.verdict, row.rule) for row in lag_report.every(kept) if row.partition == 0}
+    assert verdicts == {ARCHIVE: ("FALLING_OFF", 2), FINE: ("OK", 12)}
+
+
+def test_a_long_patience_is_given_as_long_a_history(kept: Settings) -> None:
+    now = time.time()
+    patient = kept.model_copy(update={"archive_trigger_seconds": 600.0})
+    with connect(kept) as connection:
+        connection.execute("TRUNCATE truelog.lag_sample")
+        standing = [reading(ARCHIVE, now - ago, seconds=1000.0) for ago in range(0, 900, 10)]
+        lag_history.keep(connection, [replace(each, batch_at=now - 1000) for each in standing], seconds=3600)
+    assert lag_report.every(patient, [ARCHIVE])[0].verdict == "STOP"
+
+
+def test_a_partition_that_the_newest_poll_did_not_find_is_no_longer_told_of() -> None:
+    now = time.time()
+    fewer = replace(reading(FINE, now), samples={PLACE: Sample(now)})
+    histories = lag_history.by_partition([reading(FINE, now - 10), fewer])
+    assert {place: len(samples) for place, samples in histories.items()} == {PLACE: 2}
+
+
+def test_every_reader_has_its_rows(kept: Settings) -> None:
+    rows = {(row.reader, row.topic, row.partition): row for row in lag_report.every(kept)}
+    assert list(rows) == [
+        *((ARCHIVE, "dead_letter", p) for p in (0, 1)),
+        *((view, "page_view", p) for view in (FALLING, FINE) for p in (0, 1)),
+        (UNSEEN, None, None),
+    ]
+    falling = rows[FALLING, "page_view", 0]
+    assert (falling.verdict, falling.rule, falling.lag_events, falling.lag_seconds) == (
+        "FALLING_OFF",
+        4,
+        990,
+        7 * DAY - 60,
+    )
+    assert (rows[UNSEEN, None, None].verdict, rows[ARCHIVE, "dead_letter", 0].application) == ("UNKNOWN", ARCHIVE)
+
+
+def test_what_is_too_much_depends_on_the_reader(kept: Settings) -> None:
+    """Between two of its batches the archive is behind, and that is as it should be."""
+    archive, view = lag_report.limits(kept, ARCHIVE), lag_report.limits(kept, FINE)
+    assert archive.fine == kept.archive_trigger_seconds + 10
+    assert archive.late == kept.archive_trigger_seconds + kept.lag_late_seconds
+    assert archive.still > view.still > kept.silence_seconds
+
+
+def test_the_command_ends_as_the_verdicts_say(kept: Settings) -> None:
+    """0 where all is well, 1 where something is wrong, else 3 where nobody knows; 2 where there is no view."""
+    rows = answer("lag", FINE, exit_code=0, **told(kept))["lag"]
+    assert [(row["topic"], row["partition"], row["position"], row["end"], row["earliest"]) for row in rows] == [
+        ("page_view", p, 900, 1000, 0) for p in (0, 1)
+    ]
+    assert {(row["lag_events"], row["lag_seconds"], row["verdict"]) for row in rows} == {(100, 2.5, "OK")}
+    wrong = truelog("lag", ARCHIVE, FALLING, COLUMNS="80", **told(kept))
+    assert wrong.returncode == 1, wrong.stderr
+    lines = [line.split() for line in wrong.stdout.splitlines()]
+    assert ["page_view", "0", "10", "990", "604,740", "FALLING_OFF"] in lines  # in one piece
+    [reason] = [line for line in wrong.stdout.splitlines() if line.startswith("falling page_view 0")]
+    assert reason.startswith("falling page_view 0: FALLING_OFF, the log drops what it has not read in 60 s")
+    assert truelog("lag", FINE, UNSEEN, **told(kept)).returncode == 3
+    rows = answer("lag", exit_code=1, **told(kept))["lag"]
+    assert {row["verdict"] for row in rows} == {"OK", "FALLING_OFF", "UNKNOWN"}
+    assert truelog("lag", "nothing", **told(kept)).returncode == 2
+
+
+PLANTED = """
+INSERT INTO truelog.view (view, version, fingerprint, spark) VALUES ('fine', 1, '', ''), ('fine', 2, '', '');
+INSERT INTO truelog.view VALUES ('falling', 1, '', '', now() - interval '3 days'), ('gone', 1, '', '', now());
+INSERT INTO truelog.exclusion (view, version, topic, partition, "offset", error)
+    VALUES ('fine', 1, 't', 0, 1, ''), ('fine', 2, 't', 0, 1, ''), ('fine', 2, 't', 0, 2, '');
+CREATE TABLE state.falling_v1 AS SELECT 1;  -- not analysed, so that its size is not known
+CREATE TABLE state.fine_v2 AS SELECT generate_series(1, 7);
+ANALYZE state.fine_v2;
+INSERT INTO truelog.application (application) VALUES ('planted');
+INSERT INTO truelog.lease (application, epoch, host, pid, batch_at)
+    VALUES ('planted', 1, '', 1, now() - interval '90 s');
+INSERT INTO truelog.launch (application, reason) VALUES ('planted', ''), ('planted', '');
+INSERT INTO truelog.reconciliation (view, version, positions, from_raw, row_count, missing, extra, different, repaired,
+    verdict, reason, sample, finished_at)
+    SELECT view, version, '{}', false, 1, 0, 0, 0, 0, verdict, '', '{}', now() - make_interval(days => days)
+    FROM (VALUES ('fine', 2, 'EQUAL', 9), ('fine', 2, 'EQUAL', 2), ('fine', 2, 'UNKNOWN', 1), ('fine', 1, 'EQUAL', 0),
+        ('gone', 1, 'DIFFERENT', 1)) AS past (view, version, verdict, days);
+INSERT INTO truelog.certificate (id, view, version, reconciliation, positions, fingerprint, row_count, digest, object,
+    made_at) SELECT id, view, version, id, '{}', '', 1, '', '', finished_at FROM truelog.reconciliation
+    WHERE view = 'fine' AND verdict = 'EQUAL';
+INSERT INTO truelog.batch VALUES ('planted', now() - interval '2 s', '{"addBatch": 900000}'),
+    ('planted', now() - interval '1 s', '{"addBatch": 3000, "triggerExecution": 4000}');
+INSERT INTO truelog.straggler VALUES ('planted', 7);
+INSERT INTO truelog.merge_tally VALUES ('fine', 1, 90, 90, 90, 90), ('fine', 2, 4, 12, 5, 3);
+"""
+# What batches and merges took and brought, as planted.
+WORK = {
+    'truelog_batch_step_seconds{application="planted",step="addBatch"}': 3,
+    'truelog_batch_step_seconds{application="planted",step="triggerExecution"}': 4,
+    'truelog_stragglers_total{topic="planted"}': 7,
+    'truelog_merges_total{view="fine"}': 4,
+    'truelog_merged_rows_total{view="fine"}': 12,
+    'truelog_prepare_seconds_total{view="fine"}': 5,
+    'truelog_merge_seconds_total{view="fine"}': 3,
+}
+
+
+def test_a_scrape_tells_all_of_it(kept: Settings) -> None:
+    """Each family has a point; what was planted is found. Nothing of it stays in the database."""
+    with psycopg.connect(**kept.database()) as connection:
+        connection.execute(PLANTED.encode())
+        text = metrics.written(kept, connection)
+        connection.rollback()
+    points = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert {point.partition("{")[0] for point in points} == set(metrics.FAMILIES)
+    found = {point: round(float(value)) for point, value in points.items()}
+    of = 'reader="falling",application="stream",topic="page_view",partition="0"'
+    assert {
+        f"truelog_lag_events{{{of}}}": 990,
+        f'truelog_lag_verdict{{{of},verdict="FALLING_OFF"}}': 1,
+        'truelog_lag_verdict{reader="unseen",application="stream",verdict="UNKNOWN"}': 1,
+        'truelog_freshness_seconds{reader="archive"}': 0,
+        "truelog_dead_letters_total": 10,
+        'truelog_application_alive{application="planted"}': 0,
+        'truelog_application_batch_age_seconds{application="planted"}': 90,
+        'truelog_application_launches_total{application="planted"}': 2,
+        'truelog_reconcile_verdict{view="fine",verdict="UNKNOWN"}': 1,
+        'truelog_reconcile_age_seconds{view="fine"}': DAY,
+        'truelog_reconcile_equal_age_seconds{view="fine"}': 2 * DAY,
+        'truelog_reconcile_equal_age_seconds{view="falling"}': 3 * DAY,
+        'truelog_certificates{view="fine"}': 2,
+        'truelog_certificates{view="falling"}': 0,
+        'truelog_certificate_age_seconds{view="fine"}': 2 * DAY,
+        'truelog_excluded_records{view="fine"}': 2,
+        'truelog_view_rows{view="fine"}': 7,
+    }.items() <= found.items()
+    assert WORK.items() <= found.items()
+    assert not [point for point in points if 'view="gone"' in point]
+    unsaid = {
+        f'truelog_{name}{{view="falling"}}'
+        for name in ("view_rows", "reconcile_age_seconds", "certificate_age_seconds")
+    }
+    assert not {f'truelog_{name}{{view="falling"}}' for name in unsaid} & points.keys()

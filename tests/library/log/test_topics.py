@@ -1,0 +1,153 @@
+"""Topics on a real broker: made as declared, however often; refused where the log could not be trusted."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
+from confluent_kafka.cimpl import NewTopic
+
+from truelog.log import topics
+from truelog.log.positions import Positions
+from truelog.schema.event import Event, EventType, Topic
+from truelog.support.errors import ServiceDown, TopicRefused
+from truelog.support.settings import Settings
+
+
+class Visit(Event):
+    """A visit."""
+
+    user: str
+
+
+def visits(partitions: int = 2, retention: str = "7 days", compacted: bool = False) -> dict[str, EventType]:
+    topic = Topic("user", ("user",), partitions, retention, compacted)
+    return {"visits": EventType("visits", Visit, topic)}
+
+
+@pytest.fixture
+def admin(kafka: Settings) -> Iterator[AdminClient]:
+    """The topic `visits` is the test's own, and gone afterwards."""
+    client = AdminClient(kafka.kafka())
+    yield client
+    if "visits" in client.list_topics(timeout=10).topics:
+        client.delete_topics(["visits"])["visits"].result()
+
+
+def configuration(admin: AdminClient, topic: str = "visits") -> dict[str, str]:
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    found = admin.describe_configs([resource])[resource].result()
+    names = ("message.timestamp.type", "cleanup.policy", "retention.ms", "min.compaction.lag.ms")
+    return {name: found[name].value for name in names}
+
+
+def made_by_hand(admin: AdminClient, partitions: int = 1, **config: str) -> None:
+    new = NewTopic("visits", partitions, config={name.replace("_", "."): value for name, value in config.items()})
+    admin.create_topics([new])["visits"].result()
+
+
+def send(settings: Settings, *partitions: int) -> None:
+    producer = Producer({**settings.kafka(), "acks": "all"})
+    for partition in partitions:
+        producer.produce("visits", b"{}", partition=partition)
+    assert producer.flush(10) == 0
+
+
+def test_a_topic_is_made_as_declared(kafka: Settings, admin: AdminClient) -> None:
+    topics.apply(kafka, visits())
+    assert topics.end_offsets(kafka, ["visits"]).offsets == {"visits": {0: 0, 1: 0}}
+    assert configuration(admin) == {
+        "message.timestamp.type": "LogAppendTime",
+        "cleanup.policy": "delete",
+        "retention.ms": "604800000",
+        "min.compaction.lag.ms": "0",
+    }
+
+
+def test_applying_again_changes_nothing(kafka: Settings, admin: AdminClient) -> None:
+    topics.apply(kafka, visits())
+    before = configuration(admin), topics.topic_ids(kafka, ["visits"])
+    topics.apply(kafka, visits())
+    assert (configuration(admin), topics.topic_ids(kafka, ["visits"])) == before
+
+
+def test_a_changed_declaration_is_followed(kafka: Settings, admin: AdminClient) -> None:
+    topics.apply(kafka, visits())
+    send(kafka, 0)
+    topics.apply(kafka, visits(partitions=3, retention="2 hours", compacted=True))
+    assert topics.end_offsets(kafka, ["visits"]).offsets == {"visits": {0: 1, 1: 0, 2: 0}}
+    assert configuration(admin) == {
+        "message.timestamp.type": "LogAppendTime",
+        "cleanup.policy": "compact",
+        "retention.ms": "7200000",
+        "min.compaction.lag.ms": "604800000",
+    }
+
+
+def test_fewer_partitions_are_refused_and_nothing_is_changed(kafka: Settings, admin: AdminClient) -> None:
+    topics.apply(kafka, visits(partitions=2))
+    before = configuration(admin)
+    with pytest.raises(TopicRefused, match=r"Declare `partitions=2` in include/events/visits\.py"):
+        topics.apply(kafka, visits(partitions=1, retention="1 hour"))
+    assert configuration(admin) == before
+
+
+def test_a_topic_with_its_producers_clocks_is_refused(kafka: Settings, admin: AdminClient) -> None:
+    made_by_hand(admin, message_timestamp_type="CreateTime")
+    with pytest.raises(TopicRefused, match="its records carry their producers' clocks"):
+        topics.apply(kafka, visits())
+    with pytest.raises(TopicRefused, match=r"message\.timestamp\.type=CreateTime"):
+        topics.require_log_append_time(kafka, ["visits"])
+    assert configuration(admin)["message.timestamp.type"] == "CreateTime"
+
+
+def test_a_declared_topic_is_not_refused(kafka: Settings, admin: AdminClient) -> None:
+    topics.apply(kafka, visits())
+    topics.require_log_append_time(kafka, visits())
+
+
+def test_a_topic_that_is_not_there_is_refused(kafka: Settings) -> None:
+    for ask in (topics.end_offsets, topics.earliest_offsets, topics.topic_ids, topics.require_log_append_time):
+        with pytest.raises(TopicRefused, match="Kafka has no topic nowhere; `truelog up` makes"):
+            ask(kafka, ["nowhere"])
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (KafkaError.UNKNOWN_LEADER_EPOCH, ServiceDown),  # a broker that was killed, and is not done starting
+        (KafkaError.NOT_LEADER_FOR_PARTITION, ServiceDown),
+        (KafkaError._TRANSPORT, ServiceDown),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, TopicRefused),
+    ],
+)
+def test_what_will_pass_is_told_from_what_stays(code: int, told: type[Exception]) -> None:
+    answered: Future[None] = Future()
+    answered.set_exception(KafkaException(KafkaError(code)))
+    with pytest.raises(told):
+        topics._result("visits", answered)
+
+
+def test_a_topic_made_anew_has_another_id(kafka: Settings, admin: AdminClient) -> None:
+    topics.apply(kafka, visits())
+    first = topics.topic_ids(kafka, ["visits"])
+    admin.delete_topics(["visits"])["visits"].result()
+    topics.apply(kafka, visits())
+    assert topics.topic_ids(kafka, ["visits"]).keys() == first.keys()
+    assert topics.topic_ids(kafka, ["visits"]) != first
+
+
+def test_offsets_are_where_records_end_and_where_retention_left_them(kafka: Settings, admin: AdminClient) -> None:
+    topics.apply(kafka, visits())
+    send(kafka, 0, 0, 0, 1)
+    ids = topics.topic_ids(kafka, ["visits"])
+    assert topics.end_offsets(kafka, ["visits"]) == Positions({"visits": {0: 3, 1: 1}}, ids)
+    assert topics.earliest_offsets(kafka, ["visits"]) == Positions({"visits": {0: 0, 1: 0}}, ids)
+    _forget_before(admin, partition=0, offset=2)
+    assert topics.earliest_offsets(kafka, ["visits"]).offsets == {"visits": {0: 2, 1: 0}}
+
+
+def _forget_before(admin: AdminClient, partition: int, offset: int) -> None:
+    for forgotten in admin.delete_records([TopicPartition("visits", partition, offset)]).values():
+        forgotten.result()

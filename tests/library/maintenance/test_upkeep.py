@@ -1,0 +1,80 @@
+"""Upkeep of object storage: old rows and files that nobody needs leave, and nothing else does."""
+
+import os
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tests.laws.lab import Lab
+from truelog import Sum, View
+from truelog.archive.archive_table import open_catalog
+from truelog.batch import partials
+from truelog.batch.tiling import Tile
+from truelog.log.positions import Positions
+from truelog.maintenance import upkeep
+from truelog.storage import bucket
+from truelog.support.settings import Settings
+from truelog.views.compiled import Compiled
+
+DAY = datetime(2026, 3, 1, tzinfo=UTC)
+TILE = Tile(
+    DAY, Positions({"page_view": {0: 0}}, {"page_view": "id"}), Positions({"page_view": {0: 9}}, {"page_view": "id"})
+)
+
+
+def _per_minute(page_view: DataFrame) -> DataFrame:
+    return page_view.select(F.date_trunc("minute", "event_time").alias("minute"), F.lit(1).alias("views"))
+
+
+KEPT = View(reads=("page_view",), transform=_per_minute, key=("minute",), measures={"views": Sum()}, keep="7 days")
+
+
+@pytest.fixture
+def compiled(lab: Lab, s3: Settings) -> Compiled:
+    """A view with a partial of three minutes, and of a minute that nobody knows."""
+    made = lab.compiled("kept_up", KEPT)
+    minutes = [(DAY + timedelta(minutes=n), 1) for n in range(3)]
+    states = made.totals(lab.spark.createDataFrame([*minutes, (None, 5)], "minute timestamp, views int"))
+    partials.replace(lab.spark, s3, made, TILE, states)
+    return made
+
+
+def minutes(lab: Lab, compiled: Compiled) -> list[int]:
+    rows = partials.load(lab.settings, compiled).read(lab.spark, [TILE])
+    assert rows is not None
+    return sorted(-1 if r.minute is None else r.minute.minute for r in rows.collect())
+
+
+def test_outlived_rows_leave_a_partial_and_what_it_covers_stays(lab: Lab, compiled: Compiled) -> None:
+    assert minutes(lab, compiled) == [-1, 0, 1, 2]
+    partials.drop_before(lab.spark, lab.settings, compiled, DAY + timedelta(minutes=2))
+    assert minutes(lab, compiled) == [-1, 2]
+    assert partials.load(lab.settings, compiled).tiles == [TILE]
+    partials.drop_before(lab.spark, lab.settings, lab.compiled("never_recomputed", KEPT), DAY)
+
+
+def test_only_old_files_that_nobody_committed_are_removed(lab: Lab, compiled: Compiled) -> None:
+    table = f"{partials.NAMESPACE}.{compiled.table}"
+    with open_catalog(lab.settings) as catalog:
+        location = catalog.load_table(table).location()
+    old, young = (f"{location}/data/{age}.parquet" for age in ("old", "young"))
+    for place in (old, young):
+        _put(lab.settings, place)
+    long_ago = time.time() - 4 * 86_400
+    for path in lab.settings.home.glob("s3/objects/**/*.*"):  # committed files are as old, and stay
+        if path.name != "young.parquet":
+            os.utime(path, (long_ago, long_ago))
+
+    assert upkeep.remove_orphans(lab.spark, table) == 1
+    left = bucket.sizes(lab.settings, f"{location}/data/")
+    assert young in left
+    assert old not in left
+    assert minutes(lab, compiled) == [-1, 0, 1, 2]
+
+
+def _put(settings: Settings, address: str) -> None:
+    name, key = address.removeprefix("s3://").split("/", 1)
+    bucket.client(settings).put_object(Bucket=name, Key=key, Body=b"written by what crashed")

@@ -1,0 +1,118 @@
+"""The metrics: their text format, and the example files for Prometheus and Grafana, which name nothing else."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from runtime.credentials import PORTS
+from truelog.lag.lag_verdict import Verdict
+from truelog.monitor.metrics import FAMILIES, Point, render
+from truelog.support.durations import in_words
+from truelog.support.settings import PROJECT
+
+FOLDER = PROJECT / "docs" / "monitoring"
+METRIC = re.compile(r"\btruelog_\w+")
+PACE = re.compile(r"\b(rate|increase|deriv)\((truelog_\w+)")
+LABELLED = re.compile(r'verdict(?:=~?|!=)"([^"]+)"')
+
+
+def expressions() -> Iterator[str]:
+    """Of every alert and every panel."""
+    for group in yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"]:
+        yield from (rule["expr"] for rule in group["rules"])
+    for panel in json.loads((FOLDER / "grafana.json").read_text())["panels"]:
+        yield from (target["expr"] for target in panel["targets"])
+
+
+def test_every_metric_that_the_examples_name_is_there() -> None:
+    named = {name for expression in expressions() for name in METRIC.findall(expression)}
+    assert len(named) > 8
+    assert named - FAMILIES.keys() == set()
+
+
+def test_every_verdict_that_is_not_ok_has_an_alert() -> None:
+    lag, _ = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"]
+    caught = [word for rule in lag["rules"] for found in LABELLED.findall(rule["expr"]) for word in found.split("|")]
+    assert {*caught, "OK"} == set(Verdict)
+
+
+def test_an_alert_on_several_verdicts_goes_on_when_one_follows_the_other() -> None:
+    """The label would make each of them an alert of its own, resolved when the next one begins."""
+    several = [each for each in expressions() if "|" in "".join(LABELLED.findall(each))]
+    assert len(several) == 2
+    assert all(each.startswith("max without (verdict) (") for each in several)
+
+
+def test_rates_are_of_counters_and_slopes_of_gauges() -> None:
+    used = {found for expression in expressions() for found in PACE.findall(expression)}
+    assert {function for function, _ in used} == {"rate", "increase", "deriv"}
+    for function, name in used:
+        assert FAMILIES[name][0] == ("gauge" if function == "deriv" else "counter")
+
+
+def test_every_alert_says_how_bad_it_is_and_what_to_do_first() -> None:
+    rules = [r for g in yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"] for r in g["rules"]]
+    assert len({rule["alert"] for rule in rules}) == len(rules)
+    for rule in rules:
+        assert rule["labels"]["severity"] in ("critical", "warning")
+        assert set(rule["annotations"]) == {"summary", "first_step"}
+
+
+def test_prometheus_scrapes_where_set_up_puts_the_service() -> None:
+    [job] = yaml.safe_load((FOLDER / "prometheus.yml").read_text())["scrape_configs"]
+    assert job["static_configs"] == [{"targets": [f"127.0.0.1:{PORTS['lag']}"]}]
+    assert job["authorization"]["type"] == "Bearer"
+    gone = next(e for e in expressions() if "absent" in e)
+    assert f'job="{job["job_name"]}"' in gone
+
+
+def test_the_dashboards_panels_lie_side_by_side() -> None:
+    panels: list[dict[str, Any]] = json.loads((FOLDER / "grafana.json").read_text())["panels"]
+    cells = [(x, y) for p in panels for x in _span(p, "x", "w") for y in _span(p, "y", "h")]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < 24
+    assert len({panel["id"] for panel in panels}) == len(panels)
+
+
+def _span(panel: dict[str, Any], begin: str, length: str) -> range:
+    place: dict[str, int] = panel["gridPos"]
+    return range(place[begin], place[begin] + place[length])
+
+
+def test_points_stand_under_their_family_and_labels_are_escaped() -> None:
+    text = render(
+        [
+            Point("truelog_lag_seconds", 0.25, {"reader": 'a"b\\c\nd', "partition": 3}),
+            Point("truelog_lag_events", 12_345_678_901),
+            Point("truelog_lag_seconds", 1e-7, {"reader": "b", "partition": 0}),
+        ]
+    )
+    points = [line for line in text.splitlines() if not line.startswith("#")]
+    assert points == [
+        "truelog_lag_events 12345678901",
+        'truelog_lag_seconds{reader="a\\"b\\\\c\\nd",partition="3"} 0.25',
+        'truelog_lag_seconds{reader="b",partition="0"} 1e-07',
+    ]
+    assert text.endswith("\n")
+    lines = text.splitlines()
+    assert lines[lines.index("# TYPE truelog_lag_events gauge") - 1].startswith("# HELP truelog_lag_events ")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_names_follow_prometheus_conventions(name: str) -> None:
+    kind, says = FAMILIES[name]
+    assert (kind == "counter") == name.endswith("_total")
+    assert kind in ("counter", "gauge")
+    assert "\n" not in says
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0 s"), (2.6, "3 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h"), (7 * 86400, "7 days")],
+)
+def test_durations_are_told_in_a_unit_that_says_something(seconds: float, words: str) -> None:
+    assert in_words(seconds) == words

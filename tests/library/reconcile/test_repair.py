@@ -1,0 +1,220 @@
+"""Repair: what may be repaired without a person; and what the stream merges meanwhile is not lost."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from psycopg import sql
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tests.laws.lab import Lab
+from truelog import Sum, View
+from truelog.apps import stands
+from truelog.archive.archive_commit import Append, commit
+from truelog.archive.archive_files import FileWriter, blueprint, described
+from truelog.archive.archive_table import RAW, TIME, ensure, identifier, open_catalog
+from truelog.batch.rebuild import Rebuilder
+from truelog.kernel import merge, stage, table
+from truelog.kernel.advance import Advancer
+from truelog.kernel.merge import Excluded, Merge
+from truelog.kernel.stage import Staged
+from truelog.log import records, topics
+from truelog.log.positions import Positions
+from truelog.reconcile.cause import Cause, Finding
+from truelog.reconcile.reconcile import Request, Result, compare, exit_code, may_be_repaired, reconcile
+from truelog.reconcile.repair import repair
+from truelog.schema.event import load_events
+from truelog.storage.database import connect
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import Settings
+from truelog.support.wait import until
+from truelog.views.compiled import Compiled
+
+TOPIC = "dead_letter"  # which no view of a scene reads: here Kafka drops some of it
+
+SHARES = {
+    "all of three rows": (0.01, 3, 3, True),
+    "ten of a hundred": (0.01, 100, 10, True),
+    "eleven of a hundred": (0.01, 100, 11, False),
+    "one in a hundred of many": (0.01, 5_000, 50, True),
+    "more of many": (0.01, 5_000, 51, False),
+    "a table that is all gone but for one row that is wrong": (0.01, 0, 1, True),
+    "nothing": (1, 100, 0, False),
+    "all of it, where a person said so": (1, 5_000, 5_000, True),
+    "one of many, where a person sees to all": (0, 5_000, 1, False),
+}
+
+
+@pytest.mark.parametrize("case", SHARES)
+def test_what_may_be_repaired(case: str, settings: Settings) -> None:
+    share, rows, different, expected = SHARES[case]
+    given = settings.model_copy(update={"repair_share": share})
+    found = Result("v", 1, Positions(), rows=rows, different=different, causes=caused(Cause.LOST))
+    assert may_be_repaired(given, found) is expected
+    assert not may_be_repaired(given, replace(found, causes=caused(Cause.HAND, Cause.PARTIAL)))
+    assert not may_be_repaired(given, replace(found, causes=caused(Cause.FILE)))
+
+
+def caused(*causes: Cause) -> tuple[dict[str, Any], ...]:
+    return tuple(Finding(each, 1, "").as_dict() for each in causes)
+
+
+def _per_reason(dead_letter: DataFrame) -> DataFrame:
+    return dead_letter.select("reason", F.lit(1).alias("letters"))
+
+
+PER_REASON = View(reads=(TOPIC,), transform=_per_reason, key=("reason",), measures={"letters": Sum()})
+
+
+@dataclass(frozen=True)
+class Ground:
+    """A view and an archive that stand at the same end of the log; the archive goes no further."""
+
+    lab: Lab
+    compiled: Compiled
+    rebuilder: Rebuilder
+
+    def stands(self) -> Positions:
+        return merge.positions(self.lab.connection, self.compiled)
+
+    def ends(self) -> Positions:
+        return topics.end_offsets(self.lab.settings, [TOPIC])
+
+    def staged(self, begin: Positions, end: Positions) -> Staged:
+        raw = records.between(self.lab.spark, self.lab.settings, begin, end)
+        types = {TOPIC: self.lab.types[TOPIC]}
+        events = records.events(records.decoded(raw, types), types)
+        return Advancer(self.lab.settings, self.lab.types).staged(self.compiled, events)
+
+    def plant(self, reason: str, letters: int) -> None:
+        query = sql.SQL("INSERT INTO {} VALUES (%s, %s)").format(sql.Identifier("state", self.compiled.table))
+        self.lab.connection.execute(query, (reason, letters))
+
+    def rows(self) -> dict[str, int]:
+        query = sql.SQL("SELECT reason, letters FROM {}").format(sql.Identifier("state", self.compiled.table))
+        return {str(reason): int(str(letters)) for reason, letters in self.lab.connection.execute(query).fetchall()}
+
+
+@pytest.fixture
+def ground(lab: Lab, platform: Settings) -> Iterator[Ground]:
+    topics.apply(platform, load_events())
+    send(platform, "before")
+    ends = topics.end_offsets(platform, [TOPIC])
+    with open_catalog(platform) as catalog:
+        ensure(catalog, lab.types[TOPIC], ends.ids[TOPIC], ends.offsets[TOPIC])
+    compiled = lab.compiled(f"v{uuid.uuid4().hex[:8]}", PER_REASON)
+    table.deploy(lab.connection, compiled)
+    assert stands.views(lab.connection, [compiled.name])[compiled.name].positions.offsets == {TOPIC: {}}
+    begin = Positions({TOPIC: dict.fromkeys(ends.offsets[TOPIC], 0)}, ends.ids)
+    merge.apply(lab.connection, compiled, Merge(begin, ends, Staged((), 0, 0)))
+    yield Ground(lab, compiled, Rebuilder(lab.spark, lab.connection, Advancer(platform, lab.types), compiled))
+    with open_catalog(platform) as catalog:
+        catalog.drop_table(identifier(TOPIC))
+
+
+def letter(reason: str) -> bytes:
+    event = {"event_id": "e", "occurred_at": "2026-03-01T00:00:00Z", "field": "f", "sender": "s", "raw": ""}
+    return json.dumps(event | {"reason": reason}).encode()
+
+
+def send(settings: Settings, reason: str) -> None:
+    producer = Producer(settings.kafka())
+    producer.produce(TOPIC, letter(reason), "v")
+    assert producer.flush(30) == 0
+
+
+def test_a_merge_that_comes_before_the_lock_is_kept(ground: Ground) -> None:
+    """The archive never has the two letters; the stream merges them after the repair has begun, and is not held up."""
+    ground.plant("wrong and sent", 7)
+    ground.plant("wrong", 7)
+    assert compare(ground.rebuilder).extra == 2
+    settings, begin = ground.lab.settings, ground.stands()
+    send(settings, "wrong and sent")
+    send(settings, "only sent")
+    late = Merge(begin, ground.ends(), ground.staged(begin, ground.ends()))
+
+    with connect(settings, autocommit=True) as streaming, ThreadPoolExecutor(1) as pool:
+        with streaming.transaction():
+            merge.lock(streaming, ground.compiled)
+            repairing = pool.submit(repair, ground.rebuilder)
+            until(lambda: _require_waiting(settings), 60, "the repair to wait for the lock")
+            merge.apply(streaming, ground.compiled, late)
+        assert repairing.result(60) == 2
+
+    assert ground.rows() == {"wrong and sent": 1, "only sent": 1}
+    assert ground.stands() == ground.ends()
+    left = ground.lab.connection.execute(sql.SQL("SELECT count(*) FROM {}").format(stage.table(ground.compiled)))
+    assert left.fetchone() == (0,)
+
+
+def test_a_record_that_is_set_aside_for_no_reason_is_a_difference(ground: Ground) -> None:
+    """Stream and rebuild leave it out alike, so that no row differs."""
+    topic, partition = next(place for place in ground.ends().partitions() if ground.ends().at(*place))
+    asked, advancer = Request(from_raw=True), ground.rebuilder.advancer
+    merge.exclude(ground.lab.connection, ground.compiled, [Excluded(topic, partition, 0, "no reason")])
+
+    found = reconcile(ground.lab.spark, advancer, ground.compiled, asked)
+    assert (found.verdict, found.missing + found.extra + found.different) == ("DIFFERENT", 0)
+    assert f"set aside on which the transform does not fail: {topic} {partition}:0. Delete" in found.reason
+    assert exit_code([found]) == 1
+    kept = ground.lab.connection.execute("SELECT verdict FROM truelog.reconciliation WHERE id = %s", (found.id,))
+    assert kept.fetchone() == ("DIFFERENT",)
+
+    ground.lab.connection.execute("DELETE FROM truelog.exclusion WHERE view = %s", (ground.compiled.name,))
+    assert reconcile(ground.lab.spark, advancer, ground.compiled, asked).equal
+
+
+def test_what_kafka_dropped_meanwhile_is_read_from_the_archive(ground: Ground) -> None:
+    """As in a repair that takes hours: the first letter is only in the archive by then, the second only in Kafka."""
+    settings, begin = ground.lab.settings, ground.stands()
+    send(settings, "dropped")
+    archived = ground.ends()
+    _archive(settings, letter("dropped"), begin, archived)
+    _drop(settings, archived)
+    send(settings, "kept")
+    end = ground.ends()
+    merge.apply(ground.lab.connection, ground.compiled, Merge(begin, end, ground.rebuilder.since(begin, end)))
+    assert ground.rows() == {"dropped": 1, "kept": 1}
+
+
+def _archive(settings: Settings, value: bytes, begin: Positions, end: Positions) -> None:
+    """The one record between the two."""
+    [place] = begin.ranges_to(end)
+    columns = {
+        "topic": [TOPIC],
+        "partition": pa.array([place.partition], pa.int32()),
+        "offset": pa.array([place.start], pa.int64()),
+        "timestamp": pa.array([datetime.now(UTC)], TIME),
+        "key": [b"v"],
+        "value": [value],
+        "headers": pa.array([[]], RAW.field("headers").type),
+    }
+    with open_catalog(settings) as catalog:
+        tables = {TOPIC: blueprint(catalog.load_table(identifier(TOPIC)).metadata)}
+        [row] = FileWriter(settings, tables, {})(iter([pa.RecordBatch.from_pydict(columns)]))
+        file = described(row["file"][0].as_py(), tables).data_file
+        ends = end.offsets[TOPIC]
+        commit(catalog, Append(TOPIC, end.ids[TOPIC], begin.offsets[TOPIC], ends, {place.partition: 1}, (file,)))
+
+
+def _drop(settings: Settings, before: Positions) -> None:
+    places = [TopicPartition(topic, partition, before.at(topic, partition)) for topic, partition in before.partitions()]
+    broker = topics.client(settings)  # named, since an answer never comes to a client that is gone
+    for dropped in broker.delete_records(places).values():
+        dropped.result()
+
+
+def _require_waiting(settings: Settings) -> None:
+    """Asked anew each time: within a transaction PostgreSQL answers as it did first."""
+    query = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%FOR UPDATE'"
+    with connect(settings) as connection:
+        if connection.execute(query).fetchone() is None:
+            raise ServiceDown("it does not wait yet")

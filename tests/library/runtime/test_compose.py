@@ -1,0 +1,284 @@
+"""docker-compose.yml: valid by the specification's own schema, closed to strangers, and the platform that we embed."""
+
+import copy
+import json
+import re
+from collections.abc import Callable, Iterator
+from configparser import ConfigParser
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+import runtime
+from runtime import airflow, airflow_configuration, collector, kafka, lag, postgresql, s3, ticks
+from runtime.credentials import LOOPBACK, PORTS
+from runtime.service import Service
+from runtime.services import SERVICES
+from truelog.alerts.alert_receiver import configured
+from truelog.support.settings import ENVIRONMENT_FILE, PROJECT, Settings
+
+COMPOSE: dict[str, Any] = yaml.safe_load((PROJECT / "docker-compose.yml").read_text())
+SCHEMA: dict[str, Any] = json.loads((Path(__file__).parent / "compose_spec" / "compose-spec.json").read_text())
+
+NAMES_A_SECRET = re.compile(
+    r"(?i)(?:password|passwd|secret|token|credential|identity|access_?key|user_controller)[\w.]*[\"']?\s*[=:]\s*[\"']?"
+    r"(?P<value>[^\s\"';,\]]*)"
+)
+LOOKS_RANDOM = re.compile(r"\b[0-9a-fA-F]{24,}\b")
+VARIABLE = re.compile(r"(?<!\$)\$\{(?P<name>\w+)(?::\?[^}]*|:-(?P<default>[^}]*))?\}")
+
+
+def invalid(compose: dict[str, Any]) -> list[str]:
+    return [f"{error.json_path}: {error.message}" for error in Draft202012Validator(SCHEMA).iter_errors(compose)]
+
+
+def unwatched(compose: dict[str, Any]) -> list[str]:
+    """Services of which nobody can tell whether they are well, or which version they are."""
+    services = compose["services"].items()
+    checks = {name: service.get("healthcheck", {}) for name, service in services}
+    return [
+        *(f"{name} has no health check" for name, c in checks.items() if not c.get("test") or c["test"][0] == "NONE"),
+        *(f"{name} disables its health check" for name, check in checks.items() if check.get("disable")),
+        *(f"{name} has no fixed image" for name, s in services if not re.search(r":(?!latest)", s.get("image", ""))),
+    ]
+
+
+def beyond_loopback(compose: dict[str, Any]) -> list[str]:
+    """Ports that other machines could reach."""
+    services = compose["services"].items()
+    ports = [(name, port) for name, service in services for port in service.get("ports", [])]
+    host = [name for name, service in services if service.get("network_mode") == "host"]
+    return [f"{name} publishes {port}" for name, port in ports if _host(port) != LOOPBACK] + [
+        f"{name} is on the host's network" for name in host
+    ]
+
+
+def _host(port: Any) -> str:
+    return str(port.get("host_ip", "")) if isinstance(port, dict) else str(port).rpartition(":")[0].rpartition(":")[0]
+
+
+def literal_secrets(compose: dict[str, Any]) -> list[str]:
+    """Lines that hold a secret, rather than the name of a variable or of a secret's file."""
+    return [
+        line
+        for line in _lines(compose)
+        if LOOKS_RANDOM.search(line)
+        or any(
+            not found["value"].startswith(("${TRUELOG_", "/run/secrets/")) for found in NAMES_A_SECRET.finditer(line)
+        )
+    ]
+
+
+def _lines(part: Any, name: str = "") -> Iterator[str]:
+    if isinstance(part, dict):
+        for key, value in part.items():
+            yield from _lines(value, str(key))
+    elif isinstance(part, list):
+        for value in part:
+            yield from _lines(value)
+    else:
+        first, *more = str(part).splitlines() or [""]
+        yield from (f"{name}={first}" if name else first, *more)
+
+
+def test_it_is_valid_by_the_specification() -> None:
+    assert invalid(COMPOSE) == []
+
+
+def test_every_service_tells_how_it_is() -> None:
+    assert unwatched(COMPOSE) == []
+
+
+def test_every_embedded_service_has_its_counterpart() -> None:
+    assert set(COMPOSE["services"]) == set(SERVICES)
+
+
+def test_every_port_is_on_loopback_where_set_up_expects_it() -> None:
+    assert beyond_loopback(COMPOSE) == []
+    open_ones = {name: each["ports"] for name, each in COMPOSE["services"].items() if "ports" in each}
+    published = {name: [port.split(":")[1] for port in ports] for name, ports in open_ones.items()}
+    expected = {"airflow-api": "airflow"} | {name: name for name in ("kafka", "postgresql", "s3", "collector", "lag")}
+    assert published == {name: [str(PORTS[ours])] for name, ours in expected.items()}
+
+
+def test_it_holds_no_secret() -> None:
+    assert literal_secrets(COMPOSE) == []
+
+
+Change = Callable[[dict[str, Any]], Any]
+
+
+def _in(*path: str, **changes: Any) -> Change:
+    def change(compose: dict[str, Any]) -> None:
+        for key in path:
+            compose = compose[key]
+        compose.update(changes)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("rule", "change"),
+    [
+        (invalid, _in("services", "s3", port=["127.0.0.1:1:1"])),
+        (invalid, _in("services", "s3", restart=["always"])),
+        (unwatched, _in("services", "s3", healthcheck={"interval": "1s"})),
+        (unwatched, _in("services", "s3", healthcheck={"test": ["NONE"]})),
+        (unwatched, _in("services", "s3", "healthcheck", disable=True)),
+        (unwatched, _in("services", "s3", image="andrewgaul/s3proxy")),
+        (unwatched, _in("services", "s3", image="andrewgaul/s3proxy:latest")),
+        (beyond_loopback, _in("services", "kafka", ports=["19092:19092"])),
+        (beyond_loopback, _in("services", "kafka", ports=["19092"])),
+        (beyond_loopback, _in("services", "kafka", ports=["0.0.0.0:19092:19092"])),
+        (beyond_loopback, _in("services", "kafka", ports=[{"target": 19092, "published": "19092"}])),
+        (beyond_loopback, _in("services", "kafka", network_mode="host")),
+        (literal_secrets, _in("services", "postgresql", "environment", POSTGRES_PASSWORD="hunter2")),
+        (literal_secrets, _in("services", "postgresql", environment=["POSTGRES_PASSWORD=hunter2"])),
+        (literal_secrets, _in("configs", "s3proxy", content="a=b\ns3proxy.credential=hunter2\n")),
+        (literal_secrets, _in("configs", "kafka_client", content='jaas username="truelog" password="hunter2";')),
+        (literal_secrets, _in("configs", "kafka_format", content="--add-scram [name=truelog,password=hunter2]")),
+        (literal_secrets, _in("services", "s3", command=["--key", "0123456789abcdef" * 2])),
+    ],
+)
+def test_what_is_wrong_is_seen(rule: Callable[[dict[str, Any]], list[str]], change: Change) -> None:
+    planted = copy.deepcopy(COMPOSE)
+    change(planted)
+    assert rule(planted) != []
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Settings:
+    """What set-up writes for a machine; nothing is started."""
+    return runtime.set_up(tmp_path, random_ports=True)
+
+
+def _variables(made: Settings) -> dict[str, str]:
+    lines = (made.home / ENVIRONMENT_FILE).read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+def _text(config: str, variables: dict[str, str]) -> str:
+    """A configuration, as Compose fills it in."""
+
+    def filled(found: re.Match[str]) -> str:
+        return variables[found["name"]] if found["default"] is None else variables.get(found["name"], found["default"])
+
+    return VARIABLE.sub(filled, COMPOSE["configs"][config]["content"])
+
+
+def _filled_in(config: str, variables: dict[str, str]) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in _text(config, variables).splitlines())
+
+
+def test_set_up_writes_every_variable_that_it_asks_for(made: Settings) -> None:
+    found = [found for line in _lines(COMPOSE) for found in VARIABLE.finditer(line)]
+    asked = {each["name"] for each in found if each["default"] is None}
+    asked |= {each["environment"] for each in COMPOSE["secrets"].values()}
+    assert len(asked) > 4
+    assert asked - set(_variables(made)) == set()
+
+
+def test_its_broker_is_the_embedded_one(made: Settings) -> None:
+    own = {"controller.quorum.bootstrap.servers", "listeners", "advertised.listeners", "log.dirs"}
+    own |= {"listener.security.protocol.map"}
+    ours = {name: str(value) for name, value in kafka._properties(made).items() if name not in own}
+    theirs = {name: value for name, value in _filled_in("kafka_server", _variables(made)).items() if name not in own}
+    inside = {name: value for name, value in theirs.items() if name.startswith("listener.name.inside.")}
+    assert {name: value for name, value in theirs.items() if name not in inside} == ours
+    # Between containers it asks for what it asks of other clients.
+    assert {name.replace(".inside.", ".client."): value for name, value in inside.items()}.items() <= ours.items()
+    assert "PLAINTEXT" not in COMPOSE["configs"]["kafka_server"]["content"].replace("SASL_PLAINTEXT", "")
+
+
+def test_its_store_is_the_embedded_one(made: Settings) -> None:
+    own = {"s3proxy.endpoint", "jclouds.filesystem.basedir"}
+    s3.configure(made)
+    written = (made.home / "s3" / "s3proxy.properties").read_text().splitlines()
+    ours = {name: value for name, _, value in (line.partition("=") for line in written) if name not in own}
+    theirs = {name: value for name, value in _filled_in("s3proxy", _variables(made)).items() if name not in own}
+    assert theirs == ours
+
+
+def test_its_database_is_the_embedded_one() -> None:
+    own = {"listen_addresses", "unix_socket_directories"}
+    ours = {f"-c{name}={value}" for name, value in postgresql.SERVER.items() if name not in own}
+    assert set(COMPOSE["services"]["postgresql"]["command"]) == {"postgres", *ours}
+
+
+def test_its_airflow_is_the_embedded_one(made: Settings) -> None:
+    own = {("api", "host"), ("api", "port"), ("api", "base_url"), ("core", "execution_api_server_url")}
+    own |= {("core", "dags_folder"), ("core", "plugins_folder")}
+    own |= {("logging", "base_log_folder"), ("logging", "dag_processor_child_process_log_directory")}
+    own |= {("database", "sql_alchemy_conn"), ("database", "sql_alchemy_conn_async")}
+    ours = _options(airflow_configuration.text(made))
+    theirs = _options(_text("airflow", _variables(made)))
+    assert own <= set(ours)
+    assert set(theirs) == set(ours)
+    assert {name: theirs[name] for name in set(theirs) - own} == {name: ours[name] for name in set(ours) - own}
+
+
+def test_its_airflow_runs_the_embedded_components_of_the_same_release() -> None:
+    services = {name: each for name, each in COMPOSE["services"].items() if name.startswith("airflow-")}
+    assert set(services) == {each.name for each in airflow.SERVICES}
+    for each in airflow.SERVICES:
+        words = each.command(Settings.model_construct())[3:]
+        assert " ".join(["airflow", *words]) in " ".join(services[each.name]["command"])
+        assert f"FROM apache/airflow:{version('apache-airflow')}-" in services[each.name]["build"]["dockerfile_inline"]
+
+
+@pytest.mark.parametrize("service", [ticks.SERVICE, collector.SERVICE, lag.SERVICE], ids=lambda each: each.name)
+def test_it_runs_our_own_services_as_embedded_and_asks_them_the_same(service: Service) -> None:
+    theirs = COMPOSE["services"][service.name]
+    assert theirs["command"] == ["python", *service.command(Settings.model_construct())[1:]]
+    assert set(theirs["depends_on"]) == set(service.after)
+    assert f'SERVICES["{service.name}"].ready(' in theirs["healthcheck"]["test"][-1]
+
+
+@pytest.mark.parametrize("config", ["settings", "truelog"])
+def test_they_find_the_other_services(made: Settings, tmp_path: Path, config: str) -> None:
+    theirs = _inside(config, made, tmp_path / "inside")
+    hosts = {theirs.kafka_bootstrap.partition(":")[0], theirs.database_host, str(urlsplit(theirs.s3_endpoint).hostname)}
+    assert hosts == {"kafka", "postgresql", "s3"}
+
+
+def test_what_set_up_chose_holds_inside(made: Settings, tmp_path: Path) -> None:
+    assert _inside("settings", made, tmp_path / "airflow").airflow_oncall_password == made.airflow_oncall_password
+    inside = _inside("truelog", made, tmp_path / "truelog")
+    for service, port in (("collector", inside.collector_port), ("lag", inside.lag_port)):
+        assert COMPOSE["services"][service]["ports"] == [f"{LOOPBACK}:{port}:{port}"]
+
+
+RECEIVERS = {"alertmanager_url": "http://alerts:9093", "pagerduty_key": "k", "alert_email": "ann@example.org"}
+TO_TELL = RECEIVERS | {"alertmanager_token": "t", "heartbeat_url": "http://beat", "alert_runbooks_url": "http://books"}
+
+
+@pytest.mark.parametrize(("config", "wanted"), [("settings", TO_TELL), ("truelog", RECEIVERS)])
+def test_receivers_of_alerts_are_passed_on(made: Settings, tmp_path: Path, config: str, wanted: dict[str, str]) -> None:
+    """Airflow tells them, and `lag` has to know for whom it writes down what is to be told. Nobody is by default."""
+    untouched = _inside(config, made, tmp_path / "untouched")
+    defaults = Settings(home=made.home)
+    for name in ("alert_repeat_seconds", "pagerduty_url", "alert_runbooks_url", *wanted):
+        assert getattr(untouched, name) == getattr(defaults, name)
+    with (made.home / ENVIRONMENT_FILE).open("a") as file:
+        file.writelines(f"TRUELOG_{name.upper()}={value}\n" for name, value in wanted.items())
+    changed, ours = _inside(config, made, tmp_path / "changed"), Settings(home=made.home)
+    assert {name: getattr(changed, name) for name in wanted} == {name: getattr(ours, name) for name in wanted}
+    assert configured(changed) == ["alertmanager", "pagerduty", "email"]
+
+
+def _inside(config: str, made: Settings, home: Path) -> Settings:
+    """The settings as a container finds them."""
+    home.mkdir()
+    (home / ENVIRONMENT_FILE).write_text(_text(config, _variables(made)))
+    return Settings(home=home)
+
+
+def _options(text: str) -> dict[tuple[str, str], str]:
+    parser = ConfigParser()
+    parser.read_string(text)
+    return {(section, name): value for section in parser.sections() for name, value in parser[section].items()}

@@ -1,0 +1,175 @@
+"""Declarations: one file is one event type, and what the platform cannot keep is refused when it is loaded."""
+
+import pickle
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pydantic import ValidationError
+
+from truelog.schema.event import Event, load_event, load_events
+from truelog.support.errors import BadDeclaration
+
+HEAD = """
+import datetime, decimal
+from datetime import datetime
+from typing import Annotated, Optional
+from pydantic import BaseModel, Field, field_validator, model_validator
+from truelog.event import Event, Topic
+TOPIC = Topic(key="user", subject=("user",), partitions=1, retention="1 day")
+class Thing(Event):
+    user: str
+"""
+
+
+def declared(folder: Path, body: str, name: str = "thing", head: str = HEAD) -> Path:
+    path = folder / f"{name}.py"
+    path.write_text(head + body)
+    return path
+
+
+def test_the_platforms_own_events_load() -> None:
+    events = load_events()
+    assert {"page_view", "ticks"} <= events.keys()
+    assert [name for name, event in events.items() if event.topic.internal] == ["dead_letter", "ticks"]
+    assert all(name == event.name for name, event in events.items())
+
+
+def test_a_page_view_has_envelope_event_time_and_payload() -> None:
+    time, text, number = pa.timestamp("us", "UTC"), pa.string(), pa.int64()
+    assert load_events()["page_view"].arrow_schema == pa.schema(
+        [
+            *[("event_id", text), ("occurred_at", time), ("sent_at", time), ("received_at", time)],
+            ("event_time", time),
+            *[("ip", text), ("session_id", text), ("visitor_id", text), ("url", text), ("referrer", text)],
+            *[("browser", text), ("language", text)],
+            *[("status", number), ("bytes", number), ("response_ms", number)],
+        ]
+    )
+
+
+def test_spark_reads_the_same_columns() -> None:
+    event = load_events()["page_view"]
+    kinds = {"string": "string", "int64": "bigint", "timestamp[us, tz=UTC]": "timestamp"}
+    spark = {field.name: field.dataType.simpleString() for field in event.spark_schema}
+    assert spark == {column.name: kinds[str(column.type)] for column in event.arrow_schema}
+
+
+def test_every_type_that_may_be_declared(tmp_path: Path) -> None:
+    body = """
+    a: int | None = None
+    b: Optional[bool] = None
+    c: Annotated[float | None, Field(ge=0, le=1)] = None
+    d: datetime | None = Field(None, description="When.")
+    e: list[str] | None = Field(None, max_length=9)
+"""
+    event = load_event(declared(tmp_path, body))
+    assert [str(column.type) for column in event.arrow_schema][5:] == [
+        *["string", "int64", "bool", "double", "timestamp[us, tz=UTC]", "list<item: string>"]
+    ]
+    assert event.spark_schema["e"].dataType.simpleString() == "array<string>"
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "cure"),
+    [
+        ("    price: decimal.Decimal | None = None", "Thing.price", "use str, int, bool, float, datetime"),
+        ("    tags: list[int] | None = None", "Thing.tags", "use str, int, bool, float, datetime"),
+        ("    more: dict[str, str] | None = None", "Thing.more", "use str, int, bool, float, datetime"),
+        ("    any_of: int | str | None = None", "Thing.any_of", "use str, int, bool, float, datetime"),
+        ("    odd: object = None", "Thing.odd", "use str, int, bool, float, datetime"),
+        ("    n: int = 0", "Thing.n", "say `| None = None`"),
+        ("    n: int | None", "Thing.n", "say `| None = None`"),
+        ("    n: int | None = Field(None, gt=0)", "Thing.n", "numbers take `ge` and `le`"),
+        ("    n: int | None = Field(None, le=2**63)", "Thing.n", "64-bit integer"),
+        ("    s: str | None = Field(None, pattern='a')", "Thing.s", "`min_length` and `max_length`"),
+        ("    userName: str | None = None", "Thing.userName", "lower case"),
+        ("    event_time: datetime | None = None", "Thing.event_time", "choose another"),
+        ("    s: str | None = Field(None, alias='t')", "Thing.s", "rename the field"),
+        (
+            "    @field_validator('user')\n    @classmethod\n    def even(cls, v): return v",
+            "Thing.even",
+            "declare bounds with Field",
+        ),
+        (
+            "    @model_validator(mode='after')\n    def fine(self): return self",
+            "Thing.fine",
+            "declare bounds with Field",
+        ),
+    ],
+)
+def test_what_cannot_be_kept_is_refused_by_name(tmp_path: Path, body: str, field: str, cure: str) -> None:
+    with pytest.raises(BadDeclaration) as refused:
+        load_event(declared(tmp_path, body))
+    assert field in str(refused.value)
+    assert cure in str(refused.value)
+    assert "thing.py" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("topic", "cure"),
+    [
+        ('key="nobody", subject=(), partitions=1, retention="1 day"', "'nobody'"),
+        ('key="occurred_at", subject=(), partitions=1, retention="1 day"', "'occurred_at'"),
+        ('key="user", subject=("whose",), partitions=1, retention="1 day"', "'whose'"),
+        ('key="user", subject=(), partitions=0, retention="1 day"', "at least one partition"),
+        ('key="user", subject=(), partitions=1, retention="for ever"', "'for ever'"),
+        ('key="user", subject=(), partitions=1, retention="0 days"', "keeps nothing"),
+        ('key=None, subject=(), partitions=1, retention="1 day", compacted=True', "declare one"),
+    ],
+)
+def test_a_topic_that_cannot_be_kept_is_refused(tmp_path: Path, topic: str, cure: str) -> None:
+    with pytest.raises(BadDeclaration, match=cure):
+        load_event(declared(tmp_path, f"TOPIC = Topic({topic})\n"))
+
+
+def test_a_broken_file_raises_and_hides_no_other(tmp_path: Path) -> None:
+    declared(tmp_path, "", name="fine")
+    declared(tmp_path, "", name="broken", head="import nothing_of_this_name")
+    with pytest.raises(BadDeclaration, match=r"broken\.py cannot be loaded: ModuleNotFoundError"):
+        load_events(tmp_path)
+
+
+@pytest.mark.parametrize("head", ["", HEAD.replace("TOPIC", "OTHER"), HEAD + "\nclass Two(Event):\n    b: str\n"])
+def test_a_file_declares_one_topic_and_one_event(tmp_path: Path, head: str) -> None:
+    with pytest.raises(BadDeclaration, match="exactly one class"):
+        load_event(declared(tmp_path, "", head=head))
+
+
+def test_a_file_whose_name_is_no_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadDeclaration, match="its file is named in"):
+        load_event(declared(tmp_path, "", name="Page-View"))
+
+
+def test_an_event_type_can_be_sent_to_another_process() -> None:
+    event = load_events()["page_view"]
+    assert pickle.loads(pickle.dumps(event)) == event
+
+
+def test_loading_events_does_not_load_spark() -> None:
+    code = "import sys; from truelog.event import load_events; load_events(); sys.exit('pyspark' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_documentation_names_every_field() -> None:
+    for event in load_events().values():
+        names = [field.name for field in event.fields]
+        assert set(names) == event.json_schema["properties"].keys()
+        assert [line.split("|")[1].strip() for line in event.markdown.splitlines() if "|" in line][2:] == names
+
+
+def test_bounds_are_documented() -> None:
+    markdown = load_events()["page_view"].markdown
+    assert "| status | int |  | ≥ 100, ≤ 599 | HTTP status of the answer. |" in markdown
+    assert "| visitor_id | str | yes | length ≥ 1, length ≤ 128 |" in markdown
+
+
+def test_the_model_converts_nothing() -> None:
+    whole = {"event_id": "e", "occurred_at": "2026-11-21T10:00:00+02:00"}
+    assert Event.model_validate(whole).occurred_at == datetime(2026, 11, 21, 8, tzinfo=UTC)
+    for wrong in (datetime(2026, 11, 21), "2026-11-21", "1700000000", 1700000000, None):
+        with pytest.raises(ValidationError):
+            Event.model_validate(whole | {"occurred_at": wrong})
