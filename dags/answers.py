@@ -33,9 +33,9 @@ made its table cannot be rebuilt: it is refused once, until a file changes, and 
 @task.short_circuit(retries=0)
 def needed() -> list[str]:
     """The views that need an answer which the archive can give; those of no use any more are dropped."""
-    from truelog.serving import need
+    from truelog.serving import fallback_policy
 
-    return need.due(Settings())
+    return fallback_policy.due(Settings())
 
 
 with DAG(

@@ -44,7 +44,7 @@ tell yet is *not judged*: how many events are usual is known on the fourth log d
 @task
 def judge(span: dict[str, Any], params: dict[str, Any], run_id: str) -> list[str]:
     """All event types in one process: what judges takes seconds to import."""
-    from truelog.batch.span import Span
+    from truelog.batch.run_interval import Span
     from truelog.quality import event_quality
 
     return event_quality.judge(Settings(), params["events"], Span.from_dict(span), run_id)

@@ -46,7 +46,7 @@ Jobs take a slot of the pool `recompute` and wait behind everything else, so tha
 @task
 def plan(span: dict[str, Any], params: dict[str, Any]) -> list[dict[str, Any]]:
     """A job for each view, over all days of the span."""
-    from truelog.batch import span as spans
+    from truelog.batch import run_interval as spans
 
     found = spans.days(Settings(), spans.Span.from_dict(span))
     log.info("%s log days begin between %s and %s", len(found), span["begin"], span["end"])
@@ -66,13 +66,13 @@ def jobs(views: list[str], days: list[datetime], *, unfinished: bool) -> list[di
 def announce(planned: list[dict[str, Any]], params: dict[str, Any], dag_run: Any, ti: Any, outlet_events: Any) -> None:
     """Tell whoever waits for these views, once for all of them: they are compared by one job."""
     if dag_run.run_type != "scheduled":
-        from truelog.storage import operation
+        from truelog.storage import audit_trail
         from truelog.storage.database import connect
 
         about = f"{dag_run.run_id}: {', '.join(str(job['called']) for job in planned)}"
         with connect(Settings()) as connection:
-            doer = dag_run.triggering_user_name or operation.AIRFLOW
-            operation.note(connection, operation.Kind.BACKFILL, "partials", doer, about)
+            doer = dag_run.triggering_user_name or audit_trail.AIRFLOW
+            audit_trail.note(connection, audit_trail.Kind.BACKFILL, "partials", doer, about)
     for job in planned:
         view = view_asset(job["application_args"][-1])
         outlet_events[RECOMPUTED].add(view, announced(repair=params["repair"], attempt=str(ti.id)))

@@ -60,10 +60,10 @@ def choose(params: dict[str, Any], dag_run: Any, triggering_asset_events: Any) -
 )
 def validate(view: str, run_id: str) -> None:
     """Also where another view could not be compared; in the end the run is as red as its worst view."""
-    from truelog.reconcile import validation
+    from truelog.reconcile import reconcile_checks
 
     get_current_context()["label"] = view  # type: ignore[typeddict-unknown-key]
-    found = validation.validate(Settings(), run_id, view)
+    found = reconcile_checks.validate(Settings(), run_id, view)
     if not found.success:
         raise AirflowFailException(f"{view}: this does not hold: {'; '.join(found.failed)}")
 

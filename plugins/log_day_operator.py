@@ -6,7 +6,7 @@ from typing import Any
 from airflow.sdk import BaseOperator, Param
 from log_day_trigger import LogDayTrigger, lagging
 
-from truelog.batch.span import Span
+from truelog.batch.run_interval import Span
 from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import Settings
 

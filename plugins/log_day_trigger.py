@@ -12,9 +12,9 @@ from truelog.support.settings import Settings
 
 
 def lagging(moment: datetime) -> list[str]:
-    from truelog.batch import span  # here: the triggerer's loop does not wait for the import
+    from truelog.batch import run_interval  # here: the triggerer's loop does not wait for the import
 
-    return span.lagging(Settings(), moment)
+    return run_interval.lagging(Settings(), moment)
 
 
 class LogDayTrigger(BaseTrigger):

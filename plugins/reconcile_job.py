@@ -21,11 +21,11 @@ class ReconcileJob(SparkJob):
 
     def execute(self, context: Any) -> None:
         """An archive that is behind may have come further at the next try."""
-        from truelog.reconcile import validation
+        from truelog.reconcile import reconcile_checks
 
         self.application_args = [*words(context), *self.views]
         super().execute(context)
-        validation.require_known(Settings(), context["run_id"])
+        reconcile_checks.require_known(Settings(), context["run_id"])
 
 
 def words(context: Any) -> list[str]:

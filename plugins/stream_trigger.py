@@ -14,9 +14,9 @@ _STARVED_SECONDS = 5.0  # Kafka is asked less often than the database
 
 
 def diagnose(settings: Settings, status: Status) -> Verdict | None:
-    from truelog.apps import diagnosis  # here: the triggerer's loop does not wait for the import
+    from truelog.apps import liveness  # here: the triggerer's loop does not wait for the import
 
-    return diagnosis.diagnose(settings, status, datetime.now(UTC))
+    return liveness.diagnose(settings, status, datetime.now(UTC))
 
 
 class StreamTrigger(DatabaseTrigger):

@@ -8,7 +8,7 @@ import argparse
 import json
 import sys
 
-from truelog.serving.answer import answer_all
+from truelog.serving.fallback import answer_all
 from truelog.support.settings import Settings
 
 

@@ -6,7 +6,7 @@ import sys
 import threading
 
 from truelog.control.lease import HELD
-from truelog.streaming.archiver import archive
+from truelog.streaming.archive_app import archive
 from truelog.support.errors import Fenced
 from truelog.support.settings import Settings
 

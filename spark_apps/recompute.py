@@ -8,7 +8,7 @@ import json
 import sys
 
 from truelog.batch.recompute import recompute_all
-from truelog.batch.span import moment
+from truelog.batch.run_interval import moment
 from truelog.support.settings import Settings
 
 

@@ -8,9 +8,9 @@ import argparse
 import json
 import sys
 
-from truelog.reconcile import validation
+from truelog.reconcile import reconcile_checks
 from truelog.reconcile.reconcile import Request, exit_code, reconcile_all
-from truelog.storage import operation
+from truelog.storage import audit_trail
 from truelog.support.settings import Settings
 
 
@@ -22,7 +22,7 @@ def main() -> int:
     parser.add_argument("--spare", action="append", default=[], metavar="VIEW", help="compare it, and repair nothing")
     parser.add_argument("--prove", action="store_true", help="hold some partials against the raw bytes first")
     parser.add_argument("--run", help="keep this name with the results")
-    parser.add_argument("--doer", default=operation.AIRFLOW, help="who asked for it")
+    parser.add_argument("--doer", default=audit_trail.AIRFLOW, help="who asked for it")
     arguments = parser.parse_args()
     settings = Settings()
     spared = frozenset(arguments.spare)
@@ -30,7 +30,7 @@ def main() -> int:
     results = reconcile_all(settings, arguments.views, request)
     sys.stdout.write(json.dumps({"views": [r.as_dict() for r in results]}, default=str) + "\n")
     if arguments.run:
-        validation.claim(settings, arguments.run, results)
+        reconcile_checks.claim(settings, arguments.run, results)
         return 0
     return exit_code(results)
 

@@ -4,7 +4,7 @@ import json
 import sys
 
 from truelog.control import application
-from truelog.control.assembly import codes
+from truelog.control.view_loader import codes
 from truelog.schema.event import load_events
 from truelog.spark.session import session
 from truelog.storage.database import connect

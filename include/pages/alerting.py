@@ -9,10 +9,10 @@ from pydantic import BaseModel, Field
 
 from pages.access import SignedIn, from_our_own_pages, may_handle_alerts
 from pages.data import OF_STREAMS, Answer, now
-from truelog.alerts import alert_watch, alerts
+from truelog.alerts import alert_store, alert_watch
 from truelog.alerts.alert import Alert
 from truelog.alerts.alert_kind import KINDS
-from truelog.storage import readers
+from truelog.storage import db_snapshot
 from truelog.storage.database import connect
 from truelog.support.settings import PROJECT, Settings
 
@@ -51,11 +51,11 @@ Handler = Annotated[str, Depends(handler)]
 
 @router.get("/data/alerts", dependencies=OF_STREAMS)
 def found(user: SignedIn) -> Answer:
-    with readers.snapshot(Settings()) as connection:
+    with db_snapshot.snapshot(Settings()) as connection:
         return now(
-            open=[_plain(each) for each in alerts.open(connection)],
-            resolved=[_plain(each) for each in alerts.history(connection, _RESOLVED)],
-            silences=[asdict(each) for each in alerts.silences(connection)],
+            open=[_plain(each) for each in alert_store.open(connection)],
+            resolved=[_plain(each) for each in alert_store.history(connection, _RESOLVED)],
+            silences=[asdict(each) for each in alert_store.silences(connection)],
             neglected=alert_watch.neglected(connection),
             may_handle=may_handle_alerts(user),
         )
@@ -71,19 +71,21 @@ def runbook(kind: str) -> Answer:
 @router.post("/alerts/acknowledge", dependencies=ACTS)
 def acknowledge(asked: Key, by: Handler) -> dict[str, Any]:
     with connect(Settings()) as connection:
-        return _plain(alerts.acknowledge(connection, asked.key, by))
+        return _plain(alert_store.acknowledge(connection, asked.key, by))
 
 
 @router.post("/alerts/silence", dependencies=ACTS)
 def silence(asked: Wish, by: Handler) -> dict[str, Any]:
     with connect(Settings()) as connection:
-        return asdict(alerts.silence(connection, asked.pattern, timedelta(hours=asked.hours), by=by, why=asked.why))
+        return asdict(
+            alert_store.silence(connection, asked.pattern, timedelta(hours=asked.hours), by=by, why=asked.why)
+        )
 
 
 @router.post("/alerts/unsilence", dependencies=ACTS)
 def unsilence(asked: Number, by: Handler) -> dict[str, Any]:
     with connect(Settings()) as connection:
-        alerts.end_silence(connection, asked.id, by)
+        alert_store.end_silence(connection, asked.id, by)
     return {"id": asked.id, "by": by}
 
 

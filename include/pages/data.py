@@ -10,13 +10,13 @@ from pydantic import BaseModel, Field
 from pages import started
 from pages.access import Dag, SignedIn, may_restart, may_stop, sees
 from truelog.lag import lag_report, lag_series
-from truelog.monitor import stream_report, view_report, vitals
+from truelog.monitor import stream_report, summary, view_report
 from truelog.quality import quality_history
 from truelog.reconcile import reconcile_history
 from truelog.schema import event
 from truelog.serving import browse
 from truelog.serving.browse import Condition, Operator, Question
-from truelog.storage import operation, readers
+from truelog.storage import audit_trail, db_snapshot
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
@@ -33,7 +33,7 @@ def now(**found: object) -> Answer:
 
 @router.get("/vitals", dependencies=OF_STREAMS)
 def three_numbers() -> Answer:
-    return now(**asdict(vitals.now(Settings())))
+    return now(**asdict(summary.now(Settings())))
 
 
 @router.get("/streams", dependencies=OF_STREAMS)
@@ -50,7 +50,7 @@ def streams(user: SignedIn) -> Answer:
 def lag(reader: str = "", hours: Annotated[float, Query(gt=0, le=72)] = 1) -> Answer:
     """The course of one reader, by default of the one that is farthest behind; and which readers there are."""
     settings = Settings()
-    with readers.snapshot(settings) as connection:
+    with db_snapshot.snapshot(settings) as connection:
         seen = lag_report.by_reader(lag_report.rows(settings, connection))
         chosen = reader or max(seen, key=lambda each: lag_report.freshness(seen[each]) or -1.0)
         _require(chosen in seen, f"there is no reader {chosen!r}")
@@ -61,9 +61,9 @@ def lag(reader: str = "", hours: Annotated[float, Query(gt=0, le=72)] = 1) -> An
 
 @router.get("/operations", dependencies=OF_STREAMS)
 def operations(kind: str = "", limit: Limit = 200) -> Answer:
-    with readers.snapshot(Settings()) as connection:
-        found = operation.latest(connection, limit, kind or None)
-    return now(operations=[asdict(each) for each in found], kinds=list(operation.Kind))
+    with db_snapshot.snapshot(Settings()) as connection:
+        found = audit_trail.latest(connection, limit, kind or None)
+    return now(operations=[asdict(each) for each in found], kinds=list(audit_trail.Kind))
 
 
 @router.get("/views", dependencies=OF_VIEWS)
@@ -98,14 +98,14 @@ def rows(form: Annotated[Form, Query()]) -> Answer:
     _require(asked in view_report.relations(settings, form.name), f"{form.name!r} has no relation {asked!r}")
     condition = Condition(form.column, form.operator, form.value) if form.column else None
     question = Question(asked, condition, form.order or None, form.descending, form.limit)
-    with readers.snapshot(settings) as connection:
+    with db_snapshot.snapshot(settings) as connection:
         return now(relation=asked, **asdict(browse.answer(connection, question)))
 
 
 @router.get("/reconciliations", dependencies=OF_VIEWS)
 def reconciliations(view: str = "", run: str = "", attempt: str = "", limit: Limit = 200) -> Answer:
     settings = Settings()
-    with readers.snapshot(settings) as connection:
+    with db_snapshot.snapshot(settings) as connection:
         found = reconcile_history.latest(connection, limit, view or None, started.concerned(run, attempt))
     return now(reconciliations=[asdict(each) for each in found], views=catalogue.names(settings.views_folder))
 
@@ -114,7 +114,7 @@ def reconciliations(view: str = "", run: str = "", attempt: str = "", limit: Lim
 def quality(of: str = "", limit: Limit = 60) -> Answer:
     """The newest log day of each event type; of one of them, by default one that is not as it should be, its days."""
     types = event.names()
-    with readers.snapshot(Settings()) as connection:
+    with db_snapshot.snapshot(Settings()) as connection:
         newest = quality_history.newest(connection)
         worst = next((each.event for each in newest if each.failed), newest[0].event if newest else types[0])
         _require(of in ("", *types), f"there is no event type {of!r}")
@@ -124,7 +124,7 @@ def quality(of: str = "", limit: Limit = 60) -> Answer:
 
 @router.get("/reconciliation", dependencies=OF_VIEWS)
 def reconciliation(id: int) -> Answer:  # noqa: A002  it is the name in the address
-    with readers.snapshot(Settings()) as connection:
+    with db_snapshot.snapshot(Settings()) as connection:
         found = reconcile_history.one(connection, id)
     if found is None:
         raise HTTPException(404, f"there is no reconciliation {id}")

@@ -4,8 +4,8 @@ from fastapi import APIRouter, HTTPException
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from pages.data import OF_VIEWS
-from truelog.quality import data_docs, quality_history
-from truelog.storage import readers
+from truelog.quality import gx_docs, quality_history
+from truelog.storage import db_snapshot
 from truelog.support.settings import Settings
 
 router = APIRouter(prefix="/data-docs", dependencies=OF_VIEWS)
@@ -16,7 +16,7 @@ POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'no
 @router.get("")
 def newest(run: str, of: str) -> RedirectResponse:
     """Of what a run judged: a view, or an event type."""
-    with readers.snapshot(Settings()) as connection:
+    with db_snapshot.snapshot(Settings()) as connection:
         number = quality_history.judgement_of(connection, run, of)
     if number is None:
         raise HTTPException(404, f"{run} has not judged {of}")
@@ -26,7 +26,7 @@ def newest(run: str, of: str) -> RedirectResponse:
 @router.get("/{number}")
 def page(number: int) -> HTMLResponse:
     settings = Settings()
-    found = data_docs.read(settings, number)
+    found = gx_docs.read(settings, number)
     if found is None:
         days = settings.data_docs_keep_seconds / 86_400
         raise HTTPException(404, f"there are no Data Docs {number}: they are kept for {days:g} days")

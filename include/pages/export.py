@@ -17,7 +17,7 @@ from fastapi.responses import StreamingResponse
 from pages import started
 from pages.data import OF_VIEWS
 from truelog.reconcile import reconcile_history
-from truelog.storage import readers
+from truelog.storage import db_snapshot
 from truelog.support.settings import Settings
 
 router = APIRouter(prefix="/export", dependencies=OF_VIEWS)
@@ -28,7 +28,7 @@ _ALL = 100_000
 @router.get("/reconciliations.{form}")
 def reconciliations(form: Format, view: str = "", run: str = "", attempt: str = "") -> StreamingResponse:
     runs = started.concerned(run, attempt)
-    with readers.snapshot(Settings()) as connection:
+    with db_snapshot.snapshot(Settings()) as connection:
         found = [asdict(each) for each in reconcile_history.latest(connection, _ALL, view or None, runs)]
     if form == "json":
         return _file("reconciliations.json", _array(found))
@@ -53,7 +53,7 @@ def differing(form: Format, id: int) -> StreamingResponse:  # noqa: A002  it is 
 
 def _differing(number: int) -> Iterator[Any]:
     """The columns, then the rows; nothing where there is no such reconciliation."""
-    with readers.snapshot(Settings()) as connection:
+    with db_snapshot.snapshot(Settings()) as connection:
         detail = reconcile_history.one(connection, number)
         if detail is not None:
             yield detail.columns

@@ -26,9 +26,9 @@ from pages.files import TABS
 from runtime.airflow_client import ENDED, Airflow, sign_in
 from runtime.airflow_configuration import url
 from runtime.credentials import write_private
-from truelog.archive import archive
+from truelog.archive import archive_reader
 from truelog.monitor import health
-from truelog.storage import readers
+from truelog.storage import db_snapshot
 from truelog.support.errors import RunFailed, ServiceDown
 from truelog.support.settings import ENVIRONMENT_FILE, Settings, default_home
 from truelog.support.wait import until
@@ -107,7 +107,7 @@ def _require_caught_up(settings: Settings) -> None:
 
 def _show_cube(settings: Settings) -> None:
     _say("views.page_views: by minute, host, page and browser; here summed by page")
-    with readers.snapshot(settings) as connection:
+    with db_snapshot.snapshot(settings) as connection:
         rows = connection.execute(TOP).fetchall()
     most = max((int(str(row[2])) for row in rows), default=1)
     table = Table("host", "page", "views", "MB", "")
@@ -121,7 +121,7 @@ def _show_cube(settings: Settings) -> None:
 def _backfill(settings: Settings) -> None:
     """Through Airflow's REST API, as the button in its UI does; `reconcile` follows by itself."""
     _wait("log days to close", lambda: _require_closed(settings))
-    days = archive.closed_days(settings, TOPICS)
+    days = archive_reader.closed_days(settings, TOPICS)
     first, last = (datetime(day.year, day.month, day.day, tzinfo=UTC) for day in (days[0], days[-1]))
     _say(f"Airflow: backfill of `recompute` from {first:%Y-%m-%d} to {last:%Y-%m-%d}, {len(days)} closed log days")
     oncall, asked_at = sign_in(settings, "oncall"), datetime.now(UTC)
@@ -132,7 +132,7 @@ def _backfill(settings: Settings) -> None:
 
 
 def _require_closed(settings: Settings) -> None:
-    if not archive.closed_days(settings, TOPICS):
+    if not archive_reader.closed_days(settings, TOPICS):
         raise ServiceDown("the archive has not come to the end of the first one")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from truelog.ingest import generator
-from truelog.log.sending import Record, Sender
+from truelog.log.kafka_producer import Record, Sender
 from truelog.schema.event import load_events
 from truelog.support.settings import Settings
 

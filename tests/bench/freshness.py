@@ -18,9 +18,9 @@ from tests.bench.beat import every
 from tests.bench.corpus import good
 from tests.bench.row import OURS, Ran, Row
 from truelog.ingest import generator
-from truelog.log.sending import Record, producer
+from truelog.log.kafka_producer import Record, producer
 from truelog.storage.database import Connection, connect
-from truelog.support import instants
+from truelog.support import timestamps
 from truelog.support.settings import Settings
 
 LOOK_SECONDS = 0.02
@@ -54,7 +54,7 @@ class Marks:
         self.happened[host] = now
         event = {
             "event_id": host,
-            "occurred_at": instants.text(now),
+            "occurred_at": timestamps.text(now),
             "visitor_id": host,
             "url": f"https://{host}/",
             "ip": host,

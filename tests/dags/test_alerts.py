@@ -14,7 +14,7 @@ from pydantic import SecretStr
 
 from tests.library.alert_tables import age, emptied
 from tests.library.listener import FAILS, TAKES, Listener, listening
-from truelog.alerts import alerts, heartbeat
+from truelog.alerts import alert_store, heartbeat
 from truelog.alerts.alert import Finding, Sight, Source
 from truelog.alerts.alert_delivery import deliver
 from truelog.alerts.alert_kind import KINDS
@@ -51,7 +51,7 @@ def told(database: Connection, listener: Listener, monkeypatch: pytest.MonkeyPat
 
 
 def died(database: Connection, *receivers: str) -> None:
-    alerts.looked(database, DOWN, Sight((Finding("down", "one", "it died"),)), receivers, timedelta(hours=4))
+    alert_store.looked(database, DOWN, Sight((Finding("down", "one", "it died"),)), receivers, timedelta(hours=4))
 
 
 def test_nobody_is_told_by_default(dags: "DagBag") -> None:
@@ -124,9 +124,9 @@ def test_a_receiver_that_is_down_for_ten_minutes_loses_nothing(
                 task.execute({})
             age(database, pause)
             away, tries = away + pause, tries + 1
-        alerts.looked(database, DOWN, Sight(), ["alertmanager"], timedelta(hours=4))
+        alert_store.looked(database, DOWN, Sight(), ["alertmanager"], timedelta(hours=4))
     assert tries > 2 * task.retries
-    assert (len(listener.asked), listener.taken, alerts.open(database)) == (tries, [], [])
+    assert (len(listener.asked), listener.taken, alert_store.open(database)) == (tries, [], [])
 
     listener.mood = TAKES
     assert task.execute({}) == ["down/one open", "down/one resolved"]

@@ -14,10 +14,10 @@ import pytest
 from pydantic import ValidationError
 
 from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_files import FileWriter, blueprint, described
 from truelog.archive.archive_table import TIME, ensure, identifier, open_catalog
-from truelog.batch.span import Span
-from truelog.quality import data_docs, event_quality, figures, quality_history
+from truelog.archive.archive_writer import FileWriter, blueprint, described
+from truelog.batch.run_interval import Span
+from truelog.quality import event_quality, gx_docs, quality_history, quality_metrics
 from truelog.schema.event import Event, load_events
 from truelog.schema.quality import EVENTS, KEYS, LATE, MALFORMED, MISSING, Quality
 from truelog.storage.database import Connection
@@ -65,7 +65,7 @@ class Searches:
 
     def measure(self, first: int = 0, last: int = 10) -> Span:
         span = Span(MORNING + first * DAY, MORNING + last * DAY)
-        figures.measure(self.settings, [SEARCH], span)
+        quality_metrics.measure(self.settings, [SEARCH], span)
         return span
 
     def values(self, day: int) -> dict[str, float | None]:
@@ -216,6 +216,6 @@ def test_a_run_is_red_where_an_event_type_is_not_as_it_should_be(
         "verdict": "failed",
     }
     number = quality_history.judgement_of(searches.connection, run.run_id, TOPIC)
-    assert b"malformed 0.5: at most 0.05" in (data_docs.read(searches.settings, number or 0) or b"")
+    assert b"malformed 0.5: at most 0.05" in (gx_docs.read(searches.settings, number or 0) or b"")
     [found] = event_quality.verdicts(searches.settings, run.run_id, TOPIC)
     assert found.failed == ["malformed 0.5: at most 0.05"]

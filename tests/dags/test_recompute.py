@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from truelog.batch.span import Span, days, lagging
-from truelog.storage import operation
+from truelog.batch.run_interval import Span, days, lagging
+from truelog.storage import audit_trail
 from truelog.storage.database import connect
 from truelog.support.errors import ArchiveBehind, BadInput
 from truelog.support.settings import Settings
@@ -218,7 +218,7 @@ def test_who_asked_for_a_backfill_is_told(dags: "DagBag", migrated: Settings) ->
         outlet = {RECOMPUTED: SimpleNamespace(add=lambda view, says: None)}
         announce.function(jobs, {"repair": True}, run, SimpleNamespace(id="try"), outlet)
     with connect(migrated) as connection:
-        told = operation.latest(connection, 10, "backfill")
+        told = audit_trail.latest(connection, 10, "backfill")
     assert [(each.doer, each.about) for each in told] == [("oncall", "asked: a 2026-11-01")]
 
 

@@ -15,8 +15,8 @@ from psycopg import sql
 from tests.library.archive.test_archive_commit import kafka_records, written
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import ensure, identifier, open_catalog
-from truelog.quality import data_docs
-from truelog.reconcile import validation
+from truelog.quality import gx_docs
+from truelog.reconcile import reconcile_checks
 from truelog.reconcile.reconcile import COMPARE, Request, refuse
 from truelog.schema.event import load_events
 from truelog.storage.database import Connection
@@ -78,7 +78,7 @@ class Judged:
         return int(str(made))
 
     def failed(self) -> tuple[str, ...]:
-        return validation.validate(self.settings, RUN, "judged").failed
+        return reconcile_checks.validate(self.settings, RUN, "judged").failed
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def test_data_docs_show_a_value_and_never_run_it(judged: Judged) -> None:
     )
     assert judged.failed() == ("n > 0",)
     [(number,)] = judged.connection.execute("SELECT max(id) FROM truelog.validation").fetchall()
-    page = (data_docs.read(judged.settings, int(str(number))) or b"").decode()
+    page = (gx_docs.read(judged.settings, int(str(number))) or b"").decode()
     assert html.escape(hostile) in page
     assert "a &lt;&gt; &#x27;{oops}&#x27;" in page  # the view's own check
     tags = re.findall(r"<([^>]*)>", page.partition("<body>")[2])
@@ -208,28 +208,28 @@ def test_data_docs_show_a_value_and_never_run_it(judged: Judged) -> None:
 
 def test_unknown_is_neither_and_says_why(judged: Judged) -> None:
     judged.compared(verdict="EQUAL")
-    validation.require_known(judged.settings, RUN)
+    reconcile_checks.require_known(judged.settings, RUN)
     judged.compared(verdict="UNKNOWN", reason="the archive is 12 events behind.")
     with pytest.raises(ArchiveBehind, match=r"^UNKNOWN: judged: the archive is 12 events behind\.$"):
-        validation.require_known(judged.settings, RUN)
+        reconcile_checks.require_known(judged.settings, RUN)
     assert "the streamed table equals its rebuild" in judged.failed()
     judged.compared()
-    validation.require_known(judged.settings, RUN)  # a retry came to an answer
+    reconcile_checks.require_known(judged.settings, RUN)  # a retry came to an answer
 
 
 def test_a_view_that_was_refused_is_red_by_itself_and_not_compared_again(judged: Judged) -> None:
     """Its file may be so broken that it has no version."""
     refuse(judged.settings, "judged", COMPARE, reason="SyntaxError: invalid syntax")
     judged.connection.execute("UPDATE truelog.reconciliation SET run = %s WHERE view = 'judged'", (RUN,))
-    validation.require_known(judged.settings, RUN)
+    reconcile_checks.require_known(judged.settings, RUN)
     with pytest.raises(BadInput, match="judged could not be compared: SyntaxError"):
-        validation.validate(judged.settings, RUN, "judged")
+        reconcile_checks.validate(judged.settings, RUN, "judged")
 
 
 def test_a_run_without_a_comparison_is_not_judged(judged: Judged) -> None:
     judged.compared(run="another run")
     with pytest.raises(BadInput, match="has no comparison of judged"):
-        validation.validate(judged.settings, RUN, "judged")
+        reconcile_checks.validate(judged.settings, RUN, "judged")
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ class Result:
 
 def test_results_are_claimed_for_the_run_that_asked(judged: Judged) -> None:
     made = judged.compared(run=None)
-    validation.claim(judged.settings, RUN, [Result(made)])
+    reconcile_checks.claim(judged.settings, RUN, [Result(made)])
     assert judged.failed() == ()
 
 

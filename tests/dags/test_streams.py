@@ -13,15 +13,15 @@ import pytest
 from confluent_kafka import Producer
 
 from truelog.apps import launcher
-from truelog.apps.diagnosis import diagnose
+from truelog.apps.liveness import diagnose
 from truelog.control import application, lease
 from truelog.control.application import Verdict
 from truelog.log import topics
 from truelog.schema.event import load_events
 from truelog.spark.submit import SPARK
-from truelog.storage import operation
+from truelog.storage import audit_trail
 from truelog.storage.database import Connection, connect
-from truelog.support import instants
+from truelog.support import timestamps
 from truelog.support.errors import KeepsDying
 from truelog.support.settings import Settings
 
@@ -146,7 +146,7 @@ def test_silence_is_seen_once_a_tick_was_not_heard(
     monkeypatch.setenv("TRUELOG_SILENCE_SECONDS", "0.1")
     assert seen(dags, seconds=3) == "nothing"
     producer = Producer(kafka.kafka())
-    tick = {"event_id": "a tick", "occurred_at": instants.text(datetime.now(UTC)), "ends": "{}"}
+    tick = {"event_id": "a tick", "occurred_at": timestamps.text(datetime.now(UTC)), "ends": "{}"}
     producer.produce("ticks", json.dumps(tick))
     assert producer.flush(30) == 0
     assert seen(dags, seconds=15) == "hung"
@@ -183,7 +183,7 @@ def test_changed_code_is_seen(dags: "DagBag", held: lease.Lease, database: Conne
 
 def test_a_wish_is_seen_until_a_launch_grants_it(dags: "DagBag", held: lease.Lease, database: Connection) -> None:
     application.wish(database, NAME, DOER)
-    assert [(each.kind, each.doer) for each in operation.latest(database, 1)] == [("restart", DOER)]
+    assert [(each.kind, each.doer) for each in audit_trail.latest(database, 1)] == [("restart", DOER)]
     assert seen(dags) == "wished"
     database.execute(
         "INSERT INTO truelog.launch (application, reason, wish) "
@@ -197,7 +197,7 @@ def test_a_wish_is_seen_until_a_launch_grants_it(dags: "DagBag", held: lease.Lea
 def test_other_code_than_before_is_a_release(database: Connection) -> None:
     for code in ("old", "old", "new"):
         application.want_code(database, NAME, code, "files")
-    told = [each for each in operation.latest(database, 10, "release") if each.subject == NAME]
+    told = [each for each in audit_trail.latest(database, 10, "release") if each.subject == NAME]
     assert [each.about for each in told] == ["old became new"]
 
 

@@ -11,7 +11,7 @@ SLEEPS = ("time.sleep", "sleep", "asyncio.sleep")
 # Who may sleep, and why.
 WAITING = {
     ("include/truelog/support/wait.py", "until"): "polls a condition until a deadline",
-    ("include/truelog/archive/archive.py", "wait_for"): "polls the archive's positions until a deadline",
+    ("include/truelog/archive/archive_reader.py", "wait_for"): "polls the archive's positions until a deadline",
     ("include/truelog/log/topics.py", "_wait_for_leaders"): "polls the brokers until a deadline",
     ("include/truelog/log/ticks.py", "run"): "a clock's beat, which nobody waits for",
 }

@@ -19,16 +19,16 @@ from truelog.kernel import clock, merge, stage, table
 from truelog.kernel.stage import Staged
 from truelog.log import records
 from truelog.log.positions import Positions
-from truelog.reconcile import difference, digest
-from truelog.reconcile.carrying import Carrying
-from truelog.reconcile.difference import Counts
-from truelog.reconcile.digest import Digests
+from truelog.reconcile import row_diff, table_hash
+from truelog.reconcile.provenance_frame import Carrying
+from truelog.reconcile.row_diff import Counts
+from truelog.reconcile.table_hash import Digests
 from truelog.schema.decode import decode
 from truelog.schema.event import EventType
 from truelog.storage.database import Connection, names
 from truelog.support.durations import seconds
 from truelog.support.settings import Settings
-from truelog.views.compiled import Compiled, compile_view, extended
+from truelog.views.compiled_view import Compiled, compile_view, extended
 from truelog.views.view import View
 
 CASES = 200
@@ -84,7 +84,7 @@ class Lab:
         merge.add(self.connection, by_case, "recon", stage.load(by_case.totals(rows), by_case, self.settings))
         clock.drop_outlived(self.connection, by_case, "recon", _reached(by_case, end))
         rows.unpersist()
-        return difference.find(self.connection, by_case)
+        return row_diff.find(self.connection, by_case)
 
     def digests(self, name: str, view: View, drawn: list[list[Record]]) -> tuple[Compiled, Digests, Digests]:
         """What PostgreSQL and what Spark tell of the same rows; the rows stay in `recon`."""
@@ -93,8 +93,8 @@ class Lab:
         self._fresh(by_case)
         states = by_case.totals(self.transformed(view, drawn)).persist()
         merge.add(self.connection, by_case, "recon", stage.load(states, by_case, self.settings))
-        told = digest.of_table(self.connection, by_case, sql.Identifier("recon", by_case.table))
-        return by_case, told, digest.of_frame(by_case, by_case.stored(states))
+        told = table_hash.of_table(self.connection, by_case, sql.Identifier("recon", by_case.table))
+        return by_case, told, table_hash.of_frame(by_case, by_case.stored(states))
 
     def transformed(self, view: View, drawn: list[list[Record]]) -> DataFrame:
         frames = [Carrying(self.events(topic, drawn), ("case_id", "cut")) for topic in view.reads]

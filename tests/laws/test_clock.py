@@ -17,10 +17,10 @@ from tests.laws.naive_clock import clock as naive
 from truelog import View
 from truelog.kernel import clock
 from truelog.log.positions import Positions
-from truelog.maintenance import old_ticks
+from truelog.maintenance import tick_retention
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
-from truelog.views.compiled import Compiled
+from truelog.views.compiled_view import Compiled
 
 TOPICS = ("a", "b", "ticks")
 ID = "ticks-id"
@@ -103,7 +103,7 @@ def _law(migrated: Settings, happened: list[str], back: dict[int, int], given_re
     ticks = stepping_back(Log(happened).ticks, back)
     with connect(migrated, autocommit=True) as connection, alone(connection):
         keep(connection, given_readers, ticks)
-        old_ticks.drop(connection)
+        tick_retention.drop(connection)
         for reader in given_readers:
             for vector in reader.later():
                 positions = reader.at(vector)
@@ -140,11 +140,11 @@ def test_what_is_old_goes_and_what_is_not_read_stays(connection: Connection) -> 
     ticks = Log(["a", "tick", "tick"] * 10).ticks
     with alone(connection):
         keep(connection, [Reader(frozenset("a"), {"a": 5, "ticks": 7}, run=True)], ticks)
-        assert old_ticks.drop(connection) == 4
+        assert tick_retention.drop(connection) == 4
         assert kept(connection) == [4, 5, 6, 7, 8, 9]  # tick 4 is the clock; 5 and 6 are read and do not count yet
     with alone(connection):
         keep(connection, [Reader(frozenset("a"), {"a": 5, "ticks": 7}, run=False)], ticks)
-        assert old_ticks.drop(connection) == 7
+        assert tick_retention.drop(connection) == 7
         assert kept(connection) == [4, 5, 6]
 
 
@@ -154,11 +154,11 @@ def test_nothing_goes_while_a_view_has_only_begun(connection: Connection) -> Non
             connection, [Reader(frozenset("a"), {"a": 5, "ticks": 7}, run=True)], Log(["a", "tick", "tick"] * 10).ticks
         )
         follow(connection, "begun", 2)
-        assert old_ticks.drop(connection) == 0
+        assert tick_retention.drop(connection) == 0
         timeless = View(reads=("a",), transform=lambda a: a, key=("k",), measures={}, version=2)
-        assert old_ticks.drop(connection, [Compiled("begun", replace(timeless, version=1), {}, "")]) == 0
-        assert old_ticks.drop(connection, [Compiled("begun", replace(timeless, keep="1 day"), {}, "")]) == 0
-        assert old_ticks.drop(connection, [Compiled("begun", timeless, {}, "")]) == 4
+        assert tick_retention.drop(connection, [Compiled("begun", replace(timeless, version=1), {}, "")]) == 0
+        assert tick_retention.drop(connection, [Compiled("begun", replace(timeless, keep="1 day"), {}, "")]) == 0
+        assert tick_retention.drop(connection, [Compiled("begun", timeless, {}, "")]) == 4
 
 
 def test_a_comparison_keeps_its_ticks(migrated: Settings, connection: Connection) -> None:
@@ -171,4 +171,4 @@ def test_a_comparison_keeps_its_ticks(migrated: Settings, connection: Connection
             comparing.execute("SELECT pg_advisory_lock(hashtextextended('reconcile reader_0_v1', 1))")
             connection.execute("SET LOCAL lock_timeout = '100ms'")
             with pytest.raises(psycopg.errors.LockNotAvailable):
-                old_ticks.drop(connection)
+                tick_retention.drop(connection)

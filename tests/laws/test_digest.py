@@ -5,15 +5,15 @@ from psycopg import sql
 
 from tests.laws.lab import Lab, cases
 from tests.laws.views import VIEWS
-from truelog.reconcile import digest
+from truelog.reconcile import table_hash
 
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_both_engines_tell_the_same(lab: Lab, name: str) -> None:
     _, in_database, in_spark = lab.digests(name, VIEWS[name], cases(lab.types, VIEWS[name].reads))
 
-    assert digest.rows(in_database) > len(in_database) > digest.BUCKETS / 2
-    assert digest.unequal(in_database, in_spark) == []
+    assert table_hash.rows(in_database) > len(in_database) > table_hash.BUCKETS / 2
+    assert table_hash.unequal(in_database, in_spark) == []
 
 
 def test_one_altered_row_shows_in_its_bucket_and_nowhere_else(lab: Lab) -> None:
@@ -25,9 +25,9 @@ def test_one_altered_row_shows_in_its_bucket_and_nowhere_else(lab: Lab) -> None:
             sql.SQL(
                 "UPDATE {} SET {column} = NULL WHERE ctid = "
                 "(SELECT ctid FROM {} WHERE {column} IS NOT NULL LIMIT 1) RETURNING {}"
-            ).format(table, table, digest.bucket_sql(compiled), column=sql.Identifier(column))
+            ).format(table, table, table_hash.bucket_sql(compiled), column=sql.Identifier(column))
         ).fetchone()
         assert changed, f"no row has a {column}"
-        after = digest.of_table(lab.connection, compiled, table)
-        assert digest.unequal(before, after) == list(changed), column
+        after = table_hash.of_table(lab.connection, compiled, table)
+        assert table_hash.unequal(before, after) == list(changed), column
         before = after

@@ -19,11 +19,11 @@ from pyspark.sql import types as t
 from tests.laws.lab import Lab
 from truelog import Latest, View
 from truelog.kernel import table
-from truelog.reconcile import digest
+from truelog.reconcile import table_hash
 from truelog.storage.database import names
 from truelog.support.errors import BadDeclaration
 from truelog.views import columns
-from truelog.views.compiled import Compiled
+from truelog.views.compiled_view import Compiled
 
 NAN, INFINITY = math.nan, math.inf
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -147,13 +147,13 @@ def naive(rows: list[tuple[Any, ...]]) -> dict[int, tuple[int, str]]:
     for row in rows:
         hashed = hashlib.md5("".join(map(encoded, row, KINDS.values())).encode()).digest()
         key = hashlib.md5(encoded(row[0], KINDS["id"]).encode()).digest()
-        bucket = int.from_bytes(key[:2]) % digest.BUCKETS
+        bucket = int.from_bytes(key[:2]) % table_hash.BUCKETS
         n, high, low = found.get(bucket, (0, 0, 0))
         found[bucket] = (n + 1, high + int.from_bytes(hashed[:8]), low + int.from_bytes(hashed[8:]))
     return {b: (n, f"{high % 2**64:016x}{low % 2**64:016x}") for b, (n, high, low) in found.items()}
 
 
-def told(digests: digest.Digests) -> dict[int, tuple[int, str]]:
+def told(digests: table_hash.Digests) -> dict[int, tuple[int, str]]:
     return {bucket: (each.rows, each.hash) for bucket, each in digests.items()}
 
 
@@ -179,7 +179,7 @@ def test_both_engines_come_to_the_golden_numbers(lab: Lab) -> None:
     assert list(compiled.stored_columns) == list(KINDS)
 
     schema = t.StructType([t.StructField(name, kind) for name, kind in KINDS.items()])
-    assert told(digest.of_frame(compiled, lab.spark.createDataFrame(ROWS, schema))) == GOLDEN
+    assert told(table_hash.of_frame(compiled, lab.spark.createDataFrame(ROWS, schema))) == GOLDEN
 
     stored = sql.Identifier("recon", compiled.table)
     lab.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(stored))
@@ -188,11 +188,11 @@ def test_both_engines_come_to_the_golden_numbers(lab: Lab) -> None:
         insert = sql.SQL("INSERT INTO {} ({}) VALUES ({})")
         values = sql.SQL(", ").join(sql.Placeholder() * len(KINDS))
         cursor.executemany(insert.format(stored, names(compiled.stored_columns), values), ROWS)
-    assert told(digest.of_table(lab.connection, compiled, stored)) == GOLDEN
+    assert told(table_hash.of_table(lab.connection, compiled, stored)) == GOLDEN
 
     # A NaN that the processor made has its sign set.
     negative = sql.SQL(
         "UPDATE {} SET float = 'Infinity'::float8 - 'Infinity' WHERE float = 'NaN' RETURNING float8send(float)"
     )
     assert lab.connection.execute(negative.format(stored)).fetchall() != [(bytes.fromhex("7ff8000000000000"),)]
-    assert told(digest.of_table(lab.connection, compiled, stored)) == GOLDEN
+    assert told(table_hash.of_table(lab.connection, compiled, stored)) == GOLDEN

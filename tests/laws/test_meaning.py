@@ -1,7 +1,7 @@
 """Law 7: the code that made a table is known, the library's part of it included.
 
 Where one of these fails, records or values have come to mean something else, and tables made before must not be added
-to: raise `MEANING` in `truelog.views.compiled`, and note here what comes out now.
+to: raise `MEANING` in `truelog.views.compiled_view`, and note here what comes out now.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from tests.library.hostile import GOOD, HOSTILE, THING
 from truelog.log import records
 from truelog.schema.decode import decode
 from truelog.schema.event import FUTURE_LIMIT
-from truelog.views import compiled
+from truelog.views import compiled_view
 
 DECODED = {1: "88f62afc8fc78b3e0ff0cff361441ed1261badb1a4d027e402d59a8f345e3443"}
 ADDED_UP = {1: "e55e22d6be765a0311d126df1549123e681ef9ded3ce74dea39cb9b2bf5d86fc"}
@@ -34,7 +34,7 @@ def test_a_record_means_what_it_meant() -> None:
     rows = decode(THING, values, times, FUTURE_LIMIT).to_pylist()
     good = [row for row in rows if row["invalid"] is None]
     assert 1 < len(good) < len(rows)
-    assert digest([row | {"invalid": row["invalid"] is not None} for row in rows]) == DECODED[compiled.MEANING]
+    assert digest([row | {"invalid": row["invalid"] is not None} for row in rows]) == DECODED[compiled_view.MEANING]
 
 
 def test_a_measure_means_what_it_meant(lab: Lab) -> None:
@@ -50,11 +50,11 @@ def test_a_measure_means_what_it_meant(lab: Lab) -> None:
     }
     events = [event | {"offset": n, "visitor_id": f"v{n}", "response_ms": 10**n} for n in range(9)]
     rows = view.totals(EVERY_MEASURE.transform(lab.spark.createDataFrame(events, shape)))
-    assert digest([row.asDict() for row in view.stored(rows).collect()]) == ADDED_UP[compiled.MEANING]
+    assert digest([row.asDict() for row in view.stored(rows).collect()]) == ADDED_UP[compiled_view.MEANING]
 
 
 def test_what_the_library_makes_of_it_is_part_of_a_views_fingerprint(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     before = lab.compiled("same", EVERY_MEASURE).fingerprint
     assert lab.compiled("same", EVERY_MEASURE).fingerprint == before
-    monkeypatch.setattr(compiled, "MEANING", compiled.MEANING + 1)
+    monkeypatch.setattr(compiled_view, "MEANING", compiled_view.MEANING + 1)
     assert lab.compiled("same", EVERY_MEASURE).fingerprint != before

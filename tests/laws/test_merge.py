@@ -14,13 +14,13 @@ from tests.laws.lab import Lab
 from truelog import Sum, View
 from truelog.control import lease
 from truelog.control.lease import Holder
-from truelog.kernel import merge, poison, stage, table
-from truelog.kernel.advance import Advancer, Slice
+from truelog.kernel import bad_records, merge, stage, table
+from truelog.kernel.apply_batch import Advancer, Slice
 from truelog.kernel.merge import Merge
 from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.support.errors import Fenced, StagingTorn, TopicRecreated
-from truelog.views.compiled import Compiled
+from truelog.views.compiled_view import Compiled
 
 
 def _per_minute(page_view: DataFrame) -> DataFrame:
@@ -202,4 +202,4 @@ def test_a_record_that_the_transform_cannot_take_is_set_aside_and_the_rest_goes_
     assert "DIVIDE_BY_ZERO" in str(rows[0][1])
     failing, fine, none_there = (("page_view", 0, offset) for offset in (7, 8, 99))
     events = [bench.events(0, 20)["page_view"]]
-    assert poison.unfounded(bench.compiled, events, [failing, fine, none_there]) == [fine, none_there]
+    assert bad_records.unfounded(bench.compiled, events, [failing, fine, none_there]) == [fine, none_there]

@@ -18,14 +18,14 @@ from tests.laws.events import START, Record
 from tests.laws.lab import Lab, cases
 from tests.laws.views import VIEWS
 from truelog.kernel import clock, merge, table
-from truelog.kernel.advance import Advancer
+from truelog.kernel.apply_batch import Advancer
 from truelog.kernel.merge import Merge
 from truelog.kernel.stage import Staged
 from truelog.log.positions import Positions
 from truelog.support import faults
 from truelog.support.durations import seconds
 from truelog.support.errors import CodeChanged, Gap, Stale
-from truelog.views.compiled import Compiled
+from truelog.views.compiled_view import Compiled
 
 LOGS = 40  # in one
 POINTS = ("merge.locked", "merge.added", "merge.advanced")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from truelog.log.positions import Positions
-from truelog.streaming.follower import is_near
+from truelog.streaming.view_worker import is_near
 from truelog.support.settings import Settings
 
 INPUT = 1_000.0  # records a second

@@ -9,7 +9,7 @@ from tests.laws.lab import Lab, cases
 from tests.laws.views import EVERY_MEASURE, VIEWS
 from truelog import Sum
 from truelog.views import measures
-from truelog.views.compiled import extended
+from truelog.views.compiled_view import extended
 
 
 def test_no_measure_is_forgotten() -> None:

@@ -15,15 +15,15 @@ from pyspark.sql import functions as F
 from tests.laws.lab import Lab
 from truelog import Max, Sum, View
 from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_files import FileWriter, blueprint, described
 from truelog.archive.archive_table import TIME, ensure, identifier, open_catalog
+from truelog.archive.archive_writer import FileWriter, blueprint, described
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import merge, table
-from truelog.kernel.advance import Advancer
+from truelog.kernel.apply_batch import Advancer
 from truelog.kernel.merge import Excluded, Merge
 from truelog.log.positions import Positions
 from truelog.support.settings import Settings
-from truelog.views.compiled import Compiled
+from truelog.views.compiled_view import Compiled
 
 MORNING = datetime(2026, 3, 1, tzinfo=UTC)
 

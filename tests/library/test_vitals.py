@@ -8,11 +8,11 @@ import pytest
 
 from truelog.alerts.alert import Alert
 from truelog.alerts.alert_kind import KINDS, Severity
-from truelog.control.standing import FOLLOWING, STANDING, STOPPED
+from truelog.control.view_status import FOLLOWING, STANDING, STOPPED
 from truelog.lag.lag_report import Row
 from truelog.lag.lag_verdict import Verdict
+from truelog.monitor.summary import Facts, State, card_state, open_alerts, problems
 from truelog.monitor.view_report import Entry, Table
-from truelog.monitor.vitals import Facts, State, card_state, open_alerts, problems
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 CRITICAL, WARNING = (next(n for n, kind in KINDS.items() if kind.severity is each) for each in Severity)

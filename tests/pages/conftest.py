@@ -15,7 +15,7 @@ from runtime.airflow_configuration import own_database
 from tests.pages.plausible import HOSTILE, fill, views_folder
 from tests.scenes.conftest import known
 from truelog.control.application import ARCHIVE, STREAM
-from truelog.quality import data_docs
+from truelog.quality import gx_docs
 from truelog.storage.database import connect, migrate
 from truelog.support.settings import Settings
 
@@ -32,7 +32,7 @@ def filled(postgresql: Settings, s3: Settings, tmp_path_factory: pytest.TempPath
         migrate(settings)
         with connect(settings, autocommit=True) as connection:
             fill(connection)
-            data_docs.keep(settings, 1, f"<h1>Data Docs</h1>{''.join(HOSTILE)}".encode())
+            gx_docs.keep(settings, 1, f"<h1>Data Docs</h1>{''.join(HOSTILE)}".encode())
             for name in (ARCHIVE, STREAM):
                 connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (name,))
             yield settings

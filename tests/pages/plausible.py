@@ -13,17 +13,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from truelog.alerts import alert_watch, alerts
-from truelog.control import application, standing
+from truelog.alerts import alert_store, alert_watch
+from truelog.control import application, view_status
 from truelog.control.application import ARCHIVE, STREAM
 from truelog.lag import lag_history
 from truelog.lag.lag_history import Reading
 from truelog.lag.lag_verdict import Sample
 from truelog.schema.quality import DEFAULTS, EVENTS, LATE, Figure, figure
-from truelog.storage import operation
+from truelog.storage import audit_trail
+from truelog.storage.audit_trail import Kind
 from truelog.storage.database import Connection
-from truelog.storage.operation import Kind
-from truelog.streaming import progress
+from truelog.streaming import batch_metrics
 from truelog.views.catalogue import VIEWS
 
 DAY = 86_400.0
@@ -105,9 +105,9 @@ def _applications(connection: Connection) -> None:
         )
     for second in range(70):
         steps = {"latestOffset": 3, "walCommit": 21, "addBatch": 180 + second, "triggerExecution": 240 + second}
-        progress.note(connection, STREAM, f"2026-11-21T10:{second // 60:02d}:{second % 60:02d}Z", steps)
-    standing.begin(connection, STREAM, dict.fromkeys(MADE, 1))
-    standing.note(connection, STREAM, "page_audience", 1, f"DivideByZero: in {HOSTILE[0]}")
+        batch_metrics.note(connection, STREAM, f"2026-11-21T10:{second // 60:02d}:{second % 60:02d}Z", steps)
+    view_status.begin(connection, STREAM, dict.fromkeys(MADE, 1))
+    view_status.note(connection, STREAM, "page_audience", 1, f"DivideByZero: in {HOSTILE[0]}")
 
 
 def _answer(connection: Connection) -> None:
@@ -258,14 +258,14 @@ def _judged(
 
 def _operations(connection: Connection) -> None:
     for kind, subject, doer, about in (
-        (Kind.LAUNCH, STREAM, operation.AIRFLOW, "dead"),
-        (Kind.RELEASE, STREAM, operation.AIRFLOW, "5d0c became 9f2c"),
-        (Kind.REPAIR, "page_views", operation.AIRFLOW, "3 rows replaced, after reconciliation 57"),
+        (Kind.LAUNCH, STREAM, audit_trail.AIRFLOW, "dead"),
+        (Kind.RELEASE, STREAM, audit_trail.AIRFLOW, "5d0c became 9f2c"),
+        (Kind.REPAIR, "page_views", audit_trail.AIRFLOW, "3 rows replaced, after reconciliation 57"),
         (Kind.BACKFILL, "partials", "oncall", "backfill__2026-11-19: page_views 2026-11-19, click_through 2026-11-19"),
         (Kind.STOP, ARCHIVE, f"root {HOSTILE[1]}", ""),
         (Kind.START, ARCHIVE, "admin", ""),
     ):
-        operation.note(connection, kind, subject, doer, about)
+        audit_trail.note(connection, kind, subject, doer, about)
 
 
 def _alerts(connection: Connection) -> None:
@@ -289,7 +289,7 @@ def _alerts(connection: Connection) -> None:
                 "resolved": resolved,
             },
         )
-    alerts.silence(connection, "*/request_rates", timedelta(days=1), by="admin", why=f"new {HOSTILE[1]}")
+    alert_store.silence(connection, "*/request_rates", timedelta(days=1), by="admin", why=f"new {HOSTILE[1]}")
     connection.execute(
         "INSERT INTO truelog.alert_source SELECT name, now() + interval '1 day', '' FROM unnest(%s::text[]) name",
         ([source.name for source in alert_watch.SOURCES[1:]],),

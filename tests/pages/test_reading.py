@@ -8,15 +8,15 @@ import pytest
 from tests.pages.plausible import HOSTILE, MADE
 from truelog.lag import lag_report, lag_series
 from truelog.lag.lag_verdict import Verdict
-from truelog.monitor import stream_report, view_report, vitals
-from truelog.monitor.vitals import State, Vitals
+from truelog.monitor import stream_report, summary, view_report
+from truelog.monitor.summary import State, Vitals
 from truelog.quality import quality_history
 from truelog.reconcile import reconcile_history
 from truelog.serving import browse
 from truelog.serving.browse import Answer, Condition, Operator, Question
-from truelog.storage import readers
+from truelog.storage import db_snapshot
 from truelog.storage.database import Connection, connect
-from truelog.streaming import progress
+from truelog.streaming import batch_metrics
 from truelog.support.errors import BadInput, NotSetUp, ServiceDown
 from truelog.support.settings import Settings
 
@@ -26,7 +26,7 @@ ROWS = 300 + len(HOSTILE)
 
 @pytest.fixture
 def snapshot(filled: Settings) -> Iterator[Connection]:
-    with readers.snapshot(filled) as connection:
+    with db_snapshot.snapshot(filled) as connection:
         yield connection
 
 
@@ -125,7 +125,7 @@ def test_streams_are_told_with_all_their_readers(filled: Settings) -> None:
 
 
 def test_of_batches_only_the_last_are_kept(snapshot: Connection) -> None:
-    assert len(progress.latest(snapshot, "stream", 1000)) == 60
+    assert len(batch_metrics.latest(snapshot, "stream", 1000)) == 60
 
 
 def test_a_partition_that_is_not_seen_is_not_left_out_of_a_sum(filled: Settings) -> None:
@@ -136,7 +136,7 @@ def test_a_partition_that_is_not_seen_is_not_left_out_of_a_sum(filled: Settings)
 
 
 def test_the_numbers_that_matter_are_of_the_worst_view(filled: Settings) -> None:
-    found = vitals.now(filled)
+    found = summary.now(filled)
     assert (found.freshness.value, found.lag.value) == (21 / 50, 42)
     assert (found.proof.view, found.proof.value) == ("page_audience", None)  # no certificate: worse than any age
 
@@ -146,7 +146,7 @@ def said(found: Vitals) -> dict[str, State]:
 
 
 def test_what_is_wrong_now_comes_before_the_numbers(filled: Settings) -> None:
-    found = vitals.now(filled)
+    found = summary.now(filled)
     assert found.state is State.CRITICAL
     assert (found.alerts.count, found.alerts.severity) == (3, "critical")
     assert str(found.alerts.worst).startswith("click_through ")
@@ -162,11 +162,11 @@ def test_what_is_wrong_now_comes_before_the_numbers(filled: Settings) -> None:
 
 
 def test_a_dead_archive_is_a_problem(filled: Settings, dead_archive: None) -> None:
-    assert said(vitals.now(filled))["archive is down"] is State.CRITICAL
+    assert said(summary.now(filled))["archive is down"] is State.CRITICAL
 
 
 def test_an_application_that_never_ran_is_down(filled: Settings) -> None:
-    found = vitals.now(filled.model_copy(update={"applications": {"click_through": "second"}}))
+    found = summary.now(filled.model_copy(update={"applications": {"click_through": "second"}}))
     assert said(found)["second is down"] is State.CRITICAL
 
 
@@ -183,13 +183,13 @@ def test_a_view_stays_different_until_it_is_found_equal(filled: Settings) -> Non
                     "VALUES ('click_through', 1, '{}', false, 1, 0, 0, 1, 0, %s, '', '[]')",
                     (verdict,),
                 )
-                assert (wrong in said(vitals.now(filled))) == different
+                assert (wrong in said(summary.now(filled))) == different
         finally:
             connection.execute("DELETE FROM truelog.reconciliation WHERE id > %s", (last,))
 
 
 def test_old_samples_of_lag_are_not_shown_as_current(filled: Settings) -> None:
-    found = vitals.now(filled.model_copy(update={"lag_poll_seconds": 0.1}))
+    found = summary.now(filled.model_copy(update={"lag_poll_seconds": 0.1}))
     assert (found.freshness.value, found.lag.value) == (None, None)
     assert said(found)[f"lag is not known: archive, {', '.join(sorted(MADE))}"] is State.UNKNOWN
 
@@ -198,14 +198,14 @@ def test_a_source_of_alerts_that_cannot_see_is_a_problem(filled: Settings) -> No
     with connect(filled, autocommit=True) as connection:
         connection.execute("UPDATE truelog.alert_source SET blind = 'Kafka did not answer' WHERE source = 'lag'")
         try:
-            assert said(vitals.now(filled))["alerts are not checked: applications, lag"] is State.UNKNOWN
+            assert said(summary.now(filled))["alerts are not checked: applications, lag"] is State.UNKNOWN
         finally:
             connection.execute("UPDATE truelog.alert_source SET blind = '' WHERE source = 'lag'")
 
 
 def test_without_postgresql_nothing_is_said_to_be_good(filled: Settings) -> None:
     with pytest.raises(ServiceDown):
-        vitals.now(filled.model_copy(update={"database_name": "none_of_this_name"}))
+        summary.now(filled.model_copy(update={"database_name": "none_of_this_name"}))
 
 
 def test_the_catalogue_shows_what_is_declared_and_what_became_of_it(filled: Settings) -> None:

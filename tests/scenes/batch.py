@@ -7,13 +7,13 @@ from datetime import datetime
 from pyspark.sql import SparkSession
 
 from truelog.batch.recompute import Recomputed, recompute
-from truelog.kernel.advance import Advancer
+from truelog.kernel.apply_batch import Advancer
 from truelog.log import records
 from truelog.reconcile.reconcile import COMPARE, Request, Result, reconcile
 from truelog.schema.event import load_events
 from truelog.support.settings import Settings
 from truelog.views import catalogue
-from truelog.views.compiled import Compiled, compile_view
+from truelog.views.compiled_view import Compiled, compile_view
 
 
 @dataclass(frozen=True)

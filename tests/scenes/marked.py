@@ -8,7 +8,7 @@ from itertools import count
 
 from tests.bench.beat import every
 from tests.bench.freshness import Marks, at
-from truelog.log.sending import producer
+from truelog.log.kafka_producer import producer
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from tests.scenes.applications import Application, start
 from tests.scenes.command_line import answer
 from tests.scenes.conftest import World
-from truelog.archive import archive, log_day
+from truelog.archive import archive_reader, log_day
 from truelog.archive.archive_table import identifier, open_catalog
 from truelog.archive.audit import Hole
 from truelog.archive.audit_evidence import audit
@@ -56,7 +56,9 @@ def catch_up(world: World, application: Application) -> None:
     ends = topics.end_offsets(world.settings, load_events())
     application.wait(lambda: "archiving from" in application.tail(), 60, "the archive to begin")
     application.wait(
-        lambda: archive.positions(world.settings, load_events()).covers(ends), 60, "the archive at the end of the log"
+        lambda: archive_reader.positions(world.settings, load_events()).covers(ends),
+        60,
+        "the archive at the end of the log",
     )
 
 
@@ -128,7 +130,7 @@ def test_killed_at_every_point_of_the_commit(world: World) -> None:
     archive_once(world)
     require_archive_equals_log(world)
     ends = topics.end_offsets(world.settings, load_events())
-    assert archive.positions(world.settings, load_events()) == ends
+    assert archive_reader.positions(world.settings, load_events()) == ends
 
 
 def suspended(world: World, point: str) -> Application:
@@ -158,14 +160,14 @@ def test_positions_survive_compaction_and_expiry(world: World, spark: SparkSessi
         for _ in range(2):
             send(world, 200)
             catch_up(world, running)
-        before = archive.positions(world.settings, [TOPIC])
+        before = archive_reader.positions(world.settings, [TOPIC])
         assert upkeep.compact(spark, identifier(TOPIC), least_files=2) > 0
         upkeep.expire(spark, identifier(TOPIC), older_than=upkeep.NOTHING)
         with open_catalog(world.settings) as catalog:
             [left] = catalog.load_table(identifier(TOPIC)).metadata.snapshots
         assert left.summary is not None
         assert left.summary.operation.value == "replace"
-        assert archive.positions(world.settings, [TOPIC]) == before
+        assert archive_reader.positions(world.settings, [TOPIC]) == before
         require_archive_equals_log(world)
 
         for _ in range(4):
@@ -186,14 +188,14 @@ def ticking(world: World) -> Iterator[None]:
 def test_days_close_on_a_quiet_log_and_their_ranges_tile_it(world: World) -> None:
     """Only ticks are written: they close the days of topics to which nobody sends. Days were longer until now."""
     short = world.settings.model_copy(update={"log_day_seconds": DAY_SECONDS})
-    before = archive.closed_days(short, [TOPIC])
+    before = archive_reader.closed_days(short, [TOPIC])
     with archiving(world, TRUELOG_LOG_DAY_SECONDS=str(DAY_SECONDS)) as running, ticking(world):
-        running.wait(lambda: len(archive.closed_days(short, [TOPIC])) > len(before) + 1, 60, "two days to close")
+        running.wait(lambda: len(archive_reader.closed_days(short, [TOPIC])) > len(before) + 1, 60, "two days to close")
 
-    days, rows = archive.closed_days(short, [TOPIC]), table(world, TOPIC).to_pylist()
+    days, rows = archive_reader.closed_days(short, [TOPIC]), table(world, TOPIC).to_pylist()
     reached = None
     for day in days:
-        begin, end = archive.day_range(short, [TOPIC], day)
+        begin, end = archive_reader.day_range(short, [TOPIC], day)
         inside = [r for r in rows if begin.at(TOPIC, r["partition"]) <= r["offset"] < end.at(TOPIC, r["partition"])]
         assert all(r["log_day"] == day for r in inside)
         assert len(inside) == sum(r["log_day"] == day for r in rows)
@@ -204,7 +206,7 @@ def test_days_close_on_a_quiet_log_and_their_ranges_tile_it(world: World) -> Non
             assert gap == []
         reached = end
     with pytest.raises(ArchiveBehind, match="still open"):
-        archive.day_range(short, [TOPIC], datetime.now(UTC))
+        archive_reader.day_range(short, [TOPIC], datetime.now(UTC))
 
 
 def test_a_day_starts_once_and_only_by_the_word_of_the_holder(world: World) -> None:
@@ -227,10 +229,10 @@ def test_a_day_starts_once_and_only_by_the_word_of_the_holder(world: World) -> N
 @pytest.mark.parametrize("from_raw", [False, True], ids=["typed", "from raw"])
 def test_a_range_is_read_by_offset(world: World, spark: SparkSession, from_raw: bool) -> None:
     types = {TOPIC: load_events()[TOPIC]}
-    end = archive.positions(world.settings, [TOPIC])
+    end = archive_reader.positions(world.settings, [TOPIC])
     begin = Positions({TOPIC: {p: o // 3 for p, o in end.offsets[TOPIC].items()}}, end.ids)
-    wanted = archive.Wanted.between(begin, end)
-    found = archive.records(spark, world.settings, types, wanted, from_raw=from_raw).collect()
+    wanted = archive_reader.Wanted.between(begin, end)
+    found = archive_reader.records(spark, world.settings, types, wanted, from_raw=from_raw).collect()
     assert sorted((r.partition, r.offset) for r in found) == [
         (p, o) for p in end.offsets[TOPIC] for o in range(begin.at(TOPIC, p), end.at(TOPIC, p))
     ]
@@ -241,12 +243,12 @@ def test_a_range_is_read_by_offset(world: World, spark: SparkSession, from_raw: 
 
 
 def test_a_reader_of_what_is_not_archived_is_told(world: World, spark: SparkSession) -> None:
-    types, end = {TOPIC: load_events()[TOPIC]}, archive.positions(world.settings, [TOPIC])
+    types, end = {TOPIC: load_events()[TOPIC]}, archive_reader.positions(world.settings, [TOPIC])
     beyond = Positions({TOPIC: {p: o + 7 for p, o in end.offsets[TOPIC].items()}}, end.ids)
     with pytest.raises(ArchiveBehind, match="28 events behind"):
-        archive.records(spark, world.settings, types, archive.Wanted.between(Positions(), beyond))
+        archive_reader.records(spark, world.settings, types, archive_reader.Wanted.between(Positions(), beyond))
     with pytest.raises(ArchiveBehind, match="28 events behind"):
-        archive.wait_for(world.settings, beyond, seconds=1)
+        archive_reader.wait_for(world.settings, beyond, seconds=1)
 
 
 def test_one_deleted_file_turns_the_audit_red(world: World) -> None:

@@ -16,7 +16,7 @@ from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from tests.scenes.applications import start
 from tests.scenes.conftest import World, known
 from tests.scenes.marked import VIEW, marked, p99
-from truelog.archive import analyst, archive
+from truelog.archive import analyst, archive_reader
 from truelog.archive.archive_table import open_catalog
 from truelog.log import ticks
 from truelog.support.errors import ServiceDown
@@ -77,7 +77,7 @@ def oncall(world: World, history: datetime, short: Settings) -> Iterator[Airflow
 
         def closed() -> None:
             world.traffic.send(100)
-            days = [day for day in archive.closed_days(short, ["page_view"]) if day > history]
+            days = [day for day in archive_reader.closed_days(short, ["page_view"]) if day > history]
             if len(days) < DAYS:
                 raise ServiceDown(f"closed since then: {days}")
 
@@ -206,7 +206,7 @@ def test_a_backfill_ends_with_rows_proved_equal(
     today = next(run for run in runs if datetime.fromisoformat(run["logical_date"]) == MIDNIGHT)
     tasks = [task for task in oncall.tasks("recompute", today["dag_run_id"]) if task["task_id"] == "recompute"]
     assert [task["rendered_map_index"].split()[0] for task in tasks] == [BACKFILLED]
-    closed = {day for day in archive.closed_days(short, ["page_view"]) if MIDNIGHT <= day < asked}
+    closed = {day for day in archive_reader.closed_days(short, ["page_view"]) if MIDNIGHT <= day < asked}
     assert len(closed) >= DAYS
     assert closed <= partial_days(short, BACKFILLED)
 
@@ -250,7 +250,7 @@ def test_a_log_day_of_each_event_type_is_judged(
     world: World, oncall: Airflow, short: Settings, history: datetime
 ) -> None:
     """These page views come without a referrer, which is declared to be odd."""
-    closed = [f"'{day}'" for day in archive.closed_days(short, ["page_view"]) if day > history]
+    closed = [f"'{day}'" for day in archive_reader.closed_days(short, ["page_view"]) if day > history]
     query = f"SELECT log_day, count(*) FROM page_view WHERE invalid IS NULL AND log_day IN ({', '.join(closed)}) "
     with analyst.answer(short, query + "GROUP BY log_day ORDER BY 2 DESC") as rows:
         day, counted = rows.fetchall()[0]

@@ -13,7 +13,7 @@ from tests.scenes.batch import Batch
 from tests.scenes.conftest import World
 from truelog.ingest.generator import generate
 from truelog.log import ticks
-from truelog.log.sending import Sender
+from truelog.log.kafka_producer import Sender
 from truelog.support.errors import ServiceDown
 from truelog.support.process import lives
 from truelog.support.wait import until

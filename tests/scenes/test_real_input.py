@@ -17,7 +17,7 @@ import ua_parser
 from tests.scenes.applications import Application, start
 from tests.scenes.command_line import answer, truelog
 from tests.scenes.conftest import World
-from truelog.archive import archive as archives
+from truelog.archive import archive_reader as archives
 from truelog.log import topics
 from truelog.support.settings import PROJECT
 

@@ -18,18 +18,18 @@ from tests.scenes.batch import Batch
 from tests.scenes.command_line import truelog
 from tests.scenes.conftest import World
 from tests.scenes.traffic import Traffic, in_the_log, page_views
-from truelog.archive import archive
+from truelog.archive import archive_reader
 from truelog.batch import partials
+from truelog.batch.partial_selection import tiling
 from truelog.batch.recompute import Recomputed
-from truelog.batch.tiling import tiling
 from truelog.log import ticks, topics
 from truelog.log.positions import Positions
 from truelog.reconcile.reconcile import Request
 from truelog.schema.event import load_events
-from truelog.serving import layer, need
-from truelog.serving.layer import Answer
+from truelog.serving import fallback_policy, serving_status
+from truelog.serving.serving_status import Answer
 from truelog.spark.session import session
-from truelog.storage import readers
+from truelog.storage import db_snapshot
 from truelog.storage.database import connect
 from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import Settings
@@ -78,7 +78,7 @@ def short(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 @pytest.fixture(scope="module")
 def pause(world: World, short: Settings, archives: list[Application], _spark_ends: None) -> Pause:
     """The stream follows steady traffic, stops for as long as three log days, is started again and catches up."""
-    seen = len(archive.closed_days(short, ["page_view"]))
+    seen = len(archive_reader.closed_days(short, ["page_view"]))
     keeper.stop(short, "ticks")  # an earlier scene's: here no day closes once all has been sent
     archiving, ticking = archive_anew(short, archives), start(short, str(Path(ticks.__file__)))
     with Traffic(short, seed=2, delay=1).arriving(RATE // 10, 0.1) as arrived:
@@ -96,7 +96,7 @@ def pause(world: World, short: Settings, archives: list[Application], _spark_end
         world.catch_up(stream, view)
     assert stream.end() == 0
     archiving.wait(lambda: archived(world), 60, "the archive at the end of the log")
-    days = archive.closed_days(short, ["page_view"])[seen:]
+    days = archive_reader.closed_days(short, ["page_view"])[seen:]
     return Pause(began, counted, days, made, answered, read)
 
 
@@ -121,7 +121,7 @@ def recomputed_as_they_close(batch: Batch, archiving: Application, seen: int, si
     made: list[Recomputed] = []
 
     def waiting() -> list[datetime]:
-        return archive.closed_days(batch.advancer.settings, ["page_view"])[seen + len(made) :]
+        return archive_reader.closed_days(batch.advancer.settings, ["page_view"])[seen + len(made) :]
 
     while sum(each.tile.day >= since for each in made) < 3:
         archiving.wait(lambda: bool(waiting()), 60, "a log day to close")
@@ -131,7 +131,7 @@ def recomputed_as_they_close(batch: Batch, archiving: Application, seen: int, si
 
 def answered_from_the_archive(world: World, short: Settings) -> Answered:
     """As the DAG `answers` has it done, which also asks for a view that there is not."""
-    assert need.due(short.model_copy(update={"batch_answer_seconds": 1.0})) == sorted(FOLLOWED)
+    assert fallback_policy.due(short.model_copy(update={"batch_answer_seconds": 1.0})) == sorted(FOLLOWED)
     answering = start(short, "answer.py", *FOLLOWED, "nothing")
     assert answering.wait_death(120) == 0, answering.tail()
     assert world.ask("DELETE FROM truelog.batch_refusal RETURNING view, reason LIKE '%%no view%%'") == [
@@ -139,10 +139,10 @@ def answered_from_the_archive(world: World, short: Settings) -> Answered:
     ]
     [said] = [line for line in truelog("query", "page_views", "--limit", "1").stderr.splitlines() if "layer" in line]
     assert "page_views: batch layer, as of " in said
-    with readers.snapshot(world.settings) as connection:
-        told = layer.answers(connection)["page_views"]
+    with db_snapshot.snapshot(world.settings) as connection:
+        told = serving_status.answers(connection)["page_views"]
         rows = connection.execute("SELECT minute, sum(views)::bigint FROM views.page_views GROUP BY minute").fetchall()
-        at = need.served(connection, "page_views", 1)
+        at = fallback_policy.served(connection, "page_views", 1)
     return Answered(told, at, {minute: int(str(n)) for minute, n in rows if isinstance(minute, datetime)})
 
 
@@ -168,7 +168,7 @@ def reading(world: World) -> Iterator[list[tuple[str, int]]]:
 
 def archived(world: World) -> bool:
     ends = topics.end_offsets(world.settings, load_events())
-    return archive.positions(world.settings, load_events()).covers(ends)
+    return archive_reader.positions(world.settings, load_events()).covers(ends)
 
 
 def test_a_pause_leaves_neither_dip_nor_spike(world: World, pause: Pause, batch: Batch) -> None:
@@ -193,7 +193,7 @@ def test_a_pause_leaves_neither_dip_nor_spike(world: World, pause: Pause, batch:
 def test_meanwhile_the_batch_layer_answers_with_what_the_log_holds(world: World, pause: Pause) -> None:
     """To the record, as a naive reader of the log counts it up to there; and it says that it is the batch layer."""
     answered = pause.answered
-    assert (answered.layer.layer, answered.layer.reason) == (layer.BATCH, "stream does not run")
+    assert (answered.layer.layer, answered.layer.reason) == (serving_status.BATCH, "stream does not run")
     assert pause.began < (answered.layer.as_of or pause.began) < pause.counted
     events = page_views(in_the_log(world.settings, before=answered.positions.offsets["page_view"]))
     assert sum(answered.minutes.values()) == len(events)
@@ -206,7 +206,7 @@ def test_readers_come_back_by_themselves_and_never_see_less(pause: Pause) -> Non
     layers = [told for told, _ in pause.read]
     counts = [views for _, views in pause.read]
     assert layers == sorted(layers)  # batch, and from one moment on the stream
-    assert set(layers) == {layer.BATCH, layer.STREAM}
+    assert set(layers) == {serving_status.BATCH, serving_status.STREAM}
     assert counts == sorted(counts)
     assert counts[0] == sum(pause.answered.minutes.values()) < counts[-1]
 
@@ -263,5 +263,5 @@ def test_a_day_that_is_not_over_can_be_recomputed_by_hand(pause: Pause, batch: B
         batch.recompute("page_views", today)
 
     made = batch.recompute("page_views", today, unfinished=True)
-    assert made.tile.end == archive.positions(batch.advancer.settings, ["page_view"])
+    assert made.tile.end == archive_reader.positions(batch.advancer.settings, ["page_view"])
     assert batch.reconcile("page_views").equal

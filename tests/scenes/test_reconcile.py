@@ -9,7 +9,7 @@ from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
 from tests.scenes.command_line import answer
 from tests.scenes.conftest import World
-from truelog.archive import archive as archives
+from truelog.archive import archive_reader as archives
 from truelog.log import topics
 from truelog.reconcile.reconcile import Request
 

@@ -7,9 +7,9 @@ import pytest
 
 from tests.scenes.applications import start
 from tests.scenes.conftest import World
-from truelog.control import application, standing
+from truelog.control import application, view_status
 from truelog.control.application import Verdict, verdict
-from truelog.control.standing import Standing
+from truelog.control.view_status import Standing
 from truelog.storage.database import connect
 
 VIEW = '''"""Counts by {by}."""
@@ -37,7 +37,7 @@ def folder(world: World, tmp_path: Path) -> Iterator[Path]:
 
 def shown(world: World) -> dict[str, Standing]:
     with connect(world.settings) as connection:
-        return {each.view: each for each in standing.every(connection)}
+        return {each.view: each for each in view_status.every(connection)}
 
 
 def test_only_what_is_broken_stands_still(world: World, folder: Path) -> None:

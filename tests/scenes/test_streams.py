@@ -17,14 +17,14 @@ from tests.library.listener import FAILS, TAKES, Listener, listening
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from tests.scenes.command_line import truelog
 from tests.scenes.conftest import World, known
-from truelog.alerts import alert_outbox, alerts
-from truelog.apps import launcher, stands
+from truelog.alerts import alert_outbox, alert_store
+from truelog.apps import launcher, reader_positions
 from truelog.control import application
 from truelog.control.application import Status
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.storage.database import connect
-from truelog.streaming import progress
+from truelog.streaming import batch_metrics
 from truelog.support.errors import ServiceDown
 from truelog.support.process import lives
 from truelog.support.settings import Settings
@@ -86,7 +86,7 @@ def wait(settings: Settings, condition: Callable[[Status], bool], what: str, sec
 
 def stand(settings: Settings) -> Positions:
     with connect(settings) as connection:
-        return stands.views(connection, ["page_views"])["page_views"].positions
+        return reader_positions.views(connection, ["page_views"])["page_views"].positions
 
 
 def running_again(settings: Settings, before: Status) -> Status:
@@ -145,7 +145,7 @@ def test_status_tells_of_applications_views_and_memory(kept: Settings) -> None:
 def test_of_each_application_the_steps_of_batches_are_known(kept: Settings) -> None:
     def noted() -> None:
         with connect(kept) as connection:
-            batches = [batch for name in ("archive", "stream") for batch in progress.latest(connection, name, 1)]
+            batches = [batch for name in ("archive", "stream") for batch in batch_metrics.latest(connection, name, 1)]
         if len(batches) < 2 or not all({"addBatch", "triggerExecution"} <= batch.steps.keys() for batch in batches):
             raise ServiceDown(str(batches))
 
@@ -193,7 +193,7 @@ def test_a_killed_application_runs_again_and_nothing_is_left_of_the_old_one(
 def _require_calm(settings: Settings) -> None:
     """Nobody is paged for the stream, or is still to be told."""
     with connect(settings) as connection:
-        keys = [alert.key for alert in alerts.open(connection)]
+        keys = [alert.key for alert in alert_store.open(connection)]
         waits = alert_outbox.overdue(connection, ["alertmanager"], 0)
     if "down/stream" in keys or waits:
         raise ServiceDown(f"{keys} {waits}")

@@ -17,7 +17,7 @@ from tests.laws.events import START, Record
 from tests.laws.lab import Lab
 from truelog import View
 from truelog.storage.database import names
-from truelog.support import instants
+from truelog.support import timestamps
 
 WAYS = ("batch", "stream", "shuffled")
 
@@ -36,7 +36,7 @@ class Sent:
 def sent(topic: str, **fields: Any) -> Sent:
     """An event of that type; an id and a time are made up where none is given."""
     given = {"event_id": "an-id", "occurred_at": START} | fields
-    return Sent(topic, json.dumps(given, default=instants.text).encode())
+    return Sent(topic, json.dumps(given, default=timestamps.text).encode())
 
 
 def at(time: str) -> datetime:

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from truelog.alerts.alert import Finding, Sight
-from truelog.apps.diagnosis import diagnose
+from truelog.apps.liveness import diagnose
 from truelog.control import application
 from truelog.control.application import Status, Verdict
-from truelog.storage import readers
+from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.durations import in_words
 from truelog.support.settings import Settings
@@ -50,7 +50,7 @@ class Launches:
 
 def look(settings: Settings) -> Sight:
     """At every application."""
-    with readers.snapshot(settings) as connection:
+    with db_snapshot.snapshot(settings) as connection:
         statuses = {name: application.status(connection, name) for name in application.names(settings)}
         launches = _launches(connection, list(statuses))
     now = datetime.now(UTC)

@@ -12,7 +12,7 @@ from truelog.control.application import Status
 from truelog.lag import lag_report
 from truelog.lag.lag_report import Row
 from truelog.lag.lag_verdict import Verdict
-from truelog.storage import readers
+from truelog.storage import db_snapshot
 from truelog.support.settings import Settings
 
 # What each verdict is told as, the worst last.
@@ -31,7 +31,7 @@ KINDS = (*_WORSE, "blind")
 
 def look(settings: Settings) -> Sight:
     """At every reader in every partition."""
-    with readers.snapshot(settings) as connection:
+    with db_snapshot.snapshot(settings) as connection:
         rows = lag_report.rows(settings, connection)
         statuses = {name: application.status(connection, name) for name in application.names(settings)}
     return sight(rows, {name for name, status in statuses.items() if not _works(status)})

@@ -16,7 +16,7 @@ from typing import Any
 
 from truelog.alerts.alert_outbox import Notice
 from truelog.support.errors import ReceiverDown
-from truelog.support.posting import post
+from truelog.support.http_client import post
 from truelog.support.settings import Settings
 
 _FOR_EVER = timedelta(days=365)  # Alertmanager takes an alert without an end for resolved after five minutes

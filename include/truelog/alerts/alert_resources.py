@@ -8,7 +8,7 @@ from truelog.alerts.alert import Finding, Sight
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_history
 from truelog.lag.lag_history import Reading
-from truelog.storage import readers
+from truelog.storage import db_snapshot
 from truelog.support.settings import Settings
 
 DEAD_LETTERS, DISK = ("dead_letters",), ("disk",)
@@ -19,7 +19,7 @@ _SHORTEST = 60.0
 
 def dead_letters(settings: Settings) -> Sight:
     """By what the poller saw of the archive, which reads every topic."""
-    with readers.snapshot(settings) as connection:
+    with db_snapshot.snapshot(settings) as connection:
         known = lag_history.since(connection, time.time() - _WINDOW).get(ARCHIVE, [])
     rate = dead_letters_a_second(known)
     finding = Finding(*DEAD_LETTERS, _TOPIC, f"{rate or 0:.1f} a second came in the last minutes")

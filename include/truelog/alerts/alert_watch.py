@@ -10,7 +10,7 @@ from functools import partial
 
 import psycopg
 
-from truelog.alerts import alert_applications, alert_lag, alert_proofs, alert_resources, alerts
+from truelog.alerts import alert_applications, alert_lag, alert_resources, alert_store, alert_verification
 from truelog.alerts.alert import UNWATCHED, Finding, Sight, Source
 from truelog.alerts.alert_receiver import configured
 from truelog.storage.database import Connection, connect
@@ -21,9 +21,9 @@ from truelog.support.settings import Settings
 SOURCES = (
     Source("applications", alert_applications.KINDS, 2.0, alert_applications.look),
     Source("lag", alert_lag.KINDS, 5.0, alert_lag.look),
-    Source("reconcile", alert_proofs.OF_VIEWS, 15.0, alert_proofs.views),
-    Source("archive", alert_proofs.OF_ARCHIVE, 15.0, alert_proofs.archive),
-    Source("events", alert_proofs.OF_EVENTS, 15.0, alert_proofs.events),
+    Source("reconcile", alert_verification.OF_VIEWS, 15.0, alert_verification.views),
+    Source("archive", alert_verification.OF_ARCHIVE, 15.0, alert_verification.archive),
+    Source("events", alert_verification.OF_EVENTS, 15.0, alert_verification.events),
     Source("dead letters", alert_resources.DEAD_LETTERS, 15.0, alert_resources.dead_letters),
     Source("disk", alert_resources.DISK, 15.0, alert_resources.disk),
 )
@@ -64,7 +64,7 @@ def see(settings: Settings, source: Source) -> Sight:
 def keep(settings: Settings, connection: Connection, source: Source, sight: Sight) -> None:
     """What was seen, and that it was looked for."""
     repeat = timedelta(seconds=settings.alert_repeat_seconds)
-    alerts.looked(connection, source, sight, configured(settings), repeat)
+    alert_store.looked(connection, source, sight, configured(settings), repeat)
     blind = sight.findings[0].cause if sight.blind else ""
     connection.execute(
         "INSERT INTO truelog.alert_source (source, looked_at, blind) VALUES (%s, now(), %s) "

@@ -8,7 +8,7 @@ from truelog.alerts import alert_outbox, alert_watch
 from truelog.alerts.alert_receiver import configured
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
-from truelog.support.posting import post
+from truelog.support.http_client import post
 from truelog.support.settings import Settings
 
 OVERDUE_SECONDS = 600.0

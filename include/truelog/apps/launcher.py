@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from truelog.apps.diagnosis import diagnose
+from truelog.apps.liveness import diagnose
 from truelog.control import application
 from truelog.control.application import ARCHIVE, Status, Verdict
 from truelog.spark.submit import SPARK, job_environment, submit_conf
-from truelog.storage import operation
+from truelog.storage import audit_trail
+from truelog.storage.audit_trail import Kind
 from truelog.storage.database import Connection, connect
-from truelog.storage.operation import Kind
 from truelog.support.errors import KeepsDying, ServiceDown
 from truelog.support.process import lives
 from truelog.support.settings import PROJECT, Settings
@@ -283,7 +283,7 @@ def _note(connection: Connection, name: str, reason: str, wish: str | None) -> N
         "INSERT INTO truelog.launch (application, reason, wish) VALUES (%s, %s, %s)", (name, reason, wish)
     )
     about = f"{reason}: {wish}" if wish else reason
-    operation.note(connection, Kind.LAUNCH, name, operation.AIRFLOW, about)
+    audit_trail.note(connection, Kind.LAUNCH, name, audit_trail.AIRFLOW, about)
 
 
 def _require_rest(settings: Settings, connection: Connection, status: Status, found: Verdict) -> None:

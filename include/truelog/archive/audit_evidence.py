@@ -20,7 +20,7 @@ from pyiceberg.table import Table
 from truelog.archive.archive_table import Progress, identifier, open_catalog
 from truelog.archive.audit import Evidence, File, Hole, Report, gaps, gone, judge, lacking, overlaps
 from truelog.log import topics
-from truelog.log.log_reader import messages
+from truelog.log.kafka_reader import messages
 from truelog.log.positions import Positions
 from truelog.schema.event import EventType, load_events
 from truelog.storage.bucket import sizes

@@ -15,10 +15,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from truelog.archive.archive_table import open_catalog
-from truelog.batch.tiling import Tile
+from truelog.batch.partial_selection import Tile
 from truelog.log.positions import Positions
 from truelog.support.settings import CATALOG, Settings
-from truelog.views.compiled import Compiled
+from truelog.views.compiled_view import Compiled
 
 NAMESPACE = "partials"
 _FINGERPRINT = "truelog.fingerprint"

@@ -10,19 +10,19 @@ from psycopg import sql
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from truelog.archive import archive
-from truelog.batch import partials, whole_log
+from truelog.archive import archive_reader
+from truelog.batch import log_with_archive, partials
+from truelog.batch.partial_selection import tiling
 from truelog.batch.partials import Partials
-from truelog.batch.tiling import tiling
-from truelog.kernel import clock, merge, poison, stage, table
-from truelog.kernel.advance import Advancer, inputs
-from truelog.kernel.poison import Place
+from truelog.kernel import bad_records, clock, merge, stage, table
+from truelog.kernel.apply_batch import Advancer, inputs
+from truelog.kernel.bad_records import Place
 from truelog.kernel.stage import Staged
 from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.log.records import Events, Types
 from truelog.storage.database import Connection
-from truelog.views.compiled import Compiled, Only, everything
+from truelog.views.compiled_view import Compiled, Only, everything
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Rebuilder:
         """The view at `positions` as states, one row for each key, before old rows leave; its clock knows the ticks."""
         known = Partials(self.compiled) if self.from_raw else partials.load(self.advancer.settings, self.compiled)
         tiled = tiling(known.tiles, positions)
-        events = self.events(archive.Wanted(tiled.records, positions.ids))
+        events = self.events(archive_reader.Wanted(tiled.records, positions.ids))
         if self.compiled.view.keep and clock.TOPIC in positions.ids:
             clock.remember(self.connection, positions.ids[clock.TOPIC], events[clock.TOPIC])
         states = self.added(records.without(events, self.excluded(positions)), only)
@@ -72,17 +72,17 @@ class Rebuilder:
 
     def countable(self, begin: Positions, end: Positions) -> Events:
         """The good events of the view's topics from `begin` to `end`, without the records set aside."""
-        return records.without(self.events(archive.Wanted.between(begin, end)), self.excluded(end))
+        return records.without(self.events(archive_reader.Wanted.between(begin, end)), self.excluded(end))
 
-    def events(self, wanted: archive.Wanted) -> Events:
+    def events(self, wanted: archive_reader.Wanted) -> Events:
         """The good events of the view's topics in these ranges."""
         types = self._types()
-        read = archive.records(self.spark, self.advancer.settings, types, wanted, from_raw=self.from_raw)
+        read = archive_reader.records(self.spark, self.advancer.settings, types, wanted, from_raw=self.from_raw)
         return records.events(read, types)
 
     def since(self, begin: Positions, end: Positions, only: Only = everything) -> Staged:
         """What the log, which is ahead of the archive, brought from `begin` to `end`: as rows to be added."""
-        events = whole_log.events(self.spark, self.advancer.settings, self._types(), begin, end)
+        events = log_with_archive.events(self.spark, self.advancer.settings, self._types(), begin, end)
         states = self.added(records.without(events, self.excluded(end)), only)
         return stage.load(states, self.compiled, self.advancer.settings)
 
@@ -110,7 +110,7 @@ class Rebuilder:
 
         Raises: the error itself, where no record is the cause.
         """
-        failing = poison.find(self.compiled, inputs(self.compiled, self.countable(begin, end)), error)
+        failing = bad_records.find(self.compiled, inputs(self.compiled, self.countable(begin, end)), error)
         merge.exclude(self.connection, self.compiled, failing)
 
     def unfounded(self, positions: Positions) -> list[Place]:
@@ -118,8 +118,8 @@ class Rebuilder:
         places = self.excluded(positions)
         if not places:
             return []
-        wanted = archive.Wanted.of(places, positions.ids)
-        return poison.unfounded(self.compiled, inputs(self.compiled, self.events(wanted)), places)
+        wanted = archive_reader.Wanted.of(places, positions.ids)
+        return bad_records.unfounded(self.compiled, inputs(self.compiled, self.events(wanted)), places)
 
     def _types(self) -> Types:
         return {topic: self.advancer.types[topic] for topic in self.compiled.view.topics}

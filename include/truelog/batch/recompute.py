@@ -12,17 +12,17 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from truelog.archive import archive
+from truelog.archive import archive_reader
 from truelog.batch import partials
+from truelog.batch.batch_context import workshop
+from truelog.batch.partial_selection import Tile
 from truelog.batch.rebuild import Rebuilder
-from truelog.batch.tiling import Tile
-from truelog.batch.workshop import workshop
 from truelog.kernel import table
-from truelog.kernel.advance import Advancer
+from truelog.kernel.apply_batch import Advancer
 from truelog.storage.database import connect
 from truelog.support.errors import CodeChanged
 from truelog.support.settings import Settings
-from truelog.views.compiled import Compiled
+from truelog.views.compiled_view import Compiled
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def recompute(
         CodeChanged: the view's tables were made by other code of the same version.
     """
     settings = advancer.settings
-    begin, end = archive.day_range(settings, compiled.view.topics, day, unfinished=unfinished)
+    begin, end = archive_reader.day_range(settings, compiled.view.topics, day, unfinished=unfinished)
     tile = Tile(day, begin, end)
     with connect(settings, autocommit=True) as connection:
         table.deploy(connection, compiled)

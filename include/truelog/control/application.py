@@ -13,9 +13,9 @@ from typing import Any
 
 from psycopg import sql
 
-from truelog.storage import operation
+from truelog.storage import audit_trail
+from truelog.storage.audit_trail import Kind
 from truelog.storage.database import Connection
-from truelog.storage.operation import Kind
 from truelog.support.errors import NotSetUp
 from truelog.support.settings import PROJECT, Settings
 from truelog.views import catalogue
@@ -160,7 +160,7 @@ def want(connection: Connection, application: str, desired: str, doer: str) -> N
         "ON CONFLICT (application) DO UPDATE SET desired = excluded.desired",
         (application, desired),
     )
-    operation.note(connection, Kind.STOP if desired == STOPPED else Kind.START, application, doer)
+    audit_trail.note(connection, Kind.STOP if desired == STOPPED else Kind.START, application, doer)
 
 
 def wish(connection: Connection, application: str, doer: str) -> None:
@@ -170,14 +170,14 @@ def wish(connection: Connection, application: str, doer: str) -> None:
         "ON CONFLICT (application) DO UPDATE SET wish = excluded.wish",
         (application, doer),
     )
-    operation.note(connection, Kind.RESTART, application, doer)
+    audit_trail.note(connection, Kind.RESTART, application, doer)
 
 
 def want_code(connection: Connection, application: str, code: str, found_from: str) -> None:
     """Have it run this code, found from the files with that digest; other code than before is a release."""
     before = status(connection, application).code_wanted
     if before not in (None, code):
-        operation.note(connection, Kind.RELEASE, application, operation.AIRFLOW, f"{before} became {code}")
+        audit_trail.note(connection, Kind.RELEASE, application, audit_trail.AIRFLOW, f"{before} became {code}")
     connection.execute(
         "INSERT INTO truelog.application (application, code, digest) VALUES (%s, %s, %s) "
         "ON CONFLICT (application) DO UPDATE SET code = excluded.code, digest = excluded.digest",

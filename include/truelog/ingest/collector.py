@@ -35,14 +35,14 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
 
-from truelog.ingest import collector_body, collector_pieces
-from truelog.ingest.collector_intake import Intake, Receipt, Record
-from truelog.ingest.collector_log import Log, Place
+from truelog.ingest import body_reader, body_splitter
+from truelog.ingest.event_classifier import Intake, Receipt, Record
+from truelog.ingest.event_producer import Log, Place
 from truelog.schema.event import load_events
 from truelog.storage.api_key import KeyRing, Role
 from truelog.support.background import Background
 from truelog.support.errors import RequestRefused, ServiceDown
-from truelog.support.serving import refusal, serve
+from truelog.support.http_server import refusal, serve
 from truelog.support.settings import Settings
 
 KEYS_SECONDS = 5.0  # after which a new key opens, and a revoked one does not
@@ -50,8 +50,8 @@ _AWAY_SECONDS = 2  # to come again after Kafka was away
 _AT_ONCE = 64 * 1024  # longer bodies are examined beside the event loop, which others wait for
 
 _PIECES = {
-    "application/json": collector_pieces.document,
-    "application/x-ndjson": collector_pieces.lines,
+    "application/json": body_splitter.document,
+    "application/x-ndjson": body_splitter.lines,
 }
 
 
@@ -62,7 +62,7 @@ class Collector:
         self.settings = settings
         self.keys = KeyRing(settings)
         self.log = Log(settings)
-        self._room = collector_body.Room(settings.collector_room_requests, settings.collector_room_bytes)
+        self._room = body_reader.Room(settings.collector_room_requests, settings.collector_room_bytes)
         self._intake = Intake(
             load_events(),
             settings.collector_body_events,
@@ -96,14 +96,14 @@ class Collector:
                 records = await asyncio.to_thread(lambda: self._intake.records(pieces(body), receipt))
             return _answer(records, await self.log.append(records))
 
-    async def _body(self, request: Request, visit: collector_body.Visit) -> bytes:
+    async def _body(self, request: Request, visit: body_reader.Visit) -> bytes:
         limit = self.settings.collector_body_bytes
         if int(request.headers.get("content-length", 0)) > limit:
-            raise collector_body.too_large(limit)
+            raise body_reader.too_large(limit)
         encoding = request.headers.get("content-encoding", "").strip().lower()
         try:
             async with asyncio.timeout(self.settings.collector_body_seconds):
-                return await collector_body.read(request.stream(), encoding, limit, visit)
+                return await body_reader.read(request.stream(), encoding, limit, visit)
         except TimeoutError:
             raise RequestRefused(408, "the body took too long to arrive") from None
         except ClientDisconnect:

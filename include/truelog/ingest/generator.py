@@ -16,8 +16,8 @@ from itertools import accumulate, count
 from random import Random
 from typing import Any
 
-from truelog.log.sending import Record
-from truelog.support import instants
+from truelog.log.kafka_producer import Record
+from truelog.support import timestamps
 
 SITE = "https://shop.example"
 BROWSERS = {"Chrome": 60, "Safari": 20, "Firefox": 10, "Edge": 6, "Opera": 3, None: 1}
@@ -151,9 +151,9 @@ class _Shop:
 
     def _sent(self, planned: Planned, now: datetime) -> Record:
         session = planned.session
-        event = {**planned.event, "occurred_at": instants.text(planned.happened + session.skew)}
+        event = {**planned.event, "occurred_at": timestamps.text(planned.happened + session.skew)}
         if session.tells_sending:
-            event["sent_at"] = instants.text(now + session.skew)
+            event["sent_at"] = timestamps.text(now + session.skew)
         value = json.dumps({name: given for name, given in event.items() if given is not None}).encode()
         if self._chance(MALFORMED):
             value = self._malformed(event, value)

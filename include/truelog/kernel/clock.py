@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection
 from truelog.support.durations import seconds
-from truelog.views.compiled import Compiled
+from truelog.views.compiled_view import Compiled
 
 TOPIC = "ticks"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -23,7 +23,7 @@ from truelog.log.positions import Positions
 from truelog.storage.database import Connection, names
 from truelog.support import faults
 from truelog.support.errors import Gap, Stale
-from truelog.views.compiled import Compiled
+from truelog.views.compiled_view import Compiled
 
 
 @dataclass(frozen=True)

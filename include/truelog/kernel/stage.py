@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from truelog.storage.database import Connection
 from truelog.support.errors import StagingTorn
 from truelog.support.settings import Settings
-from truelog.views.compiled import Compiled
+from truelog.views.compiled_view import Compiled
 
 _REPORT = "attempt string, rows bigint, hash bigint"
 _WRAP = 1 << 64

@@ -8,7 +8,7 @@ from psycopg import sql
 
 from truelog.storage.database import Connection, definitions, names
 from truelog.support.errors import NotMade
-from truelog.views.compiled import Compiled
+from truelog.views.compiled_view import Compiled
 
 # A minute's cells are rewritten again and again while the minute lasts: leave room for it in the page.
 _STORAGE = "WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)"

@@ -15,8 +15,8 @@ from functools import cached_property
 
 from confluent_kafka.admin import AdminClient
 
-from truelog.apps import stands
-from truelog.apps.stands import Stand
+from truelog.apps import reader_positions
+from truelog.apps.reader_positions import Stand
 from truelog.control import application
 from truelog.control.application import ARCHIVE
 from truelog.lag.lag import Lag, Partition, lags
@@ -25,7 +25,7 @@ from truelog.lag.lag_verdict import Sample
 from truelog.log import ticks, topics
 from truelog.log.positions import Positions
 from truelog.log.topics import Told
-from truelog.storage import readers
+from truelog.storage import db_snapshot
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
@@ -45,8 +45,8 @@ Ask = Callable[[Settings], Readers]
 
 def views(settings: Settings) -> Readers:
     """Every view that has been made, in one snapshot of the database."""
-    with readers.snapshot(settings) as connection:
-        stood = stands.views(connection, catalogue.names(settings.views_folder))
+    with db_snapshot.snapshot(settings) as connection:
+        stood = reader_positions.views(connection, catalogue.names(settings.views_folder))
         batches = {name: _batch_at(application.status(connection, name)) for name in application.names(settings)}
     made = {view: stand for view, stand in stood.items() if stand.version}
     return {view: _reader(stand, batches[application.of(settings, view)]) for view, stand in made.items()}
@@ -54,9 +54,9 @@ def views(settings: Settings) -> Readers:
 
 def archive(settings: Settings) -> Readers:
     """The archive; it has a reader's place once it has a table."""
-    with readers.snapshot(settings) as connection:
+    with db_snapshot.snapshot(settings) as connection:
         batch_at = _batch_at(application.status(connection, ARCHIVE))
-    stand = stands.archive(settings)
+    stand = reader_positions.archive(settings)
     return {ARCHIVE: _reader(stand, batch_at)} if stand.positions.offsets else {}
 
 
@@ -130,7 +130,7 @@ class Log:
 
 
 def _reader(stand: Stand, batch_at: float | None) -> Reader:
-    return Reader(stand.version, stands.counted(stand.positions), batch_at)
+    return Reader(stand.version, reader_positions.counted(stand.positions), batch_at)
 
 
 def _batch_at(status: application.Status) -> float | None:

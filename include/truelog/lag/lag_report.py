@@ -9,7 +9,7 @@ from truelog.control.application import ARCHIVE
 from truelog.lag import lag_history
 from truelog.lag.lag_history import Reading
 from truelog.lag.lag_verdict import BLIND, Judgement, Limits, Sample, Verdict, judge
-from truelog.storage import readers
+from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 from truelog.views import catalogue
@@ -46,7 +46,7 @@ def every(settings: Settings, names: Iterable[str] = ()) -> list[Row]:
     Raises:
         ServiceDown: PostgreSQL does not answer.
     """
-    with readers.snapshot(settings) as connection:
+    with db_snapshot.snapshot(settings) as connection:
         return rows(settings, connection, names)
 
 

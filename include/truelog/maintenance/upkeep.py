@@ -1,9 +1,9 @@
 """Upkeep, once a day: what nobody can need any more is dropped, and what is needed lies in few large files.
 
 1. rows that never came from the staging tables into a merge
-2. ticks that are no view's clock any more (`truelog.maintenance.old_ticks`)
+2. ticks that are no view's clock any more (`truelog.maintenance.tick_retention`)
 3. alerts that were resolved long ago
-4. Data Docs that are older than they are kept (`truelog.quality.data_docs`)
+4. Data Docs that are older than they are kept (`truelog.quality.gx_docs`)
 5. rows of partials that a view's `keep` has outlived
 6. in object storage, table by table: small files are rewritten into larger ones, old snapshots forgotten, and files
    removed that were written and never committed
@@ -17,18 +17,18 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from truelog.alerts import alerts
+from truelog.alerts import alert_store
 from truelog.archive.archive_commit import copy_pointer, require_newest
 from truelog.archive.archive_table import NAMESPACE, open_catalog
 from truelog.batch import partials
-from truelog.batch.workshop import workshop
+from truelog.batch.batch_context import workshop
 from truelog.kernel import clock, merge, stage
-from truelog.maintenance import old_ticks
-from truelog.quality import data_docs
-from truelog.reconcile import difference
+from truelog.maintenance import tick_retention
+from truelog.quality import gx_docs
+from truelog.reconcile import row_diff
 from truelog.storage.database import connect
 from truelog.support.settings import CATALOG, Settings
-from truelog.views.compiled import Compiled
+from truelog.views.compiled_view import Compiled
 
 NOTHING = timedelta()  # not even the snapshots of a moment ago
 _AGE = timedelta(days=3)  # of snapshots and files that may go: no commit, and nobody who reads one, takes that long
@@ -62,9 +62,9 @@ def keep_up(settings: Settings) -> Upkeep:
     with workshop(settings, "truelog upkeep", ()) as (spark, _, assembly):
         with connect(settings, autocommit=True) as connection:
             stage.sweep_all(connection)  # 1
-            ticks = old_ticks.drop(connection, assembly.compiled)  # 2
-            forgotten = alerts.forget(connection, timedelta(seconds=settings.alert_keep_seconds))  # 3
-        docs = data_docs.drop_old(settings)  # 4
+            ticks = tick_retention.drop(connection, assembly.compiled)  # 2
+            forgotten = alert_store.forget(connection, timedelta(seconds=settings.alert_keep_seconds))  # 3
+        docs = gx_docs.drop_old(settings)  # 4
         for compiled in assembly.compiled:
             drop_outlived(spark, settings, compiled)  # 5
         kept = [_keep_up(spark, settings, table) for table in tables(settings)]  # 6
@@ -74,7 +74,7 @@ def keep_up(settings: Settings) -> Upkeep:
 def drop_outlived(spark: SparkSession, settings: Settings, compiled: Compiled) -> None:
     """Where the view has `keep`: rows that no rebuild at its positions, or later ones, will show."""
     with connect(settings, autocommit=True) as connection:
-        difference.alone(connection, compiled.table)  # a comparison rebuilds at positions of the past
+        row_diff.alone(connection, compiled.table)  # a comparison rebuilds at positions of the past
         limit = clock.oldest(connection, compiled, merge.positions(connection, compiled))
         if limit is not None:
             partials.drop_before(spark, settings, compiled, limit)

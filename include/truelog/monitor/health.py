@@ -7,15 +7,15 @@ same: a partition without a leader takes the lag of those who read its topic, an
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from truelog.apps import launcher, stands
-from truelog.apps.diagnosis import diagnose
-from truelog.control import application, standing
+from truelog.apps import launcher, reader_positions
+from truelog.apps.liveness import diagnose
+from truelog.control import application, view_status
 from truelog.control.application import ARCHIVE, Status, Verdict
-from truelog.control.standing import Standing
+from truelog.control.view_status import Standing
 from truelog.lag.lag import Lag, lags, total
 from truelog.log import topics
 from truelog.log.positions import Offsets, Positions
-from truelog.storage import readers
+from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.errors import ServiceDown, TruelogError
 from truelog.support.memory import megabytes
@@ -73,9 +73,9 @@ def every(settings: Settings) -> list[Health]:
     Raises:
         ServiceDown: PostgreSQL does not answer.
     """
-    with readers.snapshot(settings) as connection:
+    with db_snapshot.snapshot(settings) as connection:
         stood, statuses = _stands(settings, connection), _statuses(settings, connection)
-        told = {each.view: each for each in standing.every(connection)}
+        told = {each.view: each for each in view_status.every(connection)}
     behind = _lags(settings, stood)
     return [_health(settings, status, stood, behind, told) for status in statuses]
 
@@ -104,16 +104,16 @@ def _statuses(settings: Settings, connection: Connection) -> list[Status]:
 
 
 def _stands(settings: Settings, connection: Connection) -> Stands:
-    views = stands.views(connection, catalogue.names(settings.views_folder))
+    views = reader_positions.views(connection, catalogue.names(settings.views_folder))
     stood = {view: stand.positions for view, stand in views.items()}
     try:
-        return stood | {ARCHIVE: stands.archive(settings).positions}
+        return stood | {ARCHIVE: reader_positions.archive(settings).positions}
     except TruelogError:
         return stood | {ARCHIVE: Positions()}
 
 
 def _lags(settings: Settings, stood: Stands) -> Behind:
-    counted = {name: stands.counted(at) for name, at in stood.items() if at.offsets}
+    counted = {name: reader_positions.counted(at) for name, at in stood.items() if at.offsets}
     try:
         ends = topics.ends_told(topics.client(settings), {topic for at in counted.values() for topic in at.offsets})
         blind = {name: why for name, at in counted.items() if (why := ends.missing(at.offsets))}

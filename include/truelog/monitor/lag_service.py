@@ -35,7 +35,7 @@ from truelog.storage.api_key import KeyRing, Role
 from truelog.storage.database import connect
 from truelog.support.background import Background
 from truelog.support.errors import RequestRefused, ServiceDown, TruelogError
-from truelog.support.serving import refusal, serve
+from truelog.support.http_server import refusal, serve
 from truelog.support.settings import Settings
 
 KEYS_SECONDS = 5.0  # after which a new key opens, and a revoked one does not

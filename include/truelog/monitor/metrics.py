@@ -12,8 +12,8 @@ from typing import Any
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_report
 from truelog.lag.lag_report import Row
-from truelog.reconcile import certainty
-from truelog.storage import readers
+from truelog.reconcile import verification_status
+from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 from truelog.views import catalogue
@@ -72,7 +72,7 @@ def scrape(settings: Settings) -> str:
     Raises:
         ServiceDown: PostgreSQL does not answer.
     """
-    with readers.snapshot(settings) as connection:
+    with db_snapshot.snapshot(settings) as connection:
         return written(settings, connection)
 
 
@@ -198,7 +198,7 @@ def _reconciliations(connection: Connection, views: list[str]) -> Iterator[Point
 
 def _certainties(connection: Connection, views: list[str]) -> Iterator[Point]:
     """Until a view was found EQUAL once it is as old as it is unproved; one without certificates has no age of them."""
-    for view, known in certainty.every(connection, views).items():
+    for view, known in verification_status.every(connection, views).items():
         of: dict[str, object] = {"view": view}
         equal_age, age = known.equal_age, known.certified_age
         yield Point("truelog_reconcile_equal_age_seconds", known.age if equal_age is None else equal_age, of)

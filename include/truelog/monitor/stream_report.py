@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from truelog.apps import stands
-from truelog.control import application, standing
+from truelog.apps import reader_positions
+from truelog.control import application, view_status
 from truelog.control.application import ARCHIVE, Status
-from truelog.control.standing import Standing
+from truelog.control.view_status import Standing
 from truelog.lag import lag_report
 from truelog.lag.lag_verdict import Verdict
 from truelog.monitor import health
-from truelog.serving import layer
-from truelog.serving.layer import Answer
-from truelog.storage import readers
+from truelog.serving import serving_status
+from truelog.serving.serving_status import Answer
+from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
-from truelog.streaming import progress
-from truelog.streaming.progress import Batch
+from truelog.streaming import batch_metrics
+from truelog.streaming.batch_metrics import Batch
 from truelog.support.settings import Settings
 
 _BATCHES = 12  # that are told
@@ -70,10 +70,10 @@ def every(settings: Settings) -> list[Application]:
     Raises:
         ServiceDown: PostgreSQL does not answer.
     """
-    with readers.snapshot(settings) as connection:
+    with db_snapshot.snapshot(settings) as connection:
         statuses = [application.status(connection, name) for name in application.names(settings)]
         launches = _launches(connection)
-        batches = {each.application: progress.latest(connection, each.application, _BATCHES) for each in statuses}
+        batches = {each.application: batch_metrics.latest(connection, each.application, _BATCHES) for each in statuses}
         read = _readers(settings, connection)
     return [
         Application(
@@ -89,9 +89,9 @@ def every(settings: Settings) -> list[Application]:
 
 def _readers(settings: Settings, connection: Connection) -> list[Reader]:
     rows = lag_report.by_reader(lag_report.rows(settings, connection))
-    stood = stands.views(connection, [reader for reader in rows if reader != ARCHIVE])
-    told = {each.view: each for each in standing.every(connection)}
-    answers = layer.answers(connection)
+    stood = reader_positions.views(connection, [reader for reader in rows if reader != ARCHIVE])
+    told = {each.view: each for each in view_status.every(connection)}
+    answers = serving_status.answers(connection)
     unknown = ("UNKNOWN", "no application has run it yet", None)
     return [
         Reader(

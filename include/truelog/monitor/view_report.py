@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from truelog.apps import stands
-from truelog.apps.stands import Stand
-from truelog.control import application, standing
-from truelog.control.standing import Standing
-from truelog.reconcile import certainty
+from truelog.apps import reader_positions
+from truelog.apps.reader_positions import Stand
+from truelog.control import application, view_status
+from truelog.control.view_status import Standing
+from truelog.reconcile import verification_status
 from truelog.schema.event import EventType, load_events
-from truelog.serving import layer
-from truelog.serving.layer import Answer
-from truelog.storage import readers
+from truelog.serving import serving_status
+from truelog.serving.serving_status import Answer
+from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
@@ -104,15 +104,15 @@ def every(settings: Settings) -> list[Entry]:
         ServiceDown: PostgreSQL does not answer.
     """
     names = catalogue.names(settings.views_folder)
-    with readers.snapshot(settings) as connection:
+    with db_snapshot.snapshot(settings) as connection:
         return list(_entries(settings, connection, names))
 
 
 def one(settings: Settings, view: str) -> Detail:
     """Of a view that the catalogue has."""
-    with readers.snapshot(settings) as connection:
+    with db_snapshot.snapshot(settings) as connection:
         [entry] = _entries(settings, connection, [view])
-        made = {str(each["name"]): each for each in readers.columns(connection, view)}
+        made = {str(each["name"]): each for each in db_snapshot.columns(connection, view)}
         versions = [table for _, table in _tables(connection, [view])]
     if entry.broken:
         return Detail(entry, [Column(n, "", c["type"], c["comment"]) for n, c in made.items()], (), (), versions)
@@ -136,10 +136,10 @@ def relations(settings: Settings, view: str) -> list[str]:
 
 
 def _entries(settings: Settings, connection: Connection, names: Sequence[str]) -> Iterator[Entry]:
-    stood = stands.views(connection, names)
-    told = {each.view: each for each in standing.every(connection)}
+    stood = reader_positions.views(connection, names)
+    told = {each.view: each for each in view_status.every(connection)}
     newest = dict(_tables(connection, names))
-    proofs, answers = _proofs(connection, names), layer.answers(connection)
+    proofs, answers = _proofs(connection, names), serving_status.answers(connection)
     for name in names:
         entry = _entry(settings, name, told.get(name), stood[name], newest.get(name))
         yield replace(entry, proof=proofs.get(name), answer=answers.get(name))
@@ -215,5 +215,5 @@ def _proofs(connection: Connection, names: Sequence[str]) -> dict[str, Proof]:
         "JOIN truelog.reconciliation USING (view, version) ORDER BY view, id DESC",
         (list(names),),
     ).fetchall()
-    known = certainty.every(connection, names)
+    known = verification_status.every(connection, names)
     return {name: Proof(*[*newest, known[name].equal_at, known[name].certified_at]) for name, *newest in rows}

@@ -8,9 +8,9 @@ import logging
 from collections.abc import Iterable
 from datetime import datetime
 
-from truelog.batch.span import Span
-from truelog.quality import figures, judgement, quality_history
-from truelog.quality.judgement import Rule
+from truelog.batch.run_interval import Span
+from truelog.quality import gx_runner, quality_history, quality_metrics
+from truelog.quality.gx_runner import Rule
 from truelog.quality.quality_history import Judged
 from truelog.schema.event import load_events
 from truelog.schema.quality import Figure
@@ -26,7 +26,7 @@ def judge(settings: Settings, events: Iterable[str], span: Span, run: str) -> li
     The event types that have such a day.
     """
     types = load_events()
-    measured = figures.measure(settings, [types[event] for event in events], span)
+    measured = quality_metrics.measure(settings, [types[event] for event in events], span)
     with connect(settings, autocommit=True) as connection:
         for event, day in measured:
             _judge(settings, connection, event, day, run)
@@ -43,9 +43,9 @@ def _judge(settings: Settings, connection: Connection, event: str, day: datetime
     found = quality_history.figures(connection, event, day)
     for each in found:
         log.info("%s %s: %s", event, f"{day:%Y-%m-%d %H:%M:%S}", each.said)
-    outcome = judgement.judge(settings, event, [_rule(event, day, each) for each in found if not each.unjudged])
+    outcome = gx_runner.judge(settings, event, [_rule(event, day, each) for each in found if not each.unjudged])
     title = f"{event} on {day:%Y-%m-%d %H:%M:%S}"
-    judgement.keep(settings, connection, outcome, title, event=event, day=day, run=run)
+    gx_runner.keep(settings, connection, outcome, title, event=event, day=day, run=run)
 
 
 def _rule(event: str, day: datetime, figure: Figure) -> Rule:

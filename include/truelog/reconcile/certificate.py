@@ -17,9 +17,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from truelog.log.positions import Positions
-from truelog.reconcile.digest import Digests
+from truelog.reconcile.table_hash import Digests
 from truelog.support.errors import BadInput
-from truelog.views.compiled import Compiled
+from truelog.views.compiled_view import Compiled
 
 FORMAT = 1  # of the document, and of the encoding that its hashes are of
 

@@ -1,12 +1,12 @@
 """Reconcile: rebuild a view at the positions where the streamed one stands, and compare row for row.
 
-0. where it was asked for, hold partials against the raw bytes (`reconcile.proof`): some of them, or all of them before
+0. where it was asked for, hold partials against the raw bytes (`partial_audit`): some of them, or all of them before
    a repair from raw bytes, which the next comparison would take back where a partial says otherwise
 1. the digests of the streamed table together with its positions, in one snapshot of the database
 2. wait, within bounds, until the archive has reached those positions; else the verdict is UNKNOWN
 3. the digests of the view rebuilt at those positions
 4. where buckets differ: copy their streamed rows with the positions of that moment, rebuild those buckets there, and
-   compare every row, NULL equal to NULL, and find out why they differ as far as that can be known (`reconcile.inquiry`)
+   compare every row, NULL equal to NULL, and find out why they differ as far as that can be known (`root_cause`)
 5. keep the result, with a certificate where the digests were equal (`truelog.certificate`); where it was asked for,
    repair what differs, and compare again
 
@@ -23,24 +23,24 @@ from typing import Any
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from truelog.archive import archive
+from truelog.archive import archive_reader
+from truelog.batch.batch_context import workshop
 from truelog.batch.rebuild import Rebuilder
-from truelog.batch.workshop import workshop
 from truelog.kernel import clock, merge, table
-from truelog.kernel.advance import Advancer
+from truelog.kernel.apply_batch import Advancer
 from truelog.log.positions import Positions
-from truelog.reconcile import certificate, certificates, difference, digest, inquiry
-from truelog.reconcile.cause import Cause, Finding
+from truelog.reconcile import certificate, certificate_store, root_cause, row_diff, table_hash
 from truelog.reconcile.certificate import Equal
-from truelog.reconcile.digest import Digests
-from truelog.reconcile.proof import prove
+from truelog.reconcile.offset_search import Cause, Finding
+from truelog.reconcile.partial_audit import prove
 from truelog.reconcile.repair import repair
-from truelog.storage import operation
+from truelog.reconcile.table_hash import Digests
+from truelog.storage import audit_trail
+from truelog.storage.audit_trail import Kind
 from truelog.storage.database import Connection, connect
-from truelog.storage.operation import Kind
 from truelog.support.errors import ArchiveBehind, CodeChanged, NotMade, TruelogError
 from truelog.support.settings import Settings
-from truelog.views.compiled import Compiled
+from truelog.views.compiled_view import Compiled
 
 _SAMPLE = 100  # differing rows kept with the result; the counts are of all
 _REASON = 500  # characters of it that are kept
@@ -96,7 +96,7 @@ class Request:
     from_raw: bool = False
     mend: bool = False
     proving: bool = False
-    doer: str = operation.AIRFLOW
+    doer: str = audit_trail.AIRFLOW
     spared: frozenset[str] = frozenset()
 
     def about(self, view: str) -> "Request":
@@ -113,7 +113,7 @@ def reconcile(spark: SparkSession, advancer: Advancer, compiled: Compiled, reque
             table.require_same_code(connection, compiled)
         except (CodeChanged, NotMade) as refused:
             return refuse(advancer.settings, compiled, request, reason=refused)
-        difference.alone(connection, compiled.table)
+        row_diff.alone(connection, compiled.table)
         rebuilder = Rebuilder(spark, connection, advancer, compiled, request.from_raw)
         repairs_from_raw = request.from_raw and request.mend
         proves = request.proving or repairs_from_raw
@@ -159,7 +159,7 @@ def _repaired(rebuilder: Rebuilder, found: Result, request: Request) -> Result:
     except ArchiveBehind as behind:
         return replace(found, reason=f"not repaired: {behind}")
     about = f"{repaired} rows replaced, after reconciliation {found.id}"
-    operation.note(rebuilder.connection, Kind.REPAIR, found.view, request.doer, about)
+    audit_trail.note(rebuilder.connection, Kind.REPAIR, found.view, request.doer, about)
     return replace(compare(rebuilder), repaired=repaired)
 
 
@@ -168,15 +168,15 @@ def compare(rebuilder: Rebuilder) -> Result:
     connection, compiled = rebuilder.connection, rebuilder.compiled
     with _snapshot(connection):
         positions = merge.positions(connection, compiled)
-        streamed = digest.of_table(connection, compiled, sql.Identifier("state", compiled.table))  # 1
+        streamed = table_hash.of_table(connection, compiled, sql.Identifier("state", compiled.table))  # 1
     result = Result(compiled.name, compiled.view.version, positions)
     try:
         _wait(rebuilder, positions)  # 2
         rebuilt = _digests(rebuilder, positions)  # 3
-        unequal = digest.unequal(streamed, rebuilt)
+        unequal = table_hash.unequal(streamed, rebuilt)
         if not unequal:
-            difference.none(connection, compiled)
-            return replace(result, rows=digest.rows(rebuilt), verdict="EQUAL", digests=rebuilt)
+            row_diff.none(connection, compiled)
+            return replace(result, rows=table_hash.rows(rebuilt), verdict="EQUAL", digests=rebuilt)
         return _compare_rows(rebuilder, unequal)  # 4
     except ArchiveBehind as behind:
         return replace(result, reason=str(behind))
@@ -185,16 +185,16 @@ def compare(rebuilder: Rebuilder) -> Result:
 def _digests(rebuilder: Rebuilder, positions: Positions) -> Digests:
     states = rebuilder.states(positions)
     kept = clock.without_outlived(rebuilder.connection, rebuilder.compiled, states, positions)
-    return digest.of_frame(rebuilder.compiled, rebuilder.compiled.stored(kept))
+    return table_hash.of_frame(rebuilder.compiled, rebuilder.compiled.stored(kept))
 
 
 def _compare_rows(rebuilder: Rebuilder, buckets: Sequence[int]) -> Result:
     connection, compiled = rebuilder.connection, rebuilder.compiled
     positions, rows = snapshot(connection, compiled, buckets)
     _wait(rebuilder, positions)
-    rebuilder.rebuild(positions, digest.within(compiled, buckets))
-    counts = difference.find(connection, compiled)
-    causes = inquiry.inquire(rebuilder, positions, counts.unequal) if counts.unequal else ()
+    rebuilder.rebuild(positions, table_hash.within(compiled, buckets))
+    counts = row_diff.find(connection, compiled)
+    causes = root_cause.inquire(rebuilder, positions, counts.unequal) if counts.unequal else ()
     return Result(
         compiled.name,
         compiled.view.version,
@@ -204,14 +204,14 @@ def _compare_rows(rebuilder: Rebuilder, buckets: Sequence[int]) -> Result:
         extra=counts.extra,
         different=counts.different,
         verdict="DIFFERENT" if counts.unequal else "EQUAL",
-        sample=difference.sample(connection, compiled, _SAMPLE),
+        sample=row_diff.sample(connection, compiled, _SAMPLE),
         causes=tuple(each.as_dict() for each in causes),
     )
 
 
 def _wait(rebuilder: Rebuilder, positions: Positions) -> None:
     settings = rebuilder.advancer.settings
-    archive.wait_for(settings, positions, seconds=settings.archive_wait_seconds)
+    archive_reader.wait_for(settings, positions, seconds=settings.archive_wait_seconds)
 
 
 def snapshot(connection: Connection, compiled: Compiled, buckets: Sequence[int]) -> tuple[Positions, int]:
@@ -219,12 +219,12 @@ def snapshot(connection: Connection, compiled: Compiled, buckets: Sequence[int])
 
     Returns the positions of exactly that copy, and how many rows the whole table had there.
     """
-    copy, table = difference.streamed(compiled), sql.Identifier("state", compiled.table)
+    copy, table = row_diff.streamed(compiled), sql.Identifier("state", compiled.table)
     with _snapshot(connection):
         connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(copy))
         connection.execute(
             sql.SQL("CREATE UNLOGGED TABLE {} AS SELECT * FROM {} WHERE {} IN ({})").format(
-                copy, table, digest.bucket_sql(compiled), sql.SQL(", ").join(map(sql.Literal, buckets))
+                copy, table, table_hash.bucket_sql(compiled), sql.SQL(", ").join(map(sql.Literal, buckets))
             )
         )
         counted = connection.execute(sql.SQL("SELECT count(*) FROM {}").format(table)).fetchone()
@@ -245,13 +245,13 @@ def _keep_with_rows(rebuilder: Rebuilder, result: Result, request: Request) -> R
     kept = _keep(rebuilder.connection, result, request)
     assert kept.id is not None  # noqa: S101
     if kept.verdict != "UNKNOWN":
-        difference.mark(rebuilder.connection, rebuilder.compiled, kept.id)
+        row_diff.mark(rebuilder.connection, rebuilder.compiled, kept.id)
     if not kept.equal or kept.digests is None:  # rows that became equal while they were compared: no one moment's
         return kept
     excluded = rebuilder.excluded(kept.positions)
     equal = Equal(kept.positions, excluded, kept.digests, request.from_raw)
     made = certificate.made(rebuilder.spark, rebuilder.compiled, equal)
-    certificates.keep(rebuilder.advancer.settings, rebuilder.connection, made, kept.id)
+    certificate_store.keep(rebuilder.advancer.settings, rebuilder.connection, made, kept.id)
     return replace(kept, certificate=made.id)
 
 
@@ -315,7 +315,7 @@ def _causes(settings: Settings, compiled: Compiled, reason: Exception | str) -> 
         return (Finding(Cause.CODE, 0, str(reason)).as_dict(),)
     if isinstance(reason, str | TruelogError):  # which tells the cause itself
         return ()
-    return tuple(each.as_dict() for each in inquiry.of_failure(settings, compiled.view.topics))
+    return tuple(each.as_dict() for each in root_cause.of_failure(settings, compiled.view.topics))
 
 
 def exit_code(results: Iterable[Result]) -> int:

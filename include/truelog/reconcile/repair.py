@@ -16,14 +16,14 @@ from psycopg import sql
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
-from truelog.archive import archive
+from truelog.archive import archive_reader
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import clock, merge
 from truelog.kernel.stage import Staged
 from truelog.log.positions import Positions
-from truelog.reconcile import difference
+from truelog.reconcile import row_diff
 from truelog.storage.database import Connection, names
-from truelog.views.compiled import Compiled, Only
+from truelog.views.compiled_view import Compiled, Only
 
 
 def repair(rebuilder: Rebuilder) -> int:
@@ -35,7 +35,7 @@ def repair(rebuilder: Rebuilder) -> int:
     connection, compiled = rebuilder.connection, rebuilder.compiled
     settings, keys = rebuilder.advancer.settings, compiled.among(_keys(rebuilder))
     positions = merge.positions(connection, compiled)
-    archive.wait_for(settings, positions, seconds=settings.archive_wait_seconds)
+    archive_reader.wait_for(settings, positions, seconds=settings.archive_wait_seconds)
     staged = [rebuilder.staged(positions, keys)]  # 1
     positions = _catch_up(rebuilder, positions, keys, staged)  # 2
     with connection.transaction():
@@ -59,7 +59,7 @@ def _replace(rebuilder: Rebuilder, positions: Positions, staged: list[Staged]) -
     _note(connection, compiled, positions)
     connection.execute(
         sql.SQL("DELETE FROM {} AS t USING {} AS d WHERE {} = d.key_json").format(
-            _table(compiled), difference.diff(compiled), difference.key_json(compiled, "t.")
+            _table(compiled), row_diff.diff(compiled), row_diff.key_json(compiled, "t.")
         )
     )
     for each in staged:
@@ -70,7 +70,7 @@ def _replace(rebuilder: Rebuilder, positions: Positions, staged: list[Staged]) -
 
 def _keys(rebuilder: Rebuilder) -> DataFrame:
     compiled = rebuilder.compiled
-    query = sql.SQL("SELECT {} FROM {}").format(names(compiled.key_columns), difference.diff(compiled))
+    query = sql.SQL("SELECT {} FROM {}").format(names(compiled.key_columns), row_diff.diff(compiled))
     rows = rebuilder.connection.execute(query).fetchall()
     shape = StructType([StructField(key, compiled.kinds[key]) for key in compiled.view.key])
     return rebuilder.spark.createDataFrame(rows, shape)
@@ -82,7 +82,7 @@ def _note(connection: Connection, compiled: Compiled, positions: Positions) -> N
         sql.SQL(
             "INSERT INTO truelog.repair (view, version, positions, key, before) "
             "SELECT %s, %s, %s, d.key_json, to_jsonb(t) FROM {} AS d LEFT JOIN {} AS t ON {} = d.key_json"
-        ).format(difference.diff(compiled), _table(compiled), difference.key_json(compiled, "t.")),
+        ).format(row_diff.diff(compiled), _table(compiled), row_diff.key_json(compiled, "t.")),
         (compiled.name, compiled.view.version, positions.as_json()),
     )
 
@@ -93,7 +93,7 @@ def _note_after(connection: Connection, compiled: Compiled, positions: Positions
         sql.SQL(
             "UPDATE truelog.repair AS r SET after = to_jsonb(t) FROM {} AS t "
             "WHERE r.view = %s AND r.version = %s AND r.repaired_at = now() AND {} = r.key"
-        ).format(_table(compiled), difference.key_json(compiled, "t.")),
+        ).format(_table(compiled), row_diff.key_json(compiled, "t.")),
         (compiled.name, compiled.view.version),
     )
     row = connection.execute(

@@ -9,7 +9,7 @@ broker time alone:
    record's number. Only if exactly one object lies between any two did every record speak for itself alone.
 3. Where anything fails, records that are bad beyond doubt are set aside and the others are halved, down to
    single records: what a record is alone is what it is.
-4. Required fields, bounds, event_time and the future limit are checked by column (`truelog.schema.soundness`).
+4. Required fields, bounds, event_time and the future limit are checked by column (`truelog.schema.batch_validation`).
 
 What `event_type.model` accepts is accepted here with the same values, but for a record that gives a declared
 field twice (pydantic takes the last) or anywhere a number beyond every float, as 1e400: on what those say
@@ -27,11 +27,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from truelog.schema import refusal
+from truelog.schema import record_validation
+from truelog.schema.batch_validation import EARLIEST, LATEST, sound
 from truelog.schema.event import EventType
 from truelog.schema.field import INSTANT, Field
-from truelog.schema.soundness import EARLIEST, LATEST, sound
-from truelog.support import instants
+from truelog.support import timestamps
 
 # Parsed at a time: enough to spread the cost of a call, few enough that a bad record costs its neighbours little.
 _RECORDS, _BYTES = 1024, 64 * 2**20
@@ -44,7 +44,7 @@ _OBJECT = r"^[ \t\r\n]*\{"
 _BARE_NULL = re.compile(rb"\}[ \t\r\n]*null")
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _ESCAPED_NUL = re.compile(rb"\\u0000")
-_TIME = f"^(?:{instants.PATTERN})$"
+_TIME = f"^(?:{timestamps.PATTERN})$"
 
 
 class _Unreadable(Exception):
@@ -71,9 +71,10 @@ def _read(event_type: EventType, values: pa.Array) -> Iterator[pa.RecordBatch]:
 def _sifted(event_type: EventType, values: pa.Array) -> pa.RecordBatch:
     """The same where some record is bad. What is refused at once and what by halving changes only the speed."""
     raw = values.to_pylist()
-    refused = pa.array([refusal.is_certain(event_type, value) for value in raw], pa.bool_())
+    refused = pa.array([record_validation.is_certain(event_type, value) for value in raw], pa.bool_())
     reasons = [
-        refusal.reason(event_type, value) if no else None for value, no in zip(raw, refused.to_pylist(), strict=True)
+        record_validation.reason(event_type, value) if no else None
+        for value, no in zip(raw, refused.to_pylist(), strict=True)
     ]
     kept = pa.concat_batches([_nothing(event_type, 0), *_halved(event_type, values.filter(pc.invert(refused)))])
     places = pc.subtract(pc.cumulative_sum(pc.invert(refused).cast(pa.int64())), 1)
@@ -90,7 +91,7 @@ def _halved(event_type: EventType, values: pa.Array) -> Iterator[pa.RecordBatch]
         yield _parsed_together(event_type, values)
     except (_Unreadable, pa.ArrowInvalid):
         if len(values) == 1:
-            yield _nothing(event_type, 1, refusal.reason(event_type, values[0].as_py()))
+            yield _nothing(event_type, 1, record_validation.reason(event_type, values[0].as_py()))
             return
         half = len(values) // 2
         yield from _halved(event_type, values.slice(0, half))

@@ -22,7 +22,7 @@ from pydantic import Field as Declared
 
 from truelog.schema.field import INSTANT, INT64_MAX, INT64_MIN, Field, fields_of
 from truelog.schema.quality import DEFAULTS, Quality
-from truelog.support import instants
+from truelog.support import timestamps
 from truelog.support.durations import seconds
 from truelog.support.errors import BadDeclaration
 
@@ -68,10 +68,10 @@ class Event(BaseModel):
 
 def _instant(value: Any) -> datetime:
     if isinstance(value, datetime):
-        return instants.in_utc(value)
+        return timestamps.in_utc(value)
     if isinstance(value, str):
-        return instants.parse(value)
-    raise ValueError(instants.REFUSED)
+        return timestamps.parse(value)
+    raise ValueError(timestamps.REFUSED)
 
 
 _OWN_VALIDATORS = frozenset(Event.__pydantic_decorators__.field_validators)

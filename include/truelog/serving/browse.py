@@ -11,7 +11,7 @@ from enum import StrEnum
 import psycopg
 from psycopg import sql
 
-from truelog.storage import readers
+from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.errors import BadInput, NotSetUp
 
@@ -67,7 +67,7 @@ def answer(connection: Connection, question: Question) -> Answer:
         NotSetUp: the view is not made yet.
         BadInput: there is no such column; the value is none of its type; or the answer takes too long.
     """
-    columns = readers.columns(connection, question.relation)
+    columns = db_snapshot.columns(connection, question.relation)
     if not columns:
         raise NotSetUp(f"views.{question.relation} is not made yet: its stream makes it when it first runs.")
     limit = max(1, min(LIMIT, question.limit))

@@ -15,7 +15,7 @@ def main() -> None:
     sys.path_importer_cache.clear()
     from pyspark import daemon  # from where it is installed, no longer from Spark's archive
 
-    from truelog.archive import archive_files, plain_archive  # noqa: F401
+    from truelog.archive import archive_writer, catalogless_reader  # noqa: F401
     from truelog.kernel import stage  # noqa: F401
     from truelog.log import records  # noqa: F401
 

@@ -12,22 +12,22 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 import psycopg
 from pyspark.sql import DataFrame
 
-from truelog.control import application, lease, standing
-from truelog.control.assembly import assemble
+from truelog.control import application, lease, view_status
+from truelog.control.view_loader import assemble
 from truelog.kernel import clock, stage, table
-from truelog.kernel.advance import Advancer, Slice
+from truelog.kernel.apply_batch import Advancer, Slice
 from truelog.log import records, topics
 from truelog.log.positions import Positions
 from truelog.schema.event import load_events
 from truelog.spark.session import session
 from truelog.storage.database import connect
-from truelog.streaming import progress
-from truelog.streaming.follower import Follower
-from truelog.streaming.offset_log import batch_range, fresh_checkpoint
+from truelog.streaming import batch_metrics
+from truelog.streaming.spark_offsets import batch_range, fresh_checkpoint
+from truelog.streaming.view_worker import Follower
 from truelog.support import faults
 from truelog.support.errors import CodeChanged
 from truelog.support.settings import Settings
-from truelog.views.compiled import Compiled
+from truelog.views.compiled_view import Compiled
 
 _RECORDS_A_TASK = 20_000
 
@@ -62,7 +62,7 @@ class Stream:
             .start()
         )
         self._offer(Slice({}, self.begin, self.begin))
-        with progress.kept(self.settings, self.application, query):
+        with batch_metrics.kept(self.settings, self.application, query):
             while query.isActive and not stop.is_set():
                 query.awaitTermination(1)
         failed = query.exception()
@@ -118,11 +118,11 @@ class Stream:
             ready.append(compiled)
         application.want_code(self.connection, self.application, found.code, found_from)
         lease.runs(self.connection, self.lease.holder, found.code)
-        standing.begin(self.connection, self.application, {each.name: each.view.version for each in found.compiled})
+        view_status.begin(self.connection, self.application, {each.name: each.view.version for each in found.compiled})
         for name, reason in refused.items():
             log.error("%s stands still: %s", name, reason)
             version = next((each.view.version for each in found.compiled if each.name == name), None)
-            standing.note(self.connection, self.application, name, version, reason)
+            view_status.note(self.connection, self.application, name, version, reason)
         return ready
 
     def _begin(self) -> Positions:

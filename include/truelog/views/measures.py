@@ -4,7 +4,7 @@ A measure is a commutative monoid whose zero is NULL, and its state is equal as 
 the events. The same algebra is stated twice, once as native Spark expressions (what a batch adds) and once as SQL
 (how a merge adds it to what stands); the laws in `tests/laws` hold the two against each other.
 
-In SQL names stand in quotes: a column may be called `order`. That they need no escaping, `views.compiled` sees to.
+In SQL names stand in quotes: a column may be called `order`. That they need no escaping, `views.compiled_view` sees to.
 
 The way of a column:  prepare (a row's share) → total (aggregate) → settle → stored (as PostgreSQL keeps it)
 States add up by:     plus (aggregate) → settle in Spark,  `merged` in PostgreSQL

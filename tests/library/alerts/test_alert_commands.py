@@ -7,7 +7,7 @@ import pytest
 
 from tests.library.alert_tables import emptied
 from tests.scenes.command_line import answer, truelog
-from truelog.alerts import alerts
+from truelog.alerts import alert_store
 from truelog.alerts.alert import Finding, Sight
 from truelog.alerts.alert_watch import SOURCES, keep
 from truelog.storage.database import Connection
@@ -41,7 +41,7 @@ def test_from_an_alert_to_its_silence(postgresql: Settings, database: Connection
     for said in ("it <died> [red]", "ann", "a new disk", "docs/runbooks/down.md", f"silence {made['id']}: down/*"):
         assert said in shown.stdout
     assert truelog("alerts", "unsilence", str(made["id"])).returncode == 0
-    assert alerts.silences(database) == []
+    assert alert_store.silences(database) == []
 
     refused = truelog("alerts", "ack", "down/nobody", "--by", "ann")
     assert (refused.returncode, "no alert down/nobody is open" in refused.stderr) == (3, True)

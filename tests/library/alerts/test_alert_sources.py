@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tests.library.alert_tables import emptied
-from truelog.alerts import alert_applications, alert_lag, alert_proofs, alert_resources
+from truelog.alerts import alert_applications, alert_lag, alert_resources, alert_verification
 from truelog.alerts.alert import Sight
 from truelog.alerts.alert_applications import Launches, is_starting
 from truelog.alerts.alert_kind import KINDS
-from truelog.alerts.alert_proofs import Proof
+from truelog.alerts.alert_verification import Proof
 from truelog.control import application, lease
 from truelog.control.application import ARCHIVE, STREAM, Status
 from truelog.lag import lag_history
@@ -261,9 +261,9 @@ PROOFS = [
 
 @pytest.mark.parametrize(("proof", "kind"), [pytest.param(*case, id=why) for why, *case in PROOFS])
 def test_of_a_view_one_thing_is_told(settings: Settings, proof: Proof, kind: str | None) -> None:
-    sight = alert_proofs.sight(settings, [proof])
+    sight = alert_verification.sight(settings, [proof])
     assert [finding.kind for finding in sight.findings] == ([kind] if kind else [])
-    lesser = alert_proofs.OF_VIEWS[alert_proofs.OF_VIEWS.index(kind) + 1 :] if kind else ()
+    lesser = alert_verification.OF_VIEWS[alert_verification.OF_VIEWS.index(kind) + 1 :] if kind else ()
     assert sight.unseen == {f"{each}/one" for each in lesser}
 
 
@@ -277,7 +277,7 @@ def test_comparisons_are_looked_up(one_view: Settings, database: Connection) -> 
             "VALUES ('one', %s, '{}', false, 1, 1, 2, 3, 0, %s, %s, '{}', now() - %s)",
             (version, verdict, reason, timedelta(days=days)),
         )
-        return keys(alert_proofs.views(one_view))
+        return keys(alert_verification.views(one_view))
 
     def certified(days: float) -> set[str]:
         """By the newest comparison."""
@@ -287,36 +287,36 @@ def test_comparisons_are_looked_up(one_view: Settings, database: Connection) -> 
             "FROM truelog.reconciliation ORDER BY id DESC LIMIT 1",
             (timedelta(days=days),),
         )
-        return keys(alert_proofs.views(one_view))
+        return keys(alert_verification.views(one_view))
 
-    assert keys(alert_proofs.views(one_view)) == {"unproved/one"}
-    assert "it has no certificate" in alert_proofs.views(one_view).findings[0].cause
+    assert keys(alert_verification.views(one_view)) == {"unproved/one"}
+    assert "it has no certificate" in alert_verification.views(one_view).findings[0].cause
     assert compared("EQUAL", 0, version=1) == {"unproved/one"}
     assert certified(0) == {"unproved/one"}
     assert compared("EQUAL", 2) == {"unproved/one"}
     assert compared("UNKNOWN", 1, version=None, reason="its file is broken") == {"undecided/one"}
-    assert "its file is broken" in alert_proofs.views(one_view).findings[0].cause
+    assert "its file is broken" in alert_verification.views(one_view).findings[0].cause
     assert compared("DIFFERENT", 0.5) == {"different/one"}
-    assert alert_proofs.views(one_view).findings[0].cause == "1 rows are missing, 2 extra, 3 different"
+    assert alert_verification.views(one_view).findings[0].cause == "1 rows are missing, 2 extra, 3 different"
     assert compared("EQUAL", 0) == {"unproved/one"}
     assert certified(1) == {"unproved/one"}
-    assert alert_proofs.views(one_view).findings[0].cause == "its newest certificate is 24 h old"
+    assert alert_verification.views(one_view).findings[0].cause == "its newest certificate is 24 h old"
     assert certified(0) == set()
 
 
 def test_the_archive_is_as_sound_as_its_last_audit(postgresql: Settings, database: Connection) -> None:
     audited = "INSERT INTO truelog.audit (faults, finished_at) VALUES (%s, now() - %s)"
-    assert keys(alert_proofs.archive(postgresql)) == set()
+    assert keys(alert_verification.archive(postgresql)) == set()
     database.execute(
         "INSERT INTO truelog.launch (application, reason, launched_at) "
         "VALUES ('archive', 'dead', now() - interval '37 h')"
     )
-    assert keys(alert_proofs.archive(postgresql)) == {"unaudited/archive"}
+    assert keys(alert_verification.archive(postgresql)) == {"unaudited/archive"}
     database.execute(audited, (["a hole", "b", "c", "d"], HOUR))
-    [unsound] = alert_proofs.archive(postgresql).findings
+    [unsound] = alert_verification.archive(postgresql).findings
     assert (unsound.key, unsound.cause) == ("unsound/archive", "a hole; b; c; and 1 more")
     database.execute(audited, ([], timedelta()))
-    assert keys(alert_proofs.archive(postgresql)) == set()
+    assert keys(alert_verification.archive(postgresql)) == set()
 
 
 def test_an_event_type_is_told_of_by_its_newest_log_day(postgresql: Settings, database: Connection) -> None:
@@ -326,11 +326,11 @@ def test_an_event_type_is_told_of_by_its_newest_log_day(postgresql: Settings, da
             "VALUES ('click', now() + %s, 'run', %s, %s, '{}')",
             (timedelta(days=day), not failed, list(failed)),
         )
-        return keys(alert_proofs.events(postgresql))
+        return keys(alert_verification.events(postgresql))
 
-    assert keys(alert_proofs.events(postgresql)) == set()
+    assert keys(alert_verification.events(postgresql)) == set()
     assert judged(1, "events 3: at least 500") == {"unusual/click"}
-    assert alert_proofs.events(postgresql).findings[0].cause == "events 3: at least 500"
+    assert alert_verification.events(postgresql).findings[0].cause == "events 3: at least 500"
     assert judged(0) == {"unusual/click"}  # an older day, by a backfill
     assert judged(2) == set()
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.library.alert_tables import emptied
-from truelog.alerts import alert_watch, alerts
+from truelog.alerts import alert_store, alert_watch
 from truelog.alerts.alert import UNWATCHED, Finding, Sight, Source
 from truelog.alerts.alert_kind import KINDS
 from truelog.storage.database import Connection
@@ -49,17 +49,17 @@ def test_a_source_that_is_blind_resolves_nothing_and_opens_an_alert_of_its_own(
     alert_watch.look(postgresql, source)
     database.execute("UPDATE truelog.alert SET found_at = found_at - interval '2 minutes'")
     alert_watch.look(postgresql, source)
-    assert {(alert.key, alert.cause) for alert in alerts.open(database)} == {
+    assert {(alert.key, alert.cause) for alert in alert_store.open(database)} == {
         ("down/one", "it died"),
         ("unwatched/made up", "ZeroDivisionError: a defect"),
     }
     alert_watch.look(postgresql, other)
-    assert len(alerts.open(database)) == 2
+    assert len(alert_store.open(database)) == 2
     alert_watch.look(postgresql, source)
     database.execute("UPDATE truelog.alert SET gone_at = gone_at - interval '1 hour'")
     wrong.append(Sight())
     alert_watch.look(postgresql, source)
-    assert alerts.open(database) == []
+    assert alert_store.open(database) == []
     database.execute(
         "UPDATE truelog.alert_source SET looked_at = looked_at - interval '2 minutes' WHERE source = 'another'"
     )

@@ -14,8 +14,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from truelog.archive.archive_commit import Append, commit, require_newest
-from truelog.archive.archive_files import ArchivedFile, FileWriter, blueprint, described
 from truelog.archive.archive_table import TIME, Progress, ensure, identifier
+from truelog.archive.archive_writer import ArchivedFile, FileWriter, blueprint, described
 from truelog.archive.log_day import Start
 from truelog.schema.event import load_events
 from truelog.support.errors import CatalogBehind, Stale, TopicRecreated

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from tests.library.hostile import GOOD, HOSTILE, THING
 from tests.library.schema.test_decode import mutilated
-from truelog.ingest.collector_body import Room, read
-from truelog.ingest.collector_intake import DEAD_LETTER, Intake, Receipt, Record
-from truelog.ingest.collector_pieces import document, lines
+from truelog.ingest.body_reader import Room, read
+from truelog.ingest.body_splitter import document, lines
+from truelog.ingest.event_classifier import DEAD_LETTER, Intake, Receipt, Record
 from truelog.schema.decode import decode
 from truelog.schema.event import FUTURE_LIMIT, EventType, load_events
 from truelog.support.errors import RequestRefused

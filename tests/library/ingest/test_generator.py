@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from truelog.ingest.generator import generate
-from truelog.log.sending import Record
+from truelog.log.kafka_producer import Record
 from truelog.schema.decode import decode
 from truelog.schema.event import load_events
 

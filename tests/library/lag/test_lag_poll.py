@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import Node, TopicPartitionInfo, Uuid
 from confluent_kafka.admin import TopicDescription  # type: ignore[attr-defined]  # its annotations do not re-export
 
-from truelog.apps import stands
-from truelog.apps.stands import Stand
+from truelog.apps import reader_positions
+from truelog.apps.reader_positions import Stand
 from truelog.lag import lag_poll
 from truelog.lag.lag import Lag
 from truelog.lag.lag_poll import Log, Reader
@@ -93,7 +93,7 @@ def made(connection: Connection) -> Iterator[Connection]:
 
 
 def test_a_version_that_has_merged_nothing_stands_at_the_beginning(made: Connection) -> None:
-    found = stands.views(made, ["first", "merged", "old", "unmade"])
+    found = reader_positions.views(made, ["first", "merged", "old", "unmade"])
     nowhere = Positions({"click": {}})
     assert (found["merged"], found["old"], found["unmade"]) == (
         Stand(2, nowhere),

@@ -12,12 +12,12 @@ from tests.laws.lab import Lab
 from truelog import Sum, View
 from truelog.archive.archive_table import open_catalog
 from truelog.batch import partials
-from truelog.batch.tiling import Tile
+from truelog.batch.partial_selection import Tile
 from truelog.log.positions import Positions
 from truelog.maintenance import upkeep
 from truelog.storage import bucket
 from truelog.support.settings import Settings
-from truelog.views.compiled import Compiled
+from truelog.views.compiled_view import Compiled
 
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
 TILE = Tile(

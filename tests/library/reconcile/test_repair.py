@@ -17,18 +17,18 @@ from pyspark.sql import functions as F
 
 from tests.laws.lab import Lab
 from truelog import Sum, View
-from truelog.apps import stands
+from truelog.apps import reader_positions
 from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_files import FileWriter, blueprint, described
 from truelog.archive.archive_table import RAW, TIME, ensure, identifier, open_catalog
+from truelog.archive.archive_writer import FileWriter, blueprint, described
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import merge, stage, table
-from truelog.kernel.advance import Advancer
+from truelog.kernel.apply_batch import Advancer
 from truelog.kernel.merge import Excluded, Merge
 from truelog.kernel.stage import Staged
 from truelog.log import records, topics
 from truelog.log.positions import Positions
-from truelog.reconcile.cause import Cause, Finding
+from truelog.reconcile.offset_search import Cause, Finding
 from truelog.reconcile.reconcile import Request, Result, compare, exit_code, may_be_repaired, reconcile
 from truelog.reconcile.repair import repair
 from truelog.schema.event import load_events
@@ -36,7 +36,7 @@ from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 from truelog.support.wait import until
-from truelog.views.compiled import Compiled
+from truelog.views.compiled_view import Compiled
 
 TOPIC = "dead_letter"  # which no view of a scene reads: here Kafka drops some of it
 
@@ -112,7 +112,7 @@ def ground(lab: Lab, platform: Settings) -> Iterator[Ground]:
         ensure(catalog, lab.types[TOPIC], ends.ids[TOPIC], ends.offsets[TOPIC])
     compiled = lab.compiled(f"v{uuid.uuid4().hex[:8]}", PER_REASON)
     table.deploy(lab.connection, compiled)
-    assert stands.views(lab.connection, [compiled.name])[compiled.name].positions.offsets == {TOPIC: {}}
+    assert reader_positions.views(lab.connection, [compiled.name])[compiled.name].positions.offsets == {TOPIC: {}}
     begin = Positions({TOPIC: dict.fromkeys(ends.offsets[TOPIC], 0)}, ends.ids)
     merge.apply(lab.connection, compiled, Merge(begin, ends, Staged((), 0, 0)))
     yield Ground(lab, compiled, Rebuilder(lab.spark, lab.connection, Advancer(platform, lab.types), compiled))

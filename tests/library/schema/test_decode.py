@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from tests.library.hostile import ENVELOPE, GOOD, HOSTILE, THING, Thing, thing
 from truelog.schema.decode import _has_bare_null, decode
 from truelog.schema.event import FUTURE_LIMIT, Event, EventType, load_events
-from truelog.schema.refusal import AMBIGUOUS
+from truelog.schema.record_validation import AMBIGUOUS
 
 FAR = timedelta(days=4_000_000)
 BROKER = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)

@@ -33,11 +33,11 @@ def alerts(context: typer.Context, as_json: AsJson = False) -> None:
     """
     if context.invoked_subcommand is not None:
         return
+    from truelog.alerts import alert_store as kept
     from truelog.alerts import alert_watch
-    from truelog.alerts import alerts as kept
-    from truelog.storage import readers
+    from truelog.storage import db_snapshot
 
-    with readers.snapshot(Settings()) as connection:
+    with db_snapshot.snapshot(Settings()) as connection:
         found, quiet = kept.open(connection), kept.silences(connection)
         neglected = alert_watch.neglected(connection)
     if as_json:
@@ -54,7 +54,7 @@ def alerts(context: typer.Context, as_json: AsJson = False) -> None:
 @app.command()
 def ack(key: Key, by: By = "", as_json: AsJson = False) -> None:
     """Say that somebody works on an alert: it is told no more until it is resolved."""
-    from truelog.alerts import alerts as kept
+    from truelog.alerts import alert_store as kept
     from truelog.storage.database import connect
 
     with connect(Settings()) as connection:
@@ -65,7 +65,7 @@ def ack(key: Key, by: By = "", as_json: AsJson = False) -> None:
 @app.command()
 def silence(pattern: Pattern, lasts: Lasts, why: Why, by: By = "", as_json: AsJson = False) -> None:
     """Have nothing new told of keys like this, for maintenance; what is resolved is told all the same."""
-    from truelog.alerts import alerts as kept
+    from truelog.alerts import alert_store as kept
     from truelog.storage.database import connect
 
     duration = _duration(lasts)
@@ -77,7 +77,7 @@ def silence(pattern: Pattern, lasts: Lasts, why: Why, by: By = "", as_json: AsJs
 @app.command()
 def unsilence(number: Number, by: By = "", as_json: AsJson = False) -> None:
     """End a silence before its time: what is open and was not told yet is told now."""
-    from truelog.alerts import alerts as kept
+    from truelog.alerts import alert_store as kept
     from truelog.storage.database import connect
 
     with connect(Settings()) as connection:

@@ -36,9 +36,9 @@ def audit(deep: Deep = False, as_json: AsJson = False) -> None:
 @app.command("accept-loss")
 def accept_loss(as_json: AsJson = False) -> None:
     """Record what the log dropped before it was archived as lost for ever, so that the archive may start behind it."""
-    from truelog.archive import loss
+    from truelog.archive import accept_loss
 
-    accepted = loss.accept(Settings())
+    accepted = accept_loss.accept(Settings())
     if as_json:
         print_json({"lost": [asdict(each) for each in accepted]})
         return

@@ -14,7 +14,7 @@ from truelog.support.durations import in_words
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
-    from truelog.reconcile.certificates import Entry
+    from truelog.reconcile.certificate_store import Entry
 
 Name = Annotated[
     str, typer.Argument(metavar="CERTIFICATE", help="An id, a file, an object in the bucket, or latest:VIEW.")
@@ -29,14 +29,14 @@ def verify(name: Name, as_json: AsJson = False) -> None:
     Exit code 0 where it is EQUAL, 1 where it is DIFFERENT, 3 where nobody can tell: SUPERSEDED by other code, or the
     archive does not reach so far.
     """
-    from truelog.reconcile import certificates
-    from truelog.reconcile.verification import Answer
-    from truelog.reconcile.verification import verify as prove
+    from truelog.reconcile import certificate_store
+    from truelog.reconcile.certificate_verifier import Answer
+    from truelog.reconcile.certificate_verifier import verify as prove
     from truelog.support.errors import BadInput
 
     settings = Settings()
     try:
-        certified = certificates.find(settings, name)
+        certified = certificate_store.find(settings, name)
     except BadInput as wrong:
         typer.echo(wrong, err=True)
         raise typer.Exit(Exit.BAD_USE) from wrong
@@ -52,13 +52,13 @@ def verify(name: Name, as_json: AsJson = False) -> None:
 
 def certificates(view: One = None, limit: Limit = 50, as_json: AsJson = False) -> None:
     """List what was proved equal, and how old each proof is; below it, the views that have none."""
-    from truelog.reconcile import certificates as kept
-    from truelog.storage import readers
+    from truelog.reconcile import certificate_store as kept
+    from truelog.storage import db_snapshot
     from truelog.views import catalogue
 
     settings = Settings()
     asked = named(settings, [view] if view else None) or catalogue.names(settings.views_folder)
-    with readers.snapshot(settings) as connection:
+    with db_snapshot.snapshot(settings) as connection:
         entries = kept.newest(connection, view, limit)
         without = [each for each in asked if not kept.newest(connection, each, 1)]
     if as_json:

@@ -13,7 +13,7 @@ from truelog.cli.output import AsJson, print_json, progress
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
-    from truelog.log.sending import Record
+    from truelog.log.kafka_producer import Record
 
 Rate = Annotated[float, typer.Option(min=0.1, max=100_000, help="Events a second.")]
 Seconds = Annotated[float, typer.Option(min=0, max=86_400, help="For how long.")]
@@ -50,7 +50,7 @@ def generate(rate: Rate = 200, seconds: Seconds = 30, seed: Seed = None, as_json
 
 def _send(settings: Settings, records: Iterable["Record"], rate: float, seconds: float, result: Generated) -> None:
     """Each record when it is due, or as soon after as Kafka takes it."""
-    from truelog.log.sending import Sender
+    from truelog.log.kafka_producer import Sender
 
     with progress("generating", round(rate * seconds)) as done:
         began = time.monotonic()

@@ -48,7 +48,7 @@ def access_log(file: Log, host: Host = "localhost", as_json: AsJson = False) -> 
 
 def _import(settings: Settings, file: Path, host: str, aside: Path) -> Imported:
     from truelog.ingest.access_log import AccessLog, opened, origin
-    from truelog.log.sending import Record, Sender
+    from truelog.log.kafka_producer import Record, Sender
 
     log, result = AccessLog(origin(host), _salt(settings)), Imported()
     with (

@@ -24,8 +24,8 @@ def query(view: Name, limit: Limit = None, relation: Relation = None, as_json: A
 
     Where the batch layer answers, or rows are doubted, a line on standard error says so.
     """
-    from truelog.serving import layer
-    from truelog.storage import readers
+    from truelog.serving import serving_status
+    from truelog.storage import db_snapshot
     from truelog.views import catalogue
 
     settings, name = Settings(), view
@@ -35,27 +35,27 @@ def query(view: Name, limit: Limit = None, relation: Relation = None, as_json: A
         if relation not in presented:
             raise typer.BadParameter(f"{relation}: {view} presents {', '.join(presented) or 'no further relations'}")
         view = f"{view}_{relation}"
-    with readers.snapshot(settings) as connection:
-        answer = layer.answers(connection).get(name)
+    with db_snapshot.snapshot(settings) as connection:
+        answer = serving_status.answers(connection).get(name)
         if answer and answer.reason:
             typer.echo(answer.line, err=True)
-        for row in readers.rows(connection, view, limit):
+        for row in db_snapshot.rows(connection, view, limit):
             typer.echo(row)
 
 
 def positions(as_json: AsJson = False) -> None:
     """Show up to where each view has counted the log: its next offset in each partition; and what is the matter."""
-    from truelog.apps import stands
-    from truelog.control import standing
-    from truelog.serving import layer
-    from truelog.storage import readers
+    from truelog.apps import reader_positions
+    from truelog.control import view_status
+    from truelog.serving import serving_status
+    from truelog.storage import db_snapshot
     from truelog.views import catalogue
 
     settings = Settings()
-    with readers.snapshot(settings) as connection:
-        stood = stands.views(connection, catalogue.names(settings.views_folder))
-        still = [each for each in standing.every(connection) if each.state == standing.STANDING]
-        answers = layer.answers(connection)
+    with db_snapshot.snapshot(settings) as connection:
+        stood = reader_positions.views(connection, catalogue.names(settings.views_folder))
+        still = [each for each in view_status.every(connection) if each.state == view_status.STANDING]
+        answers = serving_status.answers(connection)
     shown = {view: stand.positions.plain() for view, stand in stood.items()}
     if as_json:
         print_json(shown)
@@ -78,16 +78,16 @@ def views(as_json: AsJson = False) -> None:
 
     Exit code 3 where a view's file is broken; its reason is told, and the others are shown.
     """
-    from truelog.apps import stands
-    from truelog.serving import layer
-    from truelog.storage import readers
+    from truelog.apps import reader_positions
+    from truelog.serving import serving_status
+    from truelog.storage import db_snapshot
 
     settings = Settings()
     declared, refused = _declared(settings)
-    with readers.snapshot(settings) as connection:
-        stood = stands.views(connection, declared)
-        columns = {name: readers.columns(connection, name) for name in declared}
-        answers = layer.answers(connection)
+    with db_snapshot.snapshot(settings) as connection:
+        stood = reader_positions.views(connection, declared)
+        columns = {name: db_snapshot.columns(connection, name) for name in declared}
+        answers = serving_status.answers(connection)
     entries = [
         {
             "view": name,
@@ -100,7 +100,7 @@ def views(as_json: AsJson = False) -> None:
             "application": settings.applications.get(name, "stream"),
             "columns": columns[name],
             "positions": stood[name].positions.plain(),
-            **layer.plain(answers.get(name)),
+            **serving_status.plain(answers.get(name)),
         }
         for name, view in declared.items()
     ]

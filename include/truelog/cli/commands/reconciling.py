@@ -24,7 +24,7 @@ def reconcile(
 ) -> None:
     """Rebuild views from the archive at their exact positions, and compare them row for row."""
     from truelog.reconcile.reconcile import Request, exit_code, reconcile_all
-    from truelog.storage.operation import by_hand
+    from truelog.storage.audit_trail import by_hand
 
     settings = Settings()
     if every and views:

@@ -35,8 +35,8 @@ def stop(name: Name, as_json: AsJson = False) -> None:
 
 def _want(name: str, desired: str, as_json: bool) -> None:
     from truelog.control import application
+    from truelog.storage.audit_trail import by_hand
     from truelog.storage.database import connect
-    from truelog.storage.operation import by_hand
 
     settings = Settings()
     if name not in application.names(settings):

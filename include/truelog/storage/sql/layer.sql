@@ -23,7 +23,7 @@ CREATE TABLE IF NOT EXISTS truelog.batch_refusal (
 COMMENT ON TABLE truelog.batch_refusal IS 'Why a view cannot be rebuilt as long as the files of the code have this digest';
 
 -- Found unequal and not mended, until it is found equal; an answer that could not be had changes nothing. Where archive
--- or partial is wrong (`truelog.reconcile.cause`), it is the rebuild that must not be shown.
+-- or partial is wrong (`truelog.reconcile.offset_search`), it is the rebuild that must not be shown.
 CREATE OR REPLACE VIEW truelog.quarantine AS
 SELECT v.view, v.version, r.id AS reconciliation, r.finished_at AS since
 FROM truelog.view v CROSS JOIN LATERAL (

@@ -1,0 +1,110 @@
+"""The archive without its catalog: records found from the bucket alone, for those who may ask no database.
+
+After each commit the archive says in the bucket where a table's newest metadata lies (`archive.archive_commit`). From
+there pyiceberg plans which files hold the wanted records, and Spark's tasks read them, past Spark's own catalog.
+"""
+
+import json
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+
+import pyarrow as pa
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.expressions.parser import parse
+from pyiceberg.io import load_file_io
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.table import FileScanTask, StaticTable, Table
+from pyiceberg.table.metadata import TableMetadata
+from pyspark.sql import DataFrame, SparkSession
+
+from truelog.archive.archive_commit import pointer
+from truelog.archive.archive_reader import Wanted, require_archived
+from truelog.archive.archive_table import NAMESPACE, TIME, identifier, require_same_topic
+from truelog.archive.archive_writer import blueprint
+from truelog.log.positions import Range
+from truelog.log.records import Types, decoded
+from truelog.support.errors import ArchiveBehind
+from truelog.support.settings import Settings
+
+_RAW = "topic string, partition int, offset bigint, timestamp timestamp, value binary"
+_COLUMNS = ("partition", "offset", "broker_time", "value")
+
+
+def records(spark: SparkSession, settings: Settings, types: Types, wanted: Wanted) -> DataFrame:
+    """The wanted records of these types, their raw bytes decoded again: what `archive.records` gives with `from_raw`.
+
+    Raises:
+        ArchiveBehind: some of these records are not archived yet.
+        TopicRecreated: the archive holds another topic of this name.
+    """
+    return decoded(reduce(DataFrame.union, (_raw(spark, settings, name, wanted) for name in types)), types)
+
+
+def _raw(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) -> DataFrame:
+    mine = [each for each in wanted.ranges if each.topic == topic]
+    if not mine:
+        return spark.createDataFrame([], _RAW)
+    table = _open(settings, topic)
+    require_same_topic(table, wanted.ids[topic])
+    require_archived(table, topic, mine)
+    where = f"erased = false AND ({' OR '.join(map(_lies_in, mine))})"
+    planned = [(pickle.dumps((task, task.file.spec_id)),) for task in table.scan(where).plan_files()]
+    files = spark.createDataFrame(planned, "task binary")
+    reader = _Reader(topic, where, blueprint(table.metadata), _store(settings))
+    return files.mapInArrow(reader, _RAW)
+
+
+def _open(settings: Settings, topic: str) -> Table:
+    """The table as its pointer in the bucket says; nothing can be written through it."""
+    io = load_file_io(_store(settings), settings.warehouse)
+    named = io.new_input(pointer(settings.s3_bucket, identifier(topic)))
+    if not named.exists():
+        raise ArchiveBehind(f"nothing of {topic} is archived yet. Is the archive running?")
+    with named.open() as text:
+        location = json.loads(text.read())["metadata_location"]
+    found = StaticTable.from_metadata(location, _store(settings))
+    return Table((NAMESPACE, topic), found.metadata, location, found.io, NoopCatalog(NAMESPACE))
+
+
+def _lies_in(wanted: Range) -> str:
+    return f"(partition = {wanted.partition} AND offset >= {wanted.start} AND offset < {wanted.end})"
+
+
+def _store(settings: Settings) -> dict[str, str]:
+    """What opens the bucket, and no more: the catalog's properties also hold the database's password."""
+    return {name: value for name, value in settings.iceberg().items() if name.startswith("s3.")}
+
+
+@dataclass(frozen=True)
+class _Reader:
+    """Given to `mapInArrow`: planned files in, their records as the log had them out."""
+
+    topic: str
+    where: str
+    metadata: TableMetadata
+    store: Mapping[str, str]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        io = load_file_io(dict(self.store), self.metadata.location)
+        scan = ArrowScan(self.metadata, io, self.metadata.schema().select(*_COLUMNS), parse(self.where))
+        for planned in (each for batch in batches for each in batch.column("task").to_pylist()):
+            yield from map(self._as_logged, scan.to_record_batches([_task(planned)]))
+
+    def _as_logged(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        columns = {
+            "topic": pa.repeat(pa.scalar(self.topic), rows.num_rows),
+            "partition": rows["partition"].cast(pa.int32()),
+            "offset": rows["offset"].cast(pa.int64()),
+            "timestamp": rows["broker_time"].cast(TIME),
+            "value": rows["value"].cast(pa.binary()),
+        }
+        return pa.RecordBatch.from_pydict(columns)
+
+
+def _task(planned: bytes) -> FileScanTask:
+    task, spec_id = pickle.loads(planned)  # noqa: S301  made above, by our own driver
+    task.file.spec_id = spec_id  # pyiceberg leaves it out of a pickle
+    found: FileScanTask = task
+    return found

@@ -1,0 +1,88 @@
+"""Poison: records on which a view's transform fails, found by halving.
+
+A transform should be total (`try_*` functions); where it is not, one hostile record would stop the view for ever.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+
+from pyspark.errors import (
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    IllegalArgumentException,
+    NumberFormatException,
+    PySparkException,
+    SparkRuntimeException,
+)
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from truelog.kernel.merge import Excluded
+from truelog.views.compiled_view import Compiled
+
+# What a value can do to an expression. Lost executors and full disks are none of these, and blame no record.
+_OF_VALUES = (
+    ArithmeticException,
+    ArrayIndexOutOfBoundsException,
+    DateTimeException,
+    IllegalArgumentException,
+    NumberFormatException,
+    SparkRuntimeException,
+)
+_AT_MOST = 100  # more than this in one batch is broken code, not a broken record
+
+Place = tuple[str, int, int]  # topic, partition, offset
+_Range = tuple[str, int, int, int]  # topic, partition, first offset, last offset
+
+
+def find(compiled: Compiled, inputs: Sequence[DataFrame], error: PySparkException) -> list[Excluded]:
+    """The records that make the transform fail; re-raises `error` where no single record is to blame."""
+    if not isinstance(error, _OF_VALUES):
+        raise error
+    found = [bad for span in _spans(inputs) for bad in _within(compiled, inputs, span, error)]
+    if not found:
+        raise error
+    return found
+
+
+def unfounded(compiled: Compiled, inputs: Sequence[DataFrame], places: Sequence[Place]) -> list[Place]:
+    """Those of the places at which the transform fails on no record, or there is none that it is given."""
+    return [(t, p, o) for t, p, o in places if _failure(compiled, inputs, (t, p, o, o)) is None]
+
+
+def _spans(inputs: Sequence[DataFrame]) -> list[_Range]:
+    """First and last offset of each partition."""
+    places = reduce(DataFrame.union, (each.select("topic", "partition", "offset") for each in inputs))
+    rows = places.groupBy("topic", "partition").agg(F.min("offset").alias("first"), F.max("offset").alias("last"))
+    return [(r.topic, r.partition, r.first, r.last) for r in rows.collect()]
+
+
+def _within(compiled: Compiled, inputs: Sequence[DataFrame], span: _Range, error: PySparkException) -> list[Excluded]:
+    found: list[Excluded] = []
+    waiting = [span]
+    while waiting:
+        topic, partition, first, last = waiting.pop()
+        reason = _failure(compiled, inputs, (topic, partition, first, last))
+        if reason is None:
+            continue
+        if first == last:
+            found.append(Excluded(topic, partition, first, reason))
+            if len(found) > _AT_MOST:
+                raise error
+            continue
+        middle = (first + last) // 2
+        waiting += [(topic, partition, middle + 1, last), (topic, partition, first, middle)]
+    return found
+
+
+def _failure(compiled: Compiled, inputs: Sequence[DataFrame], span: _Range) -> str | None:
+    """Why the transform fails on the records of a range; None where it takes them."""
+    topic, partition, first, last = span
+    here = (F.col("topic") == topic) & (F.col("partition") == partition) & F.col("offset").between(first, last)
+    rows = compiled.prepared(compiled.view.transform(*(each.where(here) for each in inputs)))
+    try:
+        rows.write.format("noop").mode("overwrite").save()
+    except _OF_VALUES as failed:
+        return f"{failed.getCondition() or type(failed).__name__}: {str(failed).splitlines()[0][:500]}"
+    return None

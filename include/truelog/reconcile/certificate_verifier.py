@@ -1,0 +1,144 @@
+"""Verification: prove a certificate again, from the archive's raw bytes and the code at hand, and from nothing else.
+
+1. the code that makes the view must be the code that made the certificate; else the answer is SUPERSEDED
+2. the raw bytes of every record below its positions, found from the bucket alone: no database is asked
+3. the records that it leaves out must be such that the transform fails on them
+4. the view at these positions, the log's clock included; its digests must be those of the certificate
+"""
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from truelog.archive import catalogless_reader
+from truelog.archive.archive_reader import Wanted
+from truelog.batch.batch_context import workshop
+from truelog.kernel import bad_records, clock
+from truelog.kernel.apply_batch import inputs
+from truelog.log import records
+from truelog.log.positions import Positions
+from truelog.log.records import Events, Types
+from truelog.reconcile import certificate, table_hash
+from truelog.reconcile.certificate import Buckets, Certificate
+from truelog.support.errors import ArchiveBehind, TopicRecreated
+from truelog.support.settings import Settings
+from truelog.views.compiled_view import Compiled
+
+
+class Answer(StrEnum):
+    EQUAL = "EQUAL"
+    DIFFERENT = "DIFFERENT"
+    SUPERSEDED = "SUPERSEDED"  # other code makes the view now: what the old code made cannot be made again
+    UNKNOWN = "UNKNOWN"
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The answer, and why."""
+
+    certificate: str
+    view: str
+    version: int
+    made_at: str
+    answer: Answer
+    rows: int = 0  # of the rebuild
+    unequal_buckets: int = 0
+    reason: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The stable form that scripts read."""
+        return asdict(self) | {"equal": self.answer == Answer.EQUAL}
+
+
+def verify(settings: Settings, certified: Certificate) -> Verification:
+    """Verify a certificate, in a Spark session of its own."""
+    with workshop(settings, "truelog verify", [certified.view]) as (spark, advancer, assembly):
+        if reason := assembly.refused.get(certified.view):
+            return _answer(certified, Answer.UNKNOWN, reason)
+        [compiled] = assembly.compiled
+        return Verifier(spark, settings, advancer.types, compiled).verify(certified)
+
+
+@dataclass(frozen=True)
+class Verifier:
+    """Verifies certificates of one view."""
+
+    spark: SparkSession
+    settings: Settings
+    types: Types
+    compiled: Compiled
+
+    def verify(self, certified: Certificate) -> Verification:
+        if superseded := _superseded(certified, self.compiled):
+            return _answer(certified, Answer.SUPERSEDED, superseded)  # 1
+        try:
+            events = self._events(Wanted.between(Positions(), certified.positions))  # 2
+            if unfounded := self._unfounded(certified):  # 3
+                reason = f"it leaves out records on which the transform does not fail: {unfounded}"
+                return _answer(certified, Answer.DIFFERENT, reason)
+            rebuilt = self._rebuilt(certified, events)  # 4
+        except (ArchiveBehind, TopicRecreated) as refused:
+            return _answer(certified, Answer.UNKNOWN, str(refused))
+        return judged(certified, rebuilt, certificate.makers(self.spark))
+
+    def _events(self, wanted: Wanted) -> Events:
+        types = {topic: self.types[topic] for topic in self.compiled.view.topics}
+        return records.events(catalogless_reader.records(self.spark, self.settings, types, wanted), types)
+
+    def _unfounded(self, certified: Certificate) -> str:
+        if not certified.excluded:
+            return ""
+        events = self._events(Wanted.of(certified.excluded, certified.positions.ids))
+        wrong = bad_records.unfounded(self.compiled, inputs(self.compiled, events), certified.excluded)
+        return ", ".join(f"{topic} {partition}:{offset}" for topic, partition, offset in wrong)
+
+    def _rebuilt(self, certified: Certificate, events: Events) -> Buckets:
+        compiled = self.compiled
+        counted = records.without(events, list(certified.excluded))
+        states = compiled.totals(compiled.view.transform(*inputs(compiled, counted)))
+        kept = self._kept(states, events, certified.positions)
+        return certificate.told(table_hash.of_frame(compiled, compiled.stored(kept)))
+
+    def _kept(self, states: DataFrame, events: Events, positions: Positions) -> DataFrame:
+        """Without the rows that have grown old at these positions."""
+        if self.compiled.view.keep is None:
+            return states
+        now = clock.told(events[clock.TOPIC], positions, self.compiled.view.reads)
+        return clock.since(self.compiled, states, clock.before(self.compiled, now))
+
+
+def _superseded(certified: Certificate, compiled: Compiled) -> str:
+    """Between which code, in words; nothing where it is the same."""
+    if (certified.version, certified.fingerprint) == (compiled.view.version, compiled.fingerprint):
+        return ""
+    return (
+        f"made by version {certified.version}, code {certified.fingerprint[:12]}; the file is at version "
+        f"{compiled.view.version}, code {compiled.fingerprint[:12]}, now. The older release can still verify it."
+    )
+
+
+def judged(certified: Certificate, rebuilt: Buckets, makers: dict[str, str]) -> Verification:
+    """The answer where the view could be rebuilt, to these buckets, by software of these versions."""
+    rows = sum(count for count, _ in rebuilt.values())
+    both = rebuilt.keys() | certified.buckets.keys()
+    unequal = sum(rebuilt.get(bucket) != certified.buckets.get(bucket) for bucket in both)
+    if not unequal:
+        return _answer(certified, Answer.EQUAL, rows=rows)
+    reason = (
+        f"{unequal} of {table_hash.BUCKETS} buckets differ; {certified.rows} rows are certified, {rows} are rebuilt"
+    )
+    others = [
+        f"{name} {old} then, {makers[name]} now" for name, old in certified.made_by.items() if makers[name] != old
+    ]
+    if others:
+        reason += f". It was made by other software: {'; '.join(others)}"
+    return _answer(certified, Answer.DIFFERENT, reason, rows=rows, unequal_buckets=unequal)
+
+
+def _answer(
+    certified: Certificate, answer: Answer, reason: str = "", *, rows: int = 0, unequal_buckets: int = 0
+) -> Verification:
+    when = certified.made_at.isoformat()
+    return Verification(certified.id, certified.view, certified.version, when, answer, rows, unequal_buckets, reason)

@@ -1,0 +1,168 @@
+"""Digest: whether two tables hold the same rows, told by a few numbers from each, bucket by bucket of the key.
+
+Each row is written as one text, the same in PostgreSQL and in Spark, and hashed to 128 bits; a bucket's digest is how
+many rows it has and the sums of both halves. Order does not matter, NULL is told from empty, and no two rows are
+written alike: each value stands behind its length. Values that compare as equal are written alike, every NaN among
+them and both zeros. docs/certificates.md says the form to those who want to compute it elsewhere.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from psycopg import sql
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DateType,
+    DoubleType,
+    FloatType,
+    TimestampType,
+)
+
+from truelog.storage.database import Connection
+from truelog.views.compiled_view import Compiled, Only
+
+# A float's bits, after what compares as equal was made one: a NaN may come with any sign, a zero too.
+_FLOAT_SQL = (
+    "CASE WHEN {0}::double precision = 'NaN' THEN '7ff8000000000000' "
+    "ELSE encode(float8send({0}::double precision + 0), 'hex') END"
+)
+BUCKETS = 256  # of the key's hash, 16 bits of which choose one
+_NULL = "-"
+_HALF = 1 << 64
+
+
+@dataclass(frozen=True)
+class Digest:
+    """Rows of one bucket, and the sums of the two halves of their hashes."""
+
+    rows: int
+    high: int
+    low: int
+
+    @property
+    def hash(self) -> str:
+        """Both sums in 128 bits."""
+        return f"{self.high % _HALF:016x}{self.low % _HALF:016x}"
+
+
+Digests = Mapping[int, Digest]  # a bucket without rows is not named
+
+
+def unequal(one: Digests, other: Digests) -> list[int]:
+    """The buckets that differ."""
+    return sorted(bucket for bucket in one.keys() | other.keys() if one.get(bucket) != other.get(bucket))
+
+
+def rows(digests: Digests) -> int:
+    return sum(each.rows for each in digests.values())
+
+
+def of_table(connection: Connection, compiled: Compiled, table: sql.Composable) -> Digests:
+    """What PostgreSQL holds."""
+    query = sql.SQL(
+        "SELECT bucket, count(*), sum(('x' || left(hash, 16))::bit(64)::bigint::numeric), "
+        "sum(('x' || right(hash, 16))::bit(64)::bigint::numeric) "
+        "FROM (SELECT {bucket} AS bucket, md5({row}) AS hash FROM {table}) AS hashed GROUP BY bucket"
+    ).format(bucket=bucket_sql(compiled), row=_row_sql(compiled.stored_columns), table=table)
+    found = connection.execute(query).fetchall()
+    return {int(str(b)): Digest(int(str(n)), int(str(high)), int(str(low))) for b, n, high, low in found}
+
+
+def of_frame(compiled: Compiled, stored: DataFrame) -> Digests:
+    """What Spark holds, in the columns that PostgreSQL would be given."""
+    hashed = stored.select(bucket(compiled, stored).alias("bucket"), F.md5(_row(stored, stored.columns)).alias("hash"))
+    halves = (F.conv(F.substring("hash", at, 16), 16, -10).cast("decimal(20,0)") for at in (1, 17))
+    sums = (F.sum(half).alias(name) for half, name in zip(halves, ("high", "low"), strict=True))
+    found = hashed.groupBy("bucket").agg(F.count(F.lit(1)).alias("rows"), *sums).collect()
+    return {r.bucket: Digest(r.rows, int(r.high), int(r.low)) for r in found}
+
+
+def bucket_sql(compiled: Compiled) -> sql.Composable:
+    """The bucket of a row, for PostgreSQL."""
+    return sql.SQL("('x' || left({}, 4))::bit(16)::integer % {}").format(key_sql(compiled), sql.Literal(BUCKETS))
+
+
+def key_sql(compiled: Compiled) -> sql.Composable:
+    """The hash of a row's key, for PostgreSQL."""
+    return sql.SQL("md5({})").format(_row_sql(compiled.key_columns))
+
+
+def within(compiled: Compiled, buckets: Sequence[int]) -> Only:
+    """Only the rows of these buckets."""
+    return lambda rows: rows.where(bucket(compiled, rows).isin(list(buckets)))
+
+
+def bucket(compiled: Compiled, frame: DataFrame) -> Column:
+    """The bucket of a row, for Spark."""
+    return (F.conv(F.substring(key(compiled, frame), 1, 4), 16, 10).cast("int") % BUCKETS).cast("int")
+
+
+def key(compiled: Compiled, frame: DataFrame) -> Column:
+    """The hash of a row's key, for Spark."""
+    return F.md5(_row(frame, compiled.view.key))
+
+
+def _row_sql(columns: Mapping[str, str]) -> sql.Composable:
+    return sql.SQL(" || ").join(_behind_length(_text_sql(sql.Identifier(c), t)) for c, t in columns.items())
+
+
+def _behind_length(text: sql.Composable) -> sql.Composable:
+    written = sql.SQL("octet_length({0}) || ':' || {0}").format(text)
+    return sql.SQL("coalesce({}, {})").format(written, sql.Literal(_NULL))
+
+
+def _text_sql(value: sql.Composable, kind: str) -> sql.Composable:
+    if "[]" in kind:
+        element = _behind_length(_text_sql(sql.SQL("e"), kind.replace("[]", "", 1)))
+        return sql.SQL(
+            "CASE WHEN {value} IS NOT NULL THEN (SELECT coalesce(string_agg({element}, '' ORDER BY i), '') "
+            "FROM unnest({value}) WITH ORDINALITY AS elements(e, i)) END"
+        ).format(value=value, element=element)
+    forms = {
+        "timestamptz": "(extract(epoch FROM {0}) * 1000000)::bigint::text",
+        "date": "({0} - date '1970-01-01')::text",
+        "real": _FLOAT_SQL,
+        "double precision": _FLOAT_SQL,
+        "bytea": "encode({0}, 'hex')",
+    }
+    return sql.SQL(forms.get(kind, "{0}::text")).format(value)
+
+
+def _row(frame: DataFrame, columns: Sequence[str]) -> Column:
+    texts = (_text(F.col(c), frame.schema[c].dataType) for c in columns)
+    return F.concat(*(_with_length(text) for text in texts)).cast("binary")
+
+
+def _with_length(text: Column) -> Column:
+    written = F.concat(F.octet_length(text).cast("string"), F.lit(":"), text)
+    return F.coalesce(written, F.lit(_NULL))
+
+
+def _text(value: Column, kind: DataType) -> Column:
+    if isinstance(kind, ArrayType):
+        return F.array_join(F.transform(value, lambda e: _with_length(_text(e, kind.elementType))), "")
+    return _FORMS.get(type(kind), _as_string)(value)
+
+
+def _as_string(value: Column) -> Column:
+    return value.cast("string")
+
+
+def _bits(value: Column) -> Column:
+    """A float's bits, since Java and PostgreSQL print floats differently. Java has one NaN; adding 0 makes one zero."""
+    one_zero = value.cast("double") + F.lit(0.0)
+    bits = F.reflect(F.lit("java.lang.Double"), F.lit("doubleToLongBits"), one_zero).cast("bigint")
+    return F.when(value.isNotNull(), F.lower(F.lpad(F.hex(bits), 16, "0")))
+
+
+_FORMS: dict[type[DataType], Callable[[Column], Column]] = {
+    TimestampType: lambda value: F.unix_micros(value).cast("string"),
+    DateType: lambda value: F.unix_date(value).cast("string"),
+    FloatType: _bits,
+    DoubleType: _bits,
+    BinaryType: lambda value: F.lower(F.hex(value)),
+}

@@ -1,0 +1,147 @@
+"""Answers of the batch layer: views rebuilt where the archive has come to, for readers whom a stream leaves alone.
+
+An answer lies in `batch.<table>`; `sql/layer.sql` says when readers get it, and `fallback_policy` which views need one. It
+is kept only where readers gain by it, and only if that holds still once no merge can come between looking and keeping.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import psycopg
+from pyspark.errors import PySparkException
+
+from truelog.archive import archive_reader
+from truelog.batch.batch_context import workshop
+from truelog.batch.rebuild import Rebuilder
+from truelog.control import application
+from truelog.control.application import ARCHIVE
+from truelog.kernel import clock, merge, stage, table
+from truelog.kernel.stage import Staged
+from truelog.log.positions import Positions
+from truelog.serving import fallback_policy
+from truelog.storage.database import Connection, connect
+from truelog.support.errors import CodeChanged, NotMade
+from truelog.support.settings import Settings
+from truelog.views.compiled_view import Compiled
+
+log = logging.getLogger("truelog.answer")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Up to where views were answered; those of which the archive had nothing new; why others could not be."""
+
+    made: dict[str, Positions] = field(default_factory=dict)
+    nothing_new: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The stable form that scripts read."""
+        made = {view: at.plain() for view, at in self.made.items()}
+        return {"made": made, "nothing_new": self.nothing_new, "refused": self.refused, "failed": self.failed}
+
+
+def answer_all(settings: Settings, views: Sequence[str]) -> Outcome:
+    """Answer for these views in a Spark session of its own; one that fails holds up no other."""
+    files = application.digest(settings)  # before they are read
+    with workshop(settings, "truelog answer", views) as (spark, advancer, assembly):
+        outcome = Outcome(refused=dict(assembly.refused))
+        for each in assembly.compiled:
+            try:
+                with connect(settings, autocommit=True) as connection:
+                    made = make(Rebuilder(spark, connection, advancer, each))
+                if made is None:
+                    outcome.nothing_new.append(each.name)
+                else:
+                    outcome.made[each.name] = made
+            except (CodeChanged, NotMade) as error:
+                outcome.refused[each.name] = str(error)
+            except Exception as error:  # whatever befell one view, the others are answered
+                log.exception("%s could not be answered", each.name)
+                outcome.failed[each.name] = f"{type(error).__name__}: {error}"
+    with connect(settings) as connection:
+        _remember(connection, outcome, files)
+    return outcome
+
+
+def make(rebuilder: Rebuilder) -> Positions | None:
+    """Keep a rebuild where the archive has come to as the view's answer; None where readers would gain nothing by it.
+
+    Raises:
+        CodeChanged, NotMade: the view's file is not what made its table.
+    """
+    connection, compiled = rebuilder.connection, rebuilder.compiled
+    table.require_same_code(connection, compiled)
+    as_of = _archived_at(connection)
+    archived = archive_reader.positions(rebuilder.advancer.settings, compiled.view.topics)
+    if not _gain(connection, compiled, archived):
+        return None
+    staged = _staged(rebuilder, archived)
+    with connection.transaction():
+        _replace(rebuilder, archived, staged)
+        merge.lock(connection, compiled)
+        if not _gain(connection, compiled, archived):
+            raise psycopg.Rollback
+        _keep(connection, compiled, archived, as_of)
+        return archived
+    stage.clear(connection, compiled, staged)
+    return None
+
+
+def _gain(connection: Connection, compiled: Compiled, archived: Positions) -> bool:
+    named = compiled.name, compiled.view.version
+    return fallback_policy.is_news(
+        archived, fallback_policy.served(connection, *named), doubted=fallback_policy.doubted(connection, *named)
+    )
+
+
+def _staged(rebuilder: Rebuilder, archived: Positions) -> Staged:
+    """The archive may hold records that the stream has yet to fail on."""
+    try:
+        return rebuilder.staged(archived)
+    except PySparkException as error:
+        rebuilder.set_aside(merge.positions(rebuilder.connection, rebuilder.compiled), archived, error)
+        return rebuilder.staged(archived)
+
+
+def _replace(rebuilder: Rebuilder, archived: Positions, staged: Staged) -> None:
+    connection, compiled = rebuilder.connection, rebuilder.compiled
+    fallback_policy.alone(connection, compiled.table)
+    fallback_policy.empty(connection, compiled.table)
+    rebuilder.add("batch", staged)
+    clock.drop_outlived(connection, compiled, "batch", archived)
+
+
+def _keep(connection: Connection, compiled: Compiled, archived: Positions, as_of: datetime) -> None:
+    named = compiled.name, compiled.view.version
+    connection.execute("DELETE FROM truelog.batch_answer WHERE (view, version) = (%s, %s)", named)
+    connection.execute("INSERT INTO truelog.batch_answer (view, version, as_of) VALUES (%s, %s, %s)", (*named, as_of))
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO truelog.batch_position (view, version, topic, partition, topic_id, next_offset) "
+            "VALUES (%s, %s, %s, %s, %s, %s)",
+            [(*named, topic, p, archived.ids[topic], archived.at(topic, p)) for topic, p in archived.partitions()],
+        )
+
+
+def _archived_at(connection: Connection) -> datetime:
+    """When the archive made its last batch: it has all that the log held then."""
+    query = "SELECT coalesce((SELECT batch_at FROM truelog.lease WHERE application = %s), now())"
+    found = connection.execute(query, (ARCHIVE,)).fetchone()
+    assert found is not None  # noqa: S101
+    assert isinstance(found[0], datetime)  # noqa: S101
+    return found[0]
+
+
+def _remember(connection: Connection, outcome: Outcome, files: str) -> None:
+    """Views whose files would be refused again are not tried again before these change."""
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO truelog.batch_refusal (view, files, reason) VALUES (%s, %s, %s) "
+            "ON CONFLICT (view) DO UPDATE SET files = excluded.files, reason = excluded.reason, at = now()",
+            [(view, files, reason) for view, reason in outcome.refused.items()],
+        )

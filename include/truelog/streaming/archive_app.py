@@ -1,0 +1,188 @@
+"""The archiver: one micro-batch of every topic into the archive.
+
+1. What range the batch covers, from Spark's offset log, and which log days are recorded.
+2. Executors write the files.
+3. Log days that begin in the batch are recorded, under the lease.
+4. Each topic commits its files and its positions, or neither (`truelog.archive.archive_commit`).
+5. Where a tick shows that a day has begun and no record did, the day starts at the archive's position.
+
+A crash anywhere leaves at worst files that no table points at, and starts of days that the replay finds again.
+"""
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table.metadata import TableMetadata
+from pyspark.sql import DataFrame, SparkSession
+
+from truelog.archive import archive_table, late_records, log_day
+from truelog.archive.accept_loss import lost
+from truelog.archive.archive_commit import Append, commit
+from truelog.archive.archive_table import ensure, open_catalog
+from truelog.archive.archive_writer import DESCRIPTION, ArchivedFile, FileWriter, Tick, blueprint, described
+from truelog.archive.log_day import LogDays
+from truelog.control import application, lease
+from truelog.control.application import ARCHIVE
+from truelog.control.lease import Holder
+from truelog.control.view_loader import archive_code
+from truelog.log import topics
+from truelog.log.positions import Positions
+from truelog.log.records import Types
+from truelog.schema.event import load_events
+from truelog.spark.session import session
+from truelog.storage.database import connect
+from truelog.streaming import batch_metrics
+from truelog.streaming.spark_offsets import batch_range, fresh_checkpoint
+from truelog.support import faults
+from truelog.support.errors import LogLost
+from truelog.support.settings import Settings
+
+# Many small files slow every reader down for ever; a batch that is too large takes long to repeat after a crash.
+_ENOUGH, _AT_MOST = 200_000, 1_000_000  # records
+_POLL_SECONDS = 1
+_TOPICS_AT_ONCE = 4
+
+log = logging.getLogger("truelog.archive")
+
+
+@dataclass
+class Archiver:
+    """Given to `foreachBatch`; begins at `begin`, and may write while `holder` has the lease."""
+
+    settings: Settings
+    catalog: Catalog
+    tables: Mapping[str, TableMetadata]
+    begin: Positions
+    checkpoint: Path
+    holder: Holder
+    waiting: list[Tick] = field(default_factory=list)  # ticks that the positions have not passed yet
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        begin, end = batch_range(self.checkpoint, batch_id, self.begin)
+        files = self._write(frame, self._days(), begin)
+        faults.reach("archive.files_written")
+        self._record((f.topic, f.partition, f.start) for f in files)
+        faults.reach("archive.before_commit")
+        self._commit(begin, end, files)
+        faults.reach("archive.after_commit")
+        self.waiting.extend(tick for file in files for tick in file.ticks)
+        self._start_quiet_days(end)
+        with connect(self.settings, writer=ARCHIVE) as connection:
+            lease.batch_done(connection, self.holder)
+            late_records.count(connection, ((file.topic, file.stragglers) for file in files))
+
+    def _write(self, frame: DataFrame, days: LogDays, begin: Positions) -> list[ArchivedFile]:
+        tails = {(t, p): days.tail(t, p, begin.at(t, p)) for t, p in days.by_partition}
+        writer = FileWriter(self.settings, self.tables, tails)
+        rows = frame.mapInArrow(writer, DESCRIPTION).collect()
+        return [described(bytes(row.file), self.tables) for row in rows]
+
+    def _commit(self, begin: Positions, end: Positions, files: list[ArchivedFile]) -> None:
+        moved = {r.topic for r in begin.ranges_to(end)}
+        appends = [_append(topic, begin, end, [f for f in files if f.topic == topic]) for topic in moved]
+        with ThreadPoolExecutor(_TOPICS_AT_ONCE) as pool:
+            list(pool.map(lambda append: commit(self.catalog, append), appends))
+
+    def _start_quiet_days(self, reached: Positions) -> None:
+        passed = [t for t in self.waiting if reached.covers(Positions.from_json(t.ends).only(reached.offsets))]
+        self.waiting = [tick for tick in self.waiting if tick not in passed]
+        if passed:
+            day = log_day.day_of(max(t.time for t in passed), self.settings.log_day_seconds)
+            new = self._days().quiet(reached, day)
+            self._record((topic, partition, start) for (topic, partition), start in new.items())
+
+    def _days(self) -> LogDays:
+        with connect(self.settings, writer=ARCHIVE) as connection:
+            return log_day.load(connection, self.begin.ids)
+
+    def _record(self, new: Iterable[tuple[str, int, log_day.Start]]) -> None:
+        with connect(self.settings, writer=ARCHIVE) as connection:
+            log_day.record(connection, self.holder, self.begin.ids, new)
+
+
+def _append(topic: str, begin: Positions, end: Positions, files: list[ArchivedFile]) -> Append:
+    """What `topic` commits. Every file must lie in the range: else two batches would share records."""
+    records: Counter[int] = Counter()
+    for file in files:
+        first, last = file.start.first_offset, file.last_offset
+        if not begin.at(topic, file.partition) <= first <= last < end.at(topic, file.partition):
+            raise RuntimeError(f"{topic} {file.partition}: [{first}, {last}] lies outside of the batch")
+        records[file.partition] += file.data_file.record_count
+    return Append(
+        topic,
+        end.ids[topic],
+        begin=begin.offsets.get(topic, {}),
+        end=end.offsets[topic],
+        records=records,
+        files=tuple(file.data_file for file in files),
+    )
+
+
+def archive(settings: Settings, stop: threading.Event) -> None:
+    """Archive every declared topic until `stop` is set or the query fails."""
+    held = lease.take(settings, ARCHIVE)
+    found_from = application.digest(settings)
+    types = load_events()
+    _tell_code(settings, held.holder, archive_code(types), found_from)
+    topics.require_log_append_time(settings, types)
+    with open_catalog(settings) as catalog:
+        archiver = _archiver(settings, catalog, types, held.holder)
+        log.info("archiving from %s", archiver.begin.as_json())
+        query = (
+            _log(session(settings, f"truelog {ARCHIVE}"), settings, archiver.begin)
+            .writeStream.foreachBatch(archiver)
+            .option("checkpointLocation", archiver.checkpoint.as_uri())
+            .trigger(processingTime=f"{_POLL_SECONDS} seconds")
+            .start()
+        )
+        with batch_metrics.kept(settings, ARCHIVE, query):
+            while query.isActive and not stop.is_set():
+                query.awaitTermination(1)
+        failed = query.exception()
+        query.stop()
+    held.release()
+    if failed is not None:
+        raise failed
+
+
+def _tell_code(settings: Settings, holder: Holder, code: str, found_from: str) -> None:
+    with connect(settings) as connection:
+        application.want_code(connection, ARCHIVE, code, found_from)
+        lease.runs(connection, holder, code)
+
+
+def _archiver(settings: Settings, catalog: Catalog, types: Types, holder: Holder) -> Archiver:
+    """Ready to begin where the archive stands; a partition that it never saw begins at 0, a topic at its earliest."""
+    earliest = topics.earliest_offsets(settings, types)
+    tables = {name: ensure(catalog, types[name], earliest.ids[name], earliest.offsets[name]) for name in types}
+    archived = archive_table.positions(catalog, types)
+    begin = archived.latest(Positions({t: dict.fromkeys(by, 0) for t, by in earliest.offsets.items()}))
+    for gone in lost(begin, earliest):
+        raise LogLost(
+            f"{gone.topic} {gone.partition}: the log begins at {gone.end}, the archive ends at {gone.start}. What lay "
+            "between is gone: give the topic a longer retention, then `truelog archive accept-loss` and start again."
+        )
+    plain = {name: blueprint(table.metadata) for name, table in tables.items()}
+    checkpoint = fresh_checkpoint(settings.home / "scratch" / ARCHIVE)
+    return Archiver(settings, catalog, plain, begin, checkpoint, holder)
+
+
+def _log(spark: SparkSession, settings: Settings, begin: Positions) -> DataFrame:
+    """The log from `begin` on: a batch is due when it is large enough, or when the trigger's time has passed."""
+    options = {
+        **settings.spark_kafka(),
+        "subscribe": ",".join(begin.offsets),
+        "startingOffsets": begin.as_json(),
+        "failOnDataLoss": "true",
+        "includeHeaders": "true",
+        "minOffsetsPerTrigger": str(_ENOUGH),
+        "maxTriggerDelay": f"{round(settings.archive_trigger_seconds * 1000)}ms",
+        "maxOffsetsPerTrigger": str(_AT_MOST),
+    }
+    return spark.readStream.format("kafka").options(**options).load()

@@ -1,0 +1,89 @@
+"""An application that is silent has hung where it has something to do, ticks or no ticks; else nothing mends it."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from confluent_kafka import Producer
+
+from truelog.apps.liveness import diagnose
+from truelog.control import view_status
+from truelog.control.application import Status, Verdict
+from truelog.log import topics
+from truelog.schema.event import load_events
+from truelog.storage.database import Connection
+from truelog.support.settings import Settings
+
+NAME, VIEW, TOPIC = "diagnosed", "diagnosed_view", "click"
+LATER = timedelta(hours=1)  # than any patience
+
+
+@dataclass(frozen=True)
+class Silent:
+    """An application whose one view has read the log to its end; since its last batch, nothing came."""
+
+    settings: Settings
+    connection: Connection
+    status: Status
+
+    def verdict(self, status: Status | None = None) -> Verdict | None:
+        """An hour after its last batch."""
+        return diagnose(self.settings, status or self.status, datetime.now(UTC) + LATER)
+
+    def execute(self, query: str) -> None:
+        self.connection.execute(query.encode(), (VIEW,))
+
+
+@pytest.fixture
+def silent(migrated: Settings, kafka: Settings, connection: Connection) -> Iterator[Silent]:
+    topics.apply(kafka, load_events())
+    send(kafka)
+    ends = topics.end_offsets(kafka, [TOPIC])
+    connection.execute("INSERT INTO truelog.view (view, version, fingerprint, spark) VALUES (%s, 1, '', '')", (VIEW,))
+    for topic, partition in ends.partitions():
+        connection.execute(
+            "INSERT INTO truelog.position VALUES (%s, 1, %s, %s, %s, %s)",
+            (VIEW, topic, partition, ends.ids[topic], ends.at(topic, partition)),
+        )
+    view_status.note(connection, NAME, VIEW, 1)
+    now = datetime.now(UTC)
+    yield Silent(kafka, connection, Status(NAME, epoch=1, pid=1, host="here", taken_at=now, batch_at=now, alive=True))
+    for table in ("standing", "position", "view"):
+        connection.execute(f"DELETE FROM truelog.{table} WHERE view = %s".encode(), (VIEW,))
+
+
+def send(settings: Settings) -> None:
+    producer = Producer(settings.kafka())
+    producer.produce(TOPIC, json.dumps({"event_id": "of a diagnosis"}).encode(), "k")
+    assert producer.flush(30) == 0
+
+
+def test_one_that_has_read_everything_is_starved(silent: Silent) -> None:
+    assert silent.verdict() is Verdict.STARVED
+
+
+def test_one_to_which_an_event_came_has_hung(silent: Silent) -> None:
+    send(silent.settings)
+    assert silent.verdict() is Verdict.HUNG
+
+
+def test_one_that_never_made_its_first_batch_has_hung(silent: Silent) -> None:
+    assert silent.verdict(replace(silent.status, batch_at=None)) is Verdict.HUNG
+
+
+def test_one_with_events_unread_has_hung_unless_its_view_gets_on_or_stands_still(silent: Silent) -> None:
+    """What is unread had come before its last batch; a view that catches up by itself is no silence."""
+    silent.execute("UPDATE truelog.position SET next_offset = 0 WHERE view = %s")
+    assert silent.verdict() is Verdict.HUNG
+    silent.execute("UPDATE truelog.position SET advanced_at = now() + interval '1 h' WHERE view = %s")
+    assert silent.verdict() is None
+    view_status.note(silent.connection, NAME, VIEW, 1, "its transform fails")
+    assert silent.verdict() is Verdict.STARVED
+
+
+def test_one_whose_view_never_merged_has_hung(silent: Silent) -> None:
+    silent.execute("DELETE FROM truelog.position WHERE view = %s")
+    silent.execute("UPDATE truelog.view SET reads = '{click}' WHERE view = %s")
+    assert silent.verdict() is Verdict.HUNG

@@ -1,0 +1,69 @@
+"""Views as their files have them: what is broken is refused with its reason, and takes nobody along."""
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from truelog.control.view_loader import assemble
+from truelog.schema.event import load_events
+from truelog.support.settings import Settings
+
+VIEW = '''"""Counts by {by}."""
+from pyspark.sql import DataFrame, functions as F
+from truelog import Sum, View
+
+def transform(page_view: DataFrame) -> DataFrame:
+    return page_view.select(F.col("{by}").alias("what"), F.lit(1).alias("n"))
+
+VIEW = View(reads=("page_view",), transform=transform, key=("what",), measures={{"n": Sum()}})
+'''
+
+TWO_OWNERS = '''"""Each column has one owner, or the second measure would write over the first."""
+from pyspark.sql import DataFrame, functions as F
+from truelog import Latest, Quantiles, Sum, View
+from truelog.measures import latest
+
+def transform(page_view: DataFrame) -> DataFrame:
+    return page_view.select("status", {selected})
+
+VIEW = View(reads=("page_view",), transform=transform, key=("status",), measures={measures})
+'''
+STORED = TWO_OWNERS.format(
+    selected='latest("event_time", url="url").alias("a"), latest("event_time", url="referrer").alias("b")',
+    measures='{"a": Latest(), "b": Latest()}',
+)
+SHOWN = TWO_OWNERS.format(
+    selected='F.col("bytes").alias("n"), F.lit(1).alias("n_p50")', measures='{"n": Quantiles(), "n_p50": Sum()}'
+)
+KEYED = TWO_OWNERS.format(selected='latest("event_time", status="status").alias("a")', measures='{"a": Latest()}')
+
+ORDERED = TWO_OWNERS.format(selected='latest("event_time", a_at="url").alias("a")', measures='{"a": Latest()}')
+OF_ORDER = TWO_OWNERS.format(selected='latest("event_time", topic="url").alias("a")', measures='{"a": Latest()}')
+OWNED = {"stored": STORED, "shown": SHOWN, "keyed": KEYED, "ordered": ORDERED, "of_order": OF_ORDER}
+
+
+def test_a_broken_view_takes_no_other_along(spark: SparkSession, settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text(VIEW.format(by="status"))
+    (tmp_path / "unreadable.py").write_text("VIEW = View(")
+    (tmp_path / "impossible.py").write_text(VIEW.format(by="no_such_column"))
+    here, types = settings.model_copy(update={"views_folder": tmp_path}), load_events()
+    (tmp_path / "unspeakable.py").write_text(VIEW.format(by="status").replace("what", 'wh\\"at'))
+    found = assemble(spark, here, types, ["good", "gone", "impossible", "unreadable", "unspeakable"])
+    assert [each.name for each in found.compiled] == ["good"]
+    assert found.refused.keys() == {"gone", "impossible", "unreadable", "unspeakable"}
+    assert found.refused["unreadable"].startswith("BadDeclaration: unreadable.py cannot be loaded: SyntaxError")
+    assert "no_such_column" in found.refused["impossible"]
+    assert "cannot be a table's or a column's name" in found.refused["unspeakable"]
+    assert "There is no view 'gone'" in found.refused["gone"]
+
+    for name, text in OWNED.items():
+        (tmp_path / f"{name}.py").write_text(text)
+    refused = assemble(spark, here, types, list(OWNED)).refused
+    assert "the measure 'a' and the measure 'b' both make a column 'url'" in refused["stored"]
+    assert "the measure 'n' and the measure 'n_p50' both make a column 'n_p50'" in refused["shown"]
+    assert "the key and the measure 'a' both make a column 'status'" in refused["keyed"]
+    assert "the measure 'a' makes the column 'a_at' for its own order" in refused["ordered"]
+    assert "the measure 'a' makes the column 'a_topic' for its own order" in refused["of_order"]
+
+    (tmp_path / "unreadable.py").write_text("VIEW = View()")
+    assert assemble(spark, here, types, ["good", "gone", "impossible", "unreadable", "unspeakable"]).code != found.code

@@ -1,0 +1,138 @@
+"""A certificate is verified from the bucket alone, where no database answers; and what it was not made of is told."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from psycopg import OperationalError
+from pydantic import SecretStr
+
+from tests.laws.lab import Lab
+from tests.library.archived import Archived, archived
+from truelog.kernel.apply_batch import Advancer
+from truelog.log import records
+from truelog.log.positions import Positions
+from truelog.reconcile import certificate, certificate_store
+from truelog.reconcile.certificate import Certificate
+from truelog.reconcile.certificate_verifier import Answer, Verification, Verifier, judged
+from truelog.reconcile.reconcile import Result, reconcile
+from truelog.storage.database import connect
+from truelog.support.errors import BadInput
+from truelog.support.settings import Settings
+from truelog.views.compiled_view import compile_view
+
+HOSTILE = "http://x/😀'\"<script>\u0000"
+
+
+@pytest.fixture
+def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
+    with archived(lab, s3) as made:
+        made.click(0, [("old", "5", 0), ("a", "1", 5_000), ("b", "2", 5_000), (HOSTILE, "3", 9_000)])
+        made.click(1, [("a", "4", 5_000), ("poison", "x", 9_000)])
+        made.tick(8_000)
+        made.stream(excluded=[(1, 1)])
+        yield made
+
+
+def certified(ground: Archived) -> tuple[Result, Certificate]:
+    advancer = Advancer(ground.lab.settings, ground.lab.types)
+    found = reconcile(ground.lab.spark, advancer, ground.compiled)
+    assert (found.verdict, found.rows) == ("EQUAL", 3), found  # one is too old, one is set aside
+    assert found.certificate is not None
+    return found, certificate_store.find(ground.lab.settings, found.certificate)
+
+
+def without_database(ground: Archived) -> Verifier:
+    """In a Spark session that has no catalog, with settings by which PostgreSQL cannot be reached."""
+    settings = ground.lab.settings.model_copy(update={"database_port": 1, "database_password": SecretStr("wrong")})
+    with pytest.raises(OperationalError), connect(settings):
+        pass
+    spark = ground.lab.spark.newSession()
+    assert spark.conf.get("spark.sql.catalog.archive", None) is None
+    schemas = {topic: records.schema(each) for topic, each in ground.lab.types.items()}
+    compiled = compile_view(spark, ground.compiled.name, ground.compiled.view, schemas)
+    return Verifier(spark, settings, ground.lab.types, compiled)
+
+
+def require_no_certificate_once_altered(made: Certificate) -> None:
+    assert certificate.read(made.as_bytes()) == made
+    for broken in (
+        made.as_bytes().replace(b'"rows":3', b'"rows":4'),
+        made.as_bytes().replace(b'{"buckets"', b'{"added":1,"buckets"'),
+        made.as_bytes()[:-9],
+        b"[]",
+        b"{}",
+        b"\xff",
+    ):
+        assert broken != made.as_bytes()
+        with pytest.raises(BadInput):
+            certificate.read(broken)
+
+
+def test_an_equal_reconcile_leaves_a_certificate_that_can_be_found_again(ground: Archived, tmp_path: Path) -> None:
+    found, made = certified(ground)
+    settings, view = ground.lab.settings, ground.compiled.name
+
+    assert (made.view, made.rows, made.positions) == (view, 3, ground.positions)
+    assert (made.positions.ids, made.excluded) == (ground.ids, (("click", 1, 1),))
+    assert (made.fingerprint, made.from_raw) == (ground.compiled.fingerprint, False)
+    assert set(made.made_by) == {"truelog", "spark", "python", "java", "tzdata"}
+    assert all(made.made_by.values())
+    assert sum(rows for rows, _ in made.buckets.values()) == 3
+    kept = ground.lab.connection.execute(
+        "SELECT view, version, reconciliation, row_count, digest, object FROM truelog.certificate WHERE id = %s",
+        (made.id,),
+    ).fetchone()
+    address = f"s3://{settings.s3_bucket}/certificates/{view}/{made.id}.json"
+    assert kept == (view, 1, found.id, 3, made.digest, address)
+
+    file = tmp_path / "certificate.json"
+    file.write_text(json.dumps(json.loads(made.as_bytes()), indent=2))  # its form is no part of what it says
+    _, second = certified(ground)
+    for name in (made.id, address, address.removeprefix(f"s3://{settings.s3_bucket}/"), str(file)):
+        assert certificate_store.find(settings, name) == made
+    assert certificate_store.find(settings, f"latest:{view}") == second
+    assert [entry.id for entry in certificate_store.newest(ground.lab.connection, view, 9)] == [second.id, made.id]
+    require_no_certificate_once_altered(made)
+    for name in ("nothing", "latest:nothing"):
+        with pytest.raises(BadInput, match=r"no .*certificate"):
+            certificate_store.find(settings, name)
+
+
+def test_it_is_verified_where_no_database_answers_and_what_cannot_be_told_is_not(ground: Archived) -> None:
+    _, made = certified(ground)
+    ground.click(0, [("a", "9", 9_000)])  # the archive goes on
+    verifier = without_database(ground)
+
+    def answer(**changed: Any) -> Verification:
+        return verifier.verify(replace(made, **changed))
+
+    found = answer()
+    assert (found.answer, found.rows, found.unequal_buckets, found.reason) == (Answer.EQUAL, 3, 0, "")
+    assert found.as_dict()["equal"] is True
+
+    bucket, (rows, hashed) = next(iter(made.buckets.items()))
+    buckets = made.buckets | {bucket: (rows, f"{int(hashed, 16) ^ 1:032x}")}
+    found = judged(
+        replace(made, buckets=buckets, made_by=made.made_by | {"spark": "3.0.0"}), made.buckets, made.made_by
+    )
+    assert (found.answer, found.unequal_buckets) == (Answer.DIFFERENT, 1)
+    assert f"spark 3.0.0 then, {made.made_by['spark']} now" in found.reason
+
+    older = answer(fingerprint="0" * 64)
+    assert older.answer == Answer.SUPERSEDED
+    assert "code 000000000000;" in older.reason
+    assert ground.compiled.fingerprint[:12] in older.reason
+    assert answer(version=2).answer == Answer.SUPERSEDED
+
+    ahead = answer(positions=Positions({"click": {0: 9, 1: 2}, "ticks": {0: 1}}, ground.ids))
+    assert (ahead.answer, ahead.reason.partition(".")[0]) == (Answer.UNKNOWN, "the archive of click is 4 events behind")
+    other = answer(positions=Positions(made.positions.offsets, ground.ids | {"click": "made again"}))
+    assert (other.answer, "deleted and made again" in other.reason) == (Answer.UNKNOWN, True)
+
+    hiding = answer(excluded=(("click", 0, 1), ("click", 1, 1)))
+    assert hiding.answer == Answer.DIFFERENT
+    assert hiding.reason.endswith("does not fail: click 0:1")

@@ -1,0 +1,121 @@
+"""The cause of a difference, planted and named: what can be proved, and nothing else."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from psycopg import sql
+
+from tests.laws.lab import Lab
+from tests.library.archived import MORNING, Archived, archived
+from truelog.archive.archive_table import identifier, open_catalog
+from truelog.batch import partials
+from truelog.batch.partial_selection import Tile
+from truelog.kernel import merge, stage
+from truelog.log.positions import Positions
+from truelog.reconcile.offset_search import Cause
+from truelog.reconcile.reconcile import COMPARE, Result, compare, reconcile, refuse
+from truelog.storage import bucket
+from truelog.support.settings import Settings
+
+BATCH = ({0: 11, 1: 9}, {0: 23, 1: 17})
+NAMED = "exactly the records click 0:[11, 23), click 1:[9, 17)"
+
+
+@pytest.fixture
+def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
+    """Seventy clicks in two partitions on seventeen URLs, a few in each minute."""
+    with archived(lab, s3) as made:
+        for partition, number in ((0, 40), (1, 30)):
+            clicks = [(f"u{(7 * i + 3 * partition) % 17}", str(1 + i % 3), i // 12 * 60) for i in range(number)]
+            made.click(partition, clicks)
+        made.stream()
+        yield made
+
+
+def at(ground: Archived, clicks: dict[int, int]) -> Positions:
+    return Positions({"click": clicks, "ticks": {0: 0}}, ground.ids)
+
+
+def add(ground: Archived, begin: dict[int, int], end: dict[int, int]) -> None:
+    """Add these records to the streamed table, past the merge."""
+    states = ground.rebuilder.between(at(ground, begin), at(ground, end))
+    staged = stage.load(states, ground.compiled, ground.lab.settings)
+    merge.add(ground.lab.connection, ground.compiled, "state", staged)
+
+
+def change(ground: Archived, statement: str) -> None:
+    """Of the streamed table, `{}`."""
+    table = sql.Identifier("state", ground.compiled.table)
+    assert ground.lab.connection.execute(sql.SQL(statement).format(table, table)).rowcount == 1
+
+
+def causes(found: Result) -> list[tuple[str, int, str]]:
+    return [(each["cause"], each["rows"], each["about"]) for each in found.causes]
+
+
+def test_a_batch_lost_or_counted_twice_is_told_from_a_hand(ground: Archived) -> None:
+    begin, end = BATCH
+    add(ground, begin, end)
+    change(ground, "INSERT INTO {} VALUES ('2020-01-01', 'nobody', 1, now())")
+    found = compare(ground.rebuilder)
+    assert causes(found) == [
+        (Cause.DUPLICATE, found.different, NAMED),
+        (Cause.HAND, 1, "no event falls under the key"),
+    ]
+    assert {(row["rebuilt"] is None, row["cause"]) for row in found.sample} == {
+        (False, "duplicate"),
+        (True, "wrong value by hand"),
+    }
+    assert len(found.sample) == found.different + 1
+
+    ground.lab.connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("state", ground.compiled.table)))
+    add(ground, {0: 0, 1: 0}, begin)
+    add(ground, end, {0: 40, 1: 30})
+    lost = compare(ground.rebuilder)
+    assert causes(lost) == [(Cause.LOST, lost.missing + lost.different, NAMED)]
+
+
+def test_what_no_batch_explains_is_unknown_unless_a_sum_gives_it_away(ground: Archived) -> None:
+    first = "WHERE ctid = (SELECT min(ctid) FROM {})"
+    change(ground, f"UPDATE {{}} SET last = last + interval '1 day' {first}")
+    change(ground, f"UPDATE {{}} SET spent = spent * 3 {first}")  # of another row: an updated one lies elsewhere
+    found = compare(ground.rebuilder)
+    assert {(cause, rows) for cause, rows, _ in causes(found)} == {(Cause.UNKNOWN, 1), (Cause.HAND, 1)}
+
+
+def test_a_wrong_partial_is_no_fault_of_the_stream(ground: Archived) -> None:
+    begin, ends = at(ground, {0: 0, 1: 0}), ground.positions
+    short = ground.rebuilder.between(begin, ends).where("url <> 'u3'")
+    tile = Tile(MORNING - timedelta(days=1), begin, ends)
+    partials.replace(ground.lab.spark, ground.lab.settings, ground.compiled, tile, short)
+
+    found = compare(ground.rebuilder)
+    assert found.extra > 0
+    assert [(cause, rows) for cause, rows, _ in causes(found)] == [(Cause.PARTIAL, found.extra)]
+    assert compare(replace(ground.rebuilder, from_raw=True)).equal
+
+
+def test_an_archive_that_lost_a_file_and_a_view_whose_code_changed_are_named(ground: Archived) -> None:
+    settings, rebuilder = ground.lab.settings, ground.rebuilder
+    other = replace(ground.compiled, fingerprint="other")
+    changed = reconcile(ground.lab.spark, rebuilder.advancer, other)
+    assert (changed.verdict, [cause for cause, *_ in causes(changed)]) == ("UNKNOWN", [Cause.CODE])
+
+    with open_catalog(settings) as catalog:
+        archive = catalog.load_table(identifier("click"))
+        archive.delete("partition = 1")
+    found = compare(rebuilder)
+    assert causes(found) == [(Cause.FILE, found.extra + found.different, "click 1: 0 records held, 30 committed")]
+    kept = reconcile(ground.lab.spark, rebuilder.advancer, ground.compiled).id
+    query = "SELECT causes -> 0 ->> 'cause' FROM truelog.reconciliation WHERE id = %s"
+    assert ground.lab.connection.execute(query, (kept,)).fetchone() == ("missing archive file",)
+
+    [file] = [task.file.file_path for task in archive.refresh().scan("partition = 0").plan_files()]
+    bucket.client(settings).delete_object(
+        Bucket=settings.s3_bucket, Key=file.removeprefix(f"s3://{settings.s3_bucket}/")
+    )
+    unread = refuse(settings, ground.compiled, COMPARE, reason=OSError("no such object"))
+    assert f"{file} is gone from the bucket" in causes(unread)[0][2]
+    assert refuse(settings, ground.compiled, COMPARE, reason="the file is broken").causes == ()
