@@ -57,7 +57,7 @@ def beat() -> None:
     """The next minute is the next try."""
     from truelog.alerts import heartbeat
 
-    heartbeat.beat(Settings())
+    heartbeat.send_heartbeat(Settings())
 
 
 for each in configured(Settings()):

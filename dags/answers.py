@@ -35,7 +35,7 @@ def needed() -> list[str]:
     """The views that need an answer which the archive can give; those of no use any more are dropped."""
     from truelog.serving import fallback_policy
 
-    return fallback_policy.due(Settings())
+    return fallback_policy.views_due(Settings())
 
 
 with DAG(

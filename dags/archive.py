@@ -38,7 +38,7 @@ def audit(params: dict[str, Any]) -> None:
     """Whatever became of the compaction."""
     from truelog.archive import audit_evidence
 
-    report = audit_evidence.audit(Settings(), deep=params["deep"])
+    report = audit_evidence.run_audit(Settings(), deep=params["deep"])
     log.info("%s", json.dumps(report.as_dict()))
     if report.faults:
         raise AirflowFailException("the archive is not sound: " + "; ".join(report.faults))

@@ -13,7 +13,7 @@ from spark_job import BATCH
 from truelog.schema import event
 from truelog.support.settings import Settings
 
-EVENTS = event.names()
+EVENTS = event.event_names()
 
 ABOUT = """
 The daily suite of each event type. Of each log day that begins within the run's interval it counts, in the archive, the
@@ -44,10 +44,10 @@ tell yet is *not judged*: how many events are usual is known on the fourth log d
 @task
 def judge(span: dict[str, Any], params: dict[str, Any], run_id: str) -> list[str]:
     """All event types in one process: what judges takes seconds to import."""
-    from truelog.batch.run_interval import Span
+    from truelog.batch.run_interval import RunInterval
     from truelog.quality import event_quality
 
-    return event_quality.judge(Settings(), params["events"], Span.from_dict(span), run_id)
+    return event_quality.judge_day(Settings(), params["events"], RunInterval.from_dict(span), run_id)
 
 
 @judged(map_index_template="{{ label }}", retries=0)

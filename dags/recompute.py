@@ -14,7 +14,7 @@ from view_assets import RECOMPUTED, announced, view_asset
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
-VIEWS = catalogue.names(Settings().views_folder)
+VIEWS = catalogue.view_names(Settings().views_folder)
 log = logging.getLogger("truelog.recompute")
 
 ABOUT = """
@@ -48,7 +48,7 @@ def plan(span: dict[str, Any], params: dict[str, Any]) -> list[dict[str, Any]]:
     """A job for each view, over all days of the span."""
     from truelog.batch import run_interval as spans
 
-    found = spans.days(Settings(), spans.Span.from_dict(span))
+    found = spans.parse_days(Settings(), spans.RunInterval.from_dict(span))
     log.info("%s log days begin between %s and %s", len(found), span["begin"], span["end"])
     return jobs(params["views"], found, unfinished=span["unfinished"]) if found else []
 
@@ -72,7 +72,7 @@ def announce(planned: list[dict[str, Any]], params: dict[str, Any], dag_run: Any
         about = f"{dag_run.run_id}: {', '.join(str(job['called']) for job in planned)}"
         with connect(Settings()) as connection:
             doer = dag_run.triggering_user_name or audit_trail.AIRFLOW
-            audit_trail.note(connection, audit_trail.Kind.BACKFILL, "partials", doer, about)
+            audit_trail.record_operation(connection, audit_trail.OperationKind.BACKFILL, "partials", doer, about)
     for job in planned:
         view = view_asset(job["application_args"][-1])
         outlet_events[RECOMPUTED].add(view, announced(repair=params["repair"], attempt=str(ti.id)))

@@ -13,7 +13,7 @@ from view_assets import told, view_asset
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
-VIEWS = catalogue.names(Settings().views_folder)
+VIEWS = catalogue.view_names(Settings().views_folder)
 
 ABOUT = """
 The proof. Each view is rebuilt from the archive at the exact positions where its streamed table stands, and compared
@@ -63,7 +63,7 @@ def validate(view: str, run_id: str) -> None:
     from truelog.reconcile import reconcile_checks
 
     get_current_context()["label"] = view  # type: ignore[typeddict-unknown-key]
-    found = reconcile_checks.validate(Settings(), run_id, view)
+    found = reconcile_checks.validate_run(Settings(), run_id, view)
     if not found.success:
         raise AirflowFailException(f"{view}: this does not hold: {'; '.join(found.failed)}")
 

@@ -11,7 +11,7 @@ from truelog.control import application
 from truelog.support.settings import Settings
 
 EPOCH = datetime(2026, 1, 1)
-APPLICATIONS = application.names(Settings())
+APPLICATIONS = application.application_names(Settings())
 
 KEPT = """
 **A run that goes on is a healthy `{name}`**; the list of runs is the history of its health. A run ends, green, when

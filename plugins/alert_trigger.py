@@ -19,6 +19,6 @@ class AlertTrigger(DatabaseTrigger):
         return "alert_trigger.AlertTrigger", {"receiver": self.subject}
 
     async def watch(self, settings: Settings, connection: AsyncConnection) -> dict[str, str]:
-        while await (await connection.execute(alert_outbox.WAITS, (self.subject,))).fetchone() is None:
+        while await (await connection.execute(alert_outbox.WAITING, (self.subject,))).fetchone() is None:
             await asyncio.sleep(POLL_SECONDS)
         return {"receiver": self.subject}

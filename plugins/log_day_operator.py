@@ -6,7 +6,7 @@ from typing import Any
 from airflow.sdk import BaseOperator, Param
 from log_day_trigger import LogDayTrigger, lagging
 
-from truelog.batch.run_interval import Span
+from truelog.batch.run_interval import RunInterval
 from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import Settings
 
@@ -27,7 +27,7 @@ class LogDayOperator(BaseOperator):
     def execute(self, context: Any) -> dict[str, Any]:
         """A run with an interval is about the day of the calendar that it begins in: today grows until it is over."""
         day, now = Settings().log_day_seconds, datetime.now(UTC)
-        span = Span.of_run(context["params"], context["dag_run"].data_interval_start, now, day)
+        span = RunInterval.of_run(context["params"], context["dag_run"].data_interval_start, now, day)
         closes = span.closes(day)
         if not span.unfinished and lagging(closes):
             deadline = max(now, closes).timestamp() + _PATIENCE_SECONDS

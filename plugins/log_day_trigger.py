@@ -14,7 +14,7 @@ from truelog.support.settings import Settings
 def lagging(moment: datetime) -> list[str]:
     from truelog.batch import run_interval  # here: the triggerer's loop does not wait for the import
 
-    return run_interval.lagging(Settings(), moment)
+    return run_interval.archive_lagging(Settings(), moment)
 
 
 class LogDayTrigger(BaseTrigger):

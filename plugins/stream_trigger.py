@@ -7,13 +7,13 @@ from typing import Any
 from database_trigger import POLL_SECONDS, AsyncConnection, DatabaseTrigger
 
 from truelog.control import application
-from truelog.control.application import Status, Verdict
+from truelog.control.application import Diagnosis, Status
 from truelog.support.settings import Settings
 
 _STARVED_SECONDS = 5.0  # Kafka is asked less often than the database
 
 
-def diagnose(settings: Settings, status: Status) -> Verdict | None:
+def diagnose(settings: Settings, status: Status) -> Diagnosis | None:
     from truelog.apps import liveness  # here: the triggerer's loop does not wait for the import
 
     return liveness.diagnose(settings, status, datetime.now(UTC))
@@ -29,13 +29,13 @@ class StreamTrigger(DatabaseTrigger):
         return "stream_trigger.StreamTrigger", {"name": self.subject}
 
     async def watch(self, settings: Settings, connection: AsyncConnection) -> dict[str, str]:
-        allowed = application.patience(settings, self.subject)
+        allowed = application.patience_for(settings, self.subject)
         while True:
-            row = await (await connection.execute(application.ASK, (self.subject,))).fetchone()
+            row = await (await connection.execute(application.SELECT_STATUS, (self.subject,))).fetchone()
             status = Status(*row) if row else Status(self.subject)
-            found = application.verdict(status, allowed, datetime.now(UTC))
-            if found is Verdict.HUNG:
+            found = application.diagnose_status(status, allowed, datetime.now(UTC))
+            if found is Diagnosis.HUNG:
                 found = await asyncio.to_thread(diagnose, settings, status)
-            if found not in (None, Verdict.STARVED):
+            if found not in (None, Diagnosis.STARVED):
                 return {"application": self.subject, "found": str(found)}
             await asyncio.sleep(_STARVED_SECONDS if found else POLL_SECONDS)

@@ -8,14 +8,14 @@ import argparse
 import json
 import sys
 
-from truelog.serving.fallback import answer_all
+from truelog.serving.fallback import build_fallbacks
 from truelog.support.settings import Settings
 
 
 def main() -> str | None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("views", nargs="*")
-    outcome = answer_all(Settings(), parser.parse_args().views)
+    outcome = build_fallbacks(Settings(), parser.parse_args().views)
     sys.stdout.write(json.dumps(outcome.as_dict()) + "\n")
     return "\n".join(f"{view}: {reason}" for view, reason in outcome.failed.items()) or None
 

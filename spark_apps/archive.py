@@ -5,8 +5,8 @@ import signal
 import sys
 import threading
 
-from truelog.control.lease import HELD
-from truelog.streaming.archive_app import archive
+from truelog.control.lease import LEASE_LOST
+from truelog.streaming.archive_app import run_archive
 from truelog.support.errors import Fenced
 from truelog.support.settings import Settings
 
@@ -17,10 +17,10 @@ def main() -> int:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:
-        archive(Settings(), stop)
+        run_archive(Settings(), stop)
     except Fenced as fenced:
         logging.getLogger("truelog").error("%s", fenced)
-        return HELD
+        return LEASE_LOST
     return 0
 
 

@@ -8,14 +8,16 @@ import json
 import sys
 
 from truelog.batch.recompute import recompute_all
-from truelog.batch.run_interval import moment
+from truelog.batch.run_interval import parse_moment
 from truelog.support.settings import Settings
 
 
 def main() -> str | None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("views", nargs="*")
-    parser.add_argument("--day", required=True, action="append", type=moment, help="the moment at which a day begins")
+    parser.add_argument(
+        "--day", required=True, action="append", type=parse_moment, help="the moment at which a day begins"
+    )
     parser.add_argument("--open", action="store_true", help="also a day that is not closed, as far as it is archived")
     given = parser.parse_args()
     outcome = recompute_all(Settings(), given.views, given.day, unfinished=given.open)

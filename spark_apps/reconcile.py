@@ -9,7 +9,7 @@ import json
 import sys
 
 from truelog.reconcile import reconcile_checks
-from truelog.reconcile.reconcile import Request, exit_code, reconcile_all
+from truelog.reconcile.reconcile import ReconcileRequest, exit_code, reconcile_all
 from truelog.storage import audit_trail
 from truelog.support.settings import Settings
 
@@ -26,11 +26,11 @@ def main() -> int:
     arguments = parser.parse_args()
     settings = Settings()
     spared = frozenset(arguments.spare)
-    request = Request(arguments.from_raw, arguments.repair, arguments.prove, arguments.doer, spared)
+    request = ReconcileRequest(arguments.from_raw, arguments.repair, arguments.prove, arguments.doer, spared)
     results = reconcile_all(settings, arguments.views, request)
     sys.stdout.write(json.dumps({"views": [r.as_dict() for r in results]}, default=str) + "\n")
     if arguments.run:
-        reconcile_checks.claim(settings, arguments.run, results)
+        reconcile_checks.claim_run(settings, arguments.run, results)
         return 0
     return exit_code(results)
 

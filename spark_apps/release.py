@@ -4,7 +4,7 @@ import json
 import sys
 
 from truelog.control import application
-from truelog.control.view_loader import codes
+from truelog.control.view_loader import application_codes
 from truelog.schema.event import load_events
 from truelog.spark.session import session
 from truelog.storage.database import connect
@@ -15,10 +15,10 @@ def main() -> None:
     settings = Settings()
     found_from = application.digest(settings)  # first: files that change meanwhile make another release due
     spark = session(settings, "truelog release")
-    found = codes(spark, settings, load_events(), application.names(settings))
+    found = application_codes(spark, settings, load_events(), application.application_names(settings))
     with connect(settings) as connection:
         for name, code in found.items():
-            application.want_code(connection, name, code, found_from)
+            application.set_code(connection, name, code, found_from)
     spark.stop()
     sys.stdout.write(json.dumps({"codes": found}) + "\n")
 

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 
-from truelog.control.lease import HELD
+from truelog.control.lease import LEASE_LOST
 from truelog.streaming.stream import Stream
 from truelog.support.errors import Fenced
 from truelog.support.settings import Settings
@@ -24,7 +24,7 @@ def main() -> int:
         Stream(Settings(), arguments.application).run(stop)
     except Fenced as fenced:
         logging.getLogger("truelog").error("%s", fenced)
-        return HELD
+        return LEASE_LOST
     return 0
 
 

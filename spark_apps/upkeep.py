@@ -3,12 +3,12 @@
 import json
 import sys
 
-from truelog.maintenance.upkeep import keep_up
+from truelog.maintenance.upkeep import run_upkeep
 from truelog.support.settings import Settings
 
 
 def main() -> None:
-    sys.stdout.write(json.dumps(keep_up(Settings()).as_dict()) + "\n")
+    sys.stdout.write(json.dumps(run_upkeep(Settings()).as_dict()) + "\n")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ def restart(name: str, user: SignedIn) -> dict[str, str]:
     with connect(settings) as connection:
         if application.status(connection, name).desired == application.STOPPED:
             raise HTTPException(409, f"{name} is stopped: start it")
-        application.wish(connection, name, user.get_name())
+        application.request_restart(connection, name, user.get_name())
     return _told(name, "restart", user.get_name())
 
 
@@ -42,13 +42,13 @@ def _want(name: str, desired: str, user: SignedIn) -> dict[str, str]:
     if not may_stop(user):
         raise HTTPException(403, f"you may not stop or start {name}: it takes the right to change connections")
     with connect(settings) as connection:
-        application.want(connection, name, desired, user.get_name())
+        application.set_desired(connection, name, desired, user.get_name())
     return _told(name, desired, user.get_name())
 
 
 def _known(name: str) -> Settings:
     settings = Settings()
-    if name not in application.names(settings):
+    if name not in application.application_names(settings):
         raise HTTPException(404, f"there is no application {name!r}")
     return settings
 

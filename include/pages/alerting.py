@@ -51,12 +51,12 @@ Handler = Annotated[str, Depends(handler)]
 
 @router.get("/data/alerts", dependencies=OF_STREAMS)
 def found(user: SignedIn) -> Answer:
-    with db_snapshot.snapshot(Settings()) as connection:
+    with db_snapshot.read_snapshot(Settings()) as connection:
         return now(
-            open=[_plain(each) for each in alert_store.open(connection)],
-            resolved=[_plain(each) for each in alert_store.history(connection, _RESOLVED)],
-            silences=[asdict(each) for each in alert_store.silences(connection)],
-            neglected=alert_watch.neglected(connection),
+            open=[_plain(each) for each in alert_store.open_alerts(connection)],
+            resolved=[_plain(each) for each in alert_store.resolved_alerts(connection, _RESOLVED)],
+            silences=[asdict(each) for each in alert_store.active_silences(connection)],
+            neglected=alert_watch.overdue_sources(connection),
             may_handle=may_handle_alerts(user),
         )
 
@@ -78,7 +78,7 @@ def acknowledge(asked: Key, by: Handler) -> dict[str, Any]:
 def silence(asked: Wish, by: Handler) -> dict[str, Any]:
     with connect(Settings()) as connection:
         return asdict(
-            alert_store.silence(connection, asked.pattern, timedelta(hours=asked.hours), by=by, why=asked.why)
+            alert_store.add_silence(connection, asked.pattern, timedelta(hours=asked.hours), by=by, why=asked.why)
         )
 
 

@@ -44,7 +44,7 @@ _NEVER_BEGAN = {"skipped", "upstream_failed"}  # decided for all jobs at once
 @router.get("/data/backfills", dependencies=[Depends(sees(Dag.RECOMPUTE))])
 def backfills(user: SignedIn) -> Answer:
     """The newest first, with the days of each; and what the form offers."""
-    known = catalogue.names(Settings().views_folder)
+    known = catalogue.view_names(Settings().views_folder)
     newest = select(Backfill).where(Backfill.dag_id == Dag.RECOMPUTE).order_by(Backfill.id.desc()).limit(SHOWN)
     with create_session() as session:
         found = [_plain(session, each, known) for each in session.scalars(newest)]

@@ -15,7 +15,7 @@ from truelog.quality import quality_history
 from truelog.reconcile import reconcile_history
 from truelog.schema import event
 from truelog.serving import browse
-from truelog.serving.browse import Condition, Operator, Question
+from truelog.serving.browse import Condition, Operator, RowQuery
 from truelog.storage import audit_trail, db_snapshot
 from truelog.support.settings import Settings
 from truelog.views import catalogue
@@ -41,7 +41,7 @@ def streams(user: SignedIn) -> Answer:
     """With what this user may do about each."""
     found = [
         asdict(each) | {"may_restart": may_restart(user, each.status.application), "may_stop": may_stop(user)}
-        for each in stream_report.every(Settings())
+        for each in stream_report.application_reports(Settings())
     ]
     return now(applications=found)
 
@@ -50,32 +50,32 @@ def streams(user: SignedIn) -> Answer:
 def lag(reader: str = "", hours: Annotated[float, Query(gt=0, le=72)] = 1) -> Answer:
     """The course of one reader, by default of the one that is farthest behind; and which readers there are."""
     settings = Settings()
-    with db_snapshot.snapshot(settings) as connection:
+    with db_snapshot.read_snapshot(settings) as connection:
         seen = lag_report.by_reader(lag_report.rows(settings, connection))
         chosen = reader or max(seen, key=lambda each: lag_report.freshness(seen[each]) or -1.0)
         _require(chosen in seen, f"there is no reader {chosen!r}")
-        course = lag_series.course(connection, chosen, hours * 3600, settings.lag_poll_seconds)
+        course = lag_series.lag_course(connection, chosen, hours * 3600, settings.lag_poll_seconds)
     rows = [asdict(row) for row in seen[chosen]]
     return now(reader=chosen, readers=list(seen), hours=hours, course=asdict(course), rows=rows)
 
 
 @router.get("/operations", dependencies=OF_STREAMS)
 def operations(kind: str = "", limit: Limit = 200) -> Answer:
-    with db_snapshot.snapshot(Settings()) as connection:
-        found = audit_trail.latest(connection, limit, kind or None)
-    return now(operations=[asdict(each) for each in found], kinds=list(audit_trail.Kind))
+    with db_snapshot.read_snapshot(Settings()) as connection:
+        found = audit_trail.latest_operations(connection, limit, kind or None)
+    return now(operations=[asdict(each) for each in found], kinds=list(audit_trail.OperationKind))
 
 
 @router.get("/views", dependencies=OF_VIEWS)
 def views() -> Answer:
-    return now(views=[asdict(each) for each in view_report.every(Settings())])
+    return now(views=[asdict(each) for each in view_report.view_entries(Settings())])
 
 
 @router.get("/view", dependencies=OF_VIEWS)
 def view(name: str) -> Answer:
     settings = Settings()
-    _require(name in catalogue.names(settings.views_folder), f"there is no view {name!r}")
-    return now(**asdict(view_report.one(settings, name)), operators=list(Operator), limit=browse.LIMIT)
+    _require(name in catalogue.view_names(settings.views_folder), f"there is no view {name!r}")
+    return now(**asdict(view_report.view_detail(settings, name)), operators=list(Operator), limit=browse.LIMIT)
 
 
 class Form(BaseModel):
@@ -95,27 +95,29 @@ class Form(BaseModel):
 def rows(form: Annotated[Form, Query()]) -> Answer:
     """Rows of a view, or of what it presents."""
     settings, asked = Settings(), form.relation or form.name
-    _require(asked in view_report.relations(settings, form.name), f"{form.name!r} has no relation {asked!r}")
+    _require(asked in view_report.view_relations(settings, form.name), f"{form.name!r} has no relation {asked!r}")
     condition = Condition(form.column, form.operator, form.value) if form.column else None
-    question = Question(asked, condition, form.order or None, form.descending, form.limit)
-    with db_snapshot.snapshot(settings) as connection:
-        return now(relation=asked, **asdict(browse.answer(connection, question)))
+    question = RowQuery(asked, condition, form.order or None, form.descending, form.limit)
+    with db_snapshot.read_snapshot(settings) as connection:
+        return now(relation=asked, **asdict(browse.fetch_rows(connection, question)))
 
 
 @router.get("/reconciliations", dependencies=OF_VIEWS)
 def reconciliations(view: str = "", run: str = "", attempt: str = "", limit: Limit = 200) -> Answer:
     settings = Settings()
-    with db_snapshot.snapshot(settings) as connection:
-        found = reconcile_history.latest(connection, limit, view or None, started.concerned(run, attempt))
-    return now(reconciliations=[asdict(each) for each in found], views=catalogue.names(settings.views_folder))
+    with db_snapshot.read_snapshot(settings) as connection:
+        found = reconcile_history.latest_reconciliations(
+            connection, limit, view or None, started.concerned(run, attempt)
+        )
+    return now(reconciliations=[asdict(each) for each in found], views=catalogue.view_names(settings.views_folder))
 
 
 @router.get("/quality", dependencies=OF_VIEWS)
 def quality(of: str = "", limit: Limit = 60) -> Answer:
     """The newest log day of each event type; of one of them, by default one that is not as it should be, its days."""
-    types = event.names()
-    with db_snapshot.snapshot(Settings()) as connection:
-        newest = quality_history.newest(connection)
+    types = event.event_names()
+    with db_snapshot.read_snapshot(Settings()) as connection:
+        newest = quality_history.newest_days(connection)
         worst = next((each.event for each in newest if each.failed), newest[0].event if newest else types[0])
         _require(of in ("", *types), f"there is no event type {of!r}")
         days = quality_history.days(connection, of or worst, limit)
@@ -124,8 +126,8 @@ def quality(of: str = "", limit: Limit = 60) -> Answer:
 
 @router.get("/reconciliation", dependencies=OF_VIEWS)
 def reconciliation(id: int) -> Answer:  # noqa: A002  it is the name in the address
-    with db_snapshot.snapshot(Settings()) as connection:
-        found = reconcile_history.one(connection, id)
+    with db_snapshot.read_snapshot(Settings()) as connection:
+        found = reconcile_history.reconciliation_detail(connection, id)
     if found is None:
         raise HTTPException(404, f"there is no reconciliation {id}")
     return now(**asdict(found))

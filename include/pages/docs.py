@@ -16,7 +16,7 @@ POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'no
 @router.get("")
 def newest(run: str, of: str) -> RedirectResponse:
     """Of what a run judged: a view, or an event type."""
-    with db_snapshot.snapshot(Settings()) as connection:
+    with db_snapshot.read_snapshot(Settings()) as connection:
         number = quality_history.judgement_of(connection, run, of)
     if number is None:
         raise HTTPException(404, f"{run} has not judged {of}")
@@ -26,7 +26,7 @@ def newest(run: str, of: str) -> RedirectResponse:
 @router.get("/{number}")
 def page(number: int) -> HTMLResponse:
     settings = Settings()
-    found = gx_docs.read(settings, number)
+    found = gx_docs.read_page(settings, number)
     if found is None:
         days = settings.data_docs_keep_seconds / 86_400
         raise HTTPException(404, f"there are no Data Docs {number}: they are kept for {days:g} days")

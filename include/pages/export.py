@@ -28,8 +28,10 @@ _ALL = 100_000
 @router.get("/reconciliations.{form}")
 def reconciliations(form: Format, view: str = "", run: str = "", attempt: str = "") -> StreamingResponse:
     runs = started.concerned(run, attempt)
-    with db_snapshot.snapshot(Settings()) as connection:
-        found = [asdict(each) for each in reconcile_history.latest(connection, _ALL, view or None, runs)]
+    with db_snapshot.read_snapshot(Settings()) as connection:
+        found = [
+            asdict(each) for each in reconcile_history.latest_reconciliations(connection, _ALL, view or None, runs)
+        ]
     if form == "json":
         return _file("reconciliations.json", _array(found))
     names = list(found[0]) if found else ["id"]
@@ -53,11 +55,11 @@ def differing(form: Format, id: int) -> StreamingResponse:  # noqa: A002  it is 
 
 def _differing(number: int) -> Iterator[Any]:
     """The columns, then the rows; nothing where there is no such reconciliation."""
-    with db_snapshot.snapshot(Settings()) as connection:
-        detail = reconcile_history.one(connection, number)
+    with db_snapshot.read_snapshot(Settings()) as connection:
+        detail = reconcile_history.reconciliation_detail(connection, number)
         if detail is not None:
             yield detail.columns
-            yield from reconcile_history.differing(connection, detail)
+            yield from reconcile_history.differing_rows(connection, detail)
 
 
 def _file(name: str, lines: Iterator[str]) -> StreamingResponse:

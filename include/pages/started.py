@@ -57,7 +57,7 @@ def announcements(runs: Collection[str]) -> dict[str, list[Announced]]:
 def finished(announced: Iterable[Announced]) -> set[str]:
     """The runs of `reconcile` among these that have compared at least one view."""
     runs = sorted({each.comparison for each in announced if each.comparison})
-    with db_snapshot.snapshot(Settings()) as connection:
+    with db_snapshot.read_snapshot(Settings()) as connection:
         rows = connection.execute("SELECT DISTINCT run FROM truelog.reconciliation WHERE run = ANY(%s)", (runs,))
         return {str(run) for (run,) in rows}
 

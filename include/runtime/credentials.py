@@ -58,7 +58,7 @@ def _generated(random_ports: bool) -> dict[str, str]:
         "airflow_fernet_key": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
         "collector_port": str(ports["collector"]),
         "lag_port": str(ports["lag"]),
-        **{f"{role}_key": api_key.generate(role) for role in api_key.Role},
+        **{f"{role}_key": api_key.generate_key(role) for role in api_key.Role},
         "visitor_salt": _secret(),
     }
 

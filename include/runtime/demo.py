@@ -89,7 +89,9 @@ def _wait(what: str, condition: Callable[[], None]) -> None:
 
 
 def _require_running(settings: Settings) -> None:
-    waited = [f"{each.application} is {each.state}" for each in health.every(settings) if each.batch_at is None]
+    waited = [
+        f"{each.application} is {each.state}" for each in health.application_health(settings) if each.batch_at is None
+    ]
     if waited:
         raise ServiceDown(", ".join(waited))
 
@@ -97,7 +99,7 @@ def _require_running(settings: Settings) -> None:
 def _require_caught_up(settings: Settings) -> None:
     behind = [
         f"{each.view}: {each.lag_events if each.lag_events is not None else 'all'} events"
-        for application in health.every(settings)
+        for application in health.application_health(settings)
         for each in application.views
         if each.lag_events != 0
     ]
@@ -107,7 +109,7 @@ def _require_caught_up(settings: Settings) -> None:
 
 def _show_cube(settings: Settings) -> None:
     _say("views.page_views: by minute, host, page and browser; here summed by page")
-    with db_snapshot.snapshot(settings) as connection:
+    with db_snapshot.read_snapshot(settings) as connection:
         rows = connection.execute(TOP).fetchall()
     most = max((int(str(row[2])) for row in rows), default=1)
     table = Table("host", "page", "views", "MB", "")

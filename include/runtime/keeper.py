@@ -20,7 +20,7 @@ from runtime import tether
 from runtime.credentials import write_private
 from runtime.service import Service, log_file, private_folder
 from truelog.support.errors import NotSetUp, ServiceDown
-from truelog.support.process import lives
+from truelog.support.process import is_alive
 from truelog.support.settings import Settings
 from truelog.support.wait import until
 
@@ -115,7 +115,7 @@ def shut_down(settings: Settings) -> None:
 
 
 def _require_ended(process: psutil.Process) -> None:
-    if lives(process):
+    if is_alive(process):
         raise ServiceDown("it stops its services")
 
 

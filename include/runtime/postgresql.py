@@ -77,7 +77,7 @@ def prepare(settings: Settings) -> None:
     with _admin(settings, settings.database_name) as connection:
         _schemas(connection, settings.database_user)
     migrate(settings)
-    api_key.keep_first(settings)
+    api_key.store_first_keys(settings)
 
 
 def address(settings: Settings) -> str:

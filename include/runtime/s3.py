@@ -41,14 +41,14 @@ def command(settings: Settings) -> list[str]:
 
 def ready(settings: Settings) -> None:
     try:
-        bucket.client(settings, _AT_ONCE).list_buckets()
+        bucket.s3_client(settings, _AT_ONCE).list_buckets()
     except (BotoCoreError, ClientError) as error:
         raise ServiceDown(str(error)) from error
 
 
 def prepare(settings: Settings) -> None:
     """Make the bucket, where it is not there yet."""
-    s3 = bucket.client(settings, _AT_ONCE)
+    s3 = bucket.s3_client(settings, _AT_ONCE)
     if settings.s3_bucket not in {each["Name"] for each in s3.list_buckets()["Buckets"]}:
         s3.create_bucket(Bucket=settings.s3_bucket)
 

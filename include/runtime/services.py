@@ -86,7 +86,7 @@ def _end_applications(settings: Settings) -> None:
     from truelog.apps import launcher  # here: it waits by this package
 
     try:
-        for name in launcher.ensure_none(settings):
+        for name in launcher.stop_all(settings):
             log.info("%s has stopped", name)
     except (psycopg.OperationalError, psycopg.errors.UndefinedTable):
         log.info("no applications to stop")

@@ -34,7 +34,7 @@ def ready(settings: Settings) -> None:
     except KafkaException as error:
         raise ServiceDown(str(error)) from error
     if age > settings.tick_seconds + _LATE_SECONDS:
-        told = topics.ends_told(broker, topics.known(broker).intersection(event.names()))
+        told = topics.ends_by_partition(broker, topics.existing_topics(broker).intersection(event.event_names()))
         why = f": each tells where all partitions end, and {' '.join(told.untold.values())}" if told.untold else ""
         raise ServiceDown(f"no tick of late{why}")
 

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from truelog.ingest import generator
-from truelog.log.kafka_producer import Record, Sender
+from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
 from truelog.schema.event import load_events
 from truelog.support.settings import Settings
 
@@ -42,7 +42,7 @@ def preload(settings: Settings, events: int) -> Corpus:
     begin = datetime.now(UTC) - timedelta(seconds=events / RATE)
     counts: Counter[str] = Counter()
     file = settings.home / "page_view.ndjson"
-    with Sender(settings, TOPICS) as sender, file.open("wb") as output:
+    with KafkaSender(settings, TOPICS) as sender, file.open("wb") as output:
         for record in good(generator.generate(seed=_SEED, begin=begin, rate=RATE, seconds=events / RATE)):
             sender.send(record)
             counts[record.topic] += 1
@@ -51,7 +51,7 @@ def preload(settings: Settings, events: int) -> Corpus:
     return Corpus(counts, file)
 
 
-def good(records: Iterator[Record]) -> Iterator[Record]:
+def good(records: Iterator[OutgoingRecord]) -> Iterator[OutgoingRecord]:
     """Without what is no event: peers stumble over it, each in its own way."""
     models = {name: each.model for name, each in load_events().items()}
     for record in records:

@@ -18,7 +18,7 @@ from tests.bench.beat import every
 from tests.bench.corpus import good
 from tests.bench.row import OURS, Ran, Row
 from truelog.ingest import generator
-from truelog.log.kafka_producer import Record, producer
+from truelog.log.kafka_producer import OutgoingRecord, make_producer
 from truelog.storage.database import Connection, connect
 from truelog.support import timestamps
 from truelog.support.settings import Settings
@@ -49,18 +49,18 @@ class Marks:
     shown: Mapping[str, dict[str, float]] = field(default_factory=lambda: {view: {} for view in VIEWS})
     sent: float = 0.0  # when the traffic was over
 
-    def make(self, number: int) -> Record:
+    def make(self, number: int) -> OutgoingRecord:
         host, now = f"m{number}.example", datetime.now(UTC)
         self.happened[host] = now
         event = {
             "event_id": host,
-            "occurred_at": timestamps.text(now),
+            "occurred_at": timestamps.to_text(now),
             "visitor_id": host,
             "url": f"https://{host}/",
             "ip": host,
             "response_ms": 1,
         }
-        return Record("page_view", host, json.dumps(event).encode())
+        return OutgoingRecord("page_view", host, json.dumps(event).encode())
 
     def acknowledge(self, error: KafkaError | None, message: Message) -> None:
         """What the producer calls once the broker has a mark, or has refused it."""
@@ -120,13 +120,13 @@ def _row(view: str, seconds: list[float], rate: float, ran: Ran) -> Row:
     )
 
 
-def _traffic(rate: int, seconds: float) -> Iterator[Record]:
+def _traffic(rate: int, seconds: float) -> Iterator[OutgoingRecord]:
     return good(generator.generate(seed=_SEED, begin=datetime.now(UTC), rate=rate, seconds=seconds))
 
 
-def _send(settings: Settings, traffic: list[Record], rate: int, marks: Marks) -> None:
+def _send(settings: Settings, traffic: list[OutgoingRecord], rate: int, marks: Marks) -> None:
     """Traffic at its rate; after a while, marks among it."""
-    kafka, begin = producer(settings), time.time()
+    kafka, begin = make_producer(settings), time.time()
     sent = marked = 0
 
     for now in every(_BEAT_SECONDS, within=len(traffic) / rate + _PATIENCE_SECONDS, what="sending"):

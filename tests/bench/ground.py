@@ -51,7 +51,7 @@ def complete(settings: Settings) -> None:
 def _require_kept(settings: Settings) -> None:
     waiting = [
         f"{each.application} is {each.state}, {each.lag_events} events behind"
-        for each in health.every(settings)
+        for each in health.application_health(settings)
         if each.state != "RUNNING" or each.lag_events != 0
     ]
     if waiting:

@@ -10,7 +10,7 @@ from statistics import median
 from tests.bench.corpus import Corpus
 from tests.bench.row import OURS, Row
 from truelog.archive import archive_reader
-from truelog.batch.batch_context import workshop
+from truelog.batch.batch_context import open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.log.positions import Positions
 from truelog.storage.database import connect
@@ -25,7 +25,7 @@ _TIMES = 3
 def run(settings: Settings, corpus: Corpus) -> list[Row]:
     """Both ways, each once unmeasured and then three times."""
     with (
-        workshop(settings, "truelog bench", [VIEW]) as (spark, advancer, assembly),
+        open_batch(settings, "truelog bench", [VIEW]) as (spark, advancer, assembly),
         connect(settings, autocommit=True) as connection,
     ):
         [compiled] = assembly.compiled

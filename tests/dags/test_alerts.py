@@ -15,11 +15,11 @@ from pydantic import SecretStr
 from tests.library.alert_tables import age, emptied
 from tests.library.listener import FAILS, TAKES, Listener, listening
 from truelog.alerts import alert_store, heartbeat
-from truelog.alerts.alert import Finding, Sight, Source
+from truelog.alerts.alert import Finding, Observation, Source
 from truelog.alerts.alert_delivery import deliver
 from truelog.alerts.alert_kind import KINDS
 from truelog.alerts.alert_receiver import configured
-from truelog.alerts.alert_watch import SOURCES, keep
+from truelog.alerts.alert_watch import SOURCES, record
 from truelog.storage.database import Connection
 from truelog.support.errors import ReceiverDown, ServiceDown
 from truelog.support.settings import PROJECT, Settings
@@ -27,7 +27,7 @@ from truelog.support.settings import PROJECT, Settings
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
 
-DOWN = Source("made up", ("down",), 1, lambda _: Sight())
+DOWN = Source("made up", ("down",), 1, lambda _: Observation())
 
 
 @pytest.fixture
@@ -51,7 +51,9 @@ def told(database: Connection, listener: Listener, monkeypatch: pytest.MonkeyPat
 
 
 def died(database: Connection, *receivers: str) -> None:
-    alert_store.looked(database, DOWN, Sight((Finding("down", "one", "it died"),)), receivers, timedelta(hours=4))
+    alert_store.record_observation(
+        database, DOWN, Observation((Finding("down", "one", "it died"),)), receivers, timedelta(hours=4)
+    )
 
 
 def test_nobody_is_told_by_default(dags: "DagBag") -> None:
@@ -124,9 +126,9 @@ def test_a_receiver_that_is_down_for_ten_minutes_loses_nothing(
                 task.execute({})
             age(database, pause)
             away, tries = away + pause, tries + 1
-        alert_store.looked(database, DOWN, Sight(), ["alertmanager"], timedelta(hours=4))
+        alert_store.record_observation(database, DOWN, Observation(), ["alertmanager"], timedelta(hours=4))
     assert tries > 2 * task.retries
-    assert (len(listener.asked), listener.taken, alert_store.open(database)) == (tries, [], [])
+    assert (len(listener.asked), listener.taken, alert_store.open_alerts(database)) == (tries, [], [])
 
     listener.mood = TAKES
     assert task.execute({}) == ["down/one open", "down/one resolved"]
@@ -150,20 +152,20 @@ def test_the_heart_beats_while_somebody_would_be_paged(
     told: Settings, postgresql: Settings, database: Connection, listener: Listener
 ) -> None:
     with pytest.raises(ServiceDown, match="nobody looks at: applications"):
-        heartbeat.beat(told)
+        heartbeat.send_heartbeat(told)
     for source in SOURCES:
-        keep(told, database, source, Sight())
-    heartbeat.beat(told)
+        record(told, database, source, Observation())
+    heartbeat.send_heartbeat(told)
     assert listener.paths == ["/beat/a-secret"]
     died(database, *configured(told))
-    heartbeat.beat(told)
+    heartbeat.send_heartbeat(told)
     database.execute("UPDATE truelog.notification SET made_at = made_at - interval '11 minutes'")
     with pytest.raises(ServiceDown, match="alertmanager: it was not tried"):
-        heartbeat.beat(told)
+        heartbeat.send_heartbeat(told)
     deliver(told, "alertmanager")
     listener.mood = FAILS
     with pytest.raises(ReceiverDown) as down:
-        heartbeat.beat(told)
+        heartbeat.send_heartbeat(told)
     assert "a-secret" not in str(down.value)
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def audit(dags: "DagBag", monkeypatch: pytest.MonkeyPatch, *faults: str) -> None:
     """The task, told that these faults were found."""
     task: Any = dags.dags["archive_upkeep"].get_task("audit")
-    monkeypatch.setattr(audit_evidence, "audit", lambda settings, *, deep: Report((), 0, faults))
+    monkeypatch.setattr(audit_evidence, "run_audit", lambda settings, *, deep: Report((), 0, faults))
     task.python_callable({"deep": False})
 
 

@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import TIME, ensure, identifier, open_catalog
-from truelog.archive.archive_writer import FileWriter, blueprint, described
-from truelog.batch.run_interval import Span
+from truelog.archive.archive_writer import FileWriter, blueprint, to_dataframe_rows
+from truelog.batch.run_interval import RunInterval
 from truelog.quality import event_quality, gx_docs, quality_history, quality_metrics
 from truelog.schema.event import Event, load_events
 from truelog.schema.quality import EVENTS, KEYS, LATE, MALFORMED, MISSING, Quality
@@ -63,13 +63,15 @@ class Searches:
         if records:
             self._commit(records)
 
-    def measure(self, first: int = 0, last: int = 10) -> Span:
-        span = Span(MORNING + first * DAY, MORNING + last * DAY)
-        quality_metrics.measure(self.settings, [SEARCH], span)
+    def measure(self, first: int = 0, last: int = 10) -> RunInterval:
+        span = RunInterval(MORNING + first * DAY, MORNING + last * DAY)
+        quality_metrics.measure_day(self.settings, [SEARCH], span)
         return span
 
     def values(self, day: int) -> dict[str, float | None]:
-        return {each.name: each.value for each in quality_history.figures(self.connection, TOPIC, MORNING + day * DAY)}
+        return {
+            each.name: each.value for each in quality_history.day_metrics(self.connection, TOPIC, MORNING + day * DAY)
+        }
 
     def _commit(self, records: Sequence[Record]) -> None:
         begin, self.end = self.end, self.end + len(records)
@@ -86,7 +88,7 @@ class Searches:
             tables = {TOPIC: blueprint(catalog.load_table(identifier(TOPIC)).metadata)}
             writer: FileWriter = pickle.loads(pickle.dumps(FileWriter(self.settings, tables, {})))
             files = writer(iter([pa.RecordBatch.from_pydict(columns)]))
-            data = tuple(described(each["file"][0].as_py(), tables).data_file for each in files)
+            data = tuple(to_dataframe_rows(each["file"][0].as_py(), tables).data_file for each in files)
             commit(catalog, Append(TOPIC, "searches", {0: begin}, {0: self.end}, {0: len(records)}, data))
 
 
@@ -166,11 +168,11 @@ def test_a_day_is_judged_against_those_before_it_and_says_what_nobody_can_tell(s
         at = MORNING + day * DAY
         searches.archive(day, [Record(at, search(random.Random(n), at, late=0)) for n in range(count)])
     searches.archive(5, [])
-    span = Span(MORNING, MORNING + 6 * DAY)
-    assert event_quality.judge(searches.settings, [TOPIC, "click"], span, "run") == [TOPIC]
+    span = RunInterval(MORNING, MORNING + 6 * DAY)
+    assert event_quality.judge_day(searches.settings, [TOPIC, "click"], span, "run") == [TOPIC]
     first, _, _, fourth, fifth, sixth = event_quality.verdicts(searches.settings, "run", TOPIC)
     assert (first.success, first.failed) == (True, [])
-    unjudged = {each.name for each in quality_history.figures(searches.connection, TOPIC, MORNING) if each.unjudged}
+    unjudged = {each.name for each in quality_history.day_metrics(searches.connection, TOPIC, MORNING) if each.unjudged}
     assert unjudged == {EVENTS, KEYS, *(f"{MISSING}{name}" for name in OPTIONAL)}
     assert fourth.success
     assert fifth.failed[0] == "events 20: at least 51 and at most 205, usually 102"
@@ -181,7 +183,7 @@ def test_a_day_is_judged_against_those_before_it_and_says_what_nobody_can_tell(s
 
 def test_an_event_type_that_nobody_sends_has_no_verdict(searches: Searches) -> None:
     searches.archive(0, [])
-    event_quality.judge(searches.settings, [TOPIC], Span(MORNING, MORNING + DAY), "run")
+    event_quality.judge_day(searches.settings, [TOPIC], RunInterval(MORNING, MORNING + DAY), "run")
     [found] = event_quality.verdicts(searches.settings, "run", TOPIC)
     assert (found.success, found.failed) == (None, [])
 
@@ -216,6 +218,6 @@ def test_a_run_is_red_where_an_event_type_is_not_as_it_should_be(
         "verdict": "failed",
     }
     number = quality_history.judgement_of(searches.connection, run.run_id, TOPIC)
-    assert b"malformed 0.5: at most 0.05" in (gx_docs.read(searches.settings, number or 0) or b"")
+    assert b"malformed 0.5: at most 0.05" in (gx_docs.read_page(searches.settings, number or 0) or b"")
     [found] = event_quality.verdicts(searches.settings, run.run_id, TOPIC)
     assert found.failed == ["malformed 0.5: at most 0.05"]

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from truelog.batch.run_interval import Span, days, lagging
+from truelog.batch.run_interval import RunInterval, archive_lagging, parse_days
 from truelog.storage import audit_trail
 from truelog.storage.database import connect
 from truelog.support.errors import ArchiveBehind, BadInput
@@ -50,15 +50,15 @@ BY_INTERVAL = {"day": None, "open": False}
 def test_the_days_of_a_run_begin_in_its_interval(
     params: dict[str, Any], begins: datetime | None, day: int, begin: str, end: str
 ) -> None:
-    span = Span.of_run(params, begins, NOW, day)
+    span = RunInterval.of_run(params, begins, NOW, day)
     assert (span.begin, span.end, span.unfinished) == (at(begin), at(end), params["open"])
-    assert Span.from_dict(span.as_dict()) == span
+    assert RunInterval.from_dict(span.as_dict()) == span
 
 
 @pytest.mark.parametrize("params", [BY_INTERVAL, {"day": "2026-11-22", "open": False}])
 def test_a_run_that_is_about_no_day_is_refused(params: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match="day"):
-        Span.of_run(params, None, NOW, DAY)
+        RunInterval.of_run(params, None, NOW, DAY)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_run_that_is_about_no_day_is_refused(params: dict[str, Any]) -> None:
     ],
 )
 def test_a_span_is_closed_when_its_last_day_is(end: str, day: int, closes: str) -> None:
-    assert Span(at("2026-11-20"), at(end)).closes(day) == at(closes)
+    assert RunInterval(at("2026-11-20"), at(end)).closes(day) == at(closes)
 
 
 def test_a_job_for_each_view_over_all_days(dags: "DagBag") -> None:
@@ -193,10 +193,10 @@ def test_days_that_the_archive_recorded(migrated: Settings) -> None:
             "INSERT INTO truelog.log_day VALUES ('page_view', %s, 'days-of-2001', %s, 0)",
             [(partition, int(begin.timestamp()) + i * TEN) for i in range(3) for partition in range(2)],
         )
-    span = Span(begin, begin + timedelta(seconds=2 * TEN))
-    assert days(migrated, span) == [begin, begin + timedelta(seconds=TEN)]
-    assert days(migrated, Span(at("2000-01-01"), begin)) == []
-    assert lagging(migrated, begin) == []
+    span = RunInterval(begin, begin + timedelta(seconds=2 * TEN))
+    assert parse_days(migrated, span) == [begin, begin + timedelta(seconds=TEN)]
+    assert parse_days(migrated, RunInterval(at("2000-01-01"), begin)) == []
+    assert archive_lagging(migrated, begin) == []
 
 
 def test_a_run_before_the_archive_began_is_green(dags: "DagBag", airflow_database: None, migrated: Settings) -> None:
@@ -218,7 +218,7 @@ def test_who_asked_for_a_backfill_is_told(dags: "DagBag", migrated: Settings) ->
         outlet = {RECOMPUTED: SimpleNamespace(add=lambda view, says: None)}
         announce.function(jobs, {"repair": True}, run, SimpleNamespace(id="try"), outlet)
     with connect(migrated) as connection:
-        told = audit_trail.latest(connection, 10, "backfill")
+        told = audit_trail.latest_operations(connection, 10, "backfill")
     assert [(each.doer, each.about) for each in told] == [("oncall", "asked: a 2026-11-01")]
 
 

@@ -17,7 +17,7 @@ from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import ensure, identifier, open_catalog
 from truelog.quality import gx_docs
 from truelog.reconcile import reconcile_checks
-from truelog.reconcile.reconcile import COMPARE, Request, refuse
+from truelog.reconcile.reconcile import COMPARE_ONLY, ReconcileRequest, refused_result
 from truelog.schema.event import load_events
 from truelog.storage.database import Connection
 from truelog.support.errors import ArchiveBehind, BadInput
@@ -78,7 +78,7 @@ class Judged:
         return int(str(made))
 
     def failed(self) -> tuple[str, ...]:
-        return reconcile_checks.validate(self.settings, RUN, "judged").failed
+        return reconcile_checks.validate_run(self.settings, RUN, "judged").failed
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def test_data_docs_show_a_value_and_never_run_it(judged: Judged) -> None:
     )
     assert judged.failed() == ("n > 0",)
     [(number,)] = judged.connection.execute("SELECT max(id) FROM truelog.validation").fetchall()
-    page = (gx_docs.read(judged.settings, int(str(number))) or b"").decode()
+    page = (gx_docs.read_page(judged.settings, int(str(number))) or b"").decode()
     assert html.escape(hostile) in page
     assert "a &lt;&gt; &#x27;{oops}&#x27;" in page  # the view's own check
     tags = re.findall(r"<([^>]*)>", page.partition("<body>")[2])
@@ -219,17 +219,17 @@ def test_unknown_is_neither_and_says_why(judged: Judged) -> None:
 
 def test_a_view_that_was_refused_is_red_by_itself_and_not_compared_again(judged: Judged) -> None:
     """Its file may be so broken that it has no version."""
-    refuse(judged.settings, "judged", COMPARE, reason="SyntaxError: invalid syntax")
+    refused_result(judged.settings, "judged", COMPARE_ONLY, reason="SyntaxError: invalid syntax")
     judged.connection.execute("UPDATE truelog.reconciliation SET run = %s WHERE view = 'judged'", (RUN,))
     reconcile_checks.require_known(judged.settings, RUN)
     with pytest.raises(BadInput, match="judged could not be compared: SyntaxError"):
-        reconcile_checks.validate(judged.settings, RUN, "judged")
+        reconcile_checks.validate_run(judged.settings, RUN, "judged")
 
 
 def test_a_run_without_a_comparison_is_not_judged(judged: Judged) -> None:
     judged.compared(run="another run")
     with pytest.raises(BadInput, match="has no comparison of judged"):
-        reconcile_checks.validate(judged.settings, RUN, "judged")
+        reconcile_checks.validate_run(judged.settings, RUN, "judged")
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ class Result:
 
 def test_results_are_claimed_for_the_run_that_asked(judged: Judged) -> None:
     made = judged.compared(run=None)
-    reconcile_checks.claim(judged.settings, RUN, [Result(made)])
+    reconcile_checks.claim_run(judged.settings, RUN, [Result(made)])
     assert judged.failed() == ()
 
 
@@ -287,7 +287,7 @@ def test_a_view_is_repaired_if_all_that_asked_let_it(dags: "DagBag") -> None:
     asked = {"params": REPAIRS, "run_id": "r", "triggering_asset_events": new}
     spared = ["--spare", "b", "--spare", "c"]
     assert words(asked | {"dag_run": run("asset_triggered")}) == ["--run", "r", "--repair", *spared]
-    request = Request(mend=True, spared=frozenset("bc"))
+    request = ReconcileRequest(mend=True, spared=frozenset("bc"))
     assert [request.about(view).mend for view in "abcd"] == [True, False, False, True]
 
 
@@ -320,7 +320,7 @@ def test_the_dag_waits_for_time_and_for_each_views_asset(dags: "DagBag", setting
     from truelog.views import catalogue
 
     dag: Any = dags.dags["reconcile"]
-    views = catalogue.names(settings.views_folder)
+    views = catalogue.view_names(settings.views_folder)
     assert list(dag.timetable.asset_condition.objects) == [view_asset(view) for view in views]
     assert dag.params["views"] == views
     assert dag.get_task("validate").partial_kwargs["trigger_rule"] == "all_done"

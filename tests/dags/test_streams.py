@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from truelog.apps import launcher
 from truelog.apps.liveness import diagnose
 from truelog.control import application, lease
-from truelog.control.application import Verdict
+from truelog.control.application import Diagnosis
 from truelog.log import topics
 from truelog.schema.event import load_events
 from truelog.spark.submit import SPARK
@@ -44,8 +44,8 @@ def database(postgresql: Settings) -> Iterator[Connection]:
 @pytest.fixture
 def held(postgresql: Settings, database: Connection) -> Iterator[lease.Lease]:
     """The application runs, in this process, and made a batch just now."""
-    taken = lease.take(postgresql, NAME)
-    lease.batch_done(database, taken.holder)
+    taken = lease.take_lease(postgresql, NAME)
+    lease.record_batch(database, taken.holder)
     yield taken
     taken.release()
 
@@ -91,7 +91,7 @@ def test_every_dag_file_is_read_and_explained(dags: "DagBag") -> None:
 
 
 def test_a_dag_for_each_application_and_one_for_all(dags: "DagBag", settings: Settings) -> None:
-    kept = {name: dags.dags[f"stream_{name}"] for name in application.names(settings)}
+    kept = {name: dags.dags[f"stream_{name}"] for name in application.application_names(settings)}
     assert {type(dag.timetable).__name__ for dag in kept.values()} == {"ContinuousTimetable"}
     assert {dag.max_active_runs for dag in kept.values()} == {1}
     tasks: list[Any] = [dag.get_task("keep") for dag in kept.values()]
@@ -118,7 +118,7 @@ def test_a_death_is_seen_at_once(dags: "DagBag", held: lease.Lease) -> None:
 
 
 def test_a_wish_to_stop_is_seen(dags: "DagBag", held: lease.Lease, database: Connection) -> None:
-    application.want(database, NAME, application.STOPPED, DOER)
+    application.set_desired(database, NAME, application.STOPPED, DOER)
     assert seen(dags) == "stop"
 
 
@@ -128,7 +128,7 @@ def test_silence_of_the_log_is_not_the_applications(
     """Nobody answers at Kafka's address."""
     away = postgresql.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"})
     _silent(database)
-    assert diagnose(away, application.status(database, NAME), datetime.now(UTC)) is Verdict.STARVED
+    assert diagnose(away, application.status(database, NAME), datetime.now(UTC)) is Diagnosis.STARVED
     assert launcher.ensure(away, NAME).startswith("starved")
     assert launches(database) == []
 
@@ -146,7 +146,7 @@ def test_silence_is_seen_once_a_tick_was_not_heard(
     monkeypatch.setenv("TRUELOG_SILENCE_SECONDS", "0.1")
     assert seen(dags, seconds=3) == "nothing"
     producer = Producer(kafka.kafka())
-    tick = {"event_id": "a tick", "occurred_at": timestamps.text(datetime.now(UTC)), "ends": "{}"}
+    tick = {"event_id": "a tick", "occurred_at": timestamps.to_text(datetime.now(UTC)), "ends": "{}"}
     producer.produce("ticks", json.dumps(tick))
     assert producer.flush(30) == 0
     assert seen(dags, seconds=15) == "hung"
@@ -167,7 +167,7 @@ def test_one_that_cannot_be_seen_to_holds_up_no_other(
     """The first is started as far as Spark's provider, which knows no connection here."""
     from airflow.sdk.exceptions import AirflowNotFoundException
 
-    application.want(database, NAME, application.STOPPED, DOER)
+    application.set_desired(database, NAME, application.STOPPED, DOER)
     with pytest.raises(AirflowNotFoundException, match=SPARK):
         launcher.ensure_all(postgresql, [NAME, "other"], ["other", NAME])
     rows = database.execute("DELETE FROM truelog.application WHERE application = 'other' RETURNING 1").fetchall()
@@ -176,14 +176,14 @@ def test_one_that_cannot_be_seen_to_holds_up_no_other(
 
 
 def test_changed_code_is_seen(dags: "DagBag", held: lease.Lease, database: Connection) -> None:
-    lease.runs(database, held.holder, "old")
-    application.want_code(database, NAME, "new", "files")
+    lease.is_running(database, held.holder, "old")
+    application.set_code(database, NAME, "new", "files")
     assert seen(dags) == "changed"
 
 
 def test_a_wish_is_seen_until_a_launch_grants_it(dags: "DagBag", held: lease.Lease, database: Connection) -> None:
-    application.wish(database, NAME, DOER)
-    assert [(each.kind, each.doer) for each in audit_trail.latest(database, 1)] == [("restart", DOER)]
+    application.request_restart(database, NAME, DOER)
+    assert [(each.kind, each.doer) for each in audit_trail.latest_operations(database, 1)] == [("restart", DOER)]
     assert seen(dags) == "wished"
     database.execute(
         "INSERT INTO truelog.launch (application, reason, wish) "
@@ -196,8 +196,8 @@ def test_a_wish_is_seen_until_a_launch_grants_it(dags: "DagBag", held: lease.Lea
 
 def test_other_code_than_before_is_a_release(database: Connection) -> None:
     for code in ("old", "old", "new"):
-        application.want_code(database, NAME, code, "files")
-    told = [each for each in audit_trail.latest(database, 10, "release") if each.subject == NAME]
+        application.set_code(database, NAME, code, "files")
+    told = [each for each in audit_trail.latest_operations(database, 10, "release") if each.subject == NAME]
     assert [each.about for each in told] == ["old became new"]
 
 
@@ -213,14 +213,14 @@ def test_the_watch_survives_a_database_that_ends_its_session(
             "WHERE datname = current_database() AND pid NOT IN (pg_backend_pid(), %s)",
             (ours,),
         )
-        application.want(database, NAME, application.STOPPED, DOER)
+        application.set_desired(database, NAME, application.STOPPED, DOER)
 
     threading.Timer(0.5, cut).start()
     assert seen(dags) == "stop"
 
 
 def test_a_stopped_application_is_watched_and_left_alone(dags: "DagBag", database: Connection) -> None:
-    application.want(database, NAME, application.STOPPED, DOER)
+    application.set_desired(database, NAME, application.STOPPED, DOER)
     assert keep(dags) == ("StreamTrigger", "resumed")
     assert launches(database) == []
 

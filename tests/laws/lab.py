@@ -16,19 +16,19 @@ from pyspark.sql.types import IntegerType
 
 from tests.laws.events import START, Record, log
 from truelog.kernel import clock, merge, stage, table
-from truelog.kernel.stage import Staged
+from truelog.kernel.stage import StagedRows
 from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.reconcile import row_diff, table_hash
-from truelog.reconcile.provenance_frame import Carrying
-from truelog.reconcile.row_diff import Counts
-from truelog.reconcile.table_hash import Digests
+from truelog.reconcile.provenance_frame import ProvenanceFrame
+from truelog.reconcile.row_diff import DiffCounts
+from truelog.reconcile.table_hash import TableHash
 from truelog.schema.decode import decode
 from truelog.schema.event import EventType
 from truelog.storage.database import Connection, names
 from truelog.support.durations import seconds
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import Compiled, compile_view, extended
+from truelog.views.compiled_view import Compiled, compile_view, extend_view
 from truelog.views.view import View
 
 CASES = 200
@@ -69,11 +69,11 @@ class Lab:
     def compiled(self, name: str, view: View) -> Compiled:
         return compile_view(self.spark, name, view, {n: records.schema(t) for n, t in self.types.items()})
 
-    def compare_all(self, name: str, view: View, drawn: list[list[Record]]) -> Counts:
+    def compare_all(self, name: str, view: View, drawn: list[list[Record]]) -> DiffCounts:
         """Every case streamed batch by batch, and rebuilt at once; how the two tables differ."""
         plain = self.compiled(name, view)
-        by_case = replace(extended(plain, "case_id", IntegerType()), name=f"{name}_by_case")
-        by_cut = replace(extended(by_case, "cut", IntegerType()), name=f"{name}_by_cut")
+        by_case = replace(extend_view(plain, "case_id", IntegerType()), name=f"{name}_by_case")
+        by_cut = replace(extend_view(by_case, "cut", IntegerType()), name=f"{name}_by_cut")
         for each in (by_case, by_cut):
             self._fresh(each)
         rows = self.transformed(view, drawn).persist()
@@ -84,21 +84,21 @@ class Lab:
         merge.add(self.connection, by_case, "recon", stage.load(by_case.totals(rows), by_case, self.settings))
         clock.drop_outlived(self.connection, by_case, "recon", _reached(by_case, end))
         rows.unpersist()
-        return row_diff.find(self.connection, by_case)
+        return row_diff.find_differences(self.connection, by_case)
 
-    def digests(self, name: str, view: View, drawn: list[list[Record]]) -> tuple[Compiled, Digests, Digests]:
+    def digests(self, name: str, view: View, drawn: list[list[Record]]) -> tuple[Compiled, TableHash, TableHash]:
         """What PostgreSQL and what Spark tell of the same rows; the rows stay in `recon`."""
         plain = self.compiled(name, view)
-        by_case = replace(extended(plain, "case_id", IntegerType()), name=f"{name}_digested")
+        by_case = replace(extend_view(plain, "case_id", IntegerType()), name=f"{name}_digested")
         self._fresh(by_case)
         states = by_case.totals(self.transformed(view, drawn)).persist()
         merge.add(self.connection, by_case, "recon", stage.load(states, by_case, self.settings))
-        told = table_hash.of_table(self.connection, by_case, sql.Identifier("recon", by_case.table))
-        return by_case, told, table_hash.of_frame(by_case, by_case.stored(states))
+        told = table_hash.hash_table(self.connection, by_case, sql.Identifier("recon", by_case.table))
+        return by_case, told, table_hash.hash_frame(by_case, by_case.stored(states))
 
     def transformed(self, view: View, drawn: list[list[Record]]) -> DataFrame:
-        frames = [Carrying(self.events(topic, drawn), ("case_id", "cut")) for topic in view.reads]
-        rows: Carrying = view.transform(*frames)  # type: ignore[assignment]
+        frames = [ProvenanceFrame(self.events(topic, drawn), ("case_id", "cut")) for topic in view.reads]
+        rows: ProvenanceFrame = view.transform(*frames)  # type: ignore[assignment]
         return rows.frame
 
     def events(self, topic: str, drawn: list[list[Record]]) -> DataFrame:
@@ -126,15 +126,15 @@ class Lab:
         for schema in ("state", "stage", "recon", "batch"):
             gone = sql.SQL("DROP TABLE IF EXISTS {} CASCADE").format(sql.Identifier(schema, compiled.table))
             self.connection.execute(gone)
-        table.deploy(self.connection, replace(compiled, view=replace(compiled.view, present={}, columns={})))
-        table.create(self.connection, compiled, "recon", compiled.table)
+        table.deploy_table(self.connection, replace(compiled, view=replace(compiled.view, present={}, columns={})))
+        table.create_table(self.connection, compiled, "recon", compiled.table)
 
     def _tick(self, by_case: Compiled, end: int) -> None:
         """One tick in each cut, for the views that have `keep`."""
         if by_case.view.keep:
             ticks = [(cut, clock_after(by_case.view, cut).isoformat(), "{}") for cut in range(end + 1)]
             frame = self.spark.createDataFrame(ticks, "offset bigint, occurred_at string, ends string")
-            clock.remember(self.connection, by_case.name, frame)
+            clock.store_ticks(self.connection, by_case.name, frame)
 
     def _stream(self, by_case: Compiled, by_cut: Compiled, end: int) -> None:
         """Merge cut after cut; then leave the streamed table where a reconcile would have copied it."""
@@ -144,7 +144,7 @@ class Lab:
             ).format(stage.table(by_case), stage.table(by_cut), columns=names(by_case.stored_columns))
         )
         for cut in range(end + 1):
-            merge.add(self.connection, by_case, "state", Staged((str(cut),), 0, 0))
+            merge.add(self.connection, by_case, "state", StagedRows((str(cut),), 0, 0))
             clock.drop_outlived(self.connection, by_case, "state", _reached(by_case, cut))
         copy = sql.Identifier("recon", f"{by_case.table}_streamed")
         self.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(copy))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 
-from truelog.alerts.alert import Alert, Finding, Moment, Says, Sight, Silence, steps
+from truelog.alerts.alert import Alert, EvaluationContext, Finding, Observation, Silence, Transition, evaluate_all
 from truelog.alerts.alert_kind import KINDS
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -35,9 +35,9 @@ class Look:
     silence: Silence | None = None  # from then on
 
     @property
-    def sight(self) -> Sight:
+    def sight(self) -> Observation:
         findings = () if self.blind else tuple(Finding(*KEYS[key], "it is wrong") for key in sorted(self.wrong))
-        return Sight(findings, self.unseen, self.blind)
+        return Observation(findings, self.unseen, self.blind)
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Life:
     now: datetime = NOW
     known: dict[str, Alert] = field(default_factory=dict)
     resolved: list[Alert] = field(default_factory=list)
-    told: list[tuple[str, Says, datetime, Alert]] = field(default_factory=list)
+    told: list[tuple[str, Transition, datetime, Alert]] = field(default_factory=list)
     silences: tuple[Silence, ...] = ()
 
     def live(self, looks: Sequence[Look]) -> "Life":
@@ -60,7 +60,7 @@ class Life:
         self.silences += (look.silence,) if look.silence else ()
         for key in look.acknowledges & self.known.keys():
             self.known[key] = replace(self.known[key], acknowledged_at=self.now, acknowledged_by="somebody")
-        for step in steps(self.known.values(), look.sight, Moment(self.now, REPEAT, self.silences)):
+        for step in evaluate_all(self.known.values(), look.sight, EvaluationContext(self.now, REPEAT, self.silences)):
             key = step.alert.key
             self.known.pop(key, None)
             if step.says:
@@ -70,7 +70,7 @@ class Life:
             elif not step.forget:
                 self.known[key] = step.alert
 
-    def says(self, key: str) -> list[Says]:
+    def says(self, key: str) -> list[Transition]:
         return [says for of, says, *_ in self.told if of == key]
 
 
@@ -101,11 +101,11 @@ def test_of_each_incident_receivers_are_told_once_that_it_is_open_and_once_that_
 ) -> None:
     life = Life().live(history)
     for key in KEYS:
-        said = [says for says in life.says(key) if says is not Says.AGAIN]
-        assert said == [Says.OPEN if n % 2 == 0 else Says.RESOLVED for n in range(len(said))]
+        said = [says for says in life.says(key) if says is not Transition.AGAIN]
+        assert said == [Transition.OPEN if n % 2 == 0 else Transition.RESOLVED for n in range(len(said))]
         told = life.says(key)
-        assert not told or told[0] is Says.OPEN
-        assert all(after is Says.OPEN for before, after in pairwise(told) if before is Says.RESOLVED)
+        assert not told or told[0] is Transition.OPEN
+        assert all(after is Transition.OPEN for before, after in pairwise(told) if before is Transition.RESOLVED)
         open_still = key in life.known and life.known[key].told_at is not None
         assert (len(said) % 2 == 1) == open_still
 
@@ -116,12 +116,12 @@ def test_nothing_new_is_told_of_what_is_silenced_or_acknowledged_and_nothing_too
     life = Life().live(history)
     last: dict[str, datetime] = {}
     for key, says, at, alert in life.told:
-        if says is not Says.RESOLVED:
+        if says is not Transition.RESOLVED:
             assert alert.acknowledged_at is None
             covering = [s for s in life.silences if s.covers(key, at)]
             begun = [look for look in _until(history, at) if look.silence in covering]
             assert not begun
-        if says is Says.AGAIN:
+        if says is Transition.AGAIN:
             assert at - last[key] >= REPEAT
         last[key] = at
 
@@ -163,7 +163,7 @@ def test_in_the_end_all_is_resolved_and_whoever_was_told_knows_it(history: list[
     life = Life().live([*history, Look(1), Look(900)])
     assert life.known == {}
     for key in KEYS:
-        assert life.says(key).count(Says.OPEN) == life.says(key).count(Says.RESOLVED)
+        assert life.says(key).count(Transition.OPEN) == life.says(key).count(Transition.RESOLVED)
 
 
 @seeded
@@ -179,84 +179,89 @@ def test_what_lasts_is_told_unless_somebody_wants_silence(history: list[Look]) -
 ONE, LATER = f"{AT_ONCE}/one", f"{HELD}/one"
 WRONG = frozenset({ONE})
 
-CASES: list[tuple[str, str, list[Look], list[Says]]] = [
-    ("what is wrong is told at once", ONE, [Look(1, WRONG)], [Says.OPEN]),
-    ("what is wrong still is not told anew", ONE, [Look(1, WRONG)] * 9, [Says.OPEN]),
-    ("until it is due again", ONE, [Look(1, WRONG), Look(600, WRONG)], [Says.OPEN, Says.AGAIN]),
-    ("what flickers is one incident", ONE, [Look(5, WRONG), Look(5)] * 9, [Says.OPEN]),
-    ("what is gone for long enough is resolved", ONE, [Look(1, WRONG), Look(1), Look(20)], [Says.OPEN, Says.RESOLVED]),
-    ("and not before: a restart may fail", ONE, [Look(1, WRONG), Look(1), Look(19)], [Says.OPEN]),
+CASES: list[tuple[str, str, list[Look], list[Transition]]] = [
+    ("what is wrong is told at once", ONE, [Look(1, WRONG)], [Transition.OPEN]),
+    ("what is wrong still is not told anew", ONE, [Look(1, WRONG)] * 9, [Transition.OPEN]),
+    ("until it is due again", ONE, [Look(1, WRONG), Look(600, WRONG)], [Transition.OPEN, Transition.AGAIN]),
+    ("what flickers is one incident", ONE, [Look(5, WRONG), Look(5)] * 9, [Transition.OPEN]),
+    (
+        "what is gone for long enough is resolved",
+        ONE,
+        [Look(1, WRONG), Look(1), Look(20)],
+        [Transition.OPEN, Transition.RESOLVED],
+    ),
+    ("and not before: a restart may fail", ONE, [Look(1, WRONG), Look(1), Look(19)], [Transition.OPEN]),
     (
         "one long look away proves no absence: it began when it was first seen",
         ONE,
         [Look(1, WRONG), Look(900)],
-        [Says.OPEN],
+        [Transition.OPEN],
     ),
     (
         "what comes back is a new incident",
         ONE,
         [Look(1, WRONG), Look(1), Look(20), Look(1, WRONG)],
-        [Says.OPEN, Says.RESOLVED, Says.OPEN],
+        [Transition.OPEN, Transition.RESOLVED, Transition.OPEN],
     ),
     (
         "a source that is blind resolves nothing",
         ONE,
         [Look(1, WRONG), *[Look(900, blind=True)] * 3],
-        [Says.OPEN, *[Says.AGAIN] * 3],
+        [Transition.OPEN, *[Transition.AGAIN] * 3],
     ),
     (
         "nor does one that cannot see this one",
         ONE,
         [Look(1, WRONG), *[Look(60, unseen=WRONG)] * 3],
-        [Says.OPEN],
+        [Transition.OPEN],
     ),
     (
         "blindness breaks an absence off",
         ONE,
         [Look(1, WRONG), Look(1), Look(15, blind=True), Look(15), Look(15)],
-        [Says.OPEN],
+        [Transition.OPEN],
     ),
     ("what mends itself in time is told to nobody", LATER, [Look(1, frozenset({LATER})), Look(299)], []),
-    ("what does not, is", LATER, [Look(1, frozenset({LATER})), Look(300, frozenset({LATER}))], [Says.OPEN]),
+    ("what does not, is", LATER, [Look(1, frozenset({LATER})), Look(300, frozenset({LATER}))], [Transition.OPEN]),
     ("a silence keeps it quiet", ONE, [Look(1, WRONG, silence=ALL), Look(900, WRONG)], []),
     ("what came and went in silence was never told", ONE, [Look(1, WRONG, silence=ALL), Look(1), Look(60)], []),
     (
         "what outlasts a silence is told when it ends",
         ONE,
         [Look(1, WRONG, silence=Silence("down/*", NOW + timedelta(seconds=60))), Look(60, WRONG)],
-        [Says.OPEN],
+        [Transition.OPEN],
     ),
-    ("a silence of others is none", ONE, [Look(1, WRONG, silence=replace(ALL, pattern="*/two"))], [Says.OPEN]),
+    ("a silence of others is none", ONE, [Look(1, WRONG, silence=replace(ALL, pattern="*/two"))], [Transition.OPEN]),
     (
         "who was paged is told that it is over, silence or not",
         ONE,
         [Look(1, WRONG), Look(900, WRONG, silence=ALL), Look(1), Look(20)],
-        [Says.OPEN, Says.RESOLVED],
+        [Transition.OPEN, Transition.RESOLVED],
     ),
     (
         "an acknowledgement ends the repetition, and not the incident",
         ONE,
         [Look(1, WRONG), Look(900, WRONG, acknowledges=WRONG), Look(1), Look(20)],
-        [Says.OPEN, Says.RESOLVED],
+        [Transition.OPEN, Transition.RESOLVED],
     ),
     (
         "the next incident is acknowledged by nobody",
         ONE,
         [Look(1, WRONG), Look(1, WRONG, acknowledges=WRONG), Look(1), Look(20), Look(1, WRONG)],
-        [Says.OPEN, Says.RESOLVED, Says.OPEN],
+        [Transition.OPEN, Transition.RESOLVED, Transition.OPEN],
     ),
 ]
 
 
 @pytest.mark.parametrize(("key", "history", "told"), [pytest.param(*case, id=why) for why, *case in CASES])
-def test_a_case(key: str, history: list[Look], told: list[Says]) -> None:
+def test_a_case(key: str, history: list[Look], told: list[Transition]) -> None:
     assert Life().live(history).says(key) == told
 
 
 def test_a_newer_cause_is_known_and_not_told_anew() -> None:
-    def found(cause: str) -> Sight:
-        return Sight((Finding(AT_ONCE, "one", cause),))
+    def found(cause: str) -> Observation:
+        return Observation((Finding(AT_ONCE, "one", cause),))
 
-    [first] = steps([], found("it died"), Moment(NOW, REPEAT))
-    [second] = steps([first.alert], found("it hangs"), Moment(NOW + timedelta(seconds=1), REPEAT))
+    [first] = evaluate_all([], found("it died"), EvaluationContext(NOW, REPEAT))
+    [second] = evaluate_all([first.alert], found("it hangs"), EvaluationContext(NOW + timedelta(seconds=1), REPEAT))
     assert (second.alert.cause, second.alert.found_at, second.says) == ("it hangs", NOW, None)

@@ -103,7 +103,7 @@ def _law(migrated: Settings, happened: list[str], back: dict[int, int], given_re
     ticks = stepping_back(Log(happened).ticks, back)
     with connect(migrated, autocommit=True) as connection, alone(connection):
         keep(connection, given_readers, ticks)
-        tick_retention.drop(connection)
+        tick_retention.drop_old_ticks(connection)
         for reader in given_readers:
             for vector in reader.later():
                 positions = reader.at(vector)
@@ -129,7 +129,7 @@ def test_the_ticks_themselves_tell_the_same(spark: SparkSession, reads: tuple[st
     told = set()
     for a, b, seen in ((0, 0, 6), (6, 6, 0), (2, 1, 6), (3, 5, 6), (6, 6, 4), (99, 99, 99)):
         positions = Reader(frozenset(reads), {}, run=True).at({"a": a, "b": b, clock.TOPIC: seen})
-        found = clock.told(frame.where(F.col("offset") < seen), positions, reads)
+        found = clock.tick_ends(frame.where(F.col("offset") < seen), positions, reads)
         assert found == naive(ticks, positions, reads)
         told.add(found)
     assert {None, ticks[5].time} < told
@@ -140,11 +140,11 @@ def test_what_is_old_goes_and_what_is_not_read_stays(connection: Connection) -> 
     ticks = Log(["a", "tick", "tick"] * 10).ticks
     with alone(connection):
         keep(connection, [Reader(frozenset("a"), {"a": 5, "ticks": 7}, run=True)], ticks)
-        assert tick_retention.drop(connection) == 4
+        assert tick_retention.drop_old_ticks(connection) == 4
         assert kept(connection) == [4, 5, 6, 7, 8, 9]  # tick 4 is the clock; 5 and 6 are read and do not count yet
     with alone(connection):
         keep(connection, [Reader(frozenset("a"), {"a": 5, "ticks": 7}, run=False)], ticks)
-        assert tick_retention.drop(connection) == 7
+        assert tick_retention.drop_old_ticks(connection) == 7
         assert kept(connection) == [4, 5, 6]
 
 
@@ -154,11 +154,13 @@ def test_nothing_goes_while_a_view_has_only_begun(connection: Connection) -> Non
             connection, [Reader(frozenset("a"), {"a": 5, "ticks": 7}, run=True)], Log(["a", "tick", "tick"] * 10).ticks
         )
         follow(connection, "begun", 2)
-        assert tick_retention.drop(connection) == 0
+        assert tick_retention.drop_old_ticks(connection) == 0
         timeless = View(reads=("a",), transform=lambda a: a, key=("k",), measures={}, version=2)
-        assert tick_retention.drop(connection, [Compiled("begun", replace(timeless, version=1), {}, "")]) == 0
-        assert tick_retention.drop(connection, [Compiled("begun", replace(timeless, keep="1 day"), {}, "")]) == 0
-        assert tick_retention.drop(connection, [Compiled("begun", timeless, {}, "")]) == 4
+        assert tick_retention.drop_old_ticks(connection, [Compiled("begun", replace(timeless, version=1), {}, "")]) == 0
+        assert (
+            tick_retention.drop_old_ticks(connection, [Compiled("begun", replace(timeless, keep="1 day"), {}, "")]) == 0
+        )
+        assert tick_retention.drop_old_ticks(connection, [Compiled("begun", timeless, {}, "")]) == 4
 
 
 def test_a_comparison_keeps_its_ticks(migrated: Settings, connection: Connection) -> None:
@@ -171,4 +173,4 @@ def test_a_comparison_keeps_its_ticks(migrated: Settings, connection: Connection
             comparing.execute("SELECT pg_advisory_lock(hashtextextended('reconcile reader_0_v1', 1))")
             connection.execute("SET LOCAL lock_timeout = '100ms'")
             with pytest.raises(psycopg.errors.LockNotAvailable):
-                tick_retention.drop(connection)
+                tick_retention.drop_old_ticks(connection)

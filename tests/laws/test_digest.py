@@ -12,8 +12,8 @@ from truelog.reconcile import table_hash
 def test_both_engines_tell_the_same(lab: Lab, name: str) -> None:
     _, in_database, in_spark = lab.digests(name, VIEWS[name], cases(lab.types, VIEWS[name].reads))
 
-    assert table_hash.rows(in_database) > len(in_database) > table_hash.BUCKETS / 2
-    assert table_hash.unequal(in_database, in_spark) == []
+    assert table_hash.count_rows(in_database) > len(in_database) > table_hash.BUCKETS / 2
+    assert table_hash.unequal_buckets(in_database, in_spark) == []
 
 
 def test_one_altered_row_shows_in_its_bucket_and_nowhere_else(lab: Lab) -> None:
@@ -28,6 +28,6 @@ def test_one_altered_row_shows_in_its_bucket_and_nowhere_else(lab: Lab) -> None:
             ).format(table, table, table_hash.bucket_sql(compiled), column=sql.Identifier(column))
         ).fetchone()
         assert changed, f"no row has a {column}"
-        after = table_hash.of_table(lab.connection, compiled, table)
-        assert table_hash.unequal(before, after) == list(changed), column
+        after = table_hash.hash_table(lab.connection, compiled, table)
+        assert table_hash.unequal_buckets(before, after) == list(changed), column
         before = after

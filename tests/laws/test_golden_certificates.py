@@ -25,15 +25,15 @@ def test_there_is_a_certificate_of_each_first_view() -> None:
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_an_earlier_certificate_is_read_and_written_unchanged(path: Path) -> None:
     content = path.read_bytes()
-    assert certificate.read(content).as_bytes() == content
+    assert certificate.read_certificate(content).as_bytes() == content
     assert json.loads(content)["format"] == certificate.FORMAT
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_the_code_of_its_view_is_the_same(path: Path, lab: Lab) -> None:
-    earlier = certificate.read(path.read_bytes())
+    earlier = certificate.read_certificate(path.read_bytes())
     schemas = {topic: records.schema(event_type) for topic, event_type in lab.types.items()}
-    now = compile_view(lab.spark, earlier.view, catalogue.load(earlier.view), schemas)
+    now = compile_view(lab.spark, earlier.view, catalogue.load_view(earlier.view), schemas)
     assert now.fingerprint == earlier.fingerprint
     assert now.stored_columns == earlier.columns
     assert now.view.key == earlier.key

@@ -153,7 +153,7 @@ def naive(rows: list[tuple[Any, ...]]) -> dict[int, tuple[int, str]]:
     return {b: (n, f"{high % 2**64:016x}{low % 2**64:016x}") for b, (n, high, low) in found.items()}
 
 
-def told(digests: table_hash.Digests) -> dict[int, tuple[int, str]]:
+def told(digests: table_hash.TableHash) -> dict[int, tuple[int, str]]:
     return {bucket: (each.rows, each.hash) for bucket, each in digests.items()}
 
 
@@ -179,20 +179,20 @@ def test_both_engines_come_to_the_golden_numbers(lab: Lab) -> None:
     assert list(compiled.stored_columns) == list(KINDS)
 
     schema = t.StructType([t.StructField(name, kind) for name, kind in KINDS.items()])
-    assert told(table_hash.of_frame(compiled, lab.spark.createDataFrame(ROWS, schema))) == GOLDEN
+    assert told(table_hash.hash_frame(compiled, lab.spark.createDataFrame(ROWS, schema))) == GOLDEN
 
     stored = sql.Identifier("recon", compiled.table)
     lab.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(stored))
-    table.create(lab.connection, compiled, "recon", compiled.table)
+    table.create_table(lab.connection, compiled, "recon", compiled.table)
     with lab.connection.cursor() as cursor:
         insert = sql.SQL("INSERT INTO {} ({}) VALUES ({})")
         values = sql.SQL(", ").join(sql.Placeholder() * len(KINDS))
         cursor.executemany(insert.format(stored, names(compiled.stored_columns), values), ROWS)
-    assert told(table_hash.of_table(lab.connection, compiled, stored)) == GOLDEN
+    assert told(table_hash.hash_table(lab.connection, compiled, stored)) == GOLDEN
 
     # A NaN that the processor made has its sign set.
     negative = sql.SQL(
         "UPDATE {} SET float = 'Infinity'::float8 - 'Infinity' WHERE float = 'NaN' RETURNING float8send(float)"
     )
     assert lab.connection.execute(negative.format(stored)).fetchall() != [(bytes.fromhex("7ff8000000000000"),)]
-    assert told(table_hash.of_table(lab.connection, compiled, stored)) == GOLDEN
+    assert told(table_hash.hash_table(lab.connection, compiled, stored)) == GOLDEN

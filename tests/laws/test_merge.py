@@ -15,7 +15,7 @@ from truelog import Sum, View
 from truelog.control import lease
 from truelog.control.lease import Holder
 from truelog.kernel import bad_records, merge, stage, table
-from truelog.kernel.apply_batch import Advancer, Slice
+from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.kernel.merge import Merge
 from truelog.log import records
 from truelog.log.positions import Positions
@@ -49,12 +49,12 @@ class Bench:
         kinds = {"offset": F.col("id"), "partition": F.lit(0), "topic": F.lit("page_view"), "event_time": seconds}
         return {"page_view": _shaped(self.lab, self.lab.spark.range(start, end), "page_view", kinds)}
 
-    def staged(self, start: int, end: int) -> stage.Staged:
+    def staged(self, start: int, end: int) -> stage.StagedRows:
         return self.advancer.staged(self.compiled, self.events(start, end))
 
     @property
-    def advancer(self) -> Advancer:
-        return Advancer(self.lab.settings, self.lab.types, self.holder)
+    def advancer(self) -> BatchApplier:
+        return BatchApplier(self.lab.settings, self.lab.types, self.holder)
 
     def apply(self, start: int, end: int, /, **changes: object) -> None:
         given = Merge(self.at(start), self.at(end), self.staged(start, end))
@@ -90,7 +90,7 @@ def bench(lab: Lab) -> Bench:
 
 def _bench(lab: Lab, view: View) -> Bench:
     compiled = lab.compiled(f"v{uuid.uuid4().hex[:8]}", view)
-    table.deploy(lab.connection, compiled)
+    table.deploy_table(lab.connection, compiled)
     return Bench(lab, compiled)
 
 
@@ -151,7 +151,7 @@ def test_altered_rows_of_the_right_number_are_noticed(bench: Bench) -> None:
 
 def test_a_process_whose_lease_is_over_cannot_write(bench: Bench) -> None:
     application = f"app-{bench.compiled.name}"
-    held = lease.take(bench.lab.settings, application)
+    held = lease.take_lease(bench.lab.settings, application)
     bench.holder = held.holder
     bench.apply(0, 30)
     bench.lab.connection.execute("UPDATE truelog.lease SET epoch = epoch + 1 WHERE application = %s", (application,))
@@ -165,13 +165,13 @@ def test_a_process_whose_lease_is_over_cannot_write(bench: Bench) -> None:
 
 def test_a_second_process_of_an_application_is_refused(bench: Bench) -> None:
     application = f"app-{bench.compiled.name}"
-    first = lease.take(bench.lab.settings, application)
+    first = lease.take_lease(bench.lab.settings, application)
 
     with pytest.raises(Fenced):
-        lease.take(bench.lab.settings, application)
+        lease.take_lease(bench.lab.settings, application)
 
     first.release()
-    second = lease.take(bench.lab.settings, application)
+    second = lease.take_lease(bench.lab.settings, application)
     assert second.holder.epoch == first.holder.epoch + 1
     second.release()
 
@@ -180,7 +180,7 @@ def test_each_view_takes_only_what_it_lacks(bench: Bench) -> None:
     """A batch that begins at the least of several views' positions overlaps with what the others have."""
     bench.apply(0, 60)
 
-    piece = Slice(bench.events(20, 100), bench.at(20), bench.at(100))
+    piece = EventRange(bench.events(20, 100), bench.at(20), bench.at(100))
     bench.advancer.advance(bench.lab.connection, bench.compiled, piece, bench.at(60))
 
     assert (bench.counted(), bench.stands()) == (100, 100)
@@ -191,7 +191,7 @@ def test_a_record_that_the_transform_cannot_take_is_set_aside_and_the_rest_goes_
         return page_view.select("url", (F.lit(100) / (F.col("offset") - 7)).cast("int").alias("share"))
 
     bench = _bench(lab, View(reads=("page_view",), transform=divides, key=("url",), measures={"share": Sum()}))
-    piece = Slice(bench.events(0, 20), bench.at(0), bench.at(20))
+    piece = EventRange(bench.events(0, 20), bench.at(0), bench.at(20))
     bench.advancer.advance(lab.connection, bench.compiled, piece, bench.at(0))
 
     assert bench.stands() == 20
@@ -202,4 +202,4 @@ def test_a_record_that_the_transform_cannot_take_is_set_aside_and_the_rest_goes_
     assert "DIVIDE_BY_ZERO" in str(rows[0][1])
     failing, fine, none_there = (("page_view", 0, offset) for offset in (7, 8, 99))
     events = [bench.events(0, 20)["page_view"]]
-    assert bad_records.unfounded(bench.compiled, events, [failing, fine, none_there]) == [fine, none_there]
+    assert bad_records.unfounded_exclusions(bench.compiled, events, [failing, fine, none_there]) == [fine, none_there]

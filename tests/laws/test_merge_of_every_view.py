@@ -18,9 +18,9 @@ from tests.laws.events import START, Record
 from tests.laws.lab import Lab, cases
 from tests.laws.views import VIEWS
 from truelog.kernel import clock, merge, table
-from truelog.kernel.apply_batch import Advancer
+from truelog.kernel.apply_batch import BatchApplier
 from truelog.kernel.merge import Merge
-from truelog.kernel.stage import Staged
+from truelog.kernel.stage import StagedRows
 from truelog.log.positions import Positions
 from truelog.support import faults
 from truelog.support.durations import seconds
@@ -29,7 +29,7 @@ from truelog.views.compiled_view import Compiled
 
 LOGS = 40  # in one
 POINTS = ("merge.locked", "merge.added", "merge.advanced")
-EMPTY = Staged((), 0, 0)
+EMPTY = StagedRows((), 0, 0)
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class Fed:
         first, second = (self._staged(number) for number in (0, 1))
         return Merge(self.at(0), self.at(half), first), Merge(self.at(half), self.at(end), second)
 
-    def _staged(self, number: int) -> Staged:
+    def _staged(self, number: int) -> StagedRows:
         halves = [replace(record, cut=2 * place // len(self.log)) for place, record in enumerate(self.log)]
         events = {topic: self.lab.events(topic, [halves]) for topic in self.compiled.view.reads}
-        advancer = Advancer(self.lab.settings, self.lab.types)
+        advancer = BatchApplier(self.lab.settings, self.lab.types)
         return advancer.staged(self.compiled, {t: frame.where(f"cut = {number}") for t, frame in events.items()})
 
     def apply(self, batch: Merge) -> None:
@@ -78,7 +78,7 @@ class Fed:
     def tick(self, offset: int, time: datetime, ends: Positions) -> None:
         row = (offset, time.isoformat(), ends.as_json())
         frame = self.lab.spark.createDataFrame([row], "offset bigint, occurred_at string, ends string")
-        clock.remember(self.lab.connection, self.compiled.name, frame)
+        clock.store_ticks(self.lab.connection, self.compiled.name, frame)
 
     @property
     def table(self) -> sql.Identifier:
@@ -88,7 +88,7 @@ class Fed:
 def deployed(lab: Lab, name: str) -> Compiled:
     """A view under a name that is a test's own."""
     compiled = lab.compiled(f"{name}_{uuid.uuid4().hex[:8]}", VIEWS[name])
-    table.deploy(lab.connection, compiled)
+    table.deploy_table(lab.connection, compiled)
     return compiled
 
 
@@ -141,10 +141,10 @@ def test_changed_code_does_not_go_on_with_the_table(lab: Lab, name: str) -> None
         return declared.transform(*(frame.where("offset > 0") for frame in events))
 
     changed = replace(declared, transform=without_the_first)
-    table.deploy(lab.connection, lab.compiled(called, declared))
+    table.deploy_table(lab.connection, lab.compiled(called, declared))
     with pytest.raises(CodeChanged):
-        table.deploy(lab.connection, lab.compiled(called, changed))
-    table.deploy(lab.connection, lab.compiled(called, replace(changed, version=declared.version + 1)))
+        table.deploy_table(lab.connection, lab.compiled(called, changed))
+    table.deploy_table(lab.connection, lab.compiled(called, replace(changed, version=declared.version + 1)))
 
 
 @pytest.mark.parametrize("name", [name for name, view in VIEWS.items() if view.keep])

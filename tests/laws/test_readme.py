@@ -23,7 +23,7 @@ def written(tmp_path: Path) -> tuple[str, View]:
     step = STEP.search((PROJECT / "README.md").read_text())
     assert step is not None
     (tmp_path / f"{step[1]}.py").write_text(textwrap.dedent(step[2].lstrip("\n")))
-    [(name, view)] = catalogue.load_all(tmp_path).items()
+    [(name, view)] = catalogue.load_all_views(tmp_path).items()
     return name, view
 
 

@@ -9,7 +9,7 @@ from tests.laws.lab import Lab, cases
 from tests.laws.views import EVERY_MEASURE, VIEWS
 from truelog import Sum
 from truelog.views import measures
-from truelog.views.compiled_view import extended
+from truelog.views.compiled_view import extend_view
 
 
 def test_no_measure_is_forgotten() -> None:
@@ -56,8 +56,8 @@ def test_the_law_catches_a_merge_that_overwrites(lab: Lab) -> None:
 def test_states_add_up_in_spark_as_they_do_in_postgresql(lab: Lab) -> None:
     """Partials of a log day are states; a rebuild adds them up in Spark."""
     compiled = lab.compiled("partials", EVERY_MEASURE)
-    by_case = extended(compiled, "case_id", IntegerType())
-    by_cut = extended(by_case, "cut", IntegerType())
+    by_case = extend_view(compiled, "case_id", IntegerType())
+    by_cut = extend_view(by_case, "cut", IntegerType())
     rows = lab.transformed(EVERY_MEASURE, cases(lab.types, EVERY_MEASURE.reads)).persist()
 
     at_once = by_case.stored(by_case.totals(rows))

@@ -43,4 +43,4 @@ EVERY_MEASURE = View(
     },
 )
 
-VIEWS = {"every_measure": EVERY_MEASURE, **catalogue.load_all()}
+VIEWS = {"every_measure": EVERY_MEASURE, **catalogue.load_all_views()}

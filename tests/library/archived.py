@@ -16,10 +16,10 @@ from tests.laws.lab import Lab
 from truelog import Max, Sum, View
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import TIME, ensure, identifier, open_catalog
-from truelog.archive.archive_writer import FileWriter, blueprint, described
+from truelog.archive.archive_writer import FileWriter, blueprint, to_dataframe_rows
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import merge, table
-from truelog.kernel.apply_batch import Advancer
+from truelog.kernel.apply_batch import BatchApplier
 from truelog.kernel.merge import Excluded, Merge
 from truelog.log.positions import Positions
 from truelog.support.settings import Settings
@@ -63,7 +63,7 @@ class Archived:
     @property
     def rebuilder(self) -> Rebuilder:
         lab = self.lab
-        return Rebuilder(lab.spark, lab.connection, Advancer(lab.settings, lab.types), self.compiled)
+        return Rebuilder(lab.spark, lab.connection, BatchApplier(lab.settings, lab.types), self.compiled)
 
     def click(self, partition: int, clicks: Sequence[tuple[str, str, int]]) -> None:
         """Archive clicks: URL, `search_id`, and at which second."""
@@ -100,7 +100,7 @@ class Archived:
             tables = {topic: blueprint(made)}
             writer: FileWriter = pickle.loads(pickle.dumps(FileWriter(settings, tables, {})))
             files = [
-                described(b["file"][0].as_py(), tables)
+                to_dataframe_rows(b["file"][0].as_py(), tables)
                 for b in writer(iter([_batch(topic, partition, offsets, values)]))
             ]
             records = dict.fromkeys(begin, 0) | {partition: len(values)}
@@ -132,7 +132,7 @@ def archived(lab: Lab, settings: Settings) -> Iterator[Archived]:
             if catalog.table_exists(identifier(topic)):
                 catalog.drop_table(identifier(topic))
             ensure(catalog, lab.types[topic], made.ids[topic], ends)
-    table.deploy(lab.connection, compiled)
+    table.deploy_table(lab.connection, compiled)
     try:
         yield made
     finally:

@@ -9,14 +9,14 @@ import pytest
 from truelog.alerts.alert import Alert
 from truelog.alerts.alert_kind import KINDS, Severity
 from truelog.control.view_status import FOLLOWING, STANDING, STOPPED
-from truelog.lag.lag_report import Row
-from truelog.lag.lag_verdict import Verdict
+from truelog.lag.lag_report import LagRow
+from truelog.lag.lag_verdict import LagVerdict
 from truelog.monitor.summary import Facts, State, card_state, open_alerts, problems
-from truelog.monitor.view_report import Entry, Table
+from truelog.monitor.view_report import ViewEntry, ViewTable
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 CRITICAL, WARNING = (next(n for n, kind in KINDS.items() if kind.severity is each) for each in Severity)
-VIEW = Entry("orders", "", "stream", declared=1, state=FOLLOWING, reason="", table=Table(1, NOON, 1, 1, 0))
+VIEW = ViewEntry("orders", "", "stream", declared=1, state=FOLLOWING, reason="", table=ViewTable(1, NOON, 1, 1, 0))
 NEW = replace(VIEW, declared=2)
 IDLE = replace(VIEW, state=STOPPED, reason="its application does not run")
 
@@ -25,8 +25,8 @@ def alert(kind: str, subject: str = "orders", by: str | None = None) -> Alert:
     return Alert(kind, subject, "", NOON, NOON, acknowledged_at=NOON if by else None, acknowledged_by=by)
 
 
-def lag(reader: str, verdict: Verdict = Verdict.OK) -> Row:
-    return Row(reader, "archive" if reader == "archive" else "stream", verdict, 0, verdict.lower())
+def lag(reader: str, verdict: LagVerdict = LagVerdict.OK) -> LagRow:
+    return LagRow(reader, "archive" if reader == "archive" else "stream", verdict, 0, verdict.lower())
 
 
 RUNNING = {"archive": "RUNNING", "stream": "RUNNING"}
@@ -38,11 +38,11 @@ def application(name: str, state: str) -> Facts:
     return replace(GOOD, applications=RUNNING | {name: state})
 
 
-def view(entry: Entry) -> Facts:
+def view(entry: ViewEntry) -> Facts:
     return replace(GOOD, views=(entry,))
 
 
-def late(reader: str, verdict: Verdict) -> Facts:
+def late(reader: str, verdict: LagVerdict) -> Facts:
     return replace(GOOD, lag=FRESH | {reader: lag(reader, verdict)})
 
 
@@ -76,13 +76,13 @@ def late(reader: str, verdict: Verdict) -> Facts:
             State.CRITICAL,
             ["orders was last found DIFFERENT from its rebuild"],
         ),
-        (late("orders", Verdict.WARN), State.WARNING, ["orders: warn"]),
-        (late("archive", Verdict.STALL), State.CRITICAL, ["archive: stall"]),
-        (late("orders", Verdict.UNKNOWN), State.UNKNOWN, ["lag is not known: orders"]),
+        (late("orders", LagVerdict.WARN), State.WARNING, ["orders: warn"]),
+        (late("archive", LagVerdict.STALL), State.CRITICAL, ["archive: stall"]),
+        (late("orders", LagVerdict.UNKNOWN), State.UNKNOWN, ["lag is not known: orders"]),
         (replace(GOOD, lag={}), State.UNKNOWN, ["lag is not known: archive, orders"]),
-        (replace(late("orders", Verdict.STOP), applications={"stream": "DEAD"}), State.CRITICAL, ["stream is down"]),
+        (replace(late("orders", LagVerdict.STOP), applications={"stream": "DEAD"}), State.CRITICAL, ["stream is down"]),
         (
-            replace(late("orders", Verdict.FALLING_OFF), applications={"stream": "STOPPED"}),
+            replace(late("orders", LagVerdict.FALLING_OFF), applications={"stream": "STOPPED"}),
             State.CRITICAL,
             ["orders: falling_off", "stream is stopped on request"],
         ),
@@ -100,7 +100,7 @@ def test_a_problem_leads_to_the_page_where_one_acts_on_it() -> None:
         applications={"archive": "DEAD"},
         views=(replace(VIEW, view="a b", state=STANDING),),
         answers={"a b": "DIFFERENT"},
-        lag={"a b": lag("a b", Verdict.WARN)},
+        lag={"a b": lag("a b", LagVerdict.WARN)},
     )
     assert {each.page for each in problems(wrong)} == {
         "truelog-alerts",

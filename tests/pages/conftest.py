@@ -32,7 +32,7 @@ def filled(postgresql: Settings, s3: Settings, tmp_path_factory: pytest.TempPath
         migrate(settings)
         with connect(settings, autocommit=True) as connection:
             fill(connection)
-            gx_docs.keep(settings, 1, f"<h1>Data Docs</h1>{''.join(HOSTILE)}".encode())
+            gx_docs.store_page(settings, 1, f"<h1>Data Docs</h1>{''.join(HOSTILE)}".encode())
             for name in (ARCHIVE, STREAM):
                 connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (name,))
             yield settings

@@ -21,7 +21,7 @@ from truelog.lag.lag_history import Reading
 from truelog.lag.lag_verdict import Sample
 from truelog.schema.quality import DEFAULTS, EVENTS, LATE, Figure, figure
 from truelog.storage import audit_trail
-from truelog.storage.audit_trail import Kind
+from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection
 from truelog.streaming import batch_metrics
 from truelog.views.catalogue import VIEWS
@@ -60,7 +60,7 @@ def fill(connection: Connection) -> None:
         _views(connection)
         _applications(connection)
         _answer(connection)
-        lag_history.keep(connection, _readings(time.time()), seconds=3 * DAY)
+        lag_history.append(connection, _readings(time.time()), seconds=3 * DAY)
         _reconciliations(connection)
         _quality(connection)
         _operations(connection)
@@ -91,7 +91,7 @@ def _views(connection: Connection) -> None:
 def _applications(connection: Connection) -> None:
     application.declare(connection, [ARCHIVE, STREAM])
     for name, epoch in ((ARCHIVE, 3), (STREAM, 17)):
-        application.want_code(connection, name, "9f2c61d0a7b34e58", "files")
+        application.set_code(connection, name, "9f2c61d0a7b34e58", "files")
         connection.execute(
             "INSERT INTO truelog.lease (application, epoch, host, pid, taken_at, batch_at, code, process_at) "
             "VALUES (%s, %s, 'worker-1', 4711, now() - interval '5 hours', now() - interval '2 seconds', "
@@ -105,9 +105,9 @@ def _applications(connection: Connection) -> None:
         )
     for second in range(70):
         steps = {"latestOffset": 3, "walCommit": 21, "addBatch": 180 + second, "triggerExecution": 240 + second}
-        batch_metrics.note(connection, STREAM, f"2026-11-21T10:{second // 60:02d}:{second % 60:02d}Z", steps)
-    view_status.begin(connection, STREAM, dict.fromkeys(MADE, 1))
-    view_status.note(connection, STREAM, "page_audience", 1, f"DivideByZero: in {HOSTILE[0]}")
+        batch_metrics.record_steps(connection, STREAM, f"2026-11-21T10:{second // 60:02d}:{second % 60:02d}Z", steps)
+    view_status.begin_run(connection, STREAM, dict.fromkeys(MADE, 1))
+    view_status.record_state(connection, STREAM, "page_audience", 1, f"DivideByZero: in {HOSTILE[0]}")
 
 
 def _answer(connection: Connection) -> None:
@@ -258,14 +258,19 @@ def _judged(
 
 def _operations(connection: Connection) -> None:
     for kind, subject, doer, about in (
-        (Kind.LAUNCH, STREAM, audit_trail.AIRFLOW, "dead"),
-        (Kind.RELEASE, STREAM, audit_trail.AIRFLOW, "5d0c became 9f2c"),
-        (Kind.REPAIR, "page_views", audit_trail.AIRFLOW, "3 rows replaced, after reconciliation 57"),
-        (Kind.BACKFILL, "partials", "oncall", "backfill__2026-11-19: page_views 2026-11-19, click_through 2026-11-19"),
-        (Kind.STOP, ARCHIVE, f"root {HOSTILE[1]}", ""),
-        (Kind.START, ARCHIVE, "admin", ""),
+        (OperationKind.LAUNCH, STREAM, audit_trail.AIRFLOW, "dead"),
+        (OperationKind.RELEASE, STREAM, audit_trail.AIRFLOW, "5d0c became 9f2c"),
+        (OperationKind.REPAIR, "page_views", audit_trail.AIRFLOW, "3 rows replaced, after reconciliation 57"),
+        (
+            OperationKind.BACKFILL,
+            "partials",
+            "oncall",
+            "backfill__2026-11-19: page_views 2026-11-19, click_through 2026-11-19",
+        ),
+        (OperationKind.STOP, ARCHIVE, f"root {HOSTILE[1]}", ""),
+        (OperationKind.START, ARCHIVE, "admin", ""),
     ):
-        audit_trail.note(connection, kind, subject, doer, about)
+        audit_trail.record_operation(connection, kind, subject, doer, about)
 
 
 def _alerts(connection: Connection) -> None:
@@ -289,7 +294,7 @@ def _alerts(connection: Connection) -> None:
                 "resolved": resolved,
             },
         )
-    alert_store.silence(connection, "*/request_rates", timedelta(days=1), by="admin", why=f"new {HOSTILE[1]}")
+    alert_store.add_silence(connection, "*/request_rates", timedelta(days=1), by="admin", why=f"new {HOSTILE[1]}")
     connection.execute(
         "INSERT INTO truelog.alert_source SELECT name, now() + interval '1 day', '' FROM unnest(%s::text[]) name",
         ([source.name for source in alert_watch.SOURCES[1:]],),

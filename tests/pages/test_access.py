@@ -122,7 +122,7 @@ def test_who_may_act_is_airflows_to_say_and_the_doer_is_noted(pages: Settings, u
             act,
         )
     with connect(pages) as connection:
-        told = audit_trail.latest(connection, 4)
+        told = audit_trail.latest_operations(connection, 4)
         now = application.status(connection, STREAM)
     assert [(each.doer, each.kind) for each in reversed(told)] == [
         (user, act) for user, act, status in ACTS if status == 200
@@ -147,7 +147,7 @@ def test_who_is_on_call_handles_alerts(pages: Settings, users: dict[str, Airflow
     ended = fetch(users["oncall"], "POST", "alerts/unsilence", {"id": made["id"]}, **{"X-Truelog": "page"})
     assert ended.status == 200
     with connect(pages) as connection:
-        assert [each.by for each in alert_store.silences(connection)] == ["admin"]
+        assert [each.by for each in alert_store.active_silences(connection)] == ["admin"]
 
 
 @pytest.mark.parametrize(
@@ -181,9 +181,9 @@ def test_a_button_shows_only_to_whom_it_serves(users: dict[str, Airflow]) -> Non
 )
 def test_another_sites_page_cannot_act(pages: Settings, users: dict[str, Airflow], headers: dict[str, str]) -> None:
     with connect(pages) as connection:
-        before = audit_trail.latest(connection, 1)
+        before = audit_trail.latest_operations(connection, 1)
         assert fetch(users["admin"], "POST", f"streams/{STREAM}/restart", **headers).status == 403
-        assert audit_trail.latest(connection, 1) == before
+        assert audit_trail.latest_operations(connection, 1) == before
 
 
 def test_nobody_acts_on_what_is_no_application(users: dict[str, Airflow]) -> None:

@@ -7,31 +7,33 @@ import pytest
 
 from tests.pages.plausible import HOSTILE, MADE
 from truelog.lag import lag_report, lag_series
-from truelog.lag.lag_verdict import Verdict
+from truelog.lag.lag_verdict import LagVerdict
 from truelog.monitor import stream_report, summary, view_report
 from truelog.monitor.summary import State, Vitals
 from truelog.quality import quality_history
 from truelog.reconcile import reconcile_history
 from truelog.serving import browse
-from truelog.serving.browse import Answer, Condition, Operator, Question
+from truelog.serving.browse import Condition, Operator, RowPage, RowQuery
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection, connect
 from truelog.streaming import batch_metrics
 from truelog.support.errors import BadInput, NotSetUp, ServiceDown
 from truelog.support.settings import Settings
 
-VIEW = Question("page_views")
+VIEW = RowQuery("page_views")
 ROWS = 300 + len(HOSTILE)
 
 
 @pytest.fixture
 def snapshot(filled: Settings) -> Iterator[Connection]:
-    with db_snapshot.snapshot(filled) as connection:
+    with db_snapshot.read_snapshot(filled) as connection:
         yield connection
 
 
-def asked(connection: Connection, column: str, operator: Operator, value: str = "") -> Answer:
-    return browse.answer(connection, replace(VIEW, condition=Condition(column, operator, value), limit=browse.LIMIT))
+def asked(connection: Connection, column: str, operator: Operator, value: str = "") -> RowPage:
+    return browse.fetch_rows(
+        connection, replace(VIEW, condition=Condition(column, operator, value), limit=browse.LIMIT)
+    )
 
 
 @pytest.mark.parametrize("value", HOSTILE)
@@ -61,10 +63,10 @@ def test_a_condition_keeps_what_it_says(
 
 
 def test_rows_come_in_order_and_no_more_than_wanted(snapshot: Connection) -> None:
-    found = browse.answer(snapshot, replace(VIEW, order="views", limit=2))
+    found = browse.fetch_rows(snapshot, replace(VIEW, order="views", limit=2))
     assert [row[3] for row in found.rows] == ["97", "97"]
     assert found.more
-    everything = browse.answer(snapshot, replace(VIEW, order="views", descending=False, limit=10_000))
+    everything = browse.fetch_rows(snapshot, replace(VIEW, order="views", descending=False, limit=10_000))
     assert (len(everything.rows), everything.more) == (ROWS, False)
 
 
@@ -77,9 +79,9 @@ def test_rows_come_in_order_and_no_more_than_wanted(snapshot: Connection) -> Non
         (replace(VIEW, order="(SELECT 1)"), "there is no column"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(snapshot: Connection, question: Question, why: str) -> None:
+def test_what_cannot_be_asked_is_refused(snapshot: Connection, question: RowQuery, why: str) -> None:
     with pytest.raises(BadInput, match=why):
-        browse.answer(snapshot, question)
+        browse.fetch_rows(snapshot, question)
 
 
 def test_what_takes_too_long_is_given_up(filled: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,18 +89,18 @@ def test_what_takes_too_long_is_given_up(filled: Settings, monkeypatch: pytest.M
     with connect(filled) as connection:
         connection.execute("CREATE VIEW views.slow AS SELECT pg_sleep(60)::text AS never")
         with pytest.raises(BadInput, match="takes longer than 1 s"):
-            browse.answer(connection, Question("slow"))
+            browse.fetch_rows(connection, RowQuery("slow"))
         connection.rollback()
 
 
 def test_a_view_that_is_not_made_has_no_rows(snapshot: Connection) -> None:
     with pytest.raises(NotSetUp, match="not made yet"):
-        browse.answer(snapshot, Question("request_rates"))
+        browse.fetch_rows(snapshot, RowQuery("request_rates"))
 
 
 def test_the_course_of_lag_has_a_hill_and_a_gap(snapshot: Connection) -> None:
     """Six hours in steps of two minutes; for five minutes the poller was blind."""
-    course = lag_series.course(snapshot, "page_audience", 6 * 3600, least=120)
+    course = lag_series.lag_course(snapshot, "page_audience", 6 * 3600, least=120)
     assert course.step == 120
     assert [(each.topic, each.partition) for each in course.series] == [("page_view", p) for p in range(4)]
     events = course.series[0].events
@@ -110,7 +112,7 @@ def test_the_course_of_lag_has_a_hill_and_a_gap(snapshot: Connection) -> None:
 
 
 def test_streams_are_told_with_all_their_readers(filled: Settings) -> None:
-    archive, stream = stream_report.every(filled)
+    archive, stream = stream_report.application_reports(filled)
     assert (archive.status.epoch, stream.status.epoch) == (3, 17)
     assert archive.launch
     assert (archive.launch.reason, archive.launch.within_a_day) == ("dead", 1)
@@ -121,15 +123,15 @@ def test_streams_are_told_with_all_their_readers(filled: Settings) -> None:
     assert (told["page_views"].lag_events, told["page_views"].freshness) == (0 + 7 + 14 + 21, 21 / 50)
     assert (told["page_audience"].state, told["page_audience"].version) == ("STANDING", 1)
     unmade = told["request_rates"]
-    assert (unmade.verdict, unmade.lag_events, unmade.freshness) == (Verdict.UNKNOWN, None, None)
+    assert (unmade.verdict, unmade.lag_events, unmade.freshness) == (LagVerdict.UNKNOWN, None, None)
 
 
 def test_of_batches_only_the_last_are_kept(snapshot: Connection) -> None:
-    assert len(batch_metrics.latest(snapshot, "stream", 1000)) == 60
+    assert len(batch_metrics.latest_steps(snapshot, "stream", 1000)) == 60
 
 
 def test_a_partition_that_is_not_seen_is_not_left_out_of_a_sum(filled: Settings) -> None:
-    [_, stream] = stream_report.every(filled)
+    [_, stream] = stream_report.application_reports(filled)
     seen = next(each.partitions for each in stream.readers if each.reader == "page_views")
     blind = [*seen, replace(seen[0], lag_events=None, lag_seconds=None)]
     assert (lag_report.lag_events(blind), lag_report.freshness(blind)) == (None, None)
@@ -209,7 +211,7 @@ def test_without_postgresql_nothing_is_said_to_be_good(filled: Settings) -> None
 
 
 def test_the_catalogue_shows_what_is_declared_and_what_became_of_it(filled: Settings) -> None:
-    entries = {each.view: each for each in view_report.every(filled)}
+    entries = {each.view: each for each in view_report.view_entries(filled)}
     assert "cannot be loaded: SyntaxError" in entries["broken"].broken
     assert (entries["request_rates"].declared, entries["request_rates"].table) == (1, None)
     views = entries["page_views"]
@@ -225,40 +227,40 @@ def test_the_catalogue_shows_what_is_declared_and_what_became_of_it(filled: Sett
 
 
 def test_which_layer_answers_is_told_with_the_view_and_with_its_application(filled: Settings) -> None:
-    [told] = [each.answer for each in view_report.every(filled) if each.view == "page_audience"]
+    [told] = [each.answer for each in view_report.view_entries(filled) if each.view == "page_audience"]
     assert told
     assert (told.layer, told.reason) == ("batch", "its stream stands still")
     assert (told.age or 0) >= 240
-    [_, stream] = stream_report.every(filled)
+    [_, stream] = stream_report.application_reports(filled)
     [reader] = [each for each in stream.readers if each.reader == "page_audience"]
     assert reader.answer
     assert reader.answer.layer == told.layer
 
 
 def test_a_view_is_told_with_its_columns_and_where_they_come_from(filled: Settings) -> None:
-    detail = view_report.one(filled, "page_views")
+    detail = view_report.view_detail(filled, "page_views")
     roles = {each.name: (each.role, each.type) for each in detail.columns}
     assert roles["host"] == ("key", "text")
     assert roles["views"] == ("Sum", "bigint")
     assert [(each.event, each.partitions, each.retention) for each in detail.sources] == [("page_view", 4, "7 days")]
-    unmade = view_report.one(filled, "request_rates")
+    unmade = view_report.view_detail(filled, "request_rates")
     assert {each.type for each in unmade.columns} == {None}
-    assert view_report.relations(filled, "truelog.view") == []
+    assert view_report.view_relations(filled, "truelog.view") == []
 
 
 def test_a_repair_is_told_with_the_comparison_that_checked_it(snapshot: Connection) -> None:
-    history = reconcile_history.latest(snapshot, 1000, "page_views")
+    history = reconcile_history.latest_reconciliations(snapshot, 1000, "page_views")
     assert len(history) == 50
     different = next(each for each in history if each.verdict == "DIFFERENT")
-    found = reconcile_history.one(snapshot, different.id)
+    found = reconcile_history.reconciliation_detail(snapshot, different.id)
     assert found
     assert (found.repairs, len(found.sample)) == ([], 3)
     assert [each.cause for each in found.sample] == [None, "wrong value by hand", None]
     assert [each["about"] for each in found.causes] == [HOSTILE[1]]
     assert found.columns[:2] == ["minute", "host"]
-    assert list(reconcile_history.differing(snapshot, found)) == found.sample
+    assert list(reconcile_history.differing_rows(snapshot, found)) == found.sample
 
-    repaired = reconcile_history.one(snapshot, different.id + 1)
+    repaired = reconcile_history.reconciliation_detail(snapshot, different.id + 1)
     assert repaired
     assert (repaired.reconciliation.repaired, repaired.reconciliation.judged) == (3, True)
     before = [each.before and each.before["page"] for each in repaired.repairs]
@@ -267,11 +269,11 @@ def test_a_repair_is_told_with_the_comparison_that_checked_it(snapshot: Connecti
         sorted(["None", HOSTILE[4], HOSTILE[3]]),
         sorted(["None", "/lost", HOSTILE[3]]),
     )
-    assert reconcile_history.one(snapshot, 10_000) is None
+    assert reconcile_history.reconciliation_detail(snapshot, 10_000) is None
 
 
 def test_log_days_are_told_with_their_figures_and_verdicts(snapshot: Connection) -> None:
-    assert [(each.event, each.success) for each in quality_history.newest(snapshot)] == [
+    assert [(each.event, each.success) for each in quality_history.newest_days(snapshot)] == [
         ("dead_letter", None),
         ("page_view", False),
     ]
@@ -286,16 +288,16 @@ def test_log_days_are_told_with_their_figures_and_verdicts(snapshot: Connection)
 
 def test_differing_rows_are_all_there_until_the_next_that_differ(filled: Settings) -> None:
     with connect(filled) as connection:
-        [newest, *_] = reconcile_history.latest(connection, 1, "page_views")
+        [newest, *_] = reconcile_history.latest_reconciliations(connection, 1, "page_views")
         connection.execute(
             "CREATE TABLE recon.page_views_v1_diff AS SELECT jsonb_build_array(n) AS key_json, "
             "jsonb_build_object('views', n) AS streamed, NULL::jsonb AS rebuilt, %s AS reconciliation "
             "FROM generate_series(1, 1500) n",
             (newest.id,),
         )
-        found = reconcile_history.one(connection, newest.id)
+        found = reconcile_history.reconciliation_detail(connection, newest.id)
         assert found
-        assert [each.streamed for each in reconcile_history.differing(connection, found)] == [
+        assert [each.streamed for each in reconcile_history.differing_rows(connection, found)] == [
             {"views": n} for n in range(1, 1501)
         ]
         connection.rollback()

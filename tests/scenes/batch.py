@@ -7,9 +7,9 @@ from datetime import datetime
 from pyspark.sql import SparkSession
 
 from truelog.batch.recompute import Recomputed, recompute
-from truelog.kernel.apply_batch import Advancer
+from truelog.kernel.apply_batch import BatchApplier
 from truelog.log import records
-from truelog.reconcile.reconcile import COMPARE, Request, Result, reconcile
+from truelog.reconcile.reconcile import COMPARE_ONLY, ReconcileRequest, ReconcileResult, reconcile
 from truelog.schema.event import load_events
 from truelog.support.settings import Settings
 from truelog.views import catalogue
@@ -23,14 +23,14 @@ class Batch:
     spark: SparkSession
 
     @property
-    def advancer(self) -> Advancer:
-        return Advancer(Settings(), load_events())
+    def advancer(self) -> BatchApplier:
+        return BatchApplier(Settings(), load_events())
 
     def compiled(self, view: str) -> Compiled:
         schemas = {topic: records.schema(each) for topic, each in load_events().items()}
-        return compile_view(self.spark, view, catalogue.load(view, Settings().views_folder), schemas)
+        return compile_view(self.spark, view, catalogue.load_view(view, Settings().views_folder), schemas)
 
-    def reconcile(self, view: str, request: Request = COMPARE) -> Result:
+    def reconcile(self, view: str, request: ReconcileRequest = COMPARE_ONLY) -> ReconcileResult:
         return reconcile(self.spark, self.advancer, self.compiled(view), request)
 
     def recompute(self, view: str, day: datetime, *, unfinished: bool = False) -> Recomputed:
@@ -40,6 +40,6 @@ class Batch:
         """Each view is what the archive's raw bytes come to, parsed again."""
         assert views
         for view in views:
-            found = self.reconcile(view, Request(from_raw=True))
+            found = self.reconcile(view, ReconcileRequest(from_raw=True))
             assert found.equal, (view, found.verdict, found.reason, found.sample[:3])
             assert found.rows > 0, view

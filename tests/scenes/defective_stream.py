@@ -22,7 +22,7 @@ _add, _load = merge.add, stage.load
 
 def positions_unchecked() -> None:
     merge.require_at = lambda *_: None
-    lease.require = lambda *_: None
+    lease.require_lease = lambda *_: None
     lease._hold = lambda *_: None
     database.session_name = lambda writer: f"zombie of {writer}"
 

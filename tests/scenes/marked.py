@@ -8,7 +8,7 @@ from itertools import count
 
 from tests.bench.beat import every
 from tests.bench.freshness import Marks, at
-from truelog.log.kafka_producer import producer
+from truelog.log.kafka_producer import make_producer
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
@@ -37,7 +37,7 @@ def p99(marks: Marks) -> float:
 
 
 def _look(settings: Settings, marks: Marks, over: threading.Event) -> None:
-    kafka = producer(settings)
+    kafka = make_producer(settings)
     with connect(settings, autocommit=True) as connection:
         for _ in every(_LOOK_SECONDS, within=_WITHIN_SECONDS, what="freshness"):
             if not over.is_set():

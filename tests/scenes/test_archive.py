@@ -18,7 +18,7 @@ from tests.scenes.conftest import World
 from truelog.archive import archive_reader, log_day
 from truelog.archive.archive_table import identifier, open_catalog
 from truelog.archive.audit import Hole
-from truelog.archive.audit_evidence import audit
+from truelog.archive.audit_evidence import run_audit
 from truelog.archive.log_day import Start
 from truelog.control import lease
 from truelog.log import ticks, topics
@@ -117,7 +117,7 @@ def _row(row: dict[str, Any]) -> Bytes:
 
 def require_archive_equals_log(world: World) -> None:
     assert in_the_archive(world, TOPIC) == in_the_log(world, TOPIC)
-    report = audit(world.settings)
+    report = run_audit(world.settings)
     assert report.verdict == "SOUND", report.faults
 
 
@@ -162,7 +162,7 @@ def test_positions_survive_compaction_and_expiry(world: World, spark: SparkSessi
             catch_up(world, running)
         before = archive_reader.positions(world.settings, [TOPIC])
         assert upkeep.compact(spark, identifier(TOPIC), least_files=2) > 0
-        upkeep.expire(spark, identifier(TOPIC), older_than=upkeep.NOTHING)
+        upkeep.expire(spark, identifier(TOPIC), older_than=upkeep.NO_RETENTION)
         with open_catalog(world.settings) as catalog:
             [left] = catalog.load_table(identifier(TOPIC)).metadata.snapshots
         assert left.summary is not None
@@ -211,17 +211,17 @@ def test_days_close_on_a_quiet_log_and_their_ranges_tile_it(world: World) -> Non
 
 def test_a_day_starts_once_and_only_by_the_word_of_the_holder(world: World) -> None:
     ids, first = {"t": "an id of no topic"}, Start(10, 5)
-    held = lease.take(world.settings, "a test of log days")
+    held = lease.take_lease(world.settings, "a test of log days")
     try:
         with connect(world.settings, autocommit=True) as connection:
-            log_day.record(connection, held.holder, ids, [("t", 0, first)])
-            log_day.record(connection, held.holder, ids, [("t", 0, Start(10, 7)), ("t", 0, Start(20, 9))])
-            assert log_day.load(connection, ids).at("t", 0) == (first, Start(20, 9))
+            log_day.record_days(connection, held.holder, ids, [("t", 0, first)])
+            log_day.record_days(connection, held.holder, ids, [("t", 0, Start(10, 7)), ("t", 0, Start(20, 9))])
+            assert log_day.load_days(connection, ids).at("t", 0) == (first, Start(20, 9))
 
             connection.execute("UPDATE truelog.lease SET epoch = epoch + 1")  # as a successor does
             with pytest.raises(Fenced):
-                log_day.record(connection, held.holder, ids, [("t", 0, Start(30, 11))])
-            assert log_day.load(connection, ids).at("t", 0) == (first, Start(20, 9))
+                log_day.record_days(connection, held.holder, ids, [("t", 0, Start(30, 11))])
+            assert log_day.load_days(connection, ids).at("t", 0) == (first, Start(20, 9))
     finally:
         held.release()
 
@@ -254,17 +254,17 @@ def test_a_reader_of_what_is_not_archived_is_told(world: World, spark: SparkSess
 def test_one_deleted_file_turns_the_audit_red(world: World) -> None:
     with open_catalog(world.settings) as catalog:
         lost = next(iter(catalog.load_table(identifier(TOPIC)).scan().plan_files())).file.file_path
-    s3, key = bucket.client(world.settings), lost.removeprefix(f"s3://{world.settings.s3_bucket}/")
+    s3, key = bucket.s3_client(world.settings), lost.removeprefix(f"s3://{world.settings.s3_bucket}/")
     kept = s3.get_object(Bucket=world.settings.s3_bucket, Key=key)["Body"].read()
     s3.delete_object(Bucket=world.settings.s3_bucket, Key=key)
-    report = audit(world.settings)
+    report = run_audit(world.settings)
     assert (report.verdict, len(report.faults)) == ("BROKEN", 1)
     assert f"{lost} is gone" in report.faults[0]
 
     s3.put_object(Bucket=world.settings.s3_bucket, Key=key, Body=kept[:-1])
-    assert "bytes, not" in audit(world.settings).faults[0]
+    assert "bytes, not" in run_audit(world.settings).faults[0]
     s3.put_object(Bucket=world.settings.s3_bucket, Key=key, Body=kept)
-    assert audit(world.settings).verdict == "SOUND"
+    assert run_audit(world.settings).verdict == "SOUND"
 
 
 def aborted_and_committed(world: World) -> None:
@@ -300,7 +300,7 @@ def test_holes_are_explained_and_what_retention_took_is_a_loss_until_somebody_ac
     assert answer("archive", "accept-loss") == {"lost": []}
 
     archive_once(world)
-    report = audit(world.settings, deep=True)
+    report = run_audit(world.settings, deep=True)
     assert report.verdict == "SOUND", report.faults
     parts = {each.partition: each for each in report.partitions if each.topic == OTHER_TOPIC}
     assert {hole.why for hole in parts[0].holes} == {"transaction"}
@@ -310,7 +310,7 @@ def test_holes_are_explained_and_what_retention_took_is_a_loss_until_somebody_ac
 
 def test_a_deep_audit_finds_other_bytes(world: World) -> None:
     """Somebody changed rows past the archive: coordinates and counts are right, the bytes are not."""
-    assert audit(world.settings, deep=True).verdict == "SOUND"
+    assert run_audit(world.settings, deep=True).verdict == "SOUND"
     with open_catalog(world.settings) as catalog:
         table = catalog.load_table(identifier(OTHER_TOPIC))
         kept = table.scan("partition = 1").to_arrow()
@@ -318,7 +318,7 @@ def test_a_deep_audit_finds_other_bytes(world: World) -> None:
             kept.schema.get_field_index("value"), "value", pa.array([b"[]"] * len(kept), pa.binary())
         )
         table.overwrite(changed.cast(table.schema().as_arrow()), "partition = 1")
-        report = audit(world.settings, deep=True)
+        report = run_audit(world.settings, deep=True)
         assert report.faults == ("search 1: 4 records are not what the log holds, the first at 5",)
         table.overwrite(kept.cast(table.schema().as_arrow()), "partition = 1")
-    assert audit(world.settings, deep=True).verdict == "SOUND"
+    assert run_audit(world.settings, deep=True).verdict == "SOUND"

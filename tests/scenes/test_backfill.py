@@ -252,7 +252,7 @@ def test_a_log_day_of_each_event_type_is_judged(
     """These page views come without a referrer, which is declared to be odd."""
     closed = [f"'{day}'" for day in archive_reader.closed_days(short, ["page_view"]) if day > history]
     query = f"SELECT log_day, count(*) FROM page_view WHERE invalid IS NULL AND log_day IN ({', '.join(closed)}) "
-    with analyst.answer(short, query + "GROUP BY log_day ORDER BY 2 DESC") as rows:
+    with analyst.run_query(short, query + "GROUP BY log_day ORDER BY 2 DESC") as rows:
         day, counted = rows.fetchall()[0]
     run = oncall.trigger("quality", day=f"{day:%Y-%m-%d %H:%M:%S}")
     oncall.wait_for_run("quality", run, "failed")

@@ -127,15 +127,15 @@ def test_a_key_does_what_its_role_may(collector: Settings) -> None:
 
 
 def test_keys_come_and_go_without_a_restart(collector: Settings) -> None:
-    key = api_key.generate("shop")
+    key = api_key.generate_key("shop")
     shop = Client(collector, key)
     assert shop.post(page_view()).status == 401
-    api_key.keep(collector, Role.PRODUCER, key)
+    api_key.store_key(collector, Role.PRODUCER, key)
     until(lambda: _require(shop, 200), KEYS_SECONDS + 10, "the new key")
-    assert api_key.revoke(collector, "shop")
-    assert not api_key.revoke(collector, "shop")
+    assert api_key.revoke_key(collector, "shop")
+    assert not api_key.revoke_key(collector, "shop")
     until(lambda: _require(shop, 401), KEYS_SECONDS + 10, "the revoked key")
-    api_key.keep(collector, Role.PRODUCER, key)
+    api_key.store_key(collector, Role.PRODUCER, key)
     with connect(collector) as connection:
         [kept] = connection.execute("SELECT revoked_at IS NOT NULL, sha256 FROM truelog.api_key WHERE name = 'shop'")
     assert kept[0] is True

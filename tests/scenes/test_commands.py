@@ -231,7 +231,7 @@ def test_sql_answers_with_columns_and_rows(world: World) -> None:
     ],
 )
 def test_sql_reads_the_archive_and_nothing_else(world: World, query: str) -> None:
-    with pytest.raises(BadInput), analyst.answer(world.settings, query) as rows:
+    with pytest.raises(BadInput), analyst.run_query(world.settings, query) as rows:
         analyst.as_dicts(rows)
 
 

@@ -13,13 +13,13 @@ from tests.scenes.batch import Batch
 from tests.scenes.conftest import World
 from truelog.ingest.generator import generate
 from truelog.log import ticks
-from truelog.log.kafka_producer import Sender
+from truelog.log.kafka_producer import KafkaSender
 from truelog.support.errors import ServiceDown
-from truelog.support.process import lives
+from truelog.support.process import is_alive
 from truelog.support.wait import until
 from truelog.views import catalogue
 
-VIEWS = catalogue.load_all()
+VIEWS = catalogue.load_all_views()
 TOPICS = {topic for view in VIEWS.values() for topic in view.reads}
 
 
@@ -35,7 +35,7 @@ def ticking(world: World) -> Iterator[None]:
 def shop(world: World, seed: int) -> None:
     """What it sends now, and what some devices kept to themselves for longer than `request_rates` keeps anything."""
     now = datetime.now(UTC)
-    with Sender(world.settings, TOPICS) as sender:
+    with KafkaSender(world.settings, TOPICS) as sender:
         for begin in (now, now - timedelta(days=8)):
             for record in generate(seed=seed, begin=begin, rate=500, seconds=2):
                 sender.send(record)
@@ -69,7 +69,7 @@ def test_killed_among_the_merges_and_carried_on_by_executors(
     cluster = {"TRUELOG_SPARK_MASTER": "local-cluster[2,1,1024]", "SPARK_HOME": str(spark_home)}
     survivor = start(world.settings, "stream.py", **cluster)
     catch_up(world, survivor)
-    family = [each for each in psutil.Process(survivor.process.pid).children(recursive=True) if lives(each)]
+    family = [each for each in psutil.Process(survivor.process.pid).children(recursive=True) if is_alive(each)]
     assert sum("CoarseGrainedExecutorBackend" in word for each in family for word in each.cmdline()) == 2
     assert {address for each in family for address in listening(each)} <= {"127.0.0.1"}
     assert survivor.end() == 0
@@ -87,5 +87,5 @@ def listening(process: psutil.Process) -> Iterator[str]:
 
 
 def require_none(family: list[psutil.Process]) -> None:
-    if left := [each for each in family if lives(each)]:
+    if left := [each for each in family if is_alive(each)]:
         raise ServiceDown(str(left))

@@ -134,7 +134,7 @@ def _stand(connection: Connection, view: str, at: Positions) -> None:
 
 @pytest.fixture(scope="module")
 def polled(put: Settings) -> dict[str, Reading]:
-    _, readings = lag_poll.poll(put, topics.client(put), [TOPIC, "ticks"], lag_poll.views)
+    _, readings = lag_poll.poll_once(put, topics.client(put), [TOPIC, "ticks"], lag_poll.polled_views)
     return {each.reader: each for each in readings}
 
 
@@ -154,10 +154,10 @@ def test_the_archive_is_a_reader_too(world: World) -> None:
     """Where no scene has archived anything yet, one topic has an empty table: none of it is archived."""
     broker = topics.client(world.settings)
     begins = topics.begins(broker, [TOPIC])
-    if not reader_positions.archive(world.settings).positions.offsets:
+    if not reader_positions.archive_position(world.settings).positions.offsets:
         with archive_table.open_catalog(world.settings) as catalog:
             archive_table.ensure(catalog, load_events()[TOPIC], begins.ids[TOPIC], begins.offsets[TOPIC])
-    found, [reading] = lag_poll.poll(world.settings, broker, [TOPIC], lag_poll.archive)
+    found, [reading] = lag_poll.poll_once(world.settings, broker, [TOPIC], lag_poll.polled_archive)
     assert (reading.reader, reading.version, list(found)) == (ARCHIVE, 0, [ARCHIVE])
     at, end = found[ARCHIVE].at, topics.ends(broker, [TOPIC])
     seen = {place: sample for place, sample in reading.samples.items() if place[0] == TOPIC}
@@ -170,9 +170,9 @@ def test_the_archive_is_a_reader_too(world: World) -> None:
 def test_positions_are_published_as_consumer_groups(put: Settings) -> None:
     """The stock client reads them, each in the group of its application and view."""
     broker = topics.client(put)
-    found = lag_poll.views(put)
-    lag_groups.publish(put, broker, {name: reader.at for name, reader in found.items()})
-    assert lag_groups.name(put, ARCHIVE) == "truelog.archive"
+    found = lag_poll.polled_views(put)
+    lag_groups.publish_groups(put, broker, {name: reader.at for name, reader in found.items()})
+    assert lag_groups.group_name(put, ARCHIVE) == "truelog.archive"
     for view, group in ((THERE, f"truelog.other.{THERE}"), (BEHIND, f"truelog.stream.{BEHIND}")):
         answers = broker.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
         committed = {(each.topic, each.partition): each.offset for each in answers[group].result().topic_partitions}

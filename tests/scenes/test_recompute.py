@@ -20,14 +20,14 @@ from tests.scenes.conftest import World
 from tests.scenes.traffic import Traffic, in_the_log, page_views
 from truelog.archive import archive_reader
 from truelog.batch import partials
-from truelog.batch.partial_selection import tiling
+from truelog.batch.partial_selection import select_partials
 from truelog.batch.recompute import Recomputed
 from truelog.log import ticks, topics
 from truelog.log.positions import Positions
-from truelog.reconcile.reconcile import Request
+from truelog.reconcile.reconcile import ReconcileRequest
 from truelog.schema.event import load_events
 from truelog.serving import fallback_policy, serving_status
-from truelog.serving.serving_status import Answer
+from truelog.serving.serving_status import ServingStatus
 from truelog.spark.session import session
 from truelog.storage import db_snapshot
 from truelog.storage.database import connect
@@ -57,7 +57,7 @@ class Pause:
 class Answered:
     """What one reader got at one moment of the pause."""
 
-    layer: Answer
+    layer: ServingStatus
     positions: Positions
     minutes: dict[datetime, int]
 
@@ -131,7 +131,7 @@ def recomputed_as_they_close(batch: Batch, archiving: Application, seen: int, si
 
 def answered_from_the_archive(world: World, short: Settings) -> Answered:
     """As the DAG `answers` has it done, which also asks for a view that there is not."""
-    assert fallback_policy.due(short.model_copy(update={"batch_answer_seconds": 1.0})) == sorted(FOLLOWED)
+    assert fallback_policy.views_due(short.model_copy(update={"batch_answer_seconds": 1.0})) == sorted(FOLLOWED)
     answering = start(short, "answer.py", *FOLLOWED, "nothing")
     assert answering.wait_death(120) == 0, answering.tail()
     assert world.ask("DELETE FROM truelog.batch_refusal RETURNING view, reason LIKE '%%no view%%'") == [
@@ -139,10 +139,10 @@ def answered_from_the_archive(world: World, short: Settings) -> Answered:
     ]
     [said] = [line for line in truelog("query", "page_views", "--limit", "1").stderr.splitlines() if "layer" in line]
     assert "page_views: batch layer, as of " in said
-    with db_snapshot.snapshot(world.settings) as connection:
-        told = serving_status.answers(connection)["page_views"]
+    with db_snapshot.read_snapshot(world.settings) as connection:
+        told = serving_status.serving_statuses(connection)["page_views"]
         rows = connection.execute("SELECT minute, sum(views)::bigint FROM views.page_views GROUP BY minute").fetchall()
-        at = fallback_policy.served(connection, "page_views", 1)
+        at = fallback_policy.served_positions(connection, "page_views", 1)
     return Answered(told, at, {minute: int(str(n)) for minute, n in rows if isinstance(minute, datetime)})
 
 
@@ -228,13 +228,17 @@ def test_rebuilds_stand_on_recomputed_days(world: World, pause: Pause, batch: Ba
     assert (found.verdict, found.missing, found.extra, found.different) == ("EQUAL", 0, 0, 0)
     assert found.rows > sum(each.rows for each in made) / len(made)
     known = partials.load(batch.advancer.settings, batch.compiled("page_views"))
-    tiled = tiling(known.tiles, replace(world.stands("page_views"), ids=found.positions.ids))
+    tiled = select_partials(known.tiles, replace(world.stands("page_views"), ids=found.positions.ids))
     assert [each.tile.day for each in made] == pause.days[: len(made)]
     assert {each.tile.day for each in made} <= {each.day for each in tiled.tiles}
 
 
-@pytest.mark.parametrize("asked", [Request(proving=True), Request(from_raw=True, mend=True)], ids=["turn", "repair"])
-def test_a_spoilt_day_is_seen_and_mended_from_the_raw_bytes(pause: Pause, batch: Batch, asked: Request) -> None:
+@pytest.mark.parametrize(
+    "asked", [ReconcileRequest(proving=True), ReconcileRequest(from_raw=True, mend=True)], ids=["turn", "repair"]
+)
+def test_a_spoilt_day_is_seen_and_mended_from_the_raw_bytes(
+    pause: Pause, batch: Batch, asked: ReconcileRequest
+) -> None:
     """In the turn of that day, all others having been proved; or by a repair, which must last."""
     spoilt = pause.made[-1]
     settings, compiled = batch.advancer.settings, batch.compiled("page_views")
@@ -250,7 +254,7 @@ def test_a_spoilt_day_is_seen_and_mended_from_the_raw_bytes(pause: Pause, batch:
     found = batch.reconcile("page_views")
     assert found.verdict == "DIFFERENT"
     assert found.extra + found.different == spoilt.rows
-    assert batch.reconcile("page_views", Request(from_raw=True)).equal
+    assert batch.reconcile("page_views", ReconcileRequest(from_raw=True)).equal
 
     mended = batch.reconcile("page_views", asked)
     assert mended.mended_days == (spoilt.tile.day.isoformat(),)

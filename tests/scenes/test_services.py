@@ -56,7 +56,7 @@ def test_kafkas_controller_refuses_what_lets_clients_in(kafka: Settings) -> None
 @pytest.mark.parametrize("wrong", [{"s3_secret_key": WRONG}, {"s3_access_key": "nobody"}])
 def test_s3_refuses_wrong_keys(s3: Settings, wrong: dict[str, object]) -> None:
     with pytest.raises(ClientError) as refused:
-        bucket.client(s3.model_copy(update=wrong)).list_buckets()
+        bucket.s3_client(s3.model_copy(update=wrong)).list_buckets()
     assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 403
 
 
@@ -154,7 +154,7 @@ def _holds(file: Path, secrets: list[bytes]) -> bool:
 def _write_everywhere(settings: Settings) -> None:
     with psycopg.connect(**settings.database(), autocommit=True) as connection:
         connection.execute("CREATE TABLE kept AS SELECT generate_series(1, 1000) AS n")
-    bucket.client(settings).put_object(Bucket=settings.s3_bucket, Key="kept", Body=b"kept")
+    bucket.s3_client(settings).put_object(Bucket=settings.s3_bucket, Key="kept", Body=b"kept")
     admin = AdminClient(settings.kafka())
     for made in admin.create_topics([NewTopic("kept", 1, 1)]).values():
         made.result()
@@ -174,7 +174,7 @@ def _require_everything_read(settings: Settings) -> None:
     with psycopg.connect(**settings.database(), autocommit=True) as connection:
         assert connection.execute("SELECT count(*), sum(n) FROM kept").fetchone() == (1000, 500500)
         connection.execute("DROP TABLE kept")
-    body = bucket.client(settings).get_object(Bucket=settings.s3_bucket, Key="kept")["Body"]
+    body = bucket.s3_client(settings).get_object(Bucket=settings.s3_bucket, Key="kept")["Body"]
     assert body.read() == b"kept"
     assert _read_topic(settings, "kept") == [str(n).encode() for n in range(1000)]
 

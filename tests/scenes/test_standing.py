@@ -8,8 +8,8 @@ import pytest
 from tests.scenes.applications import start
 from tests.scenes.conftest import World
 from truelog.control import application, view_status
-from truelog.control.application import Verdict, verdict
-from truelog.control.view_status import Standing
+from truelog.control.application import Diagnosis, diagnose_status
+from truelog.control.view_status import ViewStatus
 from truelog.storage.database import connect
 
 VIEW = '''"""Counts by {by}."""
@@ -35,9 +35,9 @@ def folder(world: World, tmp_path: Path) -> Iterator[Path]:
                 connection.execute(f"DELETE FROM truelog.{table} WHERE view = %s".encode(), (name,))
 
 
-def shown(world: World) -> dict[str, Standing]:
+def shown(world: World) -> dict[str, ViewStatus]:
     with connect(world.settings) as connection:
-        return {each.view: each for each in view_status.every(connection)}
+        return {each.view: each for each in view_status.view_statuses(connection)}
 
 
 def test_only_what_is_broken_stands_still(world: World, folder: Path) -> None:
@@ -65,7 +65,9 @@ def test_only_what_is_broken_stands_still(world: World, folder: Path) -> None:
     with connect(world.settings) as connection:
         now = application.status(connection, "stream")
     assert now.batch_at is not None
-    assert verdict(now, application.patience(world.settings, "stream"), now.batch_at) is not Verdict.CHANGED
+    assert (
+        diagnose_status(now, application.patience_for(world.settings, "stream"), now.batch_at) is not Diagnosis.CHANGED
+    )
     assert second.end() == 0
     assert _states(world) == dict(zip(NAMES, ("STOPPED", "STANDING", "STANDING"), strict=True))
 

@@ -26,7 +26,7 @@ from truelog.log.positions import Positions
 from truelog.storage.database import connect
 from truelog.streaming import batch_metrics
 from truelog.support.errors import ServiceDown
-from truelog.support.process import lives
+from truelog.support.process import is_alive
 from truelog.support.settings import Settings
 from truelog.support.wait import until
 from truelog.views.catalogue import VIEWS
@@ -59,9 +59,9 @@ def kept(world: World, pager: Listener, tmp_path_factory: pytest.TempPathFactory
             yield settings
         for name in set(beside) - {"postgresql", "kafka", "s3"}:
             keeper.stop(changed, name)
-    launcher.ensure_none(world.settings)
+    launcher.stop_all(world.settings)
     with connect(world.settings) as connection:
-        application.want(connection, "stream", application.RUNNING, "somebody")
+        application.set_desired(connection, "stream", application.RUNNING, "somebody")
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def wait(settings: Settings, condition: Callable[[Status], bool], what: str, sec
     def met() -> None:
         now = status(settings)
         if not condition(now):
-            raise ServiceDown(f"{now}\n{launcher.tail(settings, 'stream')}")
+            raise ServiceDown(f"{now}\n{launcher.log_tail(settings, 'stream')}")
 
     log.warning("%s: %.1f s", what, until(met, seconds, what))
     return status(settings)
@@ -86,7 +86,7 @@ def wait(settings: Settings, condition: Callable[[Status], bool], what: str, sec
 
 def stand(settings: Settings) -> Positions:
     with connect(settings) as connection:
-        return reader_positions.views(connection, ["page_views"])["page_views"].positions
+        return reader_positions.view_positions(connection, ["page_views"])["page_views"].positions
 
 
 def running_again(settings: Settings, before: Status) -> Status:
@@ -145,7 +145,9 @@ def test_status_tells_of_applications_views_and_memory(kept: Settings) -> None:
 def test_of_each_application_the_steps_of_batches_are_known(kept: Settings) -> None:
     def noted() -> None:
         with connect(kept) as connection:
-            batches = [batch for name in ("archive", "stream") for batch in batch_metrics.latest(connection, name, 1)]
+            batches = [
+                batch for name in ("archive", "stream") for batch in batch_metrics.latest_steps(connection, name, 1)
+            ]
         if len(batches) < 2 or not all({"addBatch", "triggerExecution"} <= batch.steps.keys() for batch in batches):
             raise ServiceDown(str(batches))
 
@@ -160,11 +162,11 @@ def test_a_killed_application_runs_again_and_nothing_is_left_of_the_old_one(
     _deferred(oncall, TELLS)
     until(lambda: _require_calm(kept), 90, "the end of what the start was told as")
     before = status(kept)
-    family = launcher.family(before)
+    family = launcher.application_processes(before)
     killed = time.time()
     psutil.Process(before.pid).kill()
     running_again(kept, before)
-    assert [process for process in family if lives(process)] == []
+    assert [process for process in family if is_alive(process)] == []
 
     def told(times: int) -> None:
         if len(_pages(pager, killed)) < times:
@@ -193,8 +195,8 @@ def test_a_killed_application_runs_again_and_nothing_is_left_of_the_old_one(
 def _require_calm(settings: Settings) -> None:
     """Nobody is paged for the stream, or is still to be told."""
     with connect(settings) as connection:
-        keys = [alert.key for alert in alert_store.open(connection)]
-        waits = alert_outbox.overdue(connection, ["alertmanager"], 0)
+        keys = [alert.key for alert in alert_store.open_alerts(connection)]
+        waits = alert_outbox.count_overdue(connection, ["alertmanager"], 0)
     if "down/stream" in keys or waits:
         raise ServiceDown(f"{keys} {waits}")
 
@@ -232,11 +234,11 @@ def test_a_killed_airflow_leaves_the_application_alone(kept: Settings, service: 
 def test_airflow_that_came_back_watches_on(kept: Settings) -> None:
     """This time the JVM is killed, and the Python that holds the lease does not outlive it."""
     before = status(kept)
-    family = launcher.family(before)
+    family = launcher.application_processes(before)
     [java] = [process for process in family if process.name() == "java"]
     java.kill()
     running_again(kept, before)
-    assert [process for process in family if lives(process)] == []
+    assert [process for process in family if is_alive(process)] == []
 
 
 def test_clearing_the_task_starts_it_anew_once(kept: Settings, oncall: Airflow) -> None:
@@ -288,12 +290,16 @@ def test_the_outside_watcher_has_heard_of_us(kept: Settings, pager: Listener) ->
 def test_down_leaves_nothing_and_a_second_start_is_quick(kept: Settings) -> None:
     """Nothing is lost meanwhile, and the applications run again."""
     before = status(kept)
-    running = [*runtime.processes(kept), *launcher.family(before), *launcher.family(status(kept, "archive"))]
+    running = [
+        *runtime.processes(kept),
+        *launcher.application_processes(before),
+        *launcher.application_processes(status(kept, "archive")),
+    ]
     ends, stood = topics.end_offsets(kept, ["page_view"]), stand(kept)
 
     assert truelog("down").returncode == 0
     assert not keeper.is_up(kept)
-    assert [process for process in running if lives(process)] == []
+    assert [process for process in running if is_alive(process)] == []
 
     began = time.monotonic()
     runtime.up(kept, tethered=True)
@@ -306,7 +312,7 @@ def test_down_leaves_nothing_and_a_second_start_is_quick(kept: Settings) -> None
 
 
 def test_one_that_should_stop_is_stopped(kept: Settings, oncall: Airflow) -> None:
-    family = launcher.family(status(kept))
+    family = launcher.application_processes(status(kept))
     assert truelog("application", "stop", "stream").returncode == 0
     wait(kept, lambda now: not now.alive, "stopped")
     until(lambda: _require_none(family), 30, "its processes")
@@ -315,7 +321,7 @@ def test_one_that_should_stop_is_stopped(kept: Settings, oncall: Airflow) -> Non
 
 
 def _require_none(family: list[psutil.Process]) -> None:
-    left = [process for process in family if lives(process)]
+    left = [process for process in family if is_alive(process)]
     if left:
         raise ServiceDown(str(left))
 

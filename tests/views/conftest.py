@@ -34,7 +34,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def view(name: str) -> View:
-    return catalogue.load(name)
+    return catalogue.load_view(name)
 
 
 @pytest.fixture

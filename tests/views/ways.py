@@ -36,7 +36,7 @@ class Sent:
 def sent(topic: str, **fields: Any) -> Sent:
     """An event of that type; an id and a time are made up where none is given."""
     given = {"event_id": "an-id", "occurred_at": START} | fields
-    return Sent(topic, json.dumps(given, default=timestamps.text).encode())
+    return Sent(topic, json.dumps(given, default=timestamps.to_text).encode())
 
 
 def at(time: str) -> datetime:

@@ -15,7 +15,7 @@ from truelog.alerts.alert_kind import KINDS, Kind
 from truelog.support.settings import Settings
 
 _CAUSE = 1000  # characters of it that are kept; PostgreSQL keeps no U+0000
-UNWATCHED = "unwatched"  # what a source that is blind has found, of itself
+SOURCE_DOWN = "unwatched"  # what a source that is blind has found, of itself
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Sight:
+class Observation:
     """What one look of a source found, and of which keys it cannot say whether they are wrong.
 
     Where it is blind it can say it of none.
@@ -53,7 +53,7 @@ class Source:
     name: str
     kinds: tuple[str, ...]
     every: float
-    look: Callable[[Settings], Sight]
+    look: Callable[[Settings], Observation]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Silence:
         return now < self.until and fnmatchcase(key, self.pattern)
 
 
-class Says(StrEnum):
+class Transition(StrEnum):
     """What receivers are told of an incident: once that it is open, once that it is resolved."""
 
     OPEN = "open"
@@ -104,16 +104,16 @@ class Says(StrEnum):
 
 
 @dataclass(frozen=True)
-class Step:
+class Evaluation:
     """An alert after a look, and what is to be told of it; one that never opened and is gone is to be forgotten."""
 
     alert: Alert
-    says: Says | None = None
+    says: Transition | None = None
     forget: bool = False
 
 
 @dataclass(frozen=True)
-class Moment:
+class EvaluationContext:
     """When it is, who wants silence, and after how long an alert that nobody acknowledged is told again."""
 
     now: datetime
@@ -121,15 +121,15 @@ class Moment:
     silences: tuple[Silence, ...] = ()
 
 
-def steps(known: Iterable[Alert], sight: Sight, moment: Moment) -> Iterator[Step]:
+def evaluate_all(known: Iterable[Alert], sight: Observation, moment: EvaluationContext) -> Iterator[Evaluation]:
     """What becomes of each alert of a source that is not resolved yet, and of what was found anew."""
     alerts = {alert.key: alert for alert in known}
     found = {finding.key: finding for finding in sight.findings}
     for key in dict.fromkeys((*alerts, *found)):
-        yield step(alerts.get(key), found.get(key), sight, moment)
+        yield evaluate(alerts.get(key), found.get(key), sight, moment)
 
 
-def step(before: Alert | None, found: Finding | None, sight: Sight, moment: Moment) -> Step:
+def evaluate(before: Alert | None, found: Finding | None, sight: Observation, moment: EvaluationContext) -> Evaluation:
     """What becomes of one alert.
 
     1. Found: it begins, or goes on with the newest cause.
@@ -147,7 +147,7 @@ def step(before: Alert | None, found: Finding | None, sight: Sight, moment: Mome
     elif not sight.sees(before.key):
         alert = replace(before, gone_at=None)  # 2
     elif before.opened_at is None:
-        return Step(before, forget=True)  # 3
+        return Evaluation(before, forget=True)  # 3
     else:
         alert = replace(before, gone_at=before.gone_at or now)  # 3
     kind = alert.means
@@ -158,7 +158,7 @@ def step(before: Alert | None, found: Finding | None, sight: Sight, moment: Mome
     return _told(alert, moment)
 
 
-def _told(alert: Alert, moment: Moment) -> Step:
+def _told(alert: Alert, moment: EvaluationContext) -> Evaluation:
     """What is to be told of it now.
 
     1. Who was told of it is told that it is resolved, silence or not: that ends a page and begins none.
@@ -167,12 +167,12 @@ def _told(alert: Alert, moment: Moment) -> Step:
     4. Else it is told again each time that `repeat` has passed.
     """
     if alert.resolved_at is not None:
-        return Step(alert, Says.RESOLVED if alert.told_at else None)  # 1
+        return Evaluation(alert, Transition.RESOLVED if alert.told_at else None)  # 1
     silenced = any(silence.covers(alert.key, moment.now) for silence in moment.silences)
     if alert.opened_at is None or alert.acknowledged_at or alert.gone_at or silenced:
-        return Step(alert)  # 2
+        return Evaluation(alert)  # 2
     if alert.told_at is None:
-        return Step(replace(alert, told_at=moment.now), Says.OPEN)  # 3
+        return Evaluation(replace(alert, told_at=moment.now), Transition.OPEN)  # 3
     if moment.now - alert.told_at >= moment.repeat:
-        return Step(replace(alert, told_at=moment.now), Says.AGAIN)  # 4
-    return Step(alert)
+        return Evaluation(replace(alert, told_at=moment.now), Transition.AGAIN)  # 4
+    return Evaluation(alert)

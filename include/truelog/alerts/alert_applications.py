@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from truelog.alerts.alert import Finding, Sight
+from truelog.alerts.alert import Finding, Observation
 from truelog.apps.liveness import diagnose
 from truelog.control import application
-from truelog.control.application import Status, Verdict
+from truelog.control.application import Diagnosis, Status
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.durations import in_words
 from truelog.support.settings import Settings
 
-KINDS = ("down", "starved", "restarting")
-LOG = Finding("starved", "log", "").key
+APPLICATION_KINDS = ("down", "starved", "restarting")
+LOG_SUBJECT = Finding("starved", "log", "").key
 _STARTING = timedelta(minutes=3)  # that a start, of an application or of the platform, may take to the first lease
 _DEATHS = timedelta(minutes=10)
 
@@ -48,26 +48,26 @@ class Launches:
     platform_at: datetime  # since when PostgreSQL runs, and so the platform
 
 
-def look(settings: Settings) -> Sight:
+def observe(settings: Settings) -> Observation:
     """At every application."""
-    with db_snapshot.snapshot(settings) as connection:
-        statuses = {name: application.status(connection, name) for name in application.names(settings)}
+    with db_snapshot.read_snapshot(settings) as connection:
+        statuses = {name: application.status(connection, name) for name in application.application_names(settings)}
         launches = _launches(connection, list(statuses))
     now = datetime.now(UTC)
     found = {name: diagnose(settings, status, now) for name, status in statuses.items()}
     findings, unseen = list[Finding](), set[str]()
     for name, status in statuses.items():
         down = Finding("down", name, _why_down(status, found[name], now))
-        if found[name] in (Verdict.DEAD, Verdict.HUNG) and not is_starting(status, launches[name], now):
+        if found[name] in (Diagnosis.DEAD, Diagnosis.HUNG) and not is_starting(status, launches[name], now):
             findings.append(down)
         elif not _is_well(status, found[name]):
             unseen.add(down.key)
         if (deaths := launches[name].deaths) >= settings.alert_deaths:
             within = in_words(_DEATHS.total_seconds())
             findings.append(Finding("restarting", name, f"it died or hung {deaths} times within {within}"))
-    if starved := [name for name in statuses if found[name] is Verdict.STARVED]:
+    if starved := [name for name in statuses if found[name] is Diagnosis.STARVED]:
         findings.append(Finding("starved", "log", f"nothing comes for {', '.join(starved)}"))
-    return Sight(tuple(findings), frozenset(unseen))
+    return Observation(tuple(findings), frozenset(unseen))
 
 
 def is_starting(status: Status, launch: Launches, now: datetime) -> bool:
@@ -81,7 +81,7 @@ def is_starting(status: Status, launch: Launches, now: datetime) -> bool:
         return False
     launched = launch.at is not None and (status.taken_at is None or launch.at > status.taken_at)
     if launched and launch.at is not None:
-        wished = launch.reason not in (Verdict.DEAD, Verdict.HUNG)
+        wished = launch.reason not in (Diagnosis.DEAD, Diagnosis.HUNG)
         first = status.taken_at is None
         return (wished or first) and now - launch.at < _STARTING  # 1
     if launch.at_work or status.taken_at is None:
@@ -89,17 +89,17 @@ def is_starting(status: Status, launch: Launches, now: datetime) -> bool:
     return status.taken_at < launch.platform_at and now - launch.platform_at < _STARTING  # 3
 
 
-def _is_well(status: Status, found: Verdict | None) -> bool:
+def _is_well(status: Status, found: Diagnosis | None) -> bool:
     """It makes batches, or stands as somebody wants it to."""
-    if found in (Verdict.DEAD, Verdict.HUNG, Verdict.STARVED):
+    if found in (Diagnosis.DEAD, Diagnosis.HUNG, Diagnosis.STARVED):
         return False
     return not status.alive or status.batch_at is not None
 
 
-def _why_down(status: Status, found: Verdict | None, now: datetime) -> str:
+def _why_down(status: Status, found: Diagnosis | None, now: datetime) -> str:
     since = status.batch_at or status.taken_at
     silent = f"ended its last batch {in_words((now - since).total_seconds())} ago" if since else "has never run"
-    return f"no process holds its lease; it {silent}" if found is Verdict.DEAD else f"it lives, and {silent}"
+    return f"no process holds its lease; it {silent}" if found is Diagnosis.DEAD else f"it lives, and {silent}"
 
 
 def _launches(connection: Connection, names: list[str]) -> dict[str, Launches]:

@@ -25,18 +25,18 @@ def deliver(settings: Settings, receiver: str) -> list[str]:
     """
     told = []
     with _alone(settings, receiver) as connection:
-        while notice := alert_outbox.first(connection, receiver):
+        while notice := alert_outbox.next_notice(connection, receiver):
             what = f"{notice.key} {notice.says}"
             try:
                 RECEIVERS[receiver].send(settings, notice)
             except NoticeRefused as refused:
                 log.error("%s will not be told %s: %s", receiver, what, refused)
-                alert_outbox.done(connection, notice, str(refused))
+                alert_outbox.mark_delivered(connection, notice, str(refused))
             except ReceiverDown as down:
-                alert_outbox.failed(connection, notice, str(down))
+                alert_outbox.mark_failed(connection, notice, str(down))
                 raise ReceiverDown(f"{receiver} was not told {what}: {down}") from down
             else:
-                alert_outbox.done(connection, notice)
+                alert_outbox.mark_delivered(connection, notice)
                 log.info("%s was told %s", receiver, what)
                 told.append(what)
     return told

@@ -10,11 +10,11 @@ from datetime import datetime
 
 from psycopg.rows import class_row
 
-from truelog.alerts.alert import Says
+from truelog.alerts.alert import Transition
 from truelog.alerts.alert_kind import KINDS, Kind
 from truelog.storage.database import Connection
 
-WAITS = "SELECT FROM truelog.notification WHERE receiver = %s AND done_at IS NULL LIMIT 1"
+WAITING = "SELECT FROM truelog.notification WHERE receiver = %s AND done_at IS NULL LIMIT 1"
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Notice:
 
     @property
     def resolved(self) -> bool:
-        return self.says == Says.RESOLVED
+        return self.says == Transition.RESOLVED
 
     @property
     def means(self) -> Kind:
@@ -47,7 +47,7 @@ class Notice:
         return f"resolved: {said}" if self.resolved else said
 
 
-def add(connection: Connection, receivers: Iterable[str], alert: int, says: Says, cause: str) -> None:
+def enqueue(connection: Connection, receivers: Iterable[str], alert: int, says: Transition, cause: str) -> None:
     """Have these receivers told.
 
     1. Of an alert that is told again: only those who have been told all that went before.
@@ -66,7 +66,7 @@ def add(connection: Connection, receivers: Iterable[str], alert: int, says: Says
     )
 
 
-def first(connection: Connection, receiver: str) -> Notice | None:
+def next_notice(connection: Connection, receiver: str) -> Notice | None:
     """What it is to be told next."""
     with connection.cursor(row_factory=class_row(Notice)) as cursor:
         return cursor.execute(
@@ -76,7 +76,7 @@ def first(connection: Connection, receiver: str) -> Notice | None:
         ).fetchone()
 
 
-def done(connection: Connection, notice: Notice, refused: str | None = None) -> None:
+def mark_delivered(connection: Connection, notice: Notice, refused: str | None = None) -> None:
     """The receiver took it, or refused it for good."""
     connection.execute(
         "UPDATE truelog.notification SET tries = tries + 1, done_at = now(), failed = %s WHERE id = %s",
@@ -84,12 +84,12 @@ def done(connection: Connection, notice: Notice, refused: str | None = None) -> 
     )
 
 
-def failed(connection: Connection, notice: Notice, why: str) -> None:
+def mark_failed(connection: Connection, notice: Notice, why: str) -> None:
     """It is to be tried again."""
     connection.execute("UPDATE truelog.notification SET tries = tries + 1, failed = %s WHERE id = %s", (why, notice.id))
 
 
-def overdue(connection: Connection, receivers: Iterable[str], seconds: float) -> list[str]:
+def count_overdue(connection: Connection, receivers: Iterable[str], seconds: float) -> list[str]:
     """For whom something waits longer than that, and why."""
     rows = connection.execute(
         "SELECT DISTINCT ON (receiver) receiver, coalesce(failed, 'it was not tried') FROM truelog.notification "

@@ -16,7 +16,7 @@ from typing import Any
 
 from truelog.alerts.alert_outbox import Notice
 from truelog.support.errors import ReceiverDown
-from truelog.support.http_client import post
+from truelog.support.http_client import post_json
 from truelog.support.settings import Settings
 
 _FOR_EVER = timedelta(days=365)  # Alertmanager takes an alert without an end for resolved after five minutes
@@ -106,13 +106,13 @@ def _to_alertmanager(settings: Settings, notice: Notice) -> None:
     token = settings.alertmanager_token.get_secret_value()
     url = settings.alertmanager_url.get_secret_value().rstrip("/") + "/api/v2/alerts"
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    post(url, alertmanager(settings, notice), headers, settings.alert_answer_seconds)
+    post_json(url, alertmanager(settings, notice), headers, settings.alert_answer_seconds)
 
 
 def _to_pagerduty(settings: Settings, notice: Notice) -> None:
     key = settings.pagerduty_key.get_secret_value()
     said = {"routing_key": key} | pagerduty(settings, notice)
-    post(settings.pagerduty_url, said, {}, settings.alert_answer_seconds)
+    post_json(settings.pagerduty_url, said, {}, settings.alert_answer_seconds)
 
 
 def _to_email(settings: Settings, notice: Notice) -> None:

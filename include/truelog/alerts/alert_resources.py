@@ -4,7 +4,7 @@ import shutil
 import time
 from collections.abc import Iterable
 
-from truelog.alerts.alert import Finding, Sight
+from truelog.alerts.alert import Finding, Observation
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_history
 from truelog.lag.lag_history import Reading
@@ -17,15 +17,15 @@ _WINDOW = 300.0  # seconds over which a rate is taken
 _SHORTEST = 60.0
 
 
-def dead_letters(settings: Settings) -> Sight:
+def observe_dead_letters(settings: Settings) -> Observation:
     """By what the poller saw of the archive, which reads every topic."""
-    with db_snapshot.snapshot(settings) as connection:
+    with db_snapshot.read_snapshot(settings) as connection:
         known = lag_history.since(connection, time.time() - _WINDOW).get(ARCHIVE, [])
     rate = dead_letters_a_second(known)
     finding = Finding(*DEAD_LETTERS, _TOPIC, f"{rate or 0:.1f} a second came in the last minutes")
     if rate is None:
-        return Sight(unseen=frozenset({finding.key}))
-    return Sight((finding,) if rate > settings.alert_dead_letters else ())
+        return Observation(unseen=frozenset({finding.key}))
+    return Observation((finding,) if rate > settings.alert_dead_letters else ())
 
 
 def dead_letters_a_second(readings: Iterable[Reading]) -> float | None:
@@ -40,10 +40,10 @@ def dead_letters_a_second(readings: Iterable[Reading]) -> float | None:
     return (ends[-1][1] - ends[0][1]) / span
 
 
-def disk(settings: Settings) -> Sight:
+def observe_disk(settings: Settings) -> Observation:
     """Of the home, where the embedded services keep what they have."""
     usage = shutil.disk_usage(settings.home)
     share = usage.free / usage.total
     if share >= settings.alert_disk_share:
-        return Sight()
-    return Sight((Finding(*DISK, "home", f"{share:.1%} of the disk under {settings.home} are free"),))
+        return Observation()
+    return Observation((Finding(*DISK, "home", f"{share:.1%} of the disk under {settings.home} are free"),))

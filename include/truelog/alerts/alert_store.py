@@ -11,9 +11,18 @@ from typing import Any
 from psycopg.rows import class_row
 
 from truelog.alerts import alert_outbox
-from truelog.alerts.alert import UNWATCHED, Alert, Moment, Sight, Silence, Source, Step, steps
+from truelog.alerts.alert import (
+    SOURCE_DOWN,
+    Alert,
+    Evaluation,
+    EvaluationContext,
+    Observation,
+    Silence,
+    Source,
+    evaluate_all,
+)
 from truelog.storage import audit_trail
-from truelog.storage.audit_trail import Kind
+from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection
 from truelog.support.errors import BadInput
 
@@ -29,12 +38,12 @@ _OLD = (
 _SILENCE = "SELECT pattern, until, made_by AS by, why, id FROM truelog.silence WHERE until > now() ORDER BY until, id"
 
 
-def open(connection: Connection) -> list[Alert]:  # noqa: A001  it reads as alerts.open(…)
+def open_alerts(connection: Connection) -> list[Alert]:
     """Those that are open now, acknowledged or not, the oldest first."""
     return _alerts(connection, "WHERE resolved_at IS NULL AND opened_at IS NOT NULL ORDER BY opened_at, id")
 
 
-def history(connection: Connection, limit: int = 200) -> list[Alert]:
+def resolved_alerts(connection: Connection, limit: int = 200) -> list[Alert]:
     """Those that were resolved, the latest first."""
     return _alerts(connection, "WHERE resolved_at IS NOT NULL ORDER BY resolved_at DESC, id DESC LIMIT %s", limit)
 
@@ -56,13 +65,13 @@ def acknowledge(connection: Connection, key: str, by: str) -> Alert:
     raise BadInput(f"no alert {key} is open; `truelog alerts` lists those that are.")
 
 
-def silences(connection: Connection) -> list[Silence]:
+def active_silences(connection: Connection) -> list[Silence]:
     """Those that hold now, the first to end first."""
     with connection.cursor(row_factory=class_row(Silence)) as cursor:
         return cursor.execute(_SILENCE).fetchall()
 
 
-def silence(connection: Connection, pattern: str, lasts: timedelta, *, by: str, why: str) -> Silence:
+def add_silence(connection: Connection, pattern: str, lasts: timedelta, *, by: str, why: str) -> Silence:
     """Nothing new is told of keys like this for so long: `down/*`, `*/page_views`, one key, or `*`."""
     if not pattern or lasts <= timedelta():
         raise BadInput("a silence needs a pattern of keys, and a duration: `truelog alerts silence 'down/*' --for 2h`.")
@@ -73,7 +82,9 @@ def silence(connection: Connection, pattern: str, lasts: timedelta, *, by: str, 
             (pattern, lasts, by, why),
         ).fetchone()
     assert made is not None  # noqa: S101
-    audit_trail.note(connection, Kind.SILENCE, pattern, by, f"until {made.until:%Y-%m-%d %H:%M} UTC: {why}")
+    audit_trail.record_operation(
+        connection, OperationKind.SILENCE, pattern, by, f"until {made.until:%Y-%m-%d %H:%M} UTC: {why}"
+    )
     return made
 
 
@@ -88,23 +99,25 @@ def end_silence(connection: Connection, id_: int, by: str) -> None:
     ).fetchone()
     if ended is None:
         raise BadInput(f"no silence {id_} holds; `truelog alerts` lists those that do.")
-    audit_trail.note(connection, Kind.UNSILENCE, str(ended[0]), by)
+    audit_trail.record_operation(connection, OperationKind.UNSILENCE, str(ended[0]), by)
 
 
-def looked(connection: Connection, source: Source, sight: Sight, receivers: Iterable[str], repeat: timedelta) -> None:
+def record_observation(
+    connection: Connection, source: Source, sight: Observation, receivers: Iterable[str], repeat: timedelta
+) -> None:
     """Keep what one look of a source comes to, and what receivers are to be told, within one transaction."""
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('truelog.alert'))")  # one look after the other
         row: Any = connection.execute("SELECT now()").fetchone()
         now: datetime = row[0]
-        known = _alerts(connection, _OF_SOURCE, list(source.kinds), UNWATCHED, source.name)
-        for each in steps(known, sight, Moment(now, repeat, tuple(silences(connection)))):
+        known = _alerts(connection, _OF_SOURCE, list(source.kinds), SOURCE_DOWN, source.name)
+        for each in evaluate_all(known, sight, EvaluationContext(now, repeat, tuple(active_silences(connection)))):
             id_ = _keep(connection, each)
             if each.says:
-                alert_outbox.add(connection, receivers, id_, each.says, each.alert.cause)
+                alert_outbox.enqueue(connection, receivers, id_, each.says, each.alert.cause)
 
 
-def forget(connection: Connection, age: timedelta) -> int:
+def delete_old(connection: Connection, age: timedelta) -> int:
     """Forget alerts that were resolved so long ago, with all that was told of them, and silences; how many alerts.
 
     One whose end somebody is still to be told is kept, and so is every one that is open.
@@ -121,7 +134,7 @@ def _alerts(connection: Connection, which: str, *given: object) -> list[Alert]:
         return cursor.execute((_ALERT + which).encode(), given).fetchall()
 
 
-def _keep(connection: Connection, step: Step) -> int:
+def _keep(connection: Connection, step: Evaluation) -> int:
     """What people write, acknowledgements, stays as it is."""
     alert = step.alert
     if step.forget:

@@ -8,19 +8,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from truelog.alerts.alert import Finding, Sight
+from truelog.alerts.alert import Finding, Observation
 from truelog.control.application import ARCHIVE
 from truelog.quality import quality_history
 from truelog.reconcile import verification_status
-from truelog.reconcile.verification_status import Certainty
+from truelog.reconcile.verification_status import VerificationStatus
 from truelog.storage import db_snapshot
 from truelog.support.durations import in_words
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
-OF_VIEWS = ("different", "undecided", "unproved")
-OF_ARCHIVE = ("unsound", "unaudited")
-OF_EVENTS = ("unusual",)
+VIEW_KINDS = ("different", "undecided", "unproved")
+ARCHIVE_KINDS = ("unsound", "unaudited")
+EVENT_KINDS = ("unusual",)
 _FAULTS = 3  # that are named; the log of the audit names all
 
 # Of each view's newest version: its last comparison, and its last one with an answer.
@@ -49,7 +49,7 @@ _AUDIT = """
 
 
 @dataclass(frozen=True)
-class Proof:
+class ViewVerification:
     """Of a view: its last comparison, the last one with an answer, seconds since that, and since it was certified.
 
     It is as long without an answer, and without a certificate, as it has been there.
@@ -67,33 +67,33 @@ class Proof:
     certificates: int
 
 
-def views(settings: Settings) -> Sight:
+def observe_views(settings: Settings) -> Observation:
     """Of every view that has been made."""
-    with db_snapshot.snapshot(settings) as connection:
-        names = catalogue.names(settings.views_folder)
+    with db_snapshot.read_snapshot(settings) as connection:
+        names = catalogue.view_names(settings.views_folder)
         rows: list[tuple[Any, ...]] = connection.execute(_ASK, (names,)).fetchall()
-        known = verification_status.every(connection, names)
-    return sight(settings, [_proof(row, known[row[0]]) for row in rows])
+        known = verification_status.verification_statuses(connection, names)
+    return observation(settings, [_proof(row, known[row[0]]) for row in rows])
 
 
-def _proof(row: tuple[Any, ...], known: Certainty) -> Proof:
+def _proof(row: tuple[Any, ...], known: VerificationStatus) -> ViewVerification:
     age = known.age if known.certified_age is None else known.certified_age
-    return Proof(*[*row, age, known.certificates])
+    return ViewVerification(*[*row, age, known.certificates])
 
 
-def sight(settings: Settings, proofs: Iterable[Proof]) -> Sight:
+def observation(settings: Settings, proofs: Iterable[ViewVerification]) -> Observation:
     """The lesser ones are not looked for where a greater one is found."""
     findings, unseen = list[Finding](), set[str]()
     for proof in proofs:
         found = next(_wrong(settings, proof), None)
         if found is not None:
             findings.append(found)
-            lesser = OF_VIEWS[OF_VIEWS.index(found.kind) + 1 :]
+            lesser = VIEW_KINDS[VIEW_KINDS.index(found.kind) + 1 :]
             unseen |= {Finding(kind, proof.view, "").key for kind in lesser}
-    return Sight(tuple(findings), frozenset(unseen))
+    return Observation(tuple(findings), frozenset(unseen))
 
 
-def _wrong(settings: Settings, proof: Proof) -> Iterator[Finding]:
+def _wrong(settings: Settings, proof: ViewVerification) -> Iterator[Finding]:
     if proof.answer == "DIFFERENT":
         counts = f"{proof.missing} rows are missing, {proof.extra} extra, {proof.different} different"
         yield Finding("different", proof.view, f"{counts}; {proof.reason}" if proof.reason else counts)
@@ -105,9 +105,9 @@ def _wrong(settings: Settings, proof: Proof) -> Iterator[Finding]:
         yield Finding("unproved", proof.view, old if proof.certificates else none)
 
 
-def archive(settings: Settings) -> Sight:
+def observe_archive(settings: Settings) -> Observation:
     """By its last audit."""
-    with db_snapshot.snapshot(settings) as connection:
+    with db_snapshot.read_snapshot(settings) as connection:
         row: Any = connection.execute(_AUDIT, (ARCHIVE,)).fetchone()
     faults, age = row
     findings = list[Finding]()
@@ -116,12 +116,12 @@ def archive(settings: Settings) -> Sight:
         findings.append(Finding("unsound", ARCHIVE, "; ".join(faults[:_FAULTS]) + more))
     if age is not None and age > settings.alert_unaudited_seconds:
         findings.append(Finding("unaudited", ARCHIVE, f"for {in_words(age)}"))
-    return Sight(tuple(findings))
+    return Observation(tuple(findings))
 
 
-def events(settings: Settings) -> Sight:
+def observe_events(settings: Settings) -> Observation:
     """By the newest log day of each event type that was judged."""
-    with db_snapshot.snapshot(settings) as connection:
-        newest = quality_history.newest(connection)
+    with db_snapshot.read_snapshot(settings) as connection:
+        newest = quality_history.newest_days(connection)
     odd = (each for each in newest if each.failed)
-    return Sight(tuple(Finding("unusual", each.event, "; ".join(each.failed[:_FAULTS])) for each in odd))
+    return Observation(tuple(Finding("unusual", each.event, "; ".join(each.failed[:_FAULTS])) for each in odd))

@@ -11,7 +11,7 @@ from functools import partial
 import psycopg
 
 from truelog.alerts import alert_applications, alert_lag, alert_resources, alert_store, alert_verification
-from truelog.alerts.alert import UNWATCHED, Finding, Sight, Source
+from truelog.alerts.alert import SOURCE_DOWN, Finding, Observation, Source
 from truelog.alerts.alert_receiver import configured
 from truelog.storage.database import Connection, connect
 from truelog.support.background import Background
@@ -19,37 +19,37 @@ from truelog.support.errors import TruelogError
 from truelog.support.settings import Settings
 
 SOURCES = (
-    Source("applications", alert_applications.KINDS, 2.0, alert_applications.look),
-    Source("lag", alert_lag.KINDS, 5.0, alert_lag.look),
-    Source("reconcile", alert_verification.OF_VIEWS, 15.0, alert_verification.views),
-    Source("archive", alert_verification.OF_ARCHIVE, 15.0, alert_verification.archive),
-    Source("events", alert_verification.OF_EVENTS, 15.0, alert_verification.events),
-    Source("dead letters", alert_resources.DEAD_LETTERS, 15.0, alert_resources.dead_letters),
-    Source("disk", alert_resources.DISK, 15.0, alert_resources.disk),
+    Source("applications", alert_applications.APPLICATION_KINDS, 2.0, alert_applications.observe),
+    Source("lag", alert_lag.LAG_KINDS, 5.0, alert_lag.observe),
+    Source("reconcile", alert_verification.VIEW_KINDS, 15.0, alert_verification.observe_views),
+    Source("archive", alert_verification.ARCHIVE_KINDS, 15.0, alert_verification.observe_archive),
+    Source("events", alert_verification.EVENT_KINDS, 15.0, alert_verification.observe_events),
+    Source("dead letters", alert_resources.DEAD_LETTERS, 15.0, alert_resources.observe_dead_letters),
+    Source("disk", alert_resources.DISK, 15.0, alert_resources.observe_disk),
 )
 _NEGLECTED = 60.0  # seconds after which a source that has not looked is missed
 
 log = logging.getLogger(__name__)
 
 
-def threads(settings: Settings) -> list[Background]:
+def watcher_threads(settings: Settings) -> list[Background]:
     """One for each source."""
-    return [Background(f"alerts: {each.name}", partial(look, settings, each), each.every) for each in SOURCES]
+    return [Background(f"alerts: {each.name}", partial(watch_once, settings, each), each.every) for each in SOURCES]
 
 
-def look(settings: Settings, source: Source) -> None:
+def watch_once(settings: Settings, source: Source) -> None:
     """One look, kept; where PostgreSQL is away nobody can be told, and the next look comes soon."""
-    sight = see(settings, source)
+    sight = observe(settings, source)
     try:
         with connect(settings) as connection:
-            keep(settings, connection, source, sight)
+            record(settings, connection, source, sight)
     except psycopg.Error as away:
         log.warning("alerts of %s were not kept: %s", source.name, away)
     except Exception:  # a defect, and no reason to look away from now on
         log.exception("alerts of %s", source.name)
 
 
-def see(settings: Settings, source: Source) -> Sight:
+def observe(settings: Settings, source: Source) -> Observation:
     """What the source sees; whatever befalls it is what it is blind by."""
     try:
         return source.look(settings)
@@ -58,13 +58,13 @@ def see(settings: Settings, source: Source) -> Sight:
     except Exception as error:
         log.exception("the look at %s", source.name)
         reason = f"{type(error).__name__}: {error}"
-    return Sight((Finding(UNWATCHED, source.name, reason),), blind=True)
+    return Observation((Finding(SOURCE_DOWN, source.name, reason),), blind=True)
 
 
-def keep(settings: Settings, connection: Connection, source: Source, sight: Sight) -> None:
+def record(settings: Settings, connection: Connection, source: Source, sight: Observation) -> None:
     """What was seen, and that it was looked for."""
     repeat = timedelta(seconds=settings.alert_repeat_seconds)
-    alert_store.looked(connection, source, sight, configured(settings), repeat)
+    alert_store.record_observation(connection, source, sight, configured(settings), repeat)
     blind = sight.findings[0].cause if sight.blind else ""
     connection.execute(
         "INSERT INTO truelog.alert_source (source, looked_at, blind) VALUES (%s, now(), %s) "
@@ -73,7 +73,7 @@ def keep(settings: Settings, connection: Connection, source: Source, sight: Sigh
     )
 
 
-def neglected(connection: Connection, sources: Sequence[Source] = SOURCES) -> list[str]:
+def overdue_sources(connection: Connection, sources: Sequence[Source] = SOURCES) -> list[str]:
     """The sources that nobody looks at: while there are any, that nothing is wrong says nothing."""
     rows = connection.execute(
         "SELECT name FROM unnest(%s::text[]) WITH ORDINALITY AS wanted (name, place) WHERE NOT EXISTS ("

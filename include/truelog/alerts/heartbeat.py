@@ -8,13 +8,13 @@ from truelog.alerts import alert_outbox, alert_watch
 from truelog.alerts.alert_receiver import configured
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
-from truelog.support.http_client import post
+from truelog.support.http_client import post_json
 from truelog.support.settings import Settings
 
 OVERDUE_SECONDS = 600.0
 
 
-def beat(settings: Settings) -> None:
+def send_heartbeat(settings: Settings) -> None:
     """One beat.
 
     Raises:
@@ -22,10 +22,10 @@ def beat(settings: Settings) -> None:
         ReceiverDown: the outside watcher did not take it.
     """
     with connect(settings) as connection:
-        neglected = alert_watch.neglected(connection)
-        overdue = alert_outbox.overdue(connection, configured(settings), OVERDUE_SECONDS)
+        neglected = alert_watch.overdue_sources(connection)
+        overdue = alert_outbox.count_overdue(connection, configured(settings), OVERDUE_SECONDS)
     if neglected:
         raise ServiceDown(f"nobody looks at: {', '.join(neglected)}. `truelog status`: is `lag` READY?")
     if overdue:
         raise ServiceDown(f"alerts were not told for ten minutes. {'; '.join(overdue)}")
-    post(settings.heartbeat_url.get_secret_value(), {"from": "truelog"}, {}, settings.alert_answer_seconds)
+    post_json(settings.heartbeat_url.get_secret_value(), {"from": "truelog"}, {}, settings.alert_answer_seconds)

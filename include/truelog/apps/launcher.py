@@ -21,21 +21,21 @@ import psutil
 
 from truelog.apps.liveness import diagnose
 from truelog.control import application
-from truelog.control.application import ARCHIVE, Status, Verdict
+from truelog.control.application import ARCHIVE, Diagnosis, Status
 from truelog.spark.submit import SPARK, job_environment, submit_conf
 from truelog.storage import audit_trail
-from truelog.storage.audit_trail import Kind
+from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import KeepsDying, ServiceDown
-from truelog.support.process import lives
+from truelog.support.process import is_alive
 from truelog.support.settings import PROJECT, Settings
 from truelog.support.wait import until
 
 if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
-WISHED = "by hand"
-_DEATHS = (Verdict.DEAD, Verdict.HUNG)
+BY_REQUEST = "by hand"
+_DEATHS = (Diagnosis.DEAD, Diagnosis.HUNG)
 _LEASE_SECONDS = 120  # that spark-submit may take to the first line of an application, on a busy machine
 _TAIL = 30  # lines of a log that tell why an application died
 
@@ -58,16 +58,16 @@ def ensure(settings: Settings, name: str, wish: str | None = None) -> str:
         wished = wish is not None and status.desired == application.RUNNING and not _granted(connection, name, wish)
         if found is None and not wished:
             return "healthy" if status.alive else application.STOPPED
-        if found is Verdict.STARVED and not wished:
+        if found is Diagnosis.STARVED and not wished:
             return f"{found}: it has nothing to read, no ticks come or Kafka is away; left alone until then"
         if found in _DEATHS and not wished:
             _require_rest(settings, connection, status, found)
         if status.alive:
-            grace = 0 if found is Verdict.HUNG else settings.stop_seconds
+            grace = 0 if found is Diagnosis.HUNG else settings.stop_seconds
             _stop(connection, status, grace)
-        if found is Verdict.STOP:
+        if found is Diagnosis.STOP:
             return f"{found}: stopped"
-        reason = WISHED if wished else str(found)
+        reason = BY_REQUEST if wished else str(found)
         _note(connection, name, reason, wish)
         epoch = _start(settings, connection, name, status.epoch or 0)
         return f"{reason}: started, epoch {epoch}"
@@ -88,7 +88,7 @@ def ensure_all(settings: Settings, known: list[str], watched: list[str]) -> dict
             if not (isinstance(error, KeepsDying) and error.rests):
                 failed.append(error)
     with connect(settings, autocommit=True) as connection:
-        strangers = application.strangers(connection, known)
+        strangers = application.unknown_running(connection, known)
     for name in strangers:
         stop(settings, name)
         done[name] = "stopped: no view is given to it"
@@ -105,10 +105,10 @@ def stop(settings: Settings, name: str) -> None:
             _stop(connection, status, settings.stop_seconds)
 
 
-def ensure_none(settings: Settings) -> list[str]:
+def stop_all(settings: Settings) -> list[str]:
     """End every application that runs; which these were."""
     with connect(settings, autocommit=True) as connection:
-        running = application.strangers(connection, ())
+        running = application.unknown_running(connection, ())
     for name in running:
         stop(settings, name)
     return running
@@ -135,14 +135,14 @@ def log_path(settings: Settings, name: str) -> Path:
     return settings.home / "logs" / f"{name}.log"
 
 
-def tail(settings: Settings, name: str) -> str:
+def log_tail(settings: Settings, name: str) -> str:
     """The end of the application's log."""
     with suppress(FileNotFoundError):
         return "\n".join(log_path(settings, name).read_text(errors="replace").splitlines()[-_TAIL:])
     return "it has no log"
 
 
-def family(status: Status) -> list[psutil.Process]:
+def application_processes(status: Status) -> list[psutil.Process]:
     """The application's processes on this machine: its session, or where it has none, those below its Python.
 
     Not its group alone: Spark's Python workers make one of their own.
@@ -206,13 +206,13 @@ def _stop(connection: Connection, status: Status, grace: float) -> None:
     2. Kill what is left of it.
     3. Where its process is not on this machine, take its lock away: it ends itself then.
     """
-    processes = family(status)
+    processes = application_processes(status)
     if processes and grace:
         with suppress(psutil.NoSuchProcess):
             psutil.Process(status.pid).terminate()  # 1
         with suppress(ServiceDown):
             until(lambda: _require_ended(processes), grace, status.application)
-    for process in filter(lives, processes):
+    for process in filter(is_alive, processes):
         with suppress(psutil.NoSuchProcess):
             process.kill()  # 2
 
@@ -244,7 +244,7 @@ def _process(status: Status) -> psutil.Process | None:
 
 
 def _require_ended(processes: list[psutil.Process]) -> None:
-    left = [process.pid for process in processes if lives(process)]
+    left = [process.pid for process in processes if is_alive(process)]
     if left:
         raise ServiceDown(f"its processes live: {left}")
 
@@ -283,14 +283,14 @@ def _note(connection: Connection, name: str, reason: str, wish: str | None) -> N
         "INSERT INTO truelog.launch (application, reason, wish) VALUES (%s, %s, %s)", (name, reason, wish)
     )
     about = f"{reason}: {wish}" if wish else reason
-    audit_trail.note(connection, Kind.LAUNCH, name, audit_trail.AIRFLOW, about)
+    audit_trail.record_operation(connection, OperationKind.LAUNCH, name, audit_trail.AIRFLOW, about)
 
 
-def _require_rest(settings: Settings, connection: Connection, status: Status, found: Verdict) -> None:
+def _require_rest(settings: Settings, connection: Connection, status: Status, found: Diagnosis) -> None:
     """One that was started so often of late that another start would help nobody is left alone for a while."""
     name, seconds = status.application, settings.deaths_seconds
-    if found is Verdict.HUNG:  # as often, though each time it took that long to be seen
-        seconds += settings.deaths_allowed * application.patience(settings, name).of(status).total_seconds()
+    if found is Diagnosis.HUNG:  # as often, though each time it took that long to be seen
+        seconds += settings.deaths_allowed * application.patience_for(settings, name).of(status).total_seconds()
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT launched_at FROM truelog.launch WHERE application = %s AND reason = ANY(%s) "
         "AND launched_at > now() - make_interval(secs => %s) ORDER BY launched_at",
@@ -303,4 +303,4 @@ def _require_rest(settings: Settings, connection: Connection, status: Status, fo
 
 def _ended(settings: Settings, name: str, how: str, again: datetime | None = None) -> KeepsDying:
     words = f"It is tried again at {again:%H:%M:%S} UTC, or at once where its task is cleared." if again else ""
-    return KeepsDying(f"{name} {how}. {words}\n{log_path(settings, name)} ends:\n{tail(settings, name)}", again)
+    return KeepsDying(f"{name} {how}. {words}\n{log_path(settings, name)} ends:\n{log_tail(settings, name)}", again)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from truelog.control import application, view_status
-from truelog.control.application import ARCHIVE, Status, Verdict
+from truelog.control.application import ARCHIVE, Diagnosis, Status
 from truelog.log import ticks, topics
 from truelog.log.positions import Positions
 from truelog.storage import db_snapshot
@@ -21,18 +21,18 @@ from truelog.support.errors import TruelogError
 from truelog.support.settings import Settings
 
 
-def diagnose(settings: Settings, status: Status, now: datetime) -> Verdict | None:
+def diagnose(settings: Settings, status: Status, now: datetime) -> Diagnosis | None:
     """The verdict on an application; of one that is silent, by what the log has for it."""
-    allowed = application.patience(settings, status.application)
-    found = application.verdict(status, allowed, now)
+    allowed = application.patience_for(settings, status.application)
+    found = application.diagnose_status(status, allowed, now)
     since = status.batch_at or status.taken_at
-    if found is not Verdict.HUNG or since is None:
+    if found is not Diagnosis.HUNG or since is None:
         return found
     try:
         woken = _woken(settings, status, since)
     except TruelogError:  # what cannot be asked is away, and another process could not ask it either
         woken = None
-    return application.silence(status, allowed, now, woken)
+    return application.diagnose_silence(status, allowed, now, woken)
 
 
 def _woken(settings: Settings, status: Status, since: datetime) -> datetime | None:
@@ -58,10 +58,10 @@ def _stood(settings: Settings, name: str) -> tuple[Iterable[Positions], datetime
     )
 
     if name == ARCHIVE:
-        return [reader_positions.archive(settings).positions], None
-    with db_snapshot.snapshot(settings) as connection:
-        told = view_status.every(connection)
+        return [reader_positions.archive_position(settings).positions], None
+    with db_snapshot.read_snapshot(settings) as connection:
+        told = view_status.view_statuses(connection)
         mine = [each.view for each in told if each.application == name and each.state != view_status.STANDING]
         return [
-            each.positions for each in reader_positions.views(connection, mine).values()
-        ], reader_positions.moved_at(connection, mine)
+            each.positions for each in reader_positions.view_positions(connection, mine).values()
+        ], reader_positions.last_merge_at(connection, mine)

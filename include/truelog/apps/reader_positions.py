@@ -18,7 +18,7 @@ from truelog.support.settings import Settings
 
 
 @dataclass(frozen=True)
-class Stand:
+class ReaderPosition:
     """Of a view in the version that readers see, the newest made, or 0 where none was; the archive has no versions.
 
     A version that has merged nothing yet stands at the beginning of its topics: no partition is named.
@@ -28,7 +28,7 @@ class Stand:
     positions: Positions
 
 
-def views(connection: Connection, names: Iterable[str]) -> dict[str, Stand]:
+def view_positions(connection: Connection, names: Iterable[str]) -> dict[str, ReaderPosition]:
     """Of each view; one that was never made stands nowhere."""
     rows: Iterable[tuple[Any, ...]] = connection.execute(
         "SELECT view, version, reads, topic, partition, topic_id, next_offset FROM "
@@ -47,17 +47,17 @@ def views(connection: Connection, names: Iterable[str]) -> dict[str, Stand]:
             continue
         offsets[view].setdefault(topic, {})[partition] = offset
         ids[view][topic] = topic_id
-    return {view: Stand(versions[view], Positions(offsets[view], ids[view])) for view in asked}
+    return {view: ReaderPosition(versions[view], Positions(offsets[view], ids[view])) for view in asked}
 
 
-def moved_at(connection: Connection, names: Iterable[str]) -> datetime | None:
+def last_merge_at(connection: Connection, names: Iterable[str]) -> datetime | None:
     """When one of these views last merged."""
     query = "SELECT max(advanced_at) FROM truelog.position WHERE view = ANY(%s)"
     row: tuple[Any, ...] | None = connection.execute(query, (list(names),)).fetchone()
     return row[0] if row else None
 
 
-def archive(settings: Settings) -> Stand:
+def archive_position(settings: Settings) -> ReaderPosition:
     """Of the archive.
 
     Raises:
@@ -65,13 +65,13 @@ def archive(settings: Settings) -> Stand:
     """
     try:
         with archive_table.open_catalog(settings) as catalog:
-            return Stand(0, archive_table.positions(catalog, event.names()))
+            return ReaderPosition(0, archive_table.positions(catalog, event.event_names()))
     except (OSError, SQLAlchemyError) as failed:
         raise ServiceDown(
             f"{ARCHIVE}: its store or its catalog did not answer: {failed}; see `truelog status`."
         ) from failed
 
 
-def counted(at: Positions) -> Positions:
+def without_ticks(at: Positions) -> Positions:
     """Without ticks: the clock of the log is always a moment ahead, and nobody waits for it."""
     return at.only(set(at.offsets) - {ticks.TOPIC})

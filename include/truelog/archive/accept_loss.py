@@ -15,23 +15,23 @@ from truelog.schema.event import load_events
 from truelog.support.settings import Settings
 
 
-def lost(archived: Positions, earliest: Positions) -> list[Range]:
+def lost_ranges(archived: Positions, earliest: Positions) -> list[Range]:
     """What lies between the archive's end and the log's beginning, partition by partition."""
     return archived.ranges_to(earliest.only(archived.offsets))
 
 
-def accept(settings: Settings) -> list[Range]:
+def accept_lost_ranges(settings: Settings) -> list[Range]:
     """Record every such range as lost, and let the archive go on behind it.
 
     Raises:
         Fenced: the archive runs, so nothing can be lost yet.
     """
-    held, types = lease.take(settings, ARCHIVE), load_events()
+    held, types = lease.take_lease(settings, ARCHIVE), load_events()
     try:
         with open_catalog(settings) as catalog:
             archived = archive_table.positions(catalog, types)
             earliest = topics.earliest_offsets(settings, archived.offsets)
-            accepted = lost(archived, earliest)
+            accepted = lost_ranges(archived, earliest)
             for topic in sorted({each.topic for each in accepted}):
                 begin = archived.offsets[topic]
                 end = archived.latest(earliest).offsets[topic]

@@ -37,13 +37,13 @@ _CLOSED: dict[str, str | bool | int | float | list[str]] = {
 
 
 @contextmanager
-def answer(settings: Settings, query: str) -> Iterator[duckdb.DuckDBPyRelation]:
+def run_query(settings: Settings, query: str) -> Iterator[duckdb.DuckDBPyRelation]:
     """The rows that a SELECT over the archive gives.
 
     Raises:
         BadInput: the query is wrong, or is none; the message says where.
     """
-    with engine() as connection, open_catalog(settings) as catalog:
+    with open_engine() as connection, open_catalog(settings) as catalog:
         try:
             _require_select(connection, query)
             named = {name.lower() for name in connection.get_table_names(query)}
@@ -56,7 +56,7 @@ def answer(settings: Settings, query: str) -> Iterator[duckdb.DuckDBPyRelation]:
 
 
 @contextmanager
-def engine() -> Iterator[duckdb.DuckDBPyConnection]:
+def open_engine() -> Iterator[duckdb.DuckDBPyConnection]:
     """It reaches nothing but what it is given."""
     with duckdb.connect(":memory:", config=_CLOSED) as connection:
         for statement in ("TimeZone = 'UTC'", "enable_external_access = false", "lock_configuration = true"):

@@ -20,7 +20,7 @@ from truelog.archive import archive_table, log_day
 from truelog.archive.archive_table import Progress, identifier, open_catalog, require_same_topic
 from truelog.archive.log_day import LogDays
 from truelog.log.positions import Positions, Range
-from truelog.log.records import Types, decoded
+from truelog.log.records import EventTypes, decoded
 from truelog.storage.database import connect
 from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import CATALOG, Settings
@@ -72,7 +72,7 @@ class Wanted:
 
 
 def records(
-    spark: SparkSession, settings: Settings, types: Types, wanted: Wanted, *, from_raw: bool = False
+    spark: SparkSession, settings: Settings, types: EventTypes, wanted: Wanted, *, from_raw: bool = False
 ) -> DataFrame:
     """The wanted records of these types, in the form of `truelog.log.records.decoded`.
 
@@ -132,7 +132,7 @@ def day_range(
 
 def _days(settings: Settings, archived: Positions) -> LogDays:
     with connect(settings) as connection:
-        return log_day.load(connection, archived.ids)
+        return log_day.load_days(connection, archived.ids)
 
 
 def _scan(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) -> DataFrame:
@@ -170,7 +170,7 @@ def _lies_in(wanted: Range) -> Column:
     return (F.col("partition") == wanted.partition) & (offset >= wanted.start) & (offset < wanted.end)
 
 
-def _packed(scan: DataFrame, topic: str, types: Types) -> DataFrame:
+def _packed(scan: DataFrame, topic: str, types: EventTypes) -> DataFrame:
     """Typed columns as the struct of their topic, beside NULL structs of the other topics."""
     structs = {name: each.spark_schema for name, each in types.items()}
     packed = [

@@ -23,7 +23,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from truelog.archive import late_records
 from truelog.archive.archive_table import LOG_DAY, TIME, arrow_schema
-from truelog.archive.log_day import Start, as_datetime, assign, day_of, starts
+from truelog.archive.log_day import Start, as_datetime, assign_days, day_of, day_starts
 from truelog.kernel.clock import TOPIC as TICKS
 from truelog.schema.decode import decode
 from truelog.schema.event import FUTURE_LIMIT, EventType, load_events
@@ -93,7 +93,7 @@ class _Partition:
         if records["partition"].unique().to_pylist() != [self.number] or np.any(np.diff(offsets) <= 0):
             raise RuntimeError(f"a task read more of {self.event_type.name} than one partition in offset order")
         times = records["timestamp"].cast(TIME).cast(pa.int64()).to_numpy()
-        found = starts(offsets, assign(self.days, offsets, times, self.settings.log_day_seconds))
+        found = day_starts(offsets, assign_days(self.days, offsets, times, self.settings.log_day_seconds))
         self.days.extend(found)
         ends = [*np.searchsorted(offsets, [start.first_offset for start in found[1:]]), len(offsets)]
         begin = 0
@@ -105,7 +105,7 @@ class _Partition:
         rows = self._rows(start, records)
         name, last = self.event_type.name, rows["offset"][-1].as_py()
         ticks = _first_ticks(rows, self.settings.log_day_seconds) if name == TICKS else ()
-        late = late_records.among(rows, self.settings.straggler_seconds)
+        late = late_records.late_counts(rows, self.settings.straggler_seconds)
         return ArchivedFile(name, self.number, start, last, self._put(start, rows), ticks, late)
 
     def _rows(self, start: Start, records: pa.Table) -> pa.Table:
@@ -149,7 +149,7 @@ def blueprint(metadata: TableMetadata) -> TableMetadata:
     return metadata.model_copy(update=history)
 
 
-def described(description: bytes, tables: Mapping[str, TableMetadata]) -> ArchivedFile:
+def to_dataframe_rows(description: bytes, tables: Mapping[str, TableMetadata]) -> ArchivedFile:
     """A file as the driver hears of it."""
     file: ArchivedFile = pickle.loads(description)  # noqa: S301 — made above, by our own task
     file.data_file.spec_id = tables[file.topic].default_spec_id  # pyiceberg leaves it out of a pickle

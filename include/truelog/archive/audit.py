@@ -84,7 +84,7 @@ class Report:
         }
 
 
-def judge(partitions: Iterable[Evidence], orphans: int) -> Report:
+def findings(partitions: Iterable[Evidence], orphans: int) -> Report:
     """The verdict on this evidence."""
     evidence = tuple(partitions)
     return Report(evidence, orphans, tuple(fault for each in evidence for fault in faults(each)))
@@ -96,10 +96,10 @@ def faults(known: Evidence) -> list[str]:
 
 
 def _files_are_there(known: Evidence) -> list[str]:
-    return gone(known.files)
+    return missing_files(known.files)
 
 
-def gone(files: Iterable[File]) -> list[str]:
+def missing_files(files: Iterable[File]) -> list[str]:
     """Files that the table remembers, and that do not lie in the bucket as it does."""
     amiss = [f for f in files if f.found_size != f.size]
     return [
@@ -121,10 +121,10 @@ def _files_lie_in_range(known: Evidence) -> list[str]:
 
 
 def _nothing_is_missing(known: Evidence) -> list[str]:
-    return lacking(known.files, known.committed)
+    return missing_records(known.files, known.committed)
 
 
-def lacking(files: Iterable[File], committed: int) -> list[str]:
+def missing_records(files: Iterable[File], committed: int) -> list[str]:
     """Whether the files hold other records than were committed."""
     held = sum(f.records for f in files)
     return [f"{held} records held, {committed} committed"] if held != committed else []

@@ -18,12 +18,12 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from truelog.archive.archive_table import Progress, identifier, open_catalog
-from truelog.archive.audit import Evidence, File, Hole, Report, gaps, gone, judge, lacking, overlaps
+from truelog.archive.audit import Evidence, File, Hole, Report, findings, gaps, missing_files, missing_records, overlaps
 from truelog.log import topics
 from truelog.log.kafka_reader import messages
 from truelog.log.positions import Positions
 from truelog.schema.event import EventType, load_events
-from truelog.storage.bucket import sizes
+from truelog.storage.bucket import object_sizes
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
@@ -32,41 +32,43 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
-class Log:
+class BrokerOffsets:
     """What the broker says of the topics: where each partition begins and ends."""
 
     begins: Positions
     ends: Positions
 
 
-def audit(settings: Settings, *, deep: bool = False) -> Report:
+def run_audit(settings: Settings, *, deep: bool = False) -> Report:
     """The audit of every declared topic that was ever archived; what it found is kept."""
     types, evidence, orphans = load_events(), list[Evidence](), 0
     with open_catalog(settings) as catalog:
         tables = _tables(catalog, types)
-        log = Log(topics.earliest_offsets(settings, tables), topics.end_offsets(settings, tables))
+        log = BrokerOffsets(topics.earliest_offsets(settings, tables), topics.end_offsets(settings, tables))
         for name, table in tables.items():
-            listed = sizes(settings, f"{table.location()}/data/")
+            listed = object_sizes(settings, f"{table.location()}/data/")
             files = _files(table, listed)
             orphans += len(listed.keys() - _ever_live(table))
             for number in sorted(log.ends.offsets[name].keys() | Progress.of(table.metadata).positions.keys()):
                 mine = tuple(f for f in files if f.partition == number)
                 evidence.append(_Partition(settings, types[name], table, number, mine).evidence(log, deep=deep))
-    report = judge(evidence, orphans)
+    report = findings(evidence, orphans)
     with connect(settings) as connection:
         connection.execute("INSERT INTO truelog.audit (faults) VALUES (%s)", (list(report.faults),))
     return report
 
 
-def incomplete(settings: Settings, names: Iterable[str]) -> list[str]:
+def incomplete_ranges(settings: Settings, names: Iterable[str]) -> list[str]:
     """What is wrong with the files of these topics, as far as table and bucket tell by themselves."""
     found: list[str] = []
     with open_catalog(settings) as catalog:
         for name, table in _tables(catalog, names).items():
-            files = _files(table, sizes(settings, f"{table.location()}/data/"))
+            files = _files(table, object_sizes(settings, f"{table.location()}/data/"))
             for number, committed in Progress.of(table.metadata).records.items():
                 mine = [f for f in files if f.partition == number]
-                found += [f"{name} {number}: {what}" for what in (*gone(mine), *lacking(mine, committed))]
+                found += [
+                    f"{name} {number}: {what}" for what in (*missing_files(mine), *missing_records(mine, committed))
+                ]
     return found
 
 
@@ -107,7 +109,7 @@ class _Partition:
     number: int
     files: tuple[File, ...]
 
-    def evidence(self, log: Log, *, deep: bool) -> Evidence:
+    def evidence(self, log: BrokerOffsets, *, deep: bool) -> Evidence:
         stands, topic = Progress.of(self.table.metadata), self.event_type.name
         began, position = stands.began.get(self.number, 0), stands.positions.get(self.number, 0)
         begins = log.begins.at(topic, self.number)

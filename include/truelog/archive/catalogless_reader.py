@@ -24,7 +24,7 @@ from truelog.archive.archive_reader import Wanted, require_archived
 from truelog.archive.archive_table import NAMESPACE, TIME, identifier, require_same_topic
 from truelog.archive.archive_writer import blueprint
 from truelog.log.positions import Range
-from truelog.log.records import Types, decoded
+from truelog.log.records import EventTypes, decoded
 from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import Settings
 
@@ -32,7 +32,7 @@ _RAW = "topic string, partition int, offset bigint, timestamp timestamp, value b
 _COLUMNS = ("partition", "offset", "broker_time", "value")
 
 
-def records(spark: SparkSession, settings: Settings, types: Types, wanted: Wanted) -> DataFrame:
+def records(spark: SparkSession, settings: Settings, types: EventTypes, wanted: Wanted) -> DataFrame:
     """The wanted records of these types, their raw bytes decoded again: what `archive.records` gives with `from_raw`.
 
     Raises:

@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 from truelog.storage.database import Connection
 
 
-def among(rows: pa.Table, seconds: float) -> int:
+def late_counts(rows: pa.Table, seconds: float) -> int:
     """How many of an archive's rows came more than so many seconds after their event; what is no event did not."""
     came = pc.subtract(rows["broker_time"], rows["event_time"])
     late: int | None = pc.sum(pc.greater(came, pa.scalar(timedelta(seconds=seconds)))).as_py()
     return late or 0
 
 
-def count(connection: Connection, committed: Iterable[tuple[str, int]]) -> None:
+def add_late_counts(connection: Connection, committed: Iterable[tuple[str, int]]) -> None:
     """Add those of each file, by topic. An archive that dies before it gets here leaves one batch uncounted."""
     found: Counter[str] = Counter()
     for topic, records in committed:

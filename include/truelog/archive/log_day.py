@@ -21,7 +21,7 @@ from truelog.control.lease import Holder
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection
 
-Longs = NDArray[np.int64]
+Int64Array = NDArray[np.int64]
 
 _MICROSECONDS = 1_000_000
 
@@ -34,7 +34,7 @@ class Start:
     first_offset: int
 
 
-def assign(known: Iterable[Start], offsets: Longs, times: Longs, length: int) -> Longs:
+def assign_days(known: Iterable[Start], offsets: Int64Array, times: Int64Array, length: int) -> Int64Array:
     """The day of each record of one partition, given in offset order with broker times in microseconds."""
     days = times // (length * _MICROSECONDS) * length
     for start in known:
@@ -42,7 +42,7 @@ def assign(known: Iterable[Start], offsets: Longs, times: Longs, length: int) ->
     return np.maximum.accumulate(days)
 
 
-def starts(offsets: Longs, days: Longs) -> list[Start]:
+def day_starts(offsets: Int64Array, days: Int64Array) -> list[Start]:
     """The first record of each day among records in offset order."""
     first = np.flatnonzero(np.diff(days, prepend=-1))
     return [Start(int(days[i]), int(offsets[i])) for i in first]
@@ -100,7 +100,7 @@ class LogDays:
         }
 
 
-def load(connection: Connection, ids: Mapping[str, str]) -> LogDays:
+def load_days(connection: Connection, ids: Mapping[str, str]) -> LogDays:
     """The recorded starts of the topics named by `ids`."""
     found = connection.execute(
         "SELECT topic, partition, day, first_offset FROM truelog.log_day WHERE topic_id = ANY(%s) ORDER BY day",
@@ -112,7 +112,7 @@ def load(connection: Connection, ids: Mapping[str, str]) -> LogDays:
     return LogDays({key: tuple(value) for key, value in by.items()})
 
 
-def record(
+def record_days(
     connection: Connection, holder: Holder, ids: Mapping[str, str], new: Iterable[tuple[str, int, Start]]
 ) -> None:
     """Record starts for ever; what stands there already stays.
@@ -121,7 +121,7 @@ def record(
         Fenced: another process archives now, and what it recorded must hold.
     """
     with connection.transaction(), connection.cursor() as cursor:
-        lease.require(connection, holder)
+        lease.require_lease(connection, holder)
         cursor.executemany(
             "INSERT INTO truelog.log_day (topic, topic_id, partition, day, first_offset) "
             "VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from truelog.control.view_loader import Assembly, assemble
-from truelog.kernel.apply_batch import Advancer
+from truelog.control.view_loader import LoadedViews, load_views
+from truelog.kernel.apply_batch import BatchApplier
 from truelog.schema.event import load_events
 from truelog.spark.session import session
 from truelog.support.settings import Settings
@@ -14,11 +14,13 @@ from truelog.views import catalogue
 
 
 @contextmanager
-def workshop(settings: Settings, name: str, views: Sequence[str]) -> Iterator[tuple[SparkSession, Advancer, Assembly]]:
+def open_batch(
+    settings: Settings, name: str, views: Sequence[str]
+) -> Iterator[tuple[SparkSession, BatchApplier, LoadedViews]]:
     """The named views, or all of them; those that cannot be worked on are refused, each with its reason."""
     types, spark = load_events(), session(settings, name)
     try:
-        assembly = assemble(spark, settings, types, views or catalogue.names(settings.views_folder))
-        yield spark, Advancer(settings, types), assembly
+        assembly = load_views(spark, settings, types, views or catalogue.view_names(settings.views_folder))
+        yield spark, BatchApplier(settings, types), assembly
     finally:
         spark.stop()

@@ -7,11 +7,13 @@ from pyspark.sql import DataFrame, SparkSession
 from truelog.archive import archive_reader
 from truelog.log import records, topics
 from truelog.log.positions import Positions
-from truelog.log.records import Events, Types
+from truelog.log.records import EventFrames, EventTypes
 from truelog.support.settings import Settings
 
 
-def events(spark: SparkSession, settings: Settings, types: Types, begin: Positions, end: Positions) -> Events:
+def read_events(
+    spark: SparkSession, settings: Settings, types: EventTypes, begin: Positions, end: Positions
+) -> EventFrames:
     """The good events of each topic in [begin, end), where there is something between the two.
 
     Raises:
@@ -26,5 +28,5 @@ def events(spark: SparkSession, settings: Settings, types: Types, begin: Positio
     if begin.ranges_to(dropped):
         parts.append(archive_reader.records(spark, settings, mine, archive_reader.Wanted.between(begin, dropped)))
     if dropped.ranges_to(end):
-        parts.append(records.decoded(records.between(spark, settings, dropped, end), mine))
+        parts.append(records.decoded(records.read_range(spark, settings, dropped, end), mine))
     return records.events(reduce(DataFrame.unionByName, parts), mine)

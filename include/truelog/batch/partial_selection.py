@@ -12,7 +12,7 @@ from truelog.log.positions import Positions, Range
 
 
 @dataclass(frozen=True)
-class Tile:
+class PartialRange:
     """What a partial covers: the records [begin, end) of each partition, by the log day that it was made for."""
 
     day: datetime
@@ -25,14 +25,14 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Tiling:
+class PartialSelection:
     """[0, V) as partials and records: together they are all of it, and nothing is in two of them."""
 
-    tiles: Sequence[Tile]
+    tiles: Sequence[PartialRange]
     records: Sequence[Range]
 
 
-def tiling(tiles: Iterable[Tile], positions: Positions) -> Tiling:
+def select_partials(tiles: Iterable[PartialRange], positions: Positions) -> PartialSelection:
     """The partials below `positions`, oldest first, none that overlaps an older one, and the ranges between them."""
     covered: dict[tuple[str, int], list[Range]] = {place: [] for place in positions.partitions()}
     chosen = []
@@ -43,7 +43,7 @@ def tiling(tiles: Iterable[Tile], positions: Positions) -> Tiling:
             for each in tile.ranges:
                 covered[each.topic, each.partition].append(each)
     records = [r for (t, p), taken in covered.items() for r in _between(taken, Range(t, p, 0, positions.at(t, p)))]
-    return Tiling(chosen, records)
+    return PartialSelection(chosen, records)
 
 
 def _overlaps(one: Range, others: Iterable[Range]) -> bool:

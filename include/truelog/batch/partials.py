@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from truelog.archive.archive_table import open_catalog
-from truelog.batch.partial_selection import Tile
+from truelog.batch.partial_selection import PartialRange
 from truelog.log.positions import Positions
 from truelog.support.settings import CATALOG, Settings
 from truelog.views.compiled_view import Compiled
@@ -37,10 +37,10 @@ class Partials:
     """What there is for a view, as of one snapshot."""
 
     compiled: Compiled
-    tiles: Sequence[Tile] = ()
+    tiles: Sequence[PartialRange] = ()
     snapshot: int | None = None
 
-    def read(self, spark: SparkSession, tiles: Sequence[Tile]) -> DataFrame | None:
+    def read(self, spark: SparkSession, tiles: Sequence[PartialRange]) -> DataFrame | None:
         """The states of these tiles, several rows for a key; None where there are none."""
         if not tiles:
             return None
@@ -71,7 +71,7 @@ def load(settings: Settings, compiled: Compiled) -> Partials:
     return Partials(compiled, [_tile(h["log_day"], h["covers"]) for h in headers], snapshot.snapshot_id)
 
 
-def replace(spark: SparkSession, settings: Settings, compiled: Compiled, tile: Tile, states: DataFrame) -> int:
+def replace(spark: SparkSession, settings: Settings, compiled: Compiled, tile: PartialRange, states: DataFrame) -> int:
     """Make `states` the partial of the tile's day, whatever was there, an empty one too; how many keys it has."""
     _create(spark, settings, compiled, states.schema)
     header = spark.range(1, numPartitions=1).select(
@@ -117,6 +117,6 @@ def _name(compiled: Compiled) -> str:
     return f"{CATALOG}.{NAMESPACE}.{compiled.table}"
 
 
-def _tile(day: datetime, covers: str) -> Tile:
+def _tile(day: datetime, covers: str) -> PartialRange:
     begin, end = covers.split("\n")
-    return Tile(day, Positions.from_text(begin), Positions.from_text(end))
+    return PartialRange(day, Positions.from_text(begin), Positions.from_text(end))

@@ -12,17 +12,17 @@ from pyspark.sql import DataFrame, SparkSession
 
 from truelog.archive import archive_reader
 from truelog.batch import log_with_archive, partials
-from truelog.batch.partial_selection import tiling
+from truelog.batch.partial_selection import select_partials
 from truelog.batch.partials import Partials
 from truelog.kernel import bad_records, clock, merge, stage, table
-from truelog.kernel.apply_batch import Advancer, inputs
-from truelog.kernel.bad_records import Place
-from truelog.kernel.stage import Staged
+from truelog.kernel.apply_batch import BatchApplier, transform_inputs
+from truelog.kernel.bad_records import Coordinates
+from truelog.kernel.stage import StagedRows
 from truelog.log import records
 from truelog.log.positions import Positions
-from truelog.log.records import Events, Types
+from truelog.log.records import EventFrames, EventTypes
 from truelog.storage.database import Connection
-from truelog.views.compiled_view import Compiled, Only, everything
+from truelog.views.compiled_view import Compiled, RowFilter, all_rows
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Rebuilder:
 
     spark: SparkSession
     connection: Connection
-    advancer: Advancer
+    advancer: BatchApplier
     compiled: Compiled
     from_raw: bool = False
 
-    def rebuild(self, positions: Positions, only: Only = everything) -> None:
+    def rebuild(self, positions: Positions, only: RowFilter = all_rows) -> None:
         """Make `recon.<table>` the view at `positions`, or those of its rows that `only` lets through.
 
         Raises:
@@ -45,22 +45,22 @@ class Rebuilder:
         with self.connection.transaction():
             target = sql.Identifier("recon", self.compiled.table)
             self.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(target))
-            table.create(self.connection, self.compiled, "recon", self.compiled.table)
+            table.create_table(self.connection, self.compiled, "recon", self.compiled.table)
             self.add("recon", staged)
             clock.drop_outlived(self.connection, self.compiled, "recon", positions)
 
-    def staged(self, positions: Positions, only: Only = everything) -> Staged:
+    def staged(self, positions: Positions, only: RowFilter = all_rows) -> StagedRows:
         """The view at `positions`, or those of its rows that `only` lets through, waiting in the staging table."""
         return stage.load(self.states(positions, only), self.compiled, self.advancer.settings)
 
-    def states(self, positions: Positions, only: Only = everything) -> DataFrame:
+    def states(self, positions: Positions, only: RowFilter = all_rows) -> DataFrame:
         """The view at `positions` as states, one row for each key, before old rows leave; its clock knows the ticks."""
         known = Partials(self.compiled) if self.from_raw else partials.load(self.advancer.settings, self.compiled)
-        tiled = tiling(known.tiles, positions)
+        tiled = select_partials(known.tiles, positions)
         events = self.events(archive_reader.Wanted(tiled.records, positions.ids))
         if self.compiled.view.keep and clock.TOPIC in positions.ids:
-            clock.remember(self.connection, positions.ids[clock.TOPIC], events[clock.TOPIC])
-        states = self.added(records.without(events, self.excluded(positions)), only)
+            clock.store_ticks(self.connection, positions.ids[clock.TOPIC], events[clock.TOPIC])
+        states = self.added(records.without_records(events, self.excluded(positions)), only)
         earlier = known.read(self.spark, tiled.tiles)
         if earlier is None:
             return states
@@ -70,33 +70,33 @@ class Rebuilder:
         """What the archive's records from `begin` to `end` add, as states."""
         return self.added(self.countable(begin, end))
 
-    def countable(self, begin: Positions, end: Positions) -> Events:
+    def countable(self, begin: Positions, end: Positions) -> EventFrames:
         """The good events of the view's topics from `begin` to `end`, without the records set aside."""
-        return records.without(self.events(archive_reader.Wanted.between(begin, end)), self.excluded(end))
+        return records.without_records(self.events(archive_reader.Wanted.between(begin, end)), self.excluded(end))
 
-    def events(self, wanted: archive_reader.Wanted) -> Events:
+    def events(self, wanted: archive_reader.Wanted) -> EventFrames:
         """The good events of the view's topics in these ranges."""
         types = self._types()
         read = archive_reader.records(self.spark, self.advancer.settings, types, wanted, from_raw=self.from_raw)
         return records.events(read, types)
 
-    def since(self, begin: Positions, end: Positions, only: Only = everything) -> Staged:
+    def since(self, begin: Positions, end: Positions, only: RowFilter = all_rows) -> StagedRows:
         """What the log, which is ahead of the archive, brought from `begin` to `end`: as rows to be added."""
-        events = log_with_archive.events(self.spark, self.advancer.settings, self._types(), begin, end)
-        states = self.added(records.without(events, self.excluded(end)), only)
+        events = log_with_archive.read_events(self.spark, self.advancer.settings, self._types(), begin, end)
+        states = self.added(records.without_records(events, self.excluded(end)), only)
         return stage.load(states, self.compiled, self.advancer.settings)
 
-    def added(self, events: Events, only: Only = everything) -> DataFrame:
+    def added(self, events: EventFrames, only: RowFilter = all_rows) -> DataFrame:
         """What the events add, as states."""
-        return self.compiled.totals(self.compiled.view.transform(*inputs(self.compiled, events)), only)
+        return self.compiled.totals(self.compiled.view.transform(*transform_inputs(self.compiled, events)), only)
 
-    def add(self, schema: str, staged: Staged) -> None:
+    def add(self, schema: str, staged: StagedRows) -> None:
         """Add staged rows to the table in `schema`, within the caller's transaction."""
         stage.require_whole(self.connection, self.compiled, staged)
         merge.add(self.connection, self.compiled, schema, staged)
         stage.clear(self.connection, self.compiled, staged)
 
-    def excluded(self, positions: Positions) -> list[Place]:
+    def excluded(self, positions: Positions) -> list[Coordinates]:
         """The records that the view's stream had to leave out up to `positions`."""
         rows = self.connection.execute(
             'SELECT topic, partition, "offset" FROM truelog.exclusion WHERE view = %s AND version = %s',
@@ -110,16 +110,20 @@ class Rebuilder:
 
         Raises: the error itself, where no record is the cause.
         """
-        failing = bad_records.find(self.compiled, inputs(self.compiled, self.countable(begin, end)), error)
+        failing = bad_records.find_bad_records(
+            self.compiled, transform_inputs(self.compiled, self.countable(begin, end)), error
+        )
         merge.exclude(self.connection, self.compiled, failing)
 
-    def unfounded(self, positions: Positions) -> list[Place]:
+    def unfounded(self, positions: Positions) -> list[Coordinates]:
         """Of those, the ones on which the transform does not fail."""
         places = self.excluded(positions)
         if not places:
             return []
         wanted = archive_reader.Wanted.of(places, positions.ids)
-        return bad_records.unfounded(self.compiled, inputs(self.compiled, self.events(wanted)), places)
+        return bad_records.unfounded_exclusions(
+            self.compiled, transform_inputs(self.compiled, self.events(wanted)), places
+        )
 
-    def _types(self) -> Types:
+    def _types(self) -> EventTypes:
         return {topic: self.advancer.types[topic] for topic in self.compiled.view.topics}

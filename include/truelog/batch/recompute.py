@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 
 from truelog.archive import archive_reader
 from truelog.batch import partials
-from truelog.batch.batch_context import workshop
-from truelog.batch.partial_selection import Tile
+from truelog.batch.batch_context import open_batch
+from truelog.batch.partial_selection import PartialRange
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import table
-from truelog.kernel.apply_batch import Advancer
+from truelog.kernel.apply_batch import BatchApplier
 from truelog.storage.database import connect
 from truelog.support.errors import CodeChanged
 from truelog.support.settings import Settings
@@ -30,7 +30,7 @@ class Recomputed:
     """A partial as it was made: what it covers, and how many keys it has."""
 
     view: str
-    tile: Tile
+    tile: PartialRange
     rows: int
 
     def as_dict(self) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class Recomputed:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RecomputeOutcome:
     """The partials that were made; and why views have none, whose files are broken or whose code has changed."""
 
     done: list[Recomputed] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Outcome:
 
 
 def recompute(
-    spark: SparkSession, advancer: Advancer, compiled: Compiled, day: datetime, *, unfinished: bool = False
+    spark: SparkSession, advancer: BatchApplier, compiled: Compiled, day: datetime, *, unfinished: bool = False
 ) -> Recomputed:
     """Make the view's partial of a log day; of an unfinished one, as far as it is archived.
 
@@ -67,9 +67,9 @@ def recompute(
     """
     settings = advancer.settings
     begin, end = archive_reader.day_range(settings, compiled.view.topics, day, unfinished=unfinished)
-    tile = Tile(day, begin, end)
+    tile = PartialRange(day, begin, end)
     with connect(settings, autocommit=True) as connection:
-        table.deploy(connection, compiled)
+        table.deploy_table(connection, compiled)
         rebuilder = Rebuilder(spark, connection, advancer, compiled)
         try:
             keys = partials.replace(spark, settings, compiled, tile, rebuilder.between(begin, end))
@@ -81,10 +81,10 @@ def recompute(
 
 def recompute_all(
     settings: Settings, views: Sequence[str], days: Sequence[datetime], *, unfinished: bool = False
-) -> Outcome:
+) -> RecomputeOutcome:
     """Recompute these days of the named views, or of all views, in a Spark session of its own."""
-    with workshop(settings, "truelog recompute", views) as (spark, advancer, assembly):
-        outcome = Outcome(refused=dict(assembly.refused))
+    with open_batch(settings, "truelog recompute", views) as (spark, advancer, assembly):
+        outcome = RecomputeOutcome(refused=dict(assembly.refused))
         for each in assembly.compiled:
             try:
                 outcome.done.extend(recompute(spark, advancer, each, day, unfinished=unfinished) for day in days)

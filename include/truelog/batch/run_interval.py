@@ -22,7 +22,7 @@ _TICK = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
-class Span:
+class RunInterval:
     """The log days that begin in [begin, end); `unfinished`: as far as they are archived, closed or not."""
 
     begin: datetime
@@ -30,7 +30,7 @@ class Span:
     unfinished: bool = False
 
     @staticmethod
-    def of_run(params: Mapping[str, Any], begins: datetime | None, now: datetime, day: int) -> "Span":
+    def of_run(params: Mapping[str, Any], begins: datetime | None, now: datetime, day: int) -> "RunInterval":
         """What a run is about, by its form or else by where its interval begins: the day of the calendar from there.
 
         `day` is the length of log days, in seconds. One that has not begun yet is nobody's: today ends with the log
@@ -43,7 +43,7 @@ class Span:
         under_way = log_day.as_datetime(log_day.day_of(now, day) + day)
         if begin >= under_way:
             raise BadInput(f"{begin:%Y-%m-%d %H:%M:%S} has not begun yet: give a day of the past")
-        return Span(begin, min(end, under_way), bool(params.get("open")))
+        return RunInterval(begin, min(end, under_way), bool(params.get("open")))
 
     def closes(self, day: int) -> datetime:
         """Where the log has to arrive for the last of the days to be closed."""
@@ -54,17 +54,19 @@ class Span:
         return {"begin": self.begin.isoformat(), "end": self.end.isoformat(), "unfinished": self.unfinished}
 
     @staticmethod
-    def from_dict(given: Mapping[str, Any]) -> "Span":
-        return Span(datetime.fromisoformat(given["begin"]), datetime.fromisoformat(given["end"]), given["unfinished"])
+    def from_dict(given: Mapping[str, Any]) -> "RunInterval":
+        return RunInterval(
+            datetime.fromisoformat(given["begin"]), datetime.fromisoformat(given["end"]), given["unfinished"]
+        )
 
 
-def moment(text: str) -> datetime:
+def parse_moment(text: str) -> datetime:
     """A date, or a date and a time, as people write them: in UTC unless they say otherwise."""
     written = datetime.fromisoformat(text)
     return written if written.tzinfo else written.replace(tzinfo=UTC)
 
 
-def days(settings: Settings, span: Span) -> list[datetime]:
+def parse_days(settings: Settings, span: RunInterval) -> list[datetime]:
     """The log days that the archive has recorded in the span: none before it began."""
     with connect(settings) as connection:
         rows = connection.execute(
@@ -75,14 +77,14 @@ def days(settings: Settings, span: Span) -> list[datetime]:
     return [day for (day,) in rows if isinstance(day, datetime)]
 
 
-def lagging(settings: Settings, until: datetime) -> list[str]:
+def archive_lagging(settings: Settings, until: datetime) -> list[str]:
     """The topics whose archive has not come to the log day that begins at `until`; empty when all days before are
     closed.
     """
     with open_catalog(settings) as catalog:
         archived = archive_table.positions(catalog, load_events())
     with connect(settings) as connection:
-        known = log_day.load(connection, archived.ids)
+        known = log_day.load_days(connection, archived.ids)
     number = log_day.day_of(until, settings.log_day_seconds)
     return [topic for topic in archived.offsets if known.begin(number, archived.only([topic])) is None]
 
@@ -91,7 +93,7 @@ def _asked(
     params: Mapping[str, Any], begins: datetime | None, now: datetime, day: timedelta
 ) -> tuple[datetime, datetime]:
     if given := params["day"]:
-        within = moment(given)
+        within = parse_moment(given)
         if len(given) == _DATE:
             return within, within + timedelta(days=1)
     elif params.get("open"):

@@ -18,7 +18,7 @@ def named(settings: Settings, views: Sequence[str] | None) -> list[str]:
     """
     from truelog.views import catalogue
 
-    known = catalogue.names(settings.views_folder)
+    known = catalogue.view_names(settings.views_folder)
     if unknown := sorted(set(views or ()) - set(known)):
         raise typer.BadParameter(f"{', '.join(unknown)}: choose from {', '.join(known)}")
     return list(views or ())

@@ -14,7 +14,7 @@ from typing import Any
 from psycopg import sql
 
 from truelog.storage import audit_trail
-from truelog.storage.audit_trail import Kind
+from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection
 from truelog.support.errors import NotSetUp
 from truelog.support.settings import PROJECT, Settings
@@ -27,7 +27,7 @@ RUNNING, STOPPED = "running", "stopped"
 _SOURCES = ("include/events/*.py", "include/truelog/**/*.py", "requirements.txt")
 
 
-class Verdict(StrEnum):
+class Diagnosis(StrEnum):
     """What is wrong with an application."""
 
     STOP = "stop"
@@ -69,33 +69,35 @@ class Patience:
 
 
 _COLUMNS = sql.SQL(", ").join(sql.Identifier(each.name) for each in fields(Status))
-ASK = sql.SQL("SELECT {} FROM truelog.application_status WHERE application = %s").format(_COLUMNS)
+SELECT_STATUS = sql.SQL("SELECT {} FROM truelog.application_status WHERE application = %s").format(_COLUMNS)
 
 
-def names(settings: Settings) -> list[str]:
+def application_names(settings: Settings) -> list[str]:
     """The archive, and every stream application that a view is given to."""
     if ARCHIVE in settings.applications.values():
         raise NotSetUp(f"TRUELOG_APPLICATIONS gives a view to {ARCHIVE!r}, which keeps the log: choose another name")
     return [ARCHIVE, *sorted({STREAM, *settings.applications.values()})]
 
 
-def of(settings: Settings, view: str) -> str:
+def application_of(settings: Settings, view: str) -> str:
     """The application that runs the view."""
     return settings.applications.get(view, STREAM)
 
 
-def views(settings: Settings, application: str) -> list[str]:
+def views_of(settings: Settings, application: str) -> list[str]:
     """The views that the application runs."""
-    return [view for view in catalogue.names(settings.views_folder) if of(settings, view) == application]
+    return [
+        view for view in catalogue.view_names(settings.views_folder) if application_of(settings, view) == application
+    ]
 
 
-def patience(settings: Settings, application: str) -> Patience:
+def patience_for(settings: Settings, application: str) -> Patience:
     """A stream's batches follow each other as ticks do, the archive's as its trigger says."""
     trigger = settings.archive_trigger_seconds if application == ARCHIVE else settings.tick_seconds
     return Patience(timedelta(seconds=settings.start_seconds), timedelta(seconds=settings.silence_seconds + trigger))
 
 
-def verdict(status: Status, allowed: Patience, now: datetime) -> Verdict | None:
+def diagnose_status(status: Status, allowed: Patience, now: datetime) -> Diagnosis | None:
     """What is wrong, or None; the first rule that holds decides.
 
     1. STOP: it runs, though it should not.
@@ -106,19 +108,19 @@ def verdict(status: Status, allowed: Patience, now: datetime) -> Verdict | None:
     6. CHANGED: it runs other code than the wanted one. Where either is not known, nothing is wrong.
     """
     if status.desired == STOPPED:
-        return Verdict.STOP if status.alive else None  # 1, 2
+        return Diagnosis.STOP if status.alive else None  # 1, 2
     if not status.alive or status.taken_at is None:
-        return Verdict.DEAD  # 3
+        return Diagnosis.DEAD  # 3
     if status.wish:
-        return Verdict.WISHED  # 4
+        return Diagnosis.WISHED  # 4
     if now - (status.batch_at or status.taken_at) > allowed.of(status):
-        return Verdict.HUNG  # 5
+        return Diagnosis.HUNG  # 5
     if status.code_wanted and status.code_running and status.code_wanted != status.code_running:
-        return Verdict.CHANGED  # 6
+        return Diagnosis.CHANGED  # 6
     return None
 
 
-def silence(status: Status, allowed: Patience, now: datetime, woken: datetime | None) -> Verdict | None:
+def diagnose_silence(status: Status, allowed: Patience, now: datetime, woken: datetime | None) -> Diagnosis | None:
     """What is wrong with one that is silent, given since when it has had something to do.
 
     1. STARVED: it has nothing to do that is known of, and starting it anew would mend nothing.
@@ -126,17 +128,17 @@ def silence(status: Status, allowed: Patience, now: datetime, woken: datetime | 
     3. HUNG: it has had it for too long.
     """
     if woken is None:
-        return Verdict.STARVED  # 1
-    return Verdict.HUNG if now - woken > allowed.of(status) else None  # 2, 3
+        return Diagnosis.STARVED  # 1
+    return Diagnosis.HUNG if now - woken > allowed.of(status) else None  # 2, 3
 
 
 def status(connection: Connection, application: str) -> Status:
     """As it is now; one that nobody has declared yet should run and does not."""
-    row: tuple[Any, ...] | None = connection.execute(ASK, (application,)).fetchone()
+    row: tuple[Any, ...] | None = connection.execute(SELECT_STATUS, (application,)).fetchone()
     return Status(*row) if row else Status(application)
 
 
-def strangers(connection: Connection, known: Iterable[str]) -> list[str]:
+def unknown_running(connection: Connection, known: Iterable[str]) -> list[str]:
     """Applications that run and that no view is given to any more."""
     rows = connection.execute(
         "SELECT application FROM truelog.application_status WHERE alive AND application <> ALL(%s)", (list(known),)
@@ -153,31 +155,35 @@ def declare(connection: Connection, applications: Iterable[str]) -> None:
         )
 
 
-def want(connection: Connection, application: str, desired: str, doer: str) -> None:
+def set_desired(connection: Connection, application: str, desired: str, doer: str) -> None:
     """Have it running, or stopped, from now on."""
     connection.execute(
         "INSERT INTO truelog.application (application, desired) VALUES (%s, %s) "
         "ON CONFLICT (application) DO UPDATE SET desired = excluded.desired",
         (application, desired),
     )
-    audit_trail.note(connection, Kind.STOP if desired == STOPPED else Kind.START, application, doer)
+    audit_trail.record_operation(
+        connection, OperationKind.STOP if desired == STOPPED else OperationKind.START, application, doer
+    )
 
 
-def wish(connection: Connection, application: str, doer: str) -> None:
+def request_restart(connection: Connection, application: str, doer: str) -> None:
     """Have it started anew, once, by whoever keeps it."""
     connection.execute(
         "INSERT INTO truelog.application (application, wish) VALUES (%s, %s || ', ' || now()) "
         "ON CONFLICT (application) DO UPDATE SET wish = excluded.wish",
         (application, doer),
     )
-    audit_trail.note(connection, Kind.RESTART, application, doer)
+    audit_trail.record_operation(connection, OperationKind.RESTART, application, doer)
 
 
-def want_code(connection: Connection, application: str, code: str, found_from: str) -> None:
+def set_code(connection: Connection, application: str, code: str, found_from: str) -> None:
     """Have it run this code, found from the files with that digest; other code than before is a release."""
     before = status(connection, application).code_wanted
     if before not in (None, code):
-        audit_trail.note(connection, Kind.RELEASE, application, audit_trail.AIRFLOW, f"{before} became {code}")
+        audit_trail.record_operation(
+            connection, OperationKind.RELEASE, application, audit_trail.AIRFLOW, f"{before} became {code}"
+        )
     connection.execute(
         "INSERT INTO truelog.application (application, code, digest) VALUES (%s, %s, %s) "
         "ON CONFLICT (application) DO UPDATE SET code = excluded.code, digest = excluded.digest",
@@ -189,7 +195,7 @@ def release_due(connection: Connection, settings: Settings) -> bool:
     """True where the files are no longer those that an application's wanted code was found from."""
     rows = connection.execute(
         "SELECT FROM truelog.application WHERE application = ANY(%s) AND digest <> %s",
-        (names(settings), digest(settings)),
+        (application_names(settings), digest(settings)),
     )
     return rows.fetchone() is not None
 
@@ -199,8 +205,8 @@ def digest(settings: Settings) -> str:
     files = [file for pattern in _SOURCES for file in PROJECT.glob(pattern)]
     files += settings.views_folder.glob("*.py")
     parts = [f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in sorted(files)]
-    return hashed([*parts, *(f"{view} in {name}" for view, name in sorted(settings.applications.items()))])
+    return hash_lines([*parts, *(f"{view} in {name}" for view, name in sorted(settings.applications.items()))])
 
 
-def hashed(parts: Iterable[str]) -> str:
+def hash_lines(parts: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -19,7 +19,7 @@ from truelog.support.errors import Fenced
 from truelog.support.settings import Settings
 
 _BEAT_SECONDS = 1.0
-HELD = 75  # EX_TEMPFAIL: the exit code of an application that found another process running it
+LEASE_LOST = 75  # EX_TEMPFAIL: the exit code of an application that found another process running it
 _LOCK_LOST = 70  # EX_SOFTWARE: the process must not go on without its lock
 
 
@@ -45,7 +45,7 @@ class Lease:
         self.connection.close()
 
 
-def take(settings: Settings, application: str) -> Lease:
+def take_lease(settings: Settings, application: str) -> Lease:
     """Take the lease and hold it until it is released; a lost connection ends the process.
 
     Raises:
@@ -78,7 +78,7 @@ def _end_sessions(connection: Connection, application: str) -> None:
     )
 
 
-def require(connection: Connection, holder: Holder) -> None:
+def require_lease(connection: Connection, holder: Holder) -> None:
     """Within a transaction: the lease is still this holder's, and stays so until the transaction ends."""
     found = connection.execute(
         "SELECT FROM truelog.lease WHERE application = %s AND epoch = %s FOR SHARE",
@@ -88,7 +88,7 @@ def require(connection: Connection, holder: Holder) -> None:
         raise Fenced(f"{holder.application}: epoch {holder.epoch} is over, a successor runs. This process must end.")
 
 
-def runs(connection: Connection, holder: Holder, code: str) -> None:
+def is_running(connection: Connection, holder: Holder, code: str) -> None:
     """Note which code the holder runs."""
     connection.execute(
         "UPDATE truelog.lease SET code = %s WHERE application = %s AND epoch = %s",
@@ -96,7 +96,7 @@ def runs(connection: Connection, holder: Holder, code: str) -> None:
     )
 
 
-def batch_done(connection: Connection, holder: Holder) -> None:
+def record_batch(connection: Connection, holder: Holder) -> None:
     """Note that a batch ended: the lease tells the time of the last batch, not of the last heartbeat."""
     connection.execute(
         "UPDATE truelog.lease SET batch_at = now() WHERE application = %s AND epoch = %s",

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from truelog.control import application
-from truelog.control.application import ARCHIVE, hashed
+from truelog.control.application import ARCHIVE, hash_lines
 from truelog.log import records
-from truelog.log.records import Types
+from truelog.log.records import EventTypes
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 from truelog.views.compiled_view import Compiled, compile_view
 
 
 @dataclass(frozen=True)
-class Assembly:
+class LoadedViews:
     """Some views: compiled, or refused with the reason."""
 
     compiled: list[Compiled] = field(default_factory=list)
@@ -28,33 +28,35 @@ class Assembly:
     code: str = ""
 
 
-def assemble(spark: SparkSession, settings: Settings, types: Types, views: Iterable[str]) -> Assembly:
+def load_views(spark: SparkSession, settings: Settings, types: EventTypes, views: Iterable[str]) -> LoadedViews:
     """Load and compile these views, each by itself."""
     schemas = {topic: records.schema(each) for topic, each in types.items()}
     compiled: list[Compiled] = []
     refused: dict[str, str] = {}
     for name in views:
         try:
-            view = catalogue.load(name, settings.views_folder)
+            view = catalogue.load_view(name, settings.views_folder)
             compiled.append(compile_view(spark, name, view, schemas))
         except Exception as error:  # whatever a file may raise when it is imported
             refused[name] = f"{type(error).__name__}: {error}"
     parts = [f"{each.name} {each.view.version} {each.fingerprint}" for each in compiled]
     parts += [f"{name} {_file(settings, name)}" for name in refused]
-    return Assembly(compiled, refused, hashed(sorted(parts)))
+    return LoadedViews(compiled, refused, hash_lines(sorted(parts)))
 
 
-def archive_code(types: Types) -> str:
+def archive_code(types: EventTypes) -> str:
     """The archive's code: the columns that it gives to each topic."""
-    return hashed(f"{name} {records.schema(each).json()}" for name, each in sorted(types.items()))
+    return hash_lines(f"{name} {records.schema(each).json()}" for name, each in sorted(types.items()))
 
 
-def codes(spark: SparkSession, settings: Settings, types: Types, applications: Iterable[str]) -> dict[str, str]:
+def application_codes(
+    spark: SparkSession, settings: Settings, types: EventTypes, applications: Iterable[str]
+) -> dict[str, str]:
     """The code that each application would run if it were started now."""
     return {
         name: archive_code(types)
         if name == ARCHIVE
-        else assemble(spark, settings, types, application.views(settings, name)).code
+        else load_views(spark, settings, types, application.views_of(settings, name)).code
         for name in applications
     }
 

@@ -11,7 +11,7 @@ STOPPED = "STOPPED"  # it followed, as long as its application ran
 
 
 @dataclass(frozen=True)
-class Standing:
+class ViewStatus:
     """What its application said last of a view, which holds while it runs.
 
     `version` is None where the view's file cannot be read.
@@ -25,15 +25,15 @@ class Standing:
     since: datetime
 
 
-def begin(connection: Connection, application: str, versions: dict[str, int]) -> None:
+def begin_run(connection: Connection, application: str, versions: dict[str, int]) -> None:
     """The application runs these views and no others; each follows until it is said to stand still."""
     with connection.transaction():
         connection.execute("DELETE FROM truelog.standing WHERE application = %s", (application,))
         for view, version in versions.items():
-            note(connection, application, view, version)
+            record_state(connection, application, view, version)
 
 
-def note(connection: Connection, application: str, view: str, version: int | None, reason: str = "") -> None:
+def record_state(connection: Connection, application: str, view: str, version: int | None, reason: str = "") -> None:
     """With a reason the view stands still, without one it follows."""
     connection.execute(
         "INSERT INTO truelog.standing AS s (view, application, version, state, reason) VALUES (%s, %s, %s, %s, %s) "
@@ -44,16 +44,16 @@ def note(connection: Connection, application: str, view: str, version: int | Non
     )
 
 
-def every(connection: Connection) -> list[Standing]:
+def view_statuses(connection: Connection) -> list[ViewStatus]:
     """What is known of every view, by name."""
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT s.view, s.application, s.version, s.state, s.reason, s.since, coalesce(a.alive, false) "
         "FROM truelog.standing AS s LEFT JOIN truelog.application_status AS a USING (application) ORDER BY s.view"
     ).fetchall()
-    return [_now(Standing(*said), alive) for *said, alive in rows]
+    return [_now(ViewStatus(*said), alive) for *said, alive in rows]
 
 
-def _now(said: Standing, alive: bool) -> Standing:
+def _now(said: ViewStatus, alive: bool) -> ViewStatus:
     if alive or said.state == STANDING:
         return said
     return replace(said, state=STOPPED, reason="its application does not run")

@@ -98,7 +98,7 @@ def _at(found: re.Match[bytes]) -> datetime:
     """The time in UTC; ValueError where the calendar has none such. No `%b`, which follows the locale."""
     month, zone = _MONTHS.get(found["month"], 0), found["zone"].decode()
     day = f"{found['year'].decode()}-{month:02}-{found['day'].decode()}"
-    return timestamps.in_utc(datetime.fromisoformat(f"{day}T{found['clock'].decode()}{zone}"))
+    return timestamps.to_utc(datetime.fromisoformat(f"{day}T{found['clock'].decode()}{zone}"))
 
 
 def _text(logged: bytes) -> str:

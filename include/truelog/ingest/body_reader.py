@@ -13,7 +13,7 @@ from truelog.support.errors import RequestRefused
 RETRY_SECONDS = 1
 
 
-class Room:
+class CapacityLimit:
     """What the collector holds at once: so many requests, so many bytes of their bodies."""
 
     def __init__(self, requests: int, size: int) -> None:
@@ -21,11 +21,11 @@ class Room:
         self._bytes = size
 
     @contextmanager
-    def visit(self) -> Iterator["Visit"]:
+    def visit(self) -> Iterator["CapacityLease"]:
         if self._requests < 1:
             raise _full()
         self._requests -= 1
-        visit = Visit(self)
+        visit = CapacityLease(self)
         try:
             yield visit
         finally:
@@ -38,10 +38,10 @@ class Room:
         self._bytes -= size
 
 
-class Visit:
+class CapacityLease:
     """One request's part of the room."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: CapacityLimit) -> None:
         self._room = room
         self.taken = 0
 
@@ -54,7 +54,7 @@ def _full() -> RequestRefused:
     return RequestRefused(429, "too much is under way; send it again in a while", retry_after=RETRY_SECONDS)
 
 
-async def read(chunks: AsyncIterator[bytes], encoding: str, limit: int, visit: Visit) -> bytes:
+async def read_body(chunks: AsyncIterator[bytes], encoding: str, limit: int, visit: CapacityLease) -> bytes:
     """The body's bytes; 413 where there are more than `limit`, packed or unpacked."""
     body, unpack, came = bytearray(), _unpacker(encoding), 0
     async for chunk in chunks:

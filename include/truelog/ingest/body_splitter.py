@@ -28,7 +28,7 @@ class Piece:
     flaw: tuple[str, str] | None = None  # field and reason
 
 
-def lines(body: bytes) -> Iterator[Piece]:
+def split_lines(body: bytes) -> Iterator[Piece]:
     """Newline-delimited JSON: an event a line, blank ones apart."""
     reader = _Reader()
     for line in body.split(b"\n"):
@@ -36,7 +36,7 @@ def lines(body: bytes) -> Iterator[Piece]:
             yield _single(reader, line.removesuffix(b"\r"))
 
 
-def document(body: bytes) -> Iterator[Piece]:
+def split_document(body: bytes) -> Iterator[Piece]:
     """One JSON document: an array of events, or an event."""
     if body.lstrip(b" \t\r\n")[:1] == b"[":
         yield from _elements(_Reader(), _text(body))

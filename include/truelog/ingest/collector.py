@@ -36,13 +36,13 @@ from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
 
 from truelog.ingest import body_reader, body_splitter
-from truelog.ingest.event_classifier import Intake, Receipt, Record
-from truelog.ingest.event_producer import Log, Place
+from truelog.ingest.event_classifier import ClassifiedRecord, EventClassifier, Receipt
+from truelog.ingest.event_producer import EventProducer, PartitionOffset
 from truelog.schema.event import load_events
 from truelog.storage.api_key import KeyRing, Role
 from truelog.support.background import Background
 from truelog.support.errors import RequestRefused, ServiceDown
-from truelog.support.http_server import refusal, serve
+from truelog.support.http_server import error_response, run_server
 from truelog.support.settings import Settings
 
 KEYS_SECONDS = 5.0  # after which a new key opens, and a revoked one does not
@@ -50,8 +50,8 @@ _AWAY_SECONDS = 2  # to come again after Kafka was away
 _AT_ONCE = 64 * 1024  # longer bodies are examined beside the event loop, which others wait for
 
 _PIECES = {
-    "application/json": body_splitter.document,
-    "application/x-ndjson": body_splitter.lines,
+    "application/json": body_splitter.split_document,
+    "application/x-ndjson": body_splitter.split_lines,
 }
 
 
@@ -61,9 +61,9 @@ class Collector:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.keys = KeyRing(settings)
-        self.log = Log(settings)
-        self._room = body_reader.Room(settings.collector_room_requests, settings.collector_room_bytes)
-        self._intake = Intake(
+        self.log = EventProducer(settings)
+        self._room = body_reader.CapacityLimit(settings.collector_room_requests, settings.collector_room_bytes)
+        self._intake = EventClassifier(
             load_events(),
             settings.collector_body_events,
             settings.collector_event_bytes,
@@ -96,14 +96,14 @@ class Collector:
                 records = await asyncio.to_thread(lambda: self._intake.records(pieces(body), receipt))
             return _answer(records, await self.log.append(records))
 
-    async def _body(self, request: Request, visit: body_reader.Visit) -> bytes:
+    async def _body(self, request: Request, visit: body_reader.CapacityLease) -> bytes:
         limit = self.settings.collector_body_bytes
         if int(request.headers.get("content-length", 0)) > limit:
             raise body_reader.too_large(limit)
         encoding = request.headers.get("content-encoding", "").strip().lower()
         try:
             async with asyncio.timeout(self.settings.collector_body_seconds):
-                return await body_reader.read(request.stream(), encoding, limit, visit)
+                return await body_reader.read_body(request.stream(), encoding, limit, visit)
         except TimeoutError:
             raise RequestRefused(408, "the body took too long to arrive") from None
         except ClientDisconnect:
@@ -123,16 +123,16 @@ def application(settings: Settings) -> FastAPI:
 
     @app.exception_handler(RequestRefused)
     async def refused(_: Request, error: RequestRefused) -> JSONResponse:
-        return refusal(error.status, str(error), error.retry_after)
+        return error_response(error.status, str(error), error.retry_after)
 
     @app.exception_handler(ServiceDown)
     async def down(_: Request, error: ServiceDown) -> JSONResponse:
-        return refusal(503, f"{error}; nothing is acknowledged", _AWAY_SECONDS)
+        return error_response(503, f"{error}; nothing is acknowledged", _AWAY_SECONDS)
 
     return app
 
 
-def _answer(records: Sequence[Record], places: Sequence[Place]) -> JSONResponse:
+def _answer(records: Sequence[ClassifiedRecord], places: Sequence[PartitionOffset]) -> JSONResponse:
     good, bad = [], []
     for index, (record, (partition, offset)) in enumerate(zip(records, places, strict=True)):
         place = {"topic": record.topic, "partition": partition, "offset": offset}
@@ -159,7 +159,7 @@ def _now() -> datetime:
 def main() -> None:
     """The service; ends on SIGTERM when the requests under way are answered."""
     settings = Settings()
-    serve(application(settings), settings.collector_host, settings.collector_port, grace=20)
+    run_server(application(settings), settings.collector_host, settings.collector_port, grace=20)
 
 
 if __name__ == "__main__":

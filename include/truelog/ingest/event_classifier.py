@@ -28,7 +28,7 @@ RECEIPT = "received_at"
 
 
 @dataclass(frozen=True)
-class Flaw:
+class Defect:
     """Why a piece is no event."""
 
     field: str
@@ -36,13 +36,13 @@ class Flaw:
 
 
 @dataclass(frozen=True)
-class Record:
+class ClassifiedRecord:
     """What Kafka is to keep: an event, or a dead letter with its flaw."""
 
     topic: str
     key: bytes | None
     value: bytes
-    flaw: Flaw | None = None
+    flaw: Defect | None = None
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,14 @@ class Receipt:
 
 
 @dataclass(frozen=True)
-class Intake:
+class EventClassifier:
     """What is asked of a piece, and how many and how long they may be."""
 
     types: Mapping[str, EventType]
     most: int
     longest: int
 
-    def records(self, pieces: Iterable[Piece], receipt: Receipt) -> list[Record]:
+    def records(self, pieces: Iterable[Piece], receipt: Receipt) -> list[ClassifiedRecord]:
         """A record for each piece, in order; 413 where they are too many or one is too long."""
         return [self._record(piece, receipt) for piece in self._within_bounds(pieces)]
 
@@ -74,54 +74,56 @@ class Intake:
                 raise RequestRefused(413, f"event {index} has more than {self.longest} bytes{why}; nothing was kept")
             yield piece
 
-    def _record(self, piece: Piece, receipt: Receipt) -> Record:
+    def _record(self, piece: Piece, receipt: Receipt) -> ClassifiedRecord:
         found = self._examined(piece, receipt)
-        return self._dead_letter(piece, found, receipt) if isinstance(found, Flaw) else found
+        return self._dead_letter(piece, found, receipt) if isinstance(found, Defect) else found
 
-    def _examined(self, piece: Piece, receipt: Receipt) -> Record | Flaw:
+    def _examined(self, piece: Piece, receipt: Receipt) -> ClassifiedRecord | Defect:
         if piece.flaw:
-            return Flaw(*piece.flaw)
+            return Defect(*piece.flaw)
         event_type = self._type(piece)
-        if isinstance(event_type, Flaw):
+        if isinstance(event_type, Defect):
             return event_type
         if RECEIPT in piece.said:
-            return Flaw(RECEIPT, "the collector says when it received an event; leave it out")
+            return Defect(RECEIPT, "the collector says when it received an event; leave it out")
         try:
             event = event_type.model.model_validate_json(piece.raw)
         except ValidationError as error:
-            return Flaw(*record_validation.first(error))
+            return Defect(*record_validation.first_invalid(error))
         if flaw := self._misplaced(event, receipt.time):
             return flaw
         key = None if event_type.topic.key is None else getattr(event, event_type.topic.key)
-        return Record(event_type.name, None if key is None else key.encode(), _stamped(piece.raw, receipt.time))
+        return ClassifiedRecord(
+            event_type.name, None if key is None else key.encode(), _stamped(piece.raw, receipt.time)
+        )
 
-    def _type(self, piece: Piece) -> EventType | Flaw:
+    def _type(self, piece: Piece) -> EventType | Defect:
         if not isinstance(piece.said, dict):
-            return Flaw("record", "not a JSON object")
+            return Defect("record", "not a JSON object")
         if "type" not in piece.said:
-            return Flaw("type", "missing; it names the event type")
+            return Defect("type", "missing; it names the event type")
         name = piece.said["type"]
         event_type = self.types.get(name) if isinstance(name, str) else None
         if event_type is None:
-            return Flaw("type", f"no event type; there are {', '.join(sorted(self._open()))}")
+            return Defect("type", f"no event type; there are {', '.join(sorted(self._open()))}")
         if event_type.topic.internal:
-            return Flaw("type", f"only the platform writes {event_type.name}")
+            return Defect("type", f"only the platform writes {event_type.name}")
         return event_type
 
     def _open(self) -> Iterator[str]:
         return (name for name, each in self.types.items() if not each.topic.internal)
 
-    def _misplaced(self, event: Event, received: datetime) -> Flaw | None:
+    def _misplaced(self, event: Event, received: datetime) -> Defect | None:
         """The rule of `batch_validation` for one event; its record's broker time is not before its receipt."""
         try:
             event_time = event.occurred_at + (received - event.sent_at if event.sent_at else timedelta())
         except OverflowError:
-            return Flaw("event_time", "outside the years 1 to 9999")
+            return Defect("event_time", "outside the years 1 to 9999")
         if event_time > received + FUTURE_LIMIT:
-            return Flaw("event_time", f"more than {FUTURE_LIMIT.total_seconds():g} s after its receipt")
+            return Defect("event_time", f"more than {FUTURE_LIMIT.total_seconds():g} s after its receipt")
         return None
 
-    def _dead_letter(self, piece: Piece, flaw: Flaw, receipt: Receipt) -> Record:
+    def _dead_letter(self, piece: Piece, flaw: Defect, receipt: Receipt) -> ClassifiedRecord:
         named = piece.said.get("type") if isinstance(piece.said, dict) else None
         letter = self.types[DEAD_LETTER].model.model_validate(
             {
@@ -135,10 +137,10 @@ class Intake:
                 "raw": base64.b64encode(piece.raw).decode(),
             }
         )
-        return Record(DEAD_LETTER, None, letter.model_dump_json(exclude_none=True).encode(), flaw)
+        return ClassifiedRecord(DEAD_LETTER, None, letter.model_dump_json(exclude_none=True).encode(), flaw)
 
 
 def _stamped(raw: bytes, received: datetime) -> bytes:
     """The event with its receipt in front; it has a member already, so a comma follows."""
     members = raw[raw.index(b"{") + 1 :]
-    return b'{"%b":"%b",%b' % (RECEIPT.encode(), timestamps.text(received).encode(), members)
+    return b'{"%b":"%b",%b' % (RECEIPT.encode(), timestamps.to_text(received).encode(), members)

@@ -15,20 +15,20 @@ from functools import partial
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from truelog.ingest.body_reader import RETRY_SECONDS
-from truelog.ingest.event_classifier import Record
+from truelog.ingest.event_classifier import ClassifiedRecord
 from truelog.support.background import Background
 from truelog.support.errors import RequestRefused, ServiceDown
 from truelog.support.settings import Settings
 
 log = logging.getLogger(__name__)
 
-Place = tuple[int, int]  # partition and offset
+PartitionOffset = tuple[int, int]  # partition and offset
 
 _ASK_SECONDS = 1.0
 _ANSWER_SECONDS = 2.0
 
 
-class Log:
+class EventProducer:
     """One producer for all requests; threads of its own wait for Kafka, so that the event loop never does."""
 
     def __init__(self, settings: Settings) -> None:
@@ -67,7 +67,7 @@ class Log:
         if not self.is_reachable:
             raise ServiceDown("Kafka is away")
 
-    async def append(self, records: Sequence[Record]) -> list[Place]:
+    async def append(self, records: Sequence[ClassifiedRecord]) -> list[PartitionOffset]:
         """Where each record lies; ServiceDown if Kafka has not all of them in time."""
         if not records:
             return []
@@ -95,8 +95,8 @@ class _Append:
 
     def __init__(self, records: int) -> None:
         self._loop = asyncio.get_running_loop()
-        self.done: asyncio.Future[list[Place]] = self._loop.create_future()
-        self._places: list[Place] = [(-1, -1)] * records
+        self.done: asyncio.Future[list[PartitionOffset]] = self._loop.create_future()
+        self._places: list[PartitionOffset] = [(-1, -1)] * records
         self._left = records
         self._error: KafkaError | None = None
 

@@ -16,7 +16,7 @@ from itertools import accumulate, count
 from random import Random
 from typing import Any
 
-from truelog.log.kafka_producer import Record
+from truelog.log.kafka_producer import OutgoingRecord
 from truelog.support import timestamps
 
 SITE = "https://shop.example"
@@ -80,7 +80,7 @@ class Planned:
     event: Mapping[str, Any] = field(compare=False)
 
 
-def generate(*, seed: int, begin: datetime, rate: float, seconds: float) -> Iterator[Record]:
+def generate(*, seed: int, begin: datetime, rate: float, seconds: float) -> Iterator[OutgoingRecord]:
     """`rate * seconds` records, in the order in which they are to be sent."""
     shop = _Shop(Random(seed))  # noqa: S311 — repeatable, not secret
     for number in range(round(rate * seconds)):
@@ -96,7 +96,7 @@ class _Shop:
         self.planned: list[Planned] = []
         self.numbers = count()
 
-    def record(self, now: datetime) -> Record:
+    def record(self, now: datetime) -> OutgoingRecord:
         """What comes in now: an event that was planned, or whatever a visitor does next."""
         if self.planned and self.planned[0].due <= now:
             return self._sent(heapq.heappop(self.planned), now)
@@ -108,7 +108,7 @@ class _Shop:
             return self._search(session, now)
         return self._sent(self._plan("page_view", session, now, now - self._delay(), self._page_view(session)), now)
 
-    def _search(self, session: Session, now: datetime) -> Record:
+    def _search(self, session: Session, now: datetime) -> OutgoingRecord:
         """A search and the clicks on its results; which of them comes first, and how long after, differs."""
         results = [SITE + page for page in dict.fromkeys(PAGES.draw(self.random) for _ in range(_RESULTS))]
         search = self._event(session) | {"query": QUERIES.draw(self.random), "results": results}
@@ -149,15 +149,15 @@ class _Shop:
     def _plan(self, topic: str, session: Session, due: datetime, happened: datetime, event: dict[str, Any]) -> Planned:
         return Planned(due, next(self.numbers), topic, session, happened, event)
 
-    def _sent(self, planned: Planned, now: datetime) -> Record:
+    def _sent(self, planned: Planned, now: datetime) -> OutgoingRecord:
         session = planned.session
-        event = {**planned.event, "occurred_at": timestamps.text(planned.happened + session.skew)}
+        event = {**planned.event, "occurred_at": timestamps.to_text(planned.happened + session.skew)}
         if session.tells_sending:
-            event["sent_at"] = timestamps.text(now + session.skew)
+            event["sent_at"] = timestamps.to_text(now + session.skew)
         value = json.dumps({name: given for name, given in event.items() if given is not None}).encode()
         if self._chance(MALFORMED):
             value = self._malformed(event, value)
-        return Record(planned.topic, session.visitor_id, value)
+        return OutgoingRecord(planned.topic, session.visitor_id, value)
 
     def _malformed(self, event: dict[str, Any], value: bytes) -> bytes:
         """What bugs and strangers send."""

@@ -23,7 +23,7 @@ from truelog.kernel import bad_records, merge, stage
 from truelog.kernel.merge import Excluded, Merge
 from truelog.log import records
 from truelog.log.positions import Positions
-from truelog.log.records import Events, Types
+from truelog.log.records import EventFrames, EventTypes
 from truelog.storage.database import Connection
 from truelog.support import faults
 from truelog.support.settings import Settings
@@ -31,23 +31,23 @@ from truelog.views.compiled_view import Compiled
 
 
 @dataclass(frozen=True)
-class Slice:
+class EventRange:
     """The good events in [begin, end), a frame for each topic."""
 
-    events: Events
+    events: EventFrames
     begin: Positions
     end: Positions
 
 
 @dataclass(frozen=True)
-class Advancer:
+class BatchApplier:
     """Takes views over ranges of the log; holds what all of them need."""
 
     settings: Settings
-    types: Types
+    types: EventTypes
     holder: Holder | None = None
 
-    def advance(self, connection: Connection, compiled: Compiled, piece: Slice, stands: Positions) -> Positions:
+    def advance(self, connection: Connection, compiled: Compiled, piece: EventRange, stands: Positions) -> Positions:
         """Bring a view that stands at `stands`, at or past the slice's begin, to the slice's end.
 
         Raises: what `merge.apply` raises; the view then stands where it stood.
@@ -66,23 +66,25 @@ class Advancer:
             raise
         return end
 
-    def _added(self, compiled: Compiled, piece: Slice, stands: Positions) -> tuple[stage.Staged, Sequence[Excluded]]:
+    def _added(
+        self, compiled: Compiled, piece: EventRange, stands: Positions
+    ) -> tuple[stage.StagedRows, Sequence[Excluded]]:
         """What the view still lacks of the slice, staged; and the records that its transform cannot take."""
         if not stands.ranges_to(piece.end.only(compiled.view.reads)):
-            return stage.NOTHING, ()  # only ticks came, as once a second on a quiet log: no work for Spark
+            return stage.NO_ROWS, ()  # only ticks came, as once a second on a quiet log: no work for Spark
         lacking = records.from_position(piece.events, stands, piece.begin)  # 1
         try:
             return self.staged(compiled, lacking), ()
         except PySparkException as error:
-            excluded = bad_records.find(compiled, inputs(compiled, lacking), error)
-            return self.staged(compiled, records.without(lacking, [e.place for e in excluded])), excluded
+            excluded = bad_records.find_bad_records(compiled, transform_inputs(compiled, lacking), error)
+            return self.staged(compiled, records.without_records(lacking, [e.place for e in excluded])), excluded
 
-    def staged(self, compiled: Compiled, events: Events) -> stage.Staged:
+    def staged(self, compiled: Compiled, events: EventFrames) -> stage.StagedRows:
         """What the events add to the view, waiting in the staging table."""
-        rows = compiled.view.transform(*inputs(compiled, events))
+        rows = compiled.view.transform(*transform_inputs(compiled, events))
         return stage.load(compiled.totals(rows), compiled, self.settings)  # 2, 3
 
 
-def inputs(compiled: Compiled, events: Events) -> list[DataFrame]:
+def transform_inputs(compiled: Compiled, events: EventFrames) -> list[DataFrame]:
     """What the view's transform is given."""
     return [events[topic] for topic in compiled.view.reads]

@@ -32,11 +32,11 @@ _OF_VALUES = (
 )
 _AT_MOST = 100  # more than this in one batch is broken code, not a broken record
 
-Place = tuple[str, int, int]  # topic, partition, offset
+Coordinates = tuple[str, int, int]  # topic, partition, offset
 _Range = tuple[str, int, int, int]  # topic, partition, first offset, last offset
 
 
-def find(compiled: Compiled, inputs: Sequence[DataFrame], error: PySparkException) -> list[Excluded]:
+def find_bad_records(compiled: Compiled, inputs: Sequence[DataFrame], error: PySparkException) -> list[Excluded]:
     """The records that make the transform fail; re-raises `error` where no single record is to blame."""
     if not isinstance(error, _OF_VALUES):
         raise error
@@ -46,7 +46,9 @@ def find(compiled: Compiled, inputs: Sequence[DataFrame], error: PySparkExceptio
     return found
 
 
-def unfounded(compiled: Compiled, inputs: Sequence[DataFrame], places: Sequence[Place]) -> list[Place]:
+def unfounded_exclusions(
+    compiled: Compiled, inputs: Sequence[DataFrame], places: Sequence[Coordinates]
+) -> list[Coordinates]:
     """Those of the places at which the transform fails on no record, or there is none that it is given."""
     return [(t, p, o) for t, p, o in places if _failure(compiled, inputs, (t, p, o, o)) is None]
 

@@ -32,7 +32,7 @@ _AT = """
 """
 
 
-def remember(connection: Connection, topic_id: str, ticks: DataFrame) -> None:
+def store_ticks(connection: Connection, topic_id: str, ticks: DataFrame) -> None:
     """Keep ticks, decoded; remembering one twice changes nothing."""
     rows = ticks.select("offset", F.col("occurred_at").cast("string"), "ends").collect()
     with connection.cursor() as cursor:
@@ -58,7 +58,7 @@ def at(connection: Connection, positions: Positions, reads: Iterable[str]) -> da
     return time
 
 
-def told(ticks: DataFrame, positions: Positions, reads: Iterable[str]) -> datetime | None:
+def tick_ends(ticks: DataFrame, positions: Positions, reads: Iterable[str]) -> datetime | None:
     """The same, from all ticks below `positions` themselves: where there is no database that remembers them."""
     vector = "map<string,map<string,bigint>>"
     reached = F.from_json(F.lit(positions.as_json()), vector)
@@ -102,10 +102,10 @@ def drop_outlived(connection: Connection, compiled: Compiled, schema: str, posit
 
 def without_outlived(connection: Connection, compiled: Compiled, rows: DataFrame, positions: Positions) -> DataFrame:
     """The same for rows in Spark."""
-    return since(compiled, rows, oldest(connection, compiled, positions))
+    return ticks_since(compiled, rows, oldest(connection, compiled, positions))
 
 
-def since(compiled: Compiled, rows: DataFrame, limit: datetime | None) -> DataFrame:
+def ticks_since(compiled: Compiled, rows: DataFrame, limit: datetime | None) -> DataFrame:
     """The rows that are not older."""
     if limit is None or compiled.aged_by is None:
         return rows

@@ -18,7 +18,7 @@ from psycopg import sql
 
 from truelog.control import lease
 from truelog.kernel import clock, stage
-from truelog.kernel.stage import Staged
+from truelog.kernel.stage import StagedRows
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection, names
 from truelog.support import faults
@@ -46,7 +46,7 @@ class Merge:
 
     begin: Positions
     end: Positions
-    staged: Staged
+    staged: StagedRows
     excluded: Sequence[Excluded] = field(default_factory=tuple)
     prepared: float = 0.0  # seconds that the rows took to the staging table
 
@@ -64,7 +64,7 @@ def apply(connection: Connection, compiled: Compiled, merge: Merge, holder: leas
         lock(connection, compiled)  # 1
         require_at(connection, compiled, merge.begin)  # 2
         if holder is not None:
-            lease.require(connection, holder)  # 3
+            lease.require_lease(connection, holder)  # 3
         faults.reach("merge.locked")
         stage.require_whole(connection, compiled, merge.staged)  # 4
         add(connection, compiled, "state", merge.staged)  # 5
@@ -108,7 +108,7 @@ def require_at(connection: Connection, compiled: Compiled, begin: Positions) -> 
         raise error(f"{compiled.name} stands at {topic} {partition}:{here}, this batch begins at {there} — {cure}")
 
 
-def add(connection: Connection, compiled: Compiled, schema: str, staged: Staged) -> None:
+def add(connection: Connection, compiled: Compiled, schema: str, staged: StagedRows) -> None:
     """Add staged rows to a table in the form that merges."""
     columns = compiled.stored_columns
     updates = [sql.SQL("{} = {}").format(sql.Identifier(c), sql.SQL(e)) for c, e in compiled.merged.items()]

@@ -28,7 +28,7 @@ _WRAP = 1 << 64
 
 
 @dataclass(frozen=True)
-class Staged:
+class StagedRows:
     """Rows that wait in `stage`: the winning attempts, how many rows, and the sum of their hashes modulo 2**64."""
 
     attempts: tuple[str, ...]
@@ -36,20 +36,20 @@ class Staged:
     hash: int
 
 
-NOTHING = Staged((), 0, 0)
+NO_ROWS = StagedRows((), 0, 0)
 
 
-def load(states: DataFrame, compiled: Compiled, settings: Settings) -> Staged:
+def load(states: DataFrame, compiled: Compiled, settings: Settings) -> StagedRows:
     """Load states into the view's staging table from the executors."""
     reports = compiled.hashed(states).mapInArrow(_loader(compiled.table, settings), _REPORT).collect()
-    return Staged(
+    return StagedRows(
         attempts=tuple(r.attempt for r in reports),
         rows=sum(r.rows for r in reports),
         hash=sum(r.hash for r in reports) % _WRAP,
     )
 
 
-def require_whole(connection: Connection, compiled: Compiled, staged: Staged) -> None:
+def require_whole(connection: Connection, compiled: Compiled, staged: StagedRows) -> None:
     """Refuse to merge rows other than those that the executors reported.
 
     Raises:
@@ -68,7 +68,7 @@ def require_whole(connection: Connection, compiled: Compiled, staged: Staged) ->
         )
 
 
-def clear(connection: Connection, compiled: Compiled, staged: Staged) -> None:
+def clear(connection: Connection, compiled: Compiled, staged: StagedRows) -> None:
     """Remove rows that have been merged."""
     query = sql.SQL("DELETE FROM {} WHERE attempt = ANY(%s)").format(table(compiled))
     connection.execute(query, (list(staged.attempts),))

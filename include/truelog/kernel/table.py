@@ -14,7 +14,7 @@ from truelog.views.compiled_view import Compiled
 _STORAGE = "WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)"
 
 
-def deploy(connection: Connection, compiled: Compiled) -> None:
+def deploy_table(connection: Connection, compiled: Compiled) -> None:
     """Make the view's tables where they are missing, and refuse code other than that which made them.
 
     Raises:
@@ -34,7 +34,7 @@ def deploy(connection: Connection, compiled: Compiled) -> None:
         )
         require_same_code(connection, compiled)
         if made.rowcount:
-            create(connection, compiled, "state", compiled.table)
+            create_table(connection, compiled, "state", compiled.table)
             _create_stage(connection, compiled)
         _show(connection, compiled)
 
@@ -55,7 +55,7 @@ def require_same_code(connection: Connection, compiled: Compiled) -> None:
     compiled.require_same_code(found[0], "its table was")
 
 
-def create(connection: Connection, compiled: Compiled, schema: str, table: str) -> None:
+def create_table(connection: Connection, compiled: Compiled, schema: str, table: str) -> None:
     """A table in the form that merges: the key unique, with NULL equal to NULL."""
     connection.execute(
         sql.SQL("CREATE TABLE {table} ({columns}, UNIQUE NULLS NOT DISTINCT ({key})) {storage}").format(
@@ -90,7 +90,7 @@ def _show(connection: Connection, compiled: Compiled) -> None:
     )
     if changed.rowcount:
         if connection.execute("SELECT to_regclass(%s)", (f'batch."{compiled.table}"',)).fetchone() == (None,):
-            create(connection, compiled, "batch", compiled.table)
+            create_table(connection, compiled, "batch", compiled.table)
         for statement in statements:
             connection.execute(statement.encode())
 

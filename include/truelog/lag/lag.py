@@ -19,7 +19,7 @@ from truelog.support.settings import Settings
 _SECONDS = 10.0
 
 Partition = tuple[str, int]  # of a topic
-Place = tuple[str, int, int]  # topic, partition, offset
+Coordinates = tuple[str, int, int]  # topic, partition, offset
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ def lags(settings: Settings, stands: Mapping[str, Positions], ends: Positions) -
     }
 
 
-def _times(settings: Settings, places: Iterable[Place]) -> dict[Place, float]:
+def _times(settings: Settings, places: Iterable[Coordinates]) -> dict[Coordinates, float]:
     """When the first record at or past each place came; none where only the traces of transactions follow."""
-    found: dict[Place, float] = {}
+    found: dict[Coordinates, float] = {}
     rest = sorted(places)
     if not rest:
         return found
@@ -80,8 +80,8 @@ def _times(settings: Settings, places: Iterable[Place]) -> dict[Place, float]:
     return found
 
 
-def _first_of(consumer: Consumer, at: dict[Partition, int]) -> dict[Place, float]:
-    found: dict[Place, float] = {}
+def _first_of(consumer: Consumer, at: dict[Partition, int]) -> dict[Coordinates, float]:
+    found: dict[Coordinates, float] = {}
     waiting = set(at)
     consumer.assign([TopicPartition(topic, partition, offset) for (topic, partition), offset in at.items()])
     deadline = time.monotonic() + _SECONDS

@@ -19,12 +19,14 @@ from truelog.support.settings import Settings
 _TIMEOUT = 10.0
 
 
-def name(settings: Settings, reader: str) -> str:
+def group_name(settings: Settings, reader: str) -> str:
     """The group under which a reader's positions are published."""
-    return f"truelog.{reader}" if reader == ARCHIVE else f"truelog.{application.of(settings, reader)}.{reader}"
+    return (
+        f"truelog.{reader}" if reader == ARCHIVE else f"truelog.{application.application_of(settings, reader)}.{reader}"
+    )
 
 
-def publish(settings: Settings, broker: AdminClient, stands: Mapping[str, Positions]) -> None:
+def publish_groups(settings: Settings, broker: AdminClient, stands: Mapping[str, Positions]) -> None:
     """Commit these positions, each reader's in its group; what fails for one holds up no other.
 
     Raises:
@@ -32,7 +34,7 @@ def publish(settings: Settings, broker: AdminClient, stands: Mapping[str, Positi
     """
     asked: dict[str, Future[ConsumerGroupTopicPartitions]] = {}
     for reader, at in stands.items():
-        group = name(settings, reader)
+        group = group_name(settings, reader)
         places = [TopicPartition(topic, partition, at.at(topic, partition)) for topic, partition in at.partitions()]
         if places:
             wanted = [ConsumerGroupTopicPartitions(group, places)]

@@ -29,7 +29,7 @@ class Reading:
     samples: Mapping[Partition, Sample] = field(default_factory=dict)
 
 
-def keep(connection: Connection, readings: Iterable[Reading], seconds: float) -> None:
+def append(connection: Connection, readings: Iterable[Reading], seconds: float) -> None:
     """Add these, and forget what is older than so many seconds, or of a clock that was set back since."""
     with connection.cursor() as cursor:
         for each in readings:

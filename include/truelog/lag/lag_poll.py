@@ -16,7 +16,7 @@ from functools import cached_property
 from confluent_kafka.admin import AdminClient
 
 from truelog.apps import reader_positions
-from truelog.apps.reader_positions import Stand
+from truelog.apps.reader_positions import ReaderPosition
 from truelog.control import application
 from truelog.control.application import ARCHIVE
 from truelog.lag.lag import Lag, Partition, lags
@@ -24,14 +24,14 @@ from truelog.lag.lag_history import Reading
 from truelog.lag.lag_verdict import Sample
 from truelog.log import ticks, topics
 from truelog.log.positions import Positions
-from truelog.log.topics import Told
+from truelog.log.topics import PartitionOffsets
 from truelog.storage import db_snapshot
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
 
 @dataclass(frozen=True)
-class Reader:
+class PolledReader:
     """A view or the archive: where it stands, and when its application last ended a batch."""
 
     version: int
@@ -39,36 +39,40 @@ class Reader:
     batch_at: float | None
 
 
-Readers = dict[str, Reader]
-Ask = Callable[[Settings], Readers]
+PolledReaders = dict[str, PolledReader]
+ListReaders = Callable[[Settings], PolledReaders]
 
 
-def views(settings: Settings) -> Readers:
+def polled_views(settings: Settings) -> PolledReaders:
     """Every view that has been made, in one snapshot of the database."""
-    with db_snapshot.snapshot(settings) as connection:
-        stood = reader_positions.views(connection, catalogue.names(settings.views_folder))
-        batches = {name: _batch_at(application.status(connection, name)) for name in application.names(settings)}
+    with db_snapshot.read_snapshot(settings) as connection:
+        stood = reader_positions.view_positions(connection, catalogue.view_names(settings.views_folder))
+        batches = {
+            name: _batch_at(application.status(connection, name)) for name in application.application_names(settings)
+        }
     made = {view: stand for view, stand in stood.items() if stand.version}
-    return {view: _reader(stand, batches[application.of(settings, view)]) for view, stand in made.items()}
+    return {view: _reader(stand, batches[application.application_of(settings, view)]) for view, stand in made.items()}
 
 
-def archive(settings: Settings) -> Readers:
+def polled_archive(settings: Settings) -> PolledReaders:
     """The archive; it has a reader's place once it has a table."""
-    with db_snapshot.snapshot(settings) as connection:
+    with db_snapshot.read_snapshot(settings) as connection:
         batch_at = _batch_at(application.status(connection, ARCHIVE))
-    stand = reader_positions.archive(settings)
+    stand = reader_positions.archive_position(settings)
     return {ARCHIVE: _reader(stand, batch_at)} if stand.positions.offsets else {}
 
 
-def poll(settings: Settings, broker: AdminClient, declared: Iterable[str], ask: Ask) -> tuple[Readers, list[Reading]]:
+def poll_once(
+    settings: Settings, broker: AdminClient, declared: Iterable[str], ask: ListReaders
+) -> tuple[PolledReaders, list[Reading]]:
     """The readers that `ask` finds, and what is to be told of each; `declared` are the topics that they may read.
 
     The readers come with those of their positions that are of the topics as they are now.
     """
-    there = (set(declared) & topics.known(broker)) - {ticks.TOPIC}
-    begins, kept = topics.begins_told(broker, there), topics.retentions(broker, there)  # 1
+    there = (set(declared) & topics.existing_topics(broker)) - {ticks.TOPIC}
+    begins, kept = topics.begins_by_partition(broker, there), topics.retention_seconds(broker, there)  # 1
     found = ask(settings)  # 2
-    log = Log(begins, topics.ends_told(broker, there), kept)  # 3
+    log = PartitionBounds(begins, topics.ends_by_partition(broker, there), kept)  # 3
     seen = {name: replace(reader, at=log.seen(reader.at)) for name, reader in found.items()}
     behind = lags(settings, {name: reader.at for name, reader in seen.items()}, log.told)  # 4
     now = time.time()
@@ -79,11 +83,11 @@ def poll(settings: Settings, broker: AdminClient, declared: Iterable[str], ask: 
 
 
 @dataclass(frozen=True)
-class Log:
+class PartitionBounds:
     """What the brokers say; of a partition of which they say nothing, its readers are told that alone."""
 
-    begins: Told
-    ends: Told
+    begins: PartitionOffsets
+    ends: PartitionOffsets
     kept: Mapping[str, float | None]
 
     @cached_property
@@ -101,14 +105,14 @@ class Log:
         """Of the topics that are those on which the positions were made."""
         return at.only(topic for topic in at.offsets if not self._blind(at, topic))
 
-    def samples(self, reader: Reader, behind: Mapping[Partition, Lag], now: float) -> dict[Partition, Sample]:
+    def samples(self, reader: PolledReader, behind: Mapping[Partition, Lag], now: float) -> dict[Partition, Sample]:
         """Of each partition of each topic that the reader reads; `behind` is its lag in those that are told."""
         blind = {place: why for place, why in self.untold.items() if place[0] in reader.at.offsets}
         blind |= {place: why for place in reader.at.partitions() if (why := self._blind(reader.at, place[0]))}
         seen = {place: self._sample(reader, place, lag, now) for place, lag in behind.items()}
         return seen | {place: Sample(now, batch_at=reader.batch_at, blind=why) for place, why in blind.items()}
 
-    def _sample(self, reader: Reader, place: Partition, lag: Lag, now: float) -> Sample:
+    def _sample(self, reader: PolledReader, place: Partition, lag: Lag, now: float) -> Sample:
         return Sample(
             at=now,
             position=reader.at.at(*place),
@@ -129,8 +133,8 @@ class Log:
         return ""
 
 
-def _reader(stand: Stand, batch_at: float | None) -> Reader:
-    return Reader(stand.version, reader_positions.counted(stand.positions), batch_at)
+def _reader(stand: ReaderPosition, batch_at: float | None) -> PolledReader:
+    return PolledReader(stand.version, reader_positions.without_ticks(stand.positions), batch_at)
 
 
 def _batch_at(status: application.Status) -> float | None:

@@ -8,7 +8,7 @@ from truelog.control import application
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_history
 from truelog.lag.lag_history import Reading
-from truelog.lag.lag_verdict import BLIND, Judgement, Limits, Sample, Verdict, judge
+from truelog.lag.lag_verdict import BLIND_SECONDS, LagAssessment, LagVerdict, Limits, Sample, assess
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
@@ -19,12 +19,12 @@ POLLS = 3  # after which a poller that says nothing is blind
 
 
 @dataclass(frozen=True)
-class Row:
+class LagRow:
     """Of one reader in one partition, without numbers where the poller is blind. Rates are records a second."""
 
     reader: str
     application: str
-    verdict: Verdict
+    verdict: LagVerdict
     rule: int
     reason: str
     topic: str | None = None
@@ -40,44 +40,44 @@ class Row:
     sampled_at: float | None = None
 
 
-def every(settings: Settings, names: Iterable[str] = ()) -> list[Row]:
+def lag_rows_now(settings: Settings, names: Iterable[str] = ()) -> list[LagRow]:
     """Of these readers; by default of the archive and all views.
 
     Raises:
         ServiceDown: PostgreSQL does not answer.
     """
-    with db_snapshot.snapshot(settings) as connection:
+    with db_snapshot.read_snapshot(settings) as connection:
         return rows(settings, connection, names)
 
 
-def rows(settings: Settings, connection: Connection, names: Iterable[str] = ()) -> list[Row]:
+def rows(settings: Settings, connection: Connection, names: Iterable[str] = ()) -> list[LagRow]:
     """The same within a snapshot that the caller has."""
     now = time.time()
-    wanted = list(names) or [ARCHIVE, *catalogue.names(settings.views_folder)]
+    wanted = list(names) or [ARCHIVE, *catalogue.view_names(settings.views_folder)]
     known = lag_history.since(connection, now - max(limits(settings, reader).window for reader in wanted))
     return [row for reader in wanted for row in _of(settings, reader, known.get(reader, []), now)]
 
 
-def by_reader(found: Iterable[Row]) -> dict[str, list[Row]]:
+def by_reader(found: Iterable[LagRow]) -> dict[str, list[LagRow]]:
     """The same for each reader, in the order in which they come."""
-    of_reader: dict[str, list[Row]] = {}
+    of_reader: dict[str, list[LagRow]] = {}
     for row in found:
         of_reader.setdefault(row.reader, []).append(row)
     return of_reader
 
 
-def worst(of_reader: Iterable[Row]) -> Row:
+def worst(of_reader: Iterable[LagRow]) -> LagRow:
     """The partition that speaks for its reader; the first of several."""
-    return max(of_reader, key=lambda row: list(Verdict).index(row.verdict))
+    return max(of_reader, key=lambda row: list(LagVerdict).index(row.verdict))
 
 
-def lag_events(of_reader: Sequence[Row]) -> int | None:
+def lag_events(of_reader: Sequence[LagRow]) -> int | None:
     """Of all its partitions; None where one is not seen."""
     known = [row.lag_events for row in of_reader if row.lag_events is not None]
     return sum(known) if len(known) == len(of_reader) else None
 
 
-def freshness(of_reader: Sequence[Row]) -> float | None:
+def freshness(of_reader: Sequence[LagRow]) -> float | None:
     """Age in seconds of the oldest record that the reader has still to count; 0 where it has counted all.
 
     None where one of its partitions is not seen.
@@ -88,7 +88,7 @@ def freshness(of_reader: Sequence[Row]) -> float | None:
 
 def application_of(settings: Settings, reader: str) -> str:
     """The application that the reader is part of."""
-    return ARCHIVE if reader == ARCHIVE else application.of(settings, reader)
+    return ARCHIVE if reader == ARCHIVE else application.application_of(settings, reader)
 
 
 def limits(settings: Settings, reader: str) -> Limits:
@@ -99,28 +99,28 @@ def limits(settings: Settings, reader: str) -> Limits:
         blind=POLLS * settings.lag_poll_seconds,
         fine=trigger + _FINE_SECONDS,
         late=trigger + settings.lag_late_seconds,
-        still=application.patience(settings, runs).silence.total_seconds(),
+        still=application.patience_for(settings, runs).silence.total_seconds(),
         falling=settings.lag_falling_seconds,
         backed=runs != ARCHIVE,
     )
 
 
-def _of(settings: Settings, reader: str, readings: list[Reading], now: float) -> list[Row]:
+def _of(settings: Settings, reader: str, readings: list[Reading], now: float) -> list[LagRow]:
     runs, allowed = application_of(settings, reader), limits(settings, reader)
     histories = lag_history.by_partition(readings)
     if not histories:
-        found = judge([], now, allowed)
-        return [Row(reader, runs, found.verdict, found.rule, found.reason)]
+        found = assess([], now, allowed)
+        return [LagRow(reader, runs, found.verdict, found.rule, found.reason)]
     return [
-        _row(Row(reader, runs, found.verdict, found.rule, found.reason, *place), found, history[-1])
+        _row(LagRow(reader, runs, found.verdict, found.rule, found.reason, *place), found, history[-1])
         for place, history in sorted(histories.items())
-        for found in [judge(history, now, allowed)]
+        for found in [assess(history, now, allowed)]
     ]
 
 
-def _row(row: Row, found: Judgement, last: Sample) -> Row:
+def _row(row: LagRow, found: LagAssessment, last: Sample) -> LagRow:
     row = replace(row, sampled_at=last.at)
-    if found.rule == BLIND:  # numbers of another time
+    if found.rule == BLIND_SECONDS:  # numbers of another time
         return row
     return replace(
         row,

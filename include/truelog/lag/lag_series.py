@@ -10,7 +10,7 @@ STEPS = 240
 
 
 @dataclass(frozen=True)
-class Series:
+class LagSeries:
     """The worst of each step; None where the poller saw nothing in it. `at` is shared by all series of one answer."""
 
     topic: str
@@ -20,15 +20,15 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Course:
+class LagCourse:
     """Moments in seconds since 1970, a step apart, and what was seen in each."""
 
     step: float
     at: Sequence[float]
-    series: Sequence[Series]
+    series: Sequence[LagSeries]
 
 
-def course(connection: Connection, reader: str, span: float, least: float) -> Course:
+def lag_course(connection: Connection, reader: str, span: float, least: float) -> LagCourse:
     """Over the last `span` seconds, in steps of at least so many seconds: those between two polls."""
     step = max(least, span / STEPS)
     rows: list[tuple[Any, ...]] = connection.execute(_ASK, {"reader": reader, "span": span, "step": step}).fetchall()
@@ -39,11 +39,11 @@ def course(connection: Connection, reader: str, span: float, least: float) -> Co
     for number, topic, partition, events, seconds in rows:
         seen.setdefault((topic, partition), {})[number] = (events, seconds)
     numbers, nothing = range(begin, last + 1), (None, None)
-    return Course(
+    return LagCourse(
         step,
         [number * step for number in numbers],
         [
-            Series(*place, [at.get(n, nothing)[0] for n in numbers], [at.get(n, nothing)[1] for n in numbers])
+            LagSeries(*place, [at.get(n, nothing)[0] for n in numbers], [at.get(n, nothing)[1] for n in numbers])
             for place, at in sorted(seen.items())
         ],
     )

@@ -32,12 +32,12 @@ from statistics import median
 from truelog.support.durations import in_words
 
 WINDOW = 600.0  # seconds of history that count, at least
-BLIND = 1  # the rule by which nothing is known
+BLIND_SECONDS = 1  # the rule by which nothing is known
 RECENT = 120.0  # seconds in which a trend is looked for
 GROWTH = 1.2  # of the median from the first half of these seconds to the second
 
 
-class Verdict(StrEnum):
+class LagVerdict(StrEnum):
     """In the order of what they cost."""
 
     OK = "OK"
@@ -92,10 +92,10 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class LagAssessment:
     """The verdict, the rule that decided, why; and how fast records come and are counted."""
 
-    verdict: Verdict
+    verdict: LagVerdict
     rule: int
     reason: str
     came: float | None = None  # records a second
@@ -137,20 +137,20 @@ class _Case:
         return self.last.at - self.seen[moved + 1].at
 
 
-Told = tuple[Verdict, str] | None
+RuleResult = tuple[LagVerdict, str] | None
 
 
-def judge(history: Sequence[Sample], now: float, limits: Limits) -> Judgement:
+def assess(history: Sequence[Sample], now: float, limits: Limits) -> LagAssessment:
     """The verdict on a history that is in order of time."""
     if blind := _blind(history, now, limits):
-        return Judgement(Verdict.UNKNOWN, BLIND, blind)
+        return LagAssessment(LagVerdict.UNKNOWN, BLIND_SECONDS, blind)
     window = history[-1].at - limits.window
     case = _Case([each for each in history if each.at >= window and _of_this_log(each, history[-1])], limits)
     came, counted = _pace(case, lambda each: each.end), _pace(case, lambda each: each.position)
     for number, rule in enumerate(_RULES, 2):
         if told := rule(case):
             verdict, reason = told
-            return Judgement(verdict, number, reason, came, counted, _caught_up_in(case, came, counted))
+            return LagAssessment(verdict, number, reason, came, counted, _caught_up_in(case, came, counted))
     raise AssertionError("the last rule holds of every case")
 
 
@@ -168,23 +168,23 @@ def _blind(history: Sequence[Sample], now: float, limits: Limits) -> str:
     return history[-1].blind
 
 
-def _dropped(case: _Case) -> Told:
+def _dropped(case: _Case) -> RuleResult:
     """2. Records are gone."""
     lost = 0 if case.limits.backed else case.last.dropped
-    return (Verdict.FALLING_OFF, f"the log dropped {lost:,} records before they were read") if lost else None
+    return (LagVerdict.FALLING_OFF, f"the log dropped {lost:,} records before they were read") if lost else None
 
 
-def _rewind(case: _Case) -> Told:
+def _rewind(case: _Case) -> RuleResult:
     """3. Positions go forward, and the log does not end before them."""
     peak = max(sample.position for sample in case.seen)
     if case.last.position < peak:
-        return Verdict.REWIND, f"it went back from {peak:,} to {case.last.position:,}"
+        return LagVerdict.REWIND, f"it went back from {peak:,} to {case.last.position:,}"
     if case.last.position > case.last.end:
-        return Verdict.REWIND, f"the log ends at {case.last.end:,}, before its position {case.last.position:,}"
+        return LagVerdict.REWIND, f"the log ends at {case.last.end:,}, before its position {case.last.position:,}"
     return None
 
 
-def _falling_by_time(case: _Case) -> Told:
+def _falling_by_time(case: _Case) -> RuleResult:
     """4. Retention in time."""
     retention = case.last.retention
     if retention is None or not case.behind:
@@ -194,7 +194,7 @@ def _falling_by_time(case: _Case) -> Told:
     return _overtaken(case, margin, closing, min(case.limits.falling, retention / 2))
 
 
-def _falling_by_offsets(case: _Case) -> Told:
+def _falling_by_offsets(case: _Case) -> RuleResult:
     """5. Retention in bytes, or records deleted by hand: a beginning that moves once tells no pace."""
     moves = sum(1 for before, after in pairwise(case.seen) if after.earliest > before.earliest)
     if moves < 2 or not case.behind:
@@ -203,28 +203,34 @@ def _falling_by_offsets(case: _Case) -> Told:
     return _overtaken(case, margin, (before - margin) / case.span, case.limits.falling)
 
 
-def _overtaken(case: _Case, margin: float, closing: float, soon: float) -> Told:
+def _overtaken(case: _Case, margin: float, closing: float, soon: float) -> RuleResult:
     if case.limits.backed and (margin <= 0 or case.last.dropped):
         return None
     if margin <= 0:
-        return Verdict.FALLING_OFF, "the log may drop what it has not read at any moment"
+        return LagVerdict.FALLING_OFF, "the log may drop what it has not read at any moment"
     if closing <= 0 or margin / closing >= soon:
         return None
-    return Verdict.FALLING_OFF, f"the log drops what it has not read in {in_words(margin / closing)}"
+    return LagVerdict.FALLING_OFF, f"the log drops what it has not read in {in_words(margin / closing)}"
 
 
-def _stop(case: _Case) -> Told:
+def _stop(case: _Case) -> RuleResult:
     """6. Nothing runs."""
     if not _stands(case) or not _silent(case):
         return None
-    return Verdict.STOP, f"it has stood still for {in_words(case.stood)} or more, and its application makes no batches"
+    return (
+        LagVerdict.STOP,
+        f"it has stood still for {in_words(case.stood)} or more, and its application makes no batches",
+    )
 
 
-def _stall(case: _Case) -> Told:
+def _stall(case: _Case) -> RuleResult:
     """7. It runs, and counts nothing."""
     if not _stands(case):
         return None
-    return Verdict.STALL, f"it has stood still for {in_words(case.stood)} or more, though its application makes batches"
+    return (
+        LagVerdict.STALL,
+        f"it has stood still for {in_words(case.stood)} or more, though its application makes batches",
+    )
 
 
 def _stands(case: _Case) -> bool:
@@ -236,30 +242,30 @@ def _silent(case: _Case) -> bool:
     return case.last.batch_at is None or case.last.at - case.last.batch_at >= case.limits.still
 
 
-def _too_new(case: _Case) -> Told:
+def _too_new(case: _Case) -> RuleResult:
     """8. A trend takes time."""
     if not case.behind or case.span >= RECENT / 2:
         return None
-    return Verdict.UNKNOWN, f"it is {in_words(case.last.seconds)} behind, and watched for {in_words(case.span)} only"
+    return LagVerdict.UNKNOWN, f"it is {in_words(case.last.seconds)} behind, and watched for {in_words(case.span)} only"
 
 
-def _underprovisioned(case: _Case) -> Told:
+def _underprovisioned(case: _Case) -> RuleResult:
     """9. More comes than it can count."""
     if not case.behind or case.span < 0.9 * case.limits.window or case.last.seconds <= case.first.seconds:
         return None
     marks = [case.seen[round(n * (len(case.seen) - 1) / 3)] for n in range(4)]
     if all(0 < after.position - before.position < after.end - before.end for before, after in pairwise(marks)):
-        return Verdict.UNDERPROVISIONED, f"for {in_words(case.span)} it has counted less than came"
+        return LagVerdict.UNDERPROVISIONED, f"for {in_words(case.span)} it has counted less than came"
     return None
 
 
-def _late(case: _Case) -> Told:
+def _late(case: _Case) -> RuleResult:
     """10. Far behind is far behind."""
     usual = median(sample.seconds for sample in case.recent)
-    return (Verdict.WARN, f"it is {in_words(usual)} behind") if usual >= case.limits.late else None
+    return (LagVerdict.WARN, f"it is {in_words(usual)} behind") if usual >= case.limits.late else None
 
 
-def _growing(case: _Case) -> Told:
+def _growing(case: _Case) -> RuleResult:
     """11. On its way there."""
     if not case.behind:
         return None
@@ -267,18 +273,18 @@ def _growing(case: _Case) -> Told:
     earlier = [sample.seconds for sample in case.recent if sample.at < middle]
     later = median(sample.seconds for sample in case.recent if sample.at >= middle)
     if earlier and later >= case.limits.fine and later >= GROWTH * median(earlier):
-        return Verdict.WARN, f"it falls behind: {in_words(median(earlier))} a minute ago, {in_words(later)} now"
+        return LagVerdict.WARN, f"it falls behind: {in_words(median(earlier))} a minute ago, {in_words(later)} now"
     return None
 
 
-def _ok(case: _Case) -> Told:
+def _ok(case: _Case) -> RuleResult:
     """12. Nothing is wrong."""
     if case.last.events == 0:
-        return Verdict.OK, "it has read everything"
-    return Verdict.OK, f"it is {in_words(case.last.seconds)} behind"
+        return LagVerdict.OK, "it has read everything"
+    return LagVerdict.OK, f"it is {in_words(case.last.seconds)} behind"
 
 
-_RULES: tuple[Callable[[_Case], Told], ...] = (
+_RULES: tuple[Callable[[_Case], RuleResult], ...] = (
     _dropped,
     _rewind,
     _falling_by_time,

@@ -19,7 +19,7 @@ from truelog.support.settings import Settings
 _PATIENCE_MS = 60_000
 
 
-class Record(NamedTuple):
+class OutgoingRecord(NamedTuple):
     """What Kafka is to keep."""
 
     topic: str
@@ -27,7 +27,7 @@ class Record(NamedTuple):
     value: bytes
 
 
-def producer(settings: Settings) -> Producer:
+def make_producer(settings: Settings) -> Producer:
     """A producer whose acknowledgement means that the record is in the log, once."""
     return Producer(
         {
@@ -43,7 +43,7 @@ def producer(settings: Settings) -> Producer:
     )
 
 
-class Sender:
+class KafkaSender:
     """Sends records and counts what Kafka acknowledged; leaving its block waits for the rest.
 
     Raises:
@@ -55,7 +55,7 @@ class Sender:
         topics.require_log_append_time(settings, names)
         self.sent = 0
         self._failed: KafkaError | None = None
-        self._producer = producer(settings)
+        self._producer = make_producer(settings)
 
     def __enter__(self) -> Self:
         return self
@@ -65,7 +65,7 @@ class Sender:
         if error is None:
             self._require_taken()
 
-    def send(self, record: Record) -> None:
+    def send(self, record: OutgoingRecord) -> None:
         """Hand it over; waits while the producer's queue is full."""
         while True:
             try:

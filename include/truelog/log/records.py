@@ -27,8 +27,8 @@ _COORDINATES = pa.schema(
     ]
 )
 
-Types = Mapping[str, EventType]
-Events = Mapping[str, DataFrame]  # the good events of each topic, as transforms see them
+EventTypes = Mapping[str, EventType]
+EventFrames = Mapping[str, DataFrame]  # the good events of each topic, as transforms see them
 _Batches = Iterable[pa.RecordBatch]
 _Decoder = Callable[[_Batches], Iterator[pa.RecordBatch]]
 
@@ -38,7 +38,7 @@ def schema(event_type: EventType) -> StructType:
     return from_arrow_schema(pa.schema([*_COORDINATES, *event_type.arrow_schema]))
 
 
-def streamed(spark: SparkSession, settings: Settings, topics: tuple[str, ...], begin: Positions) -> DataFrame:
+def read_stream(spark: SparkSession, settings: Settings, topics: tuple[str, ...], begin: Positions) -> DataFrame:
     """The log from `begin` on, as an endless frame of raw records."""
     options = {
         **settings.spark_kafka(),
@@ -50,7 +50,7 @@ def streamed(spark: SparkSession, settings: Settings, topics: tuple[str, ...], b
     return spark.readStream.format("kafka").options(**options).load()
 
 
-def between(spark: SparkSession, settings: Settings, begin: Positions, end: Positions) -> DataFrame:
+def read_range(spark: SparkSession, settings: Settings, begin: Positions, end: Positions) -> DataFrame:
     """The raw records in [begin, end), read from the log at once."""
     options = {
         **settings.spark_kafka(),
@@ -62,7 +62,7 @@ def between(spark: SparkSession, settings: Settings, begin: Positions, end: Posi
     return spark.read.format("kafka").options(**options).load()
 
 
-def decoded(raw: DataFrame, types: Types) -> DataFrame:
+def decoded(raw: DataFrame, types: EventTypes) -> DataFrame:
     """Raw records → decoded ones, in the executors' Python, by Arrow."""
     columns = [
         *_COORDINATES,
@@ -74,7 +74,7 @@ def decoded(raw: DataFrame, types: Types) -> DataFrame:
     return read.mapInArrow(_decoder(types, shape), from_arrow_schema(shape))
 
 
-def events(records: DataFrame, types: Types) -> Events:
+def events(records: DataFrame, types: EventTypes) -> EventFrames:
     """Decoded records → the good events of each type."""
     return {name: _of(records, name) for name in types}
 
@@ -85,18 +85,18 @@ def _of(records: DataFrame, topic: str) -> DataFrame:
     return mine.select(*_COORDINATES.names, f"record.{topic}.*")
 
 
-def from_position(by_topic: Events, stands: Positions, begin: Positions) -> Events:
+def from_position(by_topic: EventFrames, stands: Positions, begin: Positions) -> EventFrames:
     """What a view that stands past `begin` in some partitions still lacks of the events from `begin` on."""
     ahead = [(t, p, stands.at(t, p)) for t, p in stands.partitions() if stands.at(t, p) > begin.at(t, p)]
     return _but_for(by_topic, [(t, (F.col("partition") == p) & (F.col("offset") < o)) for t, p, o in ahead])
 
 
-def without(by_topic: Events, places: list[tuple[str, int, int]]) -> Events:
+def without_records(by_topic: EventFrames, places: list[tuple[str, int, int]]) -> EventFrames:
     """Events but for those at the given (topic, partition, offset)."""
     return _but_for(by_topic, [(t, (F.col("partition") == p) & (F.col("offset") == o)) for t, p, o in places])
 
 
-def _but_for(by_topic: Events, conditions: list[tuple[str, Column]]) -> Events:
+def _but_for(by_topic: EventFrames, conditions: list[tuple[str, Column]]) -> EventFrames:
     kept = dict(by_topic)
     for topic, condition in conditions:
         if topic in kept:
@@ -104,7 +104,7 @@ def _but_for(by_topic: Events, conditions: list[tuple[str, Column]]) -> Events:
     return kept
 
 
-def _decoder(types: Types, shape: pa.Schema) -> _Decoder:
+def _decoder(types: EventTypes, shape: pa.Schema) -> _Decoder:
     def decode_batches(batches: _Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for topic in pc.unique(batch.column("topic")).to_pylist():

@@ -53,15 +53,15 @@ _PASSING = frozenset(
 _COMPACTION_LAG_MS = 7 * 86_400_000
 
 
-Place = tuple[str, int]  # topic, partition
+PartitionKey = tuple[str, int]  # topic, partition
 
 
 @dataclass(frozen=True)
-class Told:
+class PartitionOffsets:
     """Where partitions begin or end; and of those of which the brokers do not tell, why."""
 
     positions: Positions
-    untold: Mapping[Place, str]
+    untold: Mapping[PartitionKey, str]
 
     def missing(self, topics: Iterable[str]) -> str:
         """Why not all is told of these; empty where it is."""
@@ -87,7 +87,7 @@ def apply(settings: Settings, types: Mapping[str, EventType]) -> None:
     3. Wait until every partition has a leader.
     """
     broker = client(settings)
-    there = known(broker)
+    there = existing_topics(broker)
     present = _described(broker, [name for name in types if name in there])
     _require_log_append_time(broker, present)
     for name, description in present.items():
@@ -120,12 +120,12 @@ def earliest_offsets(settings: Settings, topics: Iterable[str]) -> Positions:
 
 def ends(broker: AdminClient, topics: Iterable[str]) -> Positions:
     """`end_offsets` by a client that the caller keeps."""
-    return ends_told(broker, topics).whole()
+    return ends_by_partition(broker, topics).whole()
 
 
 def begins(broker: AdminClient, topics: Iterable[str]) -> Positions:
     """`earliest_offsets` by a client that the caller keeps."""
-    return begins_told(broker, topics).whole()
+    return begins_by_partition(broker, topics).whole()
 
 
 def committed_ends(broker: AdminClient, topics: Iterable[str]) -> Positions:
@@ -149,17 +149,17 @@ def first_since(broker: AdminClient, topics: Iterable[str], moment: datetime) ->
     return datetime.fromtimestamp(min(came) / 1000, UTC) if came else None
 
 
-def ends_told(broker: AdminClient, topics: Iterable[str]) -> Told:
+def ends_by_partition(broker: AdminClient, topics: Iterable[str]) -> PartitionOffsets:
     """The same, as far as the brokers tell it."""
     return _offsets(broker, topics, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
 
-def begins_told(broker: AdminClient, topics: Iterable[str]) -> Told:
+def begins_by_partition(broker: AdminClient, topics: Iterable[str]) -> PartitionOffsets:
     """The same, as far as the brokers tell it."""
     return _offsets(broker, topics, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
 
-def known(broker: AdminClient) -> set[str]:
+def existing_topics(broker: AdminClient) -> set[str]:
     """Every topic that there is."""
     try:
         return set(broker.list_topics(timeout=_TIMEOUT).topics)
@@ -167,7 +167,7 @@ def known(broker: AdminClient) -> set[str]:
         raise ServiceDown(f"Kafka did not answer: {failed.args[0].str()}; see `truelog status`.") from failed
 
 
-def retentions(broker: AdminClient, topics: Iterable[str]) -> dict[str, float | None]:
+def retention_seconds(broker: AdminClient, topics: Iterable[str]) -> dict[str, float | None]:
     """Seconds for which the brokers keep a record of each topic, by what they go by now; None for ever."""
     return {name: _retention(told) for name, told in _configurations(broker, topics).items()}
 
@@ -266,10 +266,10 @@ def _is_led(broker: AdminClient, name: str, partitions: int) -> bool:
         found = _described(broker, [name])[name]
     except TopicRefused:  # made a moment ago, and not known to this broker yet
         return False
-    return len(found.partitions) == partitions and not leaderless([found])
+    return len(found.partitions) == partitions and not partitions_without_leader([found])
 
 
-def leaderless(described: Iterable[TopicDescription]) -> dict[Place, str]:
+def partitions_without_leader(described: Iterable[TopicDescription]) -> dict[PartitionKey, str]:
     """The partitions that no broker answers for, which would be waited for in vain; each with the reason."""
     return {
         (found.name, each.id): f"{found.name} {each.id} has no leader: is a broker missing? See `truelog status`."
@@ -292,20 +292,22 @@ def _offsets(
     topics: Iterable[str],
     spec: OffsetSpec,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-) -> Told:
+) -> PartitionOffsets:
     described = _described(broker, topics)
     answers, untold = _answers(broker, described, spec, isolation)
     offsets: dict[str, dict[int, int]] = {name: {} for name in described}
     for (topic, partition), answer in answers.items():
         offsets[topic][partition] = answer.offset
-    return Told(Positions(offsets, {name: str(found.topic_id) for name, found in described.items()}), untold)
+    return PartitionOffsets(
+        Positions(offsets, {name: str(found.topic_id) for name, found in described.items()}), untold
+    )
 
 
 def _answers(
     broker: AdminClient, described: Mapping[str, TopicDescription], spec: OffsetSpec, isolation: IsolationLevel
-) -> tuple[dict[Place, ListOffsetsResultInfo], dict[Place, str]]:
+) -> tuple[dict[PartitionKey, ListOffsetsResultInfo], dict[PartitionKey, str]]:
     """What the brokers answer about each partition; and why they do not."""
-    answers, untold = dict[Place, ListOffsetsResultInfo](), leaderless(described.values())
+    answers, untold = dict[PartitionKey, ListOffsetsResultInfo](), partitions_without_leader(described.values())
     places = [(name, each.id) for name, found in described.items() for each in found.partitions]
     asked = {TopicPartition(*place): spec for place in places if place not in untold}
     told = broker.list_offsets(asked, isolation_level=isolation, request_timeout=_TIMEOUT)

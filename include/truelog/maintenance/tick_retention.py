@@ -47,14 +47,14 @@ _DROP = """
 """
 
 
-def drop(connection: Connection, known: Sequence[Compiled] = ()) -> int:
+def drop_old_ticks(connection: Connection, known: Sequence[Compiled] = ()) -> int:
     """Drop them; how many there were. Of views that are not known it is taken that they read ticks.
 
     No view is compared meanwhile: a comparison asks at positions of the past.
     """
     timeless = [each for each in known if clock.TOPIC not in each.view.topics]
     for view, version, *_ in _stands(connection):
-        row_diff.alone(connection, table_name(view, version))
+        row_diff.drop_copies(connection, table_name(view, version))
     dropped = 0
     while portion := _drop_portion(connection, timeless):
         dropped += portion

@@ -21,7 +21,7 @@ from truelog.alerts import alert_store
 from truelog.archive.archive_commit import copy_pointer, require_newest
 from truelog.archive.archive_table import NAMESPACE, open_catalog
 from truelog.batch import partials
-from truelog.batch.batch_context import workshop
+from truelog.batch.batch_context import open_batch
 from truelog.kernel import clock, merge, stage
 from truelog.maintenance import tick_retention
 from truelog.quality import gx_docs
@@ -30,12 +30,12 @@ from truelog.storage.database import connect
 from truelog.support.settings import CATALOG, Settings
 from truelog.views.compiled_view import Compiled
 
-NOTHING = timedelta()  # not even the snapshots of a moment ago
+NO_RETENTION = timedelta()  # not even the snapshots of a moment ago
 _AGE = timedelta(days=3)  # of snapshots and files that may go: no commit, and nobody who reads one, takes that long
 
 
 @dataclass(frozen=True)
-class Kept:
+class Retained:
     """What was done to a table."""
 
     table: str
@@ -50,21 +50,21 @@ class Upkeep:
     ticks: int  # dropped
     alerts: int  # forgotten
     data_docs: int  # dropped
-    tables: list[Kept]
+    tables: list[Retained]
 
     def as_dict(self) -> dict[str, Any]:
         """The stable form that scripts read."""
         return asdict(self)
 
 
-def keep_up(settings: Settings) -> Upkeep:
+def run_upkeep(settings: Settings) -> Upkeep:
     """All of it, in a Spark session of its own."""
-    with workshop(settings, "truelog upkeep", ()) as (spark, _, assembly):
+    with open_batch(settings, "truelog upkeep", ()) as (spark, _, assembly):
         with connect(settings, autocommit=True) as connection:
             stage.sweep_all(connection)  # 1
-            ticks = tick_retention.drop(connection, assembly.compiled)  # 2
-            forgotten = alert_store.forget(connection, timedelta(seconds=settings.alert_keep_seconds))  # 3
-        docs = gx_docs.drop_old(settings)  # 4
+            ticks = tick_retention.drop_old_ticks(connection, assembly.compiled)  # 2
+            forgotten = alert_store.delete_old(connection, timedelta(seconds=settings.alert_keep_seconds))  # 3
+        docs = gx_docs.drop_old_pages(settings)  # 4
         for compiled in assembly.compiled:
             drop_outlived(spark, settings, compiled)  # 5
         kept = [_keep_up(spark, settings, table) for table in tables(settings)]  # 6
@@ -74,7 +74,7 @@ def keep_up(settings: Settings) -> Upkeep:
 def drop_outlived(spark: SparkSession, settings: Settings, compiled: Compiled) -> None:
     """Where the view has `keep`: rows that no rebuild at its positions, or later ones, will show."""
     with connect(settings, autocommit=True) as connection:
-        row_diff.alone(connection, compiled.table)  # a comparison rebuilds at positions of the past
+        row_diff.drop_copies(connection, compiled.table)  # a comparison rebuilds at positions of the past
         limit = clock.oldest(connection, compiled, merge.positions(connection, compiled))
         if limit is not None:
             partials.drop_before(spark, settings, compiled, limit)
@@ -92,12 +92,12 @@ def tables(settings: Settings) -> list[str]:
         ]
 
 
-def _keep_up(spark: SparkSession, settings: Settings, name: str) -> Kept:
+def _keep_up(spark: SparkSession, settings: Settings, name: str) -> Retained:
     with open_catalog(settings) as catalog:
         require_newest(catalog.load_table(name))
         rewritten = compact(spark, name)
         expire(spark, name)
-        kept = Kept(name, rewritten, remove_orphans(spark, name))
+        kept = Retained(name, rewritten, remove_orphans(spark, name))
         if name.startswith(f"{NAMESPACE}."):  # a quiet topic's archiver would leave it at files that are gone now
             copy_pointer(catalog.load_table(name))
     return kept

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from truelog.apps import launcher, reader_positions
 from truelog.apps.liveness import diagnose
 from truelog.control import application, view_status
-from truelog.control.application import ARCHIVE, Status, Verdict
-from truelog.control.view_status import Standing
+from truelog.control.application import ARCHIVE, Diagnosis, Status
+from truelog.control.view_status import ViewStatus
 from truelog.lag.lag import Lag, lags, total
 from truelog.log import topics
 from truelog.log.positions import Offsets, Positions
@@ -22,11 +22,11 @@ from truelog.support.memory import megabytes
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
-Stands = dict[str, Positions]  # by view; the archive under its own name
+PositionsByReader = dict[str, Positions]  # by view; the archive under its own name
 
 
 @dataclass(frozen=True)
-class Behind:
+class LagByReader:
     """How far each reader is behind; and of whom that cannot be told, why."""
 
     lags: dict[str, Lag]
@@ -34,7 +34,7 @@ class Behind:
 
 
 @dataclass(frozen=True)
-class View:
+class ViewHealth:
     """One view of an application."""
 
     view: str
@@ -47,7 +47,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class Health:
+class ApplicationHealth:
     """One application; its positions are the least of its views', its lag is the greatest.
 
     `reason` is why that cannot be told of one of them.
@@ -64,33 +64,33 @@ class Health:
     lag_events: int | None = None
     lag_seconds: float | None = None
     reason: str = ""
-    views: list[View] = field(default_factory=list)
+    views: list[ViewHealth] = field(default_factory=list)
 
 
-def every(settings: Settings) -> list[Health]:
+def application_health(settings: Settings) -> list[ApplicationHealth]:
     """Of all applications; without a database, nothing is known of any.
 
     Raises:
         ServiceDown: PostgreSQL does not answer.
     """
-    with db_snapshot.snapshot(settings) as connection:
+    with db_snapshot.read_snapshot(settings) as connection:
         stood, statuses = _stands(settings, connection), _statuses(settings, connection)
-        told = {each.view: each for each in view_status.every(connection)}
+        told = {each.view: each for each in view_status.view_statuses(connection)}
     behind = _lags(settings, stood)
     return [_health(settings, status, stood, behind, told) for status in statuses]
 
 
-def unknown(name: str) -> Health:
+def unknown_health(name: str) -> ApplicationHealth:
     """Of an application that nobody can be asked about."""
-    return Health(name, "UNKNOWN", application.RUNNING)
+    return ApplicationHealth(name, "UNKNOWN", application.RUNNING)
 
 
-def state(settings: Settings, status: Status) -> str:
+def application_state(settings: Settings, status: Status) -> str:
     """One word for it: RUNNING, STARTING, STOPPED; or what is wrong."""
     return named(status, diagnose(settings, status, datetime.now(UTC)))
 
 
-def named(status: Status, found: Verdict | None) -> str:
+def named(status: Status, found: Diagnosis | None) -> str:
     """The word, given what is wrong with it."""
     if found is not None:
         return found.upper()
@@ -100,42 +100,50 @@ def named(status: Status, found: Verdict | None) -> str:
 
 
 def _statuses(settings: Settings, connection: Connection) -> list[Status]:
-    return [application.status(connection, name) for name in application.names(settings)]
+    return [application.status(connection, name) for name in application.application_names(settings)]
 
 
-def _stands(settings: Settings, connection: Connection) -> Stands:
-    views = reader_positions.views(connection, catalogue.names(settings.views_folder))
+def _stands(settings: Settings, connection: Connection) -> PositionsByReader:
+    views = reader_positions.view_positions(connection, catalogue.view_names(settings.views_folder))
     stood = {view: stand.positions for view, stand in views.items()}
     try:
-        return stood | {ARCHIVE: reader_positions.archive(settings).positions}
+        return stood | {ARCHIVE: reader_positions.archive_position(settings).positions}
     except TruelogError:
         return stood | {ARCHIVE: Positions()}
 
 
-def _lags(settings: Settings, stood: Stands) -> Behind:
-    counted = {name: reader_positions.counted(at) for name, at in stood.items() if at.offsets}
+def _lags(settings: Settings, stood: PositionsByReader) -> LagByReader:
+    counted = {name: reader_positions.without_ticks(at) for name, at in stood.items() if at.offsets}
     try:
-        ends = topics.ends_told(topics.client(settings), {topic for at in counted.values() for topic in at.offsets})
+        ends = topics.ends_by_partition(
+            topics.client(settings), {topic for at in counted.values() for topic in at.offsets}
+        )
         blind = {name: why for name, at in counted.items() if (why := ends.missing(at.offsets))}
         seen = {name: at for name, at in counted.items() if name not in blind}
         behind = lags(settings, seen, ends.positions)
     except ServiceDown as down:
-        return Behind({}, dict.fromkeys(counted, str(down)))
-    return Behind({name: total(parts) for name, parts in behind.items()}, blind)
+        return LagByReader({}, dict.fromkeys(counted, str(down)))
+    return LagByReader({name: total(parts) for name, parts in behind.items()}, blind)
 
 
-def _health(settings: Settings, status: Status, stood: Stands, behind: Behind, told: dict[str, Standing]) -> Health:
+def _health(
+    settings: Settings, status: Status, stood: PositionsByReader, behind: LagByReader, told: dict[str, ViewStatus]
+) -> ApplicationHealth:
     name = status.application
-    mine = [ARCHIVE] if name == ARCHIVE else [v for v in stood if v != ARCHIVE and application.of(settings, v) == name]
+    mine = (
+        [ARCHIVE]
+        if name == ARCHIVE
+        else [v for v in stood if v != ARCHIVE and application.application_of(settings, v) == name]
+    )
     blind = next((behind.blind[each] for each in mine if each in behind.blind), "")
     known = [behind.lags[each] for each in mine if each in behind.lags and not blind]
-    return Health(
+    return ApplicationHealth(
         application=name,
-        state=state(settings, status),
+        state=application_state(settings, status),
         desired=status.desired,
         epoch=status.epoch,
         pid=status.pid if status.alive else None,
-        memory_mb=megabytes(launcher.family(status)) if status.alive else None,
+        memory_mb=megabytes(launcher.application_processes(status)) if status.alive else None,
         batch_at=status.batch_at,
         positions=_least([stood[each] for each in mine]),
         lag_events=max((lag.events for lag in known), default=None),
@@ -145,9 +153,9 @@ def _health(settings: Settings, status: Status, stood: Stands, behind: Behind, t
     )
 
 
-def _view(view: str, at: Positions, behind: Behind, told: Standing | None) -> View:
+def _view(view: str, at: Positions, behind: LagByReader, told: ViewStatus | None) -> ViewHealth:
     lag, why_standing = behind.lags.get(view), told.reason if told else "no application has run it yet"
-    return View(
+    return ViewHealth(
         view=view,
         state=told.state if told else "UNKNOWN",
         reason=why_standing or behind.blind.get(view, ""),

@@ -26,7 +26,7 @@ from starlette.routing import Route
 
 from truelog.alerts import alert_watch
 from truelog.lag import lag_groups, lag_history, lag_poll
-from truelog.lag.lag_poll import Ask
+from truelog.lag.lag_poll import ListReaders
 from truelog.lag.lag_report import POLLS
 from truelog.log import topics
 from truelog.monitor import metrics
@@ -35,7 +35,7 @@ from truelog.storage.api_key import KeyRing, Role
 from truelog.storage.database import connect
 from truelog.support.background import Background
 from truelog.support.errors import RequestRefused, ServiceDown, TruelogError
-from truelog.support.http_server import refusal, serve
+from truelog.support.http_server import error_response, run_server
 from truelog.support.settings import Settings
 
 KEYS_SECONDS = 5.0  # after which a new key opens, and a revoked one does not
@@ -71,7 +71,7 @@ class LagService:
         self.settings = settings
         self.keys = KeyRing(settings)
         self._broker = topics.client(settings)
-        self._asked: dict[str, Ask] = {"views": lag_poll.views, "archive": lag_poll.archive}
+        self._asked: dict[str, ListReaders] = {"views": lag_poll.polled_views, "archive": lag_poll.polled_archive}
         self._seen = dict.fromkeys(self._asked, 0.0)  # when each was last polled well
 
     @asynccontextmanager
@@ -81,7 +81,7 @@ class LagService:
         threads += [
             Background(what, partial(self._poll_again, what), self.settings.lag_poll_seconds) for what in self._asked
         ]
-        threads += alert_watch.threads(self.settings)
+        threads += alert_watch.watcher_threads(self.settings)
         for thread in threads:
             thread.start()
         yield
@@ -90,11 +90,11 @@ class LagService:
 
     def poll(self, what: str) -> None:
         """1. Look. 2. Keep what was seen. 3. Publish the positions."""
-        seen, readings = lag_poll.poll(self.settings, self._broker, event.names(), self._asked[what])  # 1
+        seen, readings = lag_poll.poll_once(self.settings, self._broker, event.event_names(), self._asked[what])  # 1
         with connect(self.settings) as connection:
-            lag_history.keep(connection, readings, self.settings.lag_keep_seconds)  # 2
+            lag_history.append(connection, readings, self.settings.lag_keep_seconds)  # 2
         self._seen[what] = time.monotonic()
-        lag_groups.publish(self.settings, self._broker, {name: reader.at for name, reader in seen.items()})  # 3
+        lag_groups.publish_groups(self.settings, self._broker, {name: reader.at for name, reader in seen.items()})  # 3
 
     def _poll_again(self, what: str) -> None:
         """What was not seen is missing from the history, and so seen to be missing."""
@@ -127,17 +127,17 @@ def application(settings: Settings) -> Starlette:
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    return refusal(error.status if isinstance(error, RequestRefused) else 500, str(error))
+    return error_response(error.status if isinstance(error, RequestRefused) else 500, str(error))
 
 
 async def _down(_: Request, error: Exception) -> Response:
     log.warning("not scraped: %s", error)
-    return refusal(503, "PostgreSQL did not answer")
+    return error_response(503, "PostgreSQL did not answer")
 
 
 def main() -> None:
     settings = Impatient()
-    serve(application(settings), settings.lag_host, settings.lag_port, grace=5)
+    run_server(application(settings), settings.lag_host, settings.lag_port, grace=5)
 
 
 if __name__ == "__main__":

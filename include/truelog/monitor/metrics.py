@@ -11,7 +11,7 @@ from typing import Any
 
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_report
-from truelog.lag.lag_report import Row
+from truelog.lag.lag_report import LagRow
 from truelog.reconcile import verification_status
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
@@ -72,21 +72,21 @@ def scrape(settings: Settings) -> str:
     Raises:
         ServiceDown: PostgreSQL does not answer.
     """
-    with db_snapshot.snapshot(settings) as connection:
-        return written(settings, connection)
+    with db_snapshot.read_snapshot(settings) as connection:
+        return format_families(settings, connection)
 
 
-def written(settings: Settings, connection: Connection) -> str:
+def format_families(settings: Settings, connection: Connection) -> str:
     """The same within a transaction that the caller has."""
     lag = _lag(lag_report.rows(settings, connection))
-    views = catalogue.names(settings.views_folder)
+    views = catalogue.view_names(settings.views_folder)
     of_all = (_applications, _steps, _stragglers)
     of_views = (_merges, _reconciliations, _certainties, _tables)
     found = [*(of(connection) for of in of_all), *(of(connection, views) for of in of_views)]
-    return render(chain(lag, *found))
+    return render_metrics(chain(lag, *found))
 
 
-def render(points: Iterable[Point]) -> str:
+def render_metrics(points: Iterable[Point]) -> str:
     """Every family with its points; those without any are named all the same."""
     by_name: dict[str, list[Point]] = {name: [] for name in FAMILIES}
     for point in points:
@@ -106,7 +106,7 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _lag(rows: list[Row]) -> Iterator[Point]:
+def _lag(rows: list[LagRow]) -> Iterator[Point]:
     for row in rows:
         of = {"reader": row.reader, "application": row.application, "topic": row.topic, "partition": row.partition}
         of = {name: value for name, value in of.items() if value is not None}
@@ -125,14 +125,14 @@ def _lag(rows: list[Row]) -> Iterator[Point]:
     yield from _dead_letters(rows)
 
 
-def _freshness(rows: list[Row]) -> Iterator[Point]:
+def _freshness(rows: list[LagRow]) -> Iterator[Point]:
     """Of readers that are seen in every partition."""
     for reader, of_reader in lag_report.by_reader(rows).items():
         if (seconds := lag_report.freshness(of_reader)) is not None:
             yield Point("truelog_freshness_seconds", seconds, {"reader": reader})
 
 
-def _dead_letters(rows: list[Row]) -> Iterator[Point]:
+def _dead_letters(rows: list[LagRow]) -> Iterator[Point]:
     """The archive reads every topic, so that its samples know where each ends."""
     ends = [row.end for row in rows if row.reader == ARCHIVE and row.topic == "dead_letter"]
     known = [end for end in ends if end is not None]
@@ -198,7 +198,7 @@ def _reconciliations(connection: Connection, views: list[str]) -> Iterator[Point
 
 def _certainties(connection: Connection, views: list[str]) -> Iterator[Point]:
     """Until a view was found EQUAL once it is as old as it is unproved; one without certificates has no age of them."""
-    for view, known in verification_status.every(connection, views).items():
+    for view, known in verification_status.verification_statuses(connection, views).items():
         of: dict[str, object] = {"view": view}
         equal_age, age = known.equal_age, known.certified_age
         yield Point("truelog_reconcile_equal_age_seconds", known.age if equal_age is None else equal_age, of)

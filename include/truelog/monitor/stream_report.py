@@ -11,23 +11,23 @@ from typing import Any
 from truelog.apps import reader_positions
 from truelog.control import application, view_status
 from truelog.control.application import ARCHIVE, Status
-from truelog.control.view_status import Standing
+from truelog.control.view_status import ViewStatus
 from truelog.lag import lag_report
-from truelog.lag.lag_verdict import Verdict
+from truelog.lag.lag_verdict import LagVerdict
 from truelog.monitor import health
 from truelog.serving import serving_status
-from truelog.serving.serving_status import Answer
+from truelog.serving.serving_status import ServingStatus
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.streaming import batch_metrics
-from truelog.streaming.batch_metrics import Batch
+from truelog.streaming.batch_metrics import BatchSteps
 from truelog.support.settings import Settings
 
 _BATCHES = 12  # that are told
 
 
 @dataclass(frozen=True)
-class Reader:
+class ReaderReport:
     """A view, or the archive; its lag is the sum over partitions, its freshness the worst of them.
 
     Both are None where one partition is not seen: a sum over the others would look too good.
@@ -38,15 +38,15 @@ class Reader:
     state: str
     reason: str
     since: datetime | None
-    verdict: Verdict
+    verdict: LagVerdict
     lag_events: int | None
     freshness: float | None
-    partitions: Sequence[lag_report.Row]
-    answer: Answer | None  # which layer gives it to readers; the archive is no view
+    partitions: Sequence[lag_report.LagRow]
+    answer: ServingStatus | None  # which layer gives it to readers; the archive is no view
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchReport:
     """The last start of an application, and how many there were in a day."""
 
     at: datetime
@@ -56,29 +56,31 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Application:
+class ApplicationReport:
     status: Status
     state: str
-    launch: Launch | None
-    batches: Sequence[Batch]
-    readers: Sequence[Reader]
+    launch: LaunchReport | None
+    batches: Sequence[BatchSteps]
+    readers: Sequence[ReaderReport]
 
 
-def every(settings: Settings) -> list[Application]:
+def application_reports(settings: Settings) -> list[ApplicationReport]:
     """Of all applications, as of one moment.
 
     Raises:
         ServiceDown: PostgreSQL does not answer.
     """
-    with db_snapshot.snapshot(settings) as connection:
-        statuses = [application.status(connection, name) for name in application.names(settings)]
+    with db_snapshot.read_snapshot(settings) as connection:
+        statuses = [application.status(connection, name) for name in application.application_names(settings)]
         launches = _launches(connection)
-        batches = {each.application: batch_metrics.latest(connection, each.application, _BATCHES) for each in statuses}
+        batches = {
+            each.application: batch_metrics.latest_steps(connection, each.application, _BATCHES) for each in statuses
+        }
         read = _readers(settings, connection)
     return [
-        Application(
+        ApplicationReport(
             status,
-            health.state(settings, status),
+            health.application_state(settings, status),
             launches.get(status.application),
             batches[status.application],
             [each for each in read if lag_report.application_of(settings, each.reader) == status.application],
@@ -87,14 +89,14 @@ def every(settings: Settings) -> list[Application]:
     ]
 
 
-def _readers(settings: Settings, connection: Connection) -> list[Reader]:
+def _readers(settings: Settings, connection: Connection) -> list[ReaderReport]:
     rows = lag_report.by_reader(lag_report.rows(settings, connection))
-    stood = reader_positions.views(connection, [reader for reader in rows if reader != ARCHIVE])
-    told = {each.view: each for each in view_status.every(connection)}
-    answers = serving_status.answers(connection)
+    stood = reader_positions.view_positions(connection, [reader for reader in rows if reader != ARCHIVE])
+    told = {each.view: each for each in view_status.view_statuses(connection)}
+    answers = serving_status.serving_statuses(connection)
     unknown = ("UNKNOWN", "no application has run it yet", None)
     return [
-        Reader(
+        ReaderReport(
             reader,
             stood[reader].version if reader in stood else None,
             *(("", "", None) if reader == ARCHIVE else _said(told[reader]) if reader in told else unknown),
@@ -108,14 +110,14 @@ def _readers(settings: Settings, connection: Connection) -> list[Reader]:
     ]
 
 
-def _said(told: Standing) -> tuple[str, str, datetime | None]:
+def _said(told: ViewStatus) -> tuple[str, str, datetime | None]:
     return told.state, told.reason, told.since
 
 
-def _launches(connection: Connection) -> dict[str, Launch]:
+def _launches(connection: Connection) -> dict[str, LaunchReport]:
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT DISTINCT ON (application) application, launched_at, reason, wish, "
         "count(*) FILTER (WHERE launched_at > now() - interval '1 day') OVER (PARTITION BY application) "
         "FROM truelog.launch ORDER BY application, id DESC"
     ).fetchall()
-    return {name: Launch(*launch) for name, *launch in rows}
+    return {name: LaunchReport(*launch) for name, *launch in rows}

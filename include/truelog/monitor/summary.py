@@ -19,10 +19,10 @@ from truelog.alerts.alert_kind import Severity
 from truelog.control import application, view_status
 from truelog.control.application import ARCHIVE, Status
 from truelog.lag import lag_report
-from truelog.lag.lag_report import Row, by_reader, freshness, lag_events
-from truelog.lag.lag_verdict import Verdict
+from truelog.lag.lag_report import LagRow, by_reader, freshness, lag_events
+from truelog.lag.lag_verdict import LagVerdict
 from truelog.monitor import health, view_report
-from truelog.monitor.view_report import Entry
+from truelog.monitor.view_report import ViewEntry
 from truelog.reconcile import reconcile_history, verification_status
 from truelog.storage import db_snapshot
 from truelog.support.settings import Settings
@@ -55,9 +55,9 @@ class Facts:
     alerts: Sequence[Alert]  # open
     unwatched: Sequence[str]  # sources of alerts that have not checked of late, or could not
     applications: Mapping[str, str]  # the state of each
-    views: Sequence[Entry]  # all of the catalogue
+    views: Sequence[ViewEntry]  # all of the catalogue
     answers: Mapping[str, str]  # the last verdict on each view, EQUAL or DIFFERENT
-    lag: Mapping[str, Row]  # the worst partition of each reader
+    lag: Mapping[str, LagRow]  # the worst partition of each reader
 
 
 @dataclass(frozen=True)
@@ -102,12 +102,12 @@ _OF_APPLICATION = {
 }
 _IDLE = ("DEAD", "HUNG", "STOPPED")  # then its readers are late as well
 _OF_LAG = {
-    Verdict.OK: State.ALL_GOOD,
-    Verdict.WARN: State.WARNING,
-    Verdict.UNDERPROVISIONED: State.WARNING,
-    Verdict.UNKNOWN: State.UNKNOWN,
+    LagVerdict.OK: State.ALL_GOOD,
+    LagVerdict.WARN: State.WARNING,
+    LagVerdict.UNDERPROVISIONED: State.WARNING,
+    LagVerdict.UNKNOWN: State.UNKNOWN,
 }
-_LOSS = (Verdict.REWIND, Verdict.FALLING_OFF)
+_LOSS = (LagVerdict.REWIND, LagVerdict.FALLING_OFF)
 
 
 def now(settings: Settings) -> Vitals:
@@ -116,14 +116,17 @@ def now(settings: Settings) -> Vitals:
     Raises:
         ServiceDown: PostgreSQL does not answer.
     """
-    views = view_report.every(settings)
+    views = view_report.view_entries(settings)
     names, made = [each.view for each in views], [each.view for each in views if each.table]
-    with db_snapshot.snapshot(settings) as connection:
+    with db_snapshot.read_snapshot(settings) as connection:
         rows = by_reader(lag_report.rows(settings, connection, [ARCHIVE, *names]))
-        statuses = [application.status(connection, name) for name in application.names(settings)]
-        unwatched = [*alert_watch.neglected(connection), *alert_watch.blinded(connection)]
-        opened, answers = alert_store.open(connection), reconcile_history.answers(connection, names)
-        proved = {view: each.certified_age for view, each in verification_status.every(connection, made).items()}
+        statuses = [application.status(connection, name) for name in application.application_names(settings)]
+        unwatched = [*alert_watch.overdue_sources(connection), *alert_watch.blinded(connection)]
+        opened, answers = alert_store.open_alerts(connection), reconcile_history.answers(connection, names)
+        proved = {
+            view: each.certified_age
+            for view, each in verification_status.verification_statuses(connection, made).items()
+        }
     states = {each.application: _state(settings, each) for each in statuses}
     worst = {reader: lag_report.worst(of) for reader, of in rows.items()}
     facts = Facts(opened, list(dict.fromkeys(unwatched)), states, views, answers, worst)
@@ -142,8 +145,8 @@ def now(settings: Settings) -> Vitals:
 
 def _state(settings: Settings, status: Status) -> str:
     """By its row alone: asking Kafka why an application is silent could keep the card waiting."""
-    allowed = application.patience(settings, status.application)
-    return health.named(status, application.verdict(status, allowed, datetime.now(UTC)))
+    allowed = application.patience_for(settings, status.application)
+    return health.named(status, application.diagnose_status(status, allowed, datetime.now(UTC)))
 
 
 def card_state(facts: Facts) -> State:
@@ -199,7 +202,7 @@ def _of_views(facts: Facts) -> Iterator[Problem]:
             yield Problem(State.CRITICAL, f"{view.view} was last found DIFFERENT from its rebuild", page)
 
 
-def _of_view(view: Entry, facts: Facts) -> tuple[State, str] | None:
+def _of_view(view: ViewEntry, facts: Facts) -> tuple[State, str] | None:
     if view.broken:
         return State.CRITICAL, "cannot be loaded"
     if view.state == view_status.STANDING:
@@ -218,7 +221,7 @@ def _of_lag(facts: Facts) -> Iterator[Problem]:
     unknown = list[str]()
     for reader in (ARCHIVE, *(view.view for view in facts.views if view.table)):
         row = facts.lag.get(reader)
-        verdict = row.verdict if row else Verdict.UNKNOWN
+        verdict = row.verdict if row else LagVerdict.UNKNOWN
         idle = row is not None and facts.applications.get(row.application) in _IDLE
         state = _OF_LAG.get(verdict, State.CRITICAL)
         if state is State.ALL_GOOD or (idle and verdict not in _LOSS):
@@ -239,7 +242,7 @@ def _rank(state: State) -> int:
     return list(State).index(state)
 
 
-def _by(seen: dict[str, list[Row]], measure: Callable[[list[Row]], float | None]) -> dict[str, float | None]:
+def _by(seen: dict[str, list[LagRow]], measure: Callable[[list[LagRow]], float | None]) -> dict[str, float | None]:
     return {reader: measure(rows) for reader, rows in seen.items()}
 
 

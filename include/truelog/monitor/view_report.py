@@ -10,13 +10,13 @@ from datetime import datetime
 from typing import Any
 
 from truelog.apps import reader_positions
-from truelog.apps.reader_positions import Stand
+from truelog.apps.reader_positions import ReaderPosition
 from truelog.control import application, view_status
-from truelog.control.view_status import Standing
+from truelog.control.view_status import ViewStatus
 from truelog.reconcile import verification_status
 from truelog.schema.event import EventType, load_events
 from truelog.serving import serving_status
-from truelog.serving.serving_status import Answer
+from truelog.serving.serving_status import ServingStatus
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.errors import BadDeclaration
@@ -26,7 +26,7 @@ from truelog.views.view import View
 
 
 @dataclass(frozen=True)
-class Table:
+class ViewTable:
     """A version of a view as PostgreSQL has it; a table that was never analysed has no estimate of its rows."""
 
     version: int
@@ -37,7 +37,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Proof:
+class VerificationState:
     """The newest comparison of the newest version, and when that version was last found EQUAL, and last certified."""
 
     id: int
@@ -48,7 +48,7 @@ class Proof:
 
 
 @dataclass(frozen=True)
-class Entry:
+class ViewEntry:
     """A view in the catalogue. `broken` is why its file cannot be loaded; then nothing is known of what it declares."""
 
     view: str
@@ -63,13 +63,13 @@ class Entry:
     reason: str = "no application has run it yet"
     since: datetime | None = None
     positions: dict[str, dict[int, int]] = field(default_factory=dict)
-    table: Table | None = None
-    proof: Proof | None = None
-    answer: Answer | None = None  # which layer gives it to readers
+    table: ViewTable | None = None
+    proof: VerificationState | None = None
+    answer: ServingStatus | None = None  # which layer gives it to readers
 
 
 @dataclass(frozen=True)
-class Column:
+class ViewColumn:
     """`role` is `key`, or the measure by which it adds up; type and comment as the database has them, once made."""
 
     name: str
@@ -79,7 +79,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceTopic:
     """An event type that a view reads, and where its records lie."""
 
     event: str
@@ -89,36 +89,38 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Detail:
-    entry: Entry
-    columns: Sequence[Column]
+class ViewDetail:
+    entry: ViewEntry
+    columns: Sequence[ViewColumn]
     checks: Sequence[str]
-    sources: Sequence[Source]
-    versions: Sequence[Table]
+    sources: Sequence[SourceTopic]
+    versions: Sequence[ViewTable]
 
 
-def every(settings: Settings) -> list[Entry]:
+def view_entries(settings: Settings) -> list[ViewEntry]:
     """All views by name.
 
     Raises:
         ServiceDown: PostgreSQL does not answer.
     """
-    names = catalogue.names(settings.views_folder)
-    with db_snapshot.snapshot(settings) as connection:
+    names = catalogue.view_names(settings.views_folder)
+    with db_snapshot.read_snapshot(settings) as connection:
         return list(_entries(settings, connection, names))
 
 
-def one(settings: Settings, view: str) -> Detail:
+def view_detail(settings: Settings, view: str) -> ViewDetail:
     """Of a view that the catalogue has."""
-    with db_snapshot.snapshot(settings) as connection:
+    with db_snapshot.read_snapshot(settings) as connection:
         [entry] = _entries(settings, connection, [view])
-        made = {str(each["name"]): each for each in db_snapshot.columns(connection, view)}
+        made = {str(each["name"]): each for each in db_snapshot.view_columns(connection, view)}
         versions = [table for _, table in _tables(connection, [view])]
     if entry.broken:
-        return Detail(entry, [Column(n, "", c["type"], c["comment"]) for n, c in made.items()], (), (), versions)
-    declared = catalogue.load(view, settings.views_folder)
+        return ViewDetail(
+            entry, [ViewColumn(n, "", c["type"], c["comment"]) for n, c in made.items()], (), (), versions
+        )
+    declared = catalogue.load_view(view, settings.views_folder)
     events = load_events()
-    return Detail(
+    return ViewDetail(
         entry,
         list(_columns(declared, made)),
         declared.checks,
@@ -127,25 +129,27 @@ def one(settings: Settings, view: str) -> Detail:
     )
 
 
-def relations(settings: Settings, view: str) -> list[str]:
+def view_relations(settings: Settings, view: str) -> list[str]:
     """What readers may read of a view: itself, and what it presents."""
-    if view not in catalogue.names(settings.views_folder):
+    if view not in catalogue.view_names(settings.views_folder):
         return []
     declared, broken = _declared(settings, view)
     return [view] if broken or declared is None else _relations(view, declared)
 
 
-def _entries(settings: Settings, connection: Connection, names: Sequence[str]) -> Iterator[Entry]:
-    stood = reader_positions.views(connection, names)
-    told = {each.view: each for each in view_status.every(connection)}
+def _entries(settings: Settings, connection: Connection, names: Sequence[str]) -> Iterator[ViewEntry]:
+    stood = reader_positions.view_positions(connection, names)
+    told = {each.view: each for each in view_status.view_statuses(connection)}
     newest = dict(_tables(connection, names))
-    proofs, answers = _proofs(connection, names), serving_status.answers(connection)
+    proofs, answers = _proofs(connection, names), serving_status.serving_statuses(connection)
     for name in names:
         entry = _entry(settings, name, told.get(name), stood[name], newest.get(name))
         yield replace(entry, proof=proofs.get(name), answer=answers.get(name))
 
 
-def _entry(settings: Settings, name: str, told: Standing | None, stand: Stand, table: Table | None) -> Entry:
+def _entry(
+    settings: Settings, name: str, told: ViewStatus | None, stand: ReaderPosition, table: ViewTable | None
+) -> ViewEntry:
     declared, broken = _declared(settings, name)
     says: dict[str, Any] = {}
     if declared is not None:
@@ -153,10 +157,10 @@ def _entry(settings: Settings, name: str, told: Standing | None, stand: Stand, t
         says["relations"] = _relations(name, declared)
     if told is not None:
         says |= {"state": told.state, "reason": told.reason, "since": told.since}
-    return Entry(
+    return ViewEntry(
         view=name,
         about=_about(settings, name),
-        application=application.of(settings, name),
+        application=application.application_of(settings, name),
         broken=broken,
         positions=stand.positions.plain(),
         table=table,
@@ -166,7 +170,7 @@ def _entry(settings: Settings, name: str, told: Standing | None, stand: Stand, t
 
 def _declared(settings: Settings, name: str) -> tuple[View | None, str]:
     try:
-        return catalogue.load(name, settings.views_folder), ""
+        return catalogue.load_view(name, settings.views_folder), ""
     except BadDeclaration as broken:
         return None, str(broken)
 
@@ -183,20 +187,20 @@ def _about(settings: Settings, name: str) -> str:
         return ""
 
 
-def _columns(declared: View, made: dict[str, dict[str, str | None]]) -> Iterator[Column]:
+def _columns(declared: View, made: dict[str, dict[str, str | None]]) -> Iterator[ViewColumn]:
     roles = dict.fromkeys(declared.key, "key") | {n: type(m).__name__ for n, m in declared.measures.items()}
     for name in made or roles:
         there = made.get(name, {})
         comment = there.get("comment") or declared.columns.get(name)
-        yield Column(name, roles.get(name, ""), there.get("type"), comment)
+        yield ViewColumn(name, roles.get(name, ""), there.get("type"), comment)
 
 
-def _source(event: EventType) -> Source:
+def _source(event: EventType) -> SourceTopic:
     about = (event.model.__doc__ or "").strip().splitlines()
-    return Source(event.name, about[0] if about else "", event.topic.partitions, event.topic.retention)
+    return SourceTopic(event.name, about[0] if about else "", event.topic.partitions, event.topic.retention)
 
 
-def _tables(connection: Connection, names: Sequence[str]) -> list[tuple[str, Table]]:
+def _tables(connection: Connection, names: Sequence[str]) -> list[tuple[str, ViewTable]]:
     """Every version, the newest last."""
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT view, version, made_at, pg_total_relation_size(c.oid), nullif(c.reltuples, -1)::bigint, "
@@ -205,15 +209,17 @@ def _tables(connection: Connection, names: Sequence[str]) -> list[tuple[str, Tab
         "WHERE view = ANY(%s) ORDER BY view, version",
         (list(names),),
     ).fetchall()
-    return [(name, Table(*table)) for name, *table in rows]
+    return [(name, ViewTable(*table)) for name, *table in rows]
 
 
-def _proofs(connection: Connection, names: Sequence[str]) -> dict[str, Proof]:
+def _proofs(connection: Connection, names: Sequence[str]) -> dict[str, VerificationState]:
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT DISTINCT ON (view) view, id, verdict, finished_at "
         "FROM (SELECT view, max(version) AS version FROM truelog.view WHERE view = ANY(%s) GROUP BY view) newest "
         "JOIN truelog.reconciliation USING (view, version) ORDER BY view, id DESC",
         (list(names),),
     ).fetchall()
-    known = verification_status.every(connection, names)
-    return {name: Proof(*[*newest, known[name].equal_at, known[name].certified_at]) for name, *newest in rows}
+    known = verification_status.verification_statuses(connection, names)
+    return {
+        name: VerificationState(*[*newest, known[name].equal_at, known[name].certified_at]) for name, *newest in rows
+    }

@@ -32,40 +32,40 @@ _DOCUMENT = """<!doctype html>
 """
 
 
-def render(title: str, result: Mapping[str, Any]) -> bytes:
+def render_page(title: str, result: Mapping[str, Any]) -> bytes:
     """The page of a judgement's result, in its form as JSON."""
     parts = [part for each in result["results"] for part in _suite(each)]
     body = "".join(parts) or "<p>Nothing could be judged.</p>"
     return _DOCUMENT.format(title=html.escape(title), body=body).encode()
 
 
-def keep(settings: Settings, number: int, page: bytes) -> None:
+def store_page(settings: Settings, number: int, page: bytes) -> None:
     """Under the number of its row in `truelog.validation`."""
-    bucket.client(settings).put_object(
+    bucket.s3_client(settings).put_object(
         Bucket=settings.s3_bucket, Key=_key(number), Body=page, ContentType="text/html; charset=utf-8"
     )
 
 
-def read(settings: Settings, number: int) -> bytes | None:
+def read_page(settings: Settings, number: int) -> bytes | None:
     """None where there is none, or none any more."""
-    client = bucket.client(settings)
+    client = bucket.s3_client(settings)
     try:
         return client.get_object(Bucket=settings.s3_bucket, Key=_key(number))["Body"].read()
     except client.exceptions.NoSuchKey:
         return None
 
 
-def drop_old(settings: Settings) -> int:
+def drop_old_pages(settings: Settings) -> int:
     """Those that are older than they are kept; how many."""
-    client, limit = bucket.client(settings), datetime.now(UTC) - timedelta(seconds=settings.data_docs_keep_seconds)
-    found = bucket.listed(client, settings.s3_bucket, f"{FOLDER}/")
+    client, limit = bucket.s3_client(settings), datetime.now(UTC) - timedelta(seconds=settings.data_docs_keep_seconds)
+    found = bucket.list_objects(client, settings.s3_bucket, f"{FOLDER}/")
     old = [each["Key"] for each in found if each["LastModified"] < limit]
     for key in old:
         client.delete_object(Bucket=settings.s3_bucket, Key=key)
     return len(old)
 
 
-def sanitised(given: str) -> str:
+def sanitize(given: str) -> str:
     """What is left of HTML: text, and how it is set."""
     left = _Sanitiser()
     left.feed(given)
@@ -82,7 +82,7 @@ def _suite(result: Mapping[str, Any]) -> Iterator[str]:
     document = ValidationResultsPageRenderer().render(loaded)
     view: Any = DefaultJinjaSectionView()
     for number, section in enumerate(document.to_json_dict()["sections"], 1):
-        yield sanitised(view.render({"section": section, "section_loop": {"index": number}}))
+        yield sanitize(view.render({"section": section, "section_loop": {"index": number}}))
     for outcome in result["results"]:
         rows = (outcome["result"].get("details") or {}).get("unexpected_rows") or []
         yield from _rows(outcome["expectation_config"]["description"], rows[:_ROWS])

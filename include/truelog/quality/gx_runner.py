@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Rule:
+class ValidationRule:
     """Rows that must not be in a table, and what it means when there are none."""
 
     schema: str
@@ -32,7 +32,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class ValidationResult:
     """What came out: the rules that failed, each by what it would have meant, and the whole result.
 
     `success` is None where there was nothing to judge by.
@@ -44,18 +44,20 @@ class Judgement:
     result: dict[str, Any]
 
 
-def judge(settings: Settings, subject: str, rules: Sequence[Rule]) -> Judgement:
+def run_validation(settings: Settings, subject: str, rules: Sequence[ValidationRule]) -> ValidationResult:
     """Have the rules checked on the database as it is now."""
     if not rules:
-        return Judgement(subject, None, (), {"results": []})
+        return ValidationResult(subject, None, (), {"results": []})
     results = _checkpoint(settings, subject, rules).run().run_results.values()
     found = {"results": [result.to_json_dict() for result in results]}  # type: ignore[no-untyped-call]
     outcomes = [outcome for result in found["results"] for outcome in result["results"]]
     failed = tuple(o["expectation_config"]["description"] for o in outcomes if not o["success"])
-    return Judgement(subject, not failed, failed, found)
+    return ValidationResult(subject, not failed, failed, found)
 
 
-def keep(settings: Settings, connection: Connection, outcome: Judgement, title: str, **about: object) -> None:
+def save_validation(
+    settings: Settings, connection: Connection, outcome: ValidationResult, title: str, **about: object
+) -> None:
     """With what it is about, a comparison or a log day of an event type; and its Data Docs in the bucket."""
     # Through text once more: JSON knows no NaN, and PostgreSQL refuses it.
     plain = json.loads(json.dumps(outcome.result, default=str), parse_constant=str)
@@ -63,13 +65,13 @@ def keep(settings: Settings, connection: Connection, outcome: Judgement, title: 
     query = sql.SQL("INSERT INTO truelog.validation ({}) VALUES ({}) RETURNING id").format(
         sql.SQL(", ").join(map(sql.Identifier, row)), sql.SQL(", ").join(sql.Placeholder() * len(row))
     )
-    page = gx_docs.render(title, plain)
+    page = gx_docs.render_page(title, plain)
     with connection.transaction():
         [(number,)] = connection.execute(query, list(row.values())).fetchall()
-        gx_docs.keep(settings, int(str(number)), page)
+        gx_docs.store_page(settings, int(str(number)), page)
 
 
-def _checkpoint(settings: Settings, subject: str, rules: Sequence[Rule]) -> "Checkpoint":
+def _checkpoint(settings: Settings, subject: str, rules: Sequence[ValidationRule]) -> "Checkpoint":
     """Everything that Great Expectations is told, in memory."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read when it is imported, which takes seconds
     import great_expectations as gx
@@ -101,7 +103,7 @@ def _batch(source: "PostgresDatasource", schema: str, table: str) -> Any:
     return asset.add_batch_definition_whole_table("all")
 
 
-def _expectation(rule: Rule) -> Any:
+def _expectation(rule: ValidationRule) -> Any:
     from great_expectations.expectations.core.unexpected_rows_expectation import UnexpectedRowsExpectation
 
     where = f" WHERE {rule.where.replace('{', '{{').replace('}', '}}')}" if rule.where else ""

@@ -14,7 +14,7 @@ _COLUMNS = "id, event, day, success, failed, run, finished_at"
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedDay:
     """What was said last of a log day of an event type; `success` is None where nothing could be judged."""
 
     id: int
@@ -27,14 +27,14 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Day:
+class QualityDay:
     """A log day with its figures."""
 
-    judged: Judged
+    judged: JudgedDay
     figures: Sequence[Figure]
 
 
-def newest(connection: Connection) -> list[Judged]:
+def newest_days(connection: Connection) -> list[JudgedDay]:
     """The newest day of each event type that was ever judged."""
     return _ask(
         connection,
@@ -43,7 +43,7 @@ def newest(connection: Connection) -> list[Judged]:
     )
 
 
-def days(connection: Connection, event: str, limit: int) -> list[Day]:
+def days(connection: Connection, event: str, limit: int) -> list[QualityDay]:
     """The newest first."""
     found = _ask(
         connection,
@@ -52,10 +52,10 @@ def days(connection: Connection, event: str, limit: int) -> list[Day]:
         event,
         limit,
     )
-    return [Day(each, figures(connection, event, each.day)) for each in found]
+    return [QualityDay(each, day_metrics(connection, event, each.day)) for each in found]
 
 
-def of_run(connection: Connection, run: str, event: str) -> list[Judged]:
+def days_of_run(connection: Connection, run: str, event: str) -> list[JudgedDay]:
     """What the run said last of each log day, the oldest first."""
     return _ask(
         connection,
@@ -66,7 +66,7 @@ def of_run(connection: Connection, run: str, event: str) -> list[Judged]:
     )
 
 
-def figures(connection: Connection, event: str, day: datetime) -> list[Figure]:
+def day_metrics(connection: Connection, event: str, day: datetime) -> list[Figure]:
     """Of one log day."""
     with connection.cursor(row_factory=class_row(Figure)) as cursor:
         cursor.execute(
@@ -88,7 +88,7 @@ def judgement_of(connection: Connection, run: str, subject: str) -> int | None:
     return found
 
 
-def _ask(connection: Connection, query: str, *given: object) -> list[Judged]:
-    with connection.cursor(row_factory=class_row(Judged)) as cursor:
+def _ask(connection: Connection, query: str, *given: object) -> list[JudgedDay]:
+    with connection.cursor(row_factory=class_row(JudgedDay)) as cursor:
         cursor.execute(query.encode(), given)
         return cursor.fetchall()

@@ -12,18 +12,18 @@ from typing import Any
 
 from pyiceberg.catalog import Catalog
 
-from truelog.archive.analyst import archived, engine
+from truelog.archive.analyst import archived, open_engine
 from truelog.archive.archive_table import open_catalog
-from truelog.batch.run_interval import Span
+from truelog.batch.run_interval import RunInterval
 from truelog.schema.event import EventType
 from truelog.schema.quality import EVENTS, HISTORY, KEYS, LATE, MALFORMED, MISSING, Figure, figure
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
 
-Values = Mapping[str, float | None]
+MetricValues = Mapping[str, float | None]
 
 
-def measure(settings: Settings, types: Iterable[EventType], span: Span) -> list[tuple[str, datetime]]:
+def measure_day(settings: Settings, types: Iterable[EventType], span: RunInterval) -> list[tuple[str, datetime]]:
     """Keep the figures of each log day in the span; which days of which event types these are, the oldest first.
 
     Days that were measured before are measured again, and their bounds found anew from the days before them.
@@ -31,7 +31,7 @@ def measure(settings: Settings, types: Iterable[EventType], span: Span) -> list[
     measured = []
     with connect(settings, autocommit=True) as connection, open_catalog(settings) as catalog:
         for event_type in types:
-            counted = count(catalog, event_type, span)
+            counted = count_day(catalog, event_type, span)
             for day in _days(connection, event_type, span):
                 history = _before(connection, event_type, day, settings.log_day_seconds)
                 values = counted.get(day) or _of_nothing(event_type)
@@ -45,11 +45,11 @@ def measure(settings: Settings, types: Iterable[EventType], span: Span) -> list[
     return measured
 
 
-def count(catalog: Catalog, event_type: EventType, span: Span) -> dict[datetime, Values]:
+def count_day(catalog: Catalog, event_type: EventType, span: RunInterval) -> dict[datetime, MetricValues]:
     """The values of each log day that holds records; erased ones are none."""
     wanted = f"log_day >= '{span.begin.isoformat()}' AND log_day < '{span.end.isoformat()}'"
     figures = _figures(event_type)
-    with engine() as connection:
+    with open_engine() as connection:
         connection.register("records", archived(catalog, event_type, wanted))
         query = f"SELECT log_day, {', '.join(figures.values())} FROM records "  # noqa: S608  names that are declared
         found = connection.execute(f"{query} WHERE {wanted} AND NOT erased GROUP BY log_day").fetchall()
@@ -68,12 +68,12 @@ def _figures(event_type: EventType) -> dict[str, str]:
     return found | {f"{MISSING}{name}": f'avg(("{name}" IS NULL)::int) {of_events}' for name in optional}
 
 
-def _of_nothing(event_type: EventType) -> Values:
+def _of_nothing(event_type: EventType) -> MetricValues:
     """A log day that holds no record has figures as well: that there were none."""
     return dict.fromkeys(_figures(event_type)) | {EVENTS: 0}
 
 
-def _days(connection: Connection, event_type: EventType, span: Span) -> list[datetime]:
+def _days(connection: Connection, event_type: EventType, span: RunInterval) -> list[datetime]:
     """None before the topic began: days without an event type say nothing of what is usual."""
     rows: list[Any] = connection.execute(
         "SELECT DISTINCT to_timestamp(day) AS begins FROM truelog.log_day "

@@ -17,23 +17,23 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from truelog.log.positions import Positions
-from truelog.reconcile.table_hash import Digests
+from truelog.reconcile.table_hash import TableHash
 from truelog.support.errors import BadInput
 from truelog.views.compiled_view import Compiled
 
 FORMAT = 1  # of the document, and of the encoding that its hashes are of
 
-Place = tuple[str, int, int]  # topic, partition, offset
+Coordinates = tuple[str, int, int]  # topic, partition, offset
 Buckets = dict[int, tuple[int, str]]  # rows, and the sum of their hashes; a bucket without rows is not named
 
 
 @dataclass(frozen=True)
-class Equal:
+class EqualResult:
     """What a comparison found: stream and rebuild had these digests, at these positions."""
 
     positions: Positions
-    excluded: Sequence[Place]
-    digests: Digests
+    excluded: Sequence[Coordinates]
+    digests: TableHash
     from_raw: bool
 
 
@@ -44,7 +44,7 @@ class Certificate:
     view: str
     version: int
     positions: Positions  # with the ids of the topics
-    excluded: tuple[Place, ...]  # records on which the transform failed, left out of the view
+    excluded: tuple[Coordinates, ...]  # records on which the transform failed, left out of the view
     fingerprint: str
     columns: dict[str, str]  # name and PostgreSQL's type, in the order in which a row is encoded
     key: tuple[str, ...]
@@ -77,9 +77,9 @@ class Certificate:
         return plain | {"format": FORMAT}
 
 
-def made(spark: SparkSession, compiled: Compiled, equal: Equal) -> Certificate:
+def make_certificate(spark: SparkSession, compiled: Compiled, equal: EqualResult) -> Certificate:
     """The certificate of what was just found equal."""
-    buckets = told(equal.digests)
+    buckets = to_buckets(equal.digests)
     return Certificate(
         view=compiled.name,
         version=compiled.view.version,
@@ -91,17 +91,17 @@ def made(spark: SparkSession, compiled: Compiled, equal: Equal) -> Certificate:
         rows=sum(rows for rows, _ in buckets.values()),
         buckets=buckets,
         from_raw=equal.from_raw,
-        made_by=makers(spark),
+        made_by=software_versions(spark),
         made_at=datetime.now(UTC),
     )
 
 
-def told(digests: Digests) -> Buckets:
+def to_buckets(digests: TableHash) -> Buckets:
     """Digests as a certificate has them."""
     return {bucket: (each.rows, each.hash) for bucket, each in sorted(digests.items())}
 
 
-def makers(spark: SparkSession) -> dict[str, str]:
+def software_versions(spark: SparkSession) -> dict[str, str]:
     """The versions on which the meaning of a transform may depend."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None  # noqa: S101
@@ -114,7 +114,7 @@ def makers(spark: SparkSession) -> dict[str, str]:
     }
 
 
-def read(content: bytes) -> Certificate:
+def read_certificate(content: bytes) -> Certificate:
     """The certificate that these bytes are.
 
     Raises:

@@ -23,7 +23,7 @@ LATEST = "latest:"
 
 
 @dataclass(frozen=True)
-class Entry:
+class CertificateEntry:
     """A certificate as PostgreSQL knows it."""
 
     id: str
@@ -35,9 +35,9 @@ class Entry:
     object: str
 
 
-def keep(settings: Settings, connection: Connection, made: Certificate, reconciliation: int) -> None:
+def store(settings: Settings, connection: Connection, made: Certificate, reconciliation: int) -> None:
     """The object first: a row never points to nothing."""
-    bucket.client(settings).put_object(
+    bucket.s3_client(settings).put_object(
         Bucket=settings.s3_bucket, Key=_key(made.id), Body=made.as_bytes(), ContentType="application/json"
     )
     connection.execute(
@@ -59,7 +59,7 @@ def keep(settings: Settings, connection: Connection, made: Certificate, reconcil
     )
 
 
-def find(settings: Settings, name: str) -> Certificate:
+def find_certificate(settings: Settings, name: str) -> Certificate:
     """The certificate of that name: a file, an id, an object's key or address, or `latest:VIEW`. Asks no database.
 
     Raises:
@@ -67,16 +67,16 @@ def find(settings: Settings, name: str) -> Certificate:
         ServiceDown: the bucket does not answer.
     """
     if Path(name).is_file():
-        return certificate.read(Path(name).read_bytes())
+        return certificate.read_certificate(Path(name).read_bytes())
     try:
-        return certificate.read(_object(settings, name))
+        return certificate.read_certificate(_object(settings, name))
     except (BotoCoreError, ClientError) as failed:
         raise ServiceDown(f"the bucket did not answer: {failed}; see `truelog status`.") from failed
 
 
-def newest(connection: Connection, view: str | None, limit: int) -> list[Entry]:
+def newest_certificates(connection: Connection, view: str | None, limit: int) -> list[CertificateEntry]:
     """Of all views or of one, the newest first."""
-    with connection.cursor(row_factory=class_row(Entry)) as cursor:
+    with connection.cursor(row_factory=class_row(CertificateEntry)) as cursor:
         cursor.execute(
             "SELECT id, view, version, row_count, made_at, extract(epoch FROM now() - made_at)::float8 AS age_seconds, "
             "object FROM truelog.certificate WHERE view = coalesce(%s, view) ORDER BY made_at DESC, id LIMIT %s",
@@ -86,7 +86,7 @@ def newest(connection: Connection, view: str | None, limit: int) -> list[Entry]:
 
 
 def _object(settings: Settings, name: str) -> bytes:
-    client = bucket.client(settings)
+    client = bucket.s3_client(settings)
     if name.startswith(LATEST):
         key = max(_keys(settings, name.removeprefix(LATEST)), default=None)
         if key is None:
@@ -104,7 +104,7 @@ def _object(settings: Settings, name: str) -> bytes:
 
 def _keys(settings: Settings, view: str) -> Iterator[str]:
     address = f"s3://{settings.s3_bucket}/"
-    return (each.removeprefix(address) for each in bucket.sizes(settings, f"{address}{FOLDER}/{view}/"))
+    return (each.removeprefix(address) for each in bucket.object_sizes(settings, f"{address}{FOLDER}/{view}/"))
 
 
 def _key(id_: str) -> str:

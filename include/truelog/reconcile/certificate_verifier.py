@@ -14,12 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from truelog.archive import catalogless_reader
 from truelog.archive.archive_reader import Wanted
-from truelog.batch.batch_context import workshop
+from truelog.batch.batch_context import open_batch
 from truelog.kernel import bad_records, clock
-from truelog.kernel.apply_batch import inputs
+from truelog.kernel.apply_batch import transform_inputs
 from truelog.log import records
 from truelog.log.positions import Positions
-from truelog.log.records import Events, Types
+from truelog.log.records import EventFrames, EventTypes
 from truelog.reconcile import certificate, table_hash
 from truelog.reconcile.certificate import Buckets, Certificate
 from truelog.support.errors import ArchiveBehind, TopicRecreated
@@ -27,7 +27,7 @@ from truelog.support.settings import Settings
 from truelog.views.compiled_view import Compiled
 
 
-class Answer(StrEnum):
+class VerificationVerdict(StrEnum):
     EQUAL = "EQUAL"
     DIFFERENT = "DIFFERENT"
     SUPERSEDED = "SUPERSEDED"  # other code makes the view now: what the old code made cannot be made again
@@ -42,48 +42,48 @@ class Verification:
     view: str
     version: int
     made_at: str
-    answer: Answer
+    answer: VerificationVerdict
     rows: int = 0  # of the rebuild
     unequal_buckets: int = 0
     reason: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """The stable form that scripts read."""
-        return asdict(self) | {"equal": self.answer == Answer.EQUAL}
+        return asdict(self) | {"equal": self.answer == VerificationVerdict.EQUAL}
 
 
-def verify(settings: Settings, certified: Certificate) -> Verification:
+def verify_certificate(settings: Settings, certified: Certificate) -> Verification:
     """Verify a certificate, in a Spark session of its own."""
-    with workshop(settings, "truelog verify", [certified.view]) as (spark, advancer, assembly):
+    with open_batch(settings, "truelog verify", [certified.view]) as (spark, advancer, assembly):
         if reason := assembly.refused.get(certified.view):
-            return _answer(certified, Answer.UNKNOWN, reason)
+            return _answer(certified, VerificationVerdict.UNKNOWN, reason)
         [compiled] = assembly.compiled
-        return Verifier(spark, settings, advancer.types, compiled).verify(certified)
+        return CertificateVerifier(spark, settings, advancer.types, compiled).verify(certified)
 
 
 @dataclass(frozen=True)
-class Verifier:
+class CertificateVerifier:
     """Verifies certificates of one view."""
 
     spark: SparkSession
     settings: Settings
-    types: Types
+    types: EventTypes
     compiled: Compiled
 
     def verify(self, certified: Certificate) -> Verification:
         if superseded := _superseded(certified, self.compiled):
-            return _answer(certified, Answer.SUPERSEDED, superseded)  # 1
+            return _answer(certified, VerificationVerdict.SUPERSEDED, superseded)  # 1
         try:
             events = self._events(Wanted.between(Positions(), certified.positions))  # 2
             if unfounded := self._unfounded(certified):  # 3
                 reason = f"it leaves out records on which the transform does not fail: {unfounded}"
-                return _answer(certified, Answer.DIFFERENT, reason)
+                return _answer(certified, VerificationVerdict.DIFFERENT, reason)
             rebuilt = self._rebuilt(certified, events)  # 4
         except (ArchiveBehind, TopicRecreated) as refused:
-            return _answer(certified, Answer.UNKNOWN, str(refused))
-        return judged(certified, rebuilt, certificate.makers(self.spark))
+            return _answer(certified, VerificationVerdict.UNKNOWN, str(refused))
+        return verification_of(certified, rebuilt, certificate.software_versions(self.spark))
 
-    def _events(self, wanted: Wanted) -> Events:
+    def _events(self, wanted: Wanted) -> EventFrames:
         types = {topic: self.types[topic] for topic in self.compiled.view.topics}
         return records.events(catalogless_reader.records(self.spark, self.settings, types, wanted), types)
 
@@ -91,22 +91,24 @@ class Verifier:
         if not certified.excluded:
             return ""
         events = self._events(Wanted.of(certified.excluded, certified.positions.ids))
-        wrong = bad_records.unfounded(self.compiled, inputs(self.compiled, events), certified.excluded)
+        wrong = bad_records.unfounded_exclusions(
+            self.compiled, transform_inputs(self.compiled, events), certified.excluded
+        )
         return ", ".join(f"{topic} {partition}:{offset}" for topic, partition, offset in wrong)
 
-    def _rebuilt(self, certified: Certificate, events: Events) -> Buckets:
+    def _rebuilt(self, certified: Certificate, events: EventFrames) -> Buckets:
         compiled = self.compiled
-        counted = records.without(events, list(certified.excluded))
-        states = compiled.totals(compiled.view.transform(*inputs(compiled, counted)))
+        counted = records.without_records(events, list(certified.excluded))
+        states = compiled.totals(compiled.view.transform(*transform_inputs(compiled, counted)))
         kept = self._kept(states, events, certified.positions)
-        return certificate.told(table_hash.of_frame(compiled, compiled.stored(kept)))
+        return certificate.to_buckets(table_hash.hash_frame(compiled, compiled.stored(kept)))
 
-    def _kept(self, states: DataFrame, events: Events, positions: Positions) -> DataFrame:
+    def _kept(self, states: DataFrame, events: EventFrames, positions: Positions) -> DataFrame:
         """Without the rows that have grown old at these positions."""
         if self.compiled.view.keep is None:
             return states
-        now = clock.told(events[clock.TOPIC], positions, self.compiled.view.reads)
-        return clock.since(self.compiled, states, clock.before(self.compiled, now))
+        now = clock.tick_ends(events[clock.TOPIC], positions, self.compiled.view.reads)
+        return clock.ticks_since(self.compiled, states, clock.before(self.compiled, now))
 
 
 def _superseded(certified: Certificate, compiled: Compiled) -> str:
@@ -119,13 +121,13 @@ def _superseded(certified: Certificate, compiled: Compiled) -> str:
     )
 
 
-def judged(certified: Certificate, rebuilt: Buckets, makers: dict[str, str]) -> Verification:
+def verification_of(certified: Certificate, rebuilt: Buckets, makers: dict[str, str]) -> Verification:
     """The answer where the view could be rebuilt, to these buckets, by software of these versions."""
     rows = sum(count for count, _ in rebuilt.values())
     both = rebuilt.keys() | certified.buckets.keys()
     unequal = sum(rebuilt.get(bucket) != certified.buckets.get(bucket) for bucket in both)
     if not unequal:
-        return _answer(certified, Answer.EQUAL, rows=rows)
+        return _answer(certified, VerificationVerdict.EQUAL, rows=rows)
     reason = (
         f"{unequal} of {table_hash.BUCKETS} buckets differ; {certified.rows} rows are certified, {rows} are rebuilt"
     )
@@ -134,11 +136,11 @@ def judged(certified: Certificate, rebuilt: Buckets, makers: dict[str, str]) -> 
     ]
     if others:
         reason += f". It was made by other software: {'; '.join(others)}"
-    return _answer(certified, Answer.DIFFERENT, reason, rows=rows, unequal_buckets=unequal)
+    return _answer(certified, VerificationVerdict.DIFFERENT, reason, rows=rows, unequal_buckets=unequal)
 
 
 def _answer(
-    certified: Certificate, answer: Answer, reason: str = "", *, rows: int = 0, unequal_buckets: int = 0
+    certified: Certificate, answer: VerificationVerdict, reason: str = "", *, rows: int = 0, unequal_buckets: int = 0
 ) -> Verification:
     when = certified.made_at.isoformat()
     return Verification(certified.id, certified.view, certified.version, when, answer, rows, unequal_buckets, reason)

@@ -27,7 +27,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class Explanation:
     """A cause, of how many rows, and by what it was known."""
 
     cause: Cause
@@ -43,7 +43,7 @@ Amounts = Mapping[str, int]  # by key
 
 
 @dataclass(frozen=True)
-class Added:
+class Contribution:
     """A record, and what it added to keys that differ: a run of such records holds no other one."""
 
     offset: int
@@ -51,15 +51,15 @@ class Added:
 
 
 @dataclass(frozen=True)
-class Run:
+class ContributionRun:
     """Records of one partition that follow upon each other, all of whose keys differ."""
 
     topic: str
     partition: int
-    records: Sequence[Added]
+    records: Sequence[Contribution]
 
 
-def ranges(runs: Iterable[Run], wanted: Amounts, *, from_right: bool = False) -> list[Range]:
+def search_ranges(runs: Iterable[ContributionRun], wanted: Amounts, *, from_right: bool = False) -> list[Range]:
     """A range within each run, such that together they hold what is wanted of every key; none where that fails.
 
     Records are taken from the ends of the runs, the shortest run first, as long as there is too much of their keys.
@@ -77,7 +77,7 @@ def ranges(runs: Iterable[Run], wanted: Amounts, *, from_right: bool = False) ->
     return [Range(r.topic, r.partition, left[0].offset, left[-1].offset + 1) for r, left in kept if left]
 
 
-def _shortened(records: deque[Added], surplus: Counter[str], from_right: bool) -> bool:
+def _shortened(records: deque[Contribution], surplus: Counter[str], from_right: bool) -> bool:
     """Take what is too much from one end, then from the other; whether anything was taken."""
     before = len(records)
     for right in (from_right, not from_right):
@@ -90,6 +90,6 @@ def _is_too_much(amounts: Amounts, surplus: Counter[str]) -> bool:
     return all(amount <= surplus[key] for key, amount in amounts.items())
 
 
-def beyond_its_events(streamed: int | None, rebuilt: int | None) -> bool:
+def exceeds_recount(streamed: int | None, rebuilt: int | None) -> bool:
     """Whether a sum of positive amounts is more than each of them counted twice comes to, or less than none."""
     return not 0 <= (streamed or 0) <= 2 * (rebuilt or 0)

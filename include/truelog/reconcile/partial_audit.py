@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from truelog.batch import partials
-from truelog.batch.partial_selection import Tile
+from truelog.batch.partial_selection import PartialRange
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import clock, merge
 from truelog.reconcile import table_hash
@@ -20,14 +20,14 @@ _RUNS_A_DAY = 24
 
 
 @dataclass(frozen=True)
-class Proof:
+class PartialAudit:
     """The days that were looked at, and those whose partial was wrong; these have been made anew."""
 
     days: Sequence[datetime] = ()
     wrong: Sequence[datetime] = ()
 
 
-def prove(rebuilder: Rebuilder, *, every: bool = False) -> Proof:
+def audit_partials(rebuilder: Rebuilder, *, every: bool = False) -> PartialAudit:
     """Hold the view's partials, or the share of them that is due, against raw bytes; replace those that differ."""
     known = partials.load(rebuilder.advancer.settings, rebuilder.compiled)
     due = known.tiles if every else _due(rebuilder, known.tiles)
@@ -38,10 +38,10 @@ def prove(rebuilder: Rebuilder, *, every: bool = False) -> Proof:
             "ON CONFLICT (view, version, day) DO UPDATE SET proved_at = now()",
             [(rebuilder.compiled.name, rebuilder.compiled.view.version, tile.day) for tile in due],
         )
-    return Proof([tile.day for tile in due], wrong)
+    return PartialAudit([tile.day for tile in due], wrong)
 
 
-def _due(rebuilder: Rebuilder, tiles: Sequence[Tile]) -> list[Tile]:
+def _due(rebuilder: Rebuilder, tiles: Sequence[PartialRange]) -> list[PartialRange]:
     found = rebuilder.connection.execute(
         "SELECT day, proved_at FROM truelog.proof WHERE view = %s AND version = %s",
         (rebuilder.compiled.name, rebuilder.compiled.view.version),
@@ -51,14 +51,14 @@ def _due(rebuilder: Rebuilder, tiles: Sequence[Tile]) -> list[Tile]:
     return oldest_first[: math.ceil(len(tiles) / _RUNS_A_DAY)]
 
 
-def _holds(rebuilder: Rebuilder, known: partials.Partials, tile: Tile) -> bool:
+def _holds(rebuilder: Rebuilder, known: partials.Partials, tile: PartialRange) -> bool:
     compiled, from_raw = rebuilder.compiled, replace(rebuilder, from_raw=True)
     states = from_raw.between(tile.begin, tile.end)
     kept = known.read(rebuilder.spark, [tile])
     assert kept is not None  # noqa: S101
     now = merge.positions(rebuilder.connection, compiled)  # what is outlived here has perhaps left the partial
     lasting = (clock.without_outlived(rebuilder.connection, compiled, each, now) for each in (kept, states))
-    if not table_hash.unequal(*(table_hash.of_frame(compiled, compiled.stored(each)) for each in lasting)):
+    if not table_hash.unequal_buckets(*(table_hash.hash_frame(compiled, compiled.stored(each)) for each in lasting)):
         return True
     partials.replace(rebuilder.spark, rebuilder.advancer.settings, compiled, tile, states)
     return False

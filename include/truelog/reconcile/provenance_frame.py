@@ -9,14 +9,14 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 
-class Carrying:
+class ProvenanceFrame:
     """A DataFrame in all that a transform may do with one."""
 
     def __init__(self, frame: DataFrame, carried: tuple[str, ...]) -> None:
         self.frame, self.carried = frame, carried
 
-    def select(self, *columns: Any) -> "Carrying":
-        return Carrying(self.frame.select(*self.carried, *columns), self.carried)
+    def select(self, *columns: Any) -> "ProvenanceFrame":
+        return ProvenanceFrame(self.frame.select(*self.carried, *columns), self.carried)
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self.frame, name)
@@ -24,8 +24,8 @@ class Carrying:
             return attribute
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            plain = [a.frame if isinstance(a, Carrying) else a for a in args]
+            plain = [a.frame if isinstance(a, ProvenanceFrame) else a for a in args]
             result = attribute(*plain, **kwargs)
-            return Carrying(result, self.carried) if isinstance(result, DataFrame) else result
+            return ProvenanceFrame(result, self.carried) if isinstance(result, DataFrame) else result
 
         return call

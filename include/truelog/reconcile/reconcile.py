@@ -24,19 +24,19 @@ from psycopg import sql
 from pyspark.sql import SparkSession
 
 from truelog.archive import archive_reader
-from truelog.batch.batch_context import workshop
+from truelog.batch.batch_context import open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import clock, merge, table
-from truelog.kernel.apply_batch import Advancer
+from truelog.kernel.apply_batch import BatchApplier
 from truelog.log.positions import Positions
 from truelog.reconcile import certificate, certificate_store, root_cause, row_diff, table_hash
-from truelog.reconcile.certificate import Equal
-from truelog.reconcile.offset_search import Cause, Finding
-from truelog.reconcile.partial_audit import prove
+from truelog.reconcile.certificate import EqualResult
+from truelog.reconcile.offset_search import Cause, Explanation
+from truelog.reconcile.partial_audit import audit_partials
 from truelog.reconcile.repair import repair
-from truelog.reconcile.table_hash import Digests
+from truelog.reconcile.table_hash import TableHash
 from truelog.storage import audit_trail
-from truelog.storage.audit_trail import Kind
+from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import ArchiveBehind, CodeChanged, NotMade, TruelogError
 from truelog.support.settings import Settings
@@ -51,7 +51,7 @@ log = logging.getLogger("truelog.reconcile")
 
 
 @dataclass(frozen=True)
-class Result:
+class ReconcileResult:
     """What a comparison found: counts of rows by key, and the first differing rows with both values."""
 
     view: str
@@ -69,7 +69,7 @@ class Result:
     id: int | None = None  # of the row in truelog.reconciliation
     causes: tuple[dict[str, Any], ...] = ()  # why rows differ: each cause, of how many rows, and how it is known
     certificate: str | None = None  # its id, where one was made
-    digests: Digests | None = field(default=None, repr=False)  # where they were equal: of all rows at `positions`
+    digests: TableHash | None = field(default=None, repr=False)  # where they were equal: of all rows at `positions`
 
     @property
     def equal(self) -> bool:
@@ -82,7 +82,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Request:
+class ReconcileRequest:
     """What a reconcile is asked to do beside comparing.
 
     from_raw: leave partials and typed columns aside, parse the raw bytes, and hold against them which records were
@@ -99,25 +99,27 @@ class Request:
     doer: str = audit_trail.AIRFLOW
     spared: frozenset[str] = frozenset()
 
-    def about(self, view: str) -> "Request":
+    def about(self, view: str) -> "ReconcileRequest":
         return replace(self, mend=self.mend and view not in self.spared)
 
 
-COMPARE = Request()
+COMPARE_ONLY = ReconcileRequest()
 
 
-def reconcile(spark: SparkSession, advancer: Advancer, compiled: Compiled, request: Request = COMPARE) -> Result:
+def reconcile(
+    spark: SparkSession, advancer: BatchApplier, compiled: Compiled, request: ReconcileRequest = COMPARE_ONLY
+) -> ReconcileResult:
     """Compare a view with its rebuild, while the stream goes on."""
     with connect(advancer.settings, autocommit=True) as connection:
         try:
             table.require_same_code(connection, compiled)
         except (CodeChanged, NotMade) as refused:
-            return refuse(advancer.settings, compiled, request, reason=refused)
-        row_diff.alone(connection, compiled.table)
+            return refused_result(advancer.settings, compiled, request, reason=refused)
+        row_diff.drop_copies(connection, compiled.table)
         rebuilder = Rebuilder(spark, connection, advancer, compiled, request.from_raw)
         repairs_from_raw = request.from_raw and request.mend
         proves = request.proving or repairs_from_raw
-        wrong = prove(rebuilder, every=repairs_from_raw).wrong if proves else ()
+        wrong = audit_partials(rebuilder, every=repairs_from_raw).wrong if proves else ()
         result = compare(rebuilder)
         if request.from_raw and result.equal:
             result = _excluded_rightly(rebuilder, result)
@@ -127,7 +129,7 @@ def reconcile(spark: SparkSession, advancer: Advancer, compiled: Compiled, reque
     return replace(result, mended_days=tuple(day.isoformat() for day in wrong))
 
 
-def may_be_repaired(settings: Settings, result: Result) -> bool:
+def may_be_repaired(settings: Settings, result: ReconcileResult) -> bool:
     """Whether few enough rows differ: so few that a person could look at each, or a small share of the view.
 
     None where it is the rebuild that is wrong: its rows would replace right ones.
@@ -139,7 +141,7 @@ def may_be_repaired(settings: Settings, result: Result) -> bool:
     return settings.repair_share > 0 and 0 < unequal <= few
 
 
-def _excluded_rightly(rebuilder: Rebuilder, found: Result) -> Result:
+def _excluded_rightly(rebuilder: Rebuilder, found: ReconcileResult) -> ReconcileResult:
     """Stream and rebuild leave out the same records: that they are equal does not say that these fail."""
     wrongly = rebuilder.unfounded(found.positions)
     if not wrongly:
@@ -152,50 +154,50 @@ def _excluded_rightly(rebuilder: Rebuilder, found: Result) -> Result:
     return replace(found, verdict="DIFFERENT", reason=reason)
 
 
-def _repaired(rebuilder: Rebuilder, found: Result, request: Request) -> Result:
+def _repaired(rebuilder: Rebuilder, found: ReconcileResult, request: ReconcileRequest) -> ReconcileResult:
     """What a comparison finds after the repair; the same as before where the archive is behind."""
     try:
         repaired = repair(rebuilder)
     except ArchiveBehind as behind:
         return replace(found, reason=f"not repaired: {behind}")
     about = f"{repaired} rows replaced, after reconciliation {found.id}"
-    audit_trail.note(rebuilder.connection, Kind.REPAIR, found.view, request.doer, about)
+    audit_trail.record_operation(rebuilder.connection, OperationKind.REPAIR, found.view, request.doer, about)
     return replace(compare(rebuilder), repaired=repaired)
 
 
-def compare(rebuilder: Rebuilder) -> Result:
+def compare(rebuilder: Rebuilder) -> ReconcileResult:
     """Steps 1 to 4."""
     connection, compiled = rebuilder.connection, rebuilder.compiled
     with _snapshot(connection):
         positions = merge.positions(connection, compiled)
-        streamed = table_hash.of_table(connection, compiled, sql.Identifier("state", compiled.table))  # 1
-    result = Result(compiled.name, compiled.view.version, positions)
+        streamed = table_hash.hash_table(connection, compiled, sql.Identifier("state", compiled.table))  # 1
+    result = ReconcileResult(compiled.name, compiled.view.version, positions)
     try:
         _wait(rebuilder, positions)  # 2
         rebuilt = _digests(rebuilder, positions)  # 3
-        unequal = table_hash.unequal(streamed, rebuilt)
+        unequal = table_hash.unequal_buckets(streamed, rebuilt)
         if not unequal:
-            row_diff.none(connection, compiled)
-            return replace(result, rows=table_hash.rows(rebuilt), verdict="EQUAL", digests=rebuilt)
+            row_diff.no_differences(connection, compiled)
+            return replace(result, rows=table_hash.count_rows(rebuilt), verdict="EQUAL", digests=rebuilt)
         return _compare_rows(rebuilder, unequal)  # 4
     except ArchiveBehind as behind:
         return replace(result, reason=str(behind))
 
 
-def _digests(rebuilder: Rebuilder, positions: Positions) -> Digests:
+def _digests(rebuilder: Rebuilder, positions: Positions) -> TableHash:
     states = rebuilder.states(positions)
     kept = clock.without_outlived(rebuilder.connection, rebuilder.compiled, states, positions)
-    return table_hash.of_frame(rebuilder.compiled, rebuilder.compiled.stored(kept))
+    return table_hash.hash_frame(rebuilder.compiled, rebuilder.compiled.stored(kept))
 
 
-def _compare_rows(rebuilder: Rebuilder, buckets: Sequence[int]) -> Result:
+def _compare_rows(rebuilder: Rebuilder, buckets: Sequence[int]) -> ReconcileResult:
     connection, compiled = rebuilder.connection, rebuilder.compiled
     positions, rows = snapshot(connection, compiled, buckets)
     _wait(rebuilder, positions)
-    rebuilder.rebuild(positions, table_hash.within(compiled, buckets))
-    counts = row_diff.find(connection, compiled)
-    causes = root_cause.inquire(rebuilder, positions, counts.unequal) if counts.unequal else ()
-    return Result(
+    rebuilder.rebuild(positions, table_hash.rows_in_buckets(compiled, buckets))
+    counts = row_diff.find_differences(connection, compiled)
+    causes = root_cause.find_root_causes(rebuilder, positions, counts.unequal) if counts.unequal else ()
+    return ReconcileResult(
         compiled.name,
         compiled.view.version,
         positions,
@@ -204,7 +206,7 @@ def _compare_rows(rebuilder: Rebuilder, buckets: Sequence[int]) -> Result:
         extra=counts.extra,
         different=counts.different,
         verdict="DIFFERENT" if counts.unequal else "EQUAL",
-        sample=row_diff.sample(connection, compiled, _SAMPLE),
+        sample=row_diff.sample_rows(connection, compiled, _SAMPLE),
         causes=tuple(each.as_dict() for each in causes),
     )
 
@@ -219,7 +221,7 @@ def snapshot(connection: Connection, compiled: Compiled, buckets: Sequence[int])
 
     Returns the positions of exactly that copy, and how many rows the whole table had there.
     """
-    copy, table = row_diff.streamed(compiled), sql.Identifier("state", compiled.table)
+    copy, table = row_diff.streamed_table(compiled), sql.Identifier("state", compiled.table)
     with _snapshot(connection):
         connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(copy))
         connection.execute(
@@ -240,22 +242,22 @@ def _snapshot(connection: Connection) -> Iterator[None]:
         yield
 
 
-def _keep_with_rows(rebuilder: Rebuilder, result: Result, request: Request) -> Result:
+def _keep_with_rows(rebuilder: Rebuilder, result: ReconcileResult, request: ReconcileRequest) -> ReconcileResult:
     """The result, and whose the rows in the table of differences are."""
     kept = _keep(rebuilder.connection, result, request)
     assert kept.id is not None  # noqa: S101
     if kept.verdict != "UNKNOWN":
-        row_diff.mark(rebuilder.connection, rebuilder.compiled, kept.id)
+        row_diff.mark_causes(rebuilder.connection, rebuilder.compiled, kept.id)
     if not kept.equal or kept.digests is None:  # rows that became equal while they were compared: no one moment's
         return kept
     excluded = rebuilder.excluded(kept.positions)
-    equal = Equal(kept.positions, excluded, kept.digests, request.from_raw)
-    made = certificate.made(rebuilder.spark, rebuilder.compiled, equal)
-    certificate_store.keep(rebuilder.advancer.settings, rebuilder.connection, made, kept.id)
+    equal = EqualResult(kept.positions, excluded, kept.digests, request.from_raw)
+    made = certificate.make_certificate(rebuilder.spark, rebuilder.compiled, equal)
+    certificate_store.store(rebuilder.advancer.settings, rebuilder.connection, made, kept.id)
     return replace(kept, certificate=made.id)
 
 
-def _keep(connection: Connection, result: Result, request: Request) -> Result:
+def _keep(connection: Connection, result: ReconcileResult, request: ReconcileRequest) -> ReconcileResult:
     row = connection.execute(
         "INSERT INTO truelog.reconciliation "
         "(view, version, positions, from_raw, row_count, missing, extra, different, repaired, verdict, reason, sample, "
@@ -280,10 +282,10 @@ def _keep(connection: Connection, result: Result, request: Request) -> Result:
     return replace(result, id=int(str(row[0])))
 
 
-def reconcile_all(settings: Settings, views: Sequence[str], request: Request) -> list[Result]:
+def reconcile_all(settings: Settings, views: Sequence[str], request: ReconcileRequest) -> list[ReconcileResult]:
     """Reconcile the named views, or all of them, in a Spark session of its own."""
-    with workshop(settings, "truelog reconcile", views) as (spark, advancer, assembly):
-        results = [refuse(settings, view, request, reason=reason) for view, reason in assembly.refused.items()]
+    with open_batch(settings, "truelog reconcile", views) as (spark, advancer, assembly):
+        results = [refused_result(settings, view, request, reason=reason) for view, reason in assembly.refused.items()]
         for each in assembly.compiled:
             try:
                 results.append(reconcile(spark, advancer, each, request.about(each.name)))
@@ -291,13 +293,18 @@ def reconcile_all(settings: Settings, views: Sequence[str], request: Request) ->
                 log.exception("%s could not be compared", each.name)
                 with connect(settings) as connection:
                     stands = merge.positions(connection, each)
-                results.append(refuse(settings, each, request, reason=error, at=stands))
+                results.append(refused_result(settings, each, request, reason=error, at=stands))
         return results
 
 
-def refuse(
-    settings: Settings, view: Compiled | str, request: Request, *, reason: Exception | str, at: Positions = NOWHERE
-) -> Result:
+def refused_result(
+    settings: Settings,
+    view: Compiled | str,
+    request: ReconcileRequest,
+    *,
+    reason: Exception | str,
+    at: Positions = NOWHERE,
+) -> ReconcileResult:
     """The answer for a view that was not compared: neither equal nor different, and why.
 
     Of one that cannot be compiled only the name is known. Where it stands is told if another try may have an answer.
@@ -306,19 +313,19 @@ def refuse(
     said = str(reason) if isinstance(reason, str | CodeChanged | NotMade) else f"{type(reason).__name__}: {reason}"
     causes = () if isinstance(view, str) else _causes(settings, view, reason)
     with connect(settings, autocommit=True) as connection:
-        return _keep(connection, Result(name, version, at, reason=said[:_REASON], causes=causes), request)
+        return _keep(connection, ReconcileResult(name, version, at, reason=said[:_REASON], causes=causes), request)
 
 
 def _causes(settings: Settings, compiled: Compiled, reason: Exception | str) -> tuple[dict[str, Any], ...]:
     """Why it could not be rebuilt, where that is known."""
     if isinstance(reason, CodeChanged):
-        return (Finding(Cause.CODE, 0, str(reason)).as_dict(),)
+        return (Explanation(Cause.CODE, 0, str(reason)).as_dict(),)
     if isinstance(reason, str | TruelogError):  # which tells the cause itself
         return ()
-    return tuple(each.as_dict() for each in root_cause.of_failure(settings, compiled.view.topics))
+    return tuple(each.as_dict() for each in root_cause.explain_failure(settings, compiled.view.topics))
 
 
-def exit_code(results: Iterable[Result]) -> int:
+def exit_code(results: Iterable[ReconcileResult]) -> int:
     """0 all equal, 1 one differs, 3 nothing differs but one is unknown."""
     verdicts = {r.verdict for r in results}
     return 1 if "DIFFERENT" in verdicts else 3 if "UNKNOWN" in verdicts else 0

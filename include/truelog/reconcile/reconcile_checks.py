@@ -14,7 +14,7 @@ from psycopg.rows import class_row
 from truelog.archive import archive_reader
 from truelog.log.positions import Positions
 from truelog.quality import gx_runner
-from truelog.quality.gx_runner import Judgement, Rule
+from truelog.quality.gx_runner import ValidationResult, ValidationRule
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import ArchiveBehind, BadInput
 from truelog.support.settings import Settings
@@ -22,7 +22,7 @@ from truelog.views import catalogue
 from truelog.views.view import View
 
 
-class Kept(Protocol):
+class SavedReconciliation(Protocol):
     """A result that has a row in `truelog.reconciliation`."""
 
     @property
@@ -46,7 +46,7 @@ class Compared:
         return self.verdict == "UNKNOWN" and not self.positions
 
 
-def claim(settings: Settings, run: str, results: Iterable[Kept]) -> None:
+def claim_run(settings: Settings, run: str, results: Iterable[SavedReconciliation]) -> None:
     """Keep with the results which run they are of."""
     with connect(settings) as connection:
         ids = [result.id for result in results]
@@ -67,7 +67,7 @@ def require_known(settings: Settings, run: str) -> None:
         raise ArchiveBehind("; ".join(f"UNKNOWN: {c.view}: {c.reason}" for c in unknown))
 
 
-def validate(settings: Settings, run: str, view: str) -> Judgement:
+def validate_run(settings: Settings, run: str, view: str) -> ValidationResult:
     """Judge the run's comparison of the view, and keep what came out.
 
     Raises:
@@ -79,10 +79,10 @@ def validate(settings: Settings, run: str, view: str) -> Judgement:
             raise BadInput(f"{run} has no comparison of {view}: did its job fail?")
         if compared.refused:
             raise BadInput(f"{view} could not be compared: {compared.reason}")
-        declared = catalogue.load(view, settings.views_folder)
+        declared = catalogue.load_view(view, settings.views_folder)
         rules = list(_rules(compared, declared, _floor(settings, connection, compared, declared)))
-        outcome = gx_runner.judge(settings, view, rules)
-        gx_runner.keep(settings, connection, outcome, f"{view} and its rebuild", reconciliation=compared.id)
+        outcome = gx_runner.run_validation(settings, view, rules)
+        gx_runner.save_validation(settings, connection, outcome, f"{view} and its rebuild", reconciliation=compared.id)
     return outcome
 
 
@@ -120,16 +120,16 @@ def _has_read_an_event(settings: Settings, compared: Compared, view: View) -> bo
     return any(archive_reader.holds_event(settings, topic, ends) for topic in view.reads)
 
 
-def _rules(compared: Compared, view: View, floor: int) -> Iterator[Rule]:
+def _rules(compared: Compared, view: View, floor: int) -> Iterator[ValidationRule]:
     row = f"id = {compared.id} AND"
     kept = ("truelog", "reconciliation")
-    yield Rule(*kept, "the streamed table equals its rebuild", f"{row} verdict <> 'EQUAL'")
-    yield Rule(*kept, "as many rows streamed as rebuilt", f"{row} missing <> extra")
+    yield ValidationRule(*kept, "the streamed table equals its rebuild", f"{row} verdict <> 'EQUAL'")
+    yield ValidationRule(*kept, "as many rows streamed as rebuilt", f"{row} missing <> extra")
     if floor:
-        yield Rule(*kept, f"at least {floor} rows", f"{row} row_count < {floor}")
-    yield Rule(*kept, "no row differs", f"{row} missing + extra + different > 0")
+        yield ValidationRule(*kept, f"at least {floor} rows", f"{row} row_count < {floor}")
+    yield ValidationRule(*kept, "no row differs", f"{row} missing + extra + different > 0")
     if compared.verdict != "UNKNOWN":  # a later comparison may have put its own rows there
         rows = f"{compared.view}_v{compared.version}_diff"
-        yield Rule("recon", rows, "its table of differences is empty", f"reconciliation = {compared.id}")
+        yield ValidationRule("recon", rows, "its table of differences is empty", f"reconciliation = {compared.id}")
     for check in view.checks:
-        yield Rule("views", compared.view, check, f"NOT ({check})")
+        yield ValidationRule("views", compared.view, check, f"NOT ({check})")

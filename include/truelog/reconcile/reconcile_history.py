@@ -54,7 +54,7 @@ class Differing:
 
 
 @dataclass(frozen=True)
-class Detail:
+class ReconciliationDetail:
     """The first differing rows, with these columns, and why they differ; what is equal has left a certificate."""
 
     reconciliation: Reconciliation
@@ -74,7 +74,7 @@ _ALL = sql.SQL(
 ).format(_COLUMNS)
 
 
-def latest(
+def latest_reconciliations(
     connection: Connection, limit: int, view: str | None = None, runs: Collection[str] | None = None
 ) -> list[Reconciliation]:
     """The newest first; of one view, or of all; of some of Airflow's runs, or whoever asked for them."""
@@ -98,7 +98,7 @@ def answers(connection: Connection, views: Sequence[str]) -> dict[str, str]:
     return {str(view): str(verdict) for view, verdict in rows}
 
 
-def one(connection: Connection, number: int) -> Detail | None:
+def reconciliation_detail(connection: Connection, number: int) -> ReconciliationDetail | None:
     """None where there is no such reconciliation."""
     row: tuple[Any, ...] | None = connection.execute(_ALL + sql.SQL("WHERE id = %s"), (number,)).fetchone()
     if row is None:
@@ -111,7 +111,7 @@ def one(connection: Connection, number: int) -> Detail | None:
     ).fetchone()
     positions, causes, sample, certificate = more or ({}, [], [], None)
     rows = [Differing(**each) for each in sample]
-    return Detail(
+    return ReconciliationDetail(
         reconciliation=found,
         certificate=certificate,
         columns=_columns(connection, found, rows),
@@ -122,7 +122,7 @@ def one(connection: Connection, number: int) -> Detail | None:
     )
 
 
-def differing(connection: Connection, detail: Detail) -> Iterator[Differing]:
+def differing_rows(connection: Connection, detail: ReconciliationDetail) -> Iterator[Differing]:
     """All rows that differed, where the table of differences still holds them; else those of the sample."""
     found = detail.reconciliation
     table = f"{found.view}_v{found.version}_diff"

@@ -19,11 +19,11 @@ from pyspark.sql.types import StructField, StructType
 from truelog.archive import archive_reader
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import clock, merge
-from truelog.kernel.stage import Staged
+from truelog.kernel.stage import StagedRows
 from truelog.log.positions import Positions
 from truelog.reconcile import row_diff
 from truelog.storage.database import Connection, names
-from truelog.views.compiled_view import Compiled, Only
+from truelog.views.compiled_view import Compiled, RowFilter
 
 
 def repair(rebuilder: Rebuilder) -> int:
@@ -46,7 +46,7 @@ def repair(rebuilder: Rebuilder) -> int:
         return _replace(rebuilder, positions, staged)  # 5
 
 
-def _catch_up(rebuilder: Rebuilder, begin: Positions, keys: Only, staged: list[Staged]) -> Positions:
+def _catch_up(rebuilder: Rebuilder, begin: Positions, keys: RowFilter, staged: list[StagedRows]) -> Positions:
     """Stage what came since `begin`; where the view stands now."""
     stands = merge.positions(rebuilder.connection, rebuilder.compiled)
     if begin.ranges_to(stands):
@@ -54,12 +54,12 @@ def _catch_up(rebuilder: Rebuilder, begin: Positions, keys: Only, staged: list[S
     return stands
 
 
-def _replace(rebuilder: Rebuilder, positions: Positions, staged: list[Staged]) -> int:
+def _replace(rebuilder: Rebuilder, positions: Positions, staged: list[StagedRows]) -> int:
     connection, compiled = rebuilder.connection, rebuilder.compiled
     _note(connection, compiled, positions)
     connection.execute(
         sql.SQL("DELETE FROM {} AS t USING {} AS d WHERE {} = d.key_json").format(
-            _table(compiled), row_diff.diff(compiled), row_diff.key_json(compiled, "t.")
+            _table(compiled), row_diff.diff_table(compiled), row_diff.key_json(compiled, "t.")
         )
     )
     for each in staged:
@@ -70,7 +70,7 @@ def _replace(rebuilder: Rebuilder, positions: Positions, staged: list[Staged]) -
 
 def _keys(rebuilder: Rebuilder) -> DataFrame:
     compiled = rebuilder.compiled
-    query = sql.SQL("SELECT {} FROM {}").format(names(compiled.key_columns), row_diff.diff(compiled))
+    query = sql.SQL("SELECT {} FROM {}").format(names(compiled.key_columns), row_diff.diff_table(compiled))
     rows = rebuilder.connection.execute(query).fetchall()
     shape = StructType([StructField(key, compiled.kinds[key]) for key in compiled.view.key])
     return rebuilder.spark.createDataFrame(rows, shape)
@@ -82,7 +82,7 @@ def _note(connection: Connection, compiled: Compiled, positions: Positions) -> N
         sql.SQL(
             "INSERT INTO truelog.repair (view, version, positions, key, before) "
             "SELECT %s, %s, %s, d.key_json, to_jsonb(t) FROM {} AS d LEFT JOIN {} AS t ON {} = d.key_json"
-        ).format(row_diff.diff(compiled), _table(compiled), row_diff.key_json(compiled, "t.")),
+        ).format(row_diff.diff_table(compiled), _table(compiled), row_diff.key_json(compiled, "t.")),
         (compiled.name, compiled.view.version, positions.as_json()),
     )
 

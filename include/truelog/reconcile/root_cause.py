@@ -26,10 +26,17 @@ from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import clock
 from truelog.log.positions import Positions, Range
 from truelog.reconcile import row_diff, table_hash
-from truelog.reconcile.offset_search import Added, Cause, Finding, Run, beyond_its_events, ranges
-from truelog.reconcile.provenance_frame import Carrying
+from truelog.reconcile.offset_search import (
+    Cause,
+    Contribution,
+    ContributionRun,
+    Explanation,
+    exceeds_recount,
+    search_ranges,
+)
+from truelog.reconcile.provenance_frame import ProvenanceFrame
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import Compiled, Only, extended
+from truelog.views.compiled_view import Compiled, RowFilter, extend_view
 from truelog.views.measures import Sum
 
 log = logging.getLogger("truelog.inquiry")
@@ -40,14 +47,14 @@ _RECORDS = 100_000  # in the ranges that may explain them
 _PLACE = ("_topic", "_partition", "_offset")  # the topic by its number among those that the view reads
 _KEY = "_key"  # hash of the row's key
 
-Causes = dict[str, Finding]  # by the hash of the key
+ExplanationByKey = dict[str, Explanation]  # by the hash of the key
 
 
-def inquire(rebuilder: Rebuilder, positions: Positions, unequal: int) -> tuple[Finding, ...]:
+def find_root_causes(rebuilder: Rebuilder, positions: Positions, unequal: int) -> tuple[Explanation, ...]:
     """Why the rows of the view's table of differences differ, so many of them; kept there with each row."""
-    faults = of_failure(rebuilder.advancer.settings, rebuilder.compiled.view.topics)  # 1
+    faults = explain_failure(rebuilder.advancer.settings, rebuilder.compiled.view.topics)  # 1
     if unequal > _ROWS:
-        unknown = Finding(Cause.UNKNOWN, 0, f"more than {_ROWS:,} rows differ")
+        unknown = Explanation(Cause.UNKNOWN, 0, f"more than {_ROWS:,} rows differ")
         return tuple(replace(each, rows=unequal) for each in faults or (unknown,))
     rows = _differing(rebuilder)
     try:
@@ -56,20 +63,20 @@ def inquire(rebuilder: Rebuilder, positions: Positions, unequal: int) -> tuple[F
     except Exception as error:  # whatever it may be: that rows differ is known, and stands
         log.exception("why rows of %s differ", rebuilder.compiled.name)
         causes = _all(rows, Cause.UNKNOWN, f"the inquiry failed: {type(error).__name__}")
-    row_diff.explain(rebuilder.connection, rebuilder.compiled, {key: f.cause.value for key, f in causes.items()})
+    row_diff.explain_rows(rebuilder.connection, rebuilder.compiled, {key: f.cause.value for key, f in causes.items()})
     found = Counter((each.cause, each.about) for each in causes.values())
-    return tuple(Finding(cause, n, about) for (cause, about), n in found.most_common())
+    return tuple(Explanation(cause, n, about) for (cause, about), n in found.most_common())
 
 
-def of_failure(settings: Settings, topics: Sequence[str]) -> tuple[Finding, ...]:
+def explain_failure(settings: Settings, topics: Sequence[str]) -> tuple[Explanation, ...]:
     """Why a view could not even be rebuilt, where the files of the archive say it."""
     try:
-        faults = audit_evidence.incomplete(settings, topics)
+        faults = audit_evidence.incomplete_ranges(settings, topics)
     except Exception:  # what failed the rebuild may fail this too
         log.exception("the files of %s", ", ".join(topics))
         return ()
     more = f" and {len(faults) - _FAULTS} more" if len(faults) > _FAULTS else ""
-    return (Finding(Cause.FILE, 0, "; ".join(faults[:_FAULTS]) + more),) if faults else ()
+    return (Explanation(Cause.FILE, 0, "; ".join(faults[:_FAULTS]) + more),) if faults else ()
 
 
 @dataclass(frozen=True)
@@ -80,14 +87,14 @@ class _Row:
 
 def _differing(rebuilder: Rebuilder) -> dict[str, _Row]:
     query = sql.SQL("SELECT {}, streamed, rebuilt FROM {}").format(
-        table_hash.key_sql(rebuilder.compiled), row_diff.diff(rebuilder.compiled)
+        table_hash.key_sql(rebuilder.compiled), row_diff.diff_table(rebuilder.compiled)
     )
     found: Sequence[tuple[Any, ...]] = rebuilder.connection.execute(query).fetchall()
     return {key: _Row(streamed, rebuilt) for key, streamed, rebuilt in found}
 
 
-def _all(keys: Collection[str], cause: Cause, about: str) -> Causes:
-    return dict.fromkeys(keys, Finding(cause, len(keys), about))
+def _all(keys: Collection[str], cause: Cause, about: str) -> ExplanationByKey:
+    return dict.fromkeys(keys, Explanation(cause, len(keys), about))
 
 
 @dataclass(frozen=True)
@@ -100,14 +107,14 @@ class _Inquiry:
     def compiled(self) -> Compiled:
         return self.rebuilder.compiled
 
-    def causes(self) -> Causes:
+    def causes(self) -> ExplanationByKey:
         added = self.placed.totals(self.selected, self._among(self.rows)).persist()  # 2
         try:
             return self._by_records(added)
         finally:
             added.unpersist()
 
-    def _by_records(self, added: DataFrame) -> Causes:
+    def _by_records(self, added: DataFrame) -> ExplanationByKey:
         if self._comes_to(added, self.rows):  # 3
             return _all(self.rows, Cause.PARTIAL, "what the records add comes to the streamed rows: a partial is wrong")
         counted = self._counted(added)
@@ -116,7 +123,7 @@ class _Inquiry:
         why = "no range of records, lost or counted twice, comes to these rows; the files of the archive are whole"
         return causes | (self._by_ranges(added, left, counted) or _all(left, Cause.UNKNOWN, why))  # 5
 
-    def _by_hand(self, added: DataFrame, counted: Sequence[str]) -> Causes:
+    def _by_hand(self, added: DataFrame, counted: Sequence[str]) -> ExplanationByKey:
         having = {row[0] for row in added.select(self._key(added)).distinct().collect()}
         nobodys = self.rows.keys() - having
         beyond = {k for k in having if any(_is_beyond(self.rows[k], measure) for measure in counted)}
@@ -137,7 +144,7 @@ class _Inquiry:
     def placed(self) -> Compiled:
         """The view with the record as part of its key."""
         kinds = list(zip(_PLACE, (IntegerType(), IntegerType(), LongType()), strict=True))
-        return reduce(lambda compiled, column: extended(compiled, *column), reversed(kinds), self.compiled)
+        return reduce(lambda compiled, column: extend_view(compiled, *column), reversed(kinds), self.compiled)
 
     @cached_property
     def selected(self) -> DataFrame:
@@ -146,7 +153,7 @@ class _Inquiry:
         frames: list[Any] = []
         for number, topic in enumerate(self.compiled.view.reads):
             place = (F.lit(number), F.col("partition"), F.col("offset"))
-            frames.append(Carrying(events[topic].withColumns(dict(zip(_PLACE, place, strict=True))), _PLACE))
+            frames.append(ProvenanceFrame(events[topic].withColumns(dict(zip(_PLACE, place, strict=True))), _PLACE))
         carrying: Any = self.compiled.view.transform(*frames)
         selected: DataFrame = carrying.frame
         return selected
@@ -154,7 +161,7 @@ class _Inquiry:
     def _key(self, frame: DataFrame) -> Column:
         return table_hash.key(self.compiled, frame).alias(_KEY)
 
-    def _among(self, keys: Collection[str]) -> Only:
+    def _among(self, keys: Collection[str]) -> RowFilter:
         wanted = F.broadcast(self.rebuilder.spark.createDataFrame([(key,) for key in keys], f"{_KEY} string"))
         return lambda frame: frame.join(wanted, self._key(frame) == wanted[_KEY], "left_semi")
 
@@ -166,12 +173,12 @@ class _Inquiry:
         states = compiled.plus(added.drop(*_PLACE))
         kept = clock.without_outlived(connection, compiled, states, self.positions)
         streamed = sql.SQL("(SELECT * FROM {} WHERE {} IN ({})) AS differing").format(
-            row_diff.streamed(compiled), table_hash.key_sql(compiled), sql.SQL(", ").join(map(sql.Literal, keys))
+            row_diff.streamed_table(compiled), table_hash.key_sql(compiled), sql.SQL(", ").join(map(sql.Literal, keys))
         )
-        told = table_hash.of_table(connection, compiled, streamed)
-        return not table_hash.unequal(told, table_hash.of_frame(compiled, compiled.stored(kept)))
+        told = table_hash.hash_table(connection, compiled, streamed)
+        return not table_hash.unequal_buckets(told, table_hash.hash_frame(compiled, compiled.stored(kept)))
 
-    def _by_ranges(self, added: DataFrame, keys: Collection[str], counted: Sequence[str]) -> Causes:
+    def _by_ranges(self, added: DataFrame, keys: Collection[str], counted: Sequence[str]) -> ExplanationByKey:
         """All of these rows by one cause, or none of them."""
         if not keys or not counted:
             return {}
@@ -180,7 +187,7 @@ class _Inquiry:
             surplus = {key: _surplus(self.rows[key], measure) for key in keys}
             for cause, from_right in product((Cause.LOST, Cause.DUPLICATE), (False, True)):
                 sign = -1 if cause is Cause.LOST else 1
-                found = ranges(each, {k: sign * n for k, n in surplus.items()}, from_right=from_right)
+                found = search_ranges(each, {k: sign * n for k, n in surplus.items()}, from_right=from_right)
                 if found and self._comes_to(self._as_if(added, found, cause), keys):
                     return _all(keys, cause, _named(found))
         return {}
@@ -194,7 +201,9 @@ class _Inquiry:
         number = self.compiled.view.reads.index(found.topic)
         return (topic == number) & (partition == found.partition) & offset.between(found.start, found.end - 1)
 
-    def _runs(self, added: DataFrame, keys: Collection[str], counted: Sequence[str]) -> dict[str, list[Run]]:
+    def _runs(
+        self, added: DataFrame, keys: Collection[str], counted: Sequence[str]
+    ) -> dict[str, list[ContributionRun]]:
         """By measure: the longest run of each partition, with what its records add."""
         longest = self._longest(keys)
         if not longest:
@@ -230,17 +239,19 @@ def _is_beyond(row: _Row, measure: str) -> bool:
     """Of a row that both sides have."""
     if row.streamed is None or row.rebuilt is None:
         return False
-    return beyond_its_events(row.streamed[measure], row.rebuilt[measure])
+    return exceeds_recount(row.streamed[measure], row.rebuilt[measure])
 
 
-def _as_runs(compiled: Compiled, rows: Sequence[Any], measure: str) -> list[Run]:
+def _as_runs(compiled: Compiled, rows: Sequence[Any], measure: str) -> list[ContributionRun]:
     """Rows in the order of their records, several for a record with several keys."""
     records: dict[tuple[int, int], dict[int, dict[str, int]]] = defaultdict(dict)
     for row in rows:
         amounts = records[row["_topic"], row["_partition"]].setdefault(row["_offset"], {})
         amounts[row[_KEY]] = int(row[measure] or 0)
     return [
-        Run(compiled.view.reads[topic], partition, [Added(offset, amounts) for offset, amounts in each.items()])
+        ContributionRun(
+            compiled.view.reads[topic], partition, [Contribution(offset, amounts) for offset, amounts in each.items()]
+        )
         for (topic, partition), each in records.items()
     ]
 

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 )
 
 from truelog.storage.database import Connection
-from truelog.views.compiled_view import Compiled, Only
+from truelog.views.compiled_view import Compiled, RowFilter
 
 # A float's bits, after what compares as equal was made one: a NaN may come with any sign, a zero too.
 _FLOAT_SQL = (
@@ -36,7 +36,7 @@ _HALF = 1 << 64
 
 
 @dataclass(frozen=True)
-class Digest:
+class BucketHash:
     """Rows of one bucket, and the sums of the two halves of their hashes."""
 
     rows: int
@@ -49,19 +49,19 @@ class Digest:
         return f"{self.high % _HALF:016x}{self.low % _HALF:016x}"
 
 
-Digests = Mapping[int, Digest]  # a bucket without rows is not named
+TableHash = Mapping[int, BucketHash]  # a bucket without rows is not named
 
 
-def unequal(one: Digests, other: Digests) -> list[int]:
+def unequal_buckets(one: TableHash, other: TableHash) -> list[int]:
     """The buckets that differ."""
     return sorted(bucket for bucket in one.keys() | other.keys() if one.get(bucket) != other.get(bucket))
 
 
-def rows(digests: Digests) -> int:
+def count_rows(digests: TableHash) -> int:
     return sum(each.rows for each in digests.values())
 
 
-def of_table(connection: Connection, compiled: Compiled, table: sql.Composable) -> Digests:
+def hash_table(connection: Connection, compiled: Compiled, table: sql.Composable) -> TableHash:
     """What PostgreSQL holds."""
     query = sql.SQL(
         "SELECT bucket, count(*), sum(('x' || left(hash, 16))::bit(64)::bigint::numeric), "
@@ -69,16 +69,16 @@ def of_table(connection: Connection, compiled: Compiled, table: sql.Composable) 
         "FROM (SELECT {bucket} AS bucket, md5({row}) AS hash FROM {table}) AS hashed GROUP BY bucket"
     ).format(bucket=bucket_sql(compiled), row=_row_sql(compiled.stored_columns), table=table)
     found = connection.execute(query).fetchall()
-    return {int(str(b)): Digest(int(str(n)), int(str(high)), int(str(low))) for b, n, high, low in found}
+    return {int(str(b)): BucketHash(int(str(n)), int(str(high)), int(str(low))) for b, n, high, low in found}
 
 
-def of_frame(compiled: Compiled, stored: DataFrame) -> Digests:
+def hash_frame(compiled: Compiled, stored: DataFrame) -> TableHash:
     """What Spark holds, in the columns that PostgreSQL would be given."""
     hashed = stored.select(bucket(compiled, stored).alias("bucket"), F.md5(_row(stored, stored.columns)).alias("hash"))
     halves = (F.conv(F.substring("hash", at, 16), 16, -10).cast("decimal(20,0)") for at in (1, 17))
     sums = (F.sum(half).alias(name) for half, name in zip(halves, ("high", "low"), strict=True))
     found = hashed.groupBy("bucket").agg(F.count(F.lit(1)).alias("rows"), *sums).collect()
-    return {r.bucket: Digest(r.rows, int(r.high), int(r.low)) for r in found}
+    return {r.bucket: BucketHash(r.rows, int(r.high), int(r.low)) for r in found}
 
 
 def bucket_sql(compiled: Compiled) -> sql.Composable:
@@ -91,7 +91,7 @@ def key_sql(compiled: Compiled) -> sql.Composable:
     return sql.SQL("md5({})").format(_row_sql(compiled.key_columns))
 
 
-def within(compiled: Compiled, buckets: Sequence[int]) -> Only:
+def rows_in_buckets(compiled: Compiled, buckets: Sequence[int]) -> RowFilter:
     """Only the rows of these buckets."""
     return lambda rows: rows.where(bucket(compiled, rows).isin(list(buckets)))
 

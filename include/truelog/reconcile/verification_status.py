@@ -26,7 +26,7 @@ _ASK = """
 
 
 @dataclass(frozen=True)
-class Certainty:
+class VerificationStatus:
     """As of `now`, by PostgreSQL's clock; ages are in seconds, and None of what never was."""
 
     view: str
@@ -55,7 +55,7 @@ class Certainty:
         return None if moment is None else (self.now - moment).total_seconds()
 
 
-def every(connection: Connection, views: Sequence[str]) -> dict[str, Certainty]:
+def verification_statuses(connection: Connection, views: Sequence[str]) -> dict[str, VerificationStatus]:
     """Of those of the views that have been made."""
     rows: list[tuple[Any, ...]] = connection.execute(_ASK, (list(views),)).fetchall()
-    return {row[0]: Certainty(*row) for row in rows}
+    return {row[0]: VerificationStatus(*row) for row in rows}

@@ -20,7 +20,7 @@ EARLIEST, LATEST = (
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def sound(
+def validate_columns(
     event_type: EventType, read: pa.RecordBatch, broker_times: pa.Array, future_limit: timedelta
 ) -> pa.RecordBatch:
     """What was read, with `event_time`, in the columns of `event_type.decoded_schema`."""

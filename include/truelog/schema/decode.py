@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from truelog.schema import record_validation
-from truelog.schema.batch_validation import EARLIEST, LATEST, sound
+from truelog.schema.batch_validation import EARLIEST, LATEST, validate_columns
 from truelog.schema.event import EventType
 from truelog.schema.field import INSTANT, Field
 from truelog.support import timestamps
@@ -57,7 +57,7 @@ def decode(event_type: EventType, values: pa.Array, broker_times: pa.Array, futu
         part for start in range(0, len(values), _RECORDS) for part in _read(event_type, values.slice(start, _RECORDS))
     ]
     read = pa.concat_batches([_nothing(event_type, 0), *parts])
-    return sound(event_type, read, broker_times.cast(INSTANT), future_limit)
+    return validate_columns(event_type, read, broker_times.cast(INSTANT), future_limit)
 
 
 def _read(event_type: EventType, values: pa.Array) -> Iterator[pa.RecordBatch]:
@@ -73,7 +73,7 @@ def _sifted(event_type: EventType, values: pa.Array) -> pa.RecordBatch:
     raw = values.to_pylist()
     refused = pa.array([record_validation.is_certain(event_type, value) for value in raw], pa.bool_())
     reasons = [
-        record_validation.reason(event_type, value) if no else None
+        record_validation.invalid_reason(event_type, value) if no else None
         for value, no in zip(raw, refused.to_pylist(), strict=True)
     ]
     kept = pa.concat_batches([_nothing(event_type, 0), *_halved(event_type, values.filter(pc.invert(refused)))])
@@ -91,7 +91,7 @@ def _halved(event_type: EventType, values: pa.Array) -> Iterator[pa.RecordBatch]
         yield _parsed_together(event_type, values)
     except (_Unreadable, pa.ArrowInvalid):
         if len(values) == 1:
-            yield _nothing(event_type, 1, record_validation.reason(event_type, values[0].as_py()))
+            yield _nothing(event_type, 1, record_validation.invalid_reason(event_type, values[0].as_py()))
             return
         half = len(values) // 2
         yield from _halved(event_type, values.slice(0, half))

@@ -68,9 +68,9 @@ class Event(BaseModel):
 
 def _instant(value: Any) -> datetime:
     if isinstance(value, datetime):
-        return timestamps.in_utc(value)
+        return timestamps.to_utc(value)
     if isinstance(value, str):
-        return timestamps.parse(value)
+        return timestamps.parse_timestamp(value)
     raise ValueError(timestamps.REFUSED)
 
 
@@ -154,14 +154,14 @@ class EventType:
         return "\n".join(lines + [_markdown_row(field) for field in self.fields]) + "\n"
 
 
-def names(folder: Path = EVENTS) -> list[str]:
+def event_names(folder: Path = EVENTS) -> list[str]:
     """The event types by file name, without loading any: what is declared at this moment."""
     return sorted(path.stem for path in folder.glob("*.py") if not path.name.startswith("_"))
 
 
 def load_events(folder: Path = EVENTS) -> dict[str, EventType]:
     """Every event type of the folder by its name; one broken file raises, so that none vanishes unseen."""
-    return {name: load_event(folder / f"{name}.py") for name in names(folder)}
+    return {name: load_event(folder / f"{name}.py") for name in event_names(folder)}
 
 
 def load_event(path: Path) -> EventType:

@@ -21,7 +21,7 @@ _JSON_TYPES: dict[Any, tuple[type, ...]] = {
 
 
 # The model takes such a record, the decoder does not: readers would differ on what it says.
-AMBIGUOUS = "record: gives a field twice, or a number beyond every float"
+AMBIGUOUS_REASON = "record: gives a field twice, or a number beyond every float"
 
 
 def is_certain(event_type: EventType, value: bytes | None) -> bool:
@@ -53,24 +53,24 @@ def _fits(field: Field, value: Any) -> bool:
 
 def _is_instant(text: str) -> bool:
     try:
-        timestamps.parse(text)
+        timestamps.parse_timestamp(text)
     except ValueError:
         return False
     return True
 
 
-def reason(event_type: EventType, value: bytes | None) -> str:
+def invalid_reason(event_type: EventType, value: bytes | None) -> str:
     """What is wrong with a record that could not be read, in the words of its own declaration."""
     if value is None:
         return "record: NULL, a tombstone"
     try:
         event_type.model.model_validate_json(value)
     except ValidationError as error:
-        return ": ".join(first(error))
-    return AMBIGUOUS
+        return ": ".join(first_invalid(error))
+    return AMBIGUOUS_REASON
 
 
-def first(error: ValidationError) -> tuple[str, str]:
+def first_invalid(error: ValidationError) -> tuple[str, str]:
     """The field to name, `record` for the whole, and what is wrong with it; never its value."""
     errors = error.errors(include_input=False, include_url=False, include_context=False)
     # A missing field alone would not have made the record unreadable.

@@ -41,7 +41,7 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Question:
+class RowQuery:
     """Without an order, by the first column; `descending` is the newest first where that is a time."""
 
     relation: str
@@ -52,7 +52,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Answer:
+class RowPage:
     """The rows, each value as text or None; whether there are more."""
 
     columns: Sequence[dict[str, str | None]]
@@ -60,14 +60,14 @@ class Answer:
     more: bool
 
 
-def answer(connection: Connection, question: Question) -> Answer:
+def fetch_rows(connection: Connection, question: RowQuery) -> RowPage:
     """Within a read-only snapshot that the caller has.
 
     Raises:
         NotSetUp: the view is not made yet.
         BadInput: there is no such column; the value is none of its type; or the answer takes too long.
     """
-    columns = db_snapshot.columns(connection, question.relation)
+    columns = db_snapshot.view_columns(connection, question.relation)
     if not columns:
         raise NotSetUp(f"views.{question.relation} is not made yet: its stream makes it when it first runs.")
     limit = max(1, min(LIMIT, question.limit))
@@ -79,10 +79,10 @@ def answer(connection: Connection, question: Question) -> Answer:
     except psycopg.DataError as wrong:
         raise BadInput(f"{str(wrong).splitlines()[0]}") from wrong
     rows = [[None if value is None else str(value) for value in row] for row in found]
-    return Answer(columns, rows[:limit], len(rows) > limit)
+    return RowPage(columns, rows[:limit], len(rows) > limit)
 
 
-def _query(columns: Sequence[dict[str, str | None]], question: Question, limit: int) -> sql.Composed:
+def _query(columns: Sequence[dict[str, str | None]], question: RowQuery, limit: int) -> sql.Composed:
     types = {str(each["name"]): str(each["type"]) for each in columns}
     shown = [sql.SQL("left({}::text, {})").format(sql.Identifier(n), sql.Literal(_CHARACTERS)) for n in types]
     return sql.SQL("SELECT {} FROM {}{} ORDER BY {}{} LIMIT {}").format(

@@ -14,12 +14,12 @@ import psycopg
 from pyspark.errors import PySparkException
 
 from truelog.archive import archive_reader
-from truelog.batch.batch_context import workshop
+from truelog.batch.batch_context import open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.control import application
 from truelog.control.application import ARCHIVE
 from truelog.kernel import clock, merge, stage, table
-from truelog.kernel.stage import Staged
+from truelog.kernel.stage import StagedRows
 from truelog.log.positions import Positions
 from truelog.serving import fallback_policy
 from truelog.storage.database import Connection, connect
@@ -31,7 +31,7 @@ log = logging.getLogger("truelog.answer")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FallbackOutcome:
     """Up to where views were answered; those of which the archive had nothing new; why others could not be."""
 
     made: dict[str, Positions] = field(default_factory=dict)
@@ -45,15 +45,15 @@ class Outcome:
         return {"made": made, "nothing_new": self.nothing_new, "refused": self.refused, "failed": self.failed}
 
 
-def answer_all(settings: Settings, views: Sequence[str]) -> Outcome:
+def build_fallbacks(settings: Settings, views: Sequence[str]) -> FallbackOutcome:
     """Answer for these views in a Spark session of its own; one that fails holds up no other."""
     files = application.digest(settings)  # before they are read
-    with workshop(settings, "truelog answer", views) as (spark, advancer, assembly):
-        outcome = Outcome(refused=dict(assembly.refused))
+    with open_batch(settings, "truelog answer", views) as (spark, advancer, assembly):
+        outcome = FallbackOutcome(refused=dict(assembly.refused))
         for each in assembly.compiled:
             try:
                 with connect(settings, autocommit=True) as connection:
-                    made = make(Rebuilder(spark, connection, advancer, each))
+                    made = build_fallback(Rebuilder(spark, connection, advancer, each))
                 if made is None:
                     outcome.nothing_new.append(each.name)
                 else:
@@ -68,7 +68,7 @@ def answer_all(settings: Settings, views: Sequence[str]) -> Outcome:
     return outcome
 
 
-def make(rebuilder: Rebuilder) -> Positions | None:
+def build_fallback(rebuilder: Rebuilder) -> Positions | None:
     """Keep a rebuild where the archive has come to as the view's answer; None where readers would gain nothing by it.
 
     Raises:
@@ -94,12 +94,14 @@ def make(rebuilder: Rebuilder) -> Positions | None:
 
 def _gain(connection: Connection, compiled: Compiled, archived: Positions) -> bool:
     named = compiled.name, compiled.view.version
-    return fallback_policy.is_news(
-        archived, fallback_policy.served(connection, *named), doubted=fallback_policy.doubted(connection, *named)
+    return fallback_policy.has_news(
+        archived,
+        fallback_policy.served_positions(connection, *named),
+        doubted=fallback_policy.is_quarantined(connection, *named),
     )
 
 
-def _staged(rebuilder: Rebuilder, archived: Positions) -> Staged:
+def _staged(rebuilder: Rebuilder, archived: Positions) -> StagedRows:
     """The archive may hold records that the stream has yet to fail on."""
     try:
         return rebuilder.staged(archived)
@@ -108,10 +110,10 @@ def _staged(rebuilder: Rebuilder, archived: Positions) -> Staged:
         return rebuilder.staged(archived)
 
 
-def _replace(rebuilder: Rebuilder, archived: Positions, staged: Staged) -> None:
+def _replace(rebuilder: Rebuilder, archived: Positions, staged: StagedRows) -> None:
     connection, compiled = rebuilder.connection, rebuilder.compiled
-    fallback_policy.alone(connection, compiled.table)
-    fallback_policy.empty(connection, compiled.table)
+    fallback_policy.lock_fallback(connection, compiled.table)
+    fallback_policy.empty_fallback(connection, compiled.table)
     rebuilder.add("batch", staged)
     clock.drop_outlived(connection, compiled, "batch", archived)
 
@@ -137,7 +139,7 @@ def _archived_at(connection: Connection) -> datetime:
     return found[0]
 
 
-def _remember(connection: Connection, outcome: Outcome, files: str) -> None:
+def _remember(connection: Connection, outcome: FallbackOutcome, files: str) -> None:
     """Views whose files would be refused again are not tried again before these change."""
     with connection.cursor() as cursor:
         cursor.executemany(

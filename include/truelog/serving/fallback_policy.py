@@ -40,11 +40,11 @@ _NEEDY = """
 log = logging.getLogger("truelog.need")
 
 
-def due(settings: Settings) -> list[str]:
+def views_due(settings: Settings) -> list[str]:
     """The views that need an answer and can be given one; those that are needed no more are dropped."""
-    known, files = catalogue.names(settings.views_folder), application.digest(settings)
+    known, files = catalogue.view_names(settings.views_folder), application.digest(settings)
     with connect(settings, autocommit=True) as connection:
-        drop_unneeded(connection)
+        drop_unneeded_fallbacks(connection)
         asked = {"known": known, "files": files, "seconds": settings.batch_answer_seconds}
         needy: list[tuple[Any, ...]] = connection.execute(_NEEDY, asked).fetchall()
         names = [view for view, *_ in needy]
@@ -56,17 +56,17 @@ def due(settings: Settings) -> list[str]:
 def _has_news(settings: Settings, connection: Connection, view: tuple[str, int], reads: Sequence[str]) -> bool:
     from truelog.archive import archive_table
 
-    seen = served(connection, *view)
+    seen = served_positions(connection, *view)
     with archive_table.open_catalog(settings) as catalog:
         archived = archive_table.positions(catalog, {*reads, *seen.offsets})
     try:
-        return is_news(archived, seen, doubted=doubted(connection, *view))
+        return has_news(archived, seen, doubted=is_quarantined(connection, *view))
     except TopicRecreated as error:
         log.warning("%s gets no answer from the batch layer: %s", view[0], error)
         return False
 
 
-def is_news(archived: Positions, seen: Positions, *, doubted: bool) -> bool:
+def has_news(archived: Positions, seen: Positions, *, doubted: bool) -> bool:
     """Whether readers who see `seen` may be given what is archived, and gain by it.
 
     Raises:
@@ -76,7 +76,7 @@ def is_news(archived: Positions, seen: Positions, *, doubted: bool) -> bool:
     return bool(archived.offsets) and (doubted or (archived.covers(seen) and not seen.covers(archived)))
 
 
-def served(connection: Connection, view: str, version: int) -> Positions:
+def served_positions(connection: Connection, view: str, version: int) -> Positions:
     """Up to where readers of the view see the log."""
     query = (
         "SELECT topic, partition, next_offset, topic_id FROM truelog.served_position WHERE (view, version) = (%s, %s)"
@@ -84,7 +84,7 @@ def served(connection: Connection, view: str, version: int) -> Positions:
     return Positions.of_rows(connection.execute(query, (view, version)).fetchall())
 
 
-def doubted(connection: Connection, view: str, version: int) -> bool:
+def is_quarantined(connection: Connection, view: str, version: int) -> bool:
     """Whether readers see rows that are known to be wrong."""
     found = connection.execute(
         "SELECT FROM truelog.quarantine q WHERE (view, version) = (%(view)s, %(version)s) AND NOT EXISTS "
@@ -94,7 +94,7 @@ def doubted(connection: Connection, view: str, version: int) -> bool:
     return found.fetchone() is not None
 
 
-def drop_unneeded(connection: Connection) -> list[str]:
+def drop_unneeded_fallbacks(connection: Connection) -> list[str]:
     """Drop the answers that no reader gets: the stream has all of them, or another version is shown."""
     kept: list[tuple[Any, ...]] = connection.execute("SELECT view, version FROM truelog.batch_answer").fetchall()
     return [view for view, version in kept if _dropped(connection, view, version)]
@@ -102,22 +102,22 @@ def drop_unneeded(connection: Connection) -> list[str]:
 
 def _dropped(connection: Connection, view: str, version: int) -> bool:
     with connection.transaction():
-        alone(connection, table_name(view, version))
+        lock_fallback(connection, table_name(view, version))
         unneeded = connection.execute(
             "DELETE FROM truelog.batch_answer WHERE (view, version) = (%s, %s) AND (view, version) NOT IN "
             "(SELECT view, version FROM truelog.answer WHERE layer = %s)",
             (view, version, serving_status.BATCH),
         )
         if unneeded.rowcount:
-            empty(connection, table_name(view, version))
+            empty_fallback(connection, table_name(view, version))
     return bool(unneeded.rowcount)
 
 
-def alone(connection: Connection, name: str) -> None:
+def lock_fallback(connection: Connection, name: str) -> None:
     """Keep whoever answers too waiting until this transaction ends; readers go on."""
     connection.execute(sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(sql.Identifier("batch", name)))
 
 
-def empty(connection: Connection, name: str) -> None:
+def empty_fallback(connection: Connection, name: str) -> None:
     """By deleting: to truncate would keep readers waiting, and take the rows from those who read already."""
     connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("batch", name)))

@@ -14,7 +14,7 @@ STREAM, BATCH = "stream", "batch"
 
 
 @dataclass(frozen=True)
-class Answer:
+class ServingStatus:
     """Of a view in the version that readers see. `as_of` is when its stream made its last batch, or, of a batch answer,
     when the archive did before it was read; None where nothing was ever merged."""
 
@@ -33,15 +33,15 @@ class Answer:
         return f"{self.view}: {self.layer} layer, {when}: {self.reason}"
 
 
-def answers(connection: Connection) -> dict[str, Answer]:
+def serving_statuses(connection: Connection) -> dict[str, ServingStatus]:
     """Of every view that was ever made."""
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT view, layer, as_of, age, reason FROM truelog.answer ORDER BY view"
     ).fetchall()
-    return {str(row[0]): Answer(*row) for row in rows}
+    return {str(row[0]): ServingStatus(*row) for row in rows}
 
 
-def plain(answer: Answer | None) -> dict[str, Any]:
+def serving_fields(answer: ServingStatus | None) -> dict[str, Any]:
     """The stable form that scripts read, beside what else they are told of a view; nothing of one never made."""
     names = ("layer", "as_of", "age", "reason")
     return {name: None if answer is None else getattr(answer, name) for name in names}

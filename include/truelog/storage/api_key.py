@@ -45,14 +45,14 @@ class ApiKey:
     sha256: bytes
 
 
-def generate(name: str) -> str:
+def generate_key(name: str) -> str:
     """A new key of that name; nothing knows it yet."""
     if not _NAME.fullmatch(name):
         raise BadDeclaration(f"{name!r} names no API key: use a-z, 0-9, _ and -, at most 63 characters.")
     return f"{name}.{secrets.token_hex(24)}"
 
 
-def keep(settings: Settings, role: Role, key: str) -> None:
+def store_key(settings: Settings, role: Role, key: str) -> None:
     """Let that key in. A key of the same name is replaced; one that was revoked stays so."""
     with connect(settings) as connection:
         connection.execute(
@@ -63,15 +63,15 @@ def keep(settings: Settings, role: Role, key: str) -> None:
         )
 
 
-def keep_first(settings: Settings) -> None:
+def store_first_keys(settings: Settings) -> None:
     """Let in the keys that set-up generated: one for each role."""
     first = {Role.PRODUCER: settings.producer_key, Role.READER: settings.reader_key, Role.ADMIN: settings.admin_key}
     for role, key in first.items():
         if key.get_secret_value():
-            keep(settings, role, key.get_secret_value())
+            store_key(settings, role, key.get_secret_value())
 
 
-def revoke(settings: Settings, name: str) -> bool:
+def revoke_key(settings: Settings, name: str) -> bool:
     """Let nobody in with the key of that name any more; False where there is none."""
     with connect(settings) as connection:
         changed = connection.execute(

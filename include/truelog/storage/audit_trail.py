@@ -11,7 +11,7 @@ from truelog.storage.database import Connection
 AIRFLOW = "airflow"  # the doer where a DAG did it by itself
 
 
-class Kind(StrEnum):
+class OperationKind(StrEnum):
     """What there is to do."""
 
     RESTART = "restart"  # asked for
@@ -37,14 +37,14 @@ class Operation:
     about: str
 
 
-def note(connection: Connection, kind: Kind, subject: str, doer: str, about: str = "") -> None:
+def record_operation(connection: Connection, kind: OperationKind, subject: str, doer: str, about: str = "") -> None:
     connection.execute(
         "INSERT INTO truelog.operation (kind, subject, doer, about) VALUES (%s, %s, %s, %s)",
         (kind.value, subject, doer, about),
     )
 
 
-def latest(connection: Connection, limit: int, kind: str | None = None) -> list[Operation]:
+def latest_operations(connection: Connection, limit: int, kind: str | None = None) -> list[Operation]:
     """The newest first; of one kind, or of all."""
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT id, at, kind, subject, doer, about FROM truelog.operation "

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _PATHS = Config(s3={"addressing_style": "path"})  # a bucket need not be a host's name
 
 
-def client(settings: Settings, config: Config | None = None) -> "S3Client":
+def s3_client(settings: Settings, config: Config | None = None) -> "S3Client":
     made: S3Client = boto3.client(
         "s3",
         endpoint_url=settings.s3_endpoint,
@@ -28,13 +28,13 @@ def client(settings: Settings, config: Config | None = None) -> "S3Client":
     return made
 
 
-def sizes(settings: Settings, location: str) -> Mapping[str, int]:
+def object_sizes(settings: Settings, location: str) -> Mapping[str, int]:
     """Size in bytes of every object below `location`, each by its whole address."""
     bucket, prefix = location.removeprefix("s3://").split("/", 1)
-    return {f"s3://{bucket}/{each['Key']}": each["Size"] for each in listed(client(settings), bucket, prefix)}
+    return {f"s3://{bucket}/{each['Key']}": each["Size"] for each in list_objects(s3_client(settings), bucket, prefix)}
 
 
-def listed(asked: "S3Client", bucket: str, prefix: str) -> Iterator["ObjectTypeDef"]:
+def list_objects(asked: "S3Client", bucket: str, prefix: str) -> Iterator["ObjectTypeDef"]:
     """Every object whose key begins so, page by page."""
     for page in asked.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
         yield from page.get("Contents", [])

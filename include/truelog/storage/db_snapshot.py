@@ -14,7 +14,7 @@ _PORTION = 2_000  # rows fetched at a time: a view may be larger than this proce
 
 
 @contextmanager
-def snapshot(settings: Settings) -> Iterator[Connection]:
+def read_snapshot(settings: Settings) -> Iterator[Connection]:
     """One read-only transaction: whatever is asked within it is of one moment.
 
     Raises:
@@ -29,7 +29,7 @@ def snapshot(settings: Settings) -> Iterator[Connection]:
         raise ServiceDown(f"PostgreSQL did not answer: {failed}; see `truelog status`.") from failed
 
 
-def rows(connection: Connection, relation: str, limit: int | None = None) -> Iterator[str]:
+def view_rows(connection: Connection, relation: str, limit: int | None = None) -> Iterator[str]:
     """The rows of a relation in the schema `views`, each a JSON object as text.
 
     Raises:
@@ -45,7 +45,7 @@ def rows(connection: Connection, relation: str, limit: int | None = None) -> Ite
         yield from (str(text) for (text,) in cursor)
 
 
-def columns(connection: Connection, view: str) -> list[dict[str, str | None]]:
+def view_columns(connection: Connection, view: str) -> list[dict[str, str | None]]:
     """Name, type and comment of each column that readers see; none where the view is not made yet."""
     found = connection.execute(
         "SELECT attname, format_type(atttypid, atttypmod), col_description(attrelid, attnum) FROM pg_attribute "

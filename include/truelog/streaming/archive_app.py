@@ -22,10 +22,10 @@ from pyiceberg.table.metadata import TableMetadata
 from pyspark.sql import DataFrame, SparkSession
 
 from truelog.archive import archive_table, late_records, log_day
-from truelog.archive.accept_loss import lost
+from truelog.archive.accept_loss import lost_ranges
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import ensure, open_catalog
-from truelog.archive.archive_writer import DESCRIPTION, ArchivedFile, FileWriter, Tick, blueprint, described
+from truelog.archive.archive_writer import DESCRIPTION, ArchivedFile, FileWriter, Tick, blueprint, to_dataframe_rows
 from truelog.archive.log_day import LogDays
 from truelog.control import application, lease
 from truelog.control.application import ARCHIVE
@@ -33,7 +33,7 @@ from truelog.control.lease import Holder
 from truelog.control.view_loader import archive_code
 from truelog.log import topics
 from truelog.log.positions import Positions
-from truelog.log.records import Types
+from truelog.log.records import EventTypes
 from truelog.schema.event import load_events
 from truelog.spark.session import session
 from truelog.storage.database import connect
@@ -52,7 +52,7 @@ log = logging.getLogger("truelog.archive")
 
 
 @dataclass
-class Archiver:
+class ArchiveApp:
     """Given to `foreachBatch`; begins at `begin`, and may write while `holder` has the lease."""
 
     settings: Settings
@@ -74,14 +74,14 @@ class Archiver:
         self.waiting.extend(tick for file in files for tick in file.ticks)
         self._start_quiet_days(end)
         with connect(self.settings, writer=ARCHIVE) as connection:
-            lease.batch_done(connection, self.holder)
-            late_records.count(connection, ((file.topic, file.stragglers) for file in files))
+            lease.record_batch(connection, self.holder)
+            late_records.add_late_counts(connection, ((file.topic, file.stragglers) for file in files))
 
     def _write(self, frame: DataFrame, days: LogDays, begin: Positions) -> list[ArchivedFile]:
         tails = {(t, p): days.tail(t, p, begin.at(t, p)) for t, p in days.by_partition}
         writer = FileWriter(self.settings, self.tables, tails)
         rows = frame.mapInArrow(writer, DESCRIPTION).collect()
-        return [described(bytes(row.file), self.tables) for row in rows]
+        return [to_dataframe_rows(bytes(row.file), self.tables) for row in rows]
 
     def _commit(self, begin: Positions, end: Positions, files: list[ArchivedFile]) -> None:
         moved = {r.topic for r in begin.ranges_to(end)}
@@ -99,11 +99,11 @@ class Archiver:
 
     def _days(self) -> LogDays:
         with connect(self.settings, writer=ARCHIVE) as connection:
-            return log_day.load(connection, self.begin.ids)
+            return log_day.load_days(connection, self.begin.ids)
 
     def _record(self, new: Iterable[tuple[str, int, log_day.Start]]) -> None:
         with connect(self.settings, writer=ARCHIVE) as connection:
-            log_day.record(connection, self.holder, self.begin.ids, new)
+            log_day.record_days(connection, self.holder, self.begin.ids, new)
 
 
 def _append(topic: str, begin: Positions, end: Positions, files: list[ArchivedFile]) -> Append:
@@ -124,9 +124,9 @@ def _append(topic: str, begin: Positions, end: Positions, files: list[ArchivedFi
     )
 
 
-def archive(settings: Settings, stop: threading.Event) -> None:
+def run_archive(settings: Settings, stop: threading.Event) -> None:
     """Archive every declared topic until `stop` is set or the query fails."""
-    held = lease.take(settings, ARCHIVE)
+    held = lease.take_lease(settings, ARCHIVE)
     found_from = application.digest(settings)
     types = load_events()
     _tell_code(settings, held.holder, archive_code(types), found_from)
@@ -141,7 +141,7 @@ def archive(settings: Settings, stop: threading.Event) -> None:
             .trigger(processingTime=f"{_POLL_SECONDS} seconds")
             .start()
         )
-        with batch_metrics.kept(settings, ARCHIVE, query):
+        with batch_metrics.collecting_steps(settings, ARCHIVE, query):
             while query.isActive and not stop.is_set():
                 query.awaitTermination(1)
         failed = query.exception()
@@ -153,24 +153,24 @@ def archive(settings: Settings, stop: threading.Event) -> None:
 
 def _tell_code(settings: Settings, holder: Holder, code: str, found_from: str) -> None:
     with connect(settings) as connection:
-        application.want_code(connection, ARCHIVE, code, found_from)
-        lease.runs(connection, holder, code)
+        application.set_code(connection, ARCHIVE, code, found_from)
+        lease.is_running(connection, holder, code)
 
 
-def _archiver(settings: Settings, catalog: Catalog, types: Types, holder: Holder) -> Archiver:
+def _archiver(settings: Settings, catalog: Catalog, types: EventTypes, holder: Holder) -> ArchiveApp:
     """Ready to begin where the archive stands; a partition that it never saw begins at 0, a topic at its earliest."""
     earliest = topics.earliest_offsets(settings, types)
     tables = {name: ensure(catalog, types[name], earliest.ids[name], earliest.offsets[name]) for name in types}
     archived = archive_table.positions(catalog, types)
     begin = archived.latest(Positions({t: dict.fromkeys(by, 0) for t, by in earliest.offsets.items()}))
-    for gone in lost(begin, earliest):
+    for gone in lost_ranges(begin, earliest):
         raise LogLost(
             f"{gone.topic} {gone.partition}: the log begins at {gone.end}, the archive ends at {gone.start}. What lay "
             "between is gone: give the topic a longer retention, then `truelog archive accept-loss` and start again."
         )
     plain = {name: blueprint(table.metadata) for name, table in tables.items()}
     checkpoint = fresh_checkpoint(settings.home / "scratch" / ARCHIVE)
-    return Archiver(settings, catalog, plain, begin, checkpoint, holder)
+    return ArchiveApp(settings, catalog, plain, begin, checkpoint, holder)
 
 
 def _log(spark: SparkSession, settings: Settings, begin: Positions) -> DataFrame:

@@ -28,7 +28,7 @@ log = logging.getLogger("truelog.progress")
 
 
 @dataclass(frozen=True)
-class Batch:
+class BatchSteps:
     """When a batch began, and the milliseconds that each of its steps took."""
 
     at: datetime
@@ -36,7 +36,7 @@ class Batch:
 
 
 @contextmanager
-def kept(settings: Settings, application: str, query: "StreamingQuery") -> Iterator[None]:
+def collecting_steps(settings: Settings, application: str, query: "StreamingQuery") -> Iterator[None]:
     """Meanwhile batches are noted, by a thread: a database that hangs keeps nobody from seeing that he is to stop."""
     thread = Background("progress", _Keeper(settings, application, query).look, _LOOK_SECONDS)
     thread.start()
@@ -61,14 +61,14 @@ class _Keeper:
             return
         try:
             self._connection = self._connection or connect(self._settings, autocommit=True, writer=self._application)
-            note(self._connection, self._application, progress["timestamp"], progress["durationMs"])
+            record_steps(self._connection, self._application, progress["timestamp"], progress["durationMs"])
             self._noted = progress["timestamp"]
         except psycopg.Error as away:
             log.warning("the steps of a batch are not kept: %s", away)
             self._connection = None
 
 
-def note(connection: Connection, application: str, at: str, steps: Mapping[str, int]) -> None:
+def record_steps(connection: Connection, application: str, at: str, steps: Mapping[str, int]) -> None:
     """One batch more, and what is too many are forgotten; noting one twice changes nothing."""
     connection.execute(
         "INSERT INTO truelog.batch (application, at, steps) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
@@ -81,9 +81,9 @@ def note(connection: Connection, application: str, at: str, steps: Mapping[str, 
     )
 
 
-def latest(connection: Connection, application: str, limit: int) -> list[Batch]:
+def latest_steps(connection: Connection, application: str, limit: int) -> list[BatchSteps]:
     """The newest first."""
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT at, steps FROM truelog.batch WHERE application = %s ORDER BY at DESC LIMIT %s", (application, limit)
     ).fetchall()
-    return [Batch(*row) for row in rows]
+    return [BatchSteps(*row) for row in rows]

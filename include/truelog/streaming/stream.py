@@ -13,9 +13,9 @@ import psycopg
 from pyspark.sql import DataFrame
 
 from truelog.control import application, lease, view_status
-from truelog.control.view_loader import assemble
+from truelog.control.view_loader import load_views
 from truelog.kernel import clock, stage, table
-from truelog.kernel.apply_batch import Advancer, Slice
+from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.log import records, topics
 from truelog.log.positions import Positions
 from truelog.schema.event import load_events
@@ -23,7 +23,7 @@ from truelog.spark.session import session
 from truelog.storage.database import connect
 from truelog.streaming import batch_metrics
 from truelog.streaming.spark_offsets import batch_range, fresh_checkpoint
-from truelog.streaming.view_worker import Follower
+from truelog.streaming.view_worker import ViewWorker
 from truelog.support import faults
 from truelog.support.errors import CodeChanged
 from truelog.support.settings import Settings
@@ -39,12 +39,12 @@ class Stream:
 
     def __init__(self, settings: Settings, name: str) -> None:
         self.settings, self.application = settings, name
-        self.lease = lease.take(settings, name)
+        self.lease = lease.take_lease(settings, name)
         self.spark = session(settings, f"truelog {name}")
         self.types = load_events()
         self.connection = connect(settings, autocommit=True, writer=self.application)
-        self.advancer = Advancer(settings, self.types, self.lease.holder)
-        self.followers = [Follower(self.spark, self.advancer, each) for each in self._deployed()]
+        self.advancer = BatchApplier(settings, self.types, self.lease.holder)
+        self.followers = [ViewWorker(self.spark, self.advancer, each) for each in self._deployed()]
         self.topics = tuple(sorted({clock.TOPIC, *(t for f in self.followers for t in f.compiled.view.topics)}))
         self.pool = ThreadPoolExecutor(max(1, len(self.followers)), thread_name_prefix="view")
         self.begin = Positions()
@@ -55,14 +55,14 @@ class Stream:
         self.begin = self._begin()
         log.info("%s follows %s from %s", self.application, ", ".join(self.topics), self.begin.as_json())
         query = (
-            records.streamed(self.spark, self.settings, self.topics, self.begin)
+            records.read_stream(self.spark, self.settings, self.topics, self.begin)
             .writeStream.foreachBatch(self._on_batch)
             .option("checkpointLocation", self.checkpoint.as_uri())
             .trigger(processingTime=f"{self.settings.stream_trigger_seconds} seconds")
             .start()
         )
-        self._offer(Slice({}, self.begin, self.begin))
-        with batch_metrics.kept(self.settings, self.application, query):
+        self._offer(EventRange({}, self.begin, self.begin))
+        with batch_metrics.collecting_steps(self.settings, self.application, query):
             while query.isActive and not stop.is_set():
                 query.awaitTermination(1)
         failed = query.exception()
@@ -79,9 +79,9 @@ class Stream:
         begin, end = batch_range(self.checkpoint, batch_id, self.begin)
         types = {topic: self.types[topic] for topic in self.topics}
         decoded = records.decoded(raw.coalesce(self._tasks(begin, end)), types).persist()
-        piece = Slice(records.events(decoded, types), begin, end)
+        piece = EventRange(records.events(decoded, types), begin, end)
         if any(f.compiled.view.keep for f in self.followers):
-            clock.remember(self.connection, end.ids[clock.TOPIC], piece.events[clock.TOPIC])
+            clock.store_ticks(self.connection, end.ids[clock.TOPIC], piece.events[clock.TOPIC])
         started = self._offer(piece)
         near = [each.task for each in self.followers if each.task and each.near(piece)]
         wait([*started, *near], timeout=self.settings.batch_grace_seconds)
@@ -92,7 +92,7 @@ class Stream:
         for each in self.followers:
             if each.task and each.task.done():
                 each.task.result()  # what it raises, which is only Fenced, ends the process
-        lease.batch_done(self.connection, self.lease.holder)
+        lease.record_batch(self.connection, self.lease.holder)
 
     def _tasks(self, begin: Positions, end: Positions) -> int:
         """In how many tasks a batch is decoded: a small one costs more by its tasks than by its records.
@@ -105,24 +105,26 @@ class Stream:
     def _deployed(self) -> list[Compiled]:
         """The application's views whose tables this code may go on with; the others stand still, and it is said."""
         found_from = application.digest(self.settings)  # before the files are read: see `application.release_due`
-        views = application.views(self.settings, self.application)
-        found = assemble(self.spark, self.settings, self.types, views)
+        views = application.views_of(self.settings, self.application)
+        found = load_views(self.spark, self.settings, self.types, views)
         refused, ready = dict(found.refused), []
         for compiled in found.compiled:
             try:
-                table.deploy(self.connection, compiled)
+                table.deploy_table(self.connection, compiled)
             except (CodeChanged, psycopg.DatabaseError) as error:
                 refused[compiled.name] = str(error)
                 continue
             stage.sweep(self.connection, compiled)
             ready.append(compiled)
-        application.want_code(self.connection, self.application, found.code, found_from)
-        lease.runs(self.connection, self.lease.holder, found.code)
-        view_status.begin(self.connection, self.application, {each.name: each.view.version for each in found.compiled})
+        application.set_code(self.connection, self.application, found.code, found_from)
+        lease.is_running(self.connection, self.lease.holder, found.code)
+        view_status.begin_run(
+            self.connection, self.application, {each.name: each.view.version for each in found.compiled}
+        )
         for name, reason in refused.items():
             log.error("%s stands still: %s", name, reason)
             version = next((each.view.version for each in found.compiled if each.name == name), None)
-            view_status.note(self.connection, self.application, name, version, reason)
+            view_status.record_state(self.connection, self.application, name, version, reason)
         return ready
 
     def _begin(self) -> Positions:
@@ -139,7 +141,7 @@ class Stream:
             read.update(follower.compiled.view.topics)
         return begin.latest(topics.end_offsets(self.settings, set(self.topics) - read))
 
-    def _offer(self, piece: Slice) -> "list[Future[None]]":
+    def _offer(self, piece: EventRange) -> "list[Future[None]]":
         started: list[Future[None]] = []
         for each in self.followers:
             if each.offer(piece):

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from truelog.batch import log_with_archive
 from truelog.control import view_status
 from truelog.kernel import clock, merge
-from truelog.kernel.apply_batch import Advancer, Slice
+from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import Fenced
@@ -36,11 +36,11 @@ log = logging.getLogger("truelog.stream")
 
 
 @dataclass
-class Follower:
+class ViewWorker:
     """What a stream knows of one of its views; `stands` is None when it must be asked from the database."""
 
     spark: SparkSession
-    advancer: Advancer
+    advancer: BatchApplier
     compiled: Compiled
     connection: Connection | None = None
     stands: Positions | None = None
@@ -54,7 +54,7 @@ class Follower:
     ending: threading.Event = field(default_factory=threading.Event)  # the application is about to end
     _change: threading.Lock = field(default_factory=threading.Lock, repr=False)  # of `wanted` and `busy` together
 
-    def offer(self, piece: Slice) -> bool:
+    def offer(self, piece: EventRange) -> bool:
         """Tell how far the log has come; True where the view is free, and the caller is to have it `follow`."""
         with self._change:
             self.wanted = piece.end.only(self.compiled.view.topics)
@@ -62,14 +62,14 @@ class Follower:
             self.busy = self.busy or free
         return free
 
-    def near(self, piece: Slice) -> bool:
+    def near(self, piece: EventRange) -> bool:
         """Whether the view, busy as it is, will soon be free if no further batch begins."""
         stands = self.stands
         if not self.busy or stands is None:
             return False
-        return is_near(self.advancer.settings, stands, piece.end.only(self.compiled.view.topics), self.took)
+        return is_caught_up(self.advancer.settings, stands, piece.end.only(self.compiled.view.topics), self.took)
 
-    def follow(self, piece: Slice) -> None:
+    def follow(self, piece: EventRange) -> None:
         """Take the view through the slice and to wherever the log has come since, or leave it and say why.
 
         Raises:
@@ -108,23 +108,23 @@ class Follower:
             self.busy = not self.ending.is_set() and not stands.covers(self.wanted)
             return self.busy
 
-    def _step(self, piece: Slice) -> None:
+    def _step(self, piece: EventRange) -> None:
         names, stands = self.compiled.view.topics, self.positions()
         at_hand = stands.covers(piece.begin.only(names)) and not stands.covers(piece.end.only(names))
         here = piece if at_hand else self._missed(stands, self.wanted)
         assert self.connection is not None  # noqa: S101
         self.stands = self.advancer.advance(self.connection, self.compiled, here, stands)
 
-    def _missed(self, stands: Positions, end: Positions) -> Slice:
+    def _missed(self, stands: Positions, end: Positions) -> EventRange:
         """A portion of what lies between the view and the batch."""
         settings = self.advancer.settings
         until = stands.portion_to(end, settings.max_offsets_per_trigger)
         log.info("%s catches up from %s to %s", self.compiled.name, stands.as_json(), until.as_json())
-        events = log_with_archive.events(self.spark, settings, self.advancer.types, stands, until)
+        events = log_with_archive.read_events(self.spark, settings, self.advancer.types, stands, until)
         if self.compiled.view.keep:
             assert self.connection is not None  # noqa: S101
-            clock.remember(self.connection, until.ids[clock.TOPIC], events[clock.TOPIC])
-        return Slice(events, stands, until)
+            clock.store_ticks(self.connection, until.ids[clock.TOPIC], events[clock.TOPIC])
+        return EventRange(events, stands, until)
 
     def _tell(self, why_standing: str) -> None:
         """Have it seen whether the view stands still, on a connection of its own, where that changed."""
@@ -134,7 +134,7 @@ class Follower:
         try:
             with connect(self.advancer.settings) as connection:
                 version = self.compiled.view.version
-                view_status.note(connection, holder.application, self.compiled.name, version, why_standing)
+                view_status.record_state(connection, holder.application, self.compiled.name, version, why_standing)
             self.told = why_standing
         except psycopg.OperationalError:
             log.warning("%s: nobody could be told how it stands; it is tried again", self.compiled.name)
@@ -148,7 +148,7 @@ class Follower:
             self.busy, self.rests_until = False, time.monotonic() + rest
 
 
-def is_near(settings: Settings, stands: Positions, end: Positions, took: float) -> bool:
+def is_caught_up(settings: Settings, stands: Positions, end: Positions, took: float) -> bool:
     """Whether one portion more takes a view to the end, and its last step took no longer than a batch waits.
 
     A view that is slow by itself is not near, or it would hold up the others batch after batch.

@@ -19,7 +19,7 @@ def seconds(written: str) -> int:
     return int(found[1]) * _UNITS[found[2]]
 
 
-def brief(written: str) -> timedelta:
+def parse_brief(written: str) -> timedelta:
     """As people type them: 90s, 30m, 2h, 1d."""
     found = _BRIEF.fullmatch(written)
     if not found:

@@ -14,7 +14,7 @@ _SAID = 200  # characters of an answer that are kept
 _NEVER = (400, 413, 422)  # this very message will not be taken; whatever else is wrong may be mended
 
 
-def post(url: str, body: Any, headers: dict[str, str], seconds: float) -> None:
+def post_json(url: str, body: Any, headers: dict[str, str], seconds: float) -> None:
     """Done once it was taken; an answer is waited for that long.
 
     Raises:

@@ -7,7 +7,7 @@ import uvicorn
 from starlette.responses import JSONResponse
 
 
-def refusal(status: int, reason: str, retry_after: int | None = None) -> JSONResponse:
+def error_response(status: int, reason: str, retry_after: int | None = None) -> JSONResponse:
     """The answer to a request that is turned away."""
     headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
     if status == 401:
@@ -15,7 +15,7 @@ def refusal(status: int, reason: str, retry_after: int | None = None) -> JSONRes
     return JSONResponse({"error": reason}, status, headers)
 
 
-def serve(application: Any, host: str, port: int, *, grace: int) -> None:
+def run_server(application: Any, host: str, port: int, *, grace: int) -> None:
     """Until SIGTERM, and for so many seconds longer to those under way; logs on standard error, without requests."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     uvicorn.run(

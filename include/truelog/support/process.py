@@ -3,7 +3,7 @@
 import psutil
 
 
-def lives(process: psutil.Process) -> bool:
+def is_alive(process: psutil.Process) -> bool:
     """One that nobody has asked how it ended is no process any more."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE

@@ -20,17 +20,17 @@ REFUSED = "not a time such as 2015-05-17T10:05:03.25Z in the years 1 to 9999"
 _WHOLE = re.compile(PATTERN)
 
 
-def parse(text: str) -> datetime:
+def parse_timestamp(text: str) -> datetime:
     """The instant in UTC; ValueError where the text is not one."""
     if not _WHOLE.fullmatch(text):
         raise ValueError(REFUSED)
     try:
-        return in_utc(datetime.fromisoformat(text))
+        return to_utc(datetime.fromisoformat(text))
     except ValueError:
         raise ValueError(REFUSED) from None
 
 
-def in_utc(instant: datetime) -> datetime:
+def to_utc(instant: datetime) -> datetime:
     """The same instant in UTC; ValueError where it has no offset or leaves the calendar."""
     if instant.tzinfo is None:
         raise ValueError("a time without its offset; give it in UTC")
@@ -40,6 +40,6 @@ def in_utc(instant: datetime) -> datetime:
         raise ValueError(REFUSED) from None
 
 
-def text(instant: datetime) -> str:
+def to_text(instant: datetime) -> str:
     """The instant as events carry it."""
-    return in_utc(instant).isoformat().replace("+00:00", "Z")
+    return to_utc(instant).isoformat().replace("+00:00", "Z")

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 VIEWS = Path(__file__).parents[3] / "spark_apps" / "views"
 
 
-def names(folder: Path = VIEWS) -> list[str]:
+def view_names(folder: Path = VIEWS) -> list[str]:
     """The views by file name, without loading any: cheap enough for a DAG file."""
     return sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
 
 
-def load(name: str, folder: Path = VIEWS) -> "View":
+def load_view(name: str, folder: Path = VIEWS) -> "View":
     """The view declared in `<folder>/<name>.py`.
 
     Raises:
@@ -30,7 +30,7 @@ def load(name: str, folder: Path = VIEWS) -> "View":
 
     path = folder / f"{name}.py"
     if not path.exists():
-        raise BadDeclaration(f"There is no view {name!r}; there are {', '.join(names(folder))}.")
+        raise BadDeclaration(f"There is no view {name!r}; there are {', '.join(view_names(folder))}.")
     spec = importlib.util.spec_from_file_location(f"truelog_views.{name}", path)
     assert spec is not None  # noqa: S101
     assert spec.loader is not None  # noqa: S101
@@ -45,5 +45,5 @@ def load(name: str, folder: Path = VIEWS) -> "View":
     return view
 
 
-def load_all(folder: Path = VIEWS) -> "dict[str, View]":
-    return {name: load(name, folder) for name in names(folder)}
+def load_all_views(folder: Path = VIEWS) -> "dict[str, View]":
+    return {name: load_view(name, folder) for name in view_names(folder)}

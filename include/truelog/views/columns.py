@@ -40,7 +40,7 @@ _HASH_BYTES = len(" …".encode()) + 32
 _LONGEST_CHARACTER = 4  # bytes, in UTF-8
 
 
-class Types:
+class ColumnTypes:
     """Groups of types, by what may be asked of them."""
 
     KEY = (StringType, ByteType, ShortType, IntegerType, LongType, BooleanType, DateType, TimestampType, DecimalType)
@@ -70,7 +70,7 @@ def clean(value: Column, kind: DataType) -> Column:
     return value
 
 
-def ordered(array: Column) -> Column:
+def comparable(array: Column) -> Column:
     return F.sort_array(array)
 
 

@@ -15,7 +15,7 @@ from truelog.schema.event import FUTURE_LIMIT
 from truelog.storage.database import table_name
 from truelog.support.durations import seconds
 from truelog.support.errors import BadDeclaration, CodeChanged
-from truelog.views.columns import Types, bounded, clean, sql_type
+from truelog.views.columns import ColumnTypes, bounded, clean, sql_type
 from truelog.views.measures import require_accepted
 from truelog.views.view import View
 
@@ -30,10 +30,10 @@ _UNSTEADY = re.compile(r"expressions\.(Current\w+|Now|LocalTimestamp|InputFile\w
 # makes of it (`truelog.views.measures`): no plan shows that, and tables made before must not be added to.
 MEANING = 1
 
-Only = Callable[[DataFrame], DataFrame]  # which rows to look at, told by their key columns
+RowFilter = Callable[[DataFrame], DataFrame]  # which rows to look at, told by their key columns
 
 
-def everything(rows: DataFrame) -> DataFrame:
+def all_rows(rows: DataFrame) -> DataFrame:
     return rows
 
 
@@ -102,7 +102,7 @@ class Compiled:
             return value
         return bounded(value, _KEY_BYTES // sum(isinstance(self.kinds[k], StringType) for k in self.view.key))
 
-    def among(self, keys: DataFrame) -> Only:
+    def among(self, keys: DataFrame) -> RowFilter:
         """Only the rows of these keys."""
 
         def only(rows: DataFrame) -> DataFrame:
@@ -112,7 +112,7 @@ class Compiled:
 
         return only
 
-    def totals(self, rows: DataFrame, only: Only = everything) -> DataFrame:
+    def totals(self, rows: DataFrame, only: RowFilter = all_rows) -> DataFrame:
         """Rows as the transform selects them → one row for each key that `only` lets through, with states."""
         view, prepared = self.view, only(self.prepared(rows))
         apart = [n for n, m in view.measures.items() if m.apart]
@@ -192,7 +192,7 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
     return compiled
 
 
-def extended(compiled: Compiled, column: str, kind: DataType) -> Compiled:
+def extend_view(compiled: Compiled, column: str, kind: DataType) -> Compiled:
     """The same view with one more key column in front: many views' worth of cases in one table."""
     view = replace(compiled.view, key=(column, *compiled.view.key))
     return replace(compiled, view=view, kinds={column: kind, **compiled.kinds})
@@ -203,7 +203,7 @@ def _require_columns(name: str, view: View, schema: StructType) -> None:
     if sorted(wanted) != sorted(got):
         raise BadDeclaration(f"{name}: the transform selects {got}; key and measures are {wanted}.")
     for key in view.key:
-        if not isinstance(schema[key].dataType, Types.KEY):
+        if not isinstance(schema[key].dataType, ColumnTypes.KEY):
             raise BadDeclaration(f"{name}.{key}: {schema[key].dataType.simpleString()} cannot be a key; cast it.")
 
 

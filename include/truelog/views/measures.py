@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 )
 
 from truelog.support.errors import BadDeclaration
-from truelog.views.columns import Types, clean, ordered, sql_type
+from truelog.views.columns import ColumnTypes, clean, comparable, sql_type
 
 _SMALL = (ByteType, ShortType, IntegerType)
 _WHOLE = (*_SMALL, LongType)
@@ -111,7 +111,7 @@ class Min(Measure):
     """The least value; text compares by its UTF-8 bytes, in both layers."""
 
     def accepts(self, kind: DataType) -> bool:
-        return isinstance(kind, Types.ORDERED)
+        return isinstance(kind, ColumnTypes.ORDERED)
 
     def total(self, prepared: Column) -> Column:
         return F.min(prepared)
@@ -125,7 +125,7 @@ class Max(Measure):
     """The greatest value; text compares by its UTF-8 bytes, in both layers."""
 
     def accepts(self, kind: DataType) -> bool:
-        return isinstance(kind, Types.ORDERED)
+        return isinstance(kind, ColumnTypes.ORDERED)
 
     def total(self, prepared: Column) -> Column:
         return F.max(prepared)
@@ -208,7 +208,7 @@ class First(Measure):
     most: int
 
     def accepts(self, kind: DataType) -> bool:
-        return isinstance(kind, StructType) and all(isinstance(f.dataType, Types.ORDERED) for f in kind)
+        return isinstance(kind, StructType) and all(isinstance(f.dataType, ColumnTypes.ORDERED) for f in kind)
 
     def prepare(self, value: Column, kind: DataType) -> Column:
         assert isinstance(kind, StructType)  # noqa: S101
@@ -216,10 +216,10 @@ class First(Measure):
         return F.when(value.isNotNull(), F.struct(*fields))
 
     def total(self, prepared: Column) -> Column:
-        return ordered(F.collect_set(prepared))
+        return comparable(F.collect_set(prepared))
 
     def plus(self, states: Column) -> Column:
-        return ordered(F.array_distinct(F.flatten(F.collect_list(states))))
+        return comparable(F.array_distinct(F.flatten(F.collect_list(states))))
 
     def settle(self, gathered: Column) -> Column:
         return F.when(F.size(gathered) > 0, F.slice(gathered, 1, self.most))
@@ -261,7 +261,7 @@ class Distinct(Measure):
         return max(4, min(16, math.ceil(math.log2((1.04 / self.error) ** 2))))
 
     def accepts(self, kind: DataType) -> bool:
-        return isinstance(kind, Types.ORDERED)
+        return isinstance(kind, ColumnTypes.ORDERED)
 
     def prepare(self, value: Column, kind: DataType) -> Column:
         p = self.precision
@@ -272,10 +272,10 @@ class Distinct(Measure):
         return F.when(value.isNotNull(), code.cast("int"))
 
     def total(self, prepared: Column) -> Column:
-        return ordered(F.collect_set(prepared))
+        return comparable(F.collect_set(prepared))
 
     def plus(self, states: Column) -> Column:
-        return ordered(F.array_distinct(F.flatten(F.collect_list(states))))
+        return comparable(F.array_distinct(F.flatten(F.collect_list(states))))
 
     def settle(self, gathered: Column) -> Column:
         def greatest_of_its_register(code: Column, i: Column) -> Column:
@@ -334,7 +334,7 @@ class Quantiles(Measure):
             n = F.aggregate(same, F.lit(0).cast("bigint"), lambda acc, e: acc + e["n"])
             return F.struct(bucket.alias("bucket"), n.alias("n"))
 
-        buckets = ordered(F.array_distinct(F.transform(gathered, lambda e: e["bucket"])))
+        buckets = comparable(F.array_distinct(F.transform(gathered, lambda e: e["bucket"])))
         return F.when(F.size(gathered) > 0, F.transform(buckets, counted))
 
     def stored(self, name: str, state: Column, kind: DataType) -> dict[str, Column]:

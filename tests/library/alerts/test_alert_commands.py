@@ -8,10 +8,10 @@ import pytest
 from tests.library.alert_tables import emptied
 from tests.scenes.command_line import answer, truelog
 from truelog.alerts import alert_store
-from truelog.alerts.alert import Finding, Sight
-from truelog.alerts.alert_watch import SOURCES, keep
+from truelog.alerts.alert import Finding, Observation
+from truelog.alerts.alert_watch import SOURCES, record
 from truelog.storage.database import Connection
-from truelog.support.durations import brief
+from truelog.support.durations import parse_brief
 from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
 
@@ -27,9 +27,9 @@ def test_from_an_alert_to_its_silence(postgresql: Settings, database: Connection
     assert answer("alerts", exit_code=3)["neglected"] == [source.name for source in SOURCES]
 
     for source in SOURCES:
-        keep(postgresql, database, source, Sight())
+        record(postgresql, database, source, Observation())
     assert answer("alerts") == {"alerts": [], "silences": [], "neglected": []}
-    keep(postgresql, database, SOURCES[0], Sight((Finding("down", "stream", "it <died> [red]"),)))
+    record(postgresql, database, SOURCES[0], Observation((Finding("down", "stream", "it <died> [red]"),)))
     [told] = answer("alerts", exit_code=1)["alerts"]
     assert (told["key"], told["severity"], told["cause"]) == ("down/stream", "critical", "it <died> [red]")
     assert told["runbook"] == "docs/runbooks/down.md"
@@ -41,7 +41,7 @@ def test_from_an_alert_to_its_silence(postgresql: Settings, database: Connection
     for said in ("it <died> [red]", "ann", "a new disk", "docs/runbooks/down.md", f"silence {made['id']}: down/*"):
         assert said in shown.stdout
     assert truelog("alerts", "unsilence", str(made["id"])).returncode == 0
-    assert alert_store.silences(database) == []
+    assert alert_store.active_silences(database) == []
 
     refused = truelog("alerts", "ack", "down/nobody", "--by", "ann")
     assert (refused.returncode, "no alert down/nobody is open" in refused.stderr) == (3, True)
@@ -49,7 +49,7 @@ def test_from_an_alert_to_its_silence(postgresql: Settings, database: Connection
 
 
 def test_durations_are_typed_in_one_word() -> None:
-    assert [brief(each) for each in ("90s", "30m", "2h", "1d", "1w")] == [
+    assert [parse_brief(each) for each in ("90s", "30m", "2h", "1d", "1w")] == [
         timedelta(seconds=90),
         timedelta(minutes=30),
         timedelta(hours=2),
@@ -58,4 +58,4 @@ def test_durations_are_typed_in_one_word() -> None:
     ]
     for wrong in ("", "2", "h", "2 h", "-2h", "2.5h", "2hours", "9999999d"):
         with pytest.raises(BadDeclaration, match="is no duration"):
-            brief(wrong)
+            parse_brief(wrong)

@@ -11,16 +11,16 @@ import pytest
 
 from tests.library.alert_tables import emptied
 from truelog.alerts import alert_applications, alert_lag, alert_resources, alert_verification
-from truelog.alerts.alert import Sight
+from truelog.alerts.alert import Observation
 from truelog.alerts.alert_applications import Launches, is_starting
 from truelog.alerts.alert_kind import KINDS
-from truelog.alerts.alert_verification import Proof
+from truelog.alerts.alert_verification import ViewVerification
 from truelog.control import application, lease
 from truelog.control.application import ARCHIVE, STREAM, Status
 from truelog.lag import lag_history
 from truelog.lag.lag_history import Reading
-from truelog.lag.lag_report import Row
-from truelog.lag.lag_verdict import Sample, Verdict
+from truelog.lag.lag_report import LagRow
+from truelog.lag.lag_verdict import LagVerdict, Sample
 from truelog.storage.database import Connection
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
@@ -51,7 +51,7 @@ def one_view(postgresql: Settings, database: Connection, tmp_path: Path) -> Iter
     database.execute("DELETE FROM truelog.view WHERE view = 'one'")
 
 
-def keys(sight: Sight) -> set[str]:
+def keys(sight: Observation) -> set[str]:
     assert {finding.kind for finding in sight.findings} <= KINDS.keys()
     return {finding.key for finding in sight.findings}
 
@@ -115,14 +115,14 @@ def test_an_application_from_its_start_to_its_death(postgresql: Settings, databa
     """Nothing can be said of one that has not made a batch yet; who died is down within one look."""
 
     def seen() -> tuple[set[str], bool]:
-        sight = alert_applications.look(postgresql)
+        sight = alert_applications.observe(postgresql)
         return keys(sight), sight.sees("down/stream")
 
     assert seen() == (set(), False)
-    taken = lease.take(postgresql, STREAM)
+    taken = lease.take_lease(postgresql, STREAM)
     database.execute("INSERT INTO truelog.application (application) VALUES ('stream')")
     assert seen() == (set(), False)
-    lease.batch_done(database, taken.holder)
+    lease.record_batch(database, taken.holder)
     assert seen() == (set(), True)
     die(database, taken)
     assert seen()[0] == {"down/stream"}
@@ -134,18 +134,18 @@ def test_one_that_dies_again_and_again_is_told_of(postgresql: Settings, database
     died = "INSERT INTO truelog.launch (application, reason, launched_at) VALUES ('stream', %s, now() - %s)"
     for reason, minutes in (("dead", 1), ("hung", 2), ("changed", 3), ("cleared by hand", 4), ("dead", 11)):
         database.execute(died, (reason, timedelta(minutes=minutes)))
-    assert "restarting/stream" not in keys(alert_applications.look(postgresql))
+    assert "restarting/stream" not in keys(alert_applications.observe(postgresql))
     database.execute(died, ("dead", timedelta(minutes=5)))
-    assert "restarting/stream" in keys(alert_applications.look(postgresql))
+    assert "restarting/stream" in keys(alert_applications.observe(postgresql))
 
 
 def test_silence_without_ticks_is_told_of_the_log(postgresql: Settings, database: Connection) -> None:
     """Nobody answers at Kafka's address: one incident, of which no application is guilty."""
     away = postgresql.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"})
-    held = lease.take(postgresql, STREAM)
+    held = lease.take_lease(postgresql, STREAM)
     database.execute("UPDATE truelog.lease SET batch_at = now() - interval '1 hour'")
     database.execute("INSERT INTO truelog.application (application) VALUES ('stream')")
-    sight = alert_applications.look(away)
+    sight = alert_applications.observe(away)
     die(database, held)
     assert keys(sight) == {"starved/log"}
     assert not sight.sees("down/stream")
@@ -155,13 +155,13 @@ def test_silence_without_ticks_is_told_of_the_log(postgresql: Settings, database
 # Lag.
 
 
-def row(verdict: Verdict, reader: str = "one", partition: int = 0) -> Row:
+def row(verdict: LagVerdict, reader: str = "one", partition: int = 0) -> LagRow:
     runs = ARCHIVE if reader == ARCHIVE else STREAM
-    return Row(reader, runs, verdict, 0, f"it is {verdict}", "page_view", partition)
+    return LagRow(reader, runs, verdict, 0, f"it is {verdict}", "page_view", partition)
 
 
-V = Verdict
-LAG: list[tuple[str, list[Row], set[str], set[str], set[str]]] = [
+V = LagVerdict
+LAG: list[tuple[str, list[LagRow], set[str], set[str], set[str]]] = [
     # why, rows, idle applications, keys found, some of the keys of which nothing is said
     ("nothing is wrong", [row(V.OK), row(V.OK, "two")], set(), set(), set()),
     (
@@ -206,42 +206,42 @@ LAG: list[tuple[str, list[Row], set[str], set[str], set[str]]] = [
 
 
 @pytest.mark.parametrize(("rows", "idle", "found", "unseen"), [pytest.param(*case, id=why) for why, *case in LAG])
-def test_lag_is_told_by_incident(rows: list[Row], idle: set[str], found: set[str], unseen: set[str]) -> None:
-    sight = alert_lag.sight(rows, idle)
+def test_lag_is_told_by_incident(rows: list[LagRow], idle: set[str], found: set[str], unseen: set[str]) -> None:
+    sight = alert_lag.observation(rows, idle)
     assert keys(sight) == found
     assert not any(sight.sees(key) for key in unseen)
 
 
 def test_every_verdict_on_lag_is_told_as_something() -> None:
-    found = {verdict: keys(alert_lag.sight([row(verdict)], set())) for verdict in Verdict}
-    assert [verdict for verdict, told in found.items() if not told] == [Verdict.OK]
+    found = {verdict: keys(alert_lag.observation([row(verdict)], set())) for verdict in LagVerdict}
+    assert [verdict for verdict, told in found.items() if not told] == [LagVerdict.OK]
 
 
 def test_of_a_slow_application_the_first_view_is_named() -> None:
-    [found] = alert_lag.sight([row(V.WARN), row(V.UNDERPROVISIONED, "two")], set()).findings
+    [found] = alert_lag.observation([row(V.WARN), row(V.UNDERPROVISIONED, "two")], set()).findings
     assert found.cause == "one page_view 0: it is WARN"
 
 
 def test_lag_is_looked_for_in_the_history(one_view: Settings, database: Connection) -> None:
     """Of an application that runs; the archive has not been seen at all."""
-    taken = lease.take(one_view, STREAM)
-    lease.batch_done(database, taken.holder)
+    taken = lease.take_lease(one_view, STREAM)
+    lease.record_batch(database, taken.holder)
     database.execute("INSERT INTO truelog.application (application) VALUES ('stream')")
     now = time.time()
     history = [
         Reading("one", 2, now - ago, now, {("page_view", 0): Sample(now - ago, 0, 0, 5000, 3000.0 - ago, now)})
         for ago in range(600, -1, -10)
     ]
-    lag_history.keep(database, history, 3600)
-    assert keys(alert_lag.look(one_view)) == {"stands/one", "blind/log"}
+    lag_history.append(database, history, 3600)
+    assert keys(alert_lag.observe(one_view)) == {"stands/one", "blind/log"}
     die(database, taken)
-    assert keys(alert_lag.look(one_view)) == {"blind/log"}
+    assert keys(alert_lag.observe(one_view)) == {"blind/log"}
 
 
 # Proofs.
 
-EQUAL = Proof("one", "EQUAL", "", "EQUAL", 0, 0, 0, 60, 60, 1)
-UNCOMPARED = Proof("one", None, None, None, None, None, None, 60, 60, 0)
+EQUAL = ViewVerification("one", "EQUAL", "", "EQUAL", 0, 0, 0, 60, 60, 1)
+UNCOMPARED = ViewVerification("one", None, None, None, None, None, None, 60, 60, 0)
 PROOFS = [
     ("it was found equal", EQUAL, None),
     ("it differs", replace(EQUAL, verdict="DIFFERENT", answer="DIFFERENT", missing=3), "different"),
@@ -260,10 +260,10 @@ PROOFS = [
 
 
 @pytest.mark.parametrize(("proof", "kind"), [pytest.param(*case, id=why) for why, *case in PROOFS])
-def test_of_a_view_one_thing_is_told(settings: Settings, proof: Proof, kind: str | None) -> None:
-    sight = alert_verification.sight(settings, [proof])
+def test_of_a_view_one_thing_is_told(settings: Settings, proof: ViewVerification, kind: str | None) -> None:
+    sight = alert_verification.observation(settings, [proof])
     assert [finding.kind for finding in sight.findings] == ([kind] if kind else [])
-    lesser = alert_verification.OF_VIEWS[alert_verification.OF_VIEWS.index(kind) + 1 :] if kind else ()
+    lesser = alert_verification.VIEW_KINDS[alert_verification.VIEW_KINDS.index(kind) + 1 :] if kind else ()
     assert sight.unseen == {f"{each}/one" for each in lesser}
 
 
@@ -277,7 +277,7 @@ def test_comparisons_are_looked_up(one_view: Settings, database: Connection) -> 
             "VALUES ('one', %s, '{}', false, 1, 1, 2, 3, 0, %s, %s, '{}', now() - %s)",
             (version, verdict, reason, timedelta(days=days)),
         )
-        return keys(alert_verification.views(one_view))
+        return keys(alert_verification.observe_views(one_view))
 
     def certified(days: float) -> set[str]:
         """By the newest comparison."""
@@ -287,36 +287,36 @@ def test_comparisons_are_looked_up(one_view: Settings, database: Connection) -> 
             "FROM truelog.reconciliation ORDER BY id DESC LIMIT 1",
             (timedelta(days=days),),
         )
-        return keys(alert_verification.views(one_view))
+        return keys(alert_verification.observe_views(one_view))
 
-    assert keys(alert_verification.views(one_view)) == {"unproved/one"}
-    assert "it has no certificate" in alert_verification.views(one_view).findings[0].cause
+    assert keys(alert_verification.observe_views(one_view)) == {"unproved/one"}
+    assert "it has no certificate" in alert_verification.observe_views(one_view).findings[0].cause
     assert compared("EQUAL", 0, version=1) == {"unproved/one"}
     assert certified(0) == {"unproved/one"}
     assert compared("EQUAL", 2) == {"unproved/one"}
     assert compared("UNKNOWN", 1, version=None, reason="its file is broken") == {"undecided/one"}
-    assert "its file is broken" in alert_verification.views(one_view).findings[0].cause
+    assert "its file is broken" in alert_verification.observe_views(one_view).findings[0].cause
     assert compared("DIFFERENT", 0.5) == {"different/one"}
-    assert alert_verification.views(one_view).findings[0].cause == "1 rows are missing, 2 extra, 3 different"
+    assert alert_verification.observe_views(one_view).findings[0].cause == "1 rows are missing, 2 extra, 3 different"
     assert compared("EQUAL", 0) == {"unproved/one"}
     assert certified(1) == {"unproved/one"}
-    assert alert_verification.views(one_view).findings[0].cause == "its newest certificate is 24 h old"
+    assert alert_verification.observe_views(one_view).findings[0].cause == "its newest certificate is 24 h old"
     assert certified(0) == set()
 
 
 def test_the_archive_is_as_sound_as_its_last_audit(postgresql: Settings, database: Connection) -> None:
     audited = "INSERT INTO truelog.audit (faults, finished_at) VALUES (%s, now() - %s)"
-    assert keys(alert_verification.archive(postgresql)) == set()
+    assert keys(alert_verification.observe_archive(postgresql)) == set()
     database.execute(
         "INSERT INTO truelog.launch (application, reason, launched_at) "
         "VALUES ('archive', 'dead', now() - interval '37 h')"
     )
-    assert keys(alert_verification.archive(postgresql)) == {"unaudited/archive"}
+    assert keys(alert_verification.observe_archive(postgresql)) == {"unaudited/archive"}
     database.execute(audited, (["a hole", "b", "c", "d"], HOUR))
-    [unsound] = alert_verification.archive(postgresql).findings
+    [unsound] = alert_verification.observe_archive(postgresql).findings
     assert (unsound.key, unsound.cause) == ("unsound/archive", "a hole; b; c; and 1 more")
     database.execute(audited, ([], timedelta()))
-    assert keys(alert_verification.archive(postgresql)) == set()
+    assert keys(alert_verification.observe_archive(postgresql)) == set()
 
 
 def test_an_event_type_is_told_of_by_its_newest_log_day(postgresql: Settings, database: Connection) -> None:
@@ -326,11 +326,11 @@ def test_an_event_type_is_told_of_by_its_newest_log_day(postgresql: Settings, da
             "VALUES ('click', now() + %s, 'run', %s, %s, '{}')",
             (timedelta(days=day), not failed, list(failed)),
         )
-        return keys(alert_verification.events(postgresql))
+        return keys(alert_verification.observe_events(postgresql))
 
-    assert keys(alert_verification.events(postgresql)) == set()
+    assert keys(alert_verification.observe_events(postgresql)) == set()
     assert judged(1, "events 3: at least 500") == {"unusual/click"}
-    assert alert_verification.events(postgresql).findings[0].cause == "events 3: at least 500"
+    assert alert_verification.observe_events(postgresql).findings[0].cause == "events 3: at least 500"
     assert judged(0) == {"unusual/click"}  # an older day, by a backfill
     assert judged(2) == set()
 
@@ -353,15 +353,15 @@ def test_dead_letters_are_told_by_their_rate(postgresql: Settings, database: Con
     assert alert_resources.dead_letters_a_second(letters((100, 10), (50, 20), (0, 110))) == pytest.approx(2, rel=0.01)
     for unclear in (letters((30, 0), (0, 999)), letters((100, 0), (0, 999), blind="no topic"), []):
         assert alert_resources.dead_letters_a_second(unclear) is None
-    assert not alert_resources.dead_letters(postgresql).sees("dead_letters/dead_letter")
-    lag_history.keep(database, letters((200, 0), (5, 300)), 3600)
-    [found] = alert_resources.dead_letters(postgresql).findings
+    assert not alert_resources.observe_dead_letters(postgresql).sees("dead_letters/dead_letter")
+    lag_history.append(database, letters((200, 0), (5, 300)), 3600)
+    [found] = alert_resources.observe_dead_letters(postgresql).findings
     assert (found.key, found.cause) == ("dead_letters/dead_letter", "3.1 a second came in the last minutes")
     calm = postgresql.model_copy(update={"alert_dead_letters": 4.0})
-    assert alert_resources.dead_letters(calm) == Sight()
+    assert alert_resources.observe_dead_letters(calm) == Observation()
 
 
 def test_a_disk_is_told_of_by_what_is_free(settings: Settings) -> None:
     full, empty = (settings.model_copy(update={"alert_disk_share": share}) for share in (0.9999999, 0.0000001))
-    assert keys(alert_resources.disk(full)) == {"disk/home"}
-    assert alert_resources.disk(empty) == Sight()
+    assert keys(alert_resources.observe_disk(full)) == {"disk/home"}
+    assert alert_resources.observe_disk(empty) == Observation()

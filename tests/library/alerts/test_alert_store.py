@@ -11,18 +11,18 @@ from pydantic import SecretStr
 from tests.library.alert_tables import age, emptied
 from tests.library.listener import FAILS, HANGS, REFUSES, TAKES, Listener, listening
 from truelog.alerts import alert_outbox, alert_store
-from truelog.alerts.alert import Finding, Says, Sight, Source
+from truelog.alerts.alert import Finding, Observation, Source, Transition
 from truelog.alerts.alert_delivery import deliver
 from truelog.alerts.alert_kind import KINDS
 from truelog.alerts.alert_receiver import configured
 from truelog.storage import audit_trail
 from truelog.storage.database import Connection
 from truelog.support.errors import BadInput, NotSetUp, ReceiverDown
-from truelog.support.http_client import post
+from truelog.support.http_client import post_json
 from truelog.support.settings import Settings
 
 KIND = "down"
-SOURCE = Source("applications", (KIND,), 1, lambda _: Sight())
+SOURCE = Source("applications", (KIND,), 1, lambda _: Observation())
 FOUR_HOURS = timedelta(hours=4)
 TOLD = ["alertmanager", "pagerduty"]
 
@@ -64,8 +64,8 @@ def told(postgresql: Settings, database: Connection, listener: Listener) -> Sett
 
 
 def look(database: Connection, *subjects: str, cause: str = "it died", blind: bool = False) -> None:
-    sight = Sight(tuple(Finding(KIND, subject, cause) for subject in subjects), blind=blind)
-    alert_store.looked(database, SOURCE, sight, TOLD, FOUR_HOURS)
+    sight = Observation(tuple(Finding(KIND, subject, cause) for subject in subjects), blind=blind)
+    alert_store.record_observation(database, SOURCE, sight, TOLD, FOUR_HOURS)
 
 
 def over(database: Connection) -> None:
@@ -78,17 +78,17 @@ def over(database: Connection) -> None:
 def test_an_incident_from_its_first_moment_to_its_last(database: Connection) -> None:
     look(database, "one")
     look(database, "one", "two", cause="it hangs")
-    assert [(each.key, each.cause) for each in alert_store.open(database)] == [
+    assert [(each.key, each.cause) for each in alert_store.open_alerts(database)] == [
         ("down/one", "it hangs"),
         ("down/two", "it hangs"),
     ]
     look(database, "two", blind=True)
     over(database)
-    assert alert_store.open(database) == []
-    assert {each.key for each in alert_store.history(database)} == {"down/one", "down/two"}
-    assert len(alert_store.history(database, limit=1)) == 1
+    assert alert_store.open_alerts(database) == []
+    assert {each.key for each in alert_store.resolved_alerts(database)} == {"down/one", "down/two"}
+    assert len(alert_store.resolved_alerts(database, limit=1)) == 1
     look(database, "one")
-    assert [each.key for each in alert_store.open(database)] == ["down/one"]
+    assert [each.key for each in alert_store.open_alerts(database)] == ["down/one"]
 
 
 def test_the_database_itself_refuses_a_second_one_that_is_open(database: Connection) -> None:
@@ -103,31 +103,31 @@ def test_who_acknowledges_first_is_remembered_and_nobody_is_told_again(database:
     assert alert_store.acknowledge(database, "down/one", "bob").acknowledged_by == "ann"
     age(database, timedelta(hours=5))
     look(database, "one")
-    assert said(database) == {name: [Says.OPEN] for name in TOLD}
+    assert said(database) == {name: [Transition.OPEN] for name in TOLD}
     for key in ("down/two", "down"):
         with pytest.raises(BadInput, match="truelog alerts"):
             alert_store.acknowledge(database, key, "ann")
 
 
 def test_a_silence_holds_until_it_ends_or_is_ended(database: Connection) -> None:
-    made = alert_store.silence(database, "down/*", timedelta(hours=2), by="ann", why="a new disk")
-    assert alert_store.silences(database) == [made]
+    made = alert_store.add_silence(database, "down/*", timedelta(hours=2), by="ann", why="a new disk")
+    assert alert_store.active_silences(database) == [made]
     assert (made.by, made.why) == ("ann", "a new disk")
     look(database, "one")
-    assert [each.key for each in alert_store.open(database)] == ["down/one"]
+    assert [each.key for each in alert_store.open_alerts(database)] == ["down/one"]
     assert said(database) == {}
     assert made.id is not None
     alert_store.end_silence(database, made.id, "bob")
-    assert alert_store.silences(database) == []
-    noted = [(each.kind, each.subject, each.doer) for each in audit_trail.latest(database, 2)]
+    assert alert_store.active_silences(database) == []
+    noted = [(each.kind, each.subject, each.doer) for each in audit_trail.latest_operations(database, 2)]
     assert noted == [("unsilence", "down/*", "bob"), ("silence", "down/*", "ann")]
     look(database, "one")
-    assert said(database) == {name: [Says.OPEN] for name in TOLD}
+    assert said(database) == {name: [Transition.OPEN] for name in TOLD}
     with pytest.raises(BadInput, match="no silence"):
         alert_store.end_silence(database, made.id, "bob")
     for pattern, hours in (("", 1), ("*", 0), ("*", -1)):
         with pytest.raises(BadInput, match="needs a pattern"):
-            alert_store.silence(database, pattern, timedelta(hours=hours), by="ann", why="")
+            alert_store.add_silence(database, pattern, timedelta(hours=hours), by="ann", why="")
 
 
 def said(database: Connection) -> dict[str, list[str]]:
@@ -141,12 +141,12 @@ def said(database: Connection) -> dict[str, list[str]]:
 def test_only_who_knows_of_an_incident_is_told_its_end_and_nobody_is_told_again_before_the_first_time(
     database: Connection,
 ) -> None:
-    sight = Sight((Finding(KIND, "one", "it died"),))
-    alert_store.looked(database, SOURCE, sight, ["alertmanager"], FOUR_HOURS)
+    sight = Observation((Finding(KIND, "one", "it died"),))
+    alert_store.record_observation(database, SOURCE, sight, ["alertmanager"], FOUR_HOURS)
     age(database, timedelta(hours=5))
-    alert_store.looked(database, SOURCE, sight, ["alertmanager"], FOUR_HOURS)
+    alert_store.record_observation(database, SOURCE, sight, ["alertmanager"], FOUR_HOURS)
     over(database)
-    assert said(database) == {"alertmanager": [Says.OPEN, Says.RESOLVED]}
+    assert said(database) == {"alertmanager": [Transition.OPEN, Transition.RESOLVED]}
 
 
 def test_a_receiver_that_fails_hangs_goes_and_comes_back_is_told_each_incident_once(
@@ -204,9 +204,12 @@ def test_what_waits_too_long_is_known(told: Settings, database: Connection, list
     look(database, "one")
     with pytest.raises(ReceiverDown):
         deliver(told, "pagerduty")
-    assert alert_outbox.overdue(database, TOLD, 60) == []
-    assert alert_outbox.overdue(database, TOLD, 0) == ["alertmanager: it was not tried", "pagerduty: it answered 503: "]
-    assert alert_outbox.overdue(database, ["email"], 0) == []
+    assert alert_outbox.count_overdue(database, TOLD, 60) == []
+    assert alert_outbox.count_overdue(database, TOLD, 0) == [
+        "alertmanager: it was not tried",
+        "pagerduty: it answered 503: ",
+    ]
+    assert alert_outbox.count_overdue(database, ["email"], 0) == []
 
 
 def test_what_ended_long_ago_is_forgotten_and_nothing_else(
@@ -214,27 +217,27 @@ def test_what_ended_long_ago_is_forgotten_and_nothing_else(
 ) -> None:
     """What is open stays, however old it is, and what somebody is still to be told."""
     for pattern, hours in (("ended/*", 1), ("holds/*", 9999)):
-        alert_store.silence(database, pattern, timedelta(hours=hours), by="ann", why="")
+        alert_store.add_silence(database, pattern, timedelta(hours=hours), by="ann", why="")
     look(database, "told", "waits", "open")
     look(database, "open")
     age(database)
     look(database, "open")
     deliver(told, "alertmanager")
-    assert alert_store.forget(database, timedelta(days=90)) == 0
+    assert alert_store.delete_old(database, timedelta(days=90)) == 0
     database.execute(
         "UPDATE truelog.notification SET done_at = now() "
         "WHERE alert = (SELECT id FROM truelog.alert WHERE subject = 'told')"
     )
     age(database, timedelta(days=91))
-    assert alert_store.forget(database, timedelta(days=90)) == 1
-    assert [each.key for each in alert_store.history(database)] == ["down/waits"]
-    assert [each.key for each in alert_store.open(database)] == ["down/open"]
-    assert [each.pattern for each in alert_store.silences(database)] == ["holds/*"]
+    assert alert_store.delete_old(database, timedelta(days=90)) == 1
+    assert [each.key for each in alert_store.resolved_alerts(database)] == ["down/waits"]
+    assert [each.key for each in alert_store.open_alerts(database)] == ["down/open"]
+    assert [each.pattern for each in alert_store.active_silences(database)] == ["holds/*"]
     deliver(told, "pagerduty")
-    assert alert_store.forget(database, timedelta(days=90)) == 1
-    assert alert_store.history(database) == []
+    assert alert_store.delete_old(database, timedelta(days=90)) == 1
+    assert alert_store.resolved_alerts(database) == []
     assert database.execute("SELECT count(*) FROM truelog.silence").fetchone() == (1,)
-    assert said(database) == {name: [Says.OPEN] for name in TOLD}
+    assert said(database) == {name: [Transition.OPEN] for name in TOLD}
 
 
 def test_alertmanager_is_told_in_its_own_words(told: Settings, database: Connection, listener: Listener) -> None:
@@ -284,20 +287,20 @@ def test_pagerduty_is_told_in_its_own_words(told: Settings, database: Connection
 @pytest.mark.parametrize("address", ADDRESSES)
 def test_an_address_that_is_none_is_told_of_and_not_shown(address: str) -> None:
     with pytest.raises((NotSetUp, ReceiverDown)) as wrong:
-        post(address, {}, {}, 1)
+        post_json(address, {}, {}, 1)
     assert "secret" not in str(wrong.value)
     assert wrong.value.__suppress_context__ or isinstance(wrong.value.__cause__, OSError)
 
 
 def test_a_credential_that_http_cannot_carry_is_not_shown(listener: Listener) -> None:
     with pytest.raises(ReceiverDown, match="its credential") as wrong:
-        post(listener.url, {}, {"Authorization": "Bearer a-secret\nkey"}, 1)
+        post_json(listener.url, {}, {"Authorization": "Bearer a-secret\nkey"}, 1)
     assert "a-secret" not in str(wrong.value)
 
 
 def test_whatever_a_cause_holds_it_is_kept(database: Connection) -> None:
     look(database, "one", cause="U+0000 is \0, " + "and so on" * 1000)
-    [alert] = alert_store.open(database)
+    [alert] = alert_store.open_alerts(database)
     assert alert.cause.startswith("U+0000 is  , and so on")
     assert len(alert.cause) == 1000
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.library.alert_tables import emptied
 from truelog.alerts import alert_store, alert_watch
-from truelog.alerts.alert import UNWATCHED, Finding, Sight, Source
+from truelog.alerts.alert import SOURCE_DOWN, Finding, Observation, Source
 from truelog.alerts.alert_kind import KINDS
 from truelog.storage.database import Connection
 from truelog.support.errors import ServiceDown
@@ -21,7 +21,7 @@ def database(postgresql: Settings) -> Iterator[Connection]:
 
 def test_every_kind_is_looked_for_by_one_source_and_each_source_has_a_name_of_its_own() -> None:
     looked_for = [kind for source in alert_watch.SOURCES for kind in source.kinds]
-    assert sorted([*looked_for, UNWATCHED]) == sorted(KINDS)
+    assert sorted([*looked_for, SOURCE_DOWN]) == sorted(KINDS)
     assert len({source.name for source in alert_watch.SOURCES}) == len(alert_watch.SOURCES)
 
 
@@ -29,47 +29,47 @@ def test_a_source_that_is_blind_resolves_nothing_and_opens_an_alert_of_its_own(
     postgresql: Settings, database: Connection
 ) -> None:
     """Whatever befell it; the others are not touched by it."""
-    wrong: list[Sight | Exception] = [
-        Sight((Finding("down", "one", "it died"),)),
+    wrong: list[Observation | Exception] = [
+        Observation((Finding("down", "one", "it died"),)),
         ServiceDown("no answer"),
         ZeroDivisionError("a defect"),
-        Sight(),
+        Observation(),
     ]
 
-    def look(_: Settings) -> Sight:
+    def look(_: Settings) -> Observation:
         seen = wrong.pop(0)
         if isinstance(seen, Exception):
             raise seen
         return seen
 
     source = Source("made up", ("down",), 1, look)
-    other = Source("another", (), 1, lambda _: Sight())
-    alert_watch.look(postgresql, source)
-    assert alert_watch.neglected(database, [source, other]) == ["another"]
-    alert_watch.look(postgresql, source)
+    other = Source("another", (), 1, lambda _: Observation())
+    alert_watch.watch_once(postgresql, source)
+    assert alert_watch.overdue_sources(database, [source, other]) == ["another"]
+    alert_watch.watch_once(postgresql, source)
     database.execute("UPDATE truelog.alert SET found_at = found_at - interval '2 minutes'")
-    alert_watch.look(postgresql, source)
-    assert {(alert.key, alert.cause) for alert in alert_store.open(database)} == {
+    alert_watch.watch_once(postgresql, source)
+    assert {(alert.key, alert.cause) for alert in alert_store.open_alerts(database)} == {
         ("down/one", "it died"),
         ("unwatched/made up", "ZeroDivisionError: a defect"),
     }
-    alert_watch.look(postgresql, other)
-    assert len(alert_store.open(database)) == 2
-    alert_watch.look(postgresql, source)
+    alert_watch.watch_once(postgresql, other)
+    assert len(alert_store.open_alerts(database)) == 2
+    alert_watch.watch_once(postgresql, source)
     database.execute("UPDATE truelog.alert SET gone_at = gone_at - interval '1 hour'")
-    wrong.append(Sight())
-    alert_watch.look(postgresql, source)
-    assert alert_store.open(database) == []
+    wrong.append(Observation())
+    alert_watch.watch_once(postgresql, source)
+    assert alert_store.open_alerts(database) == []
     database.execute(
         "UPDATE truelog.alert_source SET looked_at = looked_at - interval '2 minutes' WHERE source = 'another'"
     )
-    assert alert_watch.neglected(database, [source, other]) == ["another"]
+    assert alert_watch.overdue_sources(database, [source, other]) == ["another"]
 
 
 def test_every_source_looks(postgresql: Settings, database: Connection) -> None:
     """As the service has them look; and a database that is away ends no watch."""
     for source in alert_watch.SOURCES:
-        alert_watch.look(postgresql.model_copy(update={"database_port": 1}), source)
-        alert_watch.look(postgresql, source)
-    assert alert_watch.neglected(database) == []
+        alert_watch.watch_once(postgresql.model_copy(update={"database_port": 1}), source)
+        alert_watch.watch_once(postgresql, source)
+    assert alert_watch.overdue_sources(database) == []
     assert database.execute("SELECT source, blind FROM truelog.alert_source WHERE blind <> ''").fetchall() == []

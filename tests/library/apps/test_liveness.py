@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from truelog.apps.liveness import diagnose
 from truelog.control import view_status
-from truelog.control.application import Status, Verdict
+from truelog.control.application import Diagnosis, Status
 from truelog.log import topics
 from truelog.schema.event import load_events
 from truelog.storage.database import Connection
@@ -28,7 +28,7 @@ class Silent:
     connection: Connection
     status: Status
 
-    def verdict(self, status: Status | None = None) -> Verdict | None:
+    def verdict(self, status: Status | None = None) -> Diagnosis | None:
         """An hour after its last batch."""
         return diagnose(self.settings, status or self.status, datetime.now(UTC) + LATER)
 
@@ -47,7 +47,7 @@ def silent(migrated: Settings, kafka: Settings, connection: Connection) -> Itera
             "INSERT INTO truelog.position VALUES (%s, 1, %s, %s, %s, %s)",
             (VIEW, topic, partition, ends.ids[topic], ends.at(topic, partition)),
         )
-    view_status.note(connection, NAME, VIEW, 1)
+    view_status.record_state(connection, NAME, VIEW, 1)
     now = datetime.now(UTC)
     yield Silent(kafka, connection, Status(NAME, epoch=1, pid=1, host="here", taken_at=now, batch_at=now, alive=True))
     for table in ("standing", "position", "view"):
@@ -61,29 +61,29 @@ def send(settings: Settings) -> None:
 
 
 def test_one_that_has_read_everything_is_starved(silent: Silent) -> None:
-    assert silent.verdict() is Verdict.STARVED
+    assert silent.verdict() is Diagnosis.STARVED
 
 
 def test_one_to_which_an_event_came_has_hung(silent: Silent) -> None:
     send(silent.settings)
-    assert silent.verdict() is Verdict.HUNG
+    assert silent.verdict() is Diagnosis.HUNG
 
 
 def test_one_that_never_made_its_first_batch_has_hung(silent: Silent) -> None:
-    assert silent.verdict(replace(silent.status, batch_at=None)) is Verdict.HUNG
+    assert silent.verdict(replace(silent.status, batch_at=None)) is Diagnosis.HUNG
 
 
 def test_one_with_events_unread_has_hung_unless_its_view_gets_on_or_stands_still(silent: Silent) -> None:
     """What is unread had come before its last batch; a view that catches up by itself is no silence."""
     silent.execute("UPDATE truelog.position SET next_offset = 0 WHERE view = %s")
-    assert silent.verdict() is Verdict.HUNG
+    assert silent.verdict() is Diagnosis.HUNG
     silent.execute("UPDATE truelog.position SET advanced_at = now() + interval '1 h' WHERE view = %s")
     assert silent.verdict() is None
-    view_status.note(silent.connection, NAME, VIEW, 1, "its transform fails")
-    assert silent.verdict() is Verdict.STARVED
+    view_status.record_state(silent.connection, NAME, VIEW, 1, "its transform fails")
+    assert silent.verdict() is Diagnosis.STARVED
 
 
 def test_one_whose_view_never_merged_has_hung(silent: Silent) -> None:
     silent.execute("DELETE FROM truelog.position WHERE view = %s")
     silent.execute("UPDATE truelog.view SET reads = '{click}' WHERE view = %s")
-    assert silent.verdict() is Verdict.HUNG
+    assert silent.verdict() is Diagnosis.HUNG

@@ -15,7 +15,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from truelog.archive.archive_commit import Append, commit, require_newest
 from truelog.archive.archive_table import TIME, Progress, ensure, identifier
-from truelog.archive.archive_writer import ArchivedFile, FileWriter, blueprint, described
+from truelog.archive.archive_writer import ArchivedFile, FileWriter, blueprint, to_dataframe_rows
 from truelog.archive.log_day import Start
 from truelog.schema.event import load_events
 from truelog.support.errors import CatalogBehind, Stale, TopicRecreated
@@ -66,7 +66,7 @@ def kafka_records(partition: int, offsets: range, value: bytes = b"{}") -> pa.Re
 def written(settings: Settings, table: TableMetadata, batch: pa.RecordBatch) -> list[ArchivedFile]:
     tables = {TOPIC: blueprint(table)}
     writer: FileWriter = pickle.loads(pickle.dumps(FileWriter(settings, tables, {})))
-    return [described(b["file"][0].as_py(), tables) for b in writer(iter([batch]))]
+    return [to_dataframe_rows(b["file"][0].as_py(), tables) for b in writer(iter([batch]))]
 
 
 def append(settings: Settings, table: Table, begin: Mapping[int, int], end: Mapping[int, int]) -> Append:

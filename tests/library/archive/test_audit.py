@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from truelog.archive.audit import Evidence, File, Hole, faults, gaps, judge, overlaps
+from truelog.archive.audit import Evidence, File, Hole, faults, findings, gaps, overlaps
 
 
 def file(first: int, last: int, **other: object) -> File:
@@ -28,7 +28,7 @@ SOUND = Evidence(
 
 
 def test_a_sound_partition_has_no_fault() -> None:
-    assert judge([SOUND], orphans=3).verdict == "SOUND"
+    assert findings([SOUND], orphans=3).verdict == "SOUND"
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,14 @@ def test_a_straggler_came_later_after_its_event_than_is_allowed() -> None:
     after = [timedelta(seconds=3600), timedelta(seconds=3601), timedelta(days=400), timedelta(minutes=-4)]
     times = [CAME - each for each in after]
     rows = pa.table({"broker_time": pa.array([CAME] * 5, TIME), "event_time": pa.array([*times, None], TIME)})
-    assert late_records.among(rows, 3600) == 2
-    assert late_records.among(rows.slice(4), 3600) == 0
+    assert late_records.late_counts(rows, 3600) == 2
+    assert late_records.late_counts(rows.slice(4), 3600) == 0
 
 
 def test_they_are_counted_by_topic_batch_after_batch(postgresql: Settings) -> None:
     with connect(postgresql) as connection:
-        late_records.count(connection, [("made_up", 2), ("other", 0), ("made_up", 3)])
-        late_records.count(connection, [("made_up", 1)])
+        late_records.add_late_counts(connection, [("made_up", 2), ("other", 0), ("made_up", 3)])
+        late_records.add_late_counts(connection, [("made_up", 1)])
         found = connection.execute("SELECT topic, records FROM truelog.straggler WHERE topic IN ('made_up', 'other')")
         assert sorted(map(str, found.fetchall())) == ["('made_up', 6)", "('other', 0)"]
         connection.rollback()

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from truelog.archive.log_day import LogDays, Start, assign, starts
+from truelog.archive.log_day import LogDays, Start, assign_days, day_starts
 from truelog.log.positions import Positions
 
 LENGTH = 10
@@ -48,9 +48,9 @@ def archived(log: Log, known: tuple[Start, ...] = ()) -> tuple[dict[int, int], L
         inside = [i for i, offset in enumerate(log.offsets) if begin <= offset < end]
         offsets = np.array([log.offsets[i] for i in inside], dtype=np.int64)
         times = np.array([int(log.seconds[i] * 1e6) for i in inside], dtype=np.int64)
-        assigned = assign(table.tail(*KEY, begin), offsets, times, LENGTH)
+        assigned = assign_days(table.tail(*KEY, begin), offsets, times, LENGTH)
         days.update(zip(offsets.tolist(), assigned.tolist(), strict=True))
-        table = recorded_once(table, starts(offsets, assigned))
+        table = recorded_once(table, day_starts(offsets, assigned))
     return days, table
 
 

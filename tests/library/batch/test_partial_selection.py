@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
-from truelog.batch.partial_selection import Tile, tiling
+from truelog.batch.partial_selection import PartialRange, select_partials
 from truelog.log.positions import Positions, Range
 
 IDS = {"page_view": "id"}
@@ -19,9 +19,9 @@ def at(by: dict[int, int]) -> Positions:
     return Positions({"page_view": by}, IDS)
 
 
-def tile(number: int, begin: dict[int, int], end: dict[int, int]) -> Tile:
+def tile(number: int, begin: dict[int, int], end: dict[int, int]) -> PartialRange:
     both = {p: max(begin.get(p, 0), end.get(p, 0)) for p in begin | end}
-    return Tile(MIDNIGHT + timedelta(days=number), at(begin), at(both))
+    return PartialRange(MIDNIGHT + timedelta(days=number), at(begin), at(both))
 
 
 def records(ranges: list[Range]) -> Counter[tuple[int, int]]:
@@ -32,24 +32,24 @@ def records(ranges: list[Range]) -> Counter[tuple[int, int]]:
 @settings(deadline=None, max_examples=500)
 @given(drawn=tiles, here=offsets)
 def test_every_record_below_v_once(drawn: list[tuple[dict[int, int], dict[int, int]]], here: dict[int, int]) -> None:
-    found = tiling([tile(i, *each) for i, each in enumerate(drawn)], at(here))
+    found = select_partials([tile(i, *each) for i, each in enumerate(drawn)], at(here))
     taken = [*found.records, *(r for each in found.tiles for r in each.ranges)]
     assert records(taken) == Counter((p, o) for p, end in here.items() for o in range(end))
 
 
 def test_days_in_a_row_leave_only_what_came_after() -> None:
     days = [tile(i, {0: 10 * i, 1: 5 * i}, {0: 10 * i + 10, 1: 5 * i + 5}) for i in range(3)]
-    found = tiling(reversed(days), at({0: 32, 1: 15}))
+    found = select_partials(reversed(days), at({0: 32, 1: 15}))
     assert found.tiles == days
     assert found.records == [Range("page_view", 0, 30, 32)]
 
 
 def test_a_day_that_reaches_past_v_in_one_partition_holds_its_future() -> None:
-    found = tiling([tile(0, {}, {0: 10, 1: 10})], at({0: 20, 1: 9}))
+    found = select_partials([tile(0, {}, {0: 10, 1: 10})], at({0: 20, 1: 9}))
     assert not found.tiles
     assert records(list(found.records)) == records([Range("page_view", 0, 0, 20), Range("page_view", 1, 0, 9)])
 
 
 def test_the_older_of_two_that_overlap_is_taken() -> None:
     older, newer = tile(0, {}, {0: 10}), tile(1, {0: 5}, {0: 15})
-    assert tiling([newer, older], at({0: 15})).tiles == [older]
+    assert select_partials([newer, older], at({0: 15})).tiles == [older]

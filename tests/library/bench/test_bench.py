@@ -76,4 +76,4 @@ def test_a_mark_is_shown_only_when_every_view_shows_it() -> None:
 
 
 def test_the_views_that_are_measured_are_there() -> None:
-    assert {view for views in STREAMED.values() for view in views} | set(VIEWS) <= set(catalogue.names())
+    assert {view for views in STREAMED.values() for view in views} | set(VIEWS) <= set(catalogue.view_names())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from truelog.control import application
-from truelog.control.application import Patience, Status, Verdict, silence, verdict
+from truelog.control.application import Diagnosis, Patience, Status, diagnose_silence, diagnose_status
 from truelog.support.errors import NotSetUp
 from truelog.support.settings import Settings
 
@@ -34,28 +34,28 @@ HEALTHY = Status(
 CASES = {
     "a batch a second ago": (HEALTHY, None),
     "a batch just within its patience": (replace(HEALTHY, batch_at=ago(120)), None),
-    "1: it runs and should not": (replace(HEALTHY, desired="stopped"), Verdict.STOP),
+    "1: it runs and should not": (replace(HEALTHY, desired="stopped"), Diagnosis.STOP),
     "1 before 5: it hangs and should not even run": (
         replace(HEALTHY, desired="stopped", batch_at=ago(999)),
-        Verdict.STOP,
+        Diagnosis.STOP,
     ),
     "2: it should not run and does not": (replace(HEALTHY, desired="stopped", alive=False), None),
     "2: it should not run and never did": (Status("stream", desired="stopped"), None),
-    "3: its lock is free, however fresh its last batch": (replace(HEALTHY, alive=False), Verdict.DEAD),
-    "3: it never ran": (Status("stream"), Verdict.DEAD),
-    "3 before 6: what is dead runs no code": (replace(HEALTHY, alive=False, code_wanted="b"), Verdict.DEAD),
-    "3: a lock of which the lease knows nothing": (Status("stream", alive=True), Verdict.DEAD),
-    "4: somebody wishes it started anew": (replace(HEALTHY, wish="somebody"), Verdict.WISHED),
-    "3 before 4: what is dead is started anyway": (replace(HEALTHY, alive=False, wish="somebody"), Verdict.DEAD),
-    "4 before 5: a wish needs no patience": (replace(HEALTHY, batch_at=ago(999), wish="somebody"), Verdict.WISHED),
-    "5: no batch for too long": (replace(HEALTHY, batch_at=ago(121)), Verdict.HUNG),
+    "3: its lock is free, however fresh its last batch": (replace(HEALTHY, alive=False), Diagnosis.DEAD),
+    "3: it never ran": (Status("stream"), Diagnosis.DEAD),
+    "3 before 6: what is dead runs no code": (replace(HEALTHY, alive=False, code_wanted="b"), Diagnosis.DEAD),
+    "3: a lock of which the lease knows nothing": (Status("stream", alive=True), Diagnosis.DEAD),
+    "4: somebody wishes it started anew": (replace(HEALTHY, wish="somebody"), Diagnosis.WISHED),
+    "3 before 4: what is dead is started anyway": (replace(HEALTHY, alive=False, wish="somebody"), Diagnosis.DEAD),
+    "4 before 5: a wish needs no patience": (replace(HEALTHY, batch_at=ago(999), wish="somebody"), Diagnosis.WISHED),
+    "5: no batch for too long": (replace(HEALTHY, batch_at=ago(121)), Diagnosis.HUNG),
     "5: starting, and Spark takes its time": (replace(HEALTHY, taken_at=ago(599), batch_at=None), None),
-    "5: started long ago, and no batch yet": (replace(HEALTHY, taken_at=ago(601), batch_at=None), Verdict.HUNG),
+    "5: started long ago, and no batch yet": (replace(HEALTHY, taken_at=ago(601), batch_at=None), Diagnosis.HUNG),
     "5: the database's clock is ahead of ours": (replace(HEALTHY, batch_at=NOW + timedelta(seconds=5)), None),
-    "6: other code than wanted": (replace(HEALTHY, code_wanted="b"), Verdict.CHANGED),
+    "6: other code than wanted": (replace(HEALTHY, code_wanted="b"), Diagnosis.CHANGED),
     "6: other code than wanted, found before its first batch": (
         replace(HEALTHY, code_wanted="b", batch_at=None, taken_at=ago(5)),
-        Verdict.CHANGED,
+        Diagnosis.CHANGED,
     ),
     "6: it has not said yet which code it runs": (replace(HEALTHY, code_running=None), None),
     "6: no release has said which code is wanted": (replace(HEALTHY, code_wanted=None), None),
@@ -65,26 +65,26 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_verdict(case: str) -> None:
     status, expected = CASES[case]
-    assert verdict(status, ALLOWED, NOW) == expected
+    assert diagnose_status(status, ALLOWED, NOW) == expected
 
 
 SILENT, BEGUN = replace(HEALTHY, batch_at=ago(3000)), replace(HEALTHY, taken_at=ago(3000), batch_at=None)
 
 SILENCES = {
-    "1: nothing to do since its last batch": (SILENT, None, Verdict.STARVED),
-    "1: nothing that is known of since it started": (BEGUN, None, Verdict.STARVED),
+    "1: nothing to do since its last batch": (SILENT, None, Diagnosis.STARVED),
+    "1: nothing that is known of since it started": (BEGUN, None, Diagnosis.STARVED),
     "2: the ticks have only just come back": (SILENT, ago(1), None),
     "2: it may take its time to begin, from the first tick on": (BEGUN, ago(599), None),
-    "3: ticks or events came, and it did not answer": (SILENT, ago(121), Verdict.HUNG),
-    "3: ticks came, and it never began": (BEGUN, ago(601), Verdict.HUNG),
+    "3: ticks or events came, and it did not answer": (SILENT, ago(121), Diagnosis.HUNG),
+    "3: ticks came, and it never began": (BEGUN, ago(601), Diagnosis.HUNG),
 }
 
 
 @pytest.mark.parametrize("case", SILENCES)
 def test_silence(case: str) -> None:
     status, woken, expected = SILENCES[case]
-    assert verdict(status, ALLOWED, NOW) is Verdict.HUNG
-    assert silence(status, ALLOWED, NOW, woken) == expected
+    assert diagnose_status(status, ALLOWED, NOW) is Diagnosis.HUNG
+    assert diagnose_silence(status, ALLOWED, NOW, woken) == expected
 
 
 def settings(home: Path, **given: object) -> Settings:
@@ -101,17 +101,17 @@ def settings(home: Path, **given: object) -> Settings:
 
 
 def test_the_archive_and_every_application_that_a_view_is_given_to(tmp_path: Path) -> None:
-    assert application.names(settings(tmp_path)) == ["archive", "stream"]
+    assert application.application_names(settings(tmp_path)) == ["archive", "stream"]
     moved = settings(tmp_path, applications={"slow": "apart", "slower": "apart"})
-    assert application.names(moved) == ["archive", "apart", "stream"]
-    assert [application.of(moved, view) for view in ("slow", "page_views")] == ["apart", "stream"]
+    assert application.application_names(moved) == ["archive", "apart", "stream"]
+    assert [application.application_of(moved, view) for view in ("slow", "page_views")] == ["apart", "stream"]
     with pytest.raises(NotSetUp, match="another name"):
-        application.names(settings(tmp_path, applications={"slow": "archive"}))
+        application.application_names(settings(tmp_path, applications={"slow": "archive"}))
 
 
 def test_the_archive_may_be_silent_as_long_as_its_trigger(tmp_path: Path) -> None:
     given = settings(tmp_path, silence_seconds=10, archive_trigger_seconds=30, tick_seconds=1)
-    allowed = {name: application.patience(given, name).silence.total_seconds() for name in ("archive", "stream")}
+    allowed = {name: application.patience_for(given, name).silence.total_seconds() for name in ("archive", "stream")}
     assert allowed == {"archive": 40, "stream": 11}
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from truelog.control.view_loader import assemble
+from truelog.control.view_loader import load_views
 from truelog.schema.event import load_events
 from truelog.support.settings import Settings
 
@@ -48,7 +48,7 @@ def test_a_broken_view_takes_no_other_along(spark: SparkSession, settings: Setti
     (tmp_path / "impossible.py").write_text(VIEW.format(by="no_such_column"))
     here, types = settings.model_copy(update={"views_folder": tmp_path}), load_events()
     (tmp_path / "unspeakable.py").write_text(VIEW.format(by="status").replace("what", 'wh\\"at'))
-    found = assemble(spark, here, types, ["good", "gone", "impossible", "unreadable", "unspeakable"])
+    found = load_views(spark, here, types, ["good", "gone", "impossible", "unreadable", "unspeakable"])
     assert [each.name for each in found.compiled] == ["good"]
     assert found.refused.keys() == {"gone", "impossible", "unreadable", "unspeakable"}
     assert found.refused["unreadable"].startswith("BadDeclaration: unreadable.py cannot be loaded: SyntaxError")
@@ -58,7 +58,7 @@ def test_a_broken_view_takes_no_other_along(spark: SparkSession, settings: Setti
 
     for name, text in OWNED.items():
         (tmp_path / f"{name}.py").write_text(text)
-    refused = assemble(spark, here, types, list(OWNED)).refused
+    refused = load_views(spark, here, types, list(OWNED)).refused
     assert "the measure 'a' and the measure 'b' both make a column 'url'" in refused["stored"]
     assert "the measure 'n' and the measure 'n_p50' both make a column 'n_p50'" in refused["shown"]
     assert "the key and the measure 'a' both make a column 'status'" in refused["keyed"]
@@ -66,4 +66,6 @@ def test_a_broken_view_takes_no_other_along(spark: SparkSession, settings: Setti
     assert "the measure 'a' makes the column 'a_topic' for its own order" in refused["of_order"]
 
     (tmp_path / "unreadable.py").write_text("VIEW = View()")
-    assert assemble(spark, here, types, ["good", "gone", "impossible", "unreadable", "unspeakable"]).code != found.code
+    assert (
+        load_views(spark, here, types, ["good", "gone", "impossible", "unreadable", "unspeakable"]).code != found.code
+    )

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 
 from tests.library.hostile import GOOD, HOSTILE, THING
 from tests.library.schema.test_decode import mutilated
-from truelog.ingest.body_reader import Room, read
-from truelog.ingest.body_splitter import document, lines
-from truelog.ingest.event_classifier import DEAD_LETTER, Intake, Receipt, Record
+from truelog.ingest.body_reader import CapacityLimit, read_body
+from truelog.ingest.body_splitter import split_document, split_lines
+from truelog.ingest.event_classifier import DEAD_LETTER, ClassifiedRecord, EventClassifier, Receipt
 from truelog.schema.decode import decode
 from truelog.schema.event import FUTURE_LIMIT, EventType, load_events
 from truelog.support.errors import RequestRefused
 
 REPEATABLE = settings(derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 TYPES = {"thing": THING, **load_events()}
-INTAKE = Intake(TYPES, most=1000, longest=200_000)
+INTAKE = EventClassifier(TYPES, most=1000, longest=200_000)
 RECEIPT = Receipt(datetime(2026, 11, 21, 10, 0, 0, 123000, tzinfo=UTC), "tester")
 
 
@@ -37,9 +37,9 @@ POSTED = [typed(raw) for raw in HOSTILE]
 posted = st.one_of(st.sampled_from(POSTED), mutilated().map(typed))
 
 
-def taken(*raw: bytes) -> list[Record]:
+def taken(*raw: bytes) -> list[ClassifiedRecord]:
     """Each posted alone."""
-    return [record for each in raw for record in INTAKE.records(document(each), RECEIPT)]
+    return [record for each in raw for record in INTAKE.records(split_document(each), RECEIPT)]
 
 
 def flaw(raw: bytes) -> tuple[str, str]:
@@ -57,7 +57,7 @@ def decoded(event_type: EventType, *values: bytes) -> pa.RecordBatch:
 # --- agreement ----------------------------------------------------------------------------------------
 
 
-def require_agreement(records: list[Record]) -> None:
+def require_agreement(records: list[ClassifiedRecord]) -> None:
     """What was taken in is an event to the stream too, and a dead letter is one of its own type."""
     for name in {record.topic for record in records}:
         read = decoded(TYPES[name], *(record.value for record in records if record.topic == name))
@@ -90,7 +90,7 @@ def test_a_good_event_is_kept_as_it_came() -> None:
 @settings(REPEATABLE, max_examples=200)
 @given(st.lists(posted, max_size=4))
 def test_a_dead_letter_holds_what_was_posted_byte_for_byte(several: list[bytes]) -> None:
-    pieces = list(lines(b"\n".join(several)))
+    pieces = list(split_lines(b"\n".join(several)))
     for piece, record in zip(pieces, INTAKE.records(pieces, RECEIPT), strict=True):
         if record.flaw is not None:
             letter = json.loads(record.value)
@@ -144,9 +144,9 @@ def test_a_device_whose_clock_is_wrong_is_corrected_before_it_is_judged() -> Non
 
 def test_too_many_and_too_long_are_refused_whole() -> None:
     with pytest.raises(RequestRefused, match="more than 1000 events"):
-        INTAKE.records(document(b"[" + b"1," * 1000 + b"1]"), RECEIPT)
+        INTAKE.records(split_document(b"[" + b"1," * 1000 + b"1]"), RECEIPT)
     with pytest.raises(RequestRefused, match="event 1 has more than 200000 bytes"):
-        INTAKE.records(document(b'[1,"' + b"x" * 200_000 + b'"]'), RECEIPT)
+        INTAKE.records(split_document(b'[1,"' + b"x" * 200_000 + b'"]'), RECEIPT)
 
 
 # --- told apart -------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def test_no_byte_of_an_array_is_lost(several: list[bytes]) -> None:
     """The pieces' bytes stand in the body in order; nothing but punctuation is between them."""
     body = b"[" + b",".join(several) + b"]"
     at = 0
-    for piece in document(body):
+    for piece in split_document(body):
         begin = body.index(piece.raw, at)
         assert set(body[at:begin]) <= set(b"[], \t\r\n")
         at = begin + len(piece.raw)
@@ -170,19 +170,19 @@ def test_no_byte_of_an_array_is_lost(several: list[bytes]) -> None:
 @settings(REPEATABLE, max_examples=200)
 @given(st.lists(posted.filter(lambda raw: b"\n" not in raw and raw.strip(b" \t\r")), max_size=5))
 def test_lines_are_what_each_is_alone(several: list[bytes]) -> None:
-    alone = [piece for raw in several for piece in lines(raw)]
-    assert list(lines(b"\r\n".join(several))) == alone
+    alone = [piece for raw in several for piece in split_lines(raw)]
+    assert list(split_lines(b"\r\n".join(several))) == alone
     assert len(alone) == len(several)
 
 
-WHOLE = [raw for raw in POSTED if raw.startswith(b'{"type"') and next(iter(document(raw))).flaw is None]
+WHOLE = [raw for raw in POSTED if raw.startswith(b'{"type"') and next(iter(split_document(raw))).flaw is None]
 
 
 @settings(REPEATABLE, max_examples=200)
 @given(st.lists(st.sampled_from(WHOLE), max_size=5))
 def test_an_array_of_whole_events_is_what_each_is_alone(several: list[bytes]) -> None:
     body = b" [ " + b" , ".join(several) + b" ] "
-    assert list(document(body)) == [piece for raw in several for piece in document(raw.strip())]
+    assert list(split_document(body)) == [piece for raw in several for piece in split_document(raw.strip())]
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_an_array_of_whole_events_is_what_each_is_alone(several: list[bytes]) ->
     ],
 )
 def test_from_where_it_cannot_be_told_apart_the_rest_is_one_piece(body: bytes, raw: list[bytes]) -> None:
-    assert [piece.raw for piece in document(body)] == raw
+    assert [piece.raw for piece in split_document(body)] == raw
 
 
 # --- bodies -----------------------------------------------------------------------------------------------
@@ -213,8 +213,8 @@ def body(sent: bytes, encoding: str = "", limit: int = 1000, chunk: int = 7) -> 
         for start in range(0, len(sent), chunk):
             yield sent[start : start + chunk]
 
-    with Room(1, 10**6).visit() as visit:
-        return asyncio.run(read(chunks(), encoding, limit, visit))
+    with CapacityLimit(1, 10**6).visit() as visit:
+        return asyncio.run(read_body(chunks(), encoding, limit, visit))
 
 
 def status(*args: object) -> int:
@@ -239,13 +239,13 @@ def test_bodies_out_of_bounds_are_refused() -> None:
 
 def test_a_bomb_is_never_unpacked() -> None:
     bomb = gzip.compress(b"\x00" * 50_000_000)
-    room = Room(1, 2_000)
+    room = CapacityLimit(1, 2_000)
 
     async def chunks() -> AsyncIterator[bytes]:
         yield bomb
 
     with room.visit() as visit, pytest.raises(RequestRefused) as refused:
-        asyncio.run(read(chunks(), "gzip", 1000, visit))
+        asyncio.run(read_body(chunks(), "gzip", 1000, visit))
     assert refused.value.status == 413
     assert visit.taken <= 1000
 
@@ -260,7 +260,7 @@ def test_what_is_no_gzip_is_refused() -> None:
 
 
 def test_a_full_room_turns_away_and_is_free_again() -> None:
-    room = Room(requests=2, size=10)
+    room = CapacityLimit(requests=2, size=10)
     with room.visit() as first, room.visit() as second:
         first.take(6)
         with pytest.raises(RequestRefused) as refused:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from truelog.ingest.generator import generate
-from truelog.log.kafka_producer import Record
+from truelog.log.kafka_producer import OutgoingRecord
 from truelog.schema.decode import decode
 from truelog.schema.event import load_events
 
@@ -20,12 +20,12 @@ TYPES = load_events()
 
 
 @pytest.fixture(scope="module")
-def records() -> list[Record]:
+def records() -> list[OutgoingRecord]:
     return list(generate(seed=1, begin=BEGIN, rate=RATE, seconds=SECONDS))
 
 
 @pytest.fixture(scope="module")
-def rows(records: list[Record]) -> list[dict[str, Any]]:
+def rows(records: list[OutgoingRecord]) -> list[dict[str, Any]]:
     """As the platform decodes each, when it is due; beside it, `due`, `topic` and `place`."""
     found: dict[int, dict[str, Any]] = {}
     dues = [BEGIN + timedelta(seconds=place / RATE) for place in range(len(records))]
@@ -44,18 +44,20 @@ def good(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if row["invalid"] is None]
 
 
-def test_as_many_as_asked_for(records: list[Record]) -> None:
+def test_as_many_as_asked_for(records: list[OutgoingRecord]) -> None:
     assert len(records) == RATE * SECONDS
     assert list(generate(seed=1, begin=BEGIN, rate=RATE, seconds=0)) == []
 
 
-def test_a_function_of_the_seed_and_the_beginning(records: list[Record]) -> None:
+def test_a_function_of_the_seed_and_the_beginning(records: list[OutgoingRecord]) -> None:
     assert list(generate(seed=1, begin=BEGIN, rate=RATE, seconds=SECONDS)) == records
     assert list(generate(seed=1, begin=BEGIN, rate=RATE, seconds=1)) == records[:RATE]
     assert list(generate(seed=2, begin=BEGIN, rate=RATE, seconds=1)) != records[:RATE]
 
 
-def test_every_topic_is_there_and_each_key_is_the_visitors(records: list[Record], rows: list[dict[str, Any]]) -> None:
+def test_every_topic_is_there_and_each_key_is_the_visitors(
+    records: list[OutgoingRecord], rows: list[dict[str, Any]]
+) -> None:
     topics = Counter(record.topic for record in records)
     assert set(topics) == {"page_view", "search", "click"}
     assert topics["page_view"] > topics["search"] > topics["click"] / 2 > 0
@@ -115,7 +117,9 @@ def test_clicks_follow_searches_and_some_come_first_or_an_hour_late(good: list[d
     assert 0 < len(hour_late) < len(pairs) / 4
 
 
-def test_records_are_json_lines_where_they_are_events(records: list[Record], rows: list[dict[str, Any]]) -> None:
+def test_records_are_json_lines_where_they_are_events(
+    records: list[OutgoingRecord], rows: list[dict[str, Any]]
+) -> None:
     for record, row in zip(records, rows, strict=True):
         if row["invalid"] is None:
             assert json.loads(record.value)["event_id"] == row["event_id"]

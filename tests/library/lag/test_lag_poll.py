@@ -8,14 +8,14 @@ from confluent_kafka import Node, TopicPartitionInfo, Uuid
 from confluent_kafka.admin import TopicDescription  # type: ignore[attr-defined]  # its annotations do not re-export
 
 from truelog.apps import reader_positions
-from truelog.apps.reader_positions import Stand
+from truelog.apps.reader_positions import ReaderPosition
 from truelog.lag import lag_poll
 from truelog.lag.lag import Lag
-from truelog.lag.lag_poll import Log, Reader
-from truelog.lag.lag_verdict import Limits, judge
+from truelog.lag.lag_poll import PartitionBounds, PolledReader
+from truelog.lag.lag_verdict import Limits, assess
 from truelog.log import topics
 from truelog.log.positions import Positions
-from truelog.log.topics import Told
+from truelog.log.topics import PartitionOffsets
 from truelog.monitor import health
 from truelog.monitor.lag_service import LagService
 from truelog.schema import event
@@ -25,9 +25,11 @@ from truelog.support.settings import Settings
 
 NOW = 1_000_000.0
 IDS = {"page_view": "now", "click": "now"}
-LOG = Log(
-    Told(Positions({"page_view": {0: 0, 1: 0}, "click": {0: 0}}, IDS), {}),
-    Told(Positions({"page_view": {0: 9}, "click": {0: 7}}, IDS), {("page_view", 1): "page_view 1 has no leader"}),
+LOG = PartitionBounds(
+    PartitionOffsets(Positions({"page_view": {0: 0, 1: 0}, "click": {0: 0}}, IDS), {}),
+    PartitionOffsets(
+        Positions({"page_view": {0: 9}, "click": {0: 7}}, IDS), {("page_view", 1): "page_view 1 has no leader"}
+    ),
     {"page_view": None, "click": None},
 )
 NOBODY: Node | None = None
@@ -40,7 +42,7 @@ def described(name: str, *leaders: Node | None) -> TopicDescription:
 
 def test_a_partition_without_a_leader_is_not_waited_for() -> None:
     here, gone = Node(1, "here", 1), Node(-1, "", 0)
-    found = topics.leaderless([described("a", here, NOBODY), described("b", gone, here)])
+    found = topics.partitions_without_leader([described("a", here, NOBODY), described("b", gone, here)])
     assert found == {
         ("a", 1): "a 1 has no leader: is a broker missing? See `truelog status`.",
         ("b", 0): "b 0 has no leader: is a broker missing? See `truelog status`.",
@@ -59,23 +61,23 @@ def test_a_silent_partition_is_missed_by_those_who_ask_for_its_topic() -> None:
 
 
 def test_status_tells_the_lag_of_all_who_do_not_read_it(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "ends_told", lambda *_: LOG.ends)
+    monkeypatch.setattr(topics, "ends_by_partition", lambda *_: LOG.ends)
     stood = {
         "both": Positions({"page_view": {0: 9}, "click": {0: 7}}, IDS),
         "clicks": Positions({"click": {0: 7}}, IDS),
     }
     found = health._lags(settings, stood)
-    assert found == health.Behind({"clicks": Lag(0, 0.0)}, {"both": "page_view 1 has no leader"})
+    assert found == health.LagByReader({"clicks": Lag(0, 0.0)}, {"both": "page_view 1 has no leader"})
 
 
 def test_a_silent_partition_blinds_its_readers_in_it_and_nobody_else() -> None:
     assert LOG.told.partitions() == [("click", 0), ("page_view", 0)]
-    of_both = Reader(1, Positions({"page_view": {0: 9, 1: 3}, "click": {0: 7}}, IDS), NOW)
+    of_both = PolledReader(1, Positions({"page_view": {0: 9, 1: 3}, "click": {0: 7}}, IDS), NOW)
     seen = LOG.samples(of_both, dict.fromkeys(LOG.told.partitions(), Lag(0, 0.0)), NOW)
-    told = {place: judge([sample], NOW, Limits()).verdict for place, sample in seen.items()}
+    told = {place: assess([sample], NOW, Limits()).verdict for place, sample in seen.items()}
     assert told == {("click", 0): "OK", ("page_view", 0): "OK", ("page_view", 1): "UNKNOWN"}
     assert seen["page_view", 1].blind == "page_view 1 has no leader"
-    of_clicks = Reader(1, Positions({"click": {0: 7}}, IDS), NOW)
+    of_clicks = PolledReader(1, Positions({"click": {0: 7}}, IDS), NOW)
     assert list(LOG.samples(of_clicks, {("click", 0): Lag(0, 0.0)}, NOW)) == [("click", 0)]
 
 
@@ -93,37 +95,37 @@ def made(connection: Connection) -> Iterator[Connection]:
 
 
 def test_a_version_that_has_merged_nothing_stands_at_the_beginning(made: Connection) -> None:
-    found = reader_positions.views(made, ["first", "merged", "old", "unmade"])
+    found = reader_positions.view_positions(made, ["first", "merged", "old", "unmade"])
     nowhere = Positions({"click": {}})
     assert (found["merged"], found["old"], found["unmade"]) == (
-        Stand(2, nowhere),
-        Stand(1, Positions()),
-        Stand(0, Positions()),
+        ReaderPosition(2, nowhere),
+        ReaderPosition(1, Positions()),
+        ReaderPosition(0, Positions()),
     )
-    assert found["first"] == Stand(1, Positions({"click": {}, "page_view": {}}))
+    assert found["first"] == ReaderPosition(1, Positions({"click": {}, "page_view": {}}))
 
 
 def test_one_that_never_merges_stalls_or_has_stopped() -> None:
     """It is no less wrong than one that once did."""
-    reader = Reader(2, Positions({"click": {}}), NOW)
+    reader = PolledReader(2, Positions({"click": {}}), NOW)
     [sample] = LOG.samples(reader, {("click", 0): Lag(7, 900.0)}, NOW).values()
     history = [replace(sample, at=NOW - ago * 10, seconds=900.0 - ago * 10) for ago in reversed(range(60))]
     assert (sample.position, sample.end) == (0, 7)
-    assert judge(history, NOW, Limits(backed=True)).verdict == "STALL"
+    assert assess(history, NOW, Limits(backed=True)).verdict == "STALL"
     silent = [replace(each, batch_at=None) for each in history]
-    assert judge(silent, NOW, Limits(backed=True)).verdict == "STOP"
+    assert assess(silent, NOW, Limits(backed=True)).verdict == "STOP"
 
 
 def test_what_is_declared_while_the_service_runs_is_polled(migrated: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     polled: list[list[str]] = []
 
-    def poll(*given: object) -> tuple[dict[str, Reader], list[object]]:
+    def poll(*given: object) -> tuple[dict[str, PolledReader], list[object]]:
         polled.append(list(given[2]))  # type: ignore[call-overload]
         return {}, []
 
-    monkeypatch.setattr(lag_poll, "poll", poll)
+    monkeypatch.setattr(lag_poll, "poll_once", poll)
     service = LagService(migrated)
     service.poll("views")
-    monkeypatch.setattr(event, "names", lambda: [*polled[0], "declared_since"])
+    monkeypatch.setattr(event, "event_names", lambda: [*polled[0], "declared_since"])
     service.poll("views")
     assert set(polled[1]) - set(polled[0]) == {"declared_since"}

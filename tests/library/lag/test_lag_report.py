@@ -38,7 +38,7 @@ def kept(postgresql: Settings, tmp_path: Path) -> Iterator[Settings]:
     dead = Reading(ARCHIVE, 0, now, None, {("dead_letter", p): Sample(now, 5, 0, 5) for p in (0, 1)})
     with connect(postgresql) as connection:
         readings = [reading(FINE, now), reading(FALLING, now, position=10, seconds=7 * DAY - 60), dead]
-        lag_history.keep(connection, readings, seconds=3600)
+        lag_history.append(connection, readings, seconds=3600)
     yield postgresql.model_copy(update={"views_folder": tmp_path})
     with connect(postgresql) as connection:
         connection.execute("TRUNCATE truelog.lag_sample")
@@ -53,7 +53,7 @@ def test_what_was_kept_is_found_again(kept: Settings) -> None:
     now = time.time()
     blind = reading(FINE, now, blind="no topic", retention=None, topic_id="an id")
     with connect(kept) as connection:
-        lag_history.keep(connection, [blind], seconds=3600)
+        lag_history.append(connection, [blind], seconds=3600)
         found = lag_history.since(connection, now - 60)[FINE]
     assert [round(each.at - now) for each in found] == [0, 0]
     assert found[-1].samples == {
@@ -66,9 +66,9 @@ def test_a_new_version_begins_anew_and_what_is_old_is_forgotten(kept: Settings) 
     now = time.time()
     given = [reading(FINE, now - 7000), reading(FINE, now - 50, 2), reading(FINE, now - 60), reading(FINE, now + 1, 2)]
     with connect(kept) as connection:
-        lag_history.keep(connection, given[:1], seconds=8000)
+        lag_history.append(connection, given[:1], seconds=8000)
         assert len(lag_history.since(connection, 0)[FINE]) == 2
-        lag_history.keep(connection, given[1:], seconds=3600)
+        lag_history.append(connection, given[1:], seconds=3600)
         found = lag_history.since(connection, 0)[FINE]
         rows = connection.execute("SELECT count(*) FROM truelog.lag_sample WHERE reader = %s", (FINE,)).fetchone()
     assert [(each.version, round(each.at - now)) for each in found] == [(2, 1)]
@@ -83,7 +83,7 @@ def test_what_is_stamped_in_the_future_is_not_the_newest_and_is_forgotten(kept: 
             "INSERT INTO truelog.lag_sample VALUES (%s, 1, to_timestamp(%s), NULL, '[]')", (FINE, now + 3600)
         )
         assert [round(each.at - now) for each in lag_history.since(connection, now - 60)[FINE]] == [0]
-        lag_history.keep(connection, [], seconds=3600)
+        lag_history.append(connection, [], seconds=3600)
         rows = connection.execute("SELECT count(*) FROM truelog.lag_sample WHERE reader = %s", (FINE,)).fetchone()
     assert rows == (1,)
 
@@ -93,8 +93,10 @@ def test_what_was_seen_too_long_ago_is_not_told_as_if_it_were_now(kept: Settings
     then = time.time() - 60
     with connect(kept) as connection:
         connection.execute("TRUNCATE truelog.lag_sample")
-        lag_history.keep(connection, [reading(FINE, then), reading(FALLING, then + 60, blind="no topic")], seconds=3600)
-    rows = lag_report.every(kept, [FINE, FALLING])
+        lag_history.append(
+            connection, [reading(FINE, then), reading(FALLING, then + 60, blind="no topic")], seconds=3600
+        )
+    rows = lag_report.lag_rows_now(kept, [FINE, FALLING])
     assert [(row.reader, row.rule, row.lag_events, row.end) for row in rows] == [
         *((FINE, 1, None, None) for _ in (0, 1)),
         (FALLING, 1, None, None),
@@ -114,8 +116,8 @@ def test_only_the_archive_loses_what_the_log_drops(kept: Settings) -> None:
     with connect(kept) as connection:
         connection.execute("TRUNCATE truelog.lag_sample")
         readings = [reading(name, now, position=10, earliest=30) for name in (FINE, ARCHIVE)]
-        lag_history.keep(connection, readings, seconds=3600)
-    verdicts = {row.reader: (row.verdict, row.rule) for row in lag_report.every(kept) if row.partition == 0}
+        lag_history.append(connection, readings, seconds=3600)
+    verdicts = {row.reader: (row.verdict, row.rule) for row in lag_report.lag_rows_now(kept) if row.partition == 0}
     assert verdicts == {ARCHIVE: ("FALLING_OFF", 2), FINE: ("OK", 12)}
 
 
@@ -125,8 +127,8 @@ def test_a_long_patience_is_given_as_long_a_history(kept: Settings) -> None:
     with connect(kept) as connection:
         connection.execute("TRUNCATE truelog.lag_sample")
         standing = [reading(ARCHIVE, now - ago, seconds=1000.0) for ago in range(0, 900, 10)]
-        lag_history.keep(connection, [replace(each, batch_at=now - 1000) for each in standing], seconds=3600)
-    assert lag_report.every(patient, [ARCHIVE])[0].verdict == "STOP"
+        lag_history.append(connection, [replace(each, batch_at=now - 1000) for each in standing], seconds=3600)
+    assert lag_report.lag_rows_now(patient, [ARCHIVE])[0].verdict == "STOP"
 
 
 def test_a_partition_that_the_newest_poll_did_not_find_is_no_longer_told_of() -> None:
@@ -137,7 +139,7 @@ def test_a_partition_that_the_newest_poll_did_not_find_is_no_longer_told_of() ->
 
 
 def test_every_reader_has_its_rows(kept: Settings) -> None:
-    rows = {(row.reader, row.topic, row.partition): row for row in lag_report.every(kept)}
+    rows = {(row.reader, row.topic, row.partition): row for row in lag_report.lag_rows_now(kept)}
     assert list(rows) == [
         *((ARCHIVE, "dead_letter", p) for p in (0, 1)),
         *((view, "page_view", p) for view in (FALLING, FINE) for p in (0, 1)),
@@ -221,7 +223,7 @@ def test_a_scrape_tells_all_of_it(kept: Settings) -> None:
     """Each family has a point; what was planted is found. Nothing of it stays in the database."""
     with psycopg.connect(**kept.database()) as connection:
         connection.execute(PLANTED.encode())
-        text = metrics.written(kept, connection)
+        text = metrics.format_families(kept, connection)
         connection.rollback()
     points = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     assert {point.partition("{")[0] for point in points} == set(metrics.FAMILIES)

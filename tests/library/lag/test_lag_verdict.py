@@ -14,7 +14,7 @@ from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 
 from tests.library import naive_lag
-from truelog.lag.lag_verdict import Limits, Sample, Verdict, judge
+from truelog.lag.lag_verdict import LagVerdict, Limits, Sample, assess
 
 NOW, STEP, DAY = 1_000_000.0, 10.0, 86_400.0
 END, RATE = 1_000_000_000, 100
@@ -184,7 +184,7 @@ CASES: list[tuple[str, History, str, int]] = [
 
 @pytest.mark.parametrize(("seen", "verdict", "rule"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
 def test_the_verdict_where(seen: History, verdict: str, rule: int) -> None:
-    found = judge(seen, NOW, LIMITS)
+    found = assess(seen, NOW, LIMITS)
     assert (found.verdict, found.rule) == (verdict, rule), found.reason
     assert found.reason
     assert naive_lag.verdict(seen, NOW, LIMITS) == (verdict, rule)
@@ -205,7 +205,7 @@ FROM_THE_ARCHIVE: list[tuple[str, History, str, int]] = [
 )
 def test_the_verdict_on_a_reader_that_the_archive_backs(seen: History, verdict: str, rule: int) -> None:
     limits = replace(LIMITS, backed=True)
-    found = judge(seen, NOW, limits)
+    found = assess(seen, NOW, limits)
     assert (found.verdict, found.rule) == (verdict, rule), found.reason
     assert naive_lag.verdict(seen, NOW, limits) == (verdict, rule)
 
@@ -215,18 +215,18 @@ def test_the_window_is_as_long_as_patience_needs(sample: Callable[[int], Sample]
     """With an archive's trigger of ten minutes, say."""
     limits = replace(LIMITS, still=720.0, late=5000.0)
     seen = over(150, sample)
-    assert judge(seen, NOW, limits).verdict == naive_lag.verdict(seen, NOW, limits)[0] == verdict
+    assert assess(seen, NOW, limits).verdict == naive_lag.verdict(seen, NOW, limits)[0] == verdict
 
 
 def test_every_verdict_and_every_rule_has_a_case() -> None:
-    assert {case[2] for case in CASES} == set(Verdict)
+    assert {case[2] for case in CASES} == set(LagVerdict)
     assert {case[3] for case in CASES} == set(range(1, 13))
 
 
 def test_a_reader_slower_than_its_input_is_warned_of_within_two_minutes() -> None:
     """From the poll on after which it counts half of what comes."""
-    verdicts = [judge(over(60, slow_since(polls)), NOW, LIMITS).verdict for polls in range(40)]
-    warned = verdicts.index(Verdict.WARN)
+    verdicts = [assess(over(60, slow_since(polls)), NOW, LIMITS).verdict for polls in range(40)]
+    warned = verdicts.index(LagVerdict.WARN)
     assert warned * STEP <= 120
     assert set(verdicts[:warned]) == {"OK"}
     assert set(verdicts[warned:]) == {"WARN"}
@@ -235,11 +235,11 @@ def test_a_reader_slower_than_its_input_is_warned_of_within_two_minutes() -> Non
 def test_rates_and_the_time_until_it_has_caught_up() -> None:
     """Ten thousand records are missing; in one history three count for each that comes, in the other one for three."""
     gains = over(13, lambda ago: Sample(NOW, 90_000 - ago * 3000, 0, 100_000 - ago * 1000, 1.0))
-    found = judge(gains, NOW, LIMITS)
+    found = assess(gains, NOW, LIMITS)
     assert (found.came, found.counted, found.caught_up_in) == (100, 300, 50)
     loses = over(13, lambda ago: Sample(NOW, 90_000 - ago * 1000, 0, 100_000 - ago * 3000, 1.0))
-    assert judge(loses, NOW, LIMITS).caught_up_in is None
-    once = judge([behind(0)], NOW, LIMITS)
+    assert assess(loses, NOW, LIMITS).caught_up_in is None
+    once = assess([behind(0)], NOW, LIMITS)
     assert (once.came, once.counted, once.caught_up_in) == (None, None, 0)
 
 
@@ -269,11 +269,11 @@ def random_history(dice: random.Random) -> History:
 def test_random_histories_are_judged_alike(seed: int) -> None:
     seen = random_history(random.Random(seed))
     limits = replace(LIMITS, backed=seed % 2 == 1, still=120.0 if seed % 3 else 310.0)
-    found = judge(seen, NOW, limits)
+    found = assess(seen, NOW, limits)
     assert (found.verdict, found.rule) == naive_lag.verdict(seen, NOW, limits)
 
 
 def test_random_histories_reach_every_rule() -> None:
     """Else the comparison would prove little."""
-    rules = [judge(random_history(random.Random(seed)), NOW, LIMITS).rule for seed in range(2000)]
+    rules = [assess(random_history(random.Random(seed)), NOW, LIMITS).rule for seed in range(2000)]
     assert set(rules) == set(range(1, 13))

@@ -12,7 +12,7 @@ from tests.laws.lab import Lab
 from truelog import Sum, View
 from truelog.archive.archive_table import open_catalog
 from truelog.batch import partials
-from truelog.batch.partial_selection import Tile
+from truelog.batch.partial_selection import PartialRange
 from truelog.log.positions import Positions
 from truelog.maintenance import upkeep
 from truelog.storage import bucket
@@ -20,7 +20,7 @@ from truelog.support.settings import Settings
 from truelog.views.compiled_view import Compiled
 
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
-TILE = Tile(
+TILE = PartialRange(
     DAY, Positions({"page_view": {0: 0}}, {"page_view": "id"}), Positions({"page_view": {0: 9}}, {"page_view": "id"})
 )
 
@@ -69,7 +69,7 @@ def test_only_old_files_that_nobody_committed_are_removed(lab: Lab, compiled: Co
             os.utime(path, (long_ago, long_ago))
 
     assert upkeep.remove_orphans(lab.spark, table) == 1
-    left = bucket.sizes(lab.settings, f"{location}/data/")
+    left = bucket.object_sizes(lab.settings, f"{location}/data/")
     assert young in left
     assert old not in left
     assert minutes(lab, compiled) == [-1, 0, 1, 2]
@@ -77,4 +77,4 @@ def test_only_old_files_that_nobody_committed_are_removed(lab: Lab, compiled: Co
 
 def _put(settings: Settings, address: str) -> None:
     name, key = address.removeprefix("s3://").split("/", 1)
-    bucket.client(settings).put_object(Bucket=name, Key=key, Body=b"written by what crashed")
+    bucket.s3_client(settings).put_object(Bucket=name, Key=key, Body=b"written by what crashed")

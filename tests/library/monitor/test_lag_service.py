@@ -72,7 +72,7 @@ def test_groups_that_cannot_be_published_hold_up_no_other(
     monkeypatch.setattr(lag_groups, "_TIMEOUT", 1.0)
     broker = topics.client(postgresql.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"}))
     with pytest.raises(ServiceDown, match=r"truelog\.archive: .*; truelog\.stream\.one: "):
-        lag_groups.publish(postgresql, broker, dict.fromkeys((ARCHIVE, "one"), Positions({"page_view": {0: 1}})))
+        lag_groups.publish_groups(postgresql, broker, dict.fromkeys((ARCHIVE, "one"), Positions({"page_view": {0: 1}})))
 
 
 def test_a_service_that_sees_nothing_says_so_and_tells_what_it_knows(

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from runtime.credentials import PORTS
-from truelog.lag.lag_verdict import Verdict
-from truelog.monitor.metrics import FAMILIES, Point, render
+from truelog.lag.lag_verdict import LagVerdict
+from truelog.monitor.metrics import FAMILIES, Point, render_metrics
 from truelog.support.durations import in_words
 from truelog.support.settings import PROJECT
 
@@ -37,7 +37,7 @@ def test_every_metric_that_the_examples_name_is_there() -> None:
 def test_every_verdict_that_is_not_ok_has_an_alert() -> None:
     lag, _ = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"]
     caught = [word for rule in lag["rules"] for found in LABELLED.findall(rule["expr"]) for word in found.split("|")]
-    assert {*caught, "OK"} == set(Verdict)
+    assert {*caught, "OK"} == set(LagVerdict)
 
 
 def test_an_alert_on_several_verdicts_goes_on_when_one_follows_the_other() -> None:
@@ -84,7 +84,7 @@ def _span(panel: dict[str, Any], begin: str, length: str) -> range:
 
 
 def test_points_stand_under_their_family_and_labels_are_escaped() -> None:
-    text = render(
+    text = render_metrics(
         [
             Point("truelog_lag_seconds", 0.25, {"reader": 'a"b\\c\nd', "partition": 3}),
             Point("truelog_lag_events", 12_345_678_901),

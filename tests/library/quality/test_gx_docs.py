@@ -23,7 +23,7 @@ from truelog.support.settings import Settings
     ],
 )
 def test_only_what_says_how_text_is_set_is_left(given: str, left: str) -> None:
-    assert gx_docs.sanitised(given) == left
+    assert gx_docs.sanitize(given) == left
 
 
 def test_every_text_of_a_result_is_made_harmless() -> None:
@@ -35,9 +35,9 @@ def test_every_text_of_a_result_is_made_harmless() -> None:
 
 
 def test_a_page_is_kept_for_its_time(s3: Settings) -> None:
-    gx_docs.keep(s3, 4711, gx_docs.render("nothing of <it>", {"results": []}))
-    assert gx_docs.drop_old(s3) == 0
-    found = gx_docs.read(s3, 4711) or b""
+    gx_docs.store_page(s3, 4711, gx_docs.render_page("nothing of <it>", {"results": []}))
+    assert gx_docs.drop_old_pages(s3) == 0
+    found = gx_docs.read_page(s3, 4711) or b""
     assert b"<h1>nothing of &lt;it&gt;</h1><p>Nothing could be judged.</p>" in found
-    assert gx_docs.drop_old(s3.model_copy(update={"data_docs_keep_seconds": 1e-6})) >= 1
-    assert gx_docs.read(s3, 4711) is None
+    assert gx_docs.drop_old_pages(s3.model_copy(update={"data_docs_keep_seconds": 1e-6})) >= 1
+    assert gx_docs.read_page(s3, 4711) is None

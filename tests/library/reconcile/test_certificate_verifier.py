@@ -12,13 +12,18 @@ from pydantic import SecretStr
 
 from tests.laws.lab import Lab
 from tests.library.archived import Archived, archived
-from truelog.kernel.apply_batch import Advancer
+from truelog.kernel.apply_batch import BatchApplier
 from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.reconcile import certificate, certificate_store
 from truelog.reconcile.certificate import Certificate
-from truelog.reconcile.certificate_verifier import Answer, Verification, Verifier, judged
-from truelog.reconcile.reconcile import Result, reconcile
+from truelog.reconcile.certificate_verifier import (
+    CertificateVerifier,
+    Verification,
+    VerificationVerdict,
+    verification_of,
+)
+from truelog.reconcile.reconcile import ReconcileResult, reconcile
 from truelog.storage.database import connect
 from truelog.support.errors import BadInput
 from truelog.support.settings import Settings
@@ -37,15 +42,15 @@ def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
         yield made
 
 
-def certified(ground: Archived) -> tuple[Result, Certificate]:
-    advancer = Advancer(ground.lab.settings, ground.lab.types)
+def certified(ground: Archived) -> tuple[ReconcileResult, Certificate]:
+    advancer = BatchApplier(ground.lab.settings, ground.lab.types)
     found = reconcile(ground.lab.spark, advancer, ground.compiled)
     assert (found.verdict, found.rows) == ("EQUAL", 3), found  # one is too old, one is set aside
     assert found.certificate is not None
-    return found, certificate_store.find(ground.lab.settings, found.certificate)
+    return found, certificate_store.find_certificate(ground.lab.settings, found.certificate)
 
 
-def without_database(ground: Archived) -> Verifier:
+def without_database(ground: Archived) -> CertificateVerifier:
     """In a Spark session that has no catalog, with settings by which PostgreSQL cannot be reached."""
     settings = ground.lab.settings.model_copy(update={"database_port": 1, "database_password": SecretStr("wrong")})
     with pytest.raises(OperationalError), connect(settings):
@@ -54,11 +59,11 @@ def without_database(ground: Archived) -> Verifier:
     assert spark.conf.get("spark.sql.catalog.archive", None) is None
     schemas = {topic: records.schema(each) for topic, each in ground.lab.types.items()}
     compiled = compile_view(spark, ground.compiled.name, ground.compiled.view, schemas)
-    return Verifier(spark, settings, ground.lab.types, compiled)
+    return CertificateVerifier(spark, settings, ground.lab.types, compiled)
 
 
 def require_no_certificate_once_altered(made: Certificate) -> None:
-    assert certificate.read(made.as_bytes()) == made
+    assert certificate.read_certificate(made.as_bytes()) == made
     for broken in (
         made.as_bytes().replace(b'"rows":3', b'"rows":4'),
         made.as_bytes().replace(b'{"buckets"', b'{"added":1,"buckets"'),
@@ -69,7 +74,7 @@ def require_no_certificate_once_altered(made: Certificate) -> None:
     ):
         assert broken != made.as_bytes()
         with pytest.raises(BadInput):
-            certificate.read(broken)
+            certificate.read_certificate(broken)
 
 
 def test_an_equal_reconcile_leaves_a_certificate_that_can_be_found_again(ground: Archived, tmp_path: Path) -> None:
@@ -93,13 +98,16 @@ def test_an_equal_reconcile_leaves_a_certificate_that_can_be_found_again(ground:
     file.write_text(json.dumps(json.loads(made.as_bytes()), indent=2))  # its form is no part of what it says
     _, second = certified(ground)
     for name in (made.id, address, address.removeprefix(f"s3://{settings.s3_bucket}/"), str(file)):
-        assert certificate_store.find(settings, name) == made
-    assert certificate_store.find(settings, f"latest:{view}") == second
-    assert [entry.id for entry in certificate_store.newest(ground.lab.connection, view, 9)] == [second.id, made.id]
+        assert certificate_store.find_certificate(settings, name) == made
+    assert certificate_store.find_certificate(settings, f"latest:{view}") == second
+    assert [entry.id for entry in certificate_store.newest_certificates(ground.lab.connection, view, 9)] == [
+        second.id,
+        made.id,
+    ]
     require_no_certificate_once_altered(made)
     for name in ("nothing", "latest:nothing"):
         with pytest.raises(BadInput, match=r"no .*certificate"):
-            certificate_store.find(settings, name)
+            certificate_store.find_certificate(settings, name)
 
 
 def test_it_is_verified_where_no_database_answers_and_what_cannot_be_told_is_not(ground: Archived) -> None:
@@ -111,28 +119,31 @@ def test_it_is_verified_where_no_database_answers_and_what_cannot_be_told_is_not
         return verifier.verify(replace(made, **changed))
 
     found = answer()
-    assert (found.answer, found.rows, found.unequal_buckets, found.reason) == (Answer.EQUAL, 3, 0, "")
+    assert (found.answer, found.rows, found.unequal_buckets, found.reason) == (VerificationVerdict.EQUAL, 3, 0, "")
     assert found.as_dict()["equal"] is True
 
     bucket, (rows, hashed) = next(iter(made.buckets.items()))
     buckets = made.buckets | {bucket: (rows, f"{int(hashed, 16) ^ 1:032x}")}
-    found = judged(
+    found = verification_of(
         replace(made, buckets=buckets, made_by=made.made_by | {"spark": "3.0.0"}), made.buckets, made.made_by
     )
-    assert (found.answer, found.unequal_buckets) == (Answer.DIFFERENT, 1)
+    assert (found.answer, found.unequal_buckets) == (VerificationVerdict.DIFFERENT, 1)
     assert f"spark 3.0.0 then, {made.made_by['spark']} now" in found.reason
 
     older = answer(fingerprint="0" * 64)
-    assert older.answer == Answer.SUPERSEDED
+    assert older.answer == VerificationVerdict.SUPERSEDED
     assert "code 000000000000;" in older.reason
     assert ground.compiled.fingerprint[:12] in older.reason
-    assert answer(version=2).answer == Answer.SUPERSEDED
+    assert answer(version=2).answer == VerificationVerdict.SUPERSEDED
 
     ahead = answer(positions=Positions({"click": {0: 9, 1: 2}, "ticks": {0: 1}}, ground.ids))
-    assert (ahead.answer, ahead.reason.partition(".")[0]) == (Answer.UNKNOWN, "the archive of click is 4 events behind")
+    assert (ahead.answer, ahead.reason.partition(".")[0]) == (
+        VerificationVerdict.UNKNOWN,
+        "the archive of click is 4 events behind",
+    )
     other = answer(positions=Positions(made.positions.offsets, ground.ids | {"click": "made again"}))
-    assert (other.answer, "deleted and made again" in other.reason) == (Answer.UNKNOWN, True)
+    assert (other.answer, "deleted and made again" in other.reason) == (VerificationVerdict.UNKNOWN, True)
 
     hiding = answer(excluded=(("click", 0, 1), ("click", 1, 1)))
-    assert hiding.answer == Answer.DIFFERENT
+    assert hiding.answer == VerificationVerdict.DIFFERENT
     assert hiding.reason.endswith("does not fail: click 0:1")

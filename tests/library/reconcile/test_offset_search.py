@@ -8,7 +8,7 @@ from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
 
 from truelog.log.positions import Range
-from truelog.reconcile.offset_search import Added, Run, beyond_its_events, ranges
+from truelog.reconcile.offset_search import Contribution, ContributionRun, exceeds_recount, search_ranges
 
 TOPIC = "click"
 
@@ -24,14 +24,14 @@ def added(log: Log, batch: list[Range]) -> Counter[str]:
     return found
 
 
-def longest_runs(log: Log, keys: set[str]) -> list[Run]:
+def longest_runs(log: Log, keys: set[str]) -> list[ContributionRun]:
     """Of each partition the longest series of records that add to nothing but these keys."""
     found = []
     for partition, records in log.items():
-        placed = [(key in keys, Added(offset, {key: amount})) for offset, (key, amount) in enumerate(records)]
+        placed = [(key in keys, Contribution(offset, {key: amount})) for offset, (key, amount) in enumerate(records)]
         series = [[each for _, each in group] for inside, group in groupby(placed, lambda p: p[0]) if inside]
         if series:
-            found.append(Run(TOPIC, partition, max(series, key=len)))
+            found.append(ContributionRun(TOPIC, partition, max(series, key=len)))
     return found
 
 
@@ -39,7 +39,7 @@ def planted(log: Log, batch: list[Range]) -> list[Range]:
     """What is found where a batch was lost, from either end."""
     wanted = added(log, batch)
     runs = longest_runs(log, set(wanted))
-    return ranges(runs, wanted) or ranges(runs, wanted, from_right=True)
+    return search_ranges(runs, wanted) or search_ranges(runs, wanted, from_right=True)
 
 
 def test_a_batch_of_two_partitions_is_found_among_records_of_its_keys() -> None:
@@ -52,10 +52,10 @@ def test_a_batch_of_two_partitions_is_found_among_records_of_its_keys() -> None:
 def test_what_no_range_holds_is_not_explained() -> None:
     log: Log = {0: [("a", 1), ("b", 1), ("a", 1), ("c", 1)]}
     runs = longest_runs(log, {"a", "c"})
-    assert ranges(runs, {"a": 2, "c": 1}) == []
-    assert ranges(runs, {"c": 7}) == []
-    assert ranges(runs, {"a": 0}) == []
-    assert ranges([], {"a": 1}) == []
+    assert search_ranges(runs, {"a": 2, "c": 1}) == []
+    assert search_ranges(runs, {"c": 7}) == []
+    assert search_ranges(runs, {"a": 0}) == []
+    assert search_ranges([], {"a": 1}) == []
 
 
 records = st.lists(st.tuples(st.sampled_from("abcdefghijkl"), st.integers(0, 3)), min_size=1, max_size=30)
@@ -77,5 +77,5 @@ def test_what_is_found_holds_exactly_what_is_wanted(drawn: list[tuple[list[tuple
 
 
 def test_a_sum_that_no_counting_twice_comes_to() -> None:
-    assert [beyond_its_events(streamed, 5) for streamed in (-1, 0, None, 10, 11)] == [True, False, False, False, True]
-    assert beyond_its_events(1, None)
+    assert [exceeds_recount(streamed, 5) for streamed in (-1, 0, None, 10, 11)] == [True, False, False, False, True]
+    assert exceeds_recount(1, None)

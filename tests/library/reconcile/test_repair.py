@@ -20,16 +20,23 @@ from truelog import Sum, View
 from truelog.apps import reader_positions
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import RAW, TIME, ensure, identifier, open_catalog
-from truelog.archive.archive_writer import FileWriter, blueprint, described
+from truelog.archive.archive_writer import FileWriter, blueprint, to_dataframe_rows
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import merge, stage, table
-from truelog.kernel.apply_batch import Advancer
+from truelog.kernel.apply_batch import BatchApplier
 from truelog.kernel.merge import Excluded, Merge
-from truelog.kernel.stage import Staged
+from truelog.kernel.stage import StagedRows
 from truelog.log import records, topics
 from truelog.log.positions import Positions
-from truelog.reconcile.offset_search import Cause, Finding
-from truelog.reconcile.reconcile import Request, Result, compare, exit_code, may_be_repaired, reconcile
+from truelog.reconcile.offset_search import Cause, Explanation
+from truelog.reconcile.reconcile import (
+    ReconcileRequest,
+    ReconcileResult,
+    compare,
+    exit_code,
+    may_be_repaired,
+    reconcile,
+)
 from truelog.reconcile.repair import repair
 from truelog.schema.event import load_events
 from truelog.storage.database import connect
@@ -57,14 +64,14 @@ SHARES = {
 def test_what_may_be_repaired(case: str, settings: Settings) -> None:
     share, rows, different, expected = SHARES[case]
     given = settings.model_copy(update={"repair_share": share})
-    found = Result("v", 1, Positions(), rows=rows, different=different, causes=caused(Cause.LOST))
+    found = ReconcileResult("v", 1, Positions(), rows=rows, different=different, causes=caused(Cause.LOST))
     assert may_be_repaired(given, found) is expected
     assert not may_be_repaired(given, replace(found, causes=caused(Cause.HAND, Cause.PARTIAL)))
     assert not may_be_repaired(given, replace(found, causes=caused(Cause.FILE)))
 
 
 def caused(*causes: Cause) -> tuple[dict[str, Any], ...]:
-    return tuple(Finding(each, 1, "").as_dict() for each in causes)
+    return tuple(Explanation(each, 1, "").as_dict() for each in causes)
 
 
 def _per_reason(dead_letter: DataFrame) -> DataFrame:
@@ -88,11 +95,11 @@ class Ground:
     def ends(self) -> Positions:
         return topics.end_offsets(self.lab.settings, [TOPIC])
 
-    def staged(self, begin: Positions, end: Positions) -> Staged:
-        raw = records.between(self.lab.spark, self.lab.settings, begin, end)
+    def staged(self, begin: Positions, end: Positions) -> StagedRows:
+        raw = records.read_range(self.lab.spark, self.lab.settings, begin, end)
         types = {TOPIC: self.lab.types[TOPIC]}
         events = records.events(records.decoded(raw, types), types)
-        return Advancer(self.lab.settings, self.lab.types).staged(self.compiled, events)
+        return BatchApplier(self.lab.settings, self.lab.types).staged(self.compiled, events)
 
     def plant(self, reason: str, letters: int) -> None:
         query = sql.SQL("INSERT INTO {} VALUES (%s, %s)").format(sql.Identifier("state", self.compiled.table))
@@ -111,11 +118,13 @@ def ground(lab: Lab, platform: Settings) -> Iterator[Ground]:
     with open_catalog(platform) as catalog:
         ensure(catalog, lab.types[TOPIC], ends.ids[TOPIC], ends.offsets[TOPIC])
     compiled = lab.compiled(f"v{uuid.uuid4().hex[:8]}", PER_REASON)
-    table.deploy(lab.connection, compiled)
-    assert reader_positions.views(lab.connection, [compiled.name])[compiled.name].positions.offsets == {TOPIC: {}}
+    table.deploy_table(lab.connection, compiled)
+    assert reader_positions.view_positions(lab.connection, [compiled.name])[compiled.name].positions.offsets == {
+        TOPIC: {}
+    }
     begin = Positions({TOPIC: dict.fromkeys(ends.offsets[TOPIC], 0)}, ends.ids)
-    merge.apply(lab.connection, compiled, Merge(begin, ends, Staged((), 0, 0)))
-    yield Ground(lab, compiled, Rebuilder(lab.spark, lab.connection, Advancer(platform, lab.types), compiled))
+    merge.apply(lab.connection, compiled, Merge(begin, ends, StagedRows((), 0, 0)))
+    yield Ground(lab, compiled, Rebuilder(lab.spark, lab.connection, BatchApplier(platform, lab.types), compiled))
     with open_catalog(platform) as catalog:
         catalog.drop_table(identifier(TOPIC))
 
@@ -158,7 +167,7 @@ def test_a_merge_that_comes_before_the_lock_is_kept(ground: Ground) -> None:
 def test_a_record_that_is_set_aside_for_no_reason_is_a_difference(ground: Ground) -> None:
     """Stream and rebuild leave it out alike, so that no row differs."""
     topic, partition = next(place for place in ground.ends().partitions() if ground.ends().at(*place))
-    asked, advancer = Request(from_raw=True), ground.rebuilder.advancer
+    asked, advancer = ReconcileRequest(from_raw=True), ground.rebuilder.advancer
     merge.exclude(ground.lab.connection, ground.compiled, [Excluded(topic, partition, 0, "no reason")])
 
     found = reconcile(ground.lab.spark, advancer, ground.compiled, asked)
@@ -200,7 +209,7 @@ def _archive(settings: Settings, value: bytes, begin: Positions, end: Positions)
     with open_catalog(settings) as catalog:
         tables = {TOPIC: blueprint(catalog.load_table(identifier(TOPIC)).metadata)}
         [row] = FileWriter(settings, tables, {})(iter([pa.RecordBatch.from_pydict(columns)]))
-        file = described(row["file"][0].as_py(), tables).data_file
+        file = to_dataframe_rows(row["file"][0].as_py(), tables).data_file
         ends = end.offsets[TOPIC]
         commit(catalog, Append(TOPIC, end.ids[TOPIC], begin.offsets[TOPIC], ends, {place.partition: 1}, (file,)))
 

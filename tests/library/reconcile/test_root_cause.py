@@ -11,11 +11,11 @@ from tests.laws.lab import Lab
 from tests.library.archived import MORNING, Archived, archived
 from truelog.archive.archive_table import identifier, open_catalog
 from truelog.batch import partials
-from truelog.batch.partial_selection import Tile
+from truelog.batch.partial_selection import PartialRange
 from truelog.kernel import merge, stage
 from truelog.log.positions import Positions
 from truelog.reconcile.offset_search import Cause
-from truelog.reconcile.reconcile import COMPARE, Result, compare, reconcile, refuse
+from truelog.reconcile.reconcile import COMPARE_ONLY, ReconcileResult, compare, reconcile, refused_result
 from truelog.storage import bucket
 from truelog.support.settings import Settings
 
@@ -51,7 +51,7 @@ def change(ground: Archived, statement: str) -> None:
     assert ground.lab.connection.execute(sql.SQL(statement).format(table, table)).rowcount == 1
 
 
-def causes(found: Result) -> list[tuple[str, int, str]]:
+def causes(found: ReconcileResult) -> list[tuple[str, int, str]]:
     return [(each["cause"], each["rows"], each["about"]) for each in found.causes]
 
 
@@ -88,7 +88,7 @@ def test_what_no_batch_explains_is_unknown_unless_a_sum_gives_it_away(ground: Ar
 def test_a_wrong_partial_is_no_fault_of_the_stream(ground: Archived) -> None:
     begin, ends = at(ground, {0: 0, 1: 0}), ground.positions
     short = ground.rebuilder.between(begin, ends).where("url <> 'u3'")
-    tile = Tile(MORNING - timedelta(days=1), begin, ends)
+    tile = PartialRange(MORNING - timedelta(days=1), begin, ends)
     partials.replace(ground.lab.spark, ground.lab.settings, ground.compiled, tile, short)
 
     found = compare(ground.rebuilder)
@@ -113,9 +113,9 @@ def test_an_archive_that_lost_a_file_and_a_view_whose_code_changed_are_named(gro
     assert ground.lab.connection.execute(query, (kept,)).fetchone() == ("missing archive file",)
 
     [file] = [task.file.file_path for task in archive.refresh().scan("partition = 0").plan_files()]
-    bucket.client(settings).delete_object(
+    bucket.s3_client(settings).delete_object(
         Bucket=settings.s3_bucket, Key=file.removeprefix(f"s3://{settings.s3_bucket}/")
     )
-    unread = refuse(settings, ground.compiled, COMPARE, reason=OSError("no such object"))
+    unread = refused_result(settings, ground.compiled, COMPARE_ONLY, reason=OSError("no such object"))
     assert f"{file} is gone from the bucket" in causes(unread)[0][2]
-    assert refuse(settings, ground.compiled, COMPARE, reason="the file is broken").causes == ()
+    assert refused_result(settings, ground.compiled, COMPARE_ONLY, reason="the file is broken").causes == ()

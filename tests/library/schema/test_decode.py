@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from tests.library.hostile import ENVELOPE, GOOD, HOSTILE, THING, Thing, thing
 from truelog.schema.decode import _has_bare_null, decode
 from truelog.schema.event import FUTURE_LIMIT, Event, EventType, load_events
-from truelog.schema.record_validation import AMBIGUOUS
+from truelog.schema.record_validation import AMBIGUOUS_REASON
 
 FAR = timedelta(days=4_000_000)
 BROKER = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
@@ -214,7 +214,7 @@ def is_past_pydantics_limits(value: bytes) -> bool:
 def test_decoder_and_model_accept_the_same_records(value: bytes) -> None:
     reason = row(value, limit=FAR)["invalid"]
     if model_accepts(value):
-        assert reason is None or (reason == AMBIGUOUS and is_ambiguous(value))
+        assert reason is None or (reason == AMBIGUOUS_REASON and is_ambiguous(value))
     else:
         assert reason is not None or is_past_pydantics_limits(value)
 
@@ -235,7 +235,7 @@ def test_decoder_and_model_accept_the_same_records(value: bytes) -> None:
         (thing('"short":"abcd"'), "short: length 4 is above 3"),
         (thing('"words":["a","b","c","d"]'), "words: length 4 is above 3"),
         (thing('"number":"1"'), "number: Input should be a valid integer"),
-        (thing('"number":1,"number":2'), AMBIGUOUS),
+        (thing('"number":1,"number":2'), AMBIGUOUS_REASON),
         (thing('"number":9223372036854775808'), "number: an integer beyond 64 bits"),
         (GOOD + GOOD, "record: Invalid JSON: trailing characters at line 1 column 76"),
     ],

@@ -35,23 +35,23 @@ def read(ground: Archived) -> tuple[str, dict[str, int]]:
     name = ground.compiled.name
     query = sql.SQL("SELECT url, spent FROM {}").format(sql.Identifier("views", name))
     rows = {str(url): int(str(spent)) for url, spent in ground.lab.connection.execute(query).fetchall()}
-    return serving_status.answers(ground.lab.connection)[name].layer, rows
+    return serving_status.serving_statuses(ground.lab.connection)[name].layer, rows
 
 
 def test_an_answer_is_what_is_archived_until_the_stream_has_it(ground: Archived) -> None:
     """Old rows leave by its clock, and a record that the stream has yet to fail on is set aside."""
-    assert fallback.make(ground.rebuilder) is None
+    assert fallback.build_fallback(ground.rebuilder) is None
     ground.click(1, [("a", "4", 5_000), ("poison", "x", 9_000)])
     ground.tick(8_000)
-    assert fallback.make(ground.rebuilder) == ground.positions
+    assert fallback.build_fallback(ground.rebuilder) == ground.positions
     assert read(ground) == (BATCH, {"a": 5})
 
     ground.click(0, [("b", "2", 9_000)])
-    assert fallback.make(ground.rebuilder) == ground.positions
+    assert fallback.build_fallback(ground.rebuilder) == ground.positions
     assert read(ground) == (BATCH, {"a": 5, "b": 2})
     ground.stream()
     assert read(ground) == (STREAM, {"a": 5, "b": 2})
-    assert fallback.make(ground.rebuilder) is None
+    assert fallback.build_fallback(ground.rebuilder) is None
 
 
 def test_a_stream_that_comes_back_meanwhile_keeps_its_readers(ground: Archived) -> None:
@@ -65,7 +65,7 @@ def test_a_stream_that_comes_back_meanwhile_keeps_its_readers(ground: Archived) 
     with connect(lab.settings, autocommit=True) as streaming, ThreadPoolExecutor(1) as pool:
         with streaming.transaction():
             merge.lock(streaming, compiled)
-            answering = pool.submit(fallback.make, ground.rebuilder)
+            answering = pool.submit(fallback.build_fallback, ground.rebuilder)
             until(lambda: _require_waiting(lab.settings), 60, "the answer to wait for the lock")
             streaming.execute(ahead.encode(), (compiled.name,))
         assert answering.result(60) is None
@@ -78,14 +78,14 @@ def test_a_stream_that_comes_back_meanwhile_keeps_its_readers(ground: Archived) 
 def test_wrong_rows_are_taken_from_readers_until_they_are_mended(ground: Archived) -> None:
     lab, state = ground.lab, sql.Identifier("state", ground.compiled.table)
     lab.connection.execute(sql.SQL("UPDATE {} SET spent = 7 WHERE url = 'a'").format(state))
-    assert fallback.make(ground.rebuilder) is None  # nobody knows yet
+    assert fallback.build_fallback(ground.rebuilder) is None  # nobody knows yet
     reconcile(lab.spark, ground.rebuilder.advancer, ground.compiled)
     assert read(ground) == (STREAM, {"old": 5, "a": 7})
-    assert "differ from the rebuild" in serving_status.answers(lab.connection)[ground.compiled.name].reason
+    assert "differ from the rebuild" in serving_status.serving_statuses(lab.connection)[ground.compiled.name].reason
 
-    assert fallback.make(ground.rebuilder) == ground.positions
+    assert fallback.build_fallback(ground.rebuilder) == ground.positions
     assert read(ground) == (BATCH, {"old": 5, "a": 1})
-    assert fallback.make(ground.rebuilder) is None  # they have it
+    assert fallback.build_fallback(ground.rebuilder) is None  # they have it
 
     lab.connection.execute(sql.SQL("UPDATE {} SET spent = 1 WHERE url = 'a'").format(state))
     reconcile(lab.spark, ground.rebuilder.advancer, ground.compiled)
@@ -96,39 +96,42 @@ def test_an_answer_is_due_when_a_stream_leaves_readers_alone(ground: Archived, t
     connection, name, app = ground.lab.connection, ground.compiled.name, f"app {ground.compiled.name}"
     (tmp_path / f"{name}.py").write_text("")
     settings = ground.lab.settings.model_copy(update={"views_folder": tmp_path, "batch_answer_seconds": 60.0})
-    view_status.note(connection, app, name, 1)
+    view_status.record_state(connection, app, name, 1)
     application.declare(connection, [app])
     lease = "INSERT INTO truelog.lease (application, epoch, host, pid, batch_at) VALUES (%s, 1, 'h', 1, now())"
     connection.execute(lease, (app,))
 
     ground.click(0, [("b", "2", 5_000)])
-    assert fallback_policy.due(settings) == []  # it was heard of a moment ago
+    assert fallback_policy.views_due(settings) == []  # it was heard of a moment ago
     connection.execute("UPDATE truelog.lease SET batch_at = now() - interval '5 min' WHERE application = %s", (app,))
-    assert fallback_policy.due(settings) == [name]
+    assert fallback_policy.views_due(settings) == [name]
 
     refusal = "INSERT INTO truelog.batch_refusal (view, files, reason) VALUES (%s, %s, 'its code changed')"
     connection.execute(refusal, (name, application.digest(settings)))
-    assert fallback_policy.due(settings) == []
-    assert serving_status.answers(connection)[name].reason == f"{app} does not run; no rebuild of it: its code changed"
+    assert fallback_policy.views_due(settings) == []
+    assert (
+        serving_status.serving_statuses(connection)[name].reason
+        == f"{app} does not run; no rebuild of it: its code changed"
+    )
     (tmp_path / f"{name}.py").write_text("# mended")
-    assert fallback_policy.due(settings) == [name]
+    assert fallback_policy.views_due(settings) == [name]
 
-    assert fallback.make(ground.rebuilder) is not None
+    assert fallback.build_fallback(ground.rebuilder) is not None
     ground.click(0, [("c", "3", 5_000)])
-    assert fallback_policy.due(settings) == []  # the answer is new
+    assert fallback_policy.views_due(settings) == []  # the answer is new
     connection.execute("UPDATE truelog.batch_answer SET made_at = made_at - interval '5 min' WHERE view = %s", (name,))
-    assert fallback_policy.due(settings) == [name]
-    assert fallback.make(ground.rebuilder) is not None
+    assert fallback_policy.views_due(settings) == [name]
+    assert fallback.build_fallback(ground.rebuilder) is not None
     connection.execute("UPDATE truelog.batch_answer SET made_at = made_at - interval '5 min' WHERE view = %s", (name,))
-    assert fallback_policy.due(settings) == []  # the archive has no more
+    assert fallback_policy.views_due(settings) == []  # the archive has no more
 
     connection.execute("UPDATE truelog.lease SET batch_at = now() WHERE application = %s", (app,))
     ground.click(0, [("d", "4", 5_000)])
-    assert fallback_policy.due(settings) == []
+    assert fallback_policy.views_due(settings) == []
     assert connection.execute("SELECT FROM truelog.batch_refusal WHERE view = %s", (name,)).fetchall() == []
-    view_status.note(connection, app, name, 1, "no disk")
+    view_status.record_state(connection, app, name, 1, "no disk")
     connection.execute("UPDATE truelog.standing SET since = since - interval '5 min' WHERE view = %s", (name,))
-    assert fallback_policy.due(settings) == [name]
+    assert fallback_policy.views_due(settings) == [name]
     connection.execute("DELETE FROM truelog.standing WHERE view = %s", (name,))
     for gone in ("lease", "application"):
         connection.execute(f"DELETE FROM truelog.{gone} WHERE application = %s".encode(), (app,))

@@ -75,7 +75,7 @@ class Served:
     def layer(self) -> str:
         """As the rows tell, and as it is told."""
         read = self.connection.execute(sql.SQL("SELECT views FROM {}").format(self.view)).fetchall()
-        told = serving_status.answers(self.connection)[self.name].layer
+        told = serving_status.serving_statuses(self.connection)[self.name].layer
         assert read == [({STREAM: 1, BATCH: 2}[told],)]
         return told
 
@@ -87,7 +87,7 @@ class Served:
 @pytest.fixture
 def served(connection: Connection) -> Iterator[Served]:
     compiled = Compiled(f"v{uuid.uuid4().hex[:8]}", VIEW, KINDS, "a fingerprint")
-    table.deploy(connection, compiled)
+    table.deploy_table(connection, compiled)
     for schema, views in (("state", 1), ("batch", 2)):
         query = sql.SQL("INSERT INTO {} VALUES ('2026-03-01', %s)").format(sql.Identifier(schema, compiled.table))
         connection.execute(query, (views,))
@@ -138,7 +138,7 @@ def test_the_merge_that_reaches_it_moves_readers_in_its_transaction(served: Serv
         assert served.layer() == BATCH
         merging.commit()
         assert served.layer() == STREAM
-    assert fallback_policy.served(served.connection, served.name, 1).plain() == {"page_view": {0: 8, 1: 9}}
+    assert fallback_policy.served_positions(served.connection, served.name, 1).plain() == {"page_view": {0: 8, 1: 9}}
 
 
 @pytest.mark.parametrize(
@@ -174,21 +174,24 @@ def test_without_an_answer_a_doubted_stream_answers_and_says_so(served: Served) 
     served.stands(AT_FIVE)
     served.compared("DIFFERENT")
     assert served.layer() == STREAM
-    assert "differ from the rebuild (reconciliation" in serving_status.answers(served.connection)[served.name].line
+    assert (
+        "differ from the rebuild (reconciliation"
+        in serving_status.serving_statuses(served.connection)[served.name].line
+    )
 
 
 def test_what_is_the_matter_is_told(served: Served) -> None:
     app = f"app {served.name}"
-    application.want(served.connection, app, application.STOPPED, "somebody")
-    view_status.note(served.connection, app, served.name, 1)
+    application.set_desired(served.connection, app, application.STOPPED, "somebody")
+    view_status.record_state(served.connection, app, served.name, 1)
     served.stands(AT_FIVE)
-    assert serving_status.answers(served.connection)[served.name].reason == f"{app} is stopped"
+    assert serving_status.serving_statuses(served.connection)[served.name].reason == f"{app} is stopped"
     served.answered({0: 6, 1: 6})
-    told = serving_status.answers(served.connection)[served.name]
+    told = serving_status.serving_statuses(served.connection)[served.name]
     assert told.line.endswith(f", 4 min old: {app} is stopped")
     assert told.line.startswith(f"{served.name}: batch layer, as of 20")
-    view_status.note(served.connection, app, served.name, 1, "no disk")
-    assert serving_status.answers(served.connection)[served.name].reason == "its stream stands still"
+    view_status.record_state(served.connection, app, served.name, 1, "no disk")
+    assert serving_status.serving_statuses(served.connection)[served.name].reason == "its stream stands still"
     served.connection.execute("DELETE FROM truelog.application WHERE application = %s", (app,))
 
 
@@ -222,7 +225,7 @@ def test_a_view_of_an_earlier_release_gets_the_batch_layer(served: Served) -> No
     served.connection.execute(sql.SQL("CREATE VIEW {} AS SELECT * FROM {}").format(served.view, state))
     served.connection.execute("UPDATE truelog.view SET shown = 'as it was' WHERE view = %s", (served.name,))
 
-    table.deploy(served.connection, served.compiled)
+    table.deploy_table(served.connection, served.compiled)
     served.connection.execute(sql.SQL("INSERT INTO {} VALUES ('2026-03-01', 2)").format(batch))
     served.answered({0: 1})
     assert served.layer() == BATCH
@@ -253,19 +256,19 @@ def test_analysts_read_both_layers_and_which_it_is(served: Served, migrated: Set
 def test_an_answer_is_news_where_readers_gain(archived: Mapping[int, int], doubted: bool, expected: bool) -> None:
     ids = {"page_view": "an-id"}
     seen = Positions({"page_view": AT_FIVE}, ids)
-    assert fallback_policy.is_news(Positions({"page_view": archived}, ids), seen, doubted=doubted) == expected
-    assert not fallback_policy.is_news(Positions(), seen, doubted=doubted)
+    assert fallback_policy.has_news(Positions({"page_view": archived}, ids), seen, doubted=doubted) == expected
+    assert not fallback_policy.has_news(Positions(), seen, doubted=doubted)
     with pytest.raises(TopicRecreated):
-        fallback_policy.is_news(Positions({"page_view": archived}, {"page_view": "another"}), seen, doubted=doubted)
+        fallback_policy.has_news(Positions({"page_view": archived}, {"page_view": "another"}), seen, doubted=doubted)
 
 
 def test_an_answer_is_dropped_when_no_reader_gets_it(served: Served) -> None:
     served.stands(AT_FIVE)
     served.answered({0: 6, 1: 6})
-    assert served.name not in fallback_policy.drop_unneeded(served.connection)
+    assert served.name not in fallback_policy.drop_unneeded_fallbacks(served.connection)
     assert served.layer() == BATCH
     served.stands({0: 6, 1: 6})
-    assert served.name in fallback_policy.drop_unneeded(served.connection)
+    assert served.name in fallback_policy.drop_unneeded_fallbacks(served.connection)
     assert served.layer() == STREAM
     left = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier("batch", table_name(served.name, 1)))
     assert served.connection.execute(left).fetchone() == (0,)
@@ -283,6 +286,6 @@ def test_a_slow_reader_holds_up_neither_a_second_start_nor_an_answer_that_goes(
         assert slow.layer() == BATCH
         pool.submit(migrate, migrated).result(30)
         served.stands({0: 6, 1: 6})
-        assert served.name in pool.submit(fallback_policy.drop_unneeded, served.connection).result(30)
+        assert served.name in pool.submit(fallback_policy.drop_unneeded_fallbacks, served.connection).result(30)
         assert slow.layer() == BATCH
     assert served.layer() == STREAM

@@ -24,9 +24,9 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_file_that_cannot_be_loaded_says_why(folder: Path) -> None:
     with pytest.raises(BadDeclaration, match=r"broken\.py cannot be loaded: ModuleNotFoundError: .*what_there_is_not"):
-        catalogue.load("broken", folder)
+        catalogue.load_view("broken", folder)
     with pytest.raises(BadDeclaration, match=r"empty\.py declares no VIEW"):
-        catalogue.load("empty", folder)
+        catalogue.load_view("empty", folder)
 
 
 def test_commands_on_the_whole_catalogue_show_the_broken_view_and_the_others(migrated: Settings, folder: Path) -> None:

@@ -37,9 +37,9 @@ def alerts(context: typer.Context, as_json: AsJson = False) -> None:
     from truelog.alerts import alert_watch
     from truelog.storage import db_snapshot
 
-    with db_snapshot.snapshot(Settings()) as connection:
-        found, quiet = kept.open(connection), kept.silences(connection)
-        neglected = alert_watch.neglected(connection)
+    with db_snapshot.read_snapshot(Settings()) as connection:
+        found, quiet = kept.open_alerts(connection), kept.active_silences(connection)
+        neglected = alert_watch.overdue_sources(connection)
     if as_json:
         answer = {"alerts": [_plain(each) for each in found], "silences": [asdict(each) for each in quiet]}
         print_json(answer | {"neglected": neglected})
@@ -70,7 +70,7 @@ def silence(pattern: Pattern, lasts: Lasts, why: Why, by: By = "", as_json: AsJs
 
     duration = _duration(lasts)
     with connect(Settings()) as connection:
-        made = kept.silence(connection, pattern, duration, by=by or _me(), why=why)
+        made = kept.add_silence(connection, pattern, duration, by=by or _me(), why=why)
     _tell(asdict(made), f"silence {made.id} holds of {made.pattern} until {made.until:%Y-%m-%d %H:%M} UTC", as_json)
 
 
@@ -86,11 +86,11 @@ def unsilence(number: Number, by: By = "", as_json: AsJson = False) -> None:
 
 
 def _duration(written: str) -> Any:
-    from truelog.support.durations import brief
+    from truelog.support.durations import parse_brief
     from truelog.support.errors import BadDeclaration
 
     try:
-        return brief(written)
+        return parse_brief(written)
     except BadDeclaration as wrong:
         raise typer.BadParameter(str(wrong)) from wrong
 

@@ -19,7 +19,7 @@ def audit(deep: Deep = False, as_json: AsJson = False) -> None:
     """Hold the archive against the bucket's files and the broker's offsets."""
     from truelog.archive import audit_evidence
 
-    report = audit_evidence.audit(Settings(), deep=deep)
+    report = audit_evidence.run_audit(Settings(), deep=deep)
     if as_json:
         print_json(report.as_dict())
     else:
@@ -38,7 +38,7 @@ def accept_loss(as_json: AsJson = False) -> None:
     """Record what the log dropped before it was archived as lost for ever, so that the archive may start behind it."""
     from truelog.archive import accept_loss
 
-    accepted = accept_loss.accept(Settings())
+    accepted = accept_loss.accept_lost_ranges(Settings())
     if as_json:
         print_json({"lost": [asdict(each) for each in accepted]})
         return

@@ -14,7 +14,7 @@ from truelog.support.durations import in_words
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
-    from truelog.reconcile.certificate_store import Entry
+    from truelog.reconcile.certificate_store import CertificateEntry
 
 Name = Annotated[
     str, typer.Argument(metavar="CERTIFICATE", help="An id, a file, an object in the bucket, or latest:VIEW.")
@@ -30,13 +30,13 @@ def verify(name: Name, as_json: AsJson = False) -> None:
     archive does not reach so far.
     """
     from truelog.reconcile import certificate_store
-    from truelog.reconcile.certificate_verifier import Answer
-    from truelog.reconcile.certificate_verifier import verify as prove
+    from truelog.reconcile.certificate_verifier import VerificationVerdict
+    from truelog.reconcile.certificate_verifier import verify_certificate as prove
     from truelog.support.errors import BadInput
 
     settings = Settings()
     try:
-        certified = certificate_store.find(settings, name)
+        certified = certificate_store.find_certificate(settings, name)
     except BadInput as wrong:
         typer.echo(wrong, err=True)
         raise typer.Exit(Exit.BAD_USE) from wrong
@@ -46,7 +46,7 @@ def verify(name: Name, as_json: AsJson = False) -> None:
     else:
         line = f"{found.certificate}  {found.rows:,} rows  {found.answer}  {found.reason}".rstrip()
         Console().print(line, highlight=False, markup=False, soft_wrap=True)
-    codes = {Answer.EQUAL: Exit.FINE, Answer.DIFFERENT: Exit.DIFFERENT}
+    codes = {VerificationVerdict.EQUAL: Exit.FINE, VerificationVerdict.DIFFERENT: Exit.DIFFERENT}
     raise typer.Exit(codes.get(found.answer, Exit.UNKNOWN))
 
 
@@ -57,10 +57,10 @@ def certificates(view: One = None, limit: Limit = 50, as_json: AsJson = False) -
     from truelog.views import catalogue
 
     settings = Settings()
-    asked = named(settings, [view] if view else None) or catalogue.names(settings.views_folder)
-    with db_snapshot.snapshot(settings) as connection:
-        entries = kept.newest(connection, view, limit)
-        without = [each for each in asked if not kept.newest(connection, each, 1)]
+    asked = named(settings, [view] if view else None) or catalogue.view_names(settings.views_folder)
+    with db_snapshot.read_snapshot(settings) as connection:
+        entries = kept.newest_certificates(connection, view, limit)
+        without = [each for each in asked if not kept.newest_certificates(connection, each, 1)]
     if as_json:
         print_json({"certificates": [asdict(entry) for entry in entries], "without": without})
         return
@@ -71,7 +71,7 @@ def certificates(view: One = None, limit: Limit = 50, as_json: AsJson = False) -
         console.print(f"{each} has no certificate: the next equal `truelog reconcile` makes one", highlight=False)
 
 
-def _table(entries: "list[Entry]") -> Table:
+def _table(entries: "list[CertificateEntry]") -> Table:
     """Each id begins with its view; one that is cut short finds nothing."""
     table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
     table.add_column("certificate", overflow="fold")

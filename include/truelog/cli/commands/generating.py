@@ -13,7 +13,7 @@ from truelog.cli.output import AsJson, print_json, progress
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
-    from truelog.log.kafka_producer import Record
+    from truelog.log.kafka_producer import OutgoingRecord
 
 Rate = Annotated[float, typer.Option(min=0.1, max=100_000, help="Events a second.")]
 Seconds = Annotated[float, typer.Option(min=0, max=86_400, help="For how long.")]
@@ -48,13 +48,15 @@ def generate(rate: Rate = 200, seconds: Seconds = 30, seed: Seed = None, as_json
     typer.echo(f"{result.sent:,} events sent in {result.seconds:.1f} s ({each}) from seed {result.seed}")
 
 
-def _send(settings: Settings, records: Iterable["Record"], rate: float, seconds: float, result: Generated) -> None:
+def _send(
+    settings: Settings, records: Iterable["OutgoingRecord"], rate: float, seconds: float, result: Generated
+) -> None:
     """Each record when it is due, or as soon after as Kafka takes it."""
-    from truelog.log.kafka_producer import Sender
+    from truelog.log.kafka_producer import KafkaSender
 
     with progress("generating", round(rate * seconds)) as done:
         began = time.monotonic()
-        with Sender(settings, TOPICS) as sender:
+        with KafkaSender(settings, TOPICS) as sender:
             for number, record in enumerate(records):
                 early = began + number / rate - time.monotonic()
                 if early > 0:

@@ -16,7 +16,7 @@ from truelog.support.settings import ENVIRONMENT_FILE, Settings
 
 app = typer.Typer(help="Bring in what happened before, as events like any others.", no_args_is_help=True)
 
-Log = Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True, help="Plain, or packed by gzip.")]
+LogFile = Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True, help="Plain, or packed by gzip.")]
 Host = Annotated[str, typer.Option(help="The site that the log was written for, as `shop.example` or `https://…`.")]
 
 _STEP = 500  # lines between two looks at the progress
@@ -33,7 +33,7 @@ class Imported:
 
 
 @app.command("access-log")
-def access_log(file: Log, host: Host = "localhost", as_json: AsJson = False) -> None:
+def access_log(file: LogFile, host: Host = "localhost", as_json: AsJson = False) -> None:
     """Send the lines of an Apache or Nginx log (combined format) to Kafka as page views."""
     settings = Settings()
     aside = settings.home / "imports" / f"{file.name}.malformed"
@@ -48,14 +48,14 @@ def access_log(file: Log, host: Host = "localhost", as_json: AsJson = False) -> 
 
 def _import(settings: Settings, file: Path, host: str, aside: Path) -> Imported:
     from truelog.ingest.access_log import AccessLog, opened, origin
-    from truelog.log.kafka_producer import Record, Sender
+    from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
 
     log, result = AccessLog(origin(host), _salt(settings)), Imported()
     with (
         progress(file.name, file.stat().st_size) as done,
         opened(file) as (lines, beneath),
         _kept_aside(aside) as malformed,
-        Sender(settings, ["page_view"]) as sender,
+        KafkaSender(settings, ["page_view"]) as sender,
     ):
         for line in _lines(lines, file):
             result.lines += 1
@@ -64,7 +64,9 @@ def _import(settings: Settings, file: Path, host: str, aside: Path) -> Imported:
                 result.malformed += 1
                 malformed.write(line + b"\n")
             else:
-                sender.send(Record("page_view", event.visitor_id, event.model_dump_json(exclude_none=True).encode()))
+                sender.send(
+                    OutgoingRecord("page_view", event.visitor_id, event.model_dump_json(exclude_none=True).encode())
+                )
             if result.lines % _STEP == 0:
                 done(beneath.tell())
         done(beneath.tell())

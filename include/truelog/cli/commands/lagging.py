@@ -13,7 +13,7 @@ from truelog.support.durations import in_words
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
-    from truelog.lag.lag_report import Row
+    from truelog.lag.lag_report import LagRow
 
 Readers = Annotated[
     list[str] | None, typer.Argument(metavar="[VIEW]...", help="Which views, or archive; all of them by default.")
@@ -28,23 +28,23 @@ def lag(views: Readers = None, as_json: AsJson = False) -> None:
     from truelog.cli.naming import named
     from truelog.control.application import ARCHIVE
     from truelog.lag import lag_report
-    from truelog.lag.lag_verdict import Verdict
+    from truelog.lag.lag_verdict import LagVerdict
 
     settings = Settings()
     named(settings, [view for view in views or () if view != ARCHIVE])
-    rows = lag_report.every(settings, views or ())
+    rows = lag_report.lag_rows_now(settings, views or ())
     if as_json:
         print_json({"lag": [asdict(row) for row in rows]})
     else:
         _show(rows)
     verdicts = {row.verdict for row in rows}
-    if verdicts - {Verdict.OK, Verdict.UNKNOWN}:
+    if verdicts - {LagVerdict.OK, LagVerdict.UNKNOWN}:
         raise typer.Exit(Exit.DIFFERENT)
-    if Verdict.UNKNOWN in verdicts:
+    if LagVerdict.UNKNOWN in verdicts:
         raise typer.Exit(Exit.UNKNOWN)
 
 
-def _show(rows: "list[Row]") -> None:
+def _show(rows: "list[LagRow]") -> None:
     """The numbers, reader by reader, as wide as a terminal; then the reason of each verdict that is not OK."""
     from truelog.lag import lag_report
 
@@ -67,7 +67,7 @@ def _show(rows: "list[Row]") -> None:
             console.print(reason + soon, highlight=False, markup=False, soft_wrap=True)
 
 
-def _place(row: "Row") -> str:
+def _place(row: "LagRow") -> str:
     return "" if row.topic is None else f"{row.topic} {row.partition}"
 
 

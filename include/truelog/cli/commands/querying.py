@@ -31,15 +31,15 @@ def query(view: Name, limit: Limit = None, relation: Relation = None, as_json: A
     settings, name = Settings(), view
     named(settings, [view])
     if relation is not None:
-        presented = catalogue.load(view, settings.views_folder).present
+        presented = catalogue.load_view(view, settings.views_folder).present
         if relation not in presented:
             raise typer.BadParameter(f"{relation}: {view} presents {', '.join(presented) or 'no further relations'}")
         view = f"{view}_{relation}"
-    with db_snapshot.snapshot(settings) as connection:
-        answer = serving_status.answers(connection).get(name)
+    with db_snapshot.read_snapshot(settings) as connection:
+        answer = serving_status.serving_statuses(connection).get(name)
         if answer and answer.reason:
             typer.echo(answer.line, err=True)
-        for row in db_snapshot.rows(connection, view, limit):
+        for row in db_snapshot.view_rows(connection, view, limit):
             typer.echo(row)
 
 
@@ -52,10 +52,10 @@ def positions(as_json: AsJson = False) -> None:
     from truelog.views import catalogue
 
     settings = Settings()
-    with db_snapshot.snapshot(settings) as connection:
-        stood = reader_positions.views(connection, catalogue.names(settings.views_folder))
-        still = [each for each in view_status.every(connection) if each.state == view_status.STANDING]
-        answers = serving_status.answers(connection)
+    with db_snapshot.read_snapshot(settings) as connection:
+        stood = reader_positions.view_positions(connection, catalogue.view_names(settings.views_folder))
+        still = [each for each in view_status.view_statuses(connection) if each.state == view_status.STANDING]
+        answers = serving_status.serving_statuses(connection)
     shown = {view: stand.positions.plain() for view, stand in stood.items()}
     if as_json:
         print_json(shown)
@@ -84,10 +84,10 @@ def views(as_json: AsJson = False) -> None:
 
     settings = Settings()
     declared, refused = _declared(settings)
-    with db_snapshot.snapshot(settings) as connection:
-        stood = reader_positions.views(connection, declared)
-        columns = {name: db_snapshot.columns(connection, name) for name in declared}
-        answers = serving_status.answers(connection)
+    with db_snapshot.read_snapshot(settings) as connection:
+        stood = reader_positions.view_positions(connection, declared)
+        columns = {name: db_snapshot.view_columns(connection, name) for name in declared}
+        answers = serving_status.serving_statuses(connection)
     entries = [
         {
             "view": name,
@@ -100,7 +100,7 @@ def views(as_json: AsJson = False) -> None:
             "application": settings.applications.get(name, "stream"),
             "columns": columns[name],
             "positions": stood[name].positions.plain(),
-            **serving_status.plain(answers.get(name)),
+            **serving_status.serving_fields(answers.get(name)),
         }
         for name, view in declared.items()
     ]
@@ -121,9 +121,9 @@ def _declared(settings: Settings) -> "tuple[dict[str, View], dict[str, str]]":
     from truelog.views import catalogue
 
     declared, refused = {}, {}
-    for name in catalogue.names(settings.views_folder):
+    for name in catalogue.view_names(settings.views_folder):
         try:
-            declared[name] = catalogue.load(name, settings.views_folder)
+            declared[name] = catalogue.load_view(name, settings.views_folder)
         except BadDeclaration as bad:
             refused[name] = str(bad)
     return declared, refused
@@ -138,7 +138,7 @@ def sql(query: Query, as_json: AsJson = False) -> None:
     from truelog.support.errors import BadInput
 
     try:
-        with analyst.answer(Settings(), query) as rows:
+        with analyst.run_query(Settings(), query) as rows:
             if as_json:
                 print_json({"columns": rows.columns, "rows": analyst.as_dicts(rows)})
             else:

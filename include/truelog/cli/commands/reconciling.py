@@ -23,13 +23,13 @@ def reconcile(
     as_json: AsJson = False,
 ) -> None:
     """Rebuild views from the archive at their exact positions, and compare them row for row."""
-    from truelog.reconcile.reconcile import Request, exit_code, reconcile_all
+    from truelog.reconcile.reconcile import ReconcileRequest, exit_code, reconcile_all
     from truelog.storage.audit_trail import by_hand
 
     settings = Settings()
     if every and views:
         raise typer.BadParameter("give names of views, or --all")
-    request = Request(from_raw=from_raw, mend=repair, doer=by_hand())
+    request = ReconcileRequest(from_raw=from_raw, mend=repair, doer=by_hand())
     results = reconcile_all(settings, named(settings, views), request)
     if as_json:
         print_json({"views": [result.as_dict() for result in results]})

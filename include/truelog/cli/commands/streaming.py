@@ -39,10 +39,10 @@ def _want(name: str, desired: str, as_json: bool) -> None:
     from truelog.storage.database import connect
 
     settings = Settings()
-    if name not in application.names(settings):
-        raise typer.BadParameter(f"{name}: choose from {', '.join(application.names(settings))}")
+    if name not in application.application_names(settings):
+        raise typer.BadParameter(f"{name}: choose from {', '.join(application.application_names(settings))}")
     with connect(settings) as connection:
-        application.want(connection, name, desired, by_hand())
+        application.set_desired(connection, name, desired, by_hand())
     if as_json:
         print_json({"application": name, "desired": desired})
     else:
@@ -56,9 +56,9 @@ def streams(settings: Settings) -> list[dict[str, Any]]:
     from truelog.support.errors import ServiceDown
 
     try:
-        return [asdict(each) for each in health.every(settings)]
+        return [asdict(each) for each in health.application_health(settings)]
     except ServiceDown:
-        return [asdict(health.unknown(name)) for name in application.names(settings)]
+        return [asdict(health.unknown_health(name)) for name in application.application_names(settings)]
 
 
 def tables(streams: list[dict[str, Any]]) -> list[Table]:
