@@ -1,6 +1,6 @@
 """Answers of the batch layer: views rebuilt where the archive has come to, for readers whom a stream leaves alone.
 
-An answer lies in `batch.<table>`; `sql/layer.sql` says when readers get it, and `fallback_policy` which views need one. It
+An answer lies in `batch.<table>`; `sql/layer.sql` says when readers get it, `fallback_policy` which views need one. It
 is kept only where readers gain by it, and only if that holds still once no merge can come between looking and keeping.
 """
 
