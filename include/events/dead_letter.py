@@ -2,8 +2,7 @@
 
 from pydantic import Field
 
-from truelog.schema.event import Event, Topic
-from truelog.schema.quality import Quality
+from truelog import Event, Quality, Topic
 
 # No subject: nobody can tell whose data it is that could not be read. Whoever forgets somebody searches `raw`.
 TOPIC = Topic(key=None, subject=(), partitions=2, retention="30 days", internal=True)

@@ -2,8 +2,7 @@
 
 from pydantic import Field
 
-from truelog.schema.event import Event, Topic
-from truelog.schema.quality import Quality
+from truelog import Event, Quality, Topic
 
 TOPIC = Topic(key="visitor_id", subject=("visitor_id", "ip"), partitions=4, retention="7 days", compacted=False)
 QUALITY = Quality(nulls={"referrer": 0.9})

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from truelog.schema.event import Event, Topic
+from truelog import Event, Topic
 
 TOPIC = Topic(key="visitor_id", subject=("visitor_id",), partitions=4, retention="7 days", compacted=False)
 

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from truelog.schema.event import Event, Topic
+from truelog import Event, Topic
 
 TOPIC = Topic(key=None, subject=(), partitions=1, retention="7 days", internal=True)
 

@@ -1,23 +1,43 @@
 """Truelog: the log is the truth; a view is a cache of it.
 
-What a view's file imports is here, and loaded when asked for: Airflow imports `truelog` without PySpark.
+The public API: what the file of a view or of an event type imports. Names load on first use, so that Airflow can
+import `truelog` without PySpark.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from truelog.schema.event import Event, Topic
+    from truelog.schema.quality import Quality
     from truelog.views.measures import Distinct, First, Latest, Max, Min, Quantiles, Sum, latest
     from truelog.views.view import View
 
+__version__ = "0.2.0"
+__all__ = [
+    "Distinct",
+    "Event",
+    "First",
+    "Latest",
+    "Max",
+    "Min",
+    "Quality",
+    "Quantiles",
+    "Sum",
+    "Topic",
+    "View",
+    "latest",
+]
+
 _HOMES = {
+    "Event": "truelog.schema.event",
+    "Topic": "truelog.schema.event",
+    "Quality": "truelog.schema.quality",
     "View": "truelog.views.view",
     **dict.fromkeys(
         ("Distinct", "First", "Latest", "Max", "Min", "Quantiles", "Sum", "latest"), "truelog.views.measures"
     ),
 }
-
-__all__ = ["Distinct", "First", "Latest", "Max", "Min", "Quantiles", "Sum", "View", "latest"]
 
 
 def __getattr__(name: str) -> Any:

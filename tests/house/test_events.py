@@ -34,7 +34,7 @@ def test_every_event_type_is_documented() -> None:
 
 EVENT = """{module}
 from pydantic import Field
-from truelog.event import Event, Topic
+from truelog import Event, Topic
 TOPIC = Topic(key=None, subject=(), partitions=1, retention="1 day")
 class Said(Event):
     {model}

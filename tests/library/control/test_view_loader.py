@@ -21,7 +21,7 @@ VIEW = View(reads=("page_view",), transform=transform, key=("what",), measures={
 TWO_OWNERS = '''"""Each column has one owner, or the second measure would write over the first."""
 from pyspark.sql import DataFrame, functions as F
 from truelog import Latest, Quantiles, Sum, View
-from truelog.measures import latest
+from truelog import latest
 
 def transform(page_view: DataFrame) -> DataFrame:
     return page_view.select("status", {selected})

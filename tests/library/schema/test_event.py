@@ -18,7 +18,7 @@ import datetime, decimal
 from datetime import datetime
 from typing import Annotated, Optional
 from pydantic import BaseModel, Field, field_validator, model_validator
-from truelog.event import Event, Topic
+from truelog import Event, Topic
 TOPIC = Topic(key="user", subject=("user",), partitions=1, retention="1 day")
 class Thing(Event):
     user: str
@@ -150,7 +150,7 @@ def test_an_event_type_can_be_sent_to_another_process() -> None:
 
 
 def test_loading_events_does_not_load_spark() -> None:
-    code = "import sys; from truelog.event import load_events; load_events(); sys.exit('pyspark' in sys.modules)"
+    code = "import sys; from truelog.schema.event import load_events; load_events(); sys.exit('pyspark' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -109,10 +109,8 @@ def test_an_answer_is_due_when_a_stream_leaves_readers_alone(ground: Archived, t
     refusal = "INSERT INTO truelog.batch_refusal (view, files, reason) VALUES (%s, %s, 'its code changed')"
     connection.execute(refusal, (name, application.digest(settings)))
     assert fallback_policy.views_due(settings) == []
-    assert (
-        serving_status.serving_statuses(connection)[name].reason
-        == f"{app} does not run; no rebuild of it: its code changed"
-    )
+    reason = serving_status.serving_statuses(connection)[name].reason
+    assert reason == f"{app} does not run; no rebuild of it: its code changed"
     (tmp_path / f"{name}.py").write_text("# mended")
     assert fallback_policy.views_due(settings) == [name]
 

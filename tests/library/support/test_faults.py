@@ -11,11 +11,11 @@ from truelog.support.settings import PROJECT, Settings
 
 RUNS_ON = "import signal; signal.pause()"
 ENDS = "pass"
-REACHES = "from truelog import faults; faults.reach('here')"
+REACHES = "from truelog.support import faults; faults.reach('here')"
 
 
 def test_scenes_fail_at_every_point_that_there_is() -> None:
-    code = "".join(path.read_text() for path in (PROJECT / "include" / "truelog").glob("*.py"))
+    code = "".join(path.read_text() for path in (PROJECT / "include" / "truelog").rglob("*.py"))
     scenes = "".join(path.read_text() for path in (PROJECT / "tests" / "scenes").glob("test_*.py"))
     points = set(re.findall(r'faults\.reach\("([a-z_.]+)"\)', code))
     assert len(points) >= 9
