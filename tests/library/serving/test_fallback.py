@@ -130,9 +130,8 @@ def test_an_answer_is_due_when_a_stream_leaves_readers_alone(ground: Archived, t
     view_status.record_state(connection, app, name, 1, "no disk")
     connection.execute("UPDATE truelog.standing SET since = since - interval '5 min' WHERE view = %s", (name,))
     assert fallback_policy.views_due(settings) == [name]
-    connection.execute("DELETE FROM truelog.standing WHERE view = %s", (name,))
-    for gone in ("lease", "application"):
-        connection.execute(f"DELETE FROM truelog.{gone} WHERE application = %s".encode(), (app,))
+    for table in ("standing", "lease", "application"):
+        connection.execute(f"DELETE FROM truelog.{table} WHERE application = %s".encode(), (app,))
 
 
 def _require_waiting(settings: Settings) -> None:
