@@ -152,9 +152,9 @@ def test_what_is_wrong_is_seen(rule: Callable[[dict[str, Any]], list[str]], chan
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Settings:
-    """What set-up writes for a machine; nothing is started."""
-    return runtime.set_up(tmp_path, random_ports=True)
+def made(settings: Settings, tmp_path: Path) -> Settings:
+    """A fresh home as set-up writes it, with the jars of the test session. Starts nothing."""
+    return runtime.set_up(tmp_path, random_ports=True).model_copy(update={"jars_folder": settings.jars_home})
 
 
 def _variables(made: Settings) -> dict[str, str]:
