@@ -8,7 +8,6 @@ import argparse
 import json
 import sys
 
-from truelog.reconcile import reconcile_checks
 from truelog.reconcile.reconcile import ReconcileRequest, exit_code, reconcile_all
 from truelog.storage import audit_trail
 from truelog.support.settings import Settings
@@ -24,15 +23,18 @@ def main() -> int:
     parser.add_argument("--run", help="keep this name with the results")
     parser.add_argument("--doer", default=audit_trail.AIRFLOW, help="who asked for it")
     arguments = parser.parse_args()
-    settings = Settings()
     spared = frozenset(arguments.spare)
-    request = ReconcileRequest(arguments.from_raw, arguments.repair, arguments.prove, arguments.doer, spared)
-    results = reconcile_all(settings, arguments.views, request)
+    request = ReconcileRequest(
+        from_raw=arguments.from_raw,
+        mend=arguments.repair,
+        proving=arguments.prove,
+        doer=arguments.doer,
+        spared=spared,
+        run=arguments.run,
+    )
+    results = reconcile_all(Settings(), arguments.views, request)
     sys.stdout.write(json.dumps({"views": [r.as_dict() for r in results]}, default=str) + "\n")
-    if arguments.run:
-        reconcile_checks.claim_run(settings, arguments.run, results)
-        return 0
-    return exit_code(results)
+    return 0 if arguments.run else exit_code(results)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import ensure, identifier, open_catalog
 from truelog.quality import gx_docs
 from truelog.reconcile import reconcile_checks
-from truelog.reconcile.reconcile import COMPARE_ONLY, ReconcileRequest, refused_result
+from truelog.reconcile.reconcile import ReconcileRequest, refused_result
 from truelog.schema.event import load_events
 from truelog.storage.database import Connection
 from truelog.support.errors import ArchiveBehind, BadInput
@@ -219,8 +219,7 @@ def test_unknown_is_neither_and_says_why(judged: Judged) -> None:
 
 def test_a_view_that_was_refused_is_red_by_itself_and_not_compared_again(judged: Judged) -> None:
     """Its file may be so broken that it has no version."""
-    refused_result(judged.settings, "judged", COMPARE_ONLY, reason="SyntaxError: invalid syntax")
-    judged.connection.execute("UPDATE truelog.reconciliation SET run = %s WHERE view = 'judged'", (RUN,))
+    refused_result(judged.settings, "judged", ReconcileRequest(run=RUN), reason="SyntaxError: invalid syntax")
     reconcile_checks.require_known(judged.settings, RUN)
     with pytest.raises(BadInput, match="judged could not be compared: SyntaxError"):
         reconcile_checks.validate_run(judged.settings, RUN, "judged")
@@ -230,19 +229,6 @@ def test_a_run_without_a_comparison_is_not_judged(judged: Judged) -> None:
     judged.compared(run="another run")
     with pytest.raises(BadInput, match="has no comparison of judged"):
         reconcile_checks.validate_run(judged.settings, RUN, "judged")
-
-
-@dataclass(frozen=True)
-class Result:
-    """What the job has of each comparison."""
-
-    id: int
-
-
-def test_results_are_claimed_for_the_run_that_asked(judged: Judged) -> None:
-    made = judged.compared(run=None)
-    reconcile_checks.claim_run(judged.settings, RUN, [Result(made)])
-    assert judged.failed() == ()
 
 
 def test_new_partials_are_compared_and_by_hand_whatever_was_chosen(dags: "DagBag") -> None:

@@ -91,6 +91,7 @@ class ReconcileRequest:
     proving: first hold the partials whose turn it is against the raw bytes.
     doer: who asked.
     spared: the views that are not repaired, though others are.
+    run: the Airflow run that compares, None at the command line.
     """
 
     from_raw: bool = False
@@ -98,6 +99,7 @@ class ReconcileRequest:
     proving: bool = False
     doer: str = audit_trail.AIRFLOW
     spared: frozenset[str] = frozenset()
+    run: str | None = None
 
     def about(self, view: str) -> "ReconcileRequest":
         return replace(self, mend=self.mend and view not in self.spared)
@@ -261,7 +263,7 @@ def _keep(connection: Connection, result: ReconcileResult, request: ReconcileReq
     row = connection.execute(
         "INSERT INTO truelog.reconciliation "
         "(view, version, positions, from_raw, row_count, missing, extra, different, repaired, verdict, reason, sample, "
-        "causes) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING id",
+        "causes, run) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING id",
         (
             result.view,
             result.version,
@@ -276,6 +278,7 @@ def _keep(connection: Connection, result: ReconcileResult, request: ReconcileReq
             result.reason,
             json.dumps(result.sample),
             json.dumps(result.causes),
+            request.run,
         ),
     ).fetchone()
     assert row is not None  # noqa: S101

@@ -5,9 +5,8 @@ fewer than there must be, and the view's own checks hold for every row that read
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 from psycopg.rows import class_row
 
@@ -20,13 +19,6 @@ from truelog.support.errors import ArchiveBehind, BadInput
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 from truelog.views.view import View
-
-
-class SavedReconciliation(Protocol):
-    """A result that has a row in `truelog.reconciliation`."""
-
-    @property
-    def id(self) -> int | None: ...
 
 
 @dataclass(frozen=True)
@@ -44,13 +36,6 @@ class Compared:
     def refused(self) -> bool:
         """The view could not even be looked at: its file is broken, or its code has changed."""
         return self.verdict == "UNKNOWN" and not self.positions
-
-
-def claim_run(settings: Settings, run: str, results: Iterable[SavedReconciliation]) -> None:
-    """Keep with the results which run they are of."""
-    with connect(settings) as connection:
-        ids = [result.id for result in results]
-        connection.execute("UPDATE truelog.reconciliation SET run = %s WHERE id = ANY(%s)", (run, ids))
 
 
 def require_known(settings: Settings, run: str) -> None:

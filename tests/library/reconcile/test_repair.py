@@ -36,6 +36,7 @@ from truelog.reconcile.reconcile import (
     exit_code,
     may_be_repaired,
     reconcile,
+    refused_result,
 )
 from truelog.reconcile.repair import repair
 from truelog.schema.event import load_events
@@ -179,6 +180,36 @@ def test_a_record_that_is_set_aside_for_no_reason_is_a_difference(ground: Ground
 
     ground.lab.connection.execute("DELETE FROM truelog.exclusion WHERE view = %s", (ground.compiled.name,))
     assert reconcile(ground.lab.spark, advancer, ground.compiled, asked).equal
+
+
+@pytest.fixture
+def insert_only(lab: Lab) -> Iterator[None]:
+    """PostgreSQL refuses every UPDATE of a reconciliation."""
+    lab.connection.execute(
+        "CREATE FUNCTION refuse_update() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE 'a reconciliation was updated'; END $$"
+    )
+    lab.connection.execute(
+        "CREATE TRIGGER insert_only BEFORE UPDATE ON truelog.reconciliation EXECUTE FUNCTION refuse_update()"
+    )
+    yield
+    lab.connection.execute("DROP FUNCTION refuse_update CASCADE")
+
+
+@pytest.mark.usefixtures("insert_only")
+def test_every_reconciliation_is_inserted_with_its_run(ground: Ground) -> None:
+    """The comparison before a repair, the one after it, and a refused one: a crash leaves no row without its run."""
+    ground.plant("wrong", 7)
+    request = ReconcileRequest(mend=True, run="scheduled__now")
+
+    found = reconcile(ground.lab.spark, ground.rebuilder.advancer, ground.compiled, request)
+    refused_result(ground.lab.settings, ground.compiled, request, reason="its job ran out of memory")
+
+    assert (found.verdict, found.repaired) == ("EQUAL", 1)
+    rows = ground.lab.connection.execute(
+        "SELECT verdict, run FROM truelog.reconciliation WHERE view = %s ORDER BY id", (ground.compiled.name,)
+    ).fetchall()
+    assert rows == [(verdict, "scheduled__now") for verdict in ("DIFFERENT", "EQUAL", "UNKNOWN")]
 
 
 def test_what_kafka_dropped_meanwhile_is_read_from_the_archive(ground: Ground) -> None:
