@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPResponse
 
 import pytest
@@ -133,7 +134,20 @@ def test_who_may_act_is_airflows_to_say_and_the_doer_is_noted(pages: Settings, u
     assert now.wish.startswith("admin, ")
 
 
-def test_who_is_on_call_handles_alerts(pages: Settings, users: dict[str, Airflow]) -> None:
+@pytest.fixture
+def acknowledgement_withdrawn(pages: Settings) -> Iterator[None]:
+    """The card names an unacknowledged alert first, and other tests read which one."""
+    yield
+    with connect(pages) as connection:
+        connection.execute(
+            "UPDATE truelog.alert SET acknowledged_at = NULL, acknowledged_by = NULL "
+            "WHERE (kind, subject) = ('different', 'click_through')"
+        )
+
+
+def test_who_is_on_call_handles_alerts(
+    pages: Settings, users: dict[str, Airflow], acknowledgement_withdrawn: None
+) -> None:
     wish = {"pattern": "disk/*", "hours": 2, "why": "a new disk"}
     asked = (("acknowledge", {"key": "different/click_through"}), ("silence", wish))
     for act, body in asked:
