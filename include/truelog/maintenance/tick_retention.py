@@ -15,7 +15,8 @@ from typing import Any
 from truelog.kernel import clock
 from truelog.log.positions import Positions
 from truelog.reconcile import row_diff
-from truelog.storage.database import Connection, table_name
+from truelog.storage.database import Connection
+from truelog.views.catalogue import table_name
 from truelog.views.compiled_view import Compiled
 
 _PORTION = 50_000  # ticks dropped at once: streams that want to remember one wait that long

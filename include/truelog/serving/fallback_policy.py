@@ -17,7 +17,7 @@ from psycopg import sql
 from truelog.control import application
 from truelog.log.positions import Positions
 from truelog.serving import serving_status
-from truelog.storage.database import Connection, connect, table_name
+from truelog.storage.database import Connection, connect
 from truelog.support.errors import TopicRecreated
 from truelog.support.settings import Settings
 from truelog.views import catalogue
@@ -102,14 +102,14 @@ def drop_unneeded_fallbacks(connection: Connection) -> list[str]:
 
 def _dropped(connection: Connection, view: str, version: int) -> bool:
     with connection.transaction():
-        lock_fallback(connection, table_name(view, version))
+        lock_fallback(connection, catalogue.table_name(view, version))
         unneeded = connection.execute(
             "DELETE FROM truelog.batch_answer WHERE (view, version) = (%s, %s) AND (view, version) NOT IN "
             "(SELECT view, version FROM truelog.answer WHERE layer = %s)",
             (view, version, serving_status.BATCH),
         )
         if unneeded.rowcount:
-            empty_fallback(connection, table_name(view, version))
+            empty_fallback(connection, catalogue.table_name(view, version))
     return bool(unneeded.rowcount)
 
 

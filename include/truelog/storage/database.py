@@ -48,11 +48,6 @@ def migrate(settings: Settings) -> None:
         connection.execute(sql.SQL("COMMENT ON SCHEMA truelog IS {}").format(sql.Literal(digest)))
 
 
-def table_name(view: str, version: int) -> str:
-    """Of a view's table, in the schema `state` as in `stage` and `batch`."""
-    return f"{view}_v{version}"
-
-
 def names(columns: list[str] | dict[str, str], prefix: str = "") -> sql.Composed:
     """`"a", "b"`, or with a prefix `t."a", t."b"`."""
     quoted = (sql.SQL(prefix) + sql.Identifier(c) for c in columns)

@@ -20,6 +20,11 @@ def view_names(folder: Path = VIEWS) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
 
 
+def table_name(view: str, version: int) -> str:
+    """The name of a view's table, the same in each of the schemas `state`, `stage`, `batch` and `recon`."""
+    return f"{view}_v{version}"
+
+
 def load_view(name: str, folder: Path = VIEWS) -> "View":
     """The view declared in `<folder>/<name>.py`.
 

@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType, StructType
 
 from truelog.schema.event import FUTURE_LIMIT
-from truelog.storage.database import table_name
 from truelog.support.durations import seconds
 from truelog.support.errors import BadDeclaration, CodeChanged
+from truelog.views.catalogue import table_name
 from truelog.views.columns import ColumnTypes, bounded, clean, sql_type
 from truelog.views.measures import require_accepted
 from truelog.views.view import View

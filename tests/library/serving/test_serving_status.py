@@ -19,9 +19,10 @@ from truelog.log.positions import Positions
 from truelog.reconcile.offset_search import Cause
 from truelog.serving import fallback_policy, serving_status
 from truelog.serving.serving_status import BATCH, STREAM
-from truelog.storage.database import Connection, connect, migrate, table_name
+from truelog.storage.database import Connection, connect, migrate
 from truelog.support.errors import TopicRecreated
 from truelog.support.settings import Settings
+from truelog.views.catalogue import table_name
 from truelog.views.compiled_view import Compiled
 
 VIEW = View(reads=("page_view",), transform=lambda page_view: page_view, key=("minute",), measures={"views": Sum()})
