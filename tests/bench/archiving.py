@@ -9,7 +9,7 @@ from tests.bench.beat import first
 from tests.bench.corpus import TOPICS, Corpus
 from tests.bench.row import OURS, Row
 from tests.scenes.applications import start
-from truelog.archive import archive_reader
+from truelog.archive.archive_table import archived_positions
 from truelog.log import topics
 from truelog.support.settings import Settings
 
@@ -31,7 +31,7 @@ def run(settings: Settings, corpus: Corpus) -> Row:
     first_batch = first(_LOOK_SECONDS, begun, within=_WITHIN_SECONDS, what="the archive's first batch")
     done = first(
         _LOOK_SECONDS,
-        lambda: archive_reader.positions(settings, TOPICS).covers(ends),
+        lambda: archived_positions(settings, TOPICS).covers(ends),
         within=_WITHIN_SECONDS,
         what="the archive",
     )

@@ -9,7 +9,7 @@ from statistics import median
 
 from tests.bench.corpus import Corpus
 from tests.bench.row import OURS, Row
-from truelog.archive import archive_reader
+from truelog.archive.archive_table import archived_positions
 from truelog.batch.batch_context import open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.log.positions import Positions
@@ -29,7 +29,7 @@ def run(settings: Settings, corpus: Corpus) -> list[Row]:
         connect(settings, autocommit=True) as connection,
     ):
         [compiled] = assembly.compiled
-        positions = archive_reader.positions(settings, compiled.view.topics)
+        positions = archived_positions(settings, compiled.view.topics)
         ways = {TYPED: False, RAW: True}
         makers = {job: Rebuilder(spark, connection, advancer, compiled, from_raw) for job, from_raw in ways.items()}
         return [_row(job, corpus, maker, positions) for job, maker in makers.items()]

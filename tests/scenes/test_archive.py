@@ -16,7 +16,7 @@ from tests.scenes.applications import Application, start
 from tests.scenes.command_line import answer
 from tests.scenes.conftest import World
 from truelog.archive import archive_reader, log_day
-from truelog.archive.archive_table import identifier, open_catalog
+from truelog.archive.archive_table import archived_positions, identifier, open_catalog
 from truelog.archive.audit import Hole
 from truelog.archive.audit_evidence import run_audit
 from truelog.archive.log_day import Start
@@ -56,7 +56,7 @@ def catch_up(world: World, application: Application) -> None:
     ends = topics.end_offsets(world.settings, load_events())
     application.wait(lambda: "archiving from" in application.tail(), 60, "the archive to begin")
     application.wait(
-        lambda: archive_reader.positions(world.settings, load_events()).covers(ends),
+        lambda: archived_positions(world.settings, load_events()).covers(ends),
         60,
         "the archive at the end of the log",
     )
@@ -130,7 +130,7 @@ def test_killed_at_every_point_of_the_commit(world: World) -> None:
     archive_once(world)
     require_archive_equals_log(world)
     ends = topics.end_offsets(world.settings, load_events())
-    assert archive_reader.positions(world.settings, load_events()) == ends
+    assert archived_positions(world.settings, load_events()) == ends
 
 
 def suspended(world: World, point: str) -> Application:
@@ -160,14 +160,14 @@ def test_positions_survive_compaction_and_expiry(world: World, spark: SparkSessi
         for _ in range(2):
             send(world, 200)
             catch_up(world, running)
-        before = archive_reader.positions(world.settings, [TOPIC])
+        before = archived_positions(world.settings, [TOPIC])
         assert upkeep.compact(spark, identifier(TOPIC), least_files=2) > 0
         upkeep.expire(spark, identifier(TOPIC), older_than=upkeep.NO_RETENTION)
         with open_catalog(world.settings) as catalog:
             [left] = catalog.load_table(identifier(TOPIC)).metadata.snapshots
         assert left.summary is not None
         assert left.summary.operation.value == "replace"
-        assert archive_reader.positions(world.settings, [TOPIC]) == before
+        assert archived_positions(world.settings, [TOPIC]) == before
         require_archive_equals_log(world)
 
         for _ in range(4):
@@ -229,7 +229,7 @@ def test_a_day_starts_once_and_only_by_the_word_of_the_holder(world: World) -> N
 @pytest.mark.parametrize("from_raw", [False, True], ids=["typed", "from raw"])
 def test_a_range_is_read_by_offset(world: World, spark: SparkSession, from_raw: bool) -> None:
     types = {TOPIC: load_events()[TOPIC]}
-    end = archive_reader.positions(world.settings, [TOPIC])
+    end = archived_positions(world.settings, [TOPIC])
     begin = Positions({TOPIC: {p: o // 3 for p, o in end.offsets[TOPIC].items()}}, end.ids)
     wanted = archive_reader.Wanted.between(begin, end)
     found = archive_reader.records(spark, world.settings, types, wanted, from_raw=from_raw).collect()
@@ -243,7 +243,7 @@ def test_a_range_is_read_by_offset(world: World, spark: SparkSession, from_raw: 
 
 
 def test_a_reader_of_what_is_not_archived_is_told(world: World, spark: SparkSession) -> None:
-    types, end = {TOPIC: load_events()[TOPIC]}, archive_reader.positions(world.settings, [TOPIC])
+    types, end = {TOPIC: load_events()[TOPIC]}, archived_positions(world.settings, [TOPIC])
     beyond = Positions({TOPIC: {p: o + 7 for p, o in end.offsets[TOPIC].items()}}, end.ids)
     with pytest.raises(ArchiveBehind, match="28 events behind"):
         archive_reader.records(spark, world.settings, types, archive_reader.Wanted.between(Positions(), beyond))

@@ -17,7 +17,6 @@ import runtime
 from runtime import keeper
 from runtime.service import log_file
 from tests.scenes.conftest import World
-from truelog.apps import reader_positions
 from truelog.archive import archive_table
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_groups, lag_poll
@@ -154,7 +153,7 @@ def test_the_archive_is_a_reader_too(world: World) -> None:
     """Where no scene has archived anything yet, one topic has an empty table: none of it is archived."""
     broker = topics.client(world.settings)
     begins = topics.begins(broker, [TOPIC])
-    if not reader_positions.archive_position(world.settings).positions.offsets:
+    if not archive_table.archived_positions(world.settings, [TOPIC]).offsets:
         with archive_table.open_catalog(world.settings) as catalog:
             archive_table.ensure(catalog, load_events()[TOPIC], begins.ids[TOPIC], begins.offsets[TOPIC])
     found, [reading] = lag_poll.poll_once(world.settings, broker, [TOPIC], lag_poll.polled_archive)

@@ -17,7 +17,7 @@ import ua_parser
 from tests.scenes.applications import Application, start
 from tests.scenes.command_line import answer, truelog
 from tests.scenes.conftest import World
-from truelog.archive import archive_reader as archives
+from truelog.archive.archive_table import archived_positions
 from truelog.log import topics
 from truelog.support.settings import PROJECT
 
@@ -151,7 +151,7 @@ def test_the_archive_answers_analysts_alike(
     world: World, archive: Application, imported: dict[str, Any], told: Told
 ) -> None:
     ends = topics.end_offsets(world.settings, ["page_view"])
-    archive.wait(lambda: archives.positions(world.settings, ["page_view"]).covers(ends), 90, "the end of the log")
+    archive.wait(lambda: archived_positions(world.settings, ["page_view"]).covers(ends), 90, "the end of the log")
 
     query = (
         f"SELECT status, count(*) AS n, sum(bytes) AS bytes FROM page_view WHERE url LIKE 'http://{HOST}/%' GROUP BY 1"

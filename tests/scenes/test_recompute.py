@@ -19,6 +19,7 @@ from tests.scenes.command_line import truelog
 from tests.scenes.conftest import World
 from tests.scenes.traffic import Traffic, in_the_log, page_views
 from truelog.archive import archive_reader
+from truelog.archive.archive_table import archived_positions
 from truelog.batch import partials
 from truelog.batch.partial_selection import select_partials
 from truelog.batch.recompute import Recomputed
@@ -168,7 +169,7 @@ def reading(world: World) -> Iterator[list[tuple[str, int]]]:
 
 def archived(world: World) -> bool:
     ends = topics.end_offsets(world.settings, load_events())
-    return archive_reader.positions(world.settings, load_events()).covers(ends)
+    return archived_positions(world.settings, load_events()).covers(ends)
 
 
 def test_a_pause_leaves_neither_dip_nor_spike(world: World, pause: Pause, batch: Batch) -> None:
@@ -267,5 +268,5 @@ def test_a_day_that_is_not_over_can_be_recomputed_by_hand(pause: Pause, batch: B
         batch.recompute("page_views", today)
 
     made = batch.recompute("page_views", today, unfinished=True)
-    assert made.tile.end == archive_reader.positions(batch.advancer.settings, ["page_view"])
+    assert made.tile.end == archived_positions(batch.advancer.settings, ["page_view"])
     assert batch.reconcile("page_views").equal

@@ -9,7 +9,7 @@ from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
 from tests.scenes.command_line import answer
 from tests.scenes.conftest import World
-from truelog.archive import archive_reader as archives
+from truelog.archive.archive_table import archived_positions
 from truelog.log import topics
 from truelog.reconcile.reconcile import ReconcileRequest
 
@@ -92,7 +92,7 @@ def test_an_archive_that_is_behind_is_no_difference(
     world: World, archive: Application, stream: Application, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = topics.end_offsets(world.settings, ["page_view"])
-    archive.wait(lambda: archives.positions(world.settings, ["page_view"]).covers(ends), 60, "the end of the log")
+    archive.wait(lambda: archived_positions(world.settings, ["page_view"]).covers(ends), 60, "the end of the log")
     monkeypatch.setenv("TRUELOG_ARCHIVE_WAIT_SECONDS", "1")
     with archive.suspended():
         world.traffic.send(50)

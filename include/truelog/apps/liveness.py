@@ -12,10 +12,12 @@ for as long, ticks or no ticks:
 from collections.abc import Iterable
 from datetime import datetime
 
+from truelog.apps import reader_positions
 from truelog.control import application, view_status
 from truelog.control.application import ARCHIVE, Diagnosis, Status
 from truelog.log import ticks, topics
 from truelog.log.positions import Positions
+from truelog.schema import event
 from truelog.storage import db_snapshot
 from truelog.support.errors import TruelogError
 from truelog.support.settings import Settings
@@ -53,12 +55,10 @@ def _stood(settings: Settings, name: str) -> tuple[Iterable[Positions], datetime
 
     A view that stands still, and says why, would not get on in another process either.
     """
-    from truelog.apps import (
-        reader_positions,  # here: the archive's libraries take a second, and are asked for by silence alone
-    )
-
     if name == ARCHIVE:
-        return [reader_positions.archive_position(settings).positions], None
+        from truelog.archive.archive_table import archived_positions  # its libraries take a second to import
+
+        return [archived_positions(settings, event.event_names())], None
     with db_snapshot.read_snapshot(settings) as connection:
         told = view_status.view_statuses(connection)
         mine = [each.view for each in told if each.application == name and each.state != view_status.STANDING]

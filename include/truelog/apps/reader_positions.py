@@ -5,16 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy.exc import SQLAlchemyError
-
-from truelog.archive import archive_table
-from truelog.control.application import ARCHIVE
 from truelog.log import ticks
 from truelog.log.positions import Positions
-from truelog.schema import event
 from truelog.storage.database import Connection
-from truelog.support.errors import ServiceDown
-from truelog.support.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -55,21 +48,6 @@ def last_merge_at(connection: Connection, names: Iterable[str]) -> datetime | No
     query = "SELECT max(advanced_at) FROM truelog.position WHERE view = ANY(%s)"
     row: tuple[Any, ...] | None = connection.execute(query, (list(names),)).fetchone()
     return row[0] if row else None
-
-
-def archive_position(settings: Settings) -> ReaderPosition:
-    """Of the archive.
-
-    Raises:
-        ServiceDown: its catalog or its store does not answer.
-    """
-    try:
-        with archive_table.open_catalog(settings) as catalog:
-            return ReaderPosition(0, archive_table.positions(catalog, event.event_names()))
-    except (OSError, SQLAlchemyError) as failed:
-        raise ServiceDown(
-            f"{ARCHIVE}: its store or its catalog did not answer: {failed}; see `truelog status`."
-        ) from failed
 
 
 def without_ticks(at: Positions) -> Positions:

@@ -4,9 +4,8 @@ An archiver that finds itself behind the log's beginning refuses to start. Whoev
 into the archive for ever, where every audit lists it.
 """
 
-from truelog.archive import archive_table
 from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_table import open_catalog
+from truelog.archive.archive_table import archived_positions, open_catalog
 from truelog.control import lease
 from truelog.control.application import ARCHIVE
 from truelog.log import topics
@@ -28,10 +27,10 @@ def accept_lost_ranges(settings: Settings) -> list[Range]:
     """
     held, types = lease.take_lease(settings, ARCHIVE), load_events()
     try:
+        archived = archived_positions(settings, types)
+        earliest = topics.earliest_offsets(settings, archived.offsets)
+        accepted = lost_ranges(archived, earliest)
         with open_catalog(settings) as catalog:
-            archived = archive_table.positions(catalog, types)
-            earliest = topics.earliest_offsets(settings, archived.offsets)
-            accepted = lost_ranges(archived, earliest)
             for topic in sorted({each.topic for each in accepted}):
                 begin = archived.offsets[topic]
                 end = archived.latest(earliest).offsets[topic]

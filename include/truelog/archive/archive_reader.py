@@ -16,8 +16,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from truelog.archive import archive_table, log_day
-from truelog.archive.archive_table import Progress, identifier, open_catalog, require_same_topic
+from truelog.archive import log_day
+from truelog.archive.archive_table import (
+    Progress,
+    archived_positions,
+    identifier,
+    open_catalog,
+    require_same_topic,
+)
 from truelog.archive.log_day import LogDays
 from truelog.log.positions import Positions, Range
 from truelog.log.records import EventTypes, decoded
@@ -29,12 +35,6 @@ _PAUSE_SECONDS = 0.5
 _COORDINATES = ("topic", "partition", "offset", "broker_time")
 
 
-def positions(settings: Settings, topics: Iterable[str]) -> Positions:
-    """How far each topic is archived; a topic never archived is not named."""
-    with open_catalog(settings) as catalog:
-        return archive_table.positions(catalog, topics)
-
-
 def wait_for(settings: Settings, wanted: Positions, *, seconds: float) -> None:
     """Return when everything before `wanted` is archived.
 
@@ -44,7 +44,7 @@ def wait_for(settings: Settings, wanted: Positions, *, seconds: float) -> None:
     """
     deadline = time.monotonic() + seconds
     while True:
-        archived = positions(settings, wanted.offsets)
+        archived = archived_positions(settings, wanted.offsets)
         archived.require_same_topics(wanted)
         if archived.covers(wanted):
             return
@@ -107,7 +107,7 @@ def holds_event(settings: Settings, topic: str, before: Positions) -> bool:
 
 def closed_days(settings: Settings, topics: Iterable[str]) -> list[datetime]:
     """The log days, each by the moment it begins, that no record of these topics can join any more."""
-    archived = positions(settings, topics)
+    archived = archived_positions(settings, topics)
     return [log_day.as_datetime(day) for day in _days(settings, archived).closed(archived)]
 
 
@@ -119,7 +119,7 @@ def day_range(
     Raises:
         ArchiveBehind: the day is still open.
     """
-    archived = positions(settings, topics)
+    archived = archived_positions(settings, topics)
     days, number = _days(settings, archived), log_day.day_of(day, settings.log_day_seconds)
     begin = days.begin(number, archived)
     end = days.begin(number + settings.log_day_seconds, archived)

@@ -15,10 +15,11 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
+from sqlalchemy.exc import SQLAlchemyError
 
 from truelog.log.positions import Positions
 from truelog.schema.event import EventType
-from truelog.support.errors import TopicRecreated
+from truelog.support.errors import ServiceDown, TopicRecreated
 from truelog.support.settings import CATALOG, Settings
 
 NAMESPACE = "log"
@@ -127,8 +128,21 @@ def require_same_topic(table: Table, topic_id: str) -> None:
         )
 
 
-def positions(catalog: Catalog, topics: Iterable[str]) -> Positions:
-    """How far each topic is archived; a topic never archived is not named."""
+def archived_positions(settings: Settings, topics: Iterable[str]) -> Positions:
+    """The end of the archive in each partition; a topic that was never archived is left out.
+
+    Raises:
+        ServiceDown: the catalog or the object store does not answer.
+    """
+    try:
+        with open_catalog(settings) as catalog:
+            return _positions(catalog, topics)
+    except (OSError, SQLAlchemyError) as failed:
+        why = f"its catalog or its store did not answer: {failed}; see `truelog status`."
+        raise ServiceDown(f"archive: {why}") from failed
+
+
+def _positions(catalog: Catalog, topics: Iterable[str]) -> Positions:
     offsets, ids = {}, {}
     for topic in topics:
         try:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from truelog.archive import archive_table, log_day
-from truelog.archive.archive_table import open_catalog
+from truelog.archive import log_day
+from truelog.archive.archive_table import archived_positions
 from truelog.schema.event import load_events
 from truelog.storage.database import connect
 from truelog.support.errors import BadInput
@@ -81,8 +81,7 @@ def archive_lagging(settings: Settings, until: datetime) -> list[str]:
     """The topics whose archive has not come to the log day that begins at `until`; empty when all days before are
     closed.
     """
-    with open_catalog(settings) as catalog:
-        archived = archive_table.positions(catalog, load_events())
+    archived = archived_positions(settings, load_events())
     with connect(settings) as connection:
         known = log_day.load_days(connection, archived.ids)
     number = log_day.day_of(until, settings.log_day_seconds)

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from truelog.apps import reader_positions
 from truelog.apps.reader_positions import ReaderPosition
+from truelog.archive.archive_table import archived_positions
 from truelog.control import application
 from truelog.control.application import ARCHIVE
 from truelog.lag.lag import Lag, Partition, lags
@@ -25,6 +26,7 @@ from truelog.lag.lag_verdict import Sample
 from truelog.log import ticks, topics
 from truelog.log.positions import Positions
 from truelog.log.topics import PartitionOffsets
+from truelog.schema import event
 from truelog.storage import db_snapshot
 from truelog.support.settings import Settings
 from truelog.views import catalogue
@@ -58,7 +60,7 @@ def polled_archive(settings: Settings) -> PolledReaders:
     """The archive; it has a reader's place once it has a table."""
     with db_snapshot.read_snapshot(settings) as connection:
         batch_at = _batch_at(application.status(connection, ARCHIVE))
-    stand = reader_positions.archive_position(settings)
+    stand = ReaderPosition(0, archived_positions(settings, event.event_names()))
     return {ARCHIVE: _reader(stand, batch_at)} if stand.positions.offsets else {}
 
 

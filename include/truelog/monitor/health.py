@@ -9,12 +9,14 @@ from datetime import UTC, datetime
 
 from truelog.apps import launcher, reader_positions
 from truelog.apps.liveness import diagnose
+from truelog.archive.archive_table import archived_positions
 from truelog.control import application, view_status
 from truelog.control.application import ARCHIVE, Diagnosis, Status
 from truelog.control.view_status import ViewStatus
 from truelog.lag.lag import Lag, lags, total
 from truelog.log import topics
 from truelog.log.positions import Offsets, Positions
+from truelog.schema import event
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.errors import ServiceDown, TruelogError
@@ -107,7 +109,7 @@ def _stands(settings: Settings, connection: Connection) -> PositionsByReader:
     views = reader_positions.view_positions(connection, catalogue.view_names(settings.views_folder))
     stood = {view: stand.positions for view, stand in views.items()}
     try:
-        return stood | {ARCHIVE: reader_positions.archive_position(settings).positions}
+        return stood | {ARCHIVE: archived_positions(settings, event.event_names())}
     except TruelogError:
         return stood | {ARCHIVE: Positions()}
 

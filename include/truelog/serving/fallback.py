@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 from pyspark.errors import PySparkException
 
-from truelog.archive import archive_reader
+from truelog.archive.archive_table import archived_positions
 from truelog.batch.batch_context import open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.control import application
@@ -77,7 +77,7 @@ def build_fallback(rebuilder: Rebuilder) -> Positions | None:
     connection, compiled = rebuilder.connection, rebuilder.compiled
     table.require_same_code(connection, compiled)
     as_of = _archived_at(connection)
-    archived = archive_reader.positions(rebuilder.advancer.settings, compiled.view.topics)
+    archived = archived_positions(rebuilder.advancer.settings, compiled.view.topics)
     if not _gain(connection, compiled, archived):
         return None
     staged = _staged(rebuilder, archived)

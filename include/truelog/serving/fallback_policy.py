@@ -54,11 +54,10 @@ def views_due(settings: Settings) -> list[str]:
 
 
 def _has_news(settings: Settings, connection: Connection, view: tuple[str, int], reads: Sequence[str]) -> bool:
-    from truelog.archive import archive_table
+    from truelog.archive.archive_table import archived_positions
 
     seen = served_positions(connection, *view)
-    with archive_table.open_catalog(settings) as catalog:
-        archived = archive_table.positions(catalog, {*reads, *seen.offsets})
+    archived = archived_positions(settings, {*reads, *seen.offsets})
     try:
         return has_news(archived, seen, doubted=is_quarantined(connection, *view))
     except TopicRecreated as error:

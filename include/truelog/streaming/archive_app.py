@@ -21,10 +21,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table.metadata import TableMetadata
 from pyspark.sql import DataFrame, SparkSession
 
-from truelog.archive import archive_table, late_records, log_day
+from truelog.archive import late_records, log_day
 from truelog.archive.accept_loss import lost_ranges
 from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_table import ensure, open_catalog
+from truelog.archive.archive_table import archived_positions, ensure, open_catalog
 from truelog.archive.archive_writer import DESCRIPTION, ArchivedFile, FileWriter, Tick, blueprint, to_dataframe_rows
 from truelog.archive.log_day import LogDays
 from truelog.control import application, lease
@@ -161,7 +161,7 @@ def _archiver(settings: Settings, catalog: Catalog, types: EventTypes, holder: H
     """Ready to begin where the archive stands; a partition that it never saw begins at 0, a topic at its earliest."""
     earliest = topics.earliest_offsets(settings, types)
     tables = {name: ensure(catalog, types[name], earliest.ids[name], earliest.offsets[name]) for name in types}
-    archived = archive_table.positions(catalog, types)
+    archived = archived_positions(settings, types)
     begin = archived.latest(Positions({t: dict.fromkeys(by, 0) for t, by in earliest.offsets.items()}))
     for gone in lost_ranges(begin, earliest):
         raise LogLost(
