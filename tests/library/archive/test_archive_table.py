@@ -1,0 +1,38 @@
+"""The end of the archive: read from the tables of a real catalog, or an error that names the service that is down."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from truelog.archive.archive_table import archived_positions, ensure, identifier, open_catalog
+from truelog.log.positions import Positions
+from truelog.schema.event import load_events
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import Settings
+
+TOPIC, TOPIC_ID = "page_view", "first-life"
+DOWN = "archive: its catalog or its store did not answer"
+
+
+@pytest.fixture
+def archived(platform: Settings) -> Iterator[Settings]:
+    """The archive of a topic began at offset 3 of its first partition."""
+    with open_catalog(platform) as catalog:
+        if catalog.table_exists(identifier(TOPIC)):
+            catalog.drop_table(identifier(TOPIC))
+        ensure(catalog, load_events()[TOPIC], TOPIC_ID, {0: 3, 1: 0})
+        yield platform
+        catalog.drop_table(identifier(TOPIC))
+
+
+def test_only_archived_topics_have_positions(archived: Settings) -> None:
+    found = archived_positions(archived, [TOPIC, "never_archived"])
+    assert found == Positions({TOPIC: {0: 3, 1: 0}}, {TOPIC: TOPIC_ID})
+
+
+@pytest.mark.parametrize(
+    "down", [{"database_port": 1}, {"s3_endpoint": "http://127.0.0.1:1"}], ids=lambda down: next(iter(down))
+)
+def test_a_service_that_is_down_is_named(archived: Settings, down: dict[str, object]) -> None:
+    with pytest.raises(ServiceDown, match=DOWN):
+        archived_positions(archived.model_copy(update=down), [TOPIC])
