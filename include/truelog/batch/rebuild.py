@@ -15,7 +15,7 @@ from truelog.batch import log_with_archive, partials
 from truelog.batch.partial_selection import select_partials
 from truelog.batch.partials import Partials
 from truelog.kernel import bad_records, clock, merge, stage, table
-from truelog.kernel.apply_batch import BatchApplier, transform_inputs
+from truelog.kernel.apply_batch import BatchApplier
 from truelog.kernel.bad_records import Coordinates
 from truelog.kernel.stage import StagedRows
 from truelog.log import records
@@ -88,7 +88,7 @@ class Rebuilder:
 
     def added(self, events: EventFrames, only: RowFilter = all_rows) -> DataFrame:
         """What the events add, as states."""
-        return self.compiled.totals(self.compiled.view.transform(*transform_inputs(self.compiled, events)), only)
+        return self.compiled.totals_of(events, only)
 
     def add(self, schema: str, staged: StagedRows) -> None:
         """Add staged rows to the table in `schema`, within the caller's transaction."""
@@ -110,9 +110,7 @@ class Rebuilder:
 
         Raises: the error itself, where no record is the cause.
         """
-        failing = bad_records.find_bad_records(
-            self.compiled, transform_inputs(self.compiled, self.countable(begin, end)), error
-        )
+        failing = bad_records.find_bad_records(self.compiled, self.countable(begin, end), error)
         merge.exclude(self.connection, self.compiled, failing)
 
     def unfounded(self, positions: Positions) -> list[Coordinates]:
@@ -121,9 +119,7 @@ class Rebuilder:
         if not places:
             return []
         wanted = archive_reader.Wanted.of(places, positions.ids)
-        return bad_records.unfounded_exclusions(
-            self.compiled, transform_inputs(self.compiled, self.events(wanted)), places
-        )
+        return bad_records.unfounded_exclusions(self.compiled, self.events(wanted), places)
 
     def _types(self) -> EventTypes:
         return {topic: self.advancer.types[topic] for topic in self.compiled.view.topics}

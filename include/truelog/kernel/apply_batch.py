@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import psycopg
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
 
 from truelog.control.lease import Holder
 from truelog.kernel import bad_records, merge, stage
@@ -76,15 +75,9 @@ class BatchApplier:
         try:
             return self.staged(compiled, lacking), ()
         except PySparkException as error:
-            excluded = bad_records.find_bad_records(compiled, transform_inputs(compiled, lacking), error)
+            excluded = bad_records.find_bad_records(compiled, lacking, error)
             return self.staged(compiled, records.without_records(lacking, [e.place for e in excluded])), excluded
 
     def staged(self, compiled: Compiled, events: EventFrames) -> stage.StagedRows:
         """What the events add to the view, waiting in the staging table."""
-        rows = compiled.view.transform(*transform_inputs(compiled, events))
-        return stage.load(compiled.totals(rows), compiled, self.settings)  # 2, 3
-
-
-def transform_inputs(compiled: Compiled, events: EventFrames) -> list[DataFrame]:
-    """What the view's transform is given."""
-    return [events[topic] for topic in compiled.view.reads]
+        return stage.load(compiled.totals_of(events), compiled, self.settings)  # 2, 3

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from truelog.kernel.merge import Excluded
+from truelog.log.records import EventFrames
 from truelog.views.compiled_view import Compiled
 
 # What a value can do to an expression. Lost executors and full disks are none of these, and blame no record.
@@ -30,42 +31,41 @@ _OF_VALUES = (
     NumberFormatException,
     SparkRuntimeException,
 )
+_COORDINATES = ("topic", "partition", "offset")
 _AT_MOST = 100  # more than this in one batch is broken code, not a broken record
 
 Coordinates = tuple[str, int, int]  # topic, partition, offset
 _Range = tuple[str, int, int, int]  # topic, partition, first offset, last offset
 
 
-def find_bad_records(compiled: Compiled, inputs: Sequence[DataFrame], error: PySparkException) -> list[Excluded]:
+def find_bad_records(compiled: Compiled, events: EventFrames, error: PySparkException) -> list[Excluded]:
     """The records that make the transform fail; re-raises `error` where no single record is to blame."""
     if not isinstance(error, _OF_VALUES):
         raise error
-    found = [bad for span in _spans(inputs) for bad in _within(compiled, inputs, span, error)]
+    found = [bad for span in _spans(compiled, events) for bad in _within(compiled, events, span, error)]
     if not found:
         raise error
     return found
 
 
-def unfounded_exclusions(
-    compiled: Compiled, inputs: Sequence[DataFrame], places: Sequence[Coordinates]
-) -> list[Coordinates]:
+def unfounded_exclusions(compiled: Compiled, events: EventFrames, places: Sequence[Coordinates]) -> list[Coordinates]:
     """Those of the places at which the transform fails on no record, or there is none that it is given."""
-    return [(t, p, o) for t, p, o in places if _failure(compiled, inputs, (t, p, o, o)) is None]
+    return [(t, p, o) for t, p, o in places if _failure(compiled, events, (t, p, o, o)) is None]
 
 
-def _spans(inputs: Sequence[DataFrame]) -> list[_Range]:
+def _spans(compiled: Compiled, events: EventFrames) -> list[_Range]:
     """First and last offset of each partition."""
-    places = reduce(DataFrame.union, (each.select("topic", "partition", "offset") for each in inputs))
+    places = reduce(DataFrame.union, (events[topic].select(*_COORDINATES) for topic in compiled.view.reads))
     rows = places.groupBy("topic", "partition").agg(F.min("offset").alias("first"), F.max("offset").alias("last"))
     return [(r.topic, r.partition, r.first, r.last) for r in rows.collect()]
 
 
-def _within(compiled: Compiled, inputs: Sequence[DataFrame], span: _Range, error: PySparkException) -> list[Excluded]:
+def _within(compiled: Compiled, events: EventFrames, span: _Range, error: PySparkException) -> list[Excluded]:
     found: list[Excluded] = []
     waiting = [span]
     while waiting:
         topic, partition, first, last = waiting.pop()
-        reason = _failure(compiled, inputs, (topic, partition, first, last))
+        reason = _failure(compiled, events, (topic, partition, first, last))
         if reason is None:
             continue
         if first == last:
@@ -78,11 +78,11 @@ def _within(compiled: Compiled, inputs: Sequence[DataFrame], span: _Range, error
     return found
 
 
-def _failure(compiled: Compiled, inputs: Sequence[DataFrame], span: _Range) -> str | None:
+def _failure(compiled: Compiled, events: EventFrames, span: _Range) -> str | None:
     """Why the transform fails on the records of a range; None where it takes them."""
     topic, partition, first, last = span
     here = (F.col("topic") == topic) & (F.col("partition") == partition) & F.col("offset").between(first, last)
-    rows = compiled.prepared(compiled.view.transform(*(each.where(here) for each in inputs)))
+    rows = compiled.prepared(compiled.transformed({t: frame.where(here) for t, frame in events.items()}))
     try:
         rows.write.format("noop").mode("overwrite").save()
     except _OF_VALUES as failed:

@@ -16,7 +16,6 @@ from truelog.archive import catalogless_reader
 from truelog.archive.archive_reader import Wanted
 from truelog.batch.batch_context import open_batch
 from truelog.kernel import bad_records, clock
-from truelog.kernel.apply_batch import transform_inputs
 from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames, EventTypes
@@ -91,15 +90,13 @@ class CertificateVerifier:
         if not certified.excluded:
             return ""
         events = self._events(Wanted.of(certified.excluded, certified.positions.ids))
-        wrong = bad_records.unfounded_exclusions(
-            self.compiled, transform_inputs(self.compiled, events), certified.excluded
-        )
+        wrong = bad_records.unfounded_exclusions(self.compiled, events, certified.excluded)
         return ", ".join(f"{topic} {partition}:{offset}" for topic, partition, offset in wrong)
 
     def _rebuilt(self, certified: Certificate, events: EventFrames) -> Buckets:
         compiled = self.compiled
         counted = records.without_records(events, list(certified.excluded))
-        states = compiled.totals(compiled.view.transform(*transform_inputs(compiled, counted)))
+        states = compiled.totals_of(counted)
         kept = self._kept(states, events, certified.positions)
         return certificate.to_buckets(table_hash.hash_frame(compiled, compiled.stored(kept)))
 

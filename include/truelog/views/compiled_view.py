@@ -112,6 +112,18 @@ class Compiled:
 
         return only
 
+    def transformed(self, events: Mapping[str, DataFrame]) -> DataFrame:
+        """The rows that the transform selects from events, given a frame for each topic."""
+        return self.view.transform(*(events[topic] for topic in self.view.reads))
+
+    def totals_of(self, events: Mapping[str, DataFrame], only: RowFilter = all_rows) -> DataFrame:
+        """Events → states, one row for each key that `only` lets through.
+
+        The stream, rebuilds and verification all call this: the batch layer equals the stream because no other code
+        turns events into states.
+        """
+        return self.totals(self.transformed(events), only)
+
     def totals(self, rows: DataFrame, only: RowFilter = all_rows) -> DataFrame:
         """Rows as the transform selects them → one row for each key that `only` lets through, with states."""
         view, prepared = self.view, only(self.prepared(rows))
