@@ -1,5 +1,6 @@
 """What is wrong with an application: a table of cases; and when a release is due."""
 
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from truelog.control import application
 from truelog.control.application import Diagnosis, Patience, Status, diagnose_silence, diagnose_status
 from truelog.support.errors import NotSetUp
-from truelog.support.settings import Settings
+from truelog.support.settings import PROJECT, Settings
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 ALLOWED = Patience(start=timedelta(seconds=600), silence=timedelta(seconds=120))
@@ -126,3 +127,17 @@ def test_a_changed_view_and_a_moved_one_are_seen(tmp_path: Path) -> None:
     (tmp_path / "two.py").write_text("")
     more = application.digest(settings(tmp_path, views_folder=tmp_path))
     assert len({before, moved, changed, more}) == 4
+
+
+def test_a_change_in_any_package_is_a_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given, library = settings(tmp_path, views_folder=tmp_path), tmp_path / "include" / "truelog"
+    shutil.copytree(PROJECT / "include" / "truelog", library, ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(application, "PROJECT", tmp_path)
+    packages, digests = sorted(library.rglob("__init__.py")), [application.digest(given)]
+    for init in packages:
+        (init.parent / "fresh.py").write_text("")
+        digests.append(application.digest(given))
+        init.write_text(init.read_text() + "# changed\n")
+        digests.append(application.digest(given))
+    assert len(packages) > 20
+    assert len(set(digests)) == len(digests)
