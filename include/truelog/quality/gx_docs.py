@@ -10,8 +10,9 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from html.parser import HTMLParser
 from typing import Any
+
+import nh3
 
 from truelog.storage import bucket
 from truelog.support.settings import Settings
@@ -19,9 +20,15 @@ from truelog.support.settings import Settings
 FOLDER = "data-docs"
 _BLOCKS = {"div", "p", "hr", "pre", "ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td"}
 _TAGS = {f"h{n}" for n in range(1, 7)} | _BLOCKS | {"span", "br", "strong", "b", "em", "i", "small", "code"}
-_EMPTY = {"br", "hr"}
 _ATTRIBUTES = {"class", "id", "hidden"}
-_SKIPPED = {"script", "style", "template", "svg", "title", "textarea", "iframe", "object"}  # with what is in them
+_REMOVED = {"script", "style", "template", "svg", "math", "noscript", "title", "textarea", "iframe", "object"}
+_CLEANER = nh3.Cleaner(
+    tags=_TAGS,
+    clean_content_tags=_REMOVED,  # removed with their content; other tags leave their text
+    attributes={"*": _ATTRIBUTES},
+    url_schemes=set(),
+    link_rel=None,
+)
 # Control characters and those that turn the direction of text, as on the other pages.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _ROWS = 20  # of those that must not be; the page of a comparison has more
@@ -65,12 +72,9 @@ def drop_old_pages(settings: Settings) -> int:
     return len(old)
 
 
-def sanitize(given: str) -> str:
-    """What is left of HTML: text, and how it is set."""
-    left = _Sanitiser()
-    left.feed(given)
-    left.close()
-    return "".join(left.kept)
+def sanitize(page: str) -> str:
+    """Keep text and its layout: no script, no style, no event handler, no link and no address."""
+    return _CLEANER.clean(page)
 
 
 def _suite(result: Mapping[str, Any]) -> Iterator[str]:
@@ -110,32 +114,6 @@ def _rows(means: str, rows: list[dict[str, Any]]) -> Iterator[str]:
 def _text(value: str) -> str:
     """As HTML that shows it, and what cannot be seen by its number."""
     return html.escape(_UNSEEN.sub(lambda found: f"⟨{ord(found[0]):02X}⟩", value))
-
-
-class _Sanitiser(HTMLParser):
-    """Keeps what is listed; text is written anew, whatever it held."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.kept: list[str] = []
-        self.skipped = 0
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _SKIPPED:
-            self.skipped += 1
-        elif tag in _TAGS and not self.skipped:
-            said = "".join(f' {n}="{html.escape(value or "")}"' for n, value in attrs if n in _ATTRIBUTES)
-            self.kept.append(f"<{tag}{said}>")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in _SKIPPED:
-            self.skipped = max(0, self.skipped - 1)
-        elif tag in _TAGS - _EMPTY and not self.skipped:
-            self.kept.append(f"</{tag}>")
-
-    def handle_data(self, data: str) -> None:
-        if not self.skipped:
-            self.kept.append(html.escape(data))
 
 
 def _key(number: int) -> str:
