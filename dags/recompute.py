@@ -9,7 +9,7 @@ from day_timetable import log_days
 from log_day_operator import DAY, LogDayOperator
 from report_link import reported
 from spark_job import BATCH, JOB, SparkJob
-from view_assets import RECOMPUTED, announced, view_asset
+from view_assets import RECOMPUTED, announcement, view_asset
 
 from truelog.support.settings import Settings
 from truelog.views import catalogue
@@ -59,7 +59,7 @@ def jobs(views: list[str], days: list[datetime], *, unfinished: bool) -> list[di
     words += ["--open"] if unfinished else []
     first = f"{days[0]:%Y-%m-%d %H:%M:%S}".removesuffix(" 00:00:00")
     more = f" and {len(days) - 1} more" if len(days) > 1 else ""
-    return [{"application_args": [*words, view], "called": f"{view} {first}{more}"} for view in views]
+    return [{"application_args": [*words, view], "map_label": f"{view} {first}{more}"} for view in views]
 
 
 @reported(outlets=[RECOMPUTED])
@@ -69,13 +69,13 @@ def announce(planned: list[dict[str, Any]], params: dict[str, Any], dag_run: Any
         from truelog.storage import audit_trail
         from truelog.storage.database import connect
 
-        about = f"{dag_run.run_id}: {', '.join(str(job['called']) for job in planned)}"
+        about = f"{dag_run.run_id}: {', '.join(str(job['map_label']) for job in planned)}"
         with connect(Settings()) as connection:
             doer = dag_run.triggering_user_name or audit_trail.AIRFLOW
             audit_trail.record_operation(connection, audit_trail.OperationKind.BACKFILL, "partials", doer, about)
     for job in planned:
         view = view_asset(job["application_args"][-1])
-        outlet_events[RECOMPUTED].add(view, announced(repair=params["repair"], attempt=str(ti.id)))
+        outlet_events[RECOMPUTED].add(view, announcement(repair=params["repair"], attempt=str(ti.id)))
 
 
 with DAG(
@@ -99,5 +99,5 @@ with DAG(
     doc_md=ABOUT,
 ):
     planned = plan(LogDayOperator(task_id="wait").output)
-    job = SparkJob.partial(task_id="recompute", script="recompute.py", map_index_template="{{ task.called }}", **JOB)
+    job = SparkJob.partial(task_id="recompute", script="recompute.py", map_index_template="{{ task.map_label }}", **JOB)
     job.expand_kwargs(planned) >> announce(planned)

@@ -8,7 +8,7 @@ from by_clock import by_clock
 from reconcile_job import ReconcileJob
 from report_link import compared
 from spark_job import BATCH, JOB
-from view_assets import told, view_asset
+from view_assets import recomputed_views, view_asset
 
 from truelog.support.settings import Settings
 from truelog.views import catalogue
@@ -46,10 +46,9 @@ a certificate, which `truelog verify` proves again from the archive alone.
 
 @task
 def choose(params: dict[str, Any], dag_run: Any, triggering_asset_events: Any) -> list[str]:
-    """The views whose partials are new, where that started the run; else those of the form, which are all of them."""
-    if dag_run.run_type == "asset_triggered":
-        return sorted(told(triggering_asset_events))
-    return list(params["views"])
+    """The views whose new partials started this run; otherwise the views in the run's parameters, by default all."""
+    recomputed = recomputed_views(dag_run, triggering_asset_events)
+    return list(params["views"]) if recomputed is None else sorted(recomputed)
 
 
 @compared(

@@ -1,4 +1,4 @@
-"""When a DAG by the clock runs: at its times from now on; one that has just gone is not for a new platform."""
+"""The cron timetable of a DAG that must not run at once on a new platform."""
 
 from datetime import timedelta
 
@@ -6,5 +6,8 @@ from airflow.sdk import CronTriggerTimetable
 
 
 def by_clock(cron: str) -> CronTriggerTimetable:
-    """Needs a DAG without a start date. Airflow's default also runs a time up to a tenth of a period ago."""
+    """Runs at future times only. Airflow's default would also run a time that passed up to a tenth of a period ago.
+
+    The DAG must have no start date.
+    """
     return CronTriggerTimetable(cron, timezone="UTC", run_immediately=timedelta(0))

@@ -1,4 +1,4 @@
-"""A watch over what the database knows: it waits for a database that is away, and looks again."""
+"""A trigger that polls PostgreSQL, and reconnects while the database does not answer."""
 
 import asyncio
 from abc import abstractmethod
@@ -16,7 +16,7 @@ AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
 
 
 class DatabaseTrigger(BaseTrigger):  # type: ignore[misc]
-    """Of one subject; ends with one event, when there is something to tell of it."""
+    """Watches one subject, and fires once."""
 
     def __init__(self, subject: str) -> None:
         super().__init__()
@@ -24,18 +24,18 @@ class DatabaseTrigger(BaseTrigger):  # type: ignore[misc]
 
     @abstractmethod
     async def watch(self, settings: Settings, connection: AsyncConnection) -> dict[str, str]:
-        """Look every `POLL_SECONDS`; what is to be told."""
+        """Poll every `POLL_SECONDS` until there is something to report, and return the payload of the event."""
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """One event."""
+        """Yield one event."""
         settings = Settings()
         while True:
             try:
                 async with await psycopg.AsyncConnection.connect(**settings.database(), autocommit=True) as connection:
-                    found = await self.watch(settings, connection)
-            except psycopg.OperationalError as away:
-                self.log.warning("%s: the database is away: %s", self.subject, away)
+                    payload = await self.watch(settings, connection)
+            except psycopg.OperationalError as error:
+                self.log.warning("%s: the database does not answer: %s", self.subject, error)
                 await asyncio.sleep(POLL_SECONDS)
             else:
-                yield TriggerEvent(found)
+                yield TriggerEvent(payload)
                 return

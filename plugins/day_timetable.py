@@ -1,7 +1,7 @@
-"""The days of DAGs about log days. Where these are short, a backfill may include today, as far as it has come.
+"""The timetable of DAGs that process log days. With short log days, a backfill may include today up to now.
 
-Airflow leaves an interval that is not over out of a backfill. That is right where a log day takes the whole of it;
-where log days are seconds, for a test or a demo, most of those of today are closed.
+Airflow excludes an interval that has not ended from a backfill. That is right when a log day fills the interval. In a
+test or a demo a log day lasts seconds, and most of today's log days are closed.
 """
 
 from datetime import timedelta
@@ -17,29 +17,29 @@ from truelog.support.settings import Settings
 
 
 class DaysSoFar(CronDataIntervalTimetable):
-    """Days of the calendar; to a backfill, today ends a moment ago. It may be backfilled again, by reprocessing it."""
+    """Calendar days. In a backfill today ends one second ago; reprocess it to include later log days."""
 
     def next_dagrun_info(
         self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
     ) -> DagRunInfo | None:
-        """A backfill asks with `catchup`; the scheduler, of a DAG that does not catch up, without."""
-        found = super().next_dagrun_info(
+        """Only a backfill sets `catchup` here, because these DAGs do not catch up."""
+        info = super().next_dagrun_info(
             last_automated_data_interval=last_automated_data_interval, restriction=restriction
         )
-        if found is None or found.data_interval is None or not restriction.catchup:
-            return found
-        day, moment = found.data_interval, utcnow() - timedelta(seconds=1)
-        return DagRunInfo.interval(day.start, moment) if day.start < moment < day.end else found
+        if info is None or info.data_interval is None or not restriction.catchup:
+            return info
+        day, now = info.data_interval, utcnow() - timedelta(seconds=1)
+        return DagRunInfo.interval(day.start, now) if day.start < now < day.end else info
 
 
 def log_days(settings: Settings) -> Any:
-    """Daily, each run about the log days that begin in its interval."""
-    kind = sdk.CronDataIntervalTimetable if settings.log_day_seconds >= 86_400 else DaysSoFar
-    return kind("0 0 * * *", timezone="UTC")
+    """A daily timetable; each run processes the log days that begin in its interval."""
+    timetable = sdk.CronDataIntervalTimetable if settings.log_day_seconds >= 86_400 else DaysSoFar
+    return timetable("0 0 * * *", timezone="UTC")
 
 
 class TimetablesPlugin(AirflowPlugin):
-    """A timetable that is not Airflow's own has to be made known."""
+    """Registers the timetable: Airflow deserializes a custom timetable only if a plugin lists it."""
 
     name = "truelog_timetables"
-    timetables = [DaysSoFar]  # noqa: RUF012  the base class says so
+    timetables = [DaysSoFar]  # noqa: RUF012  the base class declares it so

@@ -1,4 +1,4 @@
-"""The watch for the end of log days: it ends when the archive has closed them, or when it has waited long enough."""
+"""The trigger that waits until the archive has closed log days, or until a deadline."""
 
 import asyncio
 import time
@@ -12,13 +12,13 @@ from truelog.support.settings import Settings
 
 
 def lagging(moment: datetime) -> list[str]:
-    from truelog.batch import run_interval  # here: the triggerer's loop does not wait for the import
+    from truelog.batch import run_interval  # imported here, so that the triggerer's loop does not wait
 
     return run_interval.archive_lagging(Settings(), moment)
 
 
 class LogDayTrigger(BaseTrigger):
-    """Asks every few seconds which topics have not come to `moment`; whatever is away meanwhile is waited for."""
+    """Checks every few seconds which topics have not reached `moment`. It outlasts services that do not answer."""
 
     poll_seconds = 2.0
     lagging: Callable[[datetime], list[str]] = staticmethod(lagging)
@@ -31,8 +31,8 @@ class LogDayTrigger(BaseTrigger):
         return "log_day_trigger.LogDayTrigger", {"moment": self.moment, "deadline": self.deadline}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """One event, with the reason why the days are still open: empty where they are closed."""
-        reason = "nothing is known yet"
+        """Yield one event with the reason why days are still open; the reason is empty once they are closed."""
+        reason = "not checked yet"
         while reason and time.time() < self.deadline:
             reason = await self._reason()
             if reason:
@@ -42,7 +42,7 @@ class LogDayTrigger(BaseTrigger):
     async def _reason(self) -> str:
         try:
             behind = await asyncio.to_thread(self.lagging, datetime.fromisoformat(self.moment))
-        except Exception as error:  # a database or a bucket that is away comes back
-            self.log.warning("the archive cannot be asked: %s", error)
-            return f"the archive cannot be asked: {error}"
-        return f"the archive of {', '.join(behind)} has not come to {self.moment}" if behind else ""
+        except Exception as error:  # a database or a bucket may come back
+            self.log.warning("cannot check the archive: %s", error)
+            return f"cannot check the archive: {error}"
+        return f"the archive of {', '.join(behind)} has not reached {self.moment}" if behind else ""

@@ -1,4 +1,4 @@
-"""The pages in Airflow's UI: what Airflow is told of them."""
+"""Registers the pages, the dashboard card and the response headers with Airflow."""
 
 from functools import cached_property
 from typing import Any
@@ -11,7 +11,7 @@ PREFIX = "/truelog"
 
 
 class Pages:
-    """The application, made when the first request comes: all of Airflow's processes load plugins."""
+    """The web application, built on the first request because every Airflow process loads plugins."""
 
     @cached_property
     def app(self) -> Any:
@@ -23,15 +23,15 @@ class Pages:
         await self.app(scope, receive, send)
 
 
-def _page(name: str, page: str, **more: object) -> dict[str, Any]:
-    return {"name": name, "href": f"{PREFIX}/{page}", "destination": "nav", "url_route": f"truelog-{page}", **more}
+def _page(name: str, page: str, **options: object) -> dict[str, Any]:
+    return {"name": name, "href": f"{PREFIX}/{page}", "destination": "nav", "url_route": f"truelog-{page}", **options}
 
 
 class PagesPlugin(AirflowPlugin):
-    """One entry of the navigation, whose pages link to each other; the others below *Plugins*, to have addresses."""
+    """One navigation entry. The other pages appear under *Plugins*, so that each has an address."""
 
     name = "truelog_pages"
-    fastapi_apps = [{"app": Pages(), "url_prefix": PREFIX, "name": "Truelog"}]  # noqa: RUF012  the base class says so
+    fastapi_apps = [{"app": Pages(), "url_prefix": PREFIX, "name": "Truelog"}]  # noqa: RUF012  the base class declares it so
     fastapi_root_middlewares = [  # noqa: RUF012
         {"middleware": Headers, "args": [], "kwargs": {"headers": EVERYWHERE}, "name": "headers"}
     ]

@@ -1,6 +1,6 @@
-"""Links from a task to what came of its run: the page that shows it, and Data Docs of what was judged.
+"""Links from a task to its results: a Truelog page, and the Data Docs of what was validated.
 
-Both open within Airflow's frame, once the task is done.
+Both appear once the task is done, and open inside Airflow.
 """
 
 from collections.abc import Callable, Collection
@@ -14,28 +14,28 @@ from pages_plugin import PREFIX
 
 
 class ReportLink(BaseOperatorLink):
-    """The page *Reconciliations*, with the comparisons of that run alone."""
+    """The page *Reconciliations*, filtered by this run."""
 
     name = "Report"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        return _reconciliations(run=ti_key.run_id)
+        return _reconciliations_page(run=ti_key.run_id)
 
 
 class AttemptLink(BaseOperatorLink):
-    """The page *Reconciliations*, with the comparisons that the partials of this attempt have started.
+    """The page *Reconciliations*, with the comparisons that this attempt's partials started.
 
-    The worker makes the link when the task is done, and gives the task instance as `ti_key`.
+    The worker creates the link when the task is done, and passes the task instance as `ti_key`.
     """
 
     name = "Report"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        return _reconciliations(run=ti_key.run_id, attempt=ti_key.id)
+        return _reconciliations_page(run=ti_key.run_id, attempt=ti_key.id)
 
 
-def _reconciliations(**asked: object) -> str:
-    return f"/plugin/truelog-reconciliations{PREFIX}/reconciliations?{urlencode(asked)}"
+def _reconciliations_page(**parameters: object) -> str:
+    return f"/plugin/truelog-reconciliations{PREFIX}/reconciliations?{urlencode(parameters)}"
 
 
 class QualityLink(BaseOperatorLink):
@@ -48,49 +48,49 @@ class QualityLink(BaseOperatorLink):
 
 
 class DataDocsLink(BaseOperatorLink):
-    """What Great Expectations' renderer made of the judgement of the task's view or event type."""
+    """The Data Docs of the task's validation, rendered by Great Expectations."""
 
     name = "Data Docs"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        given = operator.op_kwargs
-        asked = {"run": ti_key.run_id, "of": given["view"] if "view" in given else given["event"]}
-        return f"/plugin/truelog-reconciliations{PREFIX}/data-docs?{urlencode(asked)}"
+        arguments = operator.op_kwargs
+        parameters = {"run": ti_key.run_id, "of": arguments["view"] if "view" in arguments else arguments["event"]}
+        return f"/plugin/truelog-reconciliations{PREFIX}/data-docs?{urlencode(parameters)}"
 
 
 class ReportedTask(DecoratedOperator, PythonOperator):
-    """What a function that is decorated becomes."""
+    """A decorated function with report links."""
 
     custom_operator_name = "@reported"
     operator_extra_links: Collection[BaseOperatorLink] = (AttemptLink(),)
 
-    def __init__(self, *, python_callable: Callable[..., Any], op_args: Any, op_kwargs: Any, **given: Any) -> None:
+    def __init__(self, *, python_callable: Callable[..., Any], op_args: Any, op_kwargs: Any, **kwargs: Any) -> None:
         upstream = {"python_callable": python_callable, "op_args": op_args, "op_kwargs": op_kwargs}
-        super().__init__(kwargs_to_upstream=upstream, **upstream, **given)
+        super().__init__(kwargs_to_upstream=upstream, **upstream, **kwargs)
 
 
-def reported(**given: Any) -> Any:
-    """As Airflow's `@task(…)`, with the link."""
-    return task_decorator_factory(decorated_operator_class=ReportedTask, **given)
+def reported(**kwargs: Any) -> Any:
+    """Airflow's `@task(…)` with a link to the comparisons that this attempt started."""
+    return task_decorator_factory(decorated_operator_class=ReportedTask, **kwargs)
 
 
 class ComparedTask(ReportedTask):
-    """One that judges a comparison."""
+    """Validates a comparison."""
 
     custom_operator_name = "@compared"
     operator_extra_links = (ReportLink(), DataDocsLink())
 
 
 class JudgedTask(ReportedTask):
-    """One about an event type."""
+    """Validates the log days of an event type."""
 
     custom_operator_name = "@judged"
     operator_extra_links = (QualityLink(), DataDocsLink())
 
 
-def compared(**given: Any) -> Any:
-    return task_decorator_factory(decorated_operator_class=ComparedTask, **given)
+def compared(**kwargs: Any) -> Any:
+    return task_decorator_factory(decorated_operator_class=ComparedTask, **kwargs)
 
 
-def judged(**given: Any) -> Any:
-    return task_decorator_factory(decorated_operator_class=JudgedTask, **given)
+def judged(**kwargs: Any) -> Any:
+    return task_decorator_factory(decorated_operator_class=JudgedTask, **kwargs)

@@ -1,4 +1,4 @@
-"""A batch job as a task: an application of `spark_apps/`, submitted by the Spark provider through `spark_default`."""
+"""The Airflow task that runs a batch job: a script in `spark_apps/`, submitted through `spark_default`."""
 
 from datetime import timedelta
 from typing import Any
@@ -10,7 +10,7 @@ from runtime.airflow import POOL
 from truelog.spark.submit import SPARK, job_environment, submit_conf
 from truelog.support.settings import PROJECT, Settings
 
-# For every task of a DAG of the batch layer: behind whatever else Airflow has to do.
+# Default arguments of batch DAGs: their tasks wait behind everything else in Airflow.
 BATCH = {
     "owner": "truelog",
     "retries": 2,
@@ -18,23 +18,23 @@ BATCH = {
     "priority_weight": 0,
     "weight_rule": "absolute",
 }
-# For each job. Said where it is declared: the scheduler does not ask the class of a mapped task.
+# Passed where a job is declared: for a mapped task the scheduler does not read attributes of the class.
 JOB = {"pool": POOL}
 
 
 class SparkJob(SparkSubmitOperator):
-    """`called` is what a mapped task is called in the list of its siblings."""
+    """`map_label` names a mapped task in Airflow's list of map indexes."""
 
-    template_fields = (*SparkSubmitOperator.template_fields, "called")
+    template_fields = (*SparkSubmitOperator.template_fields, "map_label")
 
-    def __init__(self, *, script: str, called: str = "", **given: Any) -> None:
-        super().__init__(application=str(PROJECT / "spark_apps" / script), conn_id=SPARK, **given)
-        self.called = called
+    def __init__(self, *, script: str, map_label: str = "", **kwargs: Any) -> None:
+        super().__init__(application=str(PROJECT / "spark_apps" / script), conn_id=SPARK, **kwargs)
+        self.map_label = map_label
 
     def execute(self, context: Any) -> None:
-        """The provider would add the job's variables to those of Airflow's process: the job is given its own alone."""
+        """Submit with only the job's own environment; the provider would add that of the Airflow process."""
         settings = Settings()
-        SparkSubmitHook.get_connection(SPARK)  # without one, the hook would go on with YARN
+        SparkSubmitHook.get_connection(SPARK)  # without a connection, the hook would silently use YARN
         self.conf, self.name = submit_conf(settings), f"truelog {self.task_id}"
         self._hook = self._get_hook()
         self._hook.submit(self.application, env=job_environment(settings), cwd=settings.home)

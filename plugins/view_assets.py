@@ -1,10 +1,10 @@
-"""The views as Airflow's assets: whoever waits for one is told when its partials are new, and what to do about it."""
+"""The views as Airflow assets: `recompute` announces new partials on them, and `reconcile` reads what was announced."""
 
 from typing import Any
 
 from airflow.sdk import Asset, AssetAlias
 
-# A task that does not know before it runs which views it is about names this, and adds assets to it.
+# A task that learns which views it updates only when it runs names this alias, and adds the assets to it.
 RECOMPUTED = AssetAlias("recomputed_views")
 _PREFIX = "view_"
 _REPAIR, _ATTEMPT = "repair", "attempt"
@@ -14,17 +14,21 @@ def view_asset(view: str) -> Asset:
     return Asset(name=f"{_PREFIX}{view}", uri=f"truelog://views/{view}")
 
 
-def announced(*, repair: bool, attempt: str) -> dict[str, bool | str]:
-    """What an event says beside that partials are new: a run that is repeated announces them again, in another try."""
+def announcement(*, repair: bool, attempt: str) -> dict[str, bool | str]:
+    """The extra fields of an event. The attempt tells apart the events of a run that was repeated."""
     return {_REPAIR: repair, _ATTEMPT: attempt}
 
 
-def told(events: Any) -> dict[str, bool]:
-    """The views that these events tell of, and whether each may be repaired: not where one of its events forbids it.
+def recomputed_views(dag_run: Any, events: Any) -> dict[str, bool] | None:
+    """The views whose new partials started this run, and whether each may be repaired; None for any other run.
 
-    Events come with the alias that told of them as well.
+    A view may be repaired only if all of its events allow it. Airflow also lists each event under its alias; these
+    entries are ignored.
     """
-    views = [asset for asset in events if isinstance(asset, Asset)]
+    if dag_run.run_type != "asset_triggered":
+        return None
+    assets = [key for key in events if isinstance(key, Asset)]
     return {
-        view.name.removeprefix(_PREFIX): all(event.extra.get(_REPAIR, True) for event in events[view]) for view in views
+        asset.name.removeprefix(_PREFIX): all(event.extra.get(_REPAIR, True) for event in events[asset])
+        for asset in assets
     }

@@ -77,12 +77,12 @@ def test_a_job_for_each_view_over_all_days(dags: "DagBag") -> None:
     from recompute import jobs
 
     assert jobs(["a", "b"], [at("2026-11-01")], unfinished=False) == [
-        {"application_args": ["--day", "2026-11-01T00:00:00+00:00", view], "called": f"{view} 2026-11-01"}
+        {"application_args": ["--day", "2026-11-01T00:00:00+00:00", view], "map_label": f"{view} 2026-11-01"}
         for view in ("a", "b")
     ]
     [several] = jobs(["a"], [at("2026-11-01 10:00"), at("2026-11-01 10:10")], unfinished=True)
     assert several["application_args"][-3:] == ["2026-11-01T10:10:00+00:00", "--open", "a"]
-    assert several["called"] == "a 2026-11-01 10:00:00 and 1 more"
+    assert several["map_label"] == "a 2026-11-01 10:00:00 and 1 more"
 
 
 def test_jobs_wait_in_the_pool_behind_everything_else(dags: "DagBag") -> None:
@@ -90,7 +90,7 @@ def test_jobs_wait_in_the_pool_behind_everything_else(dags: "DagBag") -> None:
     job: Any = dag.get_task("recompute")
     given = job.partial_kwargs
     assert (given["pool"], given["priority_weight"], given["retries"]) == ("recompute", 0, 2)
-    assert given["map_index_template"] == "{{ task.called }}"
+    assert given["map_index_template"] == "{{ task.map_label }}"
     assert dag.get_task("wait").priority_weight == 0
     assert type(dag.timetable).__name__ == "CronDataIntervalTimetable"
 
@@ -166,7 +166,7 @@ def test_the_trigger_outlives_a_database_that_is_away(dags: "DagBag") -> None:
 
 
 def test_the_trigger_gives_up_and_says_which_topic_lags(dags: "DagBag") -> None:
-    assert waited([["click"]], deadline=0.2) == "the archive of click has not come to 2026-11-21T00:00:00+00:00"
+    assert waited([["click"]], deadline=0.2) == "the archive of click has not reached 2026-11-21T00:00:00+00:00"
 
 
 def test_the_trigger_is_made_again_as_it_was(dags: "DagBag") -> None:
@@ -180,8 +180,8 @@ def test_the_trigger_is_made_again_as_it_was(dags: "DagBag") -> None:
 def test_a_wait_that_was_too_long_is_red_and_says_why(dags: "DagBag") -> None:
     from log_day_operator import LogDayOperator
 
-    with pytest.raises(ArchiveBehind, match=r"of click .*Does the application `archive` run"):
-        LogDayOperator(task_id="wait").closed({}, {"open": "the archive of click has not come to X"}, {})
+    with pytest.raises(ArchiveBehind, match=r"of click .*Check that the application `archive`"):
+        LogDayOperator(task_id="wait").closed({}, {"open": "the archive of click has not reached X"}, {})
     assert LogDayOperator(task_id="wait").closed({}, {"open": ""}, {"begin": "x"}) == {"begin": "x"}
 
 
@@ -212,7 +212,7 @@ def test_who_asked_for_a_backfill_is_told(dags: "DagBag", migrated: Settings) ->
     from recompute import announce
     from view_assets import RECOMPUTED
 
-    jobs = [{"application_args": ["a"], "called": "a 2026-11-01"}]
+    jobs = [{"application_args": ["a"], "map_label": "a 2026-11-01"}]
     for run_type in ("scheduled", "backfill"):
         run = SimpleNamespace(run_type=run_type, run_id="asked", triggering_user_name="oncall")
         outlet = {RECOMPUTED: SimpleNamespace(add=lambda view, says: None)}

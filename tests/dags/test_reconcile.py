@@ -257,7 +257,7 @@ REPAIRS, COMPARES = {"from_raw": False, "repair": True}, {"from_raw": True, "rep
 def test_a_view_is_repaired_if_all_that_asked_let_it(dags: "DagBag") -> None:
     """Two backfills in one comparison: the more cautious one decides, for its own views."""
     from recompute import announce
-    from reconcile_job import words
+    from reconcile_job import job_options
     from view_assets import RECOMPUTED, view_asset
 
     new: dict[Any, list[Any]] = {RECOMPUTED: []}
@@ -272,19 +272,19 @@ def test_a_view_is_repaired_if_all_that_asked_let_it(dags: "DagBag") -> None:
     new[view_asset("d")] = [event()]  # by somebody who made an event by hand
     asked = {"params": REPAIRS, "run_id": "r", "triggering_asset_events": new}
     spared = ["--spare", "b", "--spare", "c"]
-    assert words(asked | {"dag_run": run("asset_triggered")}) == ["--run", "r", "--repair", *spared]
+    assert job_options(asked | {"dag_run": run("asset_triggered")}) == ["--run", "r", "--repair", *spared]
     request = ReconcileRequest(mend=True, spared=frozenset("bc"))
     assert [request.about(view).mend for view in "abcd"] == [True, False, False, True]
 
 
 def test_a_job_is_told_what_the_form_says(dags: "DagBag") -> None:
-    from reconcile_job import words
+    from reconcile_job import job_options
 
     asked = {"run_id": "r", "triggering_asset_events": {}}
     by_hand = asked | {"params": COMPARES, "dag_run": run("manual", "oncall")}
-    assert words(by_hand) == ["--run", "r", "--from-raw", "--doer", "oncall"]
+    assert job_options(by_hand) == ["--run", "r", "--from-raw", "--doer", "oncall"]
     by_clock = asked | {"params": REPAIRS, "dag_run": run("scheduled")}
-    assert words(by_clock) == ["--run", "r", "--repair", "--prove"]
+    assert job_options(by_clock) == ["--run", "r", "--repair", "--prove"]
 
 
 @pytest.mark.parametrize(
