@@ -20,7 +20,7 @@ something was wrong and was mended: its task's result (XCom) says what, and what
 * **Red**: `{name}` could not be started, or ended or hung so often of late that it rests; the task's log ends with its
   own. The next run tries again by itself when the rest is over.
 * It is not started anew for being silent while it has nothing to read: no ticks come, and no events, or Kafka is away
-  (STARVED in `truelog status`).
+  (NO_INPUT in `truelog status`).
 * **Clearing** the running task starts `{name}` anew, at once, even while it rests.
 * **Marking it** as failed or success does nothing to `{name}`: the next run watches on.
 * **Pausing** this DAG is *hands off*: whatever happens to `{name}`, nobody starts or stops it, until it is unpaused.

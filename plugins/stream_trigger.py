@@ -1,4 +1,4 @@
-"""The watch over one application: it ends when something is wrong, and says what."""
+"""The trigger that watches one application, and fires when something is wrong with it."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -10,17 +10,17 @@ from truelog.control import application
 from truelog.control.application import Diagnosis, Status
 from truelog.support.settings import Settings
 
-_STARVED_SECONDS = 5.0  # Kafka is asked less often than the database
+_NO_INPUT_POLL_SECONDS = 5.0  # longer, because this check also queries Kafka
 
 
 def diagnose(settings: Settings, status: Status) -> Diagnosis | None:
-    from truelog.apps import liveness  # here: the triggerer's loop does not wait for the import
+    from truelog.apps import liveness  # imported here, so that the triggerer's loop does not wait
 
     return liveness.diagnose(settings, status, datetime.now(UTC))
 
 
 class StreamTrigger(DatabaseTrigger):
-    """Reads the application's row every second."""
+    """Reads the application's row in PostgreSQL every second."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -36,6 +36,6 @@ class StreamTrigger(DatabaseTrigger):
             found = application.diagnose_status(status, allowed, datetime.now(UTC))
             if found is Diagnosis.HUNG:
                 found = await asyncio.to_thread(diagnose, settings, status)
-            if found not in (None, Diagnosis.STARVED):
+            if found not in (None, Diagnosis.NO_INPUT):
                 return {"application": self.subject, "found": str(found)}
-            await asyncio.sleep(_STARVED_SECONDS if found else POLL_SECONDS)
+            await asyncio.sleep(_NO_INPUT_POLL_SECONDS if found else POLL_SECONDS)

@@ -114,7 +114,7 @@ def test_a_healthy_application_is_watched_on(dags: "DagBag", held: lease.Lease) 
 
 def test_a_death_is_seen_at_once(dags: "DagBag", held: lease.Lease) -> None:
     threading.Timer(0.5, held.release).start()
-    assert seen(dags) == "dead"
+    assert seen(dags) == "down"
 
 
 def test_a_wish_to_stop_is_seen(dags: "DagBag", held: lease.Lease, database: Connection) -> None:
@@ -128,8 +128,8 @@ def test_silence_of_the_log_is_not_the_applications(
     """Nobody answers at Kafka's address."""
     away = postgresql.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"})
     _silent(database)
-    assert diagnose(away, application.status(database, NAME), datetime.now(UTC)) is Diagnosis.STARVED
-    assert launcher.ensure(away, NAME).startswith("starved")
+    assert diagnose(away, application.status(database, NAME), datetime.now(UTC)) is Diagnosis.NO_INPUT
+    assert launcher.ensure(away, NAME).startswith("no_input")
     assert launches(database) == []
 
 
@@ -184,7 +184,7 @@ def test_changed_code_is_seen(dags: "DagBag", held: lease.Lease, database: Conne
 def test_a_wish_is_seen_until_a_launch_grants_it(dags: "DagBag", held: lease.Lease, database: Connection) -> None:
     application.request_restart(database, NAME, DOER)
     assert [(each.kind, each.doer) for each in audit_trail.latest_operations(database, 1)] == [("restart", DOER)]
-    assert seen(dags) == "wished"
+    assert seen(dags) == "restart_pending"
     database.execute(
         "INSERT INTO truelog.launch (application, reason, wish) "
         "SELECT application, 'by hand', wish FROM truelog.application WHERE application = %s",
@@ -231,7 +231,7 @@ def test_one_that_keeps_dying_rests(dags: "DagBag", database: Connection, postgr
 
     _died(database, postgresql.deaths_allowed)
     with pytest.raises(KeepsDying, match=r"ended or hung 5 times within 300 s\. It is tried again at"):
-        StreamOperator(task_id="keep", application=NAME).resumed({}, {"found": "dead"})
+        StreamOperator(task_id="keep", application=NAME).resumed({}, {"found": "down"})
     assert keep(dags) == ("DateTimeTrigger", "rested")
     assert len(launches(database)) == postgresql.deaths_allowed
 

@@ -79,7 +79,7 @@ def keep(connection: Connection, readers: list[Reader], ticks: list[Tick]) -> No
 
 
 def follow(connection: Connection, view: str, version: int = 1) -> None:
-    connection.execute("INSERT INTO truelog.standing VALUES (%s, 'stream', %s, 'FOLLOWING', '')", (view, version))
+    connection.execute("INSERT INTO truelog.standing VALUES (%s, 'stream', %s, 'UP_TO_DATE', '')", (view, version))
 
 
 def remember(connection: Connection, ticks: list[Tick]) -> None:

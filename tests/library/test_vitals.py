@@ -8,7 +8,7 @@ import pytest
 
 from truelog.alerts.alert import Alert
 from truelog.alerts.alert_kind import KINDS, Severity
-from truelog.control.view_status import FOLLOWING, STANDING, STOPPED
+from truelog.control.view_status import STALLED, STOPPED, UP_TO_DATE
 from truelog.lag.lag_report import LagRow
 from truelog.lag.lag_verdict import LagVerdict
 from truelog.monitor.summary import Facts, State, card_state, open_alerts, problems
@@ -16,7 +16,7 @@ from truelog.monitor.view_report import ViewEntry, ViewTable
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 CRITICAL, WARNING = (next(n for n, kind in KINDS.items() if kind.severity is each) for each in Severity)
-VIEW = ViewEntry("orders", "", "stream", declared=1, state=FOLLOWING, reason="", table=ViewTable(1, NOON, 1, 1, 0))
+VIEW = ViewEntry("orders", "", "stream", declared=1, state=UP_TO_DATE, reason="", table=ViewTable(1, NOON, 1, 1, 0))
 NEW = replace(VIEW, declared=2)
 IDLE = replace(VIEW, state=STOPPED, reason="its application does not run")
 
@@ -55,7 +55,7 @@ def late(reader: str, verdict: LagVerdict) -> Facts:
         (replace(GOOD, alerts=(alert(WARNING), alert(CRITICAL, by="oncall"))), State.CRITICAL, []),
         (replace(GOOD, unwatched=("lag",)), State.UNKNOWN, ["alerts are not checked: lag"]),
         (replace(GOOD, unwatched=("lag",), alerts=(alert(WARNING),)), State.UNKNOWN, ["alerts are not checked: lag"]),
-        (application("archive", "DEAD"), State.CRITICAL, ["archive is down"]),
+        (application("archive", "DOWN"), State.CRITICAL, ["archive is down"]),
         (
             application("archive", "HUNG"),
             State.CRITICAL,
@@ -64,9 +64,9 @@ def late(reader: str, verdict: LagVerdict) -> Facts:
         (application("stream", "STOPPED"), State.WARNING, ["stream is stopped on request"]),
         (application("stream", "STARTING"), State.WARNING, ["stream is starting"]),
         (application("stream", "NEW WORD"), State.UNKNOWN, ["stream is NEW WORD"]),
-        (replace(application("stream", "DEAD"), views=(IDLE,)), State.CRITICAL, ["stream is down"]),
+        (replace(application("stream", "DOWN"), views=(IDLE,)), State.CRITICAL, ["stream is down"]),
         (view(replace(VIEW, broken="SyntaxError")), State.CRITICAL, ["orders cannot be loaded"]),
-        (view(replace(VIEW, state=STANDING)), State.CRITICAL, ["orders is stalled"]),
+        (view(replace(VIEW, state=STALLED)), State.CRITICAL, ["orders is stalled"]),
         (view(replace(VIEW, table=None)), State.WARNING, ["orders has no table yet"]),
         (view(NEW), State.WARNING, ["orders declares version 2, and its readers see version 1"]),
         (view(IDLE), State.UNKNOWN, ["orders may not be up to date: its application does not run"]),
@@ -80,7 +80,7 @@ def late(reader: str, verdict: LagVerdict) -> Facts:
         (late("archive", LagVerdict.STALL), State.CRITICAL, ["archive: stall"]),
         (late("orders", LagVerdict.UNKNOWN), State.UNKNOWN, ["lag is not known: orders"]),
         (replace(GOOD, lag={}), State.UNKNOWN, ["lag is not known: archive, orders"]),
-        (replace(late("orders", LagVerdict.STOP), applications={"stream": "DEAD"}), State.CRITICAL, ["stream is down"]),
+        (replace(late("orders", LagVerdict.STOP), applications={"stream": "DOWN"}), State.CRITICAL, ["stream is down"]),
         (
             replace(late("orders", LagVerdict.FALLING_OFF), applications={"stream": "STOPPED"}),
             State.CRITICAL,
@@ -97,8 +97,8 @@ def test_a_problem_leads_to_the_page_where_one_acts_on_it() -> None:
     wrong = replace(
         GOOD,
         unwatched=("lag",),
-        applications={"archive": "DEAD"},
-        views=(replace(VIEW, view="a b", state=STANDING),),
+        applications={"archive": "DOWN"},
+        views=(replace(VIEW, view="a b", state=STALLED),),
         answers={"a b": "DIFFERENT"},
         lag={"a b": lag("a b", LagVerdict.WARN)},
     )

@@ -169,7 +169,7 @@ def test_a_restart_is_asked_twice_and_noted(pages: Settings, signed_in: dict[str
     page.get_by_role("button", name="leave it").click()
     page.locator(f"[data-application={ARCHIVE}] [data-act=restart]").click()
     page.get_by_role("button", name=f"restart {ARCHIVE}").click()
-    expect(page.locator(f"[data-application={ARCHIVE}] .badge").first).to_have_text("WISHED")
+    expect(page.locator(f"[data-application={ARCHIVE}] .badge").first).to_have_text("RESTART_PENDING")
     with connect(pages) as connection:
         asked = [each for each in audit_trail.latest_operations(connection, 100, "restart") if each.subject == ARCHIVE]
         assert [each.doer for each in asked] == ["oncall"]

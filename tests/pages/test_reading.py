@@ -121,7 +121,7 @@ def test_streams_are_told_with_all_their_readers(filled: Settings) -> None:
     told = {each.reader: each for each in stream.readers}
     assert set(told) == {*MADE, "broken", "request_rates"}
     assert (told["page_views"].lag_events, told["page_views"].freshness) == (0 + 7 + 14 + 21, 21 / 50)
-    assert (told["page_audience"].state, told["page_audience"].version) == ("STANDING", 1)
+    assert (told["page_audience"].state, told["page_audience"].version) == ("STALLED", 1)
     unmade = told["request_rates"]
     assert (unmade.verdict, unmade.lag_events, unmade.freshness) == (LagVerdict.UNKNOWN, None, None)
 
@@ -229,7 +229,7 @@ def test_the_catalogue_shows_what_is_declared_and_what_became_of_it(filled: Sett
 def test_which_layer_answers_is_told_with_the_view_and_with_its_application(filled: Settings) -> None:
     [told] = [each.answer for each in view_report.view_entries(filled) if each.view == "page_audience"]
     assert told
-    assert (told.layer, told.reason) == ("batch", "its stream stands still")
+    assert (told.layer, told.reason) == ("batch", "its stream is stalled")
     assert (told.age or 0) >= 240
     [_, stream] = stream_report.application_reports(filled)
     [reader] = [each for each in stream.readers if each.reader == "page_audience"]

@@ -44,7 +44,7 @@ def test_only_what_is_broken_stands_still(world: World, folder: Path) -> None:
     """Two starts of the application, with a release between them."""
     given = {"TRUELOG_VIEWS_FOLDER": str(folder)}
     first = start(world.settings, "stream.py", **given)
-    first.wait(lambda: _states(world) == dict.fromkeys(NAMES, "FOLLOWING"), 90, "all views to follow")
+    first.wait(lambda: _states(world) == dict.fromkeys(NAMES, "UP_TO_DATE"), 90, "all views to follow")
     assert first.end() == 0
 
     (folder / "standing_changed.py").write_text(VIEW.format(by="language"))
@@ -55,11 +55,11 @@ def test_only_what_is_broken_stands_still(world: World, folder: Path) -> None:
     assert now.code_wanted != now.code_running
 
     second = start(world.settings, "stream.py", **given)
-    second.wait(lambda: "STANDING" in _states(world).values(), 90, "a view to stand still")
+    second.wait(lambda: "STALLED" in _states(world).values(), 90, "a view to stand still")
     world.traffic.send(20)
     second.wait(lambda: world.caught_up("standing_good"), 60, "the good view to catch up")
     told = shown(world)
-    assert _states(world) == dict(zip(NAMES, ("FOLLOWING", "STANDING", "STANDING"), strict=True))
+    assert _states(world) == dict(zip(NAMES, ("UP_TO_DATE", "STALLED", "STALLED"), strict=True))
     assert "No module named 'what_there_is_not'" in told["standing_broken"].reason
     assert "Bump `version`" in told["standing_changed"].reason
     with connect(world.settings) as connection:
@@ -69,7 +69,7 @@ def test_only_what_is_broken_stands_still(world: World, folder: Path) -> None:
         diagnose_status(now, application.patience_for(world.settings, "stream"), now.batch_at) is not Diagnosis.CHANGED
     )
     assert second.end() == 0
-    assert _states(world) == dict(zip(NAMES, ("STOPPED", "STANDING", "STANDING"), strict=True))
+    assert _states(world) == dict(zip(NAMES, ("STOPPED", "STALLED", "STALLED"), strict=True))
 
 
 def _released(world: World, folder: Path) -> None:

@@ -133,7 +133,7 @@ def test_status_tells_of_applications_views_and_memory(kept: Settings) -> None:
     stream = told["streams"]["stream"]
     assert (set(told["streams"]), stream["state"]) == ({"archive", "stream"}, "RUNNING")
     assert stream["memory_mb"] > 300
-    assert {view["view"]: view["state"] for view in stream["views"]}["page_views"] == "FOLLOWING"
+    assert {view["view"]: view["state"] for view in stream["views"]}["page_views"] == "UP_TO_DATE"
 
     memory = {each["name"]: each["memory_mb"] for each in told["services"]}
     memory |= {name: each["memory_mb"] for name, each in told["streams"].items()}

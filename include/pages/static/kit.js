@@ -110,8 +110,8 @@ export function ago(given, until) {
     : h("span", { class: "quiet" }, "never");
 }
 
-const GOOD = ["RUNNING", "FOLLOWING", "OK", "EQUAL", "HOLDS"];
-const BAD = ["DEAD", "HUNG", "STANDING", "STALL", "STOP", "REWIND", "FALLING_OFF", "DIFFERENT", "FAILS"];
+const GOOD = ["RUNNING", "UP_TO_DATE", "OK", "EQUAL", "HOLDS"];
+const BAD = ["DOWN", "HUNG", "STALLED", "STALL", "STOP", "REWIND", "FALLING_OFF", "DIFFERENT", "FAILS"];
 
 export function badge(word) {
   const kind = GOOD.includes(word) ? "good" : BAD.includes(word) ? "bad" : "fair";

@@ -3,12 +3,12 @@ import { act, ask, live } from "./live.js";
 import { ago, badge, duration, h, layerOf, link, moment, number, seen, since, table } from "./kit.js";
 
 const MEANS = {
-  DEAD: "nobody runs it; its DAG starts it again",
+  DOWN: "nobody runs it; its DAG starts it again",
   HUNG: "it has had something to read for too long and made no batch; its DAG starts it anew",
-  STARVED: "no ticks come, or Kafka is away: starting it anew would mend nothing",
+  NO_INPUT: "no ticks come, or Kafka is away: starting it anew would mend nothing",
   CHANGED: "it runs other code than the newest release; its DAG starts it anew",
   STOP: "it is wanted stopped and still runs",
-  WISHED: "somebody asked for it to be started anew; its DAG does so after the batch under way",
+  RESTART_PENDING: "somebody asked for it to be started anew; its DAG does so after the batch under way",
   STARTING: "it holds its lease and has made no batch yet",
   STOPPED: "somebody stopped it; after a while the batch layer answers for the views of a stream",
 };
@@ -73,11 +73,11 @@ function launched(launch, now) {
 
 function row(reader, now) {
   const isView = reader.reader !== "archive";
-  const standing = reader.state === "STANDING" || reader.state === "UNKNOWN";
+  const stalled = reader.state === "STALLED" || reader.state === "UNKNOWN";
   return [
     isView ? link("view", { name: reader.reader }, reader.reader) : reader.reader,
     reader.state ? h("span", { title: reader.since ? `since ${moment(reader.since)}` : "" }, badge(reader.state),
-      standing ? h("small", {}, ` ${seen(reader.reason)}`) : null, layerOf(reader.answer)) : "",
+      stalled ? h("small", {}, ` ${seen(reader.reason)}`) : null, layerOf(reader.answer)) : "",
     reader.version ? number(reader.version) : "",
     number(reader.lag_events),
     duration(reader.freshness),
@@ -103,7 +103,7 @@ function places(reader) {
 function buttons({ status, state, may_restart: restart, may_stop: stop }, again) {
   const stopped = status.desired === "stopped";
   return [
-    restart && !stopped ? button("restart", status, state === "WISHED", again) : null,
+    restart && !stopped ? button("restart", status, state === "RESTART_PENDING", again) : null,
     stop ? button(stopped ? "start" : "stop", status, false, again) : null,
   ];
 }

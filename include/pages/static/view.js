@@ -30,7 +30,7 @@ function drawn({ entry, columns, checks, sources, versions, as_of: now }) {
     ]), "Nothing is known of its columns."),
     checks.length ? h("p", { class: "quiet" }, "Holds for every row: ", checks.map((each, i) => [i ? ", " : "", h("code", {}, each)])) : null,
     h("h3", {}, "Versions"),
-    table([{ title: "version", number: true }, "made", { title: "rows", number: true }, { title: "size", number: true }, { title: "records set aside", number: true }],
+    table([{ title: "version", number: true }, "made", { title: "rows", number: true }, { title: "size", number: true }, { title: "skipped records", number: true }],
       versions.map((each) => [number(each.version), moment(each.made_at), about(each.rows), bytes(each.bytes), number(each.excluded)]), "None is made yet."),
   ];
 }

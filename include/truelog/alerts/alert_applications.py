@@ -24,7 +24,7 @@ _DEATHS = timedelta(minutes=10)
 _ASK = """
     SELECT application, newest.reason, newest.launched_at, (
         SELECT count(*) FROM truelog.launch l WHERE l.application = a.application AND l.launched_at > now() - %s
-            AND reason IN ('dead', 'hung')
+            AND reason = ANY(%s)
     ), EXISTS (
         SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -58,14 +58,14 @@ def observe(settings: Settings) -> Observation:
     findings, unseen = list[Finding](), set[str]()
     for name, status in statuses.items():
         down = Finding("down", name, _why_down(status, found[name], now))
-        if found[name] in (Diagnosis.DEAD, Diagnosis.HUNG) and not is_starting(status, launches[name], now):
+        if found[name] in (Diagnosis.DOWN, Diagnosis.HUNG) and not is_starting(status, launches[name], now):
             findings.append(down)
         elif not _is_well(status, found[name]):
             unseen.add(down.key)
         if (deaths := launches[name].deaths) >= settings.alert_deaths:
             within = in_words(_DEATHS.total_seconds())
             findings.append(Finding("restarting", name, f"it died or hung {deaths} times within {within}"))
-    if starved := [name for name in statuses if found[name] is Diagnosis.STARVED]:
+    if starved := [name for name in statuses if found[name] is Diagnosis.NO_INPUT]:
         findings.append(Finding("starved", "log", f"nothing comes for {', '.join(starved)}"))
     return Observation(tuple(findings), frozenset(unseen))
 
@@ -81,7 +81,7 @@ def is_starting(status: Status, launch: Launches, now: datetime) -> bool:
         return False
     launched = launch.at is not None and (status.taken_at is None or launch.at > status.taken_at)
     if launched and launch.at is not None:
-        wished = launch.reason not in (Diagnosis.DEAD, Diagnosis.HUNG)
+        wished = launch.reason not in application.DEATH_REASONS
         first = status.taken_at is None
         return (wished or first) and now - launch.at < _STARTING  # 1
     if launch.at_work or status.taken_at is None:
@@ -91,7 +91,7 @@ def is_starting(status: Status, launch: Launches, now: datetime) -> bool:
 
 def _is_well(status: Status, found: Diagnosis | None) -> bool:
     """It makes batches, or stands as somebody wants it to."""
-    if found in (Diagnosis.DEAD, Diagnosis.HUNG, Diagnosis.STARVED):
+    if found in (Diagnosis.DOWN, Diagnosis.HUNG, Diagnosis.NO_INPUT):
         return False
     return not status.alive or status.batch_at is not None
 
@@ -99,9 +99,9 @@ def _is_well(status: Status, found: Diagnosis | None) -> bool:
 def _why_down(status: Status, found: Diagnosis | None, now: datetime) -> str:
     since = status.batch_at or status.taken_at
     silent = f"ended its last batch {in_words((now - since).total_seconds())} ago" if since else "has never run"
-    return f"no process holds its lease; it {silent}" if found is Diagnosis.DEAD else f"it lives, and {silent}"
+    return f"no process holds its lease; it {silent}" if found is Diagnosis.DOWN else f"it lives, and {silent}"
 
 
 def _launches(connection: Connection, names: list[str]) -> dict[str, Launches]:
-    rows: list[tuple[Any, ...]] = connection.execute(_ASK, (_DEATHS, names)).fetchall()
+    rows: list[tuple[Any, ...]] = connection.execute(_ASK, (_DEATHS, list(application.DEATH_REASONS), names)).fetchall()
     return {row[0]: Launches(*row) for row in rows}

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 BY_REQUEST = "by hand"
-_DEATHS = (Diagnosis.DEAD, Diagnosis.HUNG)
+_DEATHS = (Diagnosis.DOWN, Diagnosis.HUNG)
 _LEASE_SECONDS = 120  # that spark-submit may take to the first line of an application, on a busy machine
 _TAIL = 30  # lines of a log that tell why an application died
 
@@ -58,7 +58,7 @@ def ensure(settings: Settings, name: str, wish: str | None = None) -> str:
         wished = wish is not None and status.desired == application.RUNNING and not _granted(connection, name, wish)
         if found is None and not wished:
             return "healthy" if status.alive else application.STOPPED
-        if found is Diagnosis.STARVED and not wished:
+        if found is Diagnosis.NO_INPUT and not wished:
             return f"{found}: it has nothing to read, no ticks come or Kafka is away; left alone until then"
         if found in _DEATHS and not wished:
             _require_rest(settings, connection, status, found)
@@ -294,7 +294,7 @@ def _require_rest(settings: Settings, connection: Connection, status: Status, fo
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT launched_at FROM truelog.launch WHERE application = %s AND reason = ANY(%s) "
         "AND launched_at > now() - make_interval(secs => %s) ORDER BY launched_at",
-        (name, [str(each) for each in _DEATHS], seconds),
+        (name, list(application.DEATH_REASONS), seconds),
     ).fetchall()
     if len(rows) >= settings.deaths_allowed:
         again = rows[-settings.deaths_allowed][0] + timedelta(seconds=seconds)

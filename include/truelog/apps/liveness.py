@@ -61,7 +61,7 @@ def _stood(settings: Settings, name: str) -> tuple[Iterable[Positions], datetime
         return [archived_positions(settings, event.event_names())], None
     with db_snapshot.read_snapshot(settings) as connection:
         told = view_status.view_statuses(connection)
-        mine = [each.view for each in told if each.application == name and each.state != view_status.STANDING]
+        mine = [each.view for each in told if each.application == name and each.state != view_status.STALLED]
         return [
             each.positions for each in reader_positions.view_positions(connection, mine).values()
         ], reader_positions.last_merge_at(connection, mine)

@@ -31,11 +31,15 @@ class Diagnosis(StrEnum):
     """What is wrong with an application."""
 
     STOP = "stop"
-    WISHED = "wished"
-    DEAD = "dead"
+    RESTART_PENDING = "restart_pending"
+    DOWN = "down"
     HUNG = "hung"
-    STARVED = "starved"
+    NO_INPUT = "no_input"
     CHANGED = "changed"
+
+
+# Values of `truelog.launch.reason` after which an application had failed; releases before 0.2 wrote "dead" for DOWN.
+DEATH_REASONS = (Diagnosis.DOWN.value, Diagnosis.HUNG.value, "dead")
 
 
 @dataclass(frozen=True)
@@ -102,17 +106,17 @@ def diagnose_status(status: Status, allowed: Patience, now: datetime) -> Diagnos
 
     1. STOP: it runs, though it should not.
     2. Nothing is wrong with one that should not run and does not.
-    3. DEAD: nobody holds its lock. PostgreSQL frees the lock when the process dies, so this needs no time-out.
-    4. WISHED: somebody wishes it to be started anew.
+    3. DOWN: nobody holds its lock. PostgreSQL frees the lock when the process dies, so this needs no time-out.
+    4. RESTART_PENDING: somebody wishes it to be started anew.
     5. HUNG: it made no batch yet, long after it started; or the last one is too long ago. `silence` looks closer.
     6. CHANGED: it runs other code than the wanted one. Where either is not known, nothing is wrong.
     """
     if status.desired == STOPPED:
         return Diagnosis.STOP if status.alive else None  # 1, 2
     if not status.alive or status.taken_at is None:
-        return Diagnosis.DEAD  # 3
+        return Diagnosis.DOWN  # 3
     if status.wish:
-        return Diagnosis.WISHED  # 4
+        return Diagnosis.RESTART_PENDING  # 4
     if now - (status.batch_at or status.taken_at) > allowed.of(status):
         return Diagnosis.HUNG  # 5
     if status.code_wanted and status.code_running and status.code_wanted != status.code_running:
@@ -123,12 +127,12 @@ def diagnose_status(status: Status, allowed: Patience, now: datetime) -> Diagnos
 def diagnose_silence(status: Status, allowed: Patience, now: datetime, woken: datetime | None) -> Diagnosis | None:
     """What is wrong with one that is silent, given since when it has had something to do.
 
-    1. STARVED: it has nothing to do that is known of, and starting it anew would mend nothing.
+    1. NO_INPUT: it has nothing to do that is known of, and starting it anew would mend nothing.
     2. Nothing is wrong with one that has had it for a moment: it has yet to answer.
     3. HUNG: it has had it for too long.
     """
     if woken is None:
-        return Diagnosis.STARVED  # 1
+        return Diagnosis.NO_INPUT  # 1
     return Diagnosis.HUNG if now - woken > allowed.of(status) else None  # 2, 3
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from truelog.storage.database import Connection
 
-FOLLOWING, STANDING = "FOLLOWING", "STANDING"
+UP_TO_DATE, STALLED = "UP_TO_DATE", "STALLED"
 STOPPED = "STOPPED"  # it followed, as long as its application ran
 
 
@@ -40,7 +40,7 @@ def record_state(connection: Connection, application: str, view: str, version: i
         "ON CONFLICT (view) DO UPDATE SET application = excluded.application, version = excluded.version, "
         "state = excluded.state, reason = excluded.reason, "
         "since = CASE WHEN s.state = excluded.state THEN s.since ELSE now() END",
-        (view, application, version, STANDING if reason else FOLLOWING, reason),
+        (view, application, version, STALLED if reason else UP_TO_DATE, reason),
     )
 
 
@@ -54,6 +54,6 @@ def view_statuses(connection: Connection) -> list[ViewStatus]:
 
 
 def _now(said: ViewStatus, alive: bool) -> ViewStatus:
-    if alive or said.state == STANDING:
+    if alive or said.state == STALLED:
         return said
     return replace(said, state=STOPPED, reason="its application does not run")

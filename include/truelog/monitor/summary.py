@@ -92,15 +92,15 @@ class Vitals:
 _OF_SEVERITY = {Severity.CRITICAL: State.CRITICAL, Severity.WARNING: State.WARNING}
 _RUNS = "RUNNING"
 _OF_APPLICATION = {
-    "DEAD": (State.CRITICAL, "is down"),
+    "DOWN": (State.CRITICAL, "is down"),
     "HUNG": (State.CRITICAL, "makes no batches: it has hung, or has nothing to read"),
     "STOPPED": (State.WARNING, "is stopped on request"),
     "STOP": (State.WARNING, "runs, though it should be stopped"),
     "STARTING": (State.WARNING, "is starting"),
-    "WISHED": (State.WARNING, "is about to restart"),
+    "RESTART_PENDING": (State.WARNING, "is about to restart"),
     "CHANGED": (State.WARNING, "runs old code"),
 }
-_IDLE = ("DEAD", "HUNG", "STOPPED")  # then its readers are late as well
+_IDLE = ("DOWN", "HUNG", "STOPPED")  # then its readers are late as well
 _OF_LAG = {
     LagVerdict.OK: State.ALL_GOOD,
     LagVerdict.WARN: State.WARNING,
@@ -205,13 +205,13 @@ def _of_views(facts: Facts) -> Iterator[Problem]:
 def _of_view(view: ViewEntry, facts: Facts) -> tuple[State, str] | None:
     if view.broken:
         return State.CRITICAL, "cannot be loaded"
-    if view.state == view_status.STANDING:
+    if view.state == view_status.STALLED:
         return State.CRITICAL, "is stalled"
     if view.table is None:
         return State.WARNING, "has no table yet"
     if view.declared != view.table.version:
         return State.WARNING, f"declares version {view.declared}, and its readers see version {view.table.version}"
-    if view.state == view_status.FOLLOWING or facts.applications.get(view.application) in _IDLE:
+    if view.state == view_status.UP_TO_DATE or facts.applications.get(view.application) in _IDLE:
         return None
     return State.UNKNOWN, f"may not be up to date: {view.reason}"
 

@@ -32,7 +32,7 @@ _NEEDY = """
     LEFT JOIN truelog.batch_refusal f ON f.view = n.view
     CROSS JOIN (SELECT now() - make_interval(secs => %(seconds)s) AS then) t
     WHERE n.view = ANY(%(known)s) AND coalesce(a.made_at < t.then, true)
-        AND (q.since < t.then OR (s.state = 'STANDING' AND s.since < t.then)
+        AND (q.since < t.then OR (s.state = 'STALLED' AND s.since < t.then)
             OR coalesce(l.batch_at, l.taken_at) < t.then)
     ORDER BY n.view
 """

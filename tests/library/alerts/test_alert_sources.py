@@ -132,7 +132,7 @@ def test_an_application_from_its_start_to_its_death(postgresql: Settings, databa
 
 def test_one_that_dies_again_and_again_is_told_of(postgresql: Settings, database: Connection) -> None:
     died = "INSERT INTO truelog.launch (application, reason, launched_at) VALUES ('stream', %s, now() - %s)"
-    for reason, minutes in (("dead", 1), ("hung", 2), ("changed", 3), ("cleared by hand", 4), ("dead", 11)):
+    for reason, minutes in (("down", 1), ("hung", 2), ("changed", 3), ("cleared by hand", 4), ("dead", 11)):
         database.execute(died, (reason, timedelta(minutes=minutes)))
     assert "restarting/stream" not in keys(alert_applications.observe(postgresql))
     database.execute(died, ("dead", timedelta(minutes=5)))

@@ -61,7 +61,7 @@ def send(settings: Settings) -> None:
 
 
 def test_one_that_has_read_everything_is_starved(silent: Silent) -> None:
-    assert silent.verdict() is Diagnosis.STARVED
+    assert silent.verdict() is Diagnosis.NO_INPUT
 
 
 def test_one_to_which_an_event_came_has_hung(silent: Silent) -> None:
@@ -80,7 +80,7 @@ def test_one_with_events_unread_has_hung_unless_its_view_gets_on_or_stands_still
     silent.execute("UPDATE truelog.position SET advanced_at = now() + interval '1 h' WHERE view = %s")
     assert silent.verdict() is None
     view_status.record_state(silent.connection, NAME, VIEW, 1, "its transform fails")
-    assert silent.verdict() is Diagnosis.STARVED
+    assert silent.verdict() is Diagnosis.NO_INPUT
 
 
 def test_one_whose_view_never_merged_has_hung(silent: Silent) -> None:

@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from truelog.cli.commands.streaming import tables
+from truelog.cli.commands.streaming import streams, tables
+from truelog.monitor import health
+from truelog.monitor.health import ApplicationHealth, ViewHealth
+from truelog.support.settings import Settings
 
 TRUELOG = Path(sys.executable).with_name("truelog")
 
@@ -41,13 +44,14 @@ def test_status_of_stopped_services_is_1() -> None:
     [line] = ended.stdout.splitlines()
     answer = json.loads(line)
     assert {service["state"] for service in answer["services"]} == {"STOPPED"}
+    assert {(each["state"], each["former_state"]) for each in answer["streams"]} == {("UNKNOWN", "UNKNOWN")}
     assert made.analyst_password.get_secret_value() not in ended.stdout
 
 
 def test_a_reason_is_shown_as_it_is_whatever_it_holds() -> None:
     """Brackets are words of the table's own language, and one that closes nothing would be an error."""
     nobody = {"pid": None, "memory_mb": None, "lag_events": None, "lag_seconds": None, "batch_at": None}
-    view = nobody | {"view": "one", "state": "STANDING", "reason": "in [red]a[/nothing]"}
+    view = nobody | {"view": "one", "state": "STALLED", "reason": "in [red]a[/nothing]"}
     told = nobody | {"application": "stream", "state": "RUNNING", "reason": "Kafka [/] is away", "views": [view]}
     printed = StringIO()
     console = Console(width=200, file=printed)
@@ -56,6 +60,20 @@ def test_a_reason_is_shown_as_it_is_whatever_it_holds() -> None:
     shown = printed.getvalue()
     assert "in [red]a[/nothing]" in shown
     assert "lag is not known: Kafka [/] is away" in shown
+
+
+def test_json_shows_the_name_that_a_state_had_before(postgresql: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = ViewHealth("one", "STALLED", "it fails", None, {}, None, None)
+    found = [
+        ApplicationHealth("archive", "DOWN", "running"),
+        ApplicationHealth("stream", "RUNNING", "running", views=[view]),
+    ]
+    monkeypatch.setattr(health, "application_health", lambda _: found)
+    archive, stream = streams(postgresql)
+    assert (archive["state"], archive["former_state"]) == ("DOWN", "DEAD")
+    assert (stream["state"], stream["former_state"]) == ("RUNNING", "RUNNING")
+    [shown] = stream["views"]
+    assert (shown["state"], shown["former_state"], shown["reason"]) == ("STALLED", "STANDING", "it fails")
 
 
 @pytest.mark.parametrize("word", ["up", "down", "status"])

@@ -192,7 +192,7 @@ def test_what_is_the_matter_is_told(served: Served) -> None:
     assert told.line.endswith(f", 4 min old: {app} is stopped")
     assert told.line.startswith(f"{served.name}: batch layer, as of 20")
     view_status.record_state(served.connection, app, served.name, 1, "no disk")
-    assert serving_status.serving_statuses(served.connection)[served.name].reason == "its stream stands still"
+    assert serving_status.serving_statuses(served.connection)[served.name].reason == "its stream is stalled"
     served.connection.execute("DELETE FROM truelog.application WHERE application = %s", (app,))
 
 

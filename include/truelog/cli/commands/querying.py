@@ -54,7 +54,7 @@ def positions(as_json: AsJson = False) -> None:
     settings = Settings()
     with db_snapshot.read_snapshot(settings) as connection:
         stood = reader_positions.view_positions(connection, catalogue.view_names(settings.views_folder))
-        still = [each for each in view_status.view_statuses(connection) if each.state == view_status.STANDING]
+        still = [each for each in view_status.view_statuses(connection) if each.state == view_status.STALLED]
         answers = serving_status.serving_statuses(connection)
     shown = {view: stand.positions.plain() for view, stand in stood.items()}
     if as_json:

@@ -1,7 +1,7 @@
 """`truelog application start` and `stop`, and the applications as `truelog status` shows them."""
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -10,7 +10,19 @@ from rich.table import Table
 from truelog.cli.output import AsJson, print_json
 from truelog.support.settings import Settings
 
+if TYPE_CHECKING:
+    from truelog.monitor.health import ApplicationHealth
+
 FINE = ("RUNNING", "STARTING", "STOPPED")  # states in which an application is as it should be
+
+# Names of states before 0.2: JSON shows them as `former_state` until 0.3.
+_FORMER_STATES = {
+    "UP_TO_DATE": "FOLLOWING",
+    "STALLED": "STANDING",
+    "DOWN": "DEAD",
+    "NO_INPUT": "STARVED",
+    "RESTART_PENDING": "WISHED",
+}
 
 Name = Annotated[str, typer.Argument(metavar="APPLICATION", help="archive, stream, or one that views are given to.")]
 
@@ -56,9 +68,19 @@ def streams(settings: Settings) -> list[dict[str, Any]]:
     from truelog.support.errors import ServiceDown
 
     try:
-        return [asdict(each) for each in health.application_health(settings)]
+        applications = health.application_health(settings)
     except ServiceDown:
-        return [asdict(health.unknown_health(name)) for name in application.application_names(settings)]
+        applications = [health.unknown_health(name) for name in application.application_names(settings)]
+    return [_as_json(each) for each in applications]
+
+
+def _as_json(health: "ApplicationHealth") -> dict[str, Any]:
+    views = [asdict(view) | _former_state(view.state) for view in health.views]
+    return asdict(health) | _former_state(health.state) | {"views": views}
+
+
+def _former_state(state: str) -> dict[str, str]:
+    return {"former_state": _FORMER_STATES.get(state, state)}
 
 
 def tables(streams: list[dict[str, Any]]) -> list[Table]:

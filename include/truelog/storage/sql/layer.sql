@@ -65,10 +65,10 @@ LEFT JOIN truelog.standing s ON s.view = newest.view
 LEFT JOIN truelog.application_status a ON a.application = s.application
 LEFT JOIN truelog.batch_refusal f ON f.view = newest.view
 CROSS JOIN LATERAL (SELECT max(advanced_at) AS moved_at FROM truelog.position p WHERE (p.view, p.version) = (newest.view, newest.version)) p
-CROSS JOIN LATERAL (SELECT coalesce(b.as_of, CASE WHEN s.state = 'FOLLOWING' THEN greatest(a.batch_at, p.moved_at) ELSE p.moved_at END) AS as_of) at
+CROSS JOIN LATERAL (SELECT coalesce(b.as_of, CASE WHEN s.state = 'UP_TO_DATE' THEN greatest(a.batch_at, p.moved_at) ELSE p.moved_at END) AS as_of) at
 CROSS JOIN LATERAL (SELECT CASE
     WHEN q.reconciliation IS NOT NULL THEN format('rows of the stream differ from the rebuild (reconciliation %s)', q.reconciliation)
-    WHEN s.state = 'STANDING' THEN 'its stream stands still'
+    WHEN s.state = 'STALLED' THEN 'its stream is stalled'
     WHEN a.desired = 'stopped' THEN format('%s is stopped', a.application)
     WHEN NOT a.alive THEN format('%s does not run', a.application)
     WHEN b.view IS NOT NULL THEN format('%s has yet to catch up', coalesce(a.application, 'its stream'))

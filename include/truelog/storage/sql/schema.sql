@@ -104,10 +104,22 @@ FROM truelog.application a LEFT JOIN truelog.lease l USING (application);
 COMMENT ON VIEW truelog.application_status IS 'Each application as it should be and as it is; alive: somebody holds its lock';
 
 CREATE TABLE IF NOT EXISTS truelog.standing (
-    view text PRIMARY KEY, application text NOT NULL, version integer, state text NOT NULL CHECK (state IN ('FOLLOWING', 'STANDING')),
+    view text PRIMARY KEY, application text NOT NULL, version integer, state text NOT NULL CHECK (state IN ('UP_TO_DATE', 'STALLED')),
     reason text NOT NULL, since timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE truelog.standing IS 'Whether each view goes on with the log, and if not, why; written by the application that runs it';
+COMMENT ON TABLE truelog.standing IS 'Whether each view is up to date with the log or stalled, and why; written by the application that runs it';
+
+-- Release 0.1 had other names for the states. An application of 0.1 may still write them while its successor starts.
+ALTER TABLE truelog.standing DROP CONSTRAINT IF EXISTS standing_state_check;
+UPDATE truelog.standing SET state = CASE state WHEN 'FOLLOWING' THEN 'UP_TO_DATE' ELSE 'STALLED' END WHERE state IN ('FOLLOWING', 'STANDING');
+ALTER TABLE truelog.standing ADD CONSTRAINT standing_state_check CHECK (state IN ('UP_TO_DATE', 'STALLED'));
+CREATE OR REPLACE FUNCTION truelog.rename_state() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.state := CASE NEW.state WHEN 'FOLLOWING' THEN 'UP_TO_DATE' WHEN 'STANDING' THEN 'STALLED' ELSE NEW.state END;
+    RETURN NEW;
+END $$;
+CREATE OR REPLACE TRIGGER rename_state BEFORE INSERT OR UPDATE ON truelog.standing
+FOR EACH ROW EXECUTE FUNCTION truelog.rename_state();
 
 -- The run of the DAG `reconcile` that asked for the comparison; NULL where somebody asked by hand.
 ALTER TABLE truelog.reconciliation ADD COLUMN IF NOT EXISTS run text;
