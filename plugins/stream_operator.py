@@ -6,7 +6,7 @@ from airflow.providers.standard.triggers.temporal import DateTimeTrigger
 from airflow.sdk import BaseOperator
 from stream_trigger import StreamTrigger
 
-from truelog.support.errors import KeepsDying
+from truelog.support.errors import CrashLoop
 from truelog.support.settings import Settings
 
 
@@ -29,11 +29,11 @@ class StreamOperator(BaseOperator):  # type: ignore[misc]
         wish = f"{run.run_id} cleared {run.clear_number}" if run.clear_number else None
         try:
             done = launcher.ensure(Settings(), self.application, wish)
-        except KeepsDying as dying:
-            if dying.rests is None:
+        except CrashLoop as dying:
+            if dying.paused_until is None:
                 raise
             self.log.warning("%s", dying)
-            self.defer(trigger=DateTimeTrigger(dying.rests), method_name="rested")
+            self.defer(trigger=DateTimeTrigger(dying.paused_until), method_name="rested")
         self.log.info("%s is %s", self.application, done)
         self.defer(trigger=StreamTrigger(self.application), method_name="resumed")
 

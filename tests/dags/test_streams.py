@@ -22,7 +22,7 @@ from truelog.spark.submit import SPARK
 from truelog.storage import audit_trail
 from truelog.storage.database import Connection, connect
 from truelog.support import timestamps
-from truelog.support.errors import KeepsDying
+from truelog.support.errors import CrashLoop
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def test_silence_is_seen_once_a_tick_was_not_heard(
     assert seen(dags, seconds=15) == "hung"
 
     _launched(database, Settings().deaths_allowed, "hung")
-    with pytest.raises(KeepsDying, match="hung 5 times"):
+    with pytest.raises(CrashLoop, match="hung 5 times"):
         launcher.ensure(Settings(), NAME)
 
 
@@ -230,7 +230,7 @@ def test_one_that_keeps_dying_rests(dags: "DagBag", database: Connection, postgr
     from stream_operator import StreamOperator
 
     _died(database, postgresql.deaths_allowed)
-    with pytest.raises(KeepsDying, match=r"ended or hung 5 times within 300 s\. It is tried again at"):
+    with pytest.raises(CrashLoop, match=r"ended or hung 5 times within 300 s\. It is tried again at"):
         StreamOperator(task_id="keep", application=NAME).resumed({}, {"found": "down"})
     assert keep(dags) == ("DateTimeTrigger", "rested")
     assert len(launches(database)) == postgresql.deaths_allowed

@@ -26,7 +26,7 @@ from truelog.spark.submit import SPARK, job_environment, submit_conf
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection, connect
-from truelog.support.errors import KeepsDying, ServiceDown
+from truelog.support.errors import CrashLoop, ServiceDown
 from truelog.support.process import is_alive
 from truelog.support.settings import PROJECT, Settings
 from truelog.support.wait import until
@@ -48,7 +48,7 @@ def ensure(settings: Settings, name: str, wish: str | None = None) -> str:
     A wish has a running application started anew, once however often it is repeated.
 
     Raises:
-        KeepsDying: it ended or hung too often of late, and rests.
+        CrashLoop: it ended or hung too often of late, and rests.
     """
     with _alone(settings, name) as connection:
         application.declare(connection, [name])
@@ -85,7 +85,7 @@ def ensure_all(settings: Settings, known: list[str], watched: list[str]) -> dict
         except Exception as error:
             log.exception("%s", name)
             done[name] = str(error)
-            if not (isinstance(error, KeepsDying) and error.rests):
+            if not (isinstance(error, CrashLoop) and error.paused_until):
                 failed.append(error)
     with connect(settings, autocommit=True) as connection:
         strangers = application.unknown_running(connection, known)
@@ -301,6 +301,6 @@ def _require_rest(settings: Settings, connection: Connection, status: Status, fo
         raise _ended(settings, name, f"ended or hung {len(rows)} times within {seconds:.0f} s", again)
 
 
-def _ended(settings: Settings, name: str, how: str, again: datetime | None = None) -> KeepsDying:
+def _ended(settings: Settings, name: str, how: str, again: datetime | None = None) -> CrashLoop:
     words = f"It is tried again at {again:%H:%M:%S} UTC, or at once where its task is cleared." if again else ""
-    return KeepsDying(f"{name} {how}. {words}\n{log_path(settings, name)} ends:\n{log_tail(settings, name)}", again)
+    return CrashLoop(f"{name} {how}. {words}\n{log_path(settings, name)} ends:\n{log_tail(settings, name)}", again)

@@ -1,11 +1,11 @@
-"""Background: a function called again and again in a thread of its own, until it is stopped."""
+"""A thread that calls a function repeatedly until it is stopped."""
 
 import threading
 from collections.abc import Callable
 
 
 class Background:
-    """Calls `action`, waits `pause` seconds, and so on; an error in it is the thread's end, and is logged by Python."""
+    """Calls `action`, waits `pause` seconds, and repeats. An exception ends the thread, and Python logs it."""
 
     def __init__(self, name: str, action: Callable[[], object], pause: float = 0.0) -> None:
         self._action = action
@@ -17,7 +17,7 @@ class Background:
         self._thread.start()
 
     def stop(self, seconds: float = 5.0) -> None:
-        """Return when the call under way has ended, or after so many seconds."""
+        """Return when the current call has ended, or after `seconds`."""
         self._stop.set()
         self._thread.join(seconds)
 

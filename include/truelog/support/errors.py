@@ -1,24 +1,26 @@
-"""Everything that Truelog raises on purpose, as one tree.
+"""The exceptions that Truelog raises on purpose.
 
 TruelogError
-├── Stale            a merge begins where its view does not stand
-├── Gap              a batch begins past the view: records between would be lost
-├── Fenced           the caller's lease is gone: another application runs now
-├── StagingTorn      staged rows are not those that the executors loaded
+├── Stale            a merge does not begin at its view's position
+├── Gap              a batch begins past its view's position: the records between would be lost
+├── Fenced           another process holds the application's lease now
+├── StagingTorn      the staged rows differ from the rows that the executors loaded
 ├── CodeChanged      a view's code differs from the code that made its table
-├── TopicRecreated   a topic's id is not the one that the positions were made on
+├── NotMade          a view's table does not exist yet
+├── CatalogBehind    the catalog is older than the archive in the bucket
+├── TopicRecreated   a topic's id differs from the id in the positions
 ├── TopicRefused     a topic cannot be read safely (CreateTime, fewer partitions …)
 ├── BadDeclaration   a file in events/ or views/ breaks the rules
-├── ArchiveBehind    the archive has not reached the positions asked for
+├── ArchiveBehind    the archive has not reached the requested positions
 ├── LogLost          the log dropped records before they were archived
-├── BadInput         a file or a query that was given cannot be read
+├── BadInput         a file or a query from the user cannot be read
 ├── NotSetUp         settings or jars are missing or wrong
-├── KeepsDying       an application ended again and again, soon after it was started
-├── AirflowRefused   Airflow does not do what it was asked
-├── RunFailed        a run of a DAG ended, and not well
-├── RequestRefused   an HTTP request is turned away, with its status
-├── ReceiverDown     a receiver of alerts did not take what it was to be told, and may take it later
-├── NoticeRefused    a receiver of alerts will never take what it was to be told
+├── CrashLoop        an application keeps ending soon after each start
+├── AirflowRefused   Airflow rejected a request
+├── RunFailed        a DAG run did not succeed
+├── RequestRefused   an HTTP request is rejected with a status code
+├── ReceiverDown     an alert receiver did not accept a notification; a retry may succeed
+├── NoticeRefused    an alert receiver rejected a notification; no retry will succeed
 └── ServiceDown      a service did not become ready in time
 """
 
@@ -26,83 +28,86 @@ from datetime import datetime
 
 
 class TruelogError(Exception):
-    """Base of every error that a user can act on; its text names the cure."""
+    """Base class of the errors that a user can act on. The message says what to do."""
 
 
 class Stale(TruelogError):
-    """A merge begins where its view does not stand."""
+    """A merge does not begin at its view's position."""
 
 
 class Gap(TruelogError):
-    """A batch begins past the view's position."""
+    """A batch begins past its view's position, so the records between would be lost."""
 
 
 class Fenced(TruelogError):
-    """The lease that this application ran under is no longer its own."""
+    """Another process holds the lease under which this process ran."""
 
 
 class StagingTorn(TruelogError):
-    """Staged rows differ in count or hash from what the executors reported."""
+    """Staged rows differ in count or hash from the executors' reports."""
 
 
 class CodeChanged(TruelogError):
-    """A view's fingerprint differs from the one its table was made with."""
+    """A view's fingerprint differs from the fingerprint recorded with its table."""
 
 
 class NotMade(TruelogError):
-    """No application has made the view's table yet."""
+    """No application has created the view's table yet."""
 
 
 class CatalogBehind(TruelogError):
-    """The catalog knows an older state of an archive table than the bucket does."""
+    """The catalog's version of an archive table is older than the bucket's."""
 
 
 class TopicRecreated(TruelogError):
-    """A topic was deleted and made again: its offsets mean other records now."""
+    """A topic was deleted and created again, so its offsets now refer to other records."""
 
 
 class TopicRefused(TruelogError):
-    """A topic breaks a condition under which its log can be trusted."""
+    """A topic breaks a condition that Truelog needs to trust its log."""
 
 
 class BadDeclaration(TruelogError):
-    """An event type or a view is declared in a way that the platform cannot keep."""
+    """The platform cannot support the declaration of an event type or a view."""
 
 
 class ArchiveBehind(TruelogError):
-    """The archive ends before the positions asked for."""
+    """The archive ends before the requested positions."""
 
 
 class LogLost(TruelogError):
-    """Retention took records that no archive holds."""
+    """Retention deleted records before they were archived."""
 
 
 class BadInput(TruelogError):
-    """What the user gave cannot be read; another try needs another input."""
+    """The user's input cannot be read. A retry needs other input."""
 
 
 class NotSetUp(TruelogError):
-    """Settings or jars that the platform needs are missing or wrong."""
+    """Required settings or jars are missing or wrong."""
 
 
-class KeepsDying(TruelogError):
-    """An application ended as soon as it was started; or too often of late, and then it rests until `rests`."""
+class CrashLoop(TruelogError):
+    """An application ended right after a start, or ended too often recently.
 
-    def __init__(self, reason: str, rests: datetime | None) -> None:
+    In the second case it is not started before `paused_until`.
+    """
+
+    def __init__(self, reason: str, paused_until: datetime | None) -> None:
         super().__init__(reason)
-        self.rests = rests
+        self.paused_until = paused_until
 
 
 class AirflowRefused(TruelogError):
-    """Airflow answered that it will not, with its reason."""
+    """Airflow rejected a request. The message holds its reason."""
 
 
 class RunFailed(TruelogError):
-    """A run of a DAG ended otherwise than it should; its tasks and their states are named."""
+    """A DAG run did not succeed. The message lists its tasks and their states."""
 
 
 class RequestRefused(TruelogError):
-    """An HTTP request is turned away; `retry_after` says in how many seconds it may come again."""
+    """An HTTP request is rejected. The client may retry after `retry_after` seconds."""
 
     def __init__(self, status: int, reason: str, *, retry_after: int | None = None) -> None:
         super().__init__(reason)
@@ -111,11 +116,11 @@ class RequestRefused(TruelogError):
 
 
 class ReceiverDown(TruelogError):
-    """A receiver of alerts did not take a notification; another try may succeed."""
+    """An alert receiver did not accept a notification. A retry may succeed."""
 
 
 class NoticeRefused(TruelogError):
-    """A receiver of alerts says that a notification is no good; another try would be refused as well."""
+    """An alert receiver rejected a notification as invalid. No retry will succeed."""
 
 
 class ServiceDown(TruelogError):

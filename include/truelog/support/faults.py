@@ -1,9 +1,10 @@
-"""Named points of the protocols, at which a test can make a real process fail.
+"""Fault injection: named points in the protocols where a test can make a real process fail.
 
-`TRUELOG_FAULT="merge.staged:3:kill"` kills this process with SIGKILL the third time that it reaches the point;
-`stop` suspends it instead (a zombie, once its successor began), `raise` raises. The fault writes the file named by
-`TRUELOG_FAULT_FIRED` first, so that a fault which never fired can be told from one that was survived.
-Unset, which is always so outside tests, a point costs one comparison.
+`TRUELOG_FAULT="merge.staged:3:kill"` kills this process with SIGKILL the third time that it reaches the point.
+`stop` suspends the process instead, which makes it a zombie once its successor has begun. `raise` raises an exception.
+Before it fails, the process writes the file named by `TRUELOG_FAULT_FIRED`, so that a test can distinguish a fault
+that never fired from a fault that the platform survived. Outside tests the variable is unset, and a point costs one
+comparison.
 """
 
 import os
@@ -16,20 +17,20 @@ _reached = 0
 
 
 class FaultInjectedError(RuntimeError):
-    """The fault that a test asked for with `raise`."""
+    """The fault that a test injects with `raise`."""
 
 
 def reach(point: str) -> None:
-    """Say that the protocol stands at `point`; fail here if a test asked for it."""
+    """Mark that the protocol has reached `point`, and fail if a test injected a fault there."""
     global _reached  # noqa: PLW0603
     if not _armed or not _armed.startswith(f"{point}:"):
         return
-    _, nth, how = _armed.split(":")
+    _, nth, action = _armed.split(":")
     _reached += 1
     if _reached != int(nth):
         return
     Path(os.environ["TRUELOG_FAULT_FIRED"]).write_text(f"{_armed}\n")
-    if how == "raise":
+    if action == "raise":
         raise FaultInjectedError(point)
-    # To this thread, which takes it before its next step; one sent to the process may let it go on for a while.
-    signal.pthread_kill(threading.get_ident(), signal.SIGKILL if how == "kill" else signal.SIGSTOP)
+    # This thread receives its own signal before its next step. A signal to the process may arrive later.
+    signal.pthread_kill(threading.get_ident(), signal.SIGKILL if action == "kill" else signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""Serving: what our HTTP services have in common."""
+"""Functions that Truelog's HTTP services share."""
 
 import logging
 from typing import Any
@@ -8,7 +8,7 @@ from starlette.responses import JSONResponse
 
 
 def error_response(status: int, reason: str, retry_after: int | None = None) -> JSONResponse:
-    """The answer to a request that is turned away."""
+    """The response to a rejected request."""
     headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
@@ -16,7 +16,10 @@ def error_response(status: int, reason: str, retry_after: int | None = None) -> 
 
 
 def run_server(application: Any, host: str, port: int, *, grace: int) -> None:
-    """Until SIGTERM, and for so many seconds longer to those under way; logs on standard error, without requests."""
+    """Serve until SIGTERM, then give the requests in progress `grace` seconds to finish.
+
+    Logs go to standard error. Requests are not logged.
+    """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     uvicorn.run(
         application,

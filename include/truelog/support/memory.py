@@ -1,4 +1,4 @@
-"""How much memory processes take together."""
+"""Memory use of a group of processes."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ import psutil
 
 
 def megabytes(processes: Iterable[psutil.Process]) -> float:
-    """Of all of them; what they share is counted once (Linux), one that has ended not at all."""
+    """Total memory of the processes. Shared memory counts once (on Linux); a process that has ended counts nothing."""
     total = 0
     for process in processes:
         try:

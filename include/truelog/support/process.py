@@ -1,10 +1,10 @@
-"""Whether a process still does anything."""
+"""Liveness of a process."""
 
 import psutil
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """One that nobody has asked how it ended is no process any more."""
+    """False for a zombie: it has ended, although its parent has not collected its exit status."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

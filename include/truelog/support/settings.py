@@ -1,8 +1,8 @@
-"""Where every service is and with which credential: one set of settings for every part of the platform.
+"""Settings of the whole platform: addresses, credentials and limits.
 
-They come, first found first, from the arguments, the environment (`TRUELOG_…`) and `settings.env` in the
-home folder, which set-up writes with mode 0600. Secrets are `SecretStr`: they print as asterisks, and the
-methods below are the only places that take them out.
+A value comes from the arguments, else from the environment (`TRUELOG_…`), else from `settings.env` in the home folder,
+which set-up writes with mode 0600. Secrets are `SecretStr`: they print as asterisks, and only the methods below unwrap
+them.
 """
 
 import os
@@ -24,17 +24,17 @@ from truelog.support.errors import NotSetUp
 PROJECT = Path(__file__).parents[3]
 ENVIRONMENT_FILE = "settings.env"
 CATALOG = "archive"
-# A process that is suspended within a transaction of the catalog would lock its tables for everybody.
-_NOT_IDLE = "-cidle_in_transaction_session_timeout=15s"
+# A process that is suspended in a transaction of the catalog would otherwise keep its tables locked for all others.
+_IDLE_TIMEOUT = "-cidle_in_transaction_session_timeout=15s"
 
 
 def default_home() -> Path:
-    """Where state lives: `TRUELOG_HOME`, or `.truelog` beside the code."""
+    """The folder for state: `TRUELOG_HOME`, or `.truelog` beside the code."""
     return Path(os.environ.get("TRUELOG_HOME") or PROJECT / ".truelog").absolute()
 
 
 class Settings(BaseSettings):
-    """Immutable; `Settings()` loads the default home, `Settings(home=…)` another one."""
+    """Immutable settings. `Settings()` loads the default home, `Settings(home=…)` another one."""
 
     model_config = SettingsConfigDict(env_prefix="TRUELOG_", frozen=True, extra="forbid")
 
@@ -63,96 +63,97 @@ class Settings(BaseSettings):
 
     collector_host: str = "127.0.0.1"
     collector_port: int = 0
-    # A dead letter carries an event in base64, four thirds of its size, and Kafka takes a megabyte.
+    # A dead letter holds the event in base64, at four thirds of its size, and Kafka accepts one megabyte.
     collector_event_bytes: PositiveInt = Field(default=512 * 1024, le=700_000)
     collector_body_bytes: PositiveInt = 4 * 2**20
     collector_body_events: PositiveInt = 10_000
-    collector_body_seconds: PositiveFloat = 30.0  # that a body may take to arrive
-    collector_room_requests: PositiveInt = 256  # under way at once
-    collector_room_bytes: PositiveInt = 64 * 2**20
-    collector_acknowledge_seconds: PositiveFloat = 10.0  # after which Kafka counts as away
+    collector_body_seconds: PositiveFloat = 30.0  # time limit for the arrival of a body
+    collector_room_requests: PositiveInt = 256  # requests in progress at once
+    collector_room_bytes: PositiveInt = 64 * 2**20  # bytes of their bodies
+    collector_acknowledge_seconds: PositiveFloat = 10.0  # time limit for Kafka's acknowledgement
 
-    lag_host: str = "127.0.0.1"  # of the poller's metrics
+    lag_host: str = "127.0.0.1"  # address of the poller's metrics
     lag_port: int = 0
 
-    # The first API keys, whole; others are known only to their holders.
+    # The first API keys in full. Only their holders know the other keys.
     producer_key: SecretStr = SecretStr("")
     reader_key: SecretStr = SecretStr("")
     admin_key: SecretStr = SecretStr("")
 
-    # Wanted only by the embedded services: who may administer and who may look.
+    # Only the embedded services need these settings.
     kafka_controller_port: int = 0
     kafka_controller_password: SecretStr = SecretStr("")
     postgres_password: SecretStr = SecretStr("")
     analyst_password: SecretStr = SecretStr("")
-    airflow_password: SecretStr = SecretStr("")  # of its role in the database
+    airflow_password: SecretStr = SecretStr("")  # of Airflow's role in the database
     airflow_port: int = 0
     airflow_parallelism: PositiveInt = 4  # tasks at once
-    airflow_parse_seconds: PositiveInt = 30  # between two readings of a DAG file
-    otlp_endpoint: str = ""  # where Airflow's own metrics are sent; nowhere by default
-    otlp_seconds: PositiveFloat = 60.0  # between two sendings
-    airflow_admin_password: SecretStr = SecretStr("")  # of those who sign in
+    airflow_parse_seconds: PositiveInt = 30  # interval between two readings of a DAG file
+    otlp_endpoint: str = ""  # destination of Airflow's own metrics; none by default
+    otlp_seconds: PositiveFloat = 60.0  # interval between two exports
+    airflow_admin_password: SecretStr = SecretStr("")  # of the users who sign in
     airflow_oncall_password: SecretStr = SecretStr("")
     airflow_analyst_password: SecretStr = SecretStr("")
     airflow_secret_key: SecretStr = SecretStr("")
     airflow_jwt_secret: SecretStr = SecretStr("")
     airflow_fernet_key: SecretStr = SecretStr("")
 
-    # Key of the hash by which an imported access log's visitors are known; another key, other visitors.
+    # Key of the hash that identifies the visitors of an imported access log. Another key gives other visitors.
     visitor_salt: SecretStr = SecretStr("")
 
     log_day_seconds: PositiveInt = 86_400
     archive_trigger_seconds: PositiveFloat = 30
-    straggler_seconds: PositiveFloat = 3600.0  # from an event to its coming to the log: more is a straggler
+    straggler_seconds: PositiveFloat = 3600.0  # a record that reaches the log later after its event is a straggler
     stream_trigger_seconds: PositiveFloat = 1.0
     max_offsets_per_trigger: PositiveInt = 100_000
     tick_seconds: PositiveFloat = 1.0
     spark_master: str = "local[*]"
     shuffle_partitions: PositiveInt = 2
-    archive_wait_seconds: PositiveFloat = 120  # that a comparison or a repair waits for the archive
-    repair_share: float = Field(default=0.01, ge=0, le=1)  # of a view's rows; more is left to a person, at 0 all is
-    repair_rows: PositiveInt = 10  # as many may be repaired of the smallest view: a person can still look at each
-    batch_answer_seconds: PositiveFloat = 120.0  # that readers may be without a batch, and then without a new answer
-    batch_grace_seconds: PositiveFloat = 5.0  # after which a batch no longer waits for a slow view
-    silence_seconds: PositiveFloat = 120.0  # without a batch, beyond its trigger, after which an application has hung
-    start_seconds: PositiveFloat = 600.0  # that an application may take to its first batch
-    stop_seconds: PositiveFloat = 30.0  # that it may take to end
-    deaths_allowed: PositiveInt = 5  # within `deaths_seconds`, after which it rests until they are over
+    archive_wait_seconds: PositiveFloat = 120  # how long a comparison or a repair waits for the archive
+    # Largest automatic repair, as a share of the view's rows. At 0 no repair is automatic.
+    repair_share: float = Field(default=0.01, ge=0, le=1)
+    repair_rows: PositiveInt = 10  # allowed whatever the share is: a person can still inspect that many rows
+    batch_answer_seconds: PositiveFloat = 120.0  # without a batch, before the batch layer answers (again)
+    batch_grace_seconds: PositiveFloat = 5.0  # how long a batch waits for a slow view
+    silence_seconds: PositiveFloat = 120.0  # without a batch, beyond the trigger, before an application counts as hung
+    start_seconds: PositiveFloat = 600.0  # time limit for an application's first batch
+    stop_seconds: PositiveFloat = 30.0  # time limit for its end
+    deaths_allowed: PositiveInt = 5  # within `deaths_seconds`, before an application is paused
     deaths_seconds: PositiveFloat = 300.0
     lag_poll_seconds: PositiveFloat = 10.0
-    lag_keep_seconds: PositiveFloat = 3 * 86_400.0  # of the history of lag
-    lag_late_seconds: PositiveFloat = 60.0  # behind, beyond its trigger, from which a reader is warned of
-    lag_falling_seconds: PositiveFloat = 6 * 3600.0  # before retention overtakes a reader, from which it is told
-    data_docs_keep_seconds: PositiveFloat = 90 * 86_400.0  # of what Great Expectations' renderer made of judgements
-    # Who is told of alerts: nobody, unless it is set here.
+    lag_keep_seconds: PositiveFloat = 3 * 86_400.0  # how long the history of lag is kept
+    lag_late_seconds: PositiveFloat = 60.0  # lag of a reader, beyond its trigger, that is a warning
+    lag_falling_seconds: PositiveFloat = 6 * 3600.0  # time left before retention overtakes a reader that is an alert
+    data_docs_keep_seconds: PositiveFloat = 90 * 86_400.0  # how long Great Expectations' rendered pages are kept
+    # Receivers of alerts. There are none by default.
     alertmanager_url: SecretStr = SecretStr("")
     alertmanager_token: SecretStr = SecretStr("")
     pagerduty_url: str = "https://events.pagerduty.com/v2/enqueue"
     pagerduty_key: SecretStr = SecretStr("")  # the integration's routing key
-    alert_email: str = ""  # addresses, with commas between them
-    heartbeat_url: SecretStr = SecretStr("")  # of the dead-man's switch
-    alert_pages_url: str = ""  # where people reach Airflow; by default on this machine
-    alert_runbooks_url: str = "docs/runbooks"  # where people find them
+    alert_email: str = ""  # addresses, separated by commas
+    heartbeat_url: SecretStr = SecretStr("")  # of the dead man's switch
+    alert_pages_url: str = ""  # URL at which people reach Airflow; this machine by default
+    alert_runbooks_url: str = "docs/runbooks"  # URL of the runbooks
 
-    alert_answer_seconds: PositiveFloat = 10.0  # that a receiver may take to answer
-    alert_repeat_seconds: PositiveFloat = 4 * 3600.0  # after which an open alert is told again
-    alert_keep_seconds: PositiveFloat = 90 * 86_400.0  # after an alert was resolved, or a silence ended
+    alert_answer_seconds: PositiveFloat = 10.0  # time limit for a receiver's response
+    alert_repeat_seconds: PositiveFloat = 4 * 3600.0  # interval of the reminders of an open alert
+    alert_keep_seconds: PositiveFloat = 90 * 86_400.0  # how long resolved alerts and expired silences are kept
     alert_deaths: PositiveInt = 3  # of an application within ten minutes
-    alert_undecided_seconds: PositiveFloat = 3 * 3600.0  # without an answer of reconcile
-    alert_unproved_seconds: PositiveFloat = 6 * 3600.0  # since a view's newest certificate was made
-    alert_unaudited_seconds: PositiveFloat = 36 * 3600.0  # since the archive was last audited
-    alert_dead_letters: PositiveFloat = 1.0  # a second, in the last five minutes
-    alert_disk_share: float = Field(default=0.1, gt=0, lt=1)  # of the disk that must be free
+    alert_undecided_seconds: PositiveFloat = 3 * 3600.0  # without a verdict of reconcile
+    alert_unproved_seconds: PositiveFloat = 6 * 3600.0  # age of a view's newest certificate
+    alert_unaudited_seconds: PositiveFloat = 36 * 3600.0  # age of the archive's last audit
+    alert_dead_letters: PositiveFloat = 1.0  # per second, in the last five minutes
+    alert_disk_share: float = Field(default=0.1, gt=0, lt=1)  # minimum free share of the disk
     applications: dict[str, str] = Field(default_factory=dict)  # view → stream application; "stream" by default
     views_folder: Path = PROJECT / "spark_apps" / "views"
     dags_folder: Path = PROJECT / "dags"
     plugins_folder: Path = PROJECT / "plugins"
 
-    def __init__(self, **given: Any) -> None:
+    def __init__(self, **values: Any) -> None:
         try:
-            super().__init__(**given)
+            super().__init__(**values)
         except ValidationError as error:
-            raise NotSetUp(_what_is_wrong(error, Path(given.get("home") or default_home()))) from None
+            raise NotSetUp(_describe(error, Path(values.get("home") or default_home()))) from None
 
     @classmethod
     def settings_customise_sources(
@@ -163,9 +164,9 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Which file is read depends on the home, so the file's source is made here."""
-        given = init_settings.init_kwargs if isinstance(init_settings, InitSettingsSource) else {}
-        home = Path(given.get("home") or default_home())
+        """Add the home's settings file as a source. Its path depends on the home, so no constant can name it."""
+        values = init_settings.init_kwargs if isinstance(init_settings, InitSettingsSource) else {}
+        home = Path(values.get("home") or default_home())
         return (
             init_settings,
             env_settings,
@@ -174,7 +175,7 @@ class Settings(BaseSettings):
 
     @property
     def jars_home(self) -> Path:
-        """Jars may be shared by several homes; by default each home has its own."""
+        """The folder of the jars. Homes may share one; by default each home has its own."""
         return self.jars_folder or self.home / "jars"
 
     def jars(self, kind: str) -> list[Path]:
@@ -185,7 +186,7 @@ class Settings(BaseSettings):
         return found
 
     def database(self) -> dict[str, Any]:
-        """Arguments of `psycopg.connect`; every session counts time in UTC."""
+        """Arguments of `psycopg.connect`. Every session uses UTC."""
         return {
             "host": self.database_host,
             "port": self.database_port,
@@ -196,13 +197,13 @@ class Settings(BaseSettings):
         }
 
     def database_uri(self, scheme: str = "postgresql") -> str:
-        """The same as a URI, for ADBC and (`postgresql+psycopg`) SQLAlchemy. It holds the password."""
+        """The database as a URI, for ADBC and (`postgresql+psycopg`) SQLAlchemy. It contains the password."""
         password = quote(self.database_password.get_secret_value(), safe="")
         user = quote(self.database_user, safe="")
         return f"{scheme}://{user}:{password}@{self.database_host}:{self.database_port}/{self.database_name}"
 
     def kafka(self) -> dict[str, Any]:
-        """Configuration of any `confluent_kafka` client."""
+        """Configuration of a `confluent_kafka` client."""
         return {
             "bootstrap.servers": self.kafka_bootstrap,
             "security.protocol": self.kafka_protocol,
@@ -212,7 +213,7 @@ class Settings(BaseSettings):
         }
 
     def spark_kafka(self) -> dict[str, str]:
-        """Options of Spark's Kafka source. It reads committed records only: aborted ones never happened."""
+        """Options of Spark's Kafka source. It reads only committed records: aborted transactions do not count."""
         return {
             "kafka.bootstrap.servers": self.kafka_bootstrap,
             "kafka.security.protocol": self.kafka_protocol,
@@ -221,7 +222,7 @@ class Settings(BaseSettings):
                 self.kafka_mechanism, self.kafka_user, self.kafka_password.get_secret_value()
             ),
             "kafka.isolation.level": "read_committed",
-            # Each task asks ahead for what no record may follow yet, and its next question waits behind that one.
+            # Each task prefetches past its last record. At the log's end its next fetch would wait for that prefetch.
             "kafka.fetch.max.wait.ms": "10",
         }
 
@@ -230,10 +231,11 @@ class Settings(BaseSettings):
         return f"s3://{self.s3_bucket}/warehouse"
 
     def iceberg(self) -> dict[str, str]:
-        """Properties of the archive's catalog for pyiceberg; its tables live in the schema `iceberg`."""
+        """Properties of the archive's catalog for pyiceberg. Its tables are in the schema `iceberg`."""
+        options = quote(f"-csearch_path=iceberg {_IDLE_TIMEOUT}")
         return {
             "type": "sql",
-            "uri": f"{self.database_uri('postgresql+psycopg')}?options={quote(f'-csearch_path=iceberg {_NOT_IDLE}')}",
+            "uri": f"{self.database_uri('postgresql+psycopg')}?options={options}",
             "warehouse": self.warehouse,
             "s3.endpoint": self.s3_endpoint,
             "s3.region": self.s3_region,
@@ -242,15 +244,15 @@ class Settings(BaseSettings):
         }
 
     def spark_catalog(self) -> dict[str, str]:
-        """The same catalog for Spark, set on a session that runs: secrets never stand in a command line."""
+        """The same catalog for Spark. It is set on a running session, so that no command line contains secrets."""
         server = f"{self.database_host}:{self.database_port}/{self.database_name}"
         conf = {
             "type": "jdbc",
-            "uri": f"jdbc:postgresql://{server}?currentSchema=iceberg&options={quote(_NOT_IDLE)}",
+            "uri": f"jdbc:postgresql://{server}?currentSchema=iceberg&options={quote(_IDLE_TIMEOUT)}",
             "jdbc.user": self.database_user,
             "jdbc.password": self.database_password.get_secret_value(),
             "jdbc.schema-version": "V1",
-            "retryable_status_codes": "57P01,57P02,57P03",  # PostgreSQL was started again: connect again
+            "retryable_status_codes": "57P01,57P02,57P03",  # PostgreSQL restarted: reconnect
             "warehouse": self.warehouse,
             "io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
             "s3.endpoint": self.s3_endpoint,
@@ -265,7 +267,7 @@ class Settings(BaseSettings):
 
 
 def jaas(mechanism: str, user: str, password: str) -> str:
-    """The line by which a Java client of Kafka signs in."""
+    """The JAAS configuration of a Java client of Kafka."""
     package = "org.apache.kafka.common.security"
     module = (
         f"{package}.scram.ScramLoginModule" if mechanism.startswith("SCRAM") else f"{package}.plain.PlainLoginModule"
@@ -273,7 +275,7 @@ def jaas(mechanism: str, user: str, password: str) -> str:
     return f'{module} required username="{user}" password="{password}";'
 
 
-def _what_is_wrong(error: ValidationError, home: Path) -> str:
-    """Names and reasons, never the values: one of them may be a password."""
+def _describe(error: ValidationError, home: Path) -> str:
+    """The names and reasons without the values, which may include a password."""
     wrong = [f"{'.'.join(map(str, e['loc']))} ({e['msg']})" for e in error.errors(include_input=False)]
     return f"settings in {home / ENVIRONMENT_FILE}: {', '.join(wrong)}; `truelog up` writes that file"

@@ -1,8 +1,8 @@
-"""Instants as text: the one shape in which a time may stand in an event.
+"""Timestamps as text, in the only format that an event may use.
 
-`2015-05-17T10:05:03Z`, with up to six digits of a second and `Z` or an offset. Anything looser (a time
-without its offset, a bare date, a seventh digit) could be read in two ways, so it is refused. The pattern is
-the same for Python and for RE2: the collector reads times with the one and the decoder with the other.
+An example is `2015-05-17T10:05:03Z`. The seconds may have up to six decimal places, and `Z` or an offset must follow.
+Looser formats (no offset, a bare date, a seventh decimal place) are ambiguous and therefore rejected. The pattern has
+the same meaning in Python and in RE2: the collector parses times with Python, the decoder with RE2.
 """
 
 import re
@@ -21,7 +21,7 @@ _WHOLE = re.compile(PATTERN)
 
 
 def parse_timestamp(text: str) -> datetime:
-    """The instant in UTC; ValueError where the text is not one."""
+    """The instant in UTC. ValueError if the text is not a timestamp."""
     if not _WHOLE.fullmatch(text):
         raise ValueError(REFUSED)
     try:
@@ -31,9 +31,9 @@ def parse_timestamp(text: str) -> datetime:
 
 
 def to_utc(instant: datetime) -> datetime:
-    """The same instant in UTC; ValueError where it has no offset or leaves the calendar."""
+    """The same instant in UTC. ValueError if it has no offset or is outside the calendar."""
     if instant.tzinfo is None:
-        raise ValueError("a time without its offset; give it in UTC")
+        raise ValueError("a time without an offset; give it in UTC")
     try:
         return instant.astimezone(UTC)
     except OverflowError:
@@ -41,5 +41,5 @@ def to_utc(instant: datetime) -> datetime:
 
 
 def to_text(instant: datetime) -> str:
-    """The instant as events carry it."""
+    """The timestamp in the format of events."""
     return to_utc(instant).isoformat().replace("+00:00", "Z")

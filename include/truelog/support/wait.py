@@ -1,4 +1,4 @@
-"""Waiting for a condition with a deadline, telling what it waits for."""
+"""Wait for a condition with a deadline, and log the reason for the wait."""
 
 import logging
 import time
@@ -9,14 +9,18 @@ from truelog.support.errors import ServiceDown
 log = logging.getLogger("truelog.runtime")
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 0.5
-SHARE = 0.05  # of what was waited: asking costs the processor that is waited for
-TELL_EVERY = 5.0
+PAUSE_SHARE = 0.05  # of the time waited so far: each check takes CPU time from the process that must become ready
+LOG_EVERY = 5.0
 
 
 def until(condition: Callable[[], None], seconds: float, what: str) -> float:
-    """Call `condition` until it no longer raises ServiceDown; how long that took."""
+    """Call `condition` until it no longer raises ServiceDown. Returns the seconds that this took.
+
+    Raises:
+        ServiceDown: `seconds` have passed.
+    """
     began = time.monotonic()
-    told = began
+    logged_at = began
     while True:
         try:
             condition()
@@ -24,9 +28,9 @@ def until(condition: Callable[[], None], seconds: float, what: str) -> float:
             now = time.monotonic()
             if now - began > seconds:
                 raise ServiceDown(f"{what}: not ready within {seconds:.0f} s: {reason}") from reason
-            if now - told > TELL_EVERY:
-                told = now
+            if now - logged_at > LOG_EVERY:
+                logged_at = now
                 log.info("%s: waiting, %.0f s so far: %s", what, now - began, reason)
-            time.sleep(min(LONGEST_PAUSE, max(SHORTEST_PAUSE, SHARE * (now - began))))
+            time.sleep(min(LONGEST_PAUSE, max(SHORTEST_PAUSE, PAUSE_SHARE * (now - began))))
         else:
             return time.monotonic() - began

@@ -57,5 +57,5 @@ def test_durations_are_typed_in_one_word() -> None:
         timedelta(weeks=1),
     ]
     for wrong in ("", "2", "h", "2 h", "-2h", "2.5h", "2hours", "9999999d"):
-        with pytest.raises(BadDeclaration, match="is no duration"):
+        with pytest.raises(BadDeclaration, match="is not a duration"):
             parse_brief(wrong)

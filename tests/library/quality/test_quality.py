@@ -77,7 +77,7 @@ def test_an_event_type_that_declares_nothing_has_a_suite() -> None:
         (Quality(volume=(2.0, 0.5)), "nothing lies between 2.0 and 0.5"),
         (Quality(keys=(-1, 0.5)), "nothing lies between"),
         (Quality(late=-0.1), "-0.1 is no share"),
-        (Quality(lateness="soon"), "'soon' is no duration"),
+        (Quality(lateness="soon"), "'soon' is not a duration"),
         (Quality(lateness="0 seconds"), "is no time"),
     ],
 )

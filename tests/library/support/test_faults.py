@@ -1,4 +1,4 @@
-"""Faults: each named point is one at which a scene fails, and a fault that does not fire is no pass."""
+"""Faults: a scene fails at each named point, and a fault that does not fire is detected."""
 
 import re
 from pathlib import Path
@@ -9,12 +9,12 @@ from tests.scenes.applications import start, unfired
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import PROJECT, Settings
 
-RUNS_ON = "import signal; signal.pause()"
+KEEPS_RUNNING = "import signal; signal.pause()"
 ENDS = "pass"
 REACHES = "from truelog.support import faults; faults.reach('here')"
 
 
-def test_scenes_fail_at_every_point_that_there_is() -> None:
+def test_scenes_fail_at_every_point() -> None:
     code = "".join(path.read_text() for path in (PROJECT / "include" / "truelog").rglob("*.py"))
     scenes = "".join(path.read_text() for path in (PROJECT / "tests" / "scenes").glob("test_*.py"))
     points = set(re.findall(r'faults\.reach\("([a-z_.]+)"\)', code))
@@ -23,22 +23,24 @@ def test_scenes_fail_at_every_point_that_there_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "seconds", "refused"), [(RUNS_ON, 1, ServiceDown), (ENDS, 60, AssertionError)], ids=["runs on", "ends"]
+    ("script", "seconds", "error"),
+    [(KEEPS_RUNNING, 1, ServiceDown), (ENDS, 60, AssertionError)],
+    ids=["keeps running", "ends"],
 )
-def test_a_fault_that_does_not_fire_is_seen(
-    settings: Settings, tmp_path: Path, script: str, seconds: float, refused: type[Exception]
+def test_a_fault_that_does_not_fire_is_detected(
+    settings: Settings, tmp_path: Path, script: str, seconds: float, error: type[Exception]
 ) -> None:
     (tmp_path / "application.py").write_text(script)
     application = start(settings, str(tmp_path / "application.py"), fault="here:1:kill")
     try:
-        with pytest.raises(refused, match="its fault to fire"):
+        with pytest.raises(error, match="its fault to fire"):
             application.wait_fault(seconds)
         assert unfired([application]) == [application.name]
     finally:
         application.die()
 
 
-def test_a_fault_that_fires_is_seen(settings: Settings, tmp_path: Path) -> None:
+def test_a_fault_that_fires_is_detected(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "application.py").write_text(REACHES)
     application = start(settings, str(tmp_path / "application.py"), fault="here:1:kill")
     assert application.wait_death() == -9
