@@ -1,4 +1,4 @@
-"""`python -m runtime`: make this machine able to start the services, without starting them."""
+"""`python -m runtime`: prepare this machine for the services without starting them."""
 
 import logging
 

@@ -1,8 +1,8 @@
-"""Airflow: the orchestrator, as four services: api-server, scheduler, dag-processor, triggerer.
+"""Airflow, the orchestrator: four services (api-server, scheduler, dag-processor, triggerer).
 
-They share one folder, `<home>/airflow`, and one database. Whichever of them is configured first writes
-`airflow.cfg` and has the database set up; importing Airflow takes seconds, so that happens in a process of its own,
-and only where the database does not say that it is done already.
+They share the folder `<home>/airflow` and one database. The first service to be configured writes `airflow.cfg` and
+sets up the database. Importing Airflow takes seconds, so the set-up runs in a separate process, and only if the
+database does not record that this release has already done it.
 """
 
 import json
@@ -26,8 +26,8 @@ from truelog.spark.submit import SPARK
 from truelog.support.errors import NotSetUp, ServiceDown
 from truelog.support.settings import Settings
 
-ROLES = {"admin": "Admin", "oncall": "User", "analyst": "Viewer"}  # user → what Airflow lets that user do
-POOL, POOL_SLOTS = "recompute", 1  # a second job beside the streams would only slow all of them down on one machine
+ROLES = {"admin": "Admin", "oncall": "User", "analyst": "Viewer"}  # user → role in Airflow
+POOL, POOL_SLOTS = "recompute", 1  # on one machine, a second job would slow down the streams and the first job
 SETUP = "airflow-setup"
 
 _configuring = Lock()
@@ -35,7 +35,7 @@ _configuring = Lock()
 
 def configure(settings: Settings) -> None:
     if not settings.airflow_port:
-        raise NotSetUp(f"no port for Airflow in the settings of {settings.home}: `truelog up` chooses one")
+        raise NotSetUp(f"no port for Airflow in the settings of {settings.home}: run `truelog up`, which chooses one")
     with _configuring:
         airflow_configuration.write(settings)
         if not _is_set_up(settings):
@@ -43,7 +43,7 @@ def configure(settings: Settings) -> None:
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """Where to look, and no secret. Jars are named so that Spark jobs find those that the caller has."""
+    """Paths only, no secrets. Includes the jars folder, so that Spark jobs use the jars of the caller."""
     return {
         "AIRFLOW_HOME": str(folder(settings)),
         "TRUELOG_HOME": str(settings.home),
@@ -51,8 +51,8 @@ def environment(settings: Settings) -> dict[str, str]:
     }
 
 
-def _reports(settings: Settings, name: str) -> dict[str, str]:
-    """How its metrics are sent, and as whose: those of two processes that bear one name would be taken for one."""
+def _telemetry(settings: Settings, name: str) -> dict[str, str]:
+    """The export of metrics. Each process needs an instance name, or a receiver merges the metrics of all of them."""
     if not settings.otlp_endpoint:
         return {}
     return {
@@ -69,11 +69,11 @@ def address(settings: Settings) -> str:
 
 def _is_set_up(settings: Settings) -> bool:
     with _database(settings) as database:
-        said = "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = current_database()"
-        if database.execute(said).fetchone() != (_stamp(),):
+        stamp = "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = current_database()"
+        if database.execute(stamp).fetchone() != (_stamp(),):
             return False
-        there = "SELECT (SELECT count(*) FROM connection WHERE conn_id = %s), count(*) FROM slot_pool WHERE pool = %s"
-        return database.execute(there, (SPARK, POOL)).fetchone() == (1, 1)
+        entries = "SELECT (SELECT count(*) FROM connection WHERE conn_id = %s), count(*) FROM slot_pool WHERE pool = %s"
+        return database.execute(entries, (SPARK, POOL)).fetchone() == (1, 1)
 
 
 def _set_up(settings: Settings) -> None:
@@ -99,16 +99,16 @@ def _database(settings: Settings) -> psycopg.Connection:
 
 
 def _stamp() -> str:
-    """What the database says of itself once this release has set it up; a file beside it would outlive it."""
+    """The comment on a database that this release has set up. A file would survive the loss of the database."""
     releases = [f"{name} {version(name)}" for name in ("apache-airflow", "apache-airflow-providers-fab")]
     return f"set up by {', '.join(releases)} for {', '.join(ROLES)}, who see its pages"
 
 
 def _health(settings: Settings) -> Any:
-    """What the api-server says of all four."""
+    """The health of all four components, as the api-server reports it."""
     try:
-        with urlopen(f"{url(settings)}/api/v2/monitor/health", timeout=5) as answer:  # noqa: S310  always http
-            return json.load(answer)
+        with urlopen(f"{url(settings)}/api/v2/monitor/health", timeout=5) as response:  # noqa: S310  always http
+            return json.load(response)
     except (URLError, OSError, ValueError) as error:
         raise ServiceDown(f"airflow-api: {error}") from error
 
@@ -118,16 +118,16 @@ def _api_ready(settings: Settings) -> None:
         raise ServiceDown(f"its database is {status}")
 
 
-def _beats(service: str, component: str) -> Callable[[Settings], None]:
-    """Healthy by its own word, given since it was started: the last words of one that was killed sound healthy too."""
+def _heartbeat(service: str, component: str) -> Callable[[Settings], None]:
+    """Ready after a healthy heartbeat since the start: the last heartbeat of a killed process looks healthy too."""
 
     def ready(settings: Settings) -> None:
-        said = _health(settings)[component]
-        if said["status"] != "healthy":
-            raise ServiceDown(f"it is {said['status']}")
-        beat = datetime.fromisoformat(said[f"latest_{component}_heartbeat"])
-        if beat.timestamp() < keeper.state(settings, service)["start"] + 1:  # the supervisor cuts seconds off
-            raise ServiceDown("no heartbeat since it was started")
+        health = _health(settings)[component]
+        if health["status"] != "healthy":
+            raise ServiceDown(f"it is {health['status']}")
+        beat = datetime.fromisoformat(health[f"latest_{component}_heartbeat"])
+        if beat.timestamp() < keeper.state(settings, service)["start"] + 1:  # the supervisor truncates to seconds
+            raise ServiceDown("no heartbeat since its start")
 
     return ready
 
@@ -142,25 +142,27 @@ def _component(name: str, *words: str, ready: Callable[[Settings], None], after:
         command=command,
         ready=ready,
         address=address,
-        environment=lambda settings: environment(settings) | _reports(settings, name),
+        environment=lambda settings: environment(settings) | _telemetry(settings, name),
         after=after,
     )
 
 
-# `--skip-serve-logs`: else they listen on every address.
+# Without `--skip-serve-logs` a component serves its logs on every network address.
 SERVICES = (
     _component("airflow-api", "api-server", ready=_api_ready, after=("postgresql",)),
     _component(
         "airflow-scheduler",
         *("scheduler", "--skip-serve-logs"),
-        ready=_beats("airflow-scheduler", "scheduler"),
-        after=("postgresql", "kafka", "s3"),  # which the tasks that it starts at once ask for
+        ready=_heartbeat("airflow-scheduler", "scheduler"),
+        after=("postgresql", "kafka", "s3"),  # used by the tasks that it starts at once
     ),
-    _component("airflow-dags", "dag-processor", ready=_beats("airflow-dags", "dag_processor"), after=("postgresql",)),
+    _component(
+        "airflow-dags", "dag-processor", ready=_heartbeat("airflow-dags", "dag_processor"), after=("postgresql",)
+    ),
     _component(
         "airflow-triggerer",
         *("triggerer", "--skip-serve-logs"),
-        ready=_beats("airflow-triggerer", "triggerer"),
+        ready=_heartbeat("airflow-triggerer", "triggerer"),
         after=("postgresql",),
     ),
 )

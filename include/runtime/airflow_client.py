@@ -1,11 +1,11 @@
-"""Airflow as its users see it: a client of its REST API.
+"""A client of Airflow's REST API, signed in as one of its users.
 
 oncall = sign_in(settings, "oncall")                       # or "admin", "analyst"
-oncall.wait_for_dag("recompute")                           # until the DAG file has been read
-run = oncall.trigger("recompute", views=["page_views"])    # → run id; the keywords are the run's conf
-oncall.wait_for_run("recompute", run, "success")           # with a deadline; another end fails, naming the tasks
+oncall.wait_for_dag("recompute")                           # until Airflow has parsed the DAG file
+run = oncall.trigger("recompute", views=["page_views"])    # returns the run id; keywords become the run's conf
+oncall.wait_for_run("recompute", run, "success")           # fails on another end state and names the tasks
 backfill = oncall.backfill("recompute", first, last)       # both ends included
-oncall.wait_for_backfill("recompute", backfill, runs=3)    # until every run of it has succeeded
+oncall.wait_for_backfill("recompute", backfill, runs=3)    # until all its runs have succeeded
 oncall.tasks("recompute", run)                             # [{"task_id", "map_index", "state", "try_number", …}]
 oncall.request("GET", "/api/v2/…")                         # anything else: (status, body)
 """
@@ -29,52 +29,52 @@ _REFUSED = 300
 
 @dataclass(frozen=True)
 class Airflow:
-    """Requests to the api-server, signed as one user, or as nobody."""
+    """Requests to the api-server as one user, or anonymous."""
 
     settings: Settings
     token: str | None = None
 
     def request(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """The status, and the answer's body; a body that is not JSON as text."""
+        """The status and the response body, decoded from JSON if it is JSON."""
         headers = {"Content-Type": "application/json"}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
         connection = HTTPConnection("127.0.0.1", self.settings.airflow_port, timeout=60)
         try:
             connection.request(method, path, None if body is None else json.dumps(body), headers)
-            answer = connection.getresponse()
-            said = answer.read().decode()
+            response = connection.getresponse()
+            text = response.read().decode()
         finally:
             connection.close()
-        is_json = "json" in answer.getheader("Content-Type", "")
-        return answer.status, json.loads(said) if is_json and said else said
+        is_json = "json" in response.getheader("Content-Type", "")
+        return response.status, json.loads(text) if is_json and text else text
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
-        """The body of an answer that must be a good one.
+        """The body of a successful response.
 
         Raises:
-            AirflowRefused: it is not.
+            AirflowRefused: the status is an error.
         """
-        status, said = self.request(method, path, body)
+        status, content = self.request(method, path, body)
         if status >= _REFUSED:
-            raise AirflowRefused(f"Airflow: {method} {path}: {status} {said}")
-        return said
+            raise AirflowRefused(f"Airflow: {method} {path}: {status} {content}")
+        return content
 
     def wait_for_dag(self, dag: str, seconds: float = 90) -> None:
-        """Until the dag-processor has read it; an import error is told at once."""
+        """Wait until the dag-processor has parsed the DAG. An import error raises at once."""
 
         def known() -> None:
             errors = self.ask("GET", "/api/v2/importErrors")["import_errors"]
             if errors:
                 raise AirflowRefused(f"Airflow cannot read {errors[0]['filename']}: {errors[0]['stack_trace']}")
-            status, said = self.request("GET", f"/api/v2/dags/{dag}")
+            status, content = self.request("GET", f"/api/v2/dags/{dag}")
             if status != 200:
-                raise ServiceDown(str(said))
+                raise ServiceDown(str(content))
 
         until(known, seconds, f"DAG {dag}")
 
     def trigger(self, dag: str, **conf: object) -> str:
-        """A manual run, without a logical date; its id."""
+        """Start a manual run without a logical date and return its id."""
         made = self.ask("POST", f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None, "conf": conf})
         return str(made["dag_run_id"])
 
@@ -83,7 +83,7 @@ class Airflow:
         return found
 
     def runs(self, dag: str) -> list[dict[str, Any]]:
-        """The latest hundred, the newest first."""
+        """The latest 100 runs, newest first."""
         found: list[dict[str, Any]] = self.ask("GET", f"/api/v2/dags/{dag}/dagRuns?order_by=-id&limit=100")["dag_runs"]
         return found
 
@@ -93,7 +93,7 @@ class Airflow:
         return found
 
     def wait_for_run(self, dag: str, run: str, state: str = "success", seconds: float = 240) -> dict[str, Any]:
-        """Until the run is in this state; one that ended in another cannot get there any more."""
+        """Wait until the run is in this state. Fails if it ends in another state."""
 
         def there() -> None:
             now = self.run(dag, run)["state"]
@@ -106,28 +106,28 @@ class Airflow:
         return self.run(dag, run)
 
     def wait_for_clock(self, dag: str, seconds: float = 180) -> None:
-        """Until a run by the clock has come and none is under way: a backfill leaves the day of such a run out."""
+        """Wait until a scheduled run has ended and none is active: a backfill leaves out the day of an active run."""
 
         def idle() -> None:
             states = [run["state"] for run in self.runs(dag) if run["run_type"] == "scheduled"]
             if not states or not set(states) <= set(ENDED):
-                raise ServiceDown(f"its runs by the clock are {', '.join(states) or 'to come'}")
+                raise ServiceDown(f"its scheduled runs: {', '.join(states) or 'none yet'}")
 
-        until(idle, seconds, f"the run of {dag} by the clock")
+        until(idle, seconds, f"the scheduled run of {dag}")
 
     def backfill(
         self, dag: str, first: datetime, last: datetime, *, reprocess: str = "none", conf: dict[str, Any] | None = None
     ) -> int:
-        """A backfill of the intervals that begin from `first` to `last`, both included; its id."""
-        wanted = {"dag_id": dag, "from_date": first.isoformat(), "to_date": last.isoformat(), "max_active_runs": 2}
-        wanted |= {"reprocess_behavior": reprocess, "dag_run_conf": conf or {}}
-        return int(self.ask("POST", "/api/v2/backfills", wanted)["id"])
+        """Start a backfill of the intervals that begin from `first` to `last` inclusive, and return its id."""
+        request = {"dag_id": dag, "from_date": first.isoformat(), "to_date": last.isoformat(), "max_active_runs": 2}
+        request |= {"reprocess_behavior": reprocess, "dag_run_conf": conf or {}}
+        return int(self.ask("POST", "/api/v2/backfills", request)["id"])
 
     def wait_for_backfill(self, dag: str, backfill: int, runs: int, seconds: float = 480) -> list[dict[str, Any]]:
-        """Until all its runs have succeeded; not `completed_at`, which comes half a minute later."""
+        """Wait until all its runs have succeeded. Airflow sets `completed_at` only half a minute later."""
 
         def done() -> None:
-            states = {run["dag_run_id"]: run["state"] for run in self._of(dag, backfill)}
+            states = {run["dag_run_id"]: run["state"] for run in self._runs_of_backfill(dag, backfill)}
             failed = [run for run, state in states.items() if state == "failed"]
             for run in failed:
                 raise RunFailed(f"{dag} {run} failed: {self._tasks_in_words(dag, run)}")
@@ -135,14 +135,14 @@ class Airflow:
                 raise ServiceDown("; ".join(self._progress(dag, *each) for each in states.items()) or "no run yet")
 
         until(done, seconds, f"backfill {backfill} of {dag}")
-        return self._of(dag, backfill)
+        return self._runs_of_backfill(dag, backfill)
 
-    def _of(self, dag: str, backfill: int) -> list[dict[str, Any]]:
-        """Runs do not say whose they are; but a backfill takes over whatever it finds between its dates."""
-        asked = self.ask("GET", f"/api/v2/backfills/{backfill}")
-        first, last = (datetime.fromisoformat(asked[end]) for end in ("from_date", "to_date"))
-        taken = [run for run in self.runs(dag) if run["run_type"] == "backfill"]
-        return [run for run in taken if first <= datetime.fromisoformat(run["logical_date"]) <= last]
+    def _runs_of_backfill(self, dag: str, backfill: int) -> list[dict[str, Any]]:
+        """Runs do not name their backfill, but a backfill owns every backfill run between its dates."""
+        details = self.ask("GET", f"/api/v2/backfills/{backfill}")
+        first, last = (datetime.fromisoformat(details[end]) for end in ("from_date", "to_date"))
+        candidates = [run for run in self.runs(dag) if run["run_type"] == "backfill"]
+        return [run for run in candidates if first <= datetime.fromisoformat(run["logical_date"]) <= last]
 
     def _progress(self, dag: str, run: str, state: str) -> str:
         tasks = self.tasks(dag, run)
@@ -154,11 +154,11 @@ class Airflow:
 
 
 def password(settings: Settings, user: str) -> str:
-    held: SecretStr = getattr(settings, f"airflow_{user}_password")
-    return held.get_secret_value()
+    secret: SecretStr = getattr(settings, f"airflow_{user}_password")
+    return secret.get_secret_value()
 
 
 def sign_in(settings: Settings, user: str) -> Airflow:
-    given = {"username": user, "password": password(settings, user)}
-    token = Airflow(settings).ask("POST", "/auth/token", given)["access_token"]
+    credentials = {"username": user, "password": password(settings, user)}
+    token = Airflow(settings).ask("POST", "/auth/token", credentials)["access_token"]
     return Airflow(settings, token)

@@ -1,7 +1,7 @@
-"""`python -m runtime.airflow_component scheduler …`: the command `airflow`, whose processes end when it does.
+"""`python -m runtime.airflow_component scheduler …`: runs `airflow scheduler`, and its worker processes end with it.
 
-A scheduler that is killed would leave its idle workers behind, and with each kill more of them. One that is done
-leaves at once: Python would take everything apart that Airflow has loaded, which takes a busy machine twenty seconds.
+A killed scheduler would otherwise leave its idle workers behind. The process exits at once when the command ends,
+because the interpreter's own shutdown takes 20 seconds on a busy machine.
 """
 
 import atexit
@@ -13,20 +13,20 @@ import sys
 from airflow.__main__ import main
 
 PR_SET_PDEATHSIG = 1
-TIED = 2  # generations: an executor's worker, and the task that it runs; what a task forks is the task's own
+TIED = 2  # generations: the executor's worker and its task; processes that a task forks stay untied
 
 _generation = 0
 
 
 def _tie() -> None:
-    global _generation  # noqa: PLW0603  it counts in each process by itself
+    global _generation  # noqa: PLW0603  each process counts for itself
     _generation += 1
     if _generation <= TIED:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _run() -> int:
-    """The exit code; what is no number is left to Python to tell."""
+    """The exit code. Python itself prints an exit message that is text."""
     try:
         main()  # type: ignore[no-untyped-call]
     except SystemExit as ended:

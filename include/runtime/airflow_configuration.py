@@ -1,6 +1,6 @@
-"""`airflow.cfg`: what Airflow is told, its secrets among it, so that neither an argument nor a variable holds one.
+"""`airflow.cfg`: Airflow's configuration. It holds the secrets, so that no argument or variable has to.
 
-What is not named here is as Airflow ships it.
+Options that are absent here keep Airflow's defaults.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ def url(settings: Settings) -> str:
 
 
 def own_database(settings: Settings) -> Settings:
-    """The same settings with Airflow's database and role, which sees nothing of Truelog's."""
+    """The same settings with Airflow's database and its role, which cannot read Truelog's database."""
     own = {
         "database_name": "airflow",
         "database_user": "airflow",
@@ -37,7 +37,7 @@ def write(settings: Settings) -> None:
 
 
 def text(settings: Settings) -> str:
-    """The whole file. Airflow reads a `%` as the beginning of a reference, so each is doubled."""
+    """The whole file. Every `%` is doubled, because Airflow reads a single one as the start of a reference."""
     sections = [*_platform(settings).items(), *_pace(settings).items()]
     return "\n".join(_section(name, options) for name, options in sections)
 
@@ -48,7 +48,7 @@ def _section(name: str, options: Mapping[str, object]) -> str:
 
 
 def _platform(settings: Settings) -> dict[str, dict[str, object]]:
-    """Who signs in and by which secrets, where everything is, and where it listens."""
+    """Sign-in, secrets, folders and addresses."""
     home = folder(settings)
     database = own_database(settings).database_uri("postgresql+psycopg")
     return {
@@ -87,14 +87,14 @@ def _platform(settings: Settings) -> dict[str, dict[str, object]]:
 
 
 def _pace(settings: Settings) -> dict[str, dict[str, object]]:
-    """How much work Airflow makes, and how patient it is."""
+    """Polling intervals, parallelism and timeouts."""
     return {
         "dag_processor": {
             "parsing_processes": 1,
-            "refresh_interval": 10,  # after which a new DAG file is seen
+            "refresh_interval": 10,  # seconds until a new DAG file is found
             "min_file_process_interval": settings.airflow_parse_seconds,
         },
-        # A task outlives an api-server that is killed and starts again; one that died is tried again soon.
+        # A task survives a restart of the api-server; a dead task is retried soon.
         "workers": {"max_failed_heartbeats": 10},
         "scheduler": {"task_instance_heartbeat_timeout": 120},
     }

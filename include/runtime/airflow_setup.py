@@ -1,7 +1,7 @@
-"""`python -m runtime.airflow_setup`: Airflow's database made or migrated, with its users, its connection, its pool.
+"""`python -m runtime.airflow_setup`: create or migrate Airflow's database, users, Spark connection and pool.
 
-What is there already is left as it is: users may have changed their passwords, and `spark_default` is the one truth
-about Spark's master from the moment it exists.
+Leaves existing entries alone: users may have changed their passwords, and once `spark_default` exists it alone
+determines Spark's master.
 """
 
 from collections.abc import Iterable
@@ -20,32 +20,34 @@ from truelog.support.settings import Settings
 
 @providers_configuration_loaded
 def set_up(settings: Settings) -> None:
-    """Each step may run again."""
+    """Idempotent."""
     upgradedb()
     passwords = {
         "admin": settings.airflow_admin_password,
         "oncall": settings.airflow_oncall_password,
         "analyst": settings.airflow_analyst_password,
     }
-    _users({user: (role, passwords[user].get_secret_value()) for user, role in ROLES.items()})
-    _show_pages(ROLES.values())
+    _create_users({user: (role, passwords[user].get_secret_value()) for user, role in ROLES.items()})
+    _allow_pages(ROLES.values())
     merge_conn(Connection(conn_id=SPARK, conn_type="spark", host=settings.spark_master))
     if Pool.get_pool(POOL) is None:
-        Pool.create_or_update_pool(POOL, POOL_SLOTS, "Batch jobs that must not hurt the streams", False)
+        Pool.create_or_update_pool(
+            POOL, POOL_SLOTS, "Batch jobs, limited so that they do not slow down the streams", False
+        )
 
 
-def _users(wanted: dict[str, tuple[str, str]]) -> None:
+def _create_users(wanted: dict[str, tuple[str, str]]) -> None:
     with get_application_builder() as builder:
         for user, (role, password) in wanted.items():
             if builder.sm.find_user(user) is None:
                 address = f"{user}@localhost.localdomain"
                 made = builder.sm.add_user(user, user, "", address, builder.sm.find_role(role), password)
                 if not made:
-                    raise NotSetUp(f"Airflow refuses to make the user {user}: its log above says why")
+                    raise NotSetUp(f"Airflow could not create the user {user}; the log above says why")
 
 
-def _show_pages(roles: Iterable[str]) -> None:
-    """Airflow's UI asks which pages there are in the name of whoever looks, and FAB's lower roles may not know."""
+def _allow_pages(roles: Iterable[str]) -> None:
+    """Let these roles list the plugin pages: Airflow's UI asks as its user, and FAB forbids it to lower roles."""
     with get_application_builder() as builder:
         allowed = builder.sm.create_permission(ACTION_CAN_READ, RESOURCE_PLUGIN)
         for role in roles:

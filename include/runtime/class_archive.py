@@ -1,7 +1,7 @@
-"""Class archive: the classes of Spark, mapped by each of its JVMs instead of being read, checked and linked anew.
+"""Class archive: Spark's classes in one file that every JVM maps, instead of loading and linking each class.
 
-Half of a Spark process's start goes there. Java makes the archive itself, at the end of a run that loaded the classes
-(JEP 350), and passes over one that was made for another Java or for other jars.
+It halves the start of a Spark process. Java writes the archive at the end of a run that loaded the classes (JEP 350)
+and ignores an archive that was made by another Java or for other jars.
 """
 
 import logging
@@ -18,20 +18,20 @@ log = logging.getLogger("truelog.runtime")
 
 
 def make(settings: Settings) -> None:
-    """Make the archive, unless it is there; without it everything works, and starts more slowly."""
+    """Make the archive if it is missing. Without it Spark works but starts more slowly."""
     archive = class_archive(settings)
     if archive.is_file():
         return
-    log.info("classes: archiving those of Spark's start; half a minute or so")
+    log.info("classes: archiving the classes of Spark's start; takes about half a minute")
     with tempfile.TemporaryDirectory(dir=settings.jars_home) as folder:
         fresh = Path(folder) / "classes.jsa"
         command, environment = _command(settings, fresh), job_environment(settings)
         ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
         if ended.returncode == 0 and fresh.is_file():
             fresh.rename(archive)
-            log.info("classes: there")
+            log.info("classes: done")
         else:
-            log.warning("classes: this Java made no archive of them; Spark starts without one")
+            log.warning("classes: this Java made no archive; Spark starts without it")
 
 
 def _command(settings: Settings, fresh: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""The collector: events in over HTTP."""
+"""The collector, which receives events over HTTP."""
 
 from runtime.http_service import http_service
 

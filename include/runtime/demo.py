@@ -1,12 +1,12 @@
-"""`make demo`: the whole platform on this machine, shown at work; every command it runs is one that people run.
+"""`make demo`: start the whole platform on this machine and show it at work, through the public commands.
 
-1. start everything; a fresh home gets log days of half a minute, so that some close while one looks on
+1. start everything; a fresh home gets log days of 30 seconds, so that some close during the demo
 2. wait until Airflow has started the archive and the stream
-3. send half a minute of traffic, and wait until the views stand at its end
-4. show the cube, and where each view stands
-5. prove each view equal to its rebuild
-6. recompute the closed log days, as a backfill does
-7. say where to look, and how to sign in
+3. send 30 seconds of traffic, and wait until the views have read all of it
+4. show the cube and each view's positions
+5. prove that each view equals its rebuild
+6. recompute the closed log days by a backfill
+7. show the addresses of the pages and how to sign in
 """
 
 import logging
@@ -36,7 +36,7 @@ from truelog.support.wait import until
 SHORT = "TRUELOG_LOG_DAY_SECONDS=30\nTRUELOG_ARCHIVE_TRIGGER_SECONDS=5\n"
 RATE, SECONDS, SEED = 300, 30, 1
 TOPICS = ("page_view", "search", "click", "ticks")
-PATIENCE = 300  # seconds for each thing that is waited for, on two cores
+PATIENCE = 300  # seconds for each wait, on two cores
 TOP = """
     SELECT coalesce(host, '(no URL)'), page, sum(views)::bigint AS views, round(sum(bytes) / 1e6, 1)
     FROM views.page_views GROUP BY host, page ORDER BY views DESC, page LIMIT 12
@@ -51,34 +51,34 @@ def main() -> int:
     began = time.monotonic()
     settings = _home()
     _run("up")  # 1
-    _wait("the applications, which Airflow starts", lambda: _require_running(settings))  # 2
+    _wait("Airflow to start the applications", lambda: _require_running(settings))  # 2
     _run("generate", "--rate", str(RATE), "--seconds", str(SECONDS), "--seed", str(SEED))  # 3
-    _wait("the views at the end of the log", lambda: _require_caught_up(settings))
+    _wait("the views to catch up with the log", lambda: _require_caught_up(settings))
     _show_cube(settings)  # 4
     _run("positions")
-    verdict = _run("reconcile")  # 5
+    exit_code = _run("reconcile")  # 5
     _backfill(settings)  # 6
     _run("status")  # 7
-    _say("\n".join(["worth opening:", *(f"  {url(settings)}/plugin/truelog-{page}" for page in TABS)]))
-    _say(f"that took {time.monotonic() - began:.0f} s; `make down` stops all of it, `make demo` starts it again")
-    return verdict
+    _say("\n".join(["Pages to open:", *(f"  {url(settings)}/plugin/truelog-{page}" for page in TABS)]))
+    _say(f"Done in {time.monotonic() - began:.0f} s. `make down` stops everything; `make demo` starts it again.")
+    return exit_code
 
 
 def _home() -> Settings:
     home = default_home()
     settings = runtime.set_up(home)
-    if not (home / "kafka").exists():  # a log that has begun keeps the length of its days
+    if not (home / "kafka").exists():  # an existing log keeps the length of its days
         file = home / ENVIRONMENT_FILE
         write_private(file, file.read_text() + SHORT)
     return Settings(home=settings.home)
 
 
-def _say(what: str) -> None:
-    console.print(f"\n[bold]{what}[/bold]", highlight=False)
+def _say(text: str) -> None:
+    console.print(f"\n[bold]{text}[/bold]", highlight=False)
 
 
 def _run(*words: str) -> int:
-    """A command as people type it; what it prints is shown."""
+    """Run a public command and show its output."""
     _say(f"$ truelog {' '.join(words)}")
     return subprocess.run([Path(sys.executable).with_name("truelog"), *words], check=False).returncode
 
@@ -89,11 +89,11 @@ def _wait(what: str, condition: Callable[[], None]) -> None:
 
 
 def _require_running(settings: Settings) -> None:
-    waited = [
+    waiting = [
         f"{each.application} is {each.state}" for each in health.application_health(settings) if each.batch_at is None
     ]
-    if waited:
-        raise ServiceDown(", ".join(waited))
+    if waiting:
+        raise ServiceDown(", ".join(waiting))
 
 
 def _require_caught_up(settings: Settings) -> None:
@@ -108,7 +108,7 @@ def _require_caught_up(settings: Settings) -> None:
 
 
 def _show_cube(settings: Settings) -> None:
-    _say("views.page_views: by minute, host, page and browser; here summed by page")
+    _say("views.page_views has one row per minute, host, page and browser; this table adds them up by page")
     with db_snapshot.read_snapshot(settings) as connection:
         rows = connection.execute(TOP).fetchall()
     most = max((int(str(row[2])) for row in rows), default=1)
@@ -121,30 +121,30 @@ def _show_cube(settings: Settings) -> None:
 
 
 def _backfill(settings: Settings) -> None:
-    """Through Airflow's REST API, as the button in its UI does; `reconcile` follows by itself."""
+    """Backfill through Airflow's REST API, as the button in its UI does. The DAG `reconcile` follows by itself."""
     _wait("log days to close", lambda: _require_closed(settings))
     days = archive_reader.closed_days(settings, TOPICS)
     first, last = (datetime(day.year, day.month, day.day, tzinfo=UTC) for day in (days[0], days[-1]))
-    _say(f"Airflow: backfill of `recompute` from {first:%Y-%m-%d} to {last:%Y-%m-%d}, {len(days)} closed log days")
-    oncall, asked_at = sign_in(settings, "oncall"), datetime.now(UTC)
+    _say(f"Airflow backfills `recompute` from {first:%Y-%m-%d} to {last:%Y-%m-%d}, {len(days)} closed log days")
+    oncall, requested_at = sign_in(settings, "oncall"), datetime.now(UTC)
     oncall.wait_for_clock("recompute", PATIENCE)
     backfill = oncall.backfill("recompute", first, last, reprocess="completed")
     oncall.wait_for_backfill("recompute", backfill, runs=1 + (last - first) // timedelta(days=1), seconds=PATIENCE)
-    _wait("`reconcile`, which the new partials start", lambda: _require_reconciled(oncall, asked_at))
+    _wait("`reconcile`, which the new partials trigger", lambda: _require_reconciled(oncall, requested_at))
 
 
 def _require_closed(settings: Settings) -> None:
     if not archive_reader.closed_days(settings, TOPICS):
-        raise ServiceDown("the archive has not come to the end of the first one")
+        raise ServiceDown("the archive has not reached the end of the first log day")
 
 
 def _require_reconciled(oncall: Airflow, since: datetime) -> None:
     runs = [r for r in oncall.runs("reconcile") if datetime.fromisoformat(r["run_after"]) > since]
     ended = [run for run in runs if run["state"] in ENDED]
     if not ended:
-        raise ServiceDown(f"its runs are {', '.join(run['state'] for run in runs) or 'to come'}")
+        raise ServiceDown(f"its runs: {', '.join(run['state'] for run in runs) or 'none yet'}")
     if ended[0]["state"] == "failed":
-        raise RunFailed(f"{ended[0]['dag_run_id']} failed: its page in Airflow says what does not hold, and what to do")
+        raise RunFailed(f"{ended[0]['dag_run_id']} failed: its page in Airflow shows the failed checks and what to do")
     console.print(f"{ended[0]['dag_run_id']}: every view equals its rebuild from the recomputed days", highlight=False)
 
 

@@ -1,4 +1,4 @@
-"""Our own HTTP services: each has its place in the settings, and answers without a key whether it is well."""
+"""Truelog's own HTTP services. Each has its address in the settings and answers health checks without a key."""
 
 import json
 import sys
@@ -10,38 +10,40 @@ from truelog.support.settings import Settings
 
 
 def http_service(name: str, module: str, *, after: tuple[str, ...]) -> Service:
-    """The service `python -m module`, whose host and port the settings have under its name."""
+    """The service `python -m module`; the settings `<name>_host` and `<name>_port` are its address."""
 
-    def place(settings: Settings) -> tuple[str, int]:
+    def host_and_port(settings: Settings) -> tuple[str, int]:
         return getattr(settings, f"{name}_host"), getattr(settings, f"{name}_port")
 
     def configure(settings: Settings) -> None:
-        if not place(settings)[1]:
-            raise NotSetUp(f"no port for {name} in the settings of {settings.home}: `truelog up` chooses one")
+        if not host_and_port(settings)[1]:
+            raise NotSetUp(
+                f"no port for {name} in the settings of {settings.home}: run `truelog up`, which chooses one"
+            )
 
     def command(_: Settings) -> list[str]:
         return [sys.executable, "-m", module]
 
     def ready(settings: Settings) -> None:
-        _require_well(*place(settings))
+        _require_healthy(*host_and_port(settings))
 
     def address(settings: Settings) -> str:
-        host, port = place(settings)
+        host, port = host_and_port(settings)
         return f"{host}:{port}"
 
     return Service(name=name, configure=configure, command=command, ready=ready, address=address, after=after)
 
 
-def _require_well(host: str, port: int) -> None:
-    """It answers, and says that those behind it answer."""
+def _require_healthy(host: str, port: int) -> None:
+    """Raise ServiceDown unless the service and the services that it needs are healthy."""
     connection = HTTPConnection(host, port, timeout=3)
     try:
         connection.request("GET", "/health")
-        answer = connection.getresponse()
-        health = json.load(answer)
+        response = connection.getresponse()
+        health = json.load(response)
     except (OSError, HTTPException, ValueError) as error:
         raise ServiceDown(str(error)) from error
     finally:
         connection.close()
-    if answer.status != 200:
-        raise ServiceDown(f"it says {health}")
+    if response.status != 200:
+        raise ServiceDown(f"it reports {health}")

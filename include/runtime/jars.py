@@ -1,6 +1,6 @@
-"""Fetching the jars of `ivy.xml`, by the Ivy that PySpark brings: no Maven and no download script.
+"""Fetches the jars of `ivy.xml` with the Ivy that PySpark contains, so no Maven is needed.
 
-A stamp holds the hash of the `ivy.xml` that the folder was filled from, so fetching again costs nothing.
+A stamp holds the hash of the `ivy.xml` that the jars came from; while it matches, nothing is fetched.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ STAMP = "ivy.sha256"
 
 
 def fetch(settings: Settings) -> None:
-    """Fill the home's folder, unless it holds what `ivy.xml` asks for; a shared one is others' to fill."""
+    """Fill the home's jars folder unless it is up to date. Never fills a shared folder."""
     if settings.jars_folder is not None:
         return
     folder = settings.jars_home
@@ -28,7 +28,7 @@ def fetch(settings: Settings) -> None:
     stamp = folder / STAMP
     if stamp.is_file() and stamp.read_text() == wanted:
         return
-    log.info("jars: fetching about 240 MB into %s; a minute or so", folder)
+    log.info("jars: fetching about 240 MB into %s; takes about a minute", folder)
     fresh = folder.with_name(f"{folder.name}.fetching")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
@@ -36,11 +36,11 @@ def fetch(settings: Settings) -> None:
     (fresh / STAMP).write_text(wanted)
     shutil.rmtree(folder, ignore_errors=True)
     fresh.rename(folder)
-    log.info("jars: there")
+    log.info("jars: done")
 
 
 def _run_ivy(settings: Settings, into: Path) -> None:
-    # Some artifacts are packaged as `bundle`: without that word five jars are missing, and nobody says so.
+    # Some artifacts have the packaging `bundle`: without that type Ivy silently leaves out five jars.
     command = [java(settings), "-jar", str(_ivy_jar()), "-ivy", str(IVY_FILE), "-types", "jar", "bundle"]
     pattern = into / "[conf]" / "[artifact]-[revision](-[classifier]).[ext]"
     command += ["-confs", "spark", "kafka", "s3", "-retrieve", str(pattern)]
@@ -50,7 +50,7 @@ def _run_ivy(settings: Settings, into: Path) -> None:
     if ended.returncode != 0:
         kept = into.with_name("ivy.log")
         record.replace(kept)
-        raise NotSetUp(f"Ivy could not fetch the jars; {kept} says why. Is the network there?")
+        raise NotSetUp(f"Ivy could not fetch the jars; see {kept}. Is the network reachable?")
 
 
 def _ivy_jar() -> Path:

@@ -1,4 +1,4 @@
-"""Kafka: the log. One KRaft process is broker and controller; every listener asks for a credential."""
+"""Kafka, the log. One KRaft process is broker and controller; every listener requires a credential."""
 
 import re
 import shutil
@@ -23,7 +23,7 @@ LOGGING = Path(__file__).with_name("kafka-log4j2.properties")
 
 
 def configure(settings: Settings) -> None:
-    """Write the server's properties and format the log's folder, whole or not at all."""
+    """Write the server's properties and format the log folder. An incomplete folder is formatted again."""
     settings.jars("kafka")
     home = private_folder(settings.home / "kafka")
     properties = "".join(f"{name}={value}\n" for name, value in _properties(settings).items())
@@ -48,7 +48,7 @@ def command(settings: Settings) -> list[str]:
 
 
 def ready(settings: Settings) -> None:
-    """The broker answers, and it is in the cluster that it leads."""
+    """Raise ServiceDown unless the broker answers and has joined its cluster."""
     try:
         brokers = AdminClient({**settings.kafka(), "log_level": 0}).list_topics(timeout=3).brokers
     except KafkaException as error:
@@ -58,7 +58,7 @@ def ready(settings: Settings) -> None:
 
 
 def prepare(settings: Settings) -> None:
-    """Make the declared topics, as they are declared."""
+    """Create the declared topics."""
     topics.apply(settings, load_events())
 
 
@@ -91,26 +91,28 @@ def _properties(settings: Settings) -> dict[str, object]:
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:{settings.kafka_user};User:controller",
         "log.dirs": settings.home / "kafka" / "data",
-        # Time in the log is the broker's own, and a topic exists only where it was declared.
+        # The broker sets the time of a record, and only declared topics exist.
         "log.message.timestamp.type": "LogAppendTime",
         "auto.create.topics.enable": "false",
-        # One broker keeps one copy; a cluster has its own configuration.
+        # A single broker keeps one copy; a cluster needs a configuration of its own.
         "offsets.topic.replication.factor": 1,
         "offsets.topic.num.partitions": 4,
         "transaction.state.log.replication.factor": 1,
         "transaction.state.log.min.isr": 1,
         "transaction.state.log.num.partitions": 4,
         "group.initial.rebalance.delay.ms": 0,
-        # A broker that was killed is let in again as soon as its last session ends.
+        # A killed broker can rejoin as soon as its last session ends, so the session is short.
         "broker.session.timeout.ms": 3000,
         "broker.heartbeat.interval.ms": 500,
     }
 
 
 def _format(settings: Settings, home: Path) -> None:
-    """Java reads its arguments from a private file. Of what it prints only errors are told: it prints keys, too."""
+    """Format the log. Java reads its arguments from a private file; only errors are shown, as its output has keys."""
     password = settings.kafka_password.get_secret_value()
-    cluster = urlsafe_b64encode(b"\x01" + uuid.uuid4().bytes[1:]).decode().rstrip("=")  # the tool takes no leading dash
+    cluster = (
+        urlsafe_b64encode(b"\x01" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+    )  # the tool refuses a leading dash
     scram = f"{settings.kafka_mechanism}=[name={settings.kafka_user},password={password}]"
     properties = home / "server.properties"
     words = [*_class_path(settings), f"-Dlog4j2.configurationFile={LOGGING}", "kafka.tools.StorageTool"]
@@ -123,8 +125,8 @@ def _format(settings: Settings, home: Path) -> None:
         arguments.unlink()
     if ended.returncode != 0:
         errors = [*filter(_ERROR.search, ended.stdout.splitlines()), *ended.stderr.splitlines()]
-        told = "\n".join(errors[-_ERROR_LINES:]).replace(password, "********")
-        raise NotSetUp(f"Kafka could not format {home / 'data'}; is the disk full, or not to be written to?\n{told}")
+        shown = "\n".join(errors[-_ERROR_LINES:]).replace(password, "********")
+        raise NotSetUp(f"Kafka could not format {home / 'data'}; is the disk full or read-only?\n{shown}")
 
 
 def _class_path(settings: Settings) -> list[str]:

@@ -1,7 +1,7 @@
-"""The supervisor that keeps the services: starts them, restarts those that die, stops them together.
+"""The supervisor of the services: starts them, restarts dead ones and stops all of them together.
 
-It listens on a unix socket that only its owner can open. Each service is its own process group, so that
-nothing of it is left when it is stopped.
+It listens on a unix socket that only its owner can open. Each service is a process group, so that stopping it leaves
+no process behind.
 """
 
 import os
@@ -26,7 +26,7 @@ from truelog.support.wait import until
 
 START_SECONDS = 30
 STOP_SECONDS = 120
-LONGEST_SOCKET = 90  # unix sockets have short names, and the supervisor adds a suffix while it starts
+LONGEST_SOCKET = 90  # the path of a unix socket is short, and the supervisor adds a suffix during its start
 
 DAEMON = """[unix_http_server]
 file = {socket}
@@ -66,12 +66,12 @@ stdout_logfile_backups = 2
 
 
 def supervise(settings: Settings, services: Iterable[Service], *, tethered: bool) -> None:
-    """Have a supervisor that knows these services as they are configured now; none of them is started yet."""
+    """Start the supervisor, or load changed configurations into a running one. Starts no service."""
     folder = private_folder(settings.home / "supervisor")
     private_folder(settings.home / "logs")
     write_private(folder / "supervisord.conf", _configuration(settings, services))
     if is_up(settings):
-        _take_over_changes(_calls(settings))
+        _load_changes(_calls(settings))
     else:
         _launch(settings, folder / "supervisord.conf", tethered)
 
@@ -101,9 +101,9 @@ def stop(settings: Settings, name: str) -> None:
 
 
 def state(settings: Settings, name: str) -> dict[str, Any]:
-    """The supervisor's own words: `statename`, `pid`, `description` …"""
-    answer: dict[str, Any] = _calls(settings).getProcessInfo(name)
-    return answer
+    """The supervisor's own record of a service: `statename`, `pid`, `description` …"""
+    info: dict[str, Any] = _calls(settings).getProcessInfo(name)
+    return info
 
 
 def shut_down(settings: Settings) -> None:
@@ -116,11 +116,11 @@ def shut_down(settings: Settings) -> None:
 
 def _require_ended(process: psutil.Process) -> None:
     if is_alive(process):
-        raise ServiceDown("it stops its services")
+        raise ServiceDown("it is stopping its services")
 
 
 def _calls(settings: Settings) -> Any:
-    # One proxy a call: threads share none.
+    # One proxy per call, because threads cannot share a proxy.
     return ServerProxy(
         "http://supervisor", transport=SupervisorTransport(serverurl=f"unix://{_socket(settings)}")
     ).supervisor
@@ -145,12 +145,12 @@ def _configuration(settings: Settings, services: Iterable[Service]) -> str:
 
 def _program(settings: Settings, service: Service) -> str:
     tied = [sys.executable, "-I", "-S", tether.__file__, service.stop_signal, service.user or "-"]
-    # Here and not in the supervisor's own environment, which one that runs already would not take over.
+    # Not in the supervisor's environment, because a running supervisor would not see the change.
     environment = ",".join(f'{name}="{value}"' for name, value in service.environment(settings).items())
     return PROGRAM.format(
         name=service.name,
         environment=environment.replace("%", "%%"),
-        priority=200 if service.after else 100,  # the higher, the earlier it is stopped
+        priority=200 if service.after else 100,  # higher priorities stop first
         command=shlex.join([*tied, *service.command(settings)]).replace("%", "%%"),
         signal=service.stop_signal,
         log=log_file(settings, service.name),
@@ -161,9 +161,9 @@ def _launch(settings: Settings, configuration: Path, tethered: bool) -> None:
     command = [sys.executable, "-m", "supervisor.supervisord", "-c", str(configuration)]
     if tethered:
         command = [sys.executable, "-I", "-S", tether.__file__, "TERM", "-", *command]
-    # The services inherit this environment; nobody else's secrets are in it. Airflow finds spark-submit by its path.
+    # The services inherit this environment, so it holds no secrets. Airflow finds spark-submit through PATH.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    environment = {"PATH": path, "HOME": str(settings.home), "TZ": "UTC"} | _options_of_java()
+    environment = {"PATH": path, "HOME": str(settings.home), "TZ": "UTC"} | _java_options()
     daemon = subprocess.Popen(
         command,
         env=environment,
@@ -175,17 +175,17 @@ def _launch(settings: Settings, configuration: Path, tethered: bool) -> None:
 
     def answers() -> None:
         if not is_up(settings):
-            raise ServiceDown("it does not answer" if daemon.poll() is None else "it ended at once")
+            raise ServiceDown("it does not answer" if daemon.poll() is None else "it exited at once")
 
     until(answers, START_SECONDS, f"supervisor (log: {log_file(settings, 'supervisor')})")
 
 
-def _options_of_java() -> dict[str, str]:
-    """What every JVM heeds by itself goes on to Kafka's, the store's and Spark's."""
+def _java_options() -> dict[str, str]:
+    """Options that every JVM reads, passed on to Kafka, the object store and Spark."""
     return {name: value for name, value in os.environ.items() if name == "JAVA_TOOL_OPTIONS"}
 
 
-def _take_over_changes(calls: Any) -> None:
+def _load_changes(calls: Any) -> None:
     [[added, changed, removed]] = calls.reloadConfig()
     for name in changed + removed:
         calls.stopProcessGroup(name, True)

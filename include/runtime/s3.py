@@ -1,4 +1,4 @@
-"""The object store: S3Proxy over a folder of this machine. Any other S3 serves as well."""
+"""The object store: S3Proxy over a local folder. Any other S3 service can replace it."""
 
 from urllib.parse import urlsplit
 
@@ -12,7 +12,7 @@ from truelog.storage import bucket
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 
-# Says whether the store is there, without trying again.
+# For health checks: short timeouts, no retries.
 _AT_ONCE = Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 1})
 
 
@@ -47,7 +47,7 @@ def ready(settings: Settings) -> None:
 
 
 def prepare(settings: Settings) -> None:
-    """Make the bucket, where it is not there yet."""
+    """Create the bucket if it is missing."""
     s3 = bucket.s3_client(settings, _AT_ONCE)
     if settings.s3_bucket not in {each["Name"] for each in s3.list_buckets()["Buckets"]}:
         s3.create_bucket(Bucket=settings.s3_bucket)

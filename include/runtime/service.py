@@ -1,4 +1,4 @@
-"""What a service is to the runtime: how it is configured, started, and known to be ready."""
+"""A service as the runtime knows it: how to configure it, start it and check that it is ready."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,28 +8,28 @@ from truelog.support.settings import Settings
 
 
 def _nothing(settings: Settings) -> None:
-    """Most services need nothing more once they answer."""
+    """Most services need no preparation."""
 
 
 def _home(settings: Settings) -> dict[str, str]:
-    """By its home a service finds the settings."""
+    """The home, where a service finds its settings."""
     return {"TRUELOG_HOME": str(settings.home)}
 
 
 @dataclass(frozen=True)
 class Service:
-    """One process that the supervisor keeps; each of its functions may be called any number of times."""
+    """One process under the supervisor. All its functions are idempotent."""
 
     name: str
-    configure: Callable[[Settings], None]  # before it starts: folders and files
-    command: Callable[[Settings], list[str]]  # no secret in it: other users can read it
-    ready: Callable[[Settings], None]  # a real, authenticated call; raises ServiceDown with the reason
+    configure: Callable[[Settings], None]  # before the start: folders and files
+    command: Callable[[Settings], list[str]]  # without secrets: other users can read it
+    ready: Callable[[Settings], None]  # makes an authenticated call; raises ServiceDown with the reason
     address: Callable[[Settings], str]
-    prepare: Callable[[Settings], None] = _nothing  # once it answers: roles, buckets
-    environment: Callable[[Settings], dict[str, str]] = _home  # no secret in it: what it starts inherits it
+    prepare: Callable[[Settings], None] = _nothing  # after it is ready: roles, buckets
+    environment: Callable[[Settings], dict[str, str]] = _home  # without secrets: child processes inherit it
     stop_signal: str = "TERM"
     after: tuple[str, ...] = ()  # services that it needs
-    user: str | None = None  # the user that root steps down to
+    user: str | None = None  # runs as this user when started by root
 
 
 def log_file(settings: Settings, name: str) -> Path:
@@ -37,6 +37,6 @@ def log_file(settings: Settings, name: str) -> Path:
 
 
 def private_folder(folder: Path) -> Path:
-    """A folder that only its owner can enter."""
+    """Create a folder that only its owner can enter."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder

@@ -1,4 +1,4 @@
-"""The embedded platform as a whole: up, down, status."""
+"""The embedded platform as a whole: start, stop and status."""
 
 import logging
 from collections.abc import Iterable, Iterator
@@ -11,6 +11,7 @@ import psycopg
 
 from runtime import airflow, collector, kafka, keeper, lag, postgresql, s3, ticks
 from runtime.service import Service, log_file
+from truelog.apps import launcher
 from truelog.support.errors import ServiceDown
 from truelog.support.memory import megabytes
 from truelog.support.settings import Settings
@@ -19,7 +20,7 @@ from truelog.support.wait import until
 log = logging.getLogger("truelog.runtime")
 
 READY_SECONDS = 180
-# Each after those that it needs.
+# In the order of their dependencies.
 SERVICES = {
     service.name: service
     for service in (
@@ -32,7 +33,7 @@ EVERY = tuple(SERVICES)
 
 @dataclass(frozen=True)
 class State:
-    """One service as it is now; `state` is READY, STARTING or STOPPED, and `reason` why it is not ready yet."""
+    """A service now. `state` is READY, STARTING or STOPPED; `reason` says why it is not ready."""
 
     name: str
     state: str
@@ -43,37 +44,37 @@ class State:
 
 
 def up(settings: Settings, services: Iterable[str] = EVERY, *, tethered: bool = False) -> None:
-    """Start these services, side by side where none needs the other, and return when each is ready.
+    """Start these services, in parallel as far as their dependencies allow, and return when all are ready.
 
-    A tethered platform goes down with the process that asked for it.
+    A tethered platform ends with the process that started it.
     """
     keeper.supervise(settings, SERVICES.values(), tethered=tethered)
     chosen = [service for service in SERVICES.values() if service.name in set(services)]
     with ThreadPoolExecutor(len(SERVICES)) as pool:
-        under_way: dict[str, Future[None]] = {}
+        started: dict[str, Future[None]] = {}
         for service in chosen:
-            needed = [under_way[name] for name in service.after if name in under_way]
-            under_way[service.name] = pool.submit(_bring_up, settings, service, needed)
-        for done in under_way.values():
+            needed = [started[name] for name in service.after if name in started]
+            started[service.name] = pool.submit(_bring_up, settings, service, needed)
+        for done in started.values():
             done.result()
 
 
 def down(settings: Settings) -> None:
-    """Stop everything; quiet where nothing runs.
+    """Stop everything. Does nothing if nothing runs.
 
-    1. Airflow, which would start the applications again.
-    2. The applications, while the services that they need are there.
-    3. The services, and their supervisor.
+    1. Airflow, which would restart the applications.
+    2. The applications, while the services that they need still run.
+    3. The services and their supervisor.
     """
     if keeper.is_up(settings):
         stop_airflow(settings)  # 1
-        _end_applications(settings)  # 2
+        _stop_applications(settings)  # 2
         keeper.shut_down(settings)  # 3
         log.info("all services have stopped")
 
 
 def stop_airflow(settings: Settings) -> None:
-    """Its components side by side, but for the api-server: the others speak with it to the end."""
+    """Stop its components in parallel, then the api-server, which the others need until they end."""
     api, *others = (service.name for service in airflow.SERVICES)
     with ThreadPoolExecutor(len(others)) as pool:
         for done in [pool.submit(keeper.stop, settings, name) for name in others]:
@@ -81,10 +82,8 @@ def stop_airflow(settings: Settings) -> None:
     keeper.stop(settings, api)
 
 
-def _end_applications(settings: Settings) -> None:
-    """Without a database there are none: they end with it."""
-    from truelog.apps import launcher  # here: it waits by this package
-
+def _stop_applications(settings: Settings) -> None:
+    """Stop the applications. Without a database none can run."""
     try:
         for name in launcher.stop_all(settings):
             log.info("%s has stopped", name)
@@ -97,7 +96,7 @@ def status(settings: Settings) -> list[State]:
 
 
 def processes(settings: Settings) -> Iterator[psutil.Process]:
-    """Every process of every service, for those who watch memory and ports."""
+    """Every process of every service, to measure memory and find ports."""
     for state in status(settings):
         if state.pid is not None:
             yield from _family(state.pid)
@@ -108,8 +107,8 @@ def _bring_up(settings: Settings, service: Service, needed: "Iterable[Future[Non
         done.result()
     service.configure(settings)
     keeper.start(settings, service.name)
-    what = f"{service.name} (log: {log_file(settings, service.name)})"
-    seconds = until(lambda: service.ready(settings), READY_SECONDS, what)
+    description = f"{service.name} (log: {log_file(settings, service.name)})"
+    seconds = until(lambda: service.ready(settings), READY_SECONDS, description)
     service.prepare(settings)
     log.info("%s: ready at %s after %.1f s", service.name, service.address(settings), seconds)
 

@@ -1,7 +1,7 @@
-"""Run a command that ends when its parent does: `tether.py SIGNAL USER COMMAND…` (USER "-": as you are).
+"""Runs a command that ends with its parent: `tether.py SIGNAL USER COMMAND…` (USER "-": the current user).
 
-A supervisor that is killed takes its services along, which would hold their ports against the next one.
-Root steps down here and not in the supervisor, because a later change of user would untie the knot.
+The services of a killed supervisor end with it; otherwise they would keep their ports from the next supervisor.
+Root changes the user here, not in the supervisor, because a later change of user resets the parent-death signal.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ def main(ending: str, user: str, *command: str) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.Signals[f"SIG{ending}"])
     if os.getppid() != parent:
         sys.exit("the parent died first")
-    os.execv(command[0], command)  # noqa: S606  no shell is the point
+    os.execv(command[0], command)  # noqa: S606  deliberately without a shell
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Ticks: the clock of the log, a service without a port of its own."""
+"""Ticks, the clock of the log: a service without a port."""
 
 import sys
 import time
@@ -17,7 +17,7 @@ _LATE_SECONDS = 5.0
 
 
 def configure(_: Settings) -> None:
-    """It needs nothing but its topic, which Kafka's own preparation makes."""
+    """Needs only its topic, which the preparation of Kafka creates."""
 
 
 def command(_: Settings) -> list[str]:
@@ -25,18 +25,18 @@ def command(_: Settings) -> list[str]:
 
 
 def ready(settings: Settings) -> None:
-    """The log's last tick is a recent one."""
-    broker = topics.client(settings)  # named, since an answer never comes to a client that is gone
-    asked = {TopicPartition(TOPIC, 0): OffsetSpec.max_timestamp()}  # type: ignore[no-untyped-call]
-    [answer] = broker.list_offsets(asked, request_timeout=3).values()
+    """Raise ServiceDown unless the last tick in the log is recent."""
+    broker = topics.client(settings)  # in a variable, because a garbage-collected client never gets its response
+    request = {TopicPartition(TOPIC, 0): OffsetSpec.max_timestamp()}  # type: ignore[no-untyped-call]
+    [answer] = broker.list_offsets(request, request_timeout=3).values()
     try:
         age = time.time() - answer.result().timestamp / 1000
     except KafkaException as error:
         raise ServiceDown(str(error)) from error
     if age > settings.tick_seconds + _LATE_SECONDS:
-        told = topics.ends_by_partition(broker, topics.existing_topics(broker).intersection(event.event_names()))
-        why = f": each tells where all partitions end, and {' '.join(told.untold.values())}" if told.untold else ""
-        raise ServiceDown(f"no tick of late{why}")
+        ends = topics.ends_by_partition(broker, topics.existing_topics(broker).intersection(event.event_names()))
+        why = f": a tick needs the end of every partition, and {' '.join(ends.untold.values())}" if ends.untold else ""
+        raise ServiceDown(f"no recent tick{why}")
 
 
 def address(settings: Settings) -> str:

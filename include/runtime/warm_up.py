@@ -1,4 +1,4 @@
-"""What a Spark process is put through so that its classes are known: a stream, Python by Arrow, an Iceberg table."""
+"""A Spark run that loads the classes for the class archive: a stream, Python through Arrow, an Iceberg table."""
 
 import tempfile
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ def main() -> None:
 
 def _stream(spark: SparkSession, folder: Path) -> None:
     def on_batch(batch: DataFrame, _: int) -> None:
-        decoded = batch.mapInArrow(_same, batch.schema).persist()
+        decoded = batch.mapInArrow(_identity, batch.schema).persist()
         added = decoded.groupBy(F.window("timestamp", "1 minute").start.alias("minute")).agg(F.sum("value").alias("n"))
         added.select(F.xxhash64("minute", "n").alias("hash")).collect()
         decoded.unpersist()
@@ -41,7 +41,7 @@ def _table(spark: SparkSession, folder: Path) -> None:
     spark.table(f"{_CATALOG}.a.rows").where("id > 3").groupBy("day").count().collect()
 
 
-def _same(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+def _identity(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
     yield from batches
 
 
