@@ -16,7 +16,7 @@ install: .venv/.installed jars
 	@if [ "$(UV)" = uv ]; then uv venv --quiet --python "$(PYTHON)" .venv; else \
 		"$(PYTHON)" -m venv .venv && .venv/bin/pip install --quiet 'uv>=0.9'; fi
 
-.venv/.installed: requirements.txt pyproject.toml | .venv/bin/python
+.venv/.installed: requirements.txt pyproject.toml include/truelog/__init__.py | .venv/bin/python
 	$(UV) pip sync --python .venv/bin/python --require-hashes requirements.txt
 	$(UV) pip install --python .venv/bin/python --no-deps --editable .
 	@touch $@
