@@ -4,10 +4,11 @@ Closed log days come from the view's partials, the rest from the archive's recor
 it from the raw bytes. A rebuild is one large micro-batch into an empty table.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from psycopg import sql
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from truelog.archive import archive_reader
@@ -17,12 +18,15 @@ from truelog.batch.partials import Partials
 from truelog.kernel import bad_records, clock, merge, stage, table
 from truelog.kernel.apply_batch import BatchApplier
 from truelog.kernel.bad_records import Coordinates
+from truelog.kernel.merge import Excluded
 from truelog.kernel.stage import StagedRows
 from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames, EventTypes
 from truelog.storage.database import Connection
 from truelog.views.compiled_view import Compiled, RowFilter, all_rows
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -105,13 +109,19 @@ class Rebuilder:
         places = [(str(t), int(str(p)), int(str(o))) for t, p, o in rows]
         return [(t, p, o) for t, p, o in places if o < positions.at(t, p)]
 
-    def set_aside(self, begin: Positions, end: Positions, error: PySparkException) -> None:
-        """Exclude the records from `begin` to `end` on which the transform failed, before the stream finds them.
+    def exclude_and_retry(self, events: Callable[[], EventFrames], attempt: Callable[[], _T]) -> _T:
+        """Run `attempt`; if the transform fails on some of the events, exclude these records and run it again.
 
-        Raises: the error itself, where no record is the cause.
+        The archive may hold records that the stream has yet to fail on. `events` is called only after a failure.
+
+        Raises: the first error, if no single record causes it.
         """
-        failing = bad_records.find_bad_records(self.compiled, self.countable(begin, end), error)
-        merge.exclude(self.connection, self.compiled, failing)
+
+        def without(excluded: Sequence[Excluded]) -> _T:
+            merge.exclude(self.connection, self.compiled, excluded)
+            return attempt()
+
+        return bad_records.exclude_and_retry(self.compiled, events, without)
 
     def unfounded(self, positions: Positions) -> list[Coordinates]:
         """Of those, the ones on which the transform does not fail."""

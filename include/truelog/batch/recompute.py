@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from truelog.archive import archive_reader
@@ -71,11 +70,10 @@ def recompute(
     with connect(settings, autocommit=True) as connection:
         table.deploy_table(connection, compiled)
         rebuilder = Rebuilder(spark, connection, advancer, compiled)
-        try:
-            keys = partials.replace(spark, settings, compiled, tile, rebuilder.between(begin, end))
-        except PySparkException as error:
-            rebuilder.set_aside(begin, end, error)
-            keys = partials.replace(spark, settings, compiled, tile, rebuilder.between(begin, end))
+        keys = rebuilder.exclude_and_retry(
+            lambda: rebuilder.countable(begin, end),
+            lambda: partials.replace(spark, settings, compiled, tile, rebuilder.between(begin, end)),
+        )
     return Recomputed(compiled.name, tile, keys)
 
 

@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import psycopg
-from pyspark.errors import PySparkException
 
 from truelog.control.lease import Holder
 from truelog.kernel import bad_records, merge, stage
@@ -72,11 +71,12 @@ class BatchApplier:
         if not stands.ranges_to(piece.end.only(compiled.view.reads)):
             return stage.NO_ROWS, ()  # only ticks came, as once a second on a quiet log: no work for Spark
         lacking = records.from_position(piece.events, stands, piece.begin)  # 1
-        try:
-            return self.staged(compiled, lacking), ()
-        except PySparkException as error:
-            excluded = bad_records.find_bad_records(compiled, lacking, error)
-            return self.staged(compiled, records.without_records(lacking, [e.place for e in excluded])), excluded
+
+        def attempt(excluded: Sequence[Excluded]) -> tuple[stage.StagedRows, Sequence[Excluded]]:
+            counted = records.without_records(lacking, [each.place for each in excluded])
+            return self.staged(compiled, counted), excluded
+
+        return bad_records.exclude_and_retry(compiled, lambda: lacking, attempt)
 
     def staged(self, compiled: Compiled, events: EventFrames) -> stage.StagedRows:
         """What the events add to the view, waiting in the staging table."""

@@ -3,8 +3,9 @@
 A transform should be total (`try_*` functions); where it is not, one hostile record would stop the view for ever.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
+from typing import TypeVar
 
 from pyspark.errors import (
     ArithmeticException,
@@ -34,8 +35,24 @@ _OF_VALUES = (
 _COORDINATES = ("topic", "partition", "offset")
 _AT_MOST = 100  # more than this in one batch is broken code, not a broken record
 
+_T = TypeVar("_T")
 Coordinates = tuple[str, int, int]  # topic, partition, offset
 _Range = tuple[str, int, int, int]  # topic, partition, first offset, last offset
+
+
+def exclude_and_retry(
+    compiled: Compiled, events: Callable[[], EventFrames], attempt: Callable[[Sequence[Excluded]], _T]
+) -> _T:
+    """Run `attempt`; if the transform fails on some of the events, run it again without these records.
+
+    `attempt` takes the records to leave out, none at first. `events` is called only after a failure.
+
+    Raises: the first error, if no single record causes it.
+    """
+    try:
+        return attempt(())
+    except PySparkException as error:
+        return attempt(find_bad_records(compiled, events(), error))
 
 
 def find_bad_records(compiled: Compiled, events: EventFrames, error: PySparkException) -> list[Excluded]:

@@ -11,7 +11,6 @@ from datetime import datetime
 from typing import Any
 
 import psycopg
-from pyspark.errors import PySparkException
 
 from truelog.archive.archive_table import archived_positions
 from truelog.batch.batch_context import open_batch
@@ -80,7 +79,10 @@ def build_fallback(rebuilder: Rebuilder) -> Positions | None:
     archived = archived_positions(rebuilder.advancer.settings, compiled.view.topics)
     if not _gain(connection, compiled, archived):
         return None
-    staged = _staged(rebuilder, archived)
+    staged = rebuilder.exclude_and_retry(
+        lambda: rebuilder.countable(merge.positions(connection, compiled), archived),
+        lambda: rebuilder.staged(archived),
+    )
     with connection.transaction():
         _replace(rebuilder, archived, staged)
         merge.lock(connection, compiled)
@@ -99,15 +101,6 @@ def _gain(connection: Connection, compiled: Compiled, archived: Positions) -> bo
         fallback_policy.served_positions(connection, *named),
         doubted=fallback_policy.is_quarantined(connection, *named),
     )
-
-
-def _staged(rebuilder: Rebuilder, archived: Positions) -> StagedRows:
-    """The archive may hold records that the stream has yet to fail on."""
-    try:
-        return rebuilder.staged(archived)
-    except PySparkException as error:
-        rebuilder.set_aside(merge.positions(rebuilder.connection, rebuilder.compiled), archived, error)
-        return rebuilder.staged(archived)
 
 
 def _replace(rebuilder: Rebuilder, archived: Positions, staged: StagedRows) -> None:
