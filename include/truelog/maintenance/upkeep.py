@@ -30,7 +30,6 @@ from truelog.storage.database import connect
 from truelog.support.settings import CATALOG, Settings
 from truelog.views.compiled_view import Compiled
 
-NO_RETENTION = timedelta()  # not even the snapshots of a moment ago
 _AGE = timedelta(days=3)  # of snapshots and files that may go: no commit, and nobody who reads one, takes that long
 
 
