@@ -1,10 +1,10 @@
-# The words that people and CI run. `make install` is the one right way to install: the lock leaves out
-# pyspark-client, which would write over PySpark's files, and every package is checked by its hash.
+# The commands that people and CI run. Install only with `make install`: the lock leaves out pyspark-client, which would
+# overwrite files of PySpark, and every package is verified by its hash.
 
 .PHONY: install demo test browser check bench up down lock jars
 
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
-# The first supported interpreter, by its full path.
+# The full path of the first supported interpreter.
 PYTHON = $(shell for name in python3 python3.12 python3.13 python3.11; do \
 	$$name -c '$(SUPPORTED)' 2>/dev/null && $$name -c 'import sys; print(sys.executable)' && break; done)
 UV = $(shell uv --version >/dev/null 2>&1 && echo uv || echo .venv/bin/uv)
@@ -12,7 +12,7 @@ UV = $(shell uv --version >/dev/null 2>&1 && echo uv || echo .venv/bin/uv)
 install: .venv/.installed jars
 
 .venv/bin/python:
-	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed, and python3 is none of them"; exit 2; }
+	@test -n "$(PYTHON)" || { echo "Truelog needs Python 3.11, 3.12 or 3.13, and found none of them"; exit 2; }
 	@if [ "$(UV)" = uv ]; then uv venv --quiet --python "$(PYTHON)" .venv; else \
 		"$(PYTHON)" -m venv .venv && .venv/bin/pip install --quiet 'uv>=0.9'; fi
 
@@ -21,20 +21,20 @@ install: .venv/.installed jars
 	$(UV) pip install --python .venv/bin/python --no-deps --editable .
 	@touch $@
 
-# Nothing is fetched twice: a stamp beside the jars names the ivy.xml that they came from.
+# Fetches the jars only once: a stamp beside them holds the hash of the ivy.xml that they came from.
 jars: .venv/.installed
 	@.venv/bin/python -m runtime
 
-# Everything started and shown at work; safe to run again.
+# Starts everything and shows it at work; safe to run again.
 demo: install
 	@.venv/bin/python -m runtime.demo
 
-# Two files of tests at a time, each on a platform of its own; after them those that measure, which have to be alone.
+# Two test files at a time, each with its own platform; then the tests that measure durations, one at a time.
 test: install
 	.venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not alone"
 	.venv/bin/python -m pytest -m alone
 
-# The pages in Chromium, which no package of the lock brings: apart from the other tests, and none of them is skipped.
+# The pages in Chromium, which the lock cannot install; so these tests are apart from the others and never skipped.
 browser: install
 	.venv/bin/python -m pytest tests/pages/browser.py
 
@@ -43,7 +43,7 @@ check: .venv/.installed
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 
-# The peers that it measures beside live in an environment of their own: what they ask for is no part of the platform.
+# The engines that it compares with have a separate environment, so that their dependencies stay out of the platform.
 bench: install .venv-bench/.installed
 	.venv/bin/python -m tests.bench
 
