@@ -1,0 +1,179 @@
+"""The library's packages are layers: each imports only packages below it, stays small, and says what it is for.
+
+`docs/architecture.md` shows the same order. Imports count wherever they are: in functions and under TYPE_CHECKING too.
+"""
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.house.tree import PROJECT, modules, plant
+
+ORDER = (
+    "support",
+    "storage",
+    "schema",
+    "views",
+    "log",
+    "control",
+    "kernel",
+    "archive",
+    "spark",
+    "apps",
+    "lag",
+    "batch",
+    "quality",
+    "reconcile",
+    "alerts",
+    "maintenance",
+    "serving",
+    "streaming",
+    "monitor",
+    "ingest",
+    "cli",
+)
+LIBRARY = "include/truelog"
+MAY_IMPORT_RUNTIME = f"{LIBRARY}/cli/commands/services.py"  # it starts and stops the services
+MODULES = 14
+
+
+def upward_imports(root: Path) -> list[str]:
+    """Imports of a package that is not below the importing one, and packages that ORDER does not list."""
+    return [
+        f"{name}:{line} imports {imported}; {package} may import only itself and what is before it in ORDER"
+        for name, tree in modules(root, f"{LIBRARY}/*/*.py")
+        for line, imported in _imports(tree)
+        if imported.startswith((".", "truelog")) and not _is_below(imported, package := Path(name).parts[2])
+    ] + [f"{LIBRARY}/{package} is not in ORDER" for package in sorted(_packages(root) - {*ORDER})]
+
+
+def runtime_imports(root: Path) -> list[str]:
+    return [
+        f"{name}:{line} imports {imported}; only {MAY_IMPORT_RUNTIME} may"
+        for name, tree in modules(root, f"{LIBRARY}/*.py")
+        for line, imported in _imports(tree)
+        if imported.partition(".")[0] == "runtime" and name != MAY_IMPORT_RUNTIME
+    ]
+
+
+def packages_too_large(root: Path) -> list[str]:
+    paths = [Path(name) for name, _ in modules(root, f"{LIBRARY}/*.py")]
+    sizes = Counter(str(path.parent) for path in paths if path.name != "__init__.py")
+    return [f"{package} has {size} modules, at most {MODULES}" for package, size in sizes.items() if size > MODULES]
+
+
+def not_only_docstrings(root: Path) -> list[str]:
+    """A package's `__init__.py` that holds other than its docstring: it would be imported with each of its modules."""
+    return [
+        f"{name} must hold one docstring and nothing else"
+        for name, tree in modules(root, f"{LIBRARY}/*/__init__.py")
+        if not ast.get_docstring(tree) or len(tree.body) > 1
+    ] + [f"{LIBRARY}/{name} lies outside of the packages" for name in _outside(root)]
+
+
+def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and full name of each imported module; `from truelog import x` imports `truelog.x`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            names = [f"{module}.{alias.name}" for alias in node.names] if module == "truelog" else [module]
+            yield from ((node.lineno, name) for name in names)
+
+
+def _is_below(imported: str, package: str) -> bool:
+    """Whether the package may import this; relative imports and the public API hide where a name comes from."""
+    other = imported.partition("truelog.")[2].partition(".")[0]
+    return package in ORDER and other in ORDER[: ORDER.index(package) + 1]
+
+
+def _packages(root: Path) -> set[str]:
+    return {Path(name).parts[2] for name, _ in modules(root, f"{LIBRARY}/*/*.py")}
+
+
+def _outside(root: Path) -> list[str]:
+    inside = (Path(name).relative_to(LIBRARY) for name, _ in modules(root, f"{LIBRARY}/*.py"))
+    return [path.name for path in inside if len(path.parts) == 1 and path.name != "__init__.py"]
+
+
+def test_packages_import_only_what_is_below_them() -> None:
+    assert _packages(PROJECT) == {*ORDER}
+    assert upward_imports(PROJECT) == []
+
+
+def test_the_library_does_not_import_runtime() -> None:
+    assert runtime_imports(PROJECT) == []
+
+
+def test_no_package_is_too_large() -> None:
+    assert packages_too_large(PROJECT) == []
+
+
+def test_packages_import_nothing_by_themselves() -> None:
+    assert not_only_docstrings(PROJECT) == []
+
+
+UPWARD = """import truelog.cli.main
+from truelog.support import errors
+from truelog.log import topics
+from truelog.archive import audit
+if TYPE_CHECKING:
+    from truelog.archive.audit import Report
+def f():
+    from truelog import log, reconcile
+    from . import beside
+"""
+
+
+def test_upward_imports_are_seen(tmp_path: Path) -> None:
+    nested = "from truelog.cli.output import show\nfrom truelog.elsewhere import x\nfrom truelog import View\n"
+    planted = {"log/upward.py": UPWARD, "cli/commands/nested.py": nested, "stray/x.py": "import truelog.support.x\n"}
+    plant(tmp_path, {f"{LIBRARY}/{name}": text for name, text in planted.items()})
+    assert [problem.partition(";")[0].removeprefix(f"{LIBRARY}/") for problem in upward_imports(tmp_path)] == [
+        "cli/commands/nested.py:2 imports truelog.elsewhere",
+        "cli/commands/nested.py:3 imports truelog.View",
+        "log/upward.py:1 imports truelog.cli.main",
+        "log/upward.py:4 imports truelog.archive",
+        "log/upward.py:6 imports truelog.archive.audit",
+        "log/upward.py:8 imports truelog.reconcile",
+        "log/upward.py:9 imports .",
+        "stray/x.py:1 imports truelog.support.x",
+        "stray is not in ORDER",
+    ]
+
+
+def test_imports_of_runtime_are_seen(tmp_path: Path) -> None:
+    lazy = "def f():\n    from runtime.wait import until\n"
+    planted = {
+        "apps/launcher.py": lazy,
+        "cli/commands/services.py": "import runtime\n",
+        "log/a.py": "import runtimes\n",
+    }
+    plant(tmp_path, {f"{LIBRARY}/{name}": text for name, text in planted.items()})
+    [problem] = runtime_imports(tmp_path)
+    assert problem.startswith(f"{LIBRARY}/apps/launcher.py:2 imports runtime.wait;")
+
+
+def test_large_packages_are_seen(tmp_path: Path) -> None:
+    sizes = {"cli": 14, "cli/commands": 14, "log": 15}
+    names = [f"{package}/m{number}.py" for package, size in sizes.items() for number in range(size)]
+    plant(tmp_path, {f"{LIBRARY}/{name}": "" for name in [*names, "cli/__init__.py", "cli/commands/__init__.py"]})
+    assert packages_too_large(tmp_path) == [f"{LIBRARY}/log has 15 modules, at most 14"]
+
+
+def test_packages_that_hold_more_than_a_docstring_are_seen(tmp_path: Path) -> None:
+    planted = {
+        "__init__.py": "import x\n",
+        "log/__init__.py": '"""The log."""\n',
+        "cli/__init__.py": '"""Words."""\n\nfrom truelog.cli import main\n',
+        "cli/commands/__init__.py": "",
+        "stray.py": '"""Stray."""\n',
+    }
+    plant(tmp_path, {f"{LIBRARY}/{name}": text for name, text in planted.items()})
+    assert not_only_docstrings(tmp_path) == [
+        f"{LIBRARY}/cli/__init__.py must hold one docstring and nothing else",
+        f"{LIBRARY}/cli/commands/__init__.py must hold one docstring and nothing else",
+        f"{LIBRARY}/stray.py lies outside of the packages",
+    ]
