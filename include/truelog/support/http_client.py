@@ -1,51 +1,71 @@
-"""Posting to somebody else's HTTP server: bounded in time, without redirects, and silent about the address.
+"""JSON over HTTP to servers of third parties, within a time limit.
 
-An address may hold a secret, so no error and no log names it.
+An address may contain a secret, so no error and no log shows it.
 """
 
+import asyncio
 import json
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+import ssl
+from contextlib import aclosing
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
+
+import httpx
 
 from truelog.support.errors import NoticeRefused, NotSetUp, ReceiverDown
 
-_SAID = 200  # characters of an answer that are kept
-_NEVER = (400, 413, 422)  # this very message will not be taken; whatever else is wrong may be mended
+_EXCERPT = 200  # bytes of a response that an error quotes
+_REJECTED = (400, 413, 422)  # this message will never be accepted; an operator can fix every other cause
+_JSON = {"Content-Type": "application/json"}
 
 
 def post_json(url: str, body: Any, headers: dict[str, str], seconds: float) -> None:
-    """Done once it was taken; an answer is waited for that long.
+    """POST `body` and return once the server has accepted it. The request and its response may take `seconds`.
+
+    Redirects are not followed, and proxy settings in the environment are ignored.
 
     Raises:
-        NotSetUp: the address is none.
-        ReceiverDown: it did not answer in time, or said that it cannot, or that we may not.
-        NoticeRefused: it says that the message is no good.
+        NotSetUp: the address is not a valid HTTP or HTTPS address.
+        ReceiverDown: the server did not answer in time, failed, or denied access.
+        NoticeRefused: the server rejected the message as invalid.
     """
-    parts, connection = _connection(url, seconds)
+    address = _address(url)
     try:
-        path = f"{parts.path or '/'}{f'?{parts.query}' if parts.query else ''}"
-        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"} | headers)
-        answer = connection.getresponse()
-        said = answer.read(_SAID).decode(errors="replace")
-    except OSError as error:
-        raise ReceiverDown(f"it did not answer: {type(error).__name__}: {error}") from error
-    except (HTTPException, ValueError) as error:  # which quote what they were given, a secret among it
-        raise ReceiverDown(
-            f"this is no HTTP, by its address, its credential or its answer: {type(error).__name__}"
-        ) from None
-    finally:
-        connection.close()
-    if answer.status in _NEVER:
-        raise NoticeRefused(f"{answer.status}: {said}")
-    if not 200 <= answer.status < 300:
-        raise ReceiverDown(f"it answered {answer.status}: {said}")
+        request = httpx.Request("POST", address, content=json.dumps(body), headers=_JSON | headers)
+        status, excerpt = asyncio.run(_send(request, seconds))
+    except TimeoutError:
+        raise ReceiverDown(f"it did not answer within {seconds:g} s") from None
+    except (httpx.NetworkError, OSError) as error:
+        raise ReceiverDown(f"it did not answer: {type(error).__name__}: {error}") from None
+    except (httpx.TransportError, ValueError) as error:  # these errors quote their input, which may be a secret
+        raise ReceiverDown(f"its address, its credential or its answer is not HTTP: {type(error).__name__}") from None
+    if status in _REJECTED:
+        raise NoticeRefused(f"{status}: {excerpt}")
+    if not 200 <= status < 300:
+        raise ReceiverDown(f"it answered {status}: {excerpt}")
 
 
-def _connection(url: str, seconds: float) -> tuple[SplitResult, HTTPConnection]:
+def _address(url: str) -> httpx.URL:
     try:
-        parts = urlsplit(url)
-        connect = {"http": HTTPConnection, "https": HTTPSConnection}[parts.scheme if parts.hostname else ""]
-        return parts, connect(str(parts.hostname), parts.port, timeout=seconds)
-    except (KeyError, ValueError, HTTPException):
-        raise NotSetUp("the address of a receiver is no http or https address; see docs/alerts.md") from None
+        address = httpx.URL(url)
+    except (httpx.InvalidURL, ValueError):
+        address = httpx.URL()
+    if address.scheme not in ("http", "https") or not address.host:
+        raise NotSetUp("the address of a receiver is not an http or https address; see docs/alerts.md") from None
+    return address
+
+
+async def _send(request: httpx.Request, seconds: float) -> tuple[int, str]:
+    """The status and the beginning of the response.
+
+    A client of httpx would log the address, so this function uses the transport alone. It trusts the certificate
+    authorities of the system, because an organisation may have added its own.
+    """
+    async with asyncio.timeout(seconds), httpx.AsyncHTTPTransport(verify=ssl.create_default_context()) as transport:
+        response = await transport.handle_async_request(request)
+        body = b""
+        async with aclosing(response.aiter_raw()) as chunks:
+            async for chunk in chunks:
+                body += chunk
+                if len(body) >= _EXCERPT:
+                    break
+        return response.status_code, body[:_EXCERPT].decode(errors="replace")
