@@ -63,8 +63,8 @@ async def _send(request: httpx.Request, seconds: float) -> tuple[int, str]:
     async with asyncio.timeout(seconds), httpx.AsyncHTTPTransport(verify=ssl.create_default_context()) as transport:
         response = await transport.handle_async_request(request)
         body = b""
-        async with aclosing(response.aiter_raw()) as chunks:
-            async for chunk in chunks:
+        async with aclosing(response):
+            async for chunk in response.aiter_raw():
                 body += chunk
                 if len(body) >= _EXCERPT:
                     break
