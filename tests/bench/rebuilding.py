@@ -25,13 +25,13 @@ _TIMES = 3
 def run(settings: Settings, corpus: Corpus) -> list[Row]:
     """Both ways, each once unmeasured and then three times."""
     with (
-        open_batch(settings, "truelog bench", [VIEW]) as (spark, advancer, assembly),
+        open_batch(settings, "truelog bench", [VIEW]) as context,
         connect(settings, autocommit=True) as connection,
     ):
-        [compiled] = assembly.compiled
+        [compiled] = context.views.compiled
         positions = archived_positions(settings, compiled.view.topics)
         ways = {TYPED: False, RAW: True}
-        makers = {job: Rebuilder(spark, connection, advancer, compiled, from_raw) for job, from_raw in ways.items()}
+        makers = {job: Rebuilder(context, connection, compiled, from_raw) for job, from_raw in ways.items()}
         return [_row(job, corpus, maker, positions) for job, maker in makers.items()]
 
 

@@ -69,3 +69,24 @@ def test_a_second_way_is_seen(tmp_path: Path) -> None:
         "include/truelog/batch/rebuild.py:3 rebuilt transforms events or totals rows; call Compiled.totals_of",
         "include/truelog/views/measures.py halves is on the list and takes no such step",
     ]
+
+
+def appliers(root: Path) -> list[str]:
+    """Uses of the stream's `BatchApplier` outside of its module and of `streaming`."""
+    return [
+        f"{name} uses BatchApplier; batch work needs a BatchContext"
+        for name, tree in modules(root, "include/truelog/*.py")
+        if "BatchApplier"
+        in {each.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for each in node.names}
+        and not name.startswith("include/truelog/streaming/")
+    ]
+
+
+def test_batch_work_needs_no_applier() -> None:
+    assert appliers(PROJECT) == []
+
+
+def test_an_applier_in_batch_work_is_seen(tmp_path: Path) -> None:
+    planted = "from truelog.kernel.apply_batch import BatchApplier\n"
+    plant(tmp_path, {"include/truelog/streaming/stream.py": planted, "include/truelog/batch/rebuild.py": planted})
+    assert appliers(tmp_path) == ["include/truelog/batch/rebuild.py uses BatchApplier; batch work needs a BatchContext"]

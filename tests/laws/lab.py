@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType
 
 from tests.laws.events import START, Record, log
+from truelog.batch.batch_context import BatchContext
 from truelog.kernel import clock, merge, stage, table
 from truelog.kernel.stage import StagedRows
 from truelog.log import records
@@ -65,6 +66,10 @@ class Lab:
     settings: Settings
     connection: Connection
     types: dict[str, EventType]
+
+    @property
+    def context(self) -> BatchContext:
+        return BatchContext(self.spark, self.settings, self.types)
 
     def compiled(self, name: str, view: View) -> Compiled:
         return compile_view(self.spark, name, view, {n: records.schema(t) for n, t in self.types.items()})

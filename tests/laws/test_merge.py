@@ -50,11 +50,11 @@ class Bench:
         return {"page_view": _shaped(self.lab, self.lab.spark.range(start, end), "page_view", kinds)}
 
     def staged(self, start: int, end: int) -> stage.StagedRows:
-        return self.advancer.staged(self.compiled, self.events(start, end))
+        return self.applier.stage_totals(self.compiled, self.events(start, end))
 
     @property
-    def advancer(self) -> BatchApplier:
-        return BatchApplier(self.lab.settings, self.lab.types, self.holder)
+    def applier(self) -> BatchApplier:
+        return BatchApplier(self.lab.settings, self.holder)
 
     def apply(self, start: int, end: int, /, **changes: object) -> None:
         given = Merge(self.at(start), self.at(end), self.staged(start, end))
@@ -181,7 +181,7 @@ def test_each_view_takes_only_what_it_lacks(bench: Bench) -> None:
     bench.apply(0, 60)
 
     piece = EventRange(bench.events(20, 100), bench.at(20), bench.at(100))
-    bench.advancer.advance(bench.lab.connection, bench.compiled, piece, bench.at(60))
+    bench.applier.apply(bench.lab.connection, bench.compiled, piece, bench.at(60))
 
     assert (bench.counted(), bench.stands()) == (100, 100)
 
@@ -192,7 +192,7 @@ def test_a_record_that_the_transform_cannot_take_is_set_aside_and_the_rest_goes_
 
     bench = _bench(lab, View(reads=("page_view",), transform=divides, key=("url",), measures={"share": Sum()}))
     piece = EventRange(bench.events(0, 20), bench.at(0), bench.at(20))
-    bench.advancer.advance(lab.connection, bench.compiled, piece, bench.at(0))
+    bench.applier.apply(lab.connection, bench.compiled, piece, bench.at(0))
 
     assert bench.stands() == 20
     rows = lab.connection.execute(

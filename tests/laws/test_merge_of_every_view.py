@@ -57,8 +57,8 @@ class Fed:
     def _staged(self, number: int) -> StagedRows:
         halves = [replace(record, cut=2 * place // len(self.log)) for place, record in enumerate(self.log)]
         events = {topic: self.lab.events(topic, [halves]) for topic in self.compiled.view.reads}
-        advancer = BatchApplier(self.lab.settings, self.lab.types)
-        return advancer.staged(self.compiled, {t: frame.where(f"cut = {number}") for t, frame in events.items()})
+        half = {topic: frame.where(f"cut = {number}") for topic, frame in events.items()}
+        return BatchApplier(self.lab.settings).stage_totals(self.compiled, half)
 
     def apply(self, batch: Merge) -> None:
         merge.apply(self.lab.connection, self.compiled, batch)

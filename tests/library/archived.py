@@ -19,7 +19,6 @@ from truelog.archive.archive_table import TIME, ensure, identifier, open_catalog
 from truelog.archive.archive_writer import FileWriter, blueprint, to_dataframe_rows
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import merge, table
-from truelog.kernel.apply_batch import BatchApplier
 from truelog.kernel.merge import Excluded, Merge
 from truelog.log.positions import Positions
 from truelog.support.settings import Settings
@@ -62,8 +61,7 @@ class Archived:
 
     @property
     def rebuilder(self) -> Rebuilder:
-        lab = self.lab
-        return Rebuilder(lab.spark, lab.connection, BatchApplier(lab.settings, lab.types), self.compiled)
+        return Rebuilder(self.lab.context, self.lab.connection, self.compiled)
 
     def click(self, partition: int, clicks: Sequence[tuple[str, str, int]]) -> None:
         """Archive clicks: URL, `search_id`, and at which second."""
@@ -84,7 +82,7 @@ class Archived:
         begin = (
             stands if stands.offsets else Positions({t: dict.fromkeys(p, 0) for t, p in self.ends.items()}, self.ids)
         )
-        staged = self.rebuilder.staged(self.positions)
+        staged = self.rebuilder.stage_rows(self.positions)
         self.lab.connection.execute(f'DELETE FROM state."{self.compiled.table}"'.encode())
         merge.apply(self.lab.connection, self.compiled, Merge(begin, self.positions, staged, set_aside))
 

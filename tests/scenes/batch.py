@@ -6,8 +6,8 @@ from datetime import datetime
 
 from pyspark.sql import SparkSession
 
+from truelog.batch.batch_context import BatchContext
 from truelog.batch.recompute import Recomputed, recompute
-from truelog.kernel.apply_batch import BatchApplier
 from truelog.log import records
 from truelog.reconcile.reconcile import COMPARE_ONLY, ReconcileRequest, ReconcileResult, reconcile
 from truelog.schema.event import load_events
@@ -23,18 +23,18 @@ class Batch:
     spark: SparkSession
 
     @property
-    def advancer(self) -> BatchApplier:
-        return BatchApplier(Settings(), load_events())
+    def context(self) -> BatchContext:
+        return BatchContext(self.spark, Settings(), load_events())
 
     def compiled(self, view: str) -> Compiled:
         schemas = {topic: records.schema(each) for topic, each in load_events().items()}
         return compile_view(self.spark, view, catalogue.load_view(view, Settings().views_folder), schemas)
 
     def reconcile(self, view: str, request: ReconcileRequest = COMPARE_ONLY) -> ReconcileResult:
-        return reconcile(self.spark, self.advancer, self.compiled(view), request)
+        return reconcile(self.context, self.compiled(view), request)
 
     def recompute(self, view: str, day: datetime, *, unfinished: bool = False) -> Recomputed:
-        return recompute(self.spark, self.advancer, self.compiled(view), day, unfinished=unfinished)
+        return recompute(self.context, self.compiled(view), day, unfinished=unfinished)
 
     def require_equal_from_raw(self, views: Sequence[str]) -> None:
         """Each view is what the archive's raw bytes come to, parsed again."""

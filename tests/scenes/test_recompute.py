@@ -122,7 +122,7 @@ def recomputed_as_they_close(batch: Batch, archiving: Application, seen: int, si
     made: list[Recomputed] = []
 
     def waiting() -> list[datetime]:
-        return archive_reader.closed_days(batch.advancer.settings, ["page_view"])[seen + len(made) :]
+        return archive_reader.closed_days(batch.context.settings, ["page_view"])[seen + len(made) :]
 
     while sum(each.tile.day >= since for each in made) < 3:
         archiving.wait(lambda: bool(waiting()), 60, "a log day to close")
@@ -228,7 +228,7 @@ def test_rebuilds_stand_on_recomputed_days(world: World, pause: Pause, batch: Ba
     found = batch.reconcile("page_views")
     assert (found.verdict, found.missing, found.extra, found.different) == ("EQUAL", 0, 0, 0)
     assert found.rows > sum(each.rows for each in made) / len(made)
-    known = partials.load(batch.advancer.settings, batch.compiled("page_views"))
+    known = partials.load(batch.context.settings, batch.compiled("page_views"))
     tiled = select_partials(known.tiles, replace(world.stands("page_views"), ids=found.positions.ids))
     assert [each.tile.day for each in made] == pause.days[: len(made)]
     assert {each.tile.day for each in made} <= {each.day for each in tiled.tiles}
@@ -242,7 +242,7 @@ def test_a_spoilt_day_is_seen_and_mended_from_the_raw_bytes(
 ) -> None:
     """In the turn of that day, all others having been proved; or by a repair, which must last."""
     spoilt = pause.made[-1]
-    settings, compiled = batch.advancer.settings, batch.compiled("page_views")
+    settings, compiled = batch.context.settings, batch.compiled("page_views")
     known = partials.load(settings, compiled)
     others = [tile.day for tile in known.tiles if tile.day != spoilt.tile.day]
     proved = "INSERT INTO truelog.proof (view, version, day) SELECT 'page_views', 1, unnest(%s) ON CONFLICT DO NOTHING"
@@ -268,5 +268,5 @@ def test_a_day_that_is_not_over_can_be_recomputed_by_hand(pause: Pause, batch: B
         batch.recompute("page_views", today)
 
     made = batch.recompute("page_views", today, unfinished=True)
-    assert made.tile.end == archived_positions(batch.advancer.settings, ["page_view"])
+    assert made.tile.end == archived_positions(batch.context.settings, ["page_view"])
     assert batch.reconcile("page_views").equal

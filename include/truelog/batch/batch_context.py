@@ -1,26 +1,35 @@
-"""Workshop: what batch work on views needs — a Spark session, and the views compiled — for as long as it lasts."""
+"""Batch context: what batch work on views needs, for as long as its Spark session lasts."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
 from truelog.control.view_loader import LoadedViews, load_views
-from truelog.kernel.apply_batch import BatchApplier
+from truelog.log.records import EventTypes
 from truelog.schema.event import load_events
 from truelog.spark.session import session
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
 
+@dataclass(frozen=True)
+class BatchContext:
+    """A Spark session, the settings, the event types, and the views that were loaded for the work."""
+
+    spark: SparkSession
+    settings: Settings
+    event_types: EventTypes
+    views: LoadedViews = field(default_factory=LoadedViews)
+
+
 @contextmanager
-def open_batch(
-    settings: Settings, name: str, views: Sequence[str]
-) -> Iterator[tuple[SparkSession, BatchApplier, LoadedViews]]:
-    """The named views, or all of them; those that cannot be worked on are refused, each with its reason."""
+def open_batch(settings: Settings, name: str, views: Sequence[str]) -> Iterator[BatchContext]:
+    """Open a Spark session and load the named views, or all of them; a view that cannot be loaded is refused."""
     types, spark = load_events(), session(settings, name)
     try:
-        assembly = load_views(spark, settings, types, views or catalogue.view_names(settings.views_folder))
-        yield spark, BatchApplier(settings, types), assembly
+        loaded = load_views(spark, settings, types, views or catalogue.view_names(settings.views_folder))
+        yield BatchContext(spark, settings, types, loaded)
     finally:
         spark.stop()

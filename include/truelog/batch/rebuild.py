@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from psycopg import sql
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from truelog.archive import archive_reader
 from truelog.batch import log_with_archive, partials
+from truelog.batch.batch_context import BatchContext
 from truelog.batch.partial_selection import select_partials
 from truelog.batch.partials import Partials
 from truelog.kernel import bad_records, clock, merge, stage, table
-from truelog.kernel.apply_batch import BatchApplier
 from truelog.kernel.bad_records import Coordinates
 from truelog.kernel.merge import Excluded
 from truelog.kernel.stage import StagedRows
@@ -33,9 +33,8 @@ _T = TypeVar("_T")
 class Rebuilder:
     """Rebuilds one view; `from_raw` parses the archive's raw bytes again and leaves partials aside."""
 
-    spark: SparkSession
+    context: BatchContext
     connection: Connection
-    advancer: BatchApplier
     compiled: Compiled
     from_raw: bool = False
 
@@ -45,56 +44,52 @@ class Rebuilder:
         Raises:
             ArchiveBehind: the archive has not reached the positions.
         """
-        staged = self.staged(positions, only)
+        staged = self.stage_rows(positions, only)
         with self.connection.transaction():
             target = sql.Identifier("recon", self.compiled.table)
             self.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(target))
             table.create_table(self.connection, self.compiled, "recon", self.compiled.table)
-            self.add("recon", staged)
+            self.merge_staged("recon", staged)
             clock.drop_outlived(self.connection, self.compiled, "recon", positions)
 
-    def staged(self, positions: Positions, only: RowFilter = all_rows) -> StagedRows:
+    def stage_rows(self, positions: Positions, only: RowFilter = all_rows) -> StagedRows:
         """The view at `positions`, or those of its rows that `only` lets through, waiting in the staging table."""
-        return stage.load(self.states(positions, only), self.compiled, self.advancer.settings)
+        return stage.load(self.states(positions, only), self.compiled, self.context.settings)
 
     def states(self, positions: Positions, only: RowFilter = all_rows) -> DataFrame:
         """The view at `positions` as states, one row for each key, before old rows leave; its clock knows the ticks."""
-        known = Partials(self.compiled) if self.from_raw else partials.load(self.advancer.settings, self.compiled)
+        known = Partials(self.compiled) if self.from_raw else partials.load(self.context.settings, self.compiled)
         tiled = select_partials(known.tiles, positions)
         events = self.events(archive_reader.Wanted(tiled.records, positions.ids))
         if self.compiled.view.keep and clock.TOPIC in positions.ids:
             clock.store_ticks(self.connection, positions.ids[clock.TOPIC], events[clock.TOPIC])
-        states = self.added(records.without_records(events, self.excluded(positions)), only)
-        earlier = known.read(self.spark, tiled.tiles)
+        states = self.compiled.totals_of(records.without_records(events, self.excluded(positions)), only)
+        earlier = known.read(self.context.spark, tiled.tiles)
         if earlier is None:
             return states
         return self.compiled.plus(only(earlier).unionByName(states))
 
-    def between(self, begin: Positions, end: Positions) -> DataFrame:
+    def states_between(self, begin: Positions, end: Positions) -> DataFrame:
         """What the archive's records from `begin` to `end` add, as states."""
-        return self.added(self.countable(begin, end))
+        return self.compiled.totals_of(self.countable_events(begin, end))
 
-    def countable(self, begin: Positions, end: Positions) -> EventFrames:
+    def countable_events(self, begin: Positions, end: Positions) -> EventFrames:
         """The good events of the view's topics from `begin` to `end`, without the records set aside."""
         return records.without_records(self.events(archive_reader.Wanted.between(begin, end)), self.excluded(end))
 
     def events(self, wanted: archive_reader.Wanted) -> EventFrames:
         """The good events of the view's topics in these ranges."""
         types = self._types()
-        read = archive_reader.records(self.spark, self.advancer.settings, types, wanted, from_raw=self.from_raw)
+        read = archive_reader.records(self.context.spark, self.context.settings, types, wanted, from_raw=self.from_raw)
         return records.events(read, types)
 
-    def since(self, begin: Positions, end: Positions, only: RowFilter = all_rows) -> StagedRows:
+    def stage_since(self, begin: Positions, end: Positions, only: RowFilter = all_rows) -> StagedRows:
         """What the log, which is ahead of the archive, brought from `begin` to `end`: as rows to be added."""
-        events = log_with_archive.read_events(self.spark, self.advancer.settings, self._types(), begin, end)
-        states = self.added(records.without_records(events, self.excluded(end)), only)
-        return stage.load(states, self.compiled, self.advancer.settings)
+        events = log_with_archive.read_events(self.context.spark, self.context.settings, self._types(), begin, end)
+        states = self.compiled.totals_of(records.without_records(events, self.excluded(end)), only)
+        return stage.load(states, self.compiled, self.context.settings)
 
-    def added(self, events: EventFrames, only: RowFilter = all_rows) -> DataFrame:
-        """What the events add, as states."""
-        return self.compiled.totals_of(events, only)
-
-    def add(self, schema: str, staged: StagedRows) -> None:
+    def merge_staged(self, schema: str, staged: StagedRows) -> None:
         """Add staged rows to the table in `schema`, within the caller's transaction."""
         stage.require_whole(self.connection, self.compiled, staged)
         merge.add(self.connection, self.compiled, schema, staged)
@@ -123,7 +118,7 @@ class Rebuilder:
 
         return bad_records.exclude_and_retry(self.compiled, events, without)
 
-    def unfounded(self, positions: Positions) -> list[Coordinates]:
+    def unfounded_exclusions(self, positions: Positions) -> list[Coordinates]:
         """Of those, the ones on which the transform does not fail."""
         places = self.excluded(positions)
         if not places:
@@ -132,4 +127,4 @@ class Rebuilder:
         return bad_records.unfounded_exclusions(self.compiled, self.events(wanted), places)
 
     def _types(self) -> EventTypes:
-        return {topic: self.advancer.types[topic] for topic in self.compiled.view.topics}
+        return {topic: self.context.event_types[topic] for topic in self.compiled.view.topics}

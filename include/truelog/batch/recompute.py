@@ -9,15 +9,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from truelog.archive import archive_reader
 from truelog.batch import partials
-from truelog.batch.batch_context import open_batch
+from truelog.batch.batch_context import BatchContext, open_batch
 from truelog.batch.partial_selection import PartialRange
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import table
-from truelog.kernel.apply_batch import BatchApplier
 from truelog.storage.database import connect
 from truelog.support.errors import CodeChanged
 from truelog.support.settings import Settings
@@ -55,24 +52,22 @@ class RecomputeOutcome:
         return {"views": [each.as_dict() for each in self.done], "refused": self.refused}
 
 
-def recompute(
-    spark: SparkSession, advancer: BatchApplier, compiled: Compiled, day: datetime, *, unfinished: bool = False
-) -> Recomputed:
+def recompute(context: BatchContext, compiled: Compiled, day: datetime, *, unfinished: bool = False) -> Recomputed:
     """Make the view's partial of a log day; of an unfinished one, as far as it is archived.
 
     Raises:
         ArchiveBehind: the day is not closed, or not even begun.
         CodeChanged: the view's tables were made by other code of the same version.
     """
-    settings = advancer.settings
+    settings = context.settings
     begin, end = archive_reader.day_range(settings, compiled.view.topics, day, unfinished=unfinished)
     tile = PartialRange(day, begin, end)
     with connect(settings, autocommit=True) as connection:
         table.deploy_table(connection, compiled)
-        rebuilder = Rebuilder(spark, connection, advancer, compiled)
+        rebuilder = Rebuilder(context, connection, compiled)
         keys = rebuilder.exclude_and_retry(
-            lambda: rebuilder.countable(begin, end),
-            lambda: partials.replace(spark, settings, compiled, tile, rebuilder.between(begin, end)),
+            lambda: rebuilder.countable_events(begin, end),
+            lambda: partials.replace(context.spark, settings, compiled, tile, rebuilder.states_between(begin, end)),
         )
     return Recomputed(compiled.name, tile, keys)
 
@@ -81,11 +76,11 @@ def recompute_all(
     settings: Settings, views: Sequence[str], days: Sequence[datetime], *, unfinished: bool = False
 ) -> RecomputeOutcome:
     """Recompute these days of the named views, or of all views, in a Spark session of its own."""
-    with open_batch(settings, "truelog recompute", views) as (spark, advancer, assembly):
-        outcome = RecomputeOutcome(refused=dict(assembly.refused))
-        for each in assembly.compiled:
+    with open_batch(settings, "truelog recompute", views) as context:
+        outcome = RecomputeOutcome(refused=dict(context.views.refused))
+        for each in context.views.compiled:
             try:
-                outcome.done.extend(recompute(spark, advancer, each, day, unfinished=unfinished) for day in days)
+                outcome.done.extend(recompute(context, each, day, unfinished=unfinished) for day in days)
             except CodeChanged as changed:
                 outcome.refused[each.name] = str(changed)
     return outcome

@@ -21,7 +21,7 @@ from truelog.kernel import bad_records, merge, stage
 from truelog.kernel.merge import Excluded, Merge
 from truelog.log import records
 from truelog.log.positions import Positions
-from truelog.log.records import EventFrames, EventTypes
+from truelog.log.records import EventFrames
 from truelog.storage.database import Connection
 from truelog.support import faults
 from truelog.support.settings import Settings
@@ -42,10 +42,9 @@ class BatchApplier:
     """Takes views over ranges of the log; holds what all of them need."""
 
     settings: Settings
-    types: EventTypes
     holder: Holder | None = None
 
-    def advance(self, connection: Connection, compiled: Compiled, piece: EventRange, stands: Positions) -> Positions:
+    def apply(self, connection: Connection, compiled: Compiled, piece: EventRange, stands: Positions) -> Positions:
         """Bring a view that stands at `stands`, at or past the slice's begin, to the slice's end.
 
         Raises: what `merge.apply` raises; the view then stands where it stood.
@@ -74,10 +73,10 @@ class BatchApplier:
 
         def attempt(excluded: Sequence[Excluded]) -> tuple[stage.StagedRows, Sequence[Excluded]]:
             counted = records.without_records(lacking, [each.place for each in excluded])
-            return self.staged(compiled, counted), excluded
+            return self.stage_totals(compiled, counted), excluded
 
         return bad_records.exclude_and_retry(compiled, lambda: lacking, attempt)
 
-    def staged(self, compiled: Compiled, events: EventFrames) -> stage.StagedRows:
+    def stage_totals(self, compiled: Compiled, events: EventFrames) -> stage.StagedRows:
         """What the events add to the view, waiting in the staging table."""
         return stage.load(compiled.totals_of(events), compiled, self.settings)  # 2, 3

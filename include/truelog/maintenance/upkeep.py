@@ -58,15 +58,15 @@ class Upkeep:
 
 def run_upkeep(settings: Settings) -> Upkeep:
     """All of it, in a Spark session of its own."""
-    with open_batch(settings, "truelog upkeep", ()) as (spark, _, assembly):
+    with open_batch(settings, "truelog upkeep", ()) as context:
         with connect(settings, autocommit=True) as connection:
             stage.sweep_all(connection)  # 1
-            ticks = tick_retention.drop_old_ticks(connection, assembly.compiled)  # 2
+            ticks = tick_retention.drop_old_ticks(connection, context.views.compiled)  # 2
             forgotten = alert_store.delete_old(connection, timedelta(seconds=settings.alert_keep_seconds))  # 3
         docs = gx_docs.drop_old_pages(settings)  # 4
-        for compiled in assembly.compiled:
-            drop_outlived(spark, settings, compiled)  # 5
-        kept = [_keep_up(spark, settings, table) for table in tables(settings)]  # 6
+        for compiled in context.views.compiled:
+            drop_outlived(context.spark, settings, compiled)  # 5
+        kept = [_keep_up(context.spark, settings, table) for table in tables(settings)]  # 6
         return Upkeep(ticks, forgotten, docs, kept)
 
 

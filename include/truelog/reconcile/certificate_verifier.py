@@ -53,11 +53,11 @@ class Verification:
 
 def verify_certificate(settings: Settings, certified: Certificate) -> Verification:
     """Verify a certificate, in a Spark session of its own."""
-    with open_batch(settings, "truelog verify", [certified.view]) as (spark, advancer, assembly):
-        if reason := assembly.refused.get(certified.view):
+    with open_batch(settings, "truelog verify", [certified.view]) as context:
+        if reason := context.views.refused.get(certified.view):
             return _answer(certified, VerificationVerdict.UNKNOWN, reason)
-        [compiled] = assembly.compiled
-        return CertificateVerifier(spark, settings, advancer.types, compiled).verify(certified)
+        [compiled] = context.views.compiled
+        return CertificateVerifier(context.spark, settings, context.event_types, compiled).verify(certified)
 
 
 @dataclass(frozen=True)

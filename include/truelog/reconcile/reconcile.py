@@ -21,13 +21,11 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from psycopg import sql
-from pyspark.sql import SparkSession
 
 from truelog.archive import archive_reader
-from truelog.batch.batch_context import open_batch
+from truelog.batch.batch_context import BatchContext, open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import clock, merge, table
-from truelog.kernel.apply_batch import BatchApplier
 from truelog.log.positions import Positions
 from truelog.reconcile import certificate, certificate_store, root_cause, row_diff, table_hash
 from truelog.reconcile.certificate import EqualResult
@@ -108,17 +106,15 @@ class ReconcileRequest:
 COMPARE_ONLY = ReconcileRequest()
 
 
-def reconcile(
-    spark: SparkSession, advancer: BatchApplier, compiled: Compiled, request: ReconcileRequest = COMPARE_ONLY
-) -> ReconcileResult:
+def reconcile(context: BatchContext, compiled: Compiled, request: ReconcileRequest = COMPARE_ONLY) -> ReconcileResult:
     """Compare a view with its rebuild, while the stream goes on."""
-    with connect(advancer.settings, autocommit=True) as connection:
+    with connect(context.settings, autocommit=True) as connection:
         try:
             table.require_same_code(connection, compiled)
         except (CodeChanged, NotMade) as refused:
-            return refused_result(advancer.settings, compiled, request, reason=refused)
+            return refused_result(context.settings, compiled, request, reason=refused)
         row_diff.drop_copies(connection, compiled.table)
-        rebuilder = Rebuilder(spark, connection, advancer, compiled, request.from_raw)
+        rebuilder = Rebuilder(context, connection, compiled, request.from_raw)
         repairs_from_raw = request.from_raw and request.mend
         proves = request.proving or repairs_from_raw
         wrong = audit_partials(rebuilder, every=repairs_from_raw).wrong if proves else ()
@@ -126,7 +122,7 @@ def reconcile(
         if request.from_raw and result.equal:
             result = _excluded_rightly(rebuilder, result)
         result = _keep_with_rows(rebuilder, result, request)
-        if request.mend and may_be_repaired(advancer.settings, result):
+        if request.mend and may_be_repaired(context.settings, result):
             result = _keep_with_rows(rebuilder, _repaired(rebuilder, result, request), request)
     return replace(result, mended_days=tuple(day.isoformat() for day in wrong))
 
@@ -145,7 +141,7 @@ def may_be_repaired(settings: Settings, result: ReconcileResult) -> bool:
 
 def _excluded_rightly(rebuilder: Rebuilder, found: ReconcileResult) -> ReconcileResult:
     """Stream and rebuild leave out the same records: that they are equal does not say that these fail."""
-    wrongly = rebuilder.unfounded(found.positions)
+    wrongly = rebuilder.unfounded_exclusions(found.positions)
     if not wrongly:
         return found
     named = ", ".join(f"{topic} {partition}:{offset}" for topic, partition, offset in wrongly[:_SAMPLE])
@@ -214,7 +210,7 @@ def _compare_rows(rebuilder: Rebuilder, buckets: Sequence[int]) -> ReconcileResu
 
 
 def _wait(rebuilder: Rebuilder, positions: Positions) -> None:
-    settings = rebuilder.advancer.settings
+    settings = rebuilder.context.settings
     archive_reader.wait_for(settings, positions, seconds=settings.archive_wait_seconds)
 
 
@@ -254,8 +250,8 @@ def _keep_with_rows(rebuilder: Rebuilder, result: ReconcileResult, request: Reco
         return kept
     excluded = rebuilder.excluded(kept.positions)
     equal = EqualResult(kept.positions, excluded, kept.digests, request.from_raw)
-    made = certificate.make_certificate(rebuilder.spark, rebuilder.compiled, equal)
-    certificate_store.store(rebuilder.advancer.settings, rebuilder.connection, made, kept.id)
+    made = certificate.make_certificate(rebuilder.context.spark, rebuilder.compiled, equal)
+    certificate_store.store(rebuilder.context.settings, rebuilder.connection, made, kept.id)
     return replace(kept, certificate=made.id)
 
 
@@ -287,11 +283,12 @@ def _keep(connection: Connection, result: ReconcileResult, request: ReconcileReq
 
 def reconcile_all(settings: Settings, views: Sequence[str], request: ReconcileRequest) -> list[ReconcileResult]:
     """Reconcile the named views, or all of them, in a Spark session of its own."""
-    with open_batch(settings, "truelog reconcile", views) as (spark, advancer, assembly):
-        results = [refused_result(settings, view, request, reason=reason) for view, reason in assembly.refused.items()]
-        for each in assembly.compiled:
+    with open_batch(settings, "truelog reconcile", views) as context:
+        refused = context.views.refused.items()
+        results = [refused_result(settings, view, request, reason=reason) for view, reason in refused]
+        for each in context.views.compiled:
             try:
-                results.append(reconcile(spark, advancer, each, request.about(each.name)))
+                results.append(reconcile(context, each, request.about(each.name)))
             except Exception as error:  # whatever befell one view, the others are compared
                 log.exception("%s could not be compared", each.name)
                 with connect(settings) as connection:

@@ -33,10 +33,10 @@ def repair(rebuilder: Rebuilder) -> int:
         ArchiveBehind: the archive did not reach the view in time; nothing was changed.
     """
     connection, compiled = rebuilder.connection, rebuilder.compiled
-    settings, keys = rebuilder.advancer.settings, compiled.among(_keys(rebuilder))
+    settings, keys = rebuilder.context.settings, compiled.among(_keys(rebuilder))
     positions = merge.positions(connection, compiled)
     archive_reader.wait_for(settings, positions, seconds=settings.archive_wait_seconds)
-    staged = [rebuilder.staged(positions, keys)]  # 1
+    staged = [rebuilder.stage_rows(positions, keys)]  # 1
     positions = _catch_up(rebuilder, positions, keys, staged)  # 2
     with connection.transaction():
         # Spark works between two statements here; but a repair that stands still must not hold the view for ever.
@@ -50,7 +50,7 @@ def _catch_up(rebuilder: Rebuilder, begin: Positions, keys: RowFilter, staged: l
     """Stage what came since `begin`; where the view stands now."""
     stands = merge.positions(rebuilder.connection, rebuilder.compiled)
     if begin.ranges_to(stands):
-        staged.append(rebuilder.since(begin, stands, keys))
+        staged.append(rebuilder.stage_since(begin, stands, keys))
     return stands
 
 
@@ -63,7 +63,7 @@ def _replace(rebuilder: Rebuilder, positions: Positions, staged: list[StagedRows
         )
     )
     for each in staged:
-        rebuilder.add("state", each)
+        rebuilder.merge_staged("state", each)
     clock.drop_outlived(connection, compiled, "state", positions)
     return _note_after(connection, compiled, positions)
 
@@ -73,7 +73,7 @@ def _keys(rebuilder: Rebuilder) -> DataFrame:
     query = sql.SQL("SELECT {} FROM {}").format(names(compiled.key_columns), row_diff.diff_table(compiled))
     rows = rebuilder.connection.execute(query).fetchall()
     shape = StructType([StructField(key, compiled.kinds[key]) for key in compiled.view.key])
-    return rebuilder.spark.createDataFrame(rows, shape)
+    return rebuilder.context.spark.createDataFrame(rows, shape)
 
 
 def _note(connection: Connection, compiled: Compiled, positions: Positions) -> None:

@@ -52,7 +52,7 @@ ExplanationByKey = dict[str, Explanation]  # by the hash of the key
 
 def find_root_causes(rebuilder: Rebuilder, positions: Positions, unequal: int) -> tuple[Explanation, ...]:
     """Why the rows of the view's table of differences differ, so many of them; kept there with each row."""
-    faults = explain_failure(rebuilder.advancer.settings, rebuilder.compiled.view.topics)  # 1
+    faults = explain_failure(rebuilder.context.settings, rebuilder.compiled.view.topics)  # 1
     if unequal > _ROWS:
         unknown = Explanation(Cause.UNKNOWN, 0, f"more than {_ROWS:,} rows differ")
         return tuple(replace(each, rows=unequal) for each in faults or (unknown,))
@@ -149,7 +149,7 @@ class _Inquiry:
     @cached_property
     def selected(self) -> DataFrame:
         """What the transform selects from all records, beside the record."""
-        events = self.rebuilder.countable(Positions(), self.positions)
+        events = self.rebuilder.countable_events(Positions(), self.positions)
         frames: list[Any] = []
         for number, topic in enumerate(self.compiled.view.reads):
             place = (F.lit(number), F.col("partition"), F.col("offset"))
@@ -162,7 +162,7 @@ class _Inquiry:
         return table_hash.key(self.compiled, frame).alias(_KEY)
 
     def _among(self, keys: Collection[str]) -> RowFilter:
-        wanted = F.broadcast(self.rebuilder.spark.createDataFrame([(key,) for key in keys], f"{_KEY} string"))
+        wanted = F.broadcast(self.rebuilder.context.spark.createDataFrame([(key,) for key in keys], f"{_KEY} string"))
         return lambda frame: frame.join(wanted, self._key(frame) == wanted[_KEY], "left_semi")
 
     def _comes_to(self, added: DataFrame, keys: Collection[str]) -> bool:

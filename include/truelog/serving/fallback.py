@@ -47,12 +47,12 @@ class FallbackOutcome:
 def build_fallbacks(settings: Settings, views: Sequence[str]) -> FallbackOutcome:
     """Answer for these views in a Spark session of its own; one that fails holds up no other."""
     files = application.digest(settings)  # before they are read
-    with open_batch(settings, "truelog answer", views) as (spark, advancer, assembly):
-        outcome = FallbackOutcome(refused=dict(assembly.refused))
-        for each in assembly.compiled:
+    with open_batch(settings, "truelog answer", views) as context:
+        outcome = FallbackOutcome(refused=dict(context.views.refused))
+        for each in context.views.compiled:
             try:
                 with connect(settings, autocommit=True) as connection:
-                    made = build_fallback(Rebuilder(spark, connection, advancer, each))
+                    made = build_fallback(Rebuilder(context, connection, each))
                 if made is None:
                     outcome.nothing_new.append(each.name)
                 else:
@@ -76,12 +76,12 @@ def build_fallback(rebuilder: Rebuilder) -> Positions | None:
     connection, compiled = rebuilder.connection, rebuilder.compiled
     table.require_same_code(connection, compiled)
     as_of = _archived_at(connection)
-    archived = archived_positions(rebuilder.advancer.settings, compiled.view.topics)
+    archived = archived_positions(rebuilder.context.settings, compiled.view.topics)
     if not _gain(connection, compiled, archived):
         return None
     staged = rebuilder.exclude_and_retry(
-        lambda: rebuilder.countable(merge.positions(connection, compiled), archived),
-        lambda: rebuilder.staged(archived),
+        lambda: rebuilder.countable_events(merge.positions(connection, compiled), archived),
+        lambda: rebuilder.stage_rows(archived),
     )
     with connection.transaction():
         _replace(rebuilder, archived, staged)
@@ -107,7 +107,7 @@ def _replace(rebuilder: Rebuilder, archived: Positions, staged: StagedRows) -> N
     connection, compiled = rebuilder.connection, rebuilder.compiled
     fallback_policy.lock_fallback(connection, compiled.table)
     fallback_policy.empty_fallback(connection, compiled.table)
-    rebuilder.add("batch", staged)
+    rebuilder.merge_staged("batch", staged)
     clock.drop_outlived(connection, compiled, "batch", archived)
 
 

@@ -43,8 +43,8 @@ class Stream:
         self.spark = session(settings, f"truelog {name}")
         self.types = load_events()
         self.connection = connect(settings, autocommit=True, writer=self.application)
-        self.advancer = BatchApplier(settings, self.types, self.lease.holder)
-        self.followers = [ViewWorker(self.spark, self.advancer, each) for each in self._deployed()]
+        self.applier = BatchApplier(settings, self.lease.holder)
+        self.followers = [ViewWorker(self.spark, self.applier, self.types, each) for each in self._deployed()]
         self.topics = tuple(sorted({clock.TOPIC, *(t for f in self.followers for t in f.compiled.view.topics)}))
         self.pool = ThreadPoolExecutor(max(1, len(self.followers)), thread_name_prefix="view")
         self.begin = Positions()

@@ -24,6 +24,7 @@ from truelog.control import view_status
 from truelog.kernel import clock, merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.log.positions import Positions
+from truelog.log.records import EventTypes
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import Fenced
 from truelog.support.settings import Settings
@@ -40,7 +41,8 @@ class ViewWorker:
     """What a stream knows of one of its views; `stands` is None when it must be asked from the database."""
 
     spark: SparkSession
-    advancer: BatchApplier
+    applier: BatchApplier
+    event_types: EventTypes
     compiled: Compiled
     connection: Connection | None = None
     stands: Positions | None = None
@@ -67,7 +69,7 @@ class ViewWorker:
         stands = self.stands
         if not self.busy or stands is None:
             return False
-        return is_caught_up(self.advancer.settings, stands, piece.end.only(self.compiled.view.topics), self.took)
+        return is_caught_up(self.applier.settings, stands, piece.end.only(self.compiled.view.topics), self.took)
 
     def follow(self, piece: EventRange) -> None:
         """Take the view through the slice and to wherever the log has come since, or leave it and say why.
@@ -94,9 +96,9 @@ class ViewWorker:
     def positions(self) -> Positions:
         """Where the view stands, by the database where this process does not know."""
         if self.connection is None:
-            holder = self.advancer.holder
+            holder = self.applier.holder
             writer = holder.application if holder else None
-            self.connection = connect(self.advancer.settings, autocommit=True, writer=writer)
+            self.connection = connect(self.applier.settings, autocommit=True, writer=writer)
         if self.stands is None:
             self.stands = merge.positions(self.connection, self.compiled)
         return self.stands
@@ -113,14 +115,14 @@ class ViewWorker:
         at_hand = stands.covers(piece.begin.only(names)) and not stands.covers(piece.end.only(names))
         here = piece if at_hand else self._missed(stands, self.wanted)
         assert self.connection is not None  # noqa: S101
-        self.stands = self.advancer.advance(self.connection, self.compiled, here, stands)
+        self.stands = self.applier.apply(self.connection, self.compiled, here, stands)
 
     def _missed(self, stands: Positions, end: Positions) -> EventRange:
         """A portion of what lies between the view and the batch."""
-        settings = self.advancer.settings
+        settings = self.applier.settings
         until = stands.portion_to(end, settings.max_offsets_per_trigger)
         log.info("%s catches up from %s to %s", self.compiled.name, stands.as_json(), until.as_json())
-        events = log_with_archive.read_events(self.spark, settings, self.advancer.types, stands, until)
+        events = log_with_archive.read_events(self.spark, settings, self.event_types, stands, until)
         if self.compiled.view.keep:
             assert self.connection is not None  # noqa: S101
             clock.store_ticks(self.connection, until.ids[clock.TOPIC], events[clock.TOPIC])
@@ -128,11 +130,11 @@ class ViewWorker:
 
     def _tell(self, why_standing: str) -> None:
         """Have it seen whether the view stands still, on a connection of its own, where that changed."""
-        holder = self.advancer.holder
+        holder = self.applier.holder
         if holder is None or why_standing == self.told:
             return
         try:
-            with connect(self.advancer.settings) as connection:
+            with connect(self.applier.settings) as connection:
                 version = self.compiled.view.version
                 view_status.record_state(connection, holder.application, self.compiled.name, version, why_standing)
             self.told = why_standing

@@ -12,7 +12,6 @@ from pydantic import SecretStr
 
 from tests.laws.lab import Lab
 from tests.library.archived import Archived, archived
-from truelog.kernel.apply_batch import BatchApplier
 from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.reconcile import certificate, certificate_store
@@ -43,8 +42,7 @@ def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
 
 
 def certified(ground: Archived) -> tuple[ReconcileResult, Certificate]:
-    advancer = BatchApplier(ground.lab.settings, ground.lab.types)
-    found = reconcile(ground.lab.spark, advancer, ground.compiled)
+    found = reconcile(ground.lab.context, ground.compiled)
     assert (found.verdict, found.rows) == ("EQUAL", 3), found  # one is too old, one is set aside
     assert found.certificate is not None
     return found, certificate_store.find_certificate(ground.lab.settings, found.certificate)

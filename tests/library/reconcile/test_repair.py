@@ -21,6 +21,7 @@ from truelog.apps import reader_positions
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import RAW, TIME, ensure, identifier, open_catalog
 from truelog.archive.archive_writer import FileWriter, blueprint, to_dataframe_rows
+from truelog.batch.batch_context import BatchContext
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import merge, stage, table
 from truelog.kernel.apply_batch import BatchApplier
@@ -100,7 +101,7 @@ class Ground:
         raw = records.read_range(self.lab.spark, self.lab.settings, begin, end)
         types = {TOPIC: self.lab.types[TOPIC]}
         events = records.events(records.decoded(raw, types), types)
-        return BatchApplier(self.lab.settings, self.lab.types).staged(self.compiled, events)
+        return BatchApplier(self.lab.settings).stage_totals(self.compiled, events)
 
     def plant(self, reason: str, letters: int) -> None:
         query = sql.SQL("INSERT INTO {} VALUES (%s, %s)").format(sql.Identifier("state", self.compiled.table))
@@ -125,7 +126,7 @@ def ground(lab: Lab, platform: Settings) -> Iterator[Ground]:
     }
     begin = Positions({TOPIC: dict.fromkeys(ends.offsets[TOPIC], 0)}, ends.ids)
     merge.apply(lab.connection, compiled, Merge(begin, ends, StagedRows((), 0, 0)))
-    yield Ground(lab, compiled, Rebuilder(lab.spark, lab.connection, BatchApplier(platform, lab.types), compiled))
+    yield Ground(lab, compiled, Rebuilder(BatchContext(lab.spark, platform, lab.types), lab.connection, compiled))
     with open_catalog(platform) as catalog:
         catalog.drop_table(identifier(TOPIC))
 
@@ -168,10 +169,10 @@ def test_a_merge_that_comes_before_the_lock_is_kept(ground: Ground) -> None:
 def test_a_record_that_is_set_aside_for_no_reason_is_a_difference(ground: Ground) -> None:
     """Stream and rebuild leave it out alike, so that no row differs."""
     topic, partition = next(place for place in ground.ends().partitions() if ground.ends().at(*place))
-    asked, advancer = ReconcileRequest(from_raw=True), ground.rebuilder.advancer
+    asked, context = ReconcileRequest(from_raw=True), ground.rebuilder.context
     merge.exclude(ground.lab.connection, ground.compiled, [Excluded(topic, partition, 0, "no reason")])
 
-    found = reconcile(ground.lab.spark, advancer, ground.compiled, asked)
+    found = reconcile(context, ground.compiled, asked)
     assert (found.verdict, found.missing + found.extra + found.different) == ("DIFFERENT", 0)
     assert f"set aside on which the transform does not fail: {topic} {partition}:0. Delete" in found.reason
     assert exit_code([found]) == 1
@@ -179,7 +180,7 @@ def test_a_record_that_is_set_aside_for_no_reason_is_a_difference(ground: Ground
     assert kept.fetchone() == ("DIFFERENT",)
 
     ground.lab.connection.execute("DELETE FROM truelog.exclusion WHERE view = %s", (ground.compiled.name,))
-    assert reconcile(ground.lab.spark, advancer, ground.compiled, asked).equal
+    assert reconcile(context, ground.compiled, asked).equal
 
 
 @pytest.fixture
@@ -202,7 +203,7 @@ def test_every_reconciliation_is_inserted_with_its_run(ground: Ground) -> None:
     ground.plant("wrong", 7)
     request = ReconcileRequest(mend=True, run="scheduled__now")
 
-    found = reconcile(ground.lab.spark, ground.rebuilder.advancer, ground.compiled, request)
+    found = reconcile(ground.rebuilder.context, ground.compiled, request)
     refused_result(ground.lab.settings, ground.compiled, request, reason="its job ran out of memory")
 
     assert (found.verdict, found.repaired) == ("EQUAL", 1)
@@ -221,7 +222,7 @@ def test_what_kafka_dropped_meanwhile_is_read_from_the_archive(ground: Ground) -
     _drop(settings, archived)
     send(settings, "kept")
     end = ground.ends()
-    merge.apply(ground.lab.connection, ground.compiled, Merge(begin, end, ground.rebuilder.since(begin, end)))
+    merge.apply(ground.lab.connection, ground.compiled, Merge(begin, end, ground.rebuilder.stage_since(begin, end)))
     assert ground.rows() == {"dropped": 1, "kept": 1}
 
 

@@ -40,7 +40,7 @@ def at(ground: Archived, clicks: dict[int, int]) -> Positions:
 
 def add(ground: Archived, begin: dict[int, int], end: dict[int, int]) -> None:
     """Add these records to the streamed table, past the merge."""
-    states = ground.rebuilder.between(at(ground, begin), at(ground, end))
+    states = ground.rebuilder.states_between(at(ground, begin), at(ground, end))
     staged = stage.load(states, ground.compiled, ground.lab.settings)
     merge.add(ground.lab.connection, ground.compiled, "state", staged)
 
@@ -87,7 +87,7 @@ def test_what_no_batch_explains_is_unknown_unless_a_sum_gives_it_away(ground: Ar
 
 def test_a_wrong_partial_is_no_fault_of_the_stream(ground: Archived) -> None:
     begin, ends = at(ground, {0: 0, 1: 0}), ground.positions
-    short = ground.rebuilder.between(begin, ends).where("url <> 'u3'")
+    short = ground.rebuilder.states_between(begin, ends).where("url <> 'u3'")
     tile = PartialRange(MORNING - timedelta(days=1), begin, ends)
     partials.replace(ground.lab.spark, ground.lab.settings, ground.compiled, tile, short)
 
@@ -100,7 +100,7 @@ def test_a_wrong_partial_is_no_fault_of_the_stream(ground: Archived) -> None:
 def test_an_archive_that_lost_a_file_and_a_view_whose_code_changed_are_named(ground: Archived) -> None:
     settings, rebuilder = ground.lab.settings, ground.rebuilder
     other = replace(ground.compiled, fingerprint="other")
-    changed = reconcile(ground.lab.spark, rebuilder.advancer, other)
+    changed = reconcile(ground.lab.context, other)
     assert (changed.verdict, [cause for cause, *_ in causes(changed)]) == ("UNKNOWN", [Cause.CODE])
 
     with open_catalog(settings) as catalog:
@@ -108,7 +108,7 @@ def test_an_archive_that_lost_a_file_and_a_view_whose_code_changed_are_named(gro
         archive.delete("partition = 1")
     found = compare(rebuilder)
     assert causes(found) == [(Cause.FILE, found.extra + found.different, "click 1: 0 records held, 30 committed")]
-    kept = reconcile(ground.lab.spark, rebuilder.advancer, ground.compiled).id
+    kept = reconcile(ground.lab.context, ground.compiled).id
     query = "SELECT causes -> 0 ->> 'cause' FROM truelog.reconciliation WHERE id = %s"
     assert ground.lab.connection.execute(query, (kept,)).fetchone() == ("missing archive file",)
 

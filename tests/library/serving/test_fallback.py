@@ -79,7 +79,7 @@ def test_wrong_rows_are_taken_from_readers_until_they_are_mended(ground: Archive
     lab, state = ground.lab, sql.Identifier("state", ground.compiled.table)
     lab.connection.execute(sql.SQL("UPDATE {} SET spent = 7 WHERE url = 'a'").format(state))
     assert fallback.build_fallback(ground.rebuilder) is None  # nobody knows yet
-    reconcile(lab.spark, ground.rebuilder.advancer, ground.compiled)
+    reconcile(lab.context, ground.compiled)
     assert read(ground) == (STREAM, {"old": 5, "a": 7})
     assert "differ from the rebuild" in serving_status.serving_statuses(lab.connection)[ground.compiled.name].reason
 
@@ -88,7 +88,7 @@ def test_wrong_rows_are_taken_from_readers_until_they_are_mended(ground: Archive
     assert fallback.build_fallback(ground.rebuilder) is None  # they have it
 
     lab.connection.execute(sql.SQL("UPDATE {} SET spent = 1 WHERE url = 'a'").format(state))
-    reconcile(lab.spark, ground.rebuilder.advancer, ground.compiled)
+    reconcile(lab.context, ground.compiled)
     assert read(ground) == (STREAM, {"old": 5, "a": 1})
 
 
