@@ -11,7 +11,7 @@ from pages.access import SignedIn, from_our_own_pages, may_handle_alerts
 from pages.data import OF_STREAMS, Answer, now
 from truelog.alerts import alert_store, alert_watch
 from truelog.alerts.alert import Alert
-from truelog.alerts.alert_kind import KINDS
+from truelog.alerts.alert_kind import KINDS, RENAMED, former_kind
 from truelog.storage import db_snapshot
 from truelog.storage.database import connect
 from truelog.support.settings import PROJECT, Settings
@@ -63,6 +63,7 @@ def found(user: SignedIn) -> Answer:
 
 @router.get("/data/runbook", dependencies=OF_STREAMS)
 def runbook(kind: str) -> Answer:
+    kind = RENAMED.get(kind, kind)
     if kind not in KINDS:
         raise HTTPException(404, f"there is no kind of alert {kind!r}")
     return now(kind=kind, text=(PROJECT / "docs" / "runbooks" / f"{kind}.md").read_text("utf-8"))
@@ -92,4 +93,4 @@ def unsilence(asked: Number, by: Handler) -> dict[str, Any]:
 def _plain(alert: Alert) -> dict[str, Any]:
     means = alert.means
     said = {"severity": means.severity, "means": means.means.format(subject=alert.subject), "first": means.first}
-    return {"key": alert.key} | said | asdict(alert)
+    return {"key": alert.key, "former_kind": former_kind(alert.kind)} | said | asdict(alert)

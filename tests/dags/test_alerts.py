@@ -27,7 +27,7 @@ from truelog.support.settings import PROJECT, Settings
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
 
-DOWN = Source("made up", ("down",), 1, lambda _: Observation())
+DOWN = Source("made up", ("application_down",), 1, lambda _: Observation())
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def told(database: Connection, listener: Listener, monkeypatch: pytest.MonkeyPat
 
 def died(database: Connection, *receivers: str) -> None:
     alert_store.record_observation(
-        database, DOWN, Observation((Finding("down", "one", "it died"),)), receivers, timedelta(hours=4)
+        database, DOWN, Observation((Finding("application_down", "one", "it died"),)), receivers, timedelta(hours=4)
     )
 
 
@@ -103,7 +103,7 @@ def test_the_task_waits_until_there_is_something_to_tell(
     with pytest.raises(ReceiverDown):
         task.resumed({}, event.payload)
     listener.mood = TAKES
-    assert task.execute({}) == ["down/one open"]
+    assert task.execute({}) == ["application_down/one open"]
     assert len(listener.taken) == 1
 
 
@@ -131,7 +131,7 @@ def test_a_receiver_that_is_down_for_ten_minutes_loses_nothing(
     assert (len(listener.asked), listener.taken, alert_store.open_alerts(database)) == (tries, [], [])
 
     listener.mood = TAKES
-    assert task.execute({}) == ["down/one open", "down/one resolved"]
+    assert task.execute({}) == ["application_down/one open", "application_down/one resolved"]
     with pytest.raises(TaskDeferred):
         task.execute({})
     assert len(listener.taken) == 2
@@ -205,11 +205,13 @@ def test_a_letter_goes_by_airflows_connection(
     died(database, "email")
     extra = "disable_ssl=true&disable_tls=true&from_email=truelog%40example.org&retry_limit=0&timeout=5"
     monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", f"smtp://127.0.0.1:1/?{extra}")
-    with pytest.raises(ReceiverDown, match="email was not told down/one open: email: ConnectionRefusedError"):
+    with pytest.raises(
+        ReceiverDown, match="email was not told application_down/one open: email: ConnectionRefusedError"
+    ):
         deliver(mailed, "email")
     with post_office() as port:
         monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", f"smtp://127.0.0.1:{port}/?{extra}")
-        assert deliver(mailed, "email") == ["down/one open"]
+        assert deliver(mailed, "email") == ["application_down/one open"]
     [letter] = Mail.letters
     assert "Subject: [critical] the application one does not run, or has hung" in letter
     assert "bob@example.org" in letter

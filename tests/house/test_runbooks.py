@@ -1,38 +1,43 @@
 """Each kind of alert has its runbook, and each runbook its kind; both are in the table of docs/alerts.md."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.house.tree import PROJECT, plant, texts
-from truelog.alerts.alert_kind import KINDS
+from truelog.alerts.alert_kind import KINDS, RENAMED
 
-TOLD = re.compile(r"^\| \[(\w+)\]\(runbooks/(\w+)\.md\) \| (\w+) \|", re.MULTILINE)
-SAYS = ("\n1. ", "**Resolved**")
+ROW = re.compile(r"^\| \[(\w+)\]\(runbooks/(\w+)\.md\) \| (\w+) \|", re.MULTILINE)
+PARTS = ("\n1. ", "**Resolved**")
+REDIRECT = "This alert is now called `{0}`: see [{0}]({0}.md).\n"
 
 
-def wrong(root: Path, kinds: dict[str, str]) -> list[str]:
-    """What is missing, too much, or says too little; kinds with the severity of each."""
+def wrong(root: Path, kinds: Mapping[str, str], renamed: Mapping[str, str]) -> list[str]:
+    """Every missing, superfluous or incomplete page and row. `kinds` gives the severity of each kind."""
     pages = {Path(name).stem: text for name, text in texts(root, "docs/runbooks/*.md")}
-    told = {name: (page, severity) for name, page, severity in TOLD.findall((root / "docs/alerts.md").read_text())}
+    redirects = {former: REDIRECT.format(kind) for former, kind in renamed.items()}
+    bad_redirects = [former for former, text in redirects.items() if pages.pop(former, None) != text]
+    rows = {name: (page, severity) for name, page, severity in ROW.findall((root / "docs/alerts.md").read_text())}
     return [
+        *(f"docs/runbooks/{former}.md does not lead to {renamed[former]}.md" for former in bad_redirects),
         *(f"{kind} has no page docs/runbooks/{kind}.md" for kind in sorted(kinds.keys() - pages.keys())),
-        *(f"docs/runbooks/{page}.md is of no kind" for page in sorted(pages.keys() - kinds.keys())),
+        *(f"docs/runbooks/{page}.md belongs to no kind" for page in sorted(pages.keys() - kinds.keys())),
         *(
-            f"docs/runbooks/{page}.md does not begin with its kind, tell a first step, and when it is resolved"
+            f"docs/runbooks/{page}.md lacks its kind in the title, a first step, or when the alert is resolved"
             for page, text in pages.items()
-            if not (text.startswith(f"# `{page}`: ") and all(word in text for word in SAYS))
+            if not (text.startswith(f"# `{page}`: ") and all(part in text for part in PARTS))
         ),
-        *(f"docs/alerts.md does not tell of {kind}" for kind in sorted(kinds.keys() - told.keys())),
+        *(f"docs/alerts.md has no row for {kind}" for kind in sorted(kinds.keys() - rows.keys())),
         *(
             f"docs/alerts.md is wrong about {kind}"
-            for kind, known in sorted(told.items())
+            for kind, known in sorted(rows.items())
             if known != (kind, kinds.get(kind))
         ),
     ]
 
 
 def test_every_kind_has_its_runbook_and_every_runbook_its_kind() -> None:
-    assert wrong(PROJECT, {kind: str(each.severity) for kind, each in KINDS.items()}) == []
+    assert wrong(PROJECT, {kind: str(each.severity) for kind, each in KINDS.items()}, RENAMED) == []
 
 
 def test_every_kind_says_what_it_means_and_what_to_do_first() -> None:
@@ -41,15 +46,30 @@ def test_every_kind_says_what_it_means_and_what_to_do_first() -> None:
         assert each.first.endswith((".", "?")), kind
 
 
+def test_former_names_lead_to_kinds_and_are_none() -> None:
+    assert set(RENAMED.values()) <= KINDS.keys()
+    assert len(set(RENAMED.values())) == len(RENAMED)
+    assert not RENAMED.keys() & KINDS.keys()
+
+
 def test_a_missing_page_is_seen(tmp_path: Path) -> None:
     page = "# `{}`: it\n\n1. Look.\n\n**Resolved** when it is.\n"
     table = "| [one](runbooks/one.md) | critical | |\n| [old](runbooks/old.md) | critical | |\n"
-    planted = {"docs/alerts.md": table, "docs/runbooks/one.md": page.format("one"), "docs/runbooks/old.md": "# old\n"}
-    assert wrong(plant(tmp_path, planted), {"one": "warning", "two": "critical"}) == [
+    planted = {
+        "docs/alerts.md": table,
+        "docs/runbooks/one.md": page.format("one"),
+        "docs/runbooks/old.md": "# old\n",
+        "docs/runbooks/uno.md": REDIRECT.format("one"),
+        "docs/runbooks/due.md": REDIRECT.format("one"),
+    }
+    renamed = {"uno": "one", "due": "two", "tre": "one"}
+    assert wrong(plant(tmp_path, planted), {"one": "warning", "two": "critical"}, renamed) == [
+        "docs/runbooks/due.md does not lead to two.md",
+        "docs/runbooks/tre.md does not lead to one.md",
         "two has no page docs/runbooks/two.md",
-        "docs/runbooks/old.md is of no kind",
-        "docs/runbooks/old.md does not begin with its kind, tell a first step, and when it is resolved",
-        "docs/alerts.md does not tell of two",
+        "docs/runbooks/old.md belongs to no kind",
+        "docs/runbooks/old.md lacks its kind in the title, a first step, or when the alert is resolved",
+        "docs/alerts.md has no row for two",
         "docs/alerts.md is wrong about old",
         "docs/alerts.md is wrong about one",
     ]

@@ -18,7 +18,7 @@ from truelog.alerts.alert_kind import KINDS
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 REPEAT = timedelta(minutes=10)
-AT_ONCE, HELD = "down", "different"
+AT_ONCE, HELD = "application_down", "view_different"
 KEYS = {f"{kind}/{subject}": (kind, subject) for kind in (AT_ONCE, HELD) for subject in ("one", "two")}
 ALL = Silence("*", NOW + timedelta(days=1))
 
@@ -78,7 +78,7 @@ subsets = st.frozensets(st.sampled_from(sorted(KEYS)))
 rare = st.one_of(st.just(frozenset[str]()), st.just(frozenset[str]()), subsets)
 silences = st.builds(
     Silence,
-    st.sampled_from(["down/*", "*/one", "different/two", "*"]),
+    st.sampled_from(["application_down/*", "*/one", "view_different/two", "*"]),
     st.integers(0, 7200).map(lambda seconds: NOW + timedelta(seconds=seconds)),
 )
 looks = st.builds(
@@ -228,7 +228,7 @@ CASES: list[tuple[str, str, list[Look], list[Transition]]] = [
     (
         "what outlasts a silence is told when it ends",
         ONE,
-        [Look(1, WRONG, silence=Silence("down/*", NOW + timedelta(seconds=60))), Look(60, WRONG)],
+        [Look(1, WRONG, silence=Silence("application_down/*", NOW + timedelta(seconds=60))), Look(60, WRONG)],
         [Transition.OPEN],
     ),
     ("a silence of others is none", ONE, [Look(1, WRONG, silence=replace(ALL, pattern="*/two"))], [Transition.OPEN]),

@@ -276,10 +276,10 @@ def _operations(connection: Connection) -> None:
 def _alerts(connection: Connection) -> None:
     """One that is open and new, one that somebody works on, one of yesterday; one source did not look of late."""
     for kind, subject, cause, hours, by, resolved in (
-        ("stands", "page_audience", f"DivideByZero: in {HOSTILE[0]}", 1, None, None),
-        ("different", "click_through", "3 rows differ from the rebuild", 2, None, None),
-        ("behind", STREAM, "90 s behind for two minutes", 3, "oncall", None),
-        ("down", ARCHIVE, "nobody holds its lock", 30, "admin", 29),
+        ("stalled", "page_audience", f"DivideByZero: in {HOSTILE[0]}", 1, None, None),
+        ("view_different", "click_through", "3 rows differ from the rebuild", 2, None, None),
+        ("lagging", STREAM, "90 s behind for two minutes", 3, "oncall", None),
+        ("application_down", ARCHIVE, "nobody holds its lock", 30, "admin", 29),
     ):
         connection.execute(
             "INSERT INTO truelog.alert (kind, subject, cause, found_at, opened_at, told_at, acknowledged_at, "

@@ -28,7 +28,7 @@ print(json.dumps([[route.path, method] for route in make().routes for method in 
 READABLE = (
     *("streams", "views", "view", "reconciliations", "reconciliation", "quality", "backfills", "lag", "alerts"),
     *("operations", "data/quality", "data/quality?of=dead_letter", "data-docs/1"),
-    *("static/kit.js", "data/alerts", "data/runbook?kind=stands", "data/backfills"),
+    *("static/kit.js", "data/alerts", "data/runbook?kind=stalled", "data/runbook?kind=stands", "data/backfills"),
     *("data/streams", "data/vitals", "data/lag", "data/lag?reader=archive&hours=72", "data/operations?kind=repair"),
     *("data/views", "data/view?name=page_views", "data/view?name=broken", "data/reconciliations?view=page_views"),
     *("data/reconciliations?run=scheduled__20", "export/reconciliations.csv?run=scheduled__20"),
@@ -141,22 +141,22 @@ def acknowledgement_withdrawn(pages: Settings) -> Iterator[None]:
     with connect(pages) as connection:
         connection.execute(
             "UPDATE truelog.alert SET acknowledged_at = NULL, acknowledged_by = NULL "
-            "WHERE (kind, subject) = ('different', 'click_through')"
+            "WHERE (kind, subject) = ('view_different', 'click_through')"
         )
 
 
 def test_who_is_on_call_handles_alerts(
     pages: Settings, users: dict[str, Airflow], acknowledgement_withdrawn: None
 ) -> None:
-    wish = {"pattern": "disk/*", "hours": 2, "why": "a new disk"}
-    asked = (("acknowledge", {"key": "different/click_through"}), ("silence", wish))
+    wish = {"pattern": "disk_low/*", "hours": 2, "why": "a new disk"}
+    asked = (("acknowledge", {"key": "view_different/click_through"}), ("silence", wish))
     for act, body in asked:
         assert fetch(users["analyst"], "POST", f"alerts/{act}", body, **{"X-Truelog": "page"}).status == 403
         assert fetch(users["oncall"], "POST", f"alerts/{act}", body).status == 403  # by another site's page
         assert fetch(users["oncall"], "POST", f"alerts/{act}", body, **{"X-Truelog": "page"}).status == 200
     found = json.load(fetch(users["oncall"], "GET", "data/alerts"))
-    assert {each["key"]: each["acknowledged_by"] for each in found["open"]}["different/click_through"] == "oncall"
-    [made] = [each for each in found["silences"] if each["pattern"] == "disk/*"]
+    assert {each["key"]: each["acknowledged_by"] for each in found["open"]}["view_different/click_through"] == "oncall"
+    [made] = [each for each in found["silences"] if each["pattern"] == "disk_low/*"]
     assert (made["by"], made["why"]) == ("oncall", "a new disk")
     ended = fetch(users["oncall"], "POST", "alerts/unsilence", {"id": made["id"]}, **{"X-Truelog": "page"})
     assert ended.status == 200
@@ -167,7 +167,7 @@ def test_who_is_on_call_handles_alerts(
 @pytest.mark.parametrize(
     ("act", "body"),
     [
-        ("acknowledge", {"key": "down/nobody"}),
+        ("acknowledge", {"key": "application_down/nobody"}),
         ("silence", {"pattern": "*", "hours": 2, "why": ""}),
         ("silence", {"pattern": "*", "hours": 10_000, "why": "for ever"}),
         ("silence", {"pattern": "a\0", "hours": 1, "why": "no text for PostgreSQL"}),

@@ -197,7 +197,7 @@ def _require_calm(settings: Settings) -> None:
     with connect(settings) as connection:
         keys = [alert.key for alert in alert_store.open_alerts(connection)]
         waits = alert_outbox.count_overdue(connection, ["alertmanager"], 0)
-    if "down/stream" in keys or waits:
+    if "application_down/stream" in keys or waits:
         raise ServiceDown(f"{keys} {waits}")
 
 
@@ -212,7 +212,7 @@ def _asked(pager: Listener) -> list[str]:
 
 
 def _is_of_the_stream(labels: dict[str, str]) -> bool:
-    return (labels["alertname"], labels["subject"]) == ("down", "stream")
+    return (labels["alertname"], labels["subject"]) == ("application_down", "stream")
 
 
 @pytest.mark.parametrize("service", ["airflow-scheduler", "airflow-triggerer", "airflow-api"])

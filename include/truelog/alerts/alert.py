@@ -15,7 +15,7 @@ from truelog.alerts.alert_kind import KINDS, Kind
 from truelog.support.settings import Settings
 
 _CAUSE = 1000  # characters of it that are kept; PostgreSQL keeps no U+0000
-SOURCE_DOWN = "unwatched"  # what a source that is blind has found, of itself
+SOURCE_DOWN = "alert_source_down"  # what a source that is blind has found, of itself
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ class Alert:
     acknowledged_by: str | None = None
     resolved_at: datetime | None = None
     id: int | None = None  # of its row
+    opened_as: str | None = None  # former kind, by which receivers know the incident
 
     @property
     def key(self) -> str:
@@ -83,7 +84,7 @@ class Alert:
 
 @dataclass(frozen=True)
 class Silence:
-    """Nothing new is told of keys like this until then: `down/*`, `*/page_views`."""
+    """Nothing new is told of keys like this until then: `application_down/*`, `*/page_views`."""
 
     pattern: str
     until: datetime

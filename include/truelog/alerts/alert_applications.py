@@ -16,8 +16,8 @@ from truelog.storage.database import Connection
 from truelog.support.durations import in_words
 from truelog.support.settings import Settings
 
-APPLICATION_KINDS = ("down", "starved", "restarting")
-LOG_SUBJECT = Finding("starved", "log", "").key
+APPLICATION_KINDS = ("application_down", "no_input", "application_restarting")
+LOG_SUBJECT = Finding("no_input", "log", "").key
 _STARTING = timedelta(minutes=3)  # that a start, of an application or of the platform, may take to the first lease
 _DEATHS = timedelta(minutes=10)
 
@@ -57,16 +57,16 @@ def observe(settings: Settings) -> Observation:
     found = {name: diagnose(settings, status, now) for name, status in statuses.items()}
     findings, unseen = list[Finding](), set[str]()
     for name, status in statuses.items():
-        down = Finding("down", name, _why_down(status, found[name], now))
+        down = Finding("application_down", name, _why_down(status, found[name], now))
         if found[name] in (Diagnosis.DOWN, Diagnosis.HUNG) and not is_starting(status, launches[name], now):
             findings.append(down)
         elif not _is_well(status, found[name]):
             unseen.add(down.key)
         if (deaths := launches[name].deaths) >= settings.alert_deaths:
             within = in_words(_DEATHS.total_seconds())
-            findings.append(Finding("restarting", name, f"it died or hung {deaths} times within {within}"))
+            findings.append(Finding("application_restarting", name, f"it died or hung {deaths} times within {within}"))
     if starved := [name for name in statuses if found[name] is Diagnosis.NO_INPUT]:
-        findings.append(Finding("starved", "log", f"nothing comes for {', '.join(starved)}"))
+        findings.append(Finding("no_input", "log", f"nothing comes for {', '.join(starved)}"))
     return Observation(tuple(findings), frozenset(unseen))
 
 

@@ -17,16 +17,16 @@ from truelog.support.settings import Settings
 
 # What each verdict is told as, the worst last.
 _KIND = {
-    LagVerdict.WARN: "behind",
-    LagVerdict.UNDERPROVISIONED: "behind",
-    LagVerdict.STALL: "stands",
-    LagVerdict.STOP: "stands",
-    LagVerdict.REWIND: "rewound",
-    LagVerdict.FALLING_OFF: "falling_off",
+    LagVerdict.WARN: "lagging",
+    LagVerdict.UNDERPROVISIONED: "lagging",
+    LagVerdict.STALL: "stalled",
+    LagVerdict.STOP: "stalled",
+    LagVerdict.REWIND: "positions_rewound",
+    LagVerdict.FALLING_OFF: "retention_risk",
 }
 _WORSE = tuple(dict.fromkeys(_KIND.values()))
-_EXCUSED = ("behind", "stands")  # where the application does not run: that is what is told then
-LAG_KINDS = (*_WORSE, "blind")
+_EXCUSED = ("lagging", "stalled")  # where the application does not run: that is what is told then
+LAG_KINDS = (*_WORSE, "lag_unknown")
 
 
 def observe(settings: Settings) -> Observation:
@@ -44,7 +44,7 @@ def observation(rows: Iterable[LagRow], idle: set[str]) -> Observation:
     found = {finding.key: finding for each in reversed(sights) for finding in each.findings}
     blind = [next((row for row in of if row.verdict is LagVerdict.UNKNOWN), None) for of in readings]
     reasons = "; ".join(f"{row.reader}: {row.reason}" for row in blind if row)
-    told = (*found.values(), Finding("blind", "log", reasons)) if reasons else tuple(found.values())
+    told = (*found.values(), Finding("lag_unknown", "log", reasons)) if reasons else tuple(found.values())
     return Observation(told, frozenset().union(*(each.unseen for each in sights)))
 
 
@@ -66,7 +66,7 @@ def _of_reader(rows: list[LagRow], idle: set[str]) -> Observation:
 
 
 def _subject(kind: str, row: LagRow) -> str:
-    return row.application if kind == "behind" else row.reader
+    return row.application if kind == "lagging" else row.reader
 
 
 def _works(status: Status) -> bool:

@@ -28,10 +28,20 @@ class Notice:
     cause: str
     opened_at: datetime
     resolved_at: datetime | None
+    opened_as: str | None
 
     @property
     def key(self) -> str:
         return f"{self.kind}/{self.subject}"
+
+    @property
+    def receivers_kind(self) -> str:
+        """Kind by which receivers know the incident: the name that it had when they were first notified."""
+        return self.opened_as or self.kind
+
+    @property
+    def receivers_key(self) -> str:
+        return f"{self.receivers_kind}/{self.subject}"
 
     @property
     def resolved(self) -> bool:
@@ -70,7 +80,8 @@ def next_notice(connection: Connection, receiver: str) -> Notice | None:
     """What it is to be told next."""
     with connection.cursor(row_factory=class_row(Notice)) as cursor:
         return cursor.execute(
-            "SELECT n.id, n.says, a.kind, a.subject, n.cause, a.opened_at, a.resolved_at FROM truelog.notification n "
+            "SELECT n.id, n.says, a.kind, a.subject, n.cause, a.opened_at, a.resolved_at, a.opened_as "
+            "FROM truelog.notification n "
             "JOIN truelog.alert a ON a.id = n.alert WHERE receiver = %s AND done_at IS NULL ORDER BY n.id LIMIT 1",
             (receiver,),
         ).fetchone()

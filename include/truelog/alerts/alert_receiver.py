@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from truelog.alerts.alert_kind import former_kind
 from truelog.alerts.alert_outbox import Notice
 from truelog.support.errors import ReceiverDown
 from truelog.support.http_client import post_json
@@ -53,7 +54,7 @@ def alertmanager(settings: Settings, notice: Notice) -> list[dict[str, Any]]:
     return [
         {
             "labels": {
-                "alertname": notice.kind,
+                "alertname": notice.receivers_kind,
                 "severity": notice.means.severity,
                 "service": "truelog",
                 "subject": notice.subject,
@@ -63,6 +64,7 @@ def alertmanager(settings: Settings, notice: Notice) -> list[dict[str, Any]]:
                 "cause": notice.cause,
                 "first_step": notice.means.first,
                 "runbook_url": runbook,
+                "former_kind": former_kind(notice.kind) or "",
             },
             "startsAt": _written(notice.opened_at),
             "endsAt": _written(ends),
@@ -73,11 +75,15 @@ def alertmanager(settings: Settings, notice: Notice) -> list[dict[str, Any]]:
 
 def pagerduty(settings: Settings, notice: Notice) -> dict[str, Any]:
     """Without the routing key, which is no part of what is said."""
-    said: dict[str, Any] = {"event_action": "resolve" if notice.resolved else "trigger", "dedup_key": notice.key}
+    said: dict[str, Any] = {
+        "event_action": "resolve" if notice.resolved else "trigger",
+        "dedup_key": notice.receivers_key,
+    }
     if notice.resolved:
         return said
     page, runbook = links(settings, notice)
     details = {"cause": notice.cause, "first_step": notice.means.first, "runbook": runbook}
+    details |= {"former_kind": former_kind(notice.kind) or ""}
     return said | {
         "payload": {
             "summary": notice.summary[:1024],

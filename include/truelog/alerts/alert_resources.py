@@ -11,7 +11,7 @@ from truelog.lag.lag_history import Reading
 from truelog.storage import db_snapshot
 from truelog.support.settings import Settings
 
-DEAD_LETTERS, DISK = ("dead_letters",), ("disk",)
+DEAD_LETTERS, DISK = ("dead_letters",), ("disk_low",)
 _TOPIC = "dead_letter"
 _WINDOW = 300.0  # seconds over which a rate is taken
 _SHORTEST = 60.0

@@ -21,6 +21,7 @@ from truelog.alerts.alert import (
     Source,
     evaluate_all,
 )
+from truelog.alerts.alert_kind import with_current_kind
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection
@@ -28,7 +29,7 @@ from truelog.support.errors import BadInput
 
 _ALERT = (
     "SELECT kind, subject, cause, found_at, opened_at, told_at, gone_at, acknowledged_at, acknowledged_by, "
-    "resolved_at, id FROM truelog.alert "
+    "resolved_at, id, opened_as FROM truelog.alert "
 )
 _OF_SOURCE = "WHERE resolved_at IS NULL AND (kind = ANY(%s) OR kind = %s AND subject = %s) ORDER BY id"
 _OLD = (
@@ -49,11 +50,12 @@ def resolved_alerts(connection: Connection, limit: int = 200) -> list[Alert]:
 
 
 def acknowledge(connection: Connection, key: str, by: str) -> Alert:
-    """Somebody works on it, and nobody is told again; the first to say so is remembered.
+    """Somebody works on it, and nobody is told again; the first to say so is remembered. Accepts a former kind.
 
     Raises:
         BadInput: no alert with this key is open.
     """
+    key = with_current_kind(key)
     of = "kind || '/' || subject = %s AND resolved_at IS NULL AND opened_at IS NOT NULL"
     connection.execute(
         f"UPDATE truelog.alert SET acknowledged_at = now(), acknowledged_by = %s WHERE {of} "  # noqa: S608
@@ -72,9 +74,12 @@ def active_silences(connection: Connection) -> list[Silence]:
 
 
 def add_silence(connection: Connection, pattern: str, lasts: timedelta, *, by: str, why: str) -> Silence:
-    """Nothing new is told of keys like this for so long: `down/*`, `*/page_views`, one key, or `*`."""
+    """Nothing new is told of keys like this for so long: `application_down/*`, `*/page_views`, one key, or `*`."""
+    pattern = with_current_kind(pattern)
     if not pattern or lasts <= timedelta():
-        raise BadInput("a silence needs a pattern of keys, and a duration: `truelog alerts silence 'down/*' --for 2h`.")
+        raise BadInput(
+            "A silence needs a pattern of keys and a duration: `truelog alerts silence 'application_down/*' --for 2h`."
+        )
     with connection.cursor(row_factory=class_row(Silence)) as cursor:
         made = cursor.execute(
             "INSERT INTO truelog.silence (pattern, until, made_by, why) VALUES (%s, now() + %s, %s, %s) "
@@ -97,6 +102,7 @@ def end_silence(connection: Connection, id_: int, by: str) -> None:
     ended = connection.execute(
         "UPDATE truelog.silence SET until = now() WHERE id = %s AND until > now() RETURNING pattern", (id_,)
     ).fetchone()
+    connection.execute("UPDATE truelog.silence SET until = now() WHERE extends = %s AND until > now()", (id_,))
     if ended is None:
         raise BadInput(f"no silence {id_} holds; `truelog alerts` lists those that do.")
     audit_trail.record_operation(connection, OperationKind.UNSILENCE, str(ended[0]), by)

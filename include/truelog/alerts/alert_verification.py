@@ -18,9 +18,9 @@ from truelog.support.durations import in_words
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
-VIEW_KINDS = ("different", "undecided", "unproved")
-ARCHIVE_KINDS = ("unsound", "unaudited")
-EVENT_KINDS = ("unusual",)
+VIEW_KINDS = ("view_different", "reconcile_inconclusive", "certificate_stale")
+ARCHIVE_KINDS = ("archive_corrupt", "archive_unaudited")
+EVENT_KINDS = ("quality_anomaly",)
 _FAULTS = 3  # that are named; the log of the audit names all
 
 # Of each view's newest version: its last comparison, and its last one with an answer.
@@ -96,13 +96,13 @@ def observation(settings: Settings, proofs: Iterable[ViewVerification]) -> Obser
 def _wrong(settings: Settings, proof: ViewVerification) -> Iterator[Finding]:
     if proof.answer == "DIFFERENT":
         counts = f"{proof.missing} rows are missing, {proof.extra} extra, {proof.different} different"
-        yield Finding("different", proof.view, f"{counts}; {proof.reason}" if proof.reason else counts)
+        yield Finding("view_different", proof.view, f"{counts}; {proof.reason}" if proof.reason else counts)
     if proof.verdict == "UNKNOWN" and proof.unanswered > settings.alert_undecided_seconds:
-        yield Finding("undecided", proof.view, f"for {in_words(proof.unanswered)}: {proof.reason}")
+        yield Finding("reconcile_inconclusive", proof.view, f"for {in_words(proof.unanswered)}: {proof.reason}")
     if proof.uncertified > settings.alert_unproved_seconds:
         none = f"it has no certificate, and has been there for {in_words(proof.uncertified)}"
         old = f"its newest certificate is {in_words(proof.uncertified)} old"
-        yield Finding("unproved", proof.view, old if proof.certificates else none)
+        yield Finding("certificate_stale", proof.view, old if proof.certificates else none)
 
 
 def observe_archive(settings: Settings) -> Observation:
@@ -113,9 +113,9 @@ def observe_archive(settings: Settings) -> Observation:
     findings = list[Finding]()
     if faults:
         more = f"; and {len(faults) - _FAULTS} more" if len(faults) > _FAULTS else ""
-        findings.append(Finding("unsound", ARCHIVE, "; ".join(faults[:_FAULTS]) + more))
+        findings.append(Finding("archive_corrupt", ARCHIVE, "; ".join(faults[:_FAULTS]) + more))
     if age is not None and age > settings.alert_unaudited_seconds:
-        findings.append(Finding("unaudited", ARCHIVE, f"for {in_words(age)}"))
+        findings.append(Finding("archive_unaudited", ARCHIVE, f"for {in_words(age)}"))
     return Observation(tuple(findings))
 
 
@@ -124,4 +124,4 @@ def observe_events(settings: Settings) -> Observation:
     with db_snapshot.read_snapshot(settings) as connection:
         newest = quality_history.newest_days(connection)
     odd = (each for each in newest if each.failed)
-    return Observation(tuple(Finding("unusual", each.event, "; ".join(each.failed[:_FAULTS])) for each in odd))
+    return Observation(tuple(Finding("quality_anomaly", each.event, "; ".join(each.failed[:_FAULTS])) for each in odd))

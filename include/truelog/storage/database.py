@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL, and the kernel's own tables and functions in it."""
+"""Connections to PostgreSQL, and the migration of the kernel's own tables and functions."""
 
 import hashlib
 from pathlib import Path
@@ -14,29 +14,29 @@ _SQL = Path(__file__).parent / "sql"
 
 
 def connect(settings: Settings, *, autocommit: bool = False, writer: str | None = None) -> Connection:
-    """A session in UTC; the caller closes it. `writer` is the application whose lease its writes stand under.
+    """Open a session in UTC, which the caller closes. `writer` is the application whose lease covers its writes.
 
-    A process that is suspended within a transaction loses it after a while, and with it the locks that others wait for.
+    If a process is suspended in a transaction, the transaction ends after a timeout and releases its locks.
     """
-    given = settings.database() | ({"application_name": session_name(writer)} if writer else {})
-    connection: Connection = psycopg.connect(**given, autocommit=autocommit, connect_timeout=10)
+    arguments = settings.database() | ({"application_name": session_name(writer)} if writer else {})
+    connection: Connection = psycopg.connect(**arguments, autocommit=autocommit, connect_timeout=10)
     with connection.transaction():
         connection.execute("SET SESSION idle_in_transaction_session_timeout = '15s'")
     return connection
 
 
 def session_name(writer: str) -> str:
-    """How PostgreSQL knows the sessions of an application; names there are at most 63 bytes long."""
+    """The name of an application's sessions in PostgreSQL. It is a hash because PostgreSQL limits it to 63 bytes."""
     return f"truelog:{hashlib.sha256(writer.encode()).hexdigest()[:32]}"
 
 
 def migrate(settings: Settings) -> None:
-    """Bring the database to what this release expects.
+    """Migrate the database to the schema of this release.
 
-    One that has it already is left alone: to define a table or a view anew waits for everybody who reads it, and those
-    who come meanwhile wait behind.
+    A database with this schema stays as it is: to redefine a table or a view waits for all its readers, and later
+    readers queue behind the redefinition.
     """
-    statements = [(_SQL / file).read_bytes() for file in ("schema.sql", "measures.sql", "layer.sql")]
+    statements = [(_SQL / file).read_bytes() for file in ("schema.sql", "alert_kinds.sql", "measures.sql", "layer.sql")]
     digest = hashlib.sha256(b"\n".join(statements)).hexdigest()
     with connect(settings) as connection:
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('truelog.migrate'))")
@@ -49,11 +49,11 @@ def migrate(settings: Settings) -> None:
 
 
 def names(columns: list[str] | dict[str, str], prefix: str = "") -> sql.Composed:
-    """`"a", "b"`, or with a prefix `t."a", t."b"`."""
+    """A list of quoted columns: `"a", "b"`, or with a prefix `t."a", t."b"`."""
     quoted = (sql.SQL(prefix) + sql.Identifier(c) for c in columns)
     return sql.SQL(", ").join(quoted)
 
 
 def definitions(columns: dict[str, str]) -> sql.Composed:
-    """`"a" text, "b" bigint`, for a table to be made with."""
+    """The column definitions of CREATE TABLE: `"a" text, "b" bigint`."""
     return sql.SQL(", ").join(sql.SQL("{} {}").format(sql.Identifier(c), sql.SQL(t)) for c, t in columns.items())

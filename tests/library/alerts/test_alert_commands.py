@@ -29,22 +29,32 @@ def test_from_an_alert_to_its_silence(postgresql: Settings, database: Connection
     for source in SOURCES:
         record(postgresql, database, source, Observation())
     assert answer("alerts") == {"alerts": [], "silences": [], "neglected": []}
-    record(postgresql, database, SOURCES[0], Observation((Finding("down", "stream", "it <died> [red]"),)))
+    record(postgresql, database, SOURCES[0], Observation((Finding("application_down", "stream", "it <died> [red]"),)))
     [told] = answer("alerts", exit_code=1)["alerts"]
-    assert (told["key"], told["severity"], told["cause"]) == ("down/stream", "critical", "it <died> [red]")
-    assert told["runbook"] == "docs/runbooks/down.md"
+    assert (told["key"], told["severity"], told["cause"]) == ("application_down/stream", "critical", "it <died> [red]")
+    assert (told["kind"], told["former_kind"], told["opened_as"]) == ("application_down", "down", None)
+    assert told["runbook"] == "docs/runbooks/application_down.md"
 
-    assert answer("alerts", "ack", "down/stream", "--by", "ann")["acknowledged_by"] == "ann"
-    made = answer("alerts", "silence", "down/*", "--for", "2h", "--why", "a new disk", "--by", "ann")
+    assert answer("alerts", "ack", "application_down/stream", "--by", "ann")["acknowledged_by"] == "ann"
+    made = answer("alerts", "silence", "application_down/*", "--for", "2h", "--why", "a new disk", "--by", "ann")
     shown = truelog("alerts")
     assert shown.returncode == 1
-    for said in ("it <died> [red]", "ann", "a new disk", "docs/runbooks/down.md", f"silence {made['id']}: down/*"):
+    for said in (
+        "it <died> [red]",
+        "ann",
+        "a new disk",
+        "docs/runbooks/application_down.md",
+        f"silence {made['id']}: application_down/*",
+    ):
         assert said in shown.stdout
     assert truelog("alerts", "unsilence", str(made["id"])).returncode == 0
     assert alert_store.active_silences(database) == []
 
-    refused = truelog("alerts", "ack", "down/nobody", "--by", "ann")
-    assert (refused.returncode, "no alert down/nobody is open" in refused.stderr) == (3, True)
+    former = truelog("alerts", "silence", "down/*", "--for", "2h", "--why", "by its former name", "--json")
+    assert '"pattern":"application_down/*"' in former.stdout
+    assert "down/* is now called application_down/*." in former.stderr
+    refused = truelog("alerts", "ack", "application_down/nobody", "--by", "ann")
+    assert (refused.returncode, "no alert application_down/nobody is open" in refused.stderr) == (3, True)
     assert truelog("alerts", "silence", "*", "--for", "two hours", "--why", "").returncode == 2
 
 

@@ -116,7 +116,7 @@ def test_an_application_from_its_start_to_its_death(postgresql: Settings, databa
 
     def seen() -> tuple[set[str], bool]:
         sight = alert_applications.observe(postgresql)
-        return keys(sight), sight.sees("down/stream")
+        return keys(sight), sight.sees("application_down/stream")
 
     assert seen() == (set(), False)
     taken = lease.take_lease(postgresql, STREAM)
@@ -125,7 +125,7 @@ def test_an_application_from_its_start_to_its_death(postgresql: Settings, databa
     lease.record_batch(database, taken.holder)
     assert seen() == (set(), True)
     die(database, taken)
-    assert seen()[0] == {"down/stream"}
+    assert seen()[0] == {"application_down/stream"}
     database.execute("UPDATE truelog.application SET desired = 'stopped'")
     assert seen() == (set(), True)
 
@@ -134,9 +134,9 @@ def test_one_that_dies_again_and_again_is_told_of(postgresql: Settings, database
     died = "INSERT INTO truelog.launch (application, reason, launched_at) VALUES ('stream', %s, now() - %s)"
     for reason, minutes in (("down", 1), ("hung", 2), ("changed", 3), ("cleared by hand", 4), ("dead", 11)):
         database.execute(died, (reason, timedelta(minutes=minutes)))
-    assert "restarting/stream" not in keys(alert_applications.observe(postgresql))
+    assert "application_restarting/stream" not in keys(alert_applications.observe(postgresql))
     database.execute(died, ("dead", timedelta(minutes=5)))
-    assert "restarting/stream" in keys(alert_applications.observe(postgresql))
+    assert "application_restarting/stream" in keys(alert_applications.observe(postgresql))
 
 
 def test_silence_without_ticks_is_told_of_the_log(postgresql: Settings, database: Connection) -> None:
@@ -147,8 +147,8 @@ def test_silence_without_ticks_is_told_of_the_log(postgresql: Settings, database
     database.execute("INSERT INTO truelog.application (application) VALUES ('stream')")
     sight = alert_applications.observe(away)
     die(database, held)
-    assert keys(sight) == {"starved/log"}
-    assert not sight.sees("down/stream")
+    assert keys(sight) == {"no_input/log"}
+    assert not sight.sees("application_down/stream")
     assert sight.findings[0].cause == "nothing comes for stream"
 
 
@@ -168,39 +168,39 @@ LAG: list[tuple[str, list[LagRow], set[str], set[str], set[str]]] = [
         "a slow application is one incident",
         [row(V.WARN), row(V.UNDERPROVISIONED, "two")],
         set(),
-        {"behind/stream"},
+        {"lagging/stream"},
         set(),
     ),
     (
         "each view stands still by itself",
         [row(V.STALL), row(V.STALL, "two")],
         set(),
-        {"stands/one", "stands/two"},
+        {"stalled/one", "stalled/two"},
         set(),
     ),
     (
         "the worst partition speaks for a view; that it is behind as well is not over",
         [row(V.WARN), row(V.STALL, partition=1)],
         set(),
-        {"stands/one"},
-        {"behind/stream"},
+        {"stalled/one"},
+        {"lagging/stream"},
     ),
-    ("who goes back is told", [row(V.REWIND)], set(), {"rewound/one"}, {"behind/stream", "stands/one"}),
-    ("who does not run is told elsewhere", [row(V.STOP), row(V.WARN, "two")], {STREAM}, set(), {"stands/one"}),
-    ("but what is lost is lost", [row(V.FALLING_OFF, ARCHIVE)], {ARCHIVE}, {"falling_off/archive"}, set()),
+    ("who goes back is told", [row(V.REWIND)], set(), {"positions_rewound/one"}, {"lagging/stream", "stalled/one"}),
+    ("who does not run is told elsewhere", [row(V.STOP), row(V.WARN, "two")], {STREAM}, set(), {"stalled/one"}),
+    ("but what is lost is lost", [row(V.FALLING_OFF, ARCHIVE)], {ARCHIVE}, {"retention_risk/archive"}, set()),
     (
         "a blind poller says nothing of what was wrong",
         [row(V.UNKNOWN), row(V.UNKNOWN, "two")],
         set(),
-        {"blind/log"},
-        {"behind/stream", "stands/one", "rewound/one", "falling_off/two"},
+        {"lag_unknown/log"},
+        {"lagging/stream", "stalled/one", "positions_rewound/one", "retention_risk/two"},
     ),
     (
         "one partition that is not seen hides no other",
         [row(V.UNKNOWN), row(V.STALL, partition=1)],
         set(),
-        {"blind/log", "stands/one"},
-        {"rewound/one", "behind/stream"},
+        {"lag_unknown/log", "stalled/one"},
+        {"positions_rewound/one", "lagging/stream"},
     ),
 ]
 
@@ -233,9 +233,9 @@ def test_lag_is_looked_for_in_the_history(one_view: Settings, database: Connecti
         for ago in range(600, -1, -10)
     ]
     lag_history.append(database, history, 3600)
-    assert keys(alert_lag.observe(one_view)) == {"stands/one", "blind/log"}
+    assert keys(alert_lag.observe(one_view)) == {"stalled/one", "lag_unknown/log"}
     die(database, taken)
-    assert keys(alert_lag.observe(one_view)) == {"blind/log"}
+    assert keys(alert_lag.observe(one_view)) == {"lag_unknown/log"}
 
 
 # Proofs.
@@ -244,17 +244,21 @@ EQUAL = ViewVerification("one", "EQUAL", "", "EQUAL", 0, 0, 0, 60, 60, 1)
 UNCOMPARED = ViewVerification("one", None, None, None, None, None, None, 60, 60, 0)
 PROOFS = [
     ("it was found equal", EQUAL, None),
-    ("it differs", replace(EQUAL, verdict="DIFFERENT", answer="DIFFERENT", missing=3), "different"),
+    ("it differs", replace(EQUAL, verdict="DIFFERENT", answer="DIFFERENT", missing=3), "view_different"),
     (
         "that nobody can tell now does not make it equal",
         replace(EQUAL, verdict="UNKNOWN", answer="DIFFERENT"),
-        "different",
+        "view_different",
     ),
     ("an archive that is behind for a while", replace(EQUAL, verdict="UNKNOWN"), None),
-    ("and for long", replace(EQUAL, verdict="UNKNOWN", unanswered=3 * 3600 + 1, uncertified=7 * 3600), "undecided"),
-    ("nobody compares it", replace(EQUAL, unanswered=7 * 3600, uncertified=6 * 3600 + 1), "unproved"),
-    ("it is equal, and nothing certifies it", replace(EQUAL, uncertified=6 * 3600 + 1), "unproved"),
-    ("nobody ever compared it", replace(UNCOMPARED, unanswered=7 * 3600, uncertified=7 * 3600), "unproved"),
+    (
+        "and for long",
+        replace(EQUAL, verdict="UNKNOWN", unanswered=3 * 3600 + 1, uncertified=7 * 3600),
+        "reconcile_inconclusive",
+    ),
+    ("nobody compares it", replace(EQUAL, unanswered=7 * 3600, uncertified=6 * 3600 + 1), "certificate_stale"),
+    ("it is equal, and nothing certifies it", replace(EQUAL, uncertified=6 * 3600 + 1), "certificate_stale"),
+    ("nobody ever compared it", replace(UNCOMPARED, unanswered=7 * 3600, uncertified=7 * 3600), "certificate_stale"),
     ("it is new", UNCOMPARED, None),
 ]
 
@@ -289,17 +293,17 @@ def test_comparisons_are_looked_up(one_view: Settings, database: Connection) -> 
         )
         return keys(alert_verification.observe_views(one_view))
 
-    assert keys(alert_verification.observe_views(one_view)) == {"unproved/one"}
+    assert keys(alert_verification.observe_views(one_view)) == {"certificate_stale/one"}
     assert "it has no certificate" in alert_verification.observe_views(one_view).findings[0].cause
-    assert compared("EQUAL", 0, version=1) == {"unproved/one"}
-    assert certified(0) == {"unproved/one"}
-    assert compared("EQUAL", 2) == {"unproved/one"}
-    assert compared("UNKNOWN", 1, version=None, reason="its file is broken") == {"undecided/one"}
+    assert compared("EQUAL", 0, version=1) == {"certificate_stale/one"}
+    assert certified(0) == {"certificate_stale/one"}
+    assert compared("EQUAL", 2) == {"certificate_stale/one"}
+    assert compared("UNKNOWN", 1, version=None, reason="its file is broken") == {"reconcile_inconclusive/one"}
     assert "its file is broken" in alert_verification.observe_views(one_view).findings[0].cause
-    assert compared("DIFFERENT", 0.5) == {"different/one"}
+    assert compared("DIFFERENT", 0.5) == {"view_different/one"}
     assert alert_verification.observe_views(one_view).findings[0].cause == "1 rows are missing, 2 extra, 3 different"
-    assert compared("EQUAL", 0) == {"unproved/one"}
-    assert certified(1) == {"unproved/one"}
+    assert compared("EQUAL", 0) == {"certificate_stale/one"}
+    assert certified(1) == {"certificate_stale/one"}
     assert alert_verification.observe_views(one_view).findings[0].cause == "its newest certificate is 24 h old"
     assert certified(0) == set()
 
@@ -311,10 +315,10 @@ def test_the_archive_is_as_sound_as_its_last_audit(postgresql: Settings, databas
         "INSERT INTO truelog.launch (application, reason, launched_at) "
         "VALUES ('archive', 'dead', now() - interval '37 h')"
     )
-    assert keys(alert_verification.observe_archive(postgresql)) == {"unaudited/archive"}
+    assert keys(alert_verification.observe_archive(postgresql)) == {"archive_unaudited/archive"}
     database.execute(audited, (["a hole", "b", "c", "d"], HOUR))
     [unsound] = alert_verification.observe_archive(postgresql).findings
-    assert (unsound.key, unsound.cause) == ("unsound/archive", "a hole; b; c; and 1 more")
+    assert (unsound.key, unsound.cause) == ("archive_corrupt/archive", "a hole; b; c; and 1 more")
     database.execute(audited, ([], timedelta()))
     assert keys(alert_verification.observe_archive(postgresql)) == set()
 
@@ -329,9 +333,9 @@ def test_an_event_type_is_told_of_by_its_newest_log_day(postgresql: Settings, da
         return keys(alert_verification.observe_events(postgresql))
 
     assert keys(alert_verification.observe_events(postgresql)) == set()
-    assert judged(1, "events 3: at least 500") == {"unusual/click"}
+    assert judged(1, "events 3: at least 500") == {"quality_anomaly/click"}
     assert alert_verification.observe_events(postgresql).findings[0].cause == "events 3: at least 500"
-    assert judged(0) == {"unusual/click"}  # an older day, by a backfill
+    assert judged(0) == {"quality_anomaly/click"}  # an older day, by a backfill
     assert judged(2) == set()
 
 
@@ -363,5 +367,5 @@ def test_dead_letters_are_told_by_their_rate(postgresql: Settings, database: Con
 
 def test_a_disk_is_told_of_by_what_is_free(settings: Settings) -> None:
     full, empty = (settings.model_copy(update={"alert_disk_share": share}) for share in (0.9999999, 0.0000001))
-    assert keys(alert_resources.observe_disk(full)) == {"disk/home"}
+    assert keys(alert_resources.observe_disk(full)) == {"disk_low/home"}
     assert alert_resources.observe_disk(empty) == Observation()

@@ -21,7 +21,7 @@ from truelog.support.errors import BadInput, NotSetUp, ReceiverDown
 from truelog.support.http_client import post_json
 from truelog.support.settings import Settings
 
-KIND = "down"
+KIND = "application_down"
 SOURCE = Source("applications", (KIND,), 1, lambda _: Observation())
 FOUR_HOURS = timedelta(hours=4)
 TOLD = ["alertmanager", "pagerduty"]
@@ -79,48 +79,53 @@ def test_an_incident_from_its_first_moment_to_its_last(database: Connection) -> 
     look(database, "one")
     look(database, "one", "two", cause="it hangs")
     assert [(each.key, each.cause) for each in alert_store.open_alerts(database)] == [
-        ("down/one", "it hangs"),
-        ("down/two", "it hangs"),
+        ("application_down/one", "it hangs"),
+        ("application_down/two", "it hangs"),
     ]
     look(database, "two", blind=True)
     over(database)
     assert alert_store.open_alerts(database) == []
-    assert {each.key for each in alert_store.resolved_alerts(database)} == {"down/one", "down/two"}
+    assert {each.key for each in alert_store.resolved_alerts(database)} == {
+        "application_down/one",
+        "application_down/two",
+    }
     assert len(alert_store.resolved_alerts(database, limit=1)) == 1
     look(database, "one")
-    assert [each.key for each in alert_store.open_alerts(database)] == ["down/one"]
+    assert [each.key for each in alert_store.open_alerts(database)] == ["application_down/one"]
 
 
 def test_the_database_itself_refuses_a_second_one_that_is_open(database: Connection) -> None:
     look(database, "one")
     with pytest.raises(psycopg.errors.UniqueViolation):
-        database.execute("INSERT INTO truelog.alert (kind, subject, cause, found_at) VALUES ('down', 'one', '', now())")
+        database.execute(
+            "INSERT INTO truelog.alert (kind, subject, cause, found_at) VALUES ('application_down', 'one', '', now())"
+        )
 
 
 def test_who_acknowledges_first_is_remembered_and_nobody_is_told_again(database: Connection) -> None:
     look(database, "one")
-    assert alert_store.acknowledge(database, "down/one", "ann").acknowledged_by == "ann"
-    assert alert_store.acknowledge(database, "down/one", "bob").acknowledged_by == "ann"
+    assert alert_store.acknowledge(database, "application_down/one", "ann").acknowledged_by == "ann"
+    assert alert_store.acknowledge(database, "application_down/one", "bob").acknowledged_by == "ann"
     age(database, timedelta(hours=5))
     look(database, "one")
     assert said(database) == {name: [Transition.OPEN] for name in TOLD}
-    for key in ("down/two", "down"):
+    for key in ("application_down/two", "application_down"):
         with pytest.raises(BadInput, match="truelog alerts"):
             alert_store.acknowledge(database, key, "ann")
 
 
 def test_a_silence_holds_until_it_ends_or_is_ended(database: Connection) -> None:
-    made = alert_store.add_silence(database, "down/*", timedelta(hours=2), by="ann", why="a new disk")
+    made = alert_store.add_silence(database, "application_down/*", timedelta(hours=2), by="ann", why="a new disk")
     assert alert_store.active_silences(database) == [made]
     assert (made.by, made.why) == ("ann", "a new disk")
     look(database, "one")
-    assert [each.key for each in alert_store.open_alerts(database)] == ["down/one"]
+    assert [each.key for each in alert_store.open_alerts(database)] == ["application_down/one"]
     assert said(database) == {}
     assert made.id is not None
     alert_store.end_silence(database, made.id, "bob")
     assert alert_store.active_silences(database) == []
     noted = [(each.kind, each.subject, each.doer) for each in audit_trail.latest_operations(database, 2)]
-    assert noted == [("unsilence", "down/*", "bob"), ("silence", "down/*", "ann")]
+    assert noted == [("unsilence", "application_down/*", "bob"), ("silence", "application_down/*", "ann")]
     look(database, "one")
     assert said(database) == {name: [Transition.OPEN] for name in TOLD}
     with pytest.raises(BadInput, match="no silence"):
@@ -157,7 +162,7 @@ def test_a_receiver_that_fails_hangs_goes_and_comes_back_is_told_each_incident_o
 
     def tried() -> None:
         for name in TOLD:
-            with pytest.raises(ReceiverDown, match=f"{name} was not told down/one open: it"):
+            with pytest.raises(ReceiverDown, match=f"{name} was not told application_down/one open: it"):
                 deliver(told, name)
 
     look(database, "one", "two")
@@ -170,18 +175,23 @@ def test_a_receiver_that_fails_hangs_goes_and_comes_back_is_told_each_incident_o
     tried()
     listener.back()
 
-    begun = ["down/one open", "down/two open", "down/one resolved", "down/two resolved"]
-    begun += ["down/two open", "down/three open"]
+    begun = [
+        "application_down/one open",
+        "application_down/two open",
+        "application_down/one resolved",
+        "application_down/two resolved",
+    ]
+    begun += ["application_down/two open", "application_down/three open"]
     assert [deliver(told, name) for name in TOLD] == [begun, begun]
     over(database)
-    ended = ["down/two resolved", "down/three resolved"]
+    ended = ["application_down/two resolved", "application_down/three resolved"]
     assert [deliver(told, name) for name in TOLD] == [ended, ended]
     assert [deliver(told, name) for name in TOLD] == [[], []]
     paged = [(body["dedup_key"], body["event_action"]) for body in listener.taken if isinstance(body, dict)]
     assert {key: [action for of, action in paged if of == key] for key in sorted({key for key, _ in paged})} == {
-        "down/one": ["trigger", "resolve"],
-        "down/three": ["trigger", "resolve"],
-        "down/two": ["trigger", "resolve"] * 2,
+        "application_down/one": ["trigger", "resolve"],
+        "application_down/three": ["trigger", "resolve"],
+        "application_down/two": ["trigger", "resolve"] * 2,
     }
     assert len(listener.taken) == 2 * len(paged)
 
@@ -194,7 +204,7 @@ def test_what_a_receiver_refuses_for_good_holds_up_nothing_and_is_kept_with_its_
     assert deliver(told, "pagerduty") == []
     listener.mood = TAKES
     look(database, "one", "two")
-    assert deliver(told, "pagerduty") == ["down/two open"]
+    assert deliver(told, "pagerduty") == ["application_down/two open"]
     kept = "SELECT failed, tries FROM truelog.notification WHERE receiver = 'pagerduty' ORDER BY id"
     assert database.execute(kept).fetchall() == [("400: ", 1), (None, 1)]
 
@@ -230,8 +240,8 @@ def test_what_ended_long_ago_is_forgotten_and_nothing_else(
     )
     age(database, timedelta(days=91))
     assert alert_store.delete_old(database, timedelta(days=90)) == 1
-    assert [each.key for each in alert_store.resolved_alerts(database)] == ["down/waits"]
-    assert [each.key for each in alert_store.open_alerts(database)] == ["down/open"]
+    assert [each.key for each in alert_store.resolved_alerts(database)] == ["application_down/waits"]
+    assert [each.key for each in alert_store.open_alerts(database)] == ["application_down/open"]
     assert [each.pattern for each in alert_store.active_silences(database)] == ["holds/*"]
     deliver(told, "pagerduty")
     assert alert_store.delete_old(database, timedelta(days=90)) == 1
@@ -259,7 +269,8 @@ def test_alertmanager_is_told_in_its_own_words(told: Settings, database: Connect
         "summary": "the application one does not run, or has hung",
         "cause": '<b>"it died"</b>',
         "first_step": KINDS[KIND].first,
-        "runbook_url": "docs/runbooks/down.md",
+        "runbook_url": "docs/runbooks/application_down.md",
+        "former_kind": "down",
     }
     assert opened["generatorURL"] == f"http://127.0.0.1:{told.airflow_port}/dags/stream_one"
     assert opened["startsAt"] < resolved["endsAt"] < opened["endsAt"]
@@ -273,11 +284,11 @@ def test_pagerduty_is_told_in_its_own_words(told: Settings, database: Connection
     deliver(told, "pagerduty")
     opened, resolved = listener.taken
     assert listener.paths == ["/v2/enqueue?x=1"] * 2
-    assert resolved == {"routing_key": "a-routing-key", "event_action": "resolve", "dedup_key": "down/one"}
+    assert resolved == {"routing_key": "a-routing-key", "event_action": "resolve", "dedup_key": "application_down/one"}
     assert (opened["routing_key"], opened["event_action"], opened["dedup_key"]) == (
         "a-routing-key",
         "trigger",
-        "down/one",
+        "application_down/one",
     )
     payload = opened["payload"]
     assert (payload["severity"], payload["component"], payload["class"]) == ("critical", "one", KIND)

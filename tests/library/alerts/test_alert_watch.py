@@ -30,7 +30,7 @@ def test_a_source_that_is_blind_resolves_nothing_and_opens_an_alert_of_its_own(
 ) -> None:
     """Whatever befell it; the others are not touched by it."""
     wrong: list[Observation | Exception] = [
-        Observation((Finding("down", "one", "it died"),)),
+        Observation((Finding("application_down", "one", "it died"),)),
         ServiceDown("no answer"),
         ZeroDivisionError("a defect"),
         Observation(),
@@ -42,7 +42,7 @@ def test_a_source_that_is_blind_resolves_nothing_and_opens_an_alert_of_its_own(
             raise seen
         return seen
 
-    source = Source("made up", ("down",), 1, look)
+    source = Source("made up", ("application_down",), 1, look)
     other = Source("another", (), 1, lambda _: Observation())
     alert_watch.watch_once(postgresql, source)
     assert alert_watch.overdue_sources(database, [source, other]) == ["another"]
@@ -50,8 +50,8 @@ def test_a_source_that_is_blind_resolves_nothing_and_opens_an_alert_of_its_own(
     database.execute("UPDATE truelog.alert SET found_at = found_at - interval '2 minutes'")
     alert_watch.watch_once(postgresql, source)
     assert {(alert.key, alert.cause) for alert in alert_store.open_alerts(database)} == {
-        ("down/one", "it died"),
-        ("unwatched/made up", "ZeroDivisionError: a defect"),
+        ("application_down/one", "it died"),
+        ("alert_source_down/made up", "ZeroDivisionError: a defect"),
     }
     alert_watch.watch_once(postgresql, other)
     assert len(alert_store.open_alerts(database)) == 2

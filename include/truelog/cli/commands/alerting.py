@@ -19,7 +19,9 @@ By = Annotated[str, typer.Option("--by", metavar="NAME", help="Who says so.")]
 Lasts = Annotated[str, typer.Option("--for", metavar="DURATION", help="As 30m, 2h or 1d.")]
 Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="What is going on.")]
 Key = Annotated[str, typer.Argument(help="As `truelog alerts` shows it.")]
-Pattern = Annotated[str, typer.Argument(help="Of keys: down/stream, 'down/*', '*/page_views', '*'.")]
+Pattern = Annotated[
+    str, typer.Argument(help="Of keys: application_down/stream, 'application_down/*', '*/page_views', '*'.")
+]
 Number = Annotated[int, typer.Argument(metavar="NUMBER", help="As `truelog alerts` shows it.")]
 
 app = typer.Typer(help="What is wrong now, who works on it, and what is told to nobody.", invoke_without_command=True)
@@ -58,7 +60,7 @@ def ack(key: Key, by: By = "", as_json: AsJson = False) -> None:
     from truelog.storage.database import connect
 
     with connect(Settings()) as connection:
-        alert = kept.acknowledge(connection, key, by or _me())
+        alert = kept.acknowledge(connection, _with_current_kind(key), by or _me())
     _tell(_plain(alert), f"{alert.key} is acknowledged by {alert.acknowledged_by}", as_json)
 
 
@@ -70,7 +72,7 @@ def silence(pattern: Pattern, lasts: Lasts, why: Why, by: By = "", as_json: AsJs
 
     duration = _duration(lasts)
     with connect(Settings()) as connection:
-        made = kept.add_silence(connection, pattern, duration, by=by or _me(), why=why)
+        made = kept.add_silence(connection, _with_current_kind(pattern), duration, by=by or _me(), why=why)
     _tell(asdict(made), f"silence {made.id} holds of {made.pattern} until {made.until:%Y-%m-%d %H:%M} UTC", as_json)
 
 
@@ -83,6 +85,16 @@ def unsilence(number: Number, by: By = "", as_json: AsJson = False) -> None:
     with connect(Settings()) as connection:
         kept.end_silence(connection, number, by or _me())
     _tell({"id": number}, f"silence {number} has ended", as_json)
+
+
+def _with_current_kind(key: str) -> str:
+    """Accepts the former name of a kind, and says its present name."""
+    from truelog.alerts import alert_kind
+
+    current = alert_kind.with_current_kind(key)
+    if current != key:
+        typer.echo(f"{key} is now called {current}. The former name works until the next release.", err=True)
+    return current
 
 
 def _duration(written: str) -> Any:
@@ -100,8 +112,11 @@ def _me() -> str:
 
 
 def _plain(alert: "Alert") -> dict[str, Any]:
+    from truelog.alerts.alert_kind import former_kind
+
     means = alert.means
-    told = {"key": alert.key, "severity": str(means.severity), "first_step": means.first}
+    told = {"key": alert.key, "former_kind": former_kind(alert.kind)}
+    told |= {"severity": str(means.severity), "first_step": means.first}
     return told | {"runbook": f"docs/runbooks/{alert.kind}.md"} | asdict(alert)
 
 
