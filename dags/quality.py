@@ -47,7 +47,7 @@ def judge(span: dict[str, Any], params: dict[str, Any], run_id: str) -> list[str
     from truelog.batch.run_interval import RunInterval
     from truelog.quality import event_quality
 
-    return event_quality.judge_day(Settings(), params["events"], RunInterval.from_dict(span), run_id)
+    return event_quality.validate_days(Settings(), params["events"], RunInterval.from_dict(span), run_id)
 
 
 @judged(map_index_template="{{ label }}", retries=0)
@@ -56,7 +56,7 @@ def verdict(event: str, run_id: str) -> None:
     from truelog.quality import event_quality
 
     get_current_context()["label"] = event  # type: ignore[typeddict-unknown-key]
-    failed = [each for each in event_quality.verdicts(Settings(), run_id, event) if each.failed]
+    failed = [each for each in event_quality.results_of_run(Settings(), run_id, event) if each.failed]
     if failed:
         said = (f"{each.day:%Y-%m-%d %H:%M:%S}: {'; '.join(each.failed)}" for each in failed)
         raise AirflowFailException(f"{event} is not as it should be on {'. On '.join(said)}")

@@ -17,7 +17,7 @@ POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'no
 def newest(run: str, of: str) -> RedirectResponse:
     """Of what a run judged: a view, or an event type."""
     with db_snapshot.read_snapshot(Settings()) as connection:
-        number = quality_history.judgement_of(connection, run, of)
+        number = quality_history.latest_validation(connection, run, of)
     if number is None:
         raise HTTPException(404, f"{run} has not judged {of}")
     return RedirectResponse(f"data-docs/{number}", 303)

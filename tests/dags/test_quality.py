@@ -65,7 +65,7 @@ class Searches:
 
     def measure(self, first: int = 0, last: int = 10) -> RunInterval:
         span = RunInterval(MORNING + first * DAY, MORNING + last * DAY)
-        quality_metrics.measure_day(self.settings, [SEARCH], span)
+        quality_metrics.measure_days(self.settings, [SEARCH], span)
         return span
 
     def values(self, day: int) -> dict[str, float | None]:
@@ -169,8 +169,8 @@ def test_a_day_is_judged_against_those_before_it_and_says_what_nobody_can_tell(s
         searches.archive(day, [Record(at, search(random.Random(n), at, late=0)) for n in range(count)])
     searches.archive(5, [])
     span = RunInterval(MORNING, MORNING + 6 * DAY)
-    assert event_quality.judge_day(searches.settings, [TOPIC, "click"], span, "run") == [TOPIC]
-    first, _, _, fourth, fifth, sixth = event_quality.verdicts(searches.settings, "run", TOPIC)
+    assert event_quality.validate_days(searches.settings, [TOPIC, "click"], span, "run") == [TOPIC]
+    first, _, _, fourth, fifth, sixth = event_quality.results_of_run(searches.settings, "run", TOPIC)
     assert (first.success, first.failed) == (True, [])
     unjudged = {each.name for each in quality_history.day_metrics(searches.connection, TOPIC, MORNING) if each.unjudged}
     assert unjudged == {EVENTS, KEYS, *(f"{MISSING}{name}" for name in OPTIONAL)}
@@ -178,13 +178,13 @@ def test_a_day_is_judged_against_those_before_it_and_says_what_nobody_can_tell(s
     assert fifth.failed[0] == "events 20: at least 51 and at most 205, usually 102"
     assert [each.split()[0] for each in fifth.failed] == [EVENTS, KEYS]
     assert (sixth.success, sixth.failed) == (False, ["events 0: at least 50 and at most 200, usually 100"])
-    assert event_quality.verdicts(searches.settings, "another run", TOPIC) == []
+    assert event_quality.results_of_run(searches.settings, "another run", TOPIC) == []
 
 
 def test_an_event_type_that_nobody_sends_has_no_verdict(searches: Searches) -> None:
     searches.archive(0, [])
-    event_quality.judge_day(searches.settings, [TOPIC], RunInterval(MORNING, MORNING + DAY), "run")
-    [found] = event_quality.verdicts(searches.settings, "run", TOPIC)
+    event_quality.validate_days(searches.settings, [TOPIC], RunInterval(MORNING, MORNING + DAY), "run")
+    [found] = event_quality.results_of_run(searches.settings, "run", TOPIC)
     assert (found.success, found.failed) == (None, [])
 
 
@@ -217,7 +217,7 @@ def test_a_run_is_red_where_an_event_type_is_not_as_it_should_be(
         "judge": "success",
         "verdict": "failed",
     }
-    number = quality_history.judgement_of(searches.connection, run.run_id, TOPIC)
+    number = quality_history.latest_validation(searches.connection, run.run_id, TOPIC)
     assert b"malformed 0.5: at most 0.05" in (gx_docs.read_page(searches.settings, number or 0) or b"")
-    [found] = event_quality.verdicts(searches.settings, run.run_id, TOPIC)
+    [found] = event_quality.results_of_run(searches.settings, run.run_id, TOPIC)
     assert found.failed == ["malformed 0.5: at most 0.05"]

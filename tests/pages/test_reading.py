@@ -282,8 +282,8 @@ def test_log_days_are_told_with_their_figures_and_verdicts(snapshot: Connection)
     assert {each.judged.success for each in earlier} == {True}
     events = next(each for each in newest.figures if each.name == "events")
     assert (events.value, events.usual, events.least, events.most) == (90, 1_050, 525, 2_100)
-    assert quality_history.judgement_of(snapshot, "scheduled__1", "page_view") == newest.judged.id
-    assert quality_history.judgement_of(snapshot, "scheduled__1", "search") is None
+    assert quality_history.latest_validation(snapshot, "scheduled__1", "page_view") == newest.judged.id
+    assert quality_history.latest_validation(snapshot, "scheduled__1", "search") is None
 
 
 def test_differing_rows_are_all_there_until_the_next_that_differ(filled: Settings) -> None:

@@ -1,1 +1,1 @@
-"""Quality: metrics of each log day of an event type, and what Great Expectations finds in them."""
+"""Quality: metrics of each event type's log days, and their validation by Great Expectations."""

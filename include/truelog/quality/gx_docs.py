@@ -1,8 +1,7 @@
-"""Data Docs: what Great Expectations' own renderer makes of a judgement, kept in the bucket as a page.
+"""Data Docs: pages that Great Expectations' renderer makes of validation results, stored in the bucket.
 
-The renderer's pages load scripts from elsewhere and write values into HTML as they are. So every text is made harmless
-before it is rendered, and of what is rendered only tags and attributes remain that say how text is set: no script, no
-address.
+The renderer's pages load scripts from other hosts and do not escape values. Therefore this module escapes every text
+before it is rendered, and keeps only the tags and attributes of the rendered page that lay out text.
 """
 
 import html
@@ -29,9 +28,9 @@ _CLEANER = nh3.Cleaner(
     url_schemes=set(),
     link_rel=None,
 )
-# Control characters and those that turn the direction of text, as on the other pages.
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
-_ROWS = 20  # of those that must not be; the page of a comparison has more
+# Control characters and those that change the direction of text, as on the other pages.
+_INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+_ROWS = 20  # unexpected rows on a page; the page of a reconciliation shows more
 _DOCUMENT = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <link rel="stylesheet" href="../static/pages.css"><link rel="stylesheet" href="../static/data-docs.css"></head>
@@ -40,21 +39,21 @@ _DOCUMENT = """<!doctype html>
 
 
 def render_page(title: str, result: Mapping[str, Any]) -> bytes:
-    """The page of a judgement's result, in its form as JSON."""
+    """Render the page of a validation result, given as JSON."""
     parts = [part for each in result["results"] for part in _suite(each)]
-    body = "".join(parts) or "<p>Nothing could be judged.</p>"
+    body = "".join(parts) or "<p>No metric could be judged.</p>"
     return _DOCUMENT.format(title=html.escape(title), body=body).encode()
 
 
 def store_page(settings: Settings, number: int, page: bytes) -> None:
-    """Under the number of its row in `truelog.validation`."""
+    """Store a page under the id of its row in `truelog.validation`."""
     bucket.s3_client(settings).put_object(
         Bucket=settings.s3_bucket, Key=_key(number), Body=page, ContentType="text/html; charset=utf-8"
     )
 
 
 def read_page(settings: Settings, number: int) -> bytes | None:
-    """None where there is none, or none any more."""
+    """Read a page; None if it was never stored or has been removed."""
     client = bucket.s3_client(settings)
     try:
         return client.get_object(Bucket=settings.s3_bucket, Key=_key(number))["Body"].read()
@@ -63,10 +62,10 @@ def read_page(settings: Settings, number: int) -> bytes | None:
 
 
 def drop_old_pages(settings: Settings) -> int:
-    """Those that are older than they are kept; how many."""
+    """Delete the pages that have outlived `data_docs_keep_seconds`, and return how many."""
     client, limit = bucket.s3_client(settings), datetime.now(UTC) - timedelta(seconds=settings.data_docs_keep_seconds)
-    found = bucket.list_objects(client, settings.s3_bucket, f"{FOLDER}/")
-    old = [each["Key"] for each in found if each["LastModified"] < limit]
+    pages = bucket.list_objects(client, settings.s3_bucket, f"{FOLDER}/")
+    old = [each["Key"] for each in pages if each["LastModified"] < limit]
     for key in old:
         client.delete_object(Bucket=settings.s3_bucket, Key=key)
     return len(old)
@@ -82,7 +81,7 @@ def _suite(result: Mapping[str, Any]) -> Iterator[str]:
     from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
     from great_expectations.render.view.view import DefaultJinjaSectionView
 
-    loaded = expectationSuiteValidationResultSchema.load(harmless(json.loads(json.dumps(result, default=str))))
+    loaded = expectationSuiteValidationResultSchema.load(escape_texts(json.loads(json.dumps(result, default=str))))
     document = ValidationResultsPageRenderer().render(loaded)
     view: Any = DefaultJinjaSectionView()
     for number, section in enumerate(document.to_json_dict()["sections"], 1):
@@ -92,28 +91,28 @@ def _suite(result: Mapping[str, Any]) -> Iterator[str]:
         yield from _rows(outcome["expectation_config"]["description"], rows[:_ROWS])
 
 
-def harmless(value: Any) -> Any:
-    """Every text in it as HTML that shows it; a dollar would begin a parameter of the renderer's templates."""
+def escape_texts(value: Any) -> Any:
+    """Escape every text in a result, and every `$`, which would begin a parameter of the renderer's templates."""
     if isinstance(value, str):
         return _text(value).replace("$", "&#36;")
     if isinstance(value, dict):
-        return {name: harmless(each) for name, each in value.items()}
-    return [harmless(each) for each in value] if isinstance(value, list) else value
+        return {name: escape_texts(each) for name, each in value.items()}
+    return [escape_texts(each) for each in value] if isinstance(value, list) else value
 
 
-def _rows(means: str, rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Those that must not be, which the renderer only counts."""
+def _rows(rule: str, rows: list[dict[str, Any]]) -> Iterator[str]:
+    """The unexpected rows, which the renderer only counts."""
     if rows:
         heads = "".join(f"<th>{_text(str(name))}</th>" for name in rows[0])
-        yield f"<h3>Against {_text(means)}</h3><table><thead><tr>{heads}</tr></thead><tbody>"
+        yield f"<h3>Rows that break the rule: {_text(rule)}</h3><table><thead><tr>{heads}</tr></thead><tbody>"
         for row in rows:
             yield "<tr>" + "".join(f"<td>{_text(str(value))}</td>" for value in row.values()) + "</tr>"
         yield "</tbody></table>"
 
 
 def _text(value: str) -> str:
-    """As HTML that shows it, and what cannot be seen by its number."""
-    return html.escape(_UNSEEN.sub(lambda found: f"⟨{ord(found[0]):02X}⟩", value))
+    """Escape a text, and show an invisible character by its code."""
+    return html.escape(_INVISIBLE.sub(lambda match: f"⟨{ord(match[0]):02X}⟩", value))
 
 
 def _key(number: int) -> str:

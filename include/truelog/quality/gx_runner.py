@@ -1,6 +1,6 @@
-"""Judgement: what Great Expectations says of rules about tables of the database, and where that is kept.
+"""Runs Great Expectations on rules about database tables, and stores the results.
 
-A rule is a query for rows that must not be: what is counted is all of them, not a sample.
+A rule selects the rows that break it. Great Expectations counts all of them, not a sample.
 """
 
 import json
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ValidationRule:
-    """Rows that must not be in a table, and what it means when there are none."""
+    """A rule about a table, and the condition on the rows that break it."""
 
     schema: str
     table: str
@@ -33,10 +33,7 @@ class ValidationRule:
 
 @dataclass(frozen=True)
 class ValidationResult:
-    """What came out: the rules that failed, each by what it would have meant, and the whole result.
-
-    `success` is None where there was nothing to judge by.
-    """
+    """The rules that failed, by their `means`, and the whole result. `success` is None if there were no rules."""
 
     subject: str
     success: bool | None
@@ -45,23 +42,23 @@ class ValidationResult:
 
 
 def run_validation(settings: Settings, subject: str, rules: Sequence[ValidationRule]) -> ValidationResult:
-    """Have the rules checked on the database as it is now."""
+    """Check the rules on the current content of the database."""
     if not rules:
         return ValidationResult(subject, None, (), {"results": []})
     results = _checkpoint(settings, subject, rules).run().run_results.values()
-    found = {"results": [result.to_json_dict() for result in results]}  # type: ignore[no-untyped-call]
-    outcomes = [outcome for result in found["results"] for outcome in result["results"]]
+    result = {"results": [each.to_json_dict() for each in results]}  # type: ignore[no-untyped-call]
+    outcomes = [outcome for suite in result["results"] for outcome in suite["results"]]
     failed = tuple(o["expectation_config"]["description"] for o in outcomes if not o["success"])
-    return ValidationResult(subject, not failed, failed, found)
+    return ValidationResult(subject, not failed, failed, result)
 
 
 def save_validation(
-    settings: Settings, connection: Connection, outcome: ValidationResult, title: str, **about: object
+    settings: Settings, connection: Connection, validation: ValidationResult, title: str, **subject: object
 ) -> None:
-    """With what it is about, a comparison or a log day of an event type; and its Data Docs in the bucket."""
-    # Through text once more: JSON knows no NaN, and PostgreSQL refuses it.
-    plain = json.loads(json.dumps(outcome.result, default=str), parse_constant=str)
-    row = about | {"success": outcome.success, "failed": list(outcome.failed), "result": json.dumps(plain)}
+    """Store a result with its subject, a reconciliation or a log day of an event type, and its Data Docs."""
+    # The second pass turns NaN into text: JSON has no NaN, and PostgreSQL refuses it.
+    plain = json.loads(json.dumps(validation.result, default=str), parse_constant=str)
+    row = subject | {"success": validation.success, "failed": list(validation.failed), "result": json.dumps(plain)}
     query = sql.SQL("INSERT INTO truelog.validation ({}) VALUES ({}) RETURNING id").format(
         sql.SQL(", ").join(map(sql.Identifier, row)), sql.SQL(", ").join(sql.Placeholder() * len(row))
     )
@@ -72,12 +69,12 @@ def save_validation(
 
 
 def _checkpoint(settings: Settings, subject: str, rules: Sequence[ValidationRule]) -> "Checkpoint":
-    """Everything that Great Expectations is told, in memory."""
-    os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read when it is imported, which takes seconds
+    """Configure Great Expectations in memory, with one suite for each table."""
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"  # Great Expectations reads it on import, which takes seconds
     import great_expectations as gx
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
-    logging.getLogger("great_expectations").setLevel(logging.WARNING)  # a task's log is for what the task found
+    logging.getLogger("great_expectations").setLevel(logging.WARNING)  # a task's log shows the task's findings
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
     source = context.data_sources.add_postgres(subject, connection_string=settings.database_uri("postgresql+psycopg"))
@@ -107,5 +104,5 @@ def _expectation(rule: ValidationRule) -> Any:
     from great_expectations.expectations.core.unexpected_rows_expectation import UnexpectedRowsExpectation
 
     where = f" WHERE {rule.where.replace('{', '{{').replace('}', '}}')}" if rule.where else ""
-    query = "SELECT * FROM {batch}" + where  # noqa: S608  the rules are the platform's and the view's author's
+    query = "SELECT * FROM {batch}" + where  # noqa: S608  rules come from the platform and from view authors
     return UnexpectedRowsExpectation(unexpected_rows_query=query, description=rule.means)

@@ -1,4 +1,4 @@
-"""The history of the events' quality: of each event type its log days, their verdicts and their figures."""
+"""History of data quality: the log days of each event type, with their validation results and metrics."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ _COLUMNS = "id, event, day, success, failed, run, finished_at"
 
 
 @dataclass(frozen=True)
-class JudgedDay:
-    """What was said last of a log day of an event type; `success` is None where nothing could be judged."""
+class ValidatedDay:
+    """The last validation of an event type's log day; `success` is None if no metric could be judged."""
 
     id: int
     event: str
@@ -28,15 +28,15 @@ class JudgedDay:
 
 @dataclass(frozen=True)
 class QualityDay:
-    """A log day with its figures."""
+    """A log day with its metrics."""
 
-    judged: JudgedDay
+    judged: ValidatedDay
     figures: Sequence[Figure]
 
 
-def newest_days(connection: Connection) -> list[JudgedDay]:
-    """The newest day of each event type that was ever judged."""
-    return _ask(
+def newest_days(connection: Connection) -> list[ValidatedDay]:
+    """The newest validated day of each event type."""
+    return _query(
         connection,
         f"SELECT DISTINCT ON (event) {_COLUMNS} FROM truelog.validation WHERE event IS NOT NULL "  # noqa: S608  ours
         "ORDER BY event, day DESC, id DESC",
@@ -44,20 +44,20 @@ def newest_days(connection: Connection) -> list[JudgedDay]:
 
 
 def days(connection: Connection, event: str, limit: int) -> list[QualityDay]:
-    """The newest first."""
-    found = _ask(
+    """The validated days of an event type, newest first."""
+    validated = _query(
         connection,
         f"SELECT DISTINCT ON (day) {_COLUMNS} FROM truelog.validation WHERE event = %s "  # noqa: S608  ours
         "ORDER BY day DESC, id DESC LIMIT %s",
         event,
         limit,
     )
-    return [QualityDay(each, day_metrics(connection, event, each.day)) for each in found]
+    return [QualityDay(each, day_metrics(connection, event, each.day)) for each in validated]
 
 
-def days_of_run(connection: Connection, run: str, event: str) -> list[JudgedDay]:
-    """What the run said last of each log day, the oldest first."""
-    return _ask(
+def days_of_run(connection: Connection, run: str, event: str) -> list[ValidatedDay]:
+    """The run's last validation of each log day, oldest first."""
+    return _query(
         connection,
         f"SELECT DISTINCT ON (day) {_COLUMNS} FROM truelog.validation WHERE (event, run) = (%s, %s) "  # noqa: S608  ours
         "ORDER BY day, id DESC",
@@ -67,7 +67,7 @@ def days_of_run(connection: Connection, run: str, event: str) -> list[JudgedDay]
 
 
 def day_metrics(connection: Connection, event: str, day: datetime) -> list[Figure]:
-    """Of one log day."""
+    """The metrics of one log day."""
     with connection.cursor(row_factory=class_row(Figure)) as cursor:
         cursor.execute(
             "SELECT name, value, usual, least, most, unjudged FROM truelog.figure WHERE (event, day) = (%s, %s) "
@@ -77,18 +77,18 @@ def day_metrics(connection: Connection, event: str, day: datetime) -> list[Figur
         return cursor.fetchall()
 
 
-def judgement_of(connection: Connection, run: str, subject: str) -> int | None:
-    """The number of the newest judgement that a run made of a view or of an event type."""
+def latest_validation(connection: Connection, run: str, subject: str) -> int | None:
+    """The id of the run's newest validation of a view or an event type."""
     row: Any = connection.execute(
         "SELECT max(v.id) FROM truelog.validation v LEFT JOIN truelog.reconciliation r ON r.id = v.reconciliation "
-        "WHERE (v.run, v.event) = (%(run)s, %(of)s) OR (r.run, r.view) = (%(run)s, %(of)s)",
-        {"run": run, "of": subject},
+        "WHERE (v.run, v.event) = (%(run)s, %(subject)s) OR (r.run, r.view) = (%(run)s, %(subject)s)",
+        {"run": run, "subject": subject},
     ).fetchone()
     found: int | None = row[0]
     return found
 
 
-def _ask(connection: Connection, query: str, *given: object) -> list[JudgedDay]:
-    with connection.cursor(row_factory=class_row(JudgedDay)) as cursor:
-        cursor.execute(query.encode(), given)
+def _query(connection: Connection, query: str, *parameters: object) -> list[ValidatedDay]:
+    with connection.cursor(row_factory=class_row(ValidatedDay)) as cursor:
+        cursor.execute(query.encode(), parameters)
         return cursor.fetchall()

@@ -1,4 +1,4 @@
-"""Data Docs: what is left of HTML that somebody else made, and how long a page is kept."""
+"""Data Docs: what the sanitiser keeps of foreign HTML, and how long a page is stored."""
 
 import re
 
@@ -62,18 +62,18 @@ def test_hostile_html_leaves_nothing_that_runs_or_loads(hostile: str) -> None:
     assert gx_docs.sanitize(left) == left  # a second parser finds the same
 
 
-def test_every_text_of_a_result_is_made_harmless() -> None:
-    given = {"rows": [{"a": "<b>$x</b>\x1b\u202e", "n": 1.5, "nothing": None}], "fine": True}
-    assert gx_docs.harmless(given) == {
+def test_every_text_of_a_result_is_escaped() -> None:
+    result = {"rows": [{"a": "<b>$x</b>\x1b\u202e", "n": 1.5, "nothing": None}], "fine": True}
+    assert gx_docs.escape_texts(result) == {
         "rows": [{"a": "&lt;b&gt;&#36;x&lt;/b&gt;⟨1B⟩⟨202E⟩", "n": 1.5, "nothing": None}],
         "fine": True,
     }
 
 
-def test_a_page_is_kept_for_its_time(s3: Settings) -> None:
+def test_a_page_is_deleted_after_its_retention(s3: Settings) -> None:
     gx_docs.store_page(s3, 4711, gx_docs.render_page("nothing of <it>", {"results": []}))
     assert gx_docs.drop_old_pages(s3) == 0
     found = gx_docs.read_page(s3, 4711) or b""
-    assert b"<h1>nothing of &lt;it&gt;</h1><p>Nothing could be judged.</p>" in found
+    assert b"<h1>nothing of &lt;it&gt;</h1><p>No metric could be judged.</p>" in found
     assert gx_docs.drop_old_pages(s3.model_copy(update={"data_docs_keep_seconds": 1e-6})) >= 1
     assert gx_docs.read_page(s3, 4711) is None
