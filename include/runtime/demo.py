@@ -26,16 +26,21 @@ from pages.files import TABS
 from runtime.airflow_client import ENDED, Airflow, sign_in
 from runtime.airflow_configuration import url
 from runtime.credentials import write_private
+from truelog.apps.reader_positions import view_positions
 from truelog.archive import archive_reader
+from truelog.log.positions import Positions
+from truelog.log.topics import end_offsets
 from truelog.monitor import health
 from truelog.storage import db_snapshot
 from truelog.support.errors import RunFailed, ServiceDown
 from truelog.support.settings import ENVIRONMENT_FILE, Settings, default_home
 from truelog.support.wait import until
+from truelog.views import catalogue
 
 SHORT = "TRUELOG_LOG_DAY_SECONDS=30\nTRUELOG_ARCHIVE_TRIGGER_SECONDS=5\n"
 RATE, SECONDS, SEED = 300, 30, 1
-TOPICS = ("page_view", "search", "click", "ticks")
+GENERATED = ("page_view", "search", "click")
+TOPICS = (*GENERATED, "ticks")
 PATIENCE = 300  # seconds for each wait, on two cores
 TOP = """
     SELECT coalesce(host, '(no URL)'), page, sum(views)::bigint AS views, round(sum(bytes) / 1e6, 1)
@@ -53,7 +58,8 @@ def main() -> int:
     _run("up")  # 1
     _wait("Airflow to start the applications", lambda: _require_running(settings))  # 2
     _run("generate", "--rate", str(RATE), "--seconds", str(SECONDS), "--seed", str(SEED))  # 3
-    _wait("the views to catch up with the log", lambda: _require_caught_up(settings))
+    ends = end_offsets(settings, GENERATED)
+    _wait("the views to catch up with the log", lambda: _require_caught_up(settings, ends))
     _show_cube(settings)  # 4
     _run("positions")
     exit_code = _run("reconcile")  # 5
@@ -96,15 +102,16 @@ def _require_running(settings: Settings) -> None:
         raise ServiceDown(", ".join(waiting))
 
 
-def _require_caught_up(settings: Settings) -> None:
+def _require_caught_up(settings: Settings, ends: Positions) -> None:
+    with db_snapshot.read_snapshot(settings) as connection:
+        positions = view_positions(connection, catalogue.view_names(settings.views_folder))
     behind = [
-        f"{each.view}: {each.lag_events if each.lag_events is not None else 'all'} events"
-        for application in health.application_health(settings)
-        for each in application.views
-        if each.lag_events != 0
+        view
+        for view, at in positions.items()
+        if not at.version or not at.positions.covers(ends.only(at.positions.offsets))
     ]
     if behind:
-        raise ServiceDown(", ".join(behind))
+        raise ServiceDown(f"{', '.join(behind)} are behind")
 
 
 def _show_cube(settings: Settings) -> None:

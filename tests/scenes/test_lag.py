@@ -20,7 +20,7 @@ from tests.scenes.conftest import World
 from truelog.archive import archive_table
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_groups, lag_poll
-from truelog.lag.lag import Lag, lags, total
+from truelog.lag.lag import Lag, Partition, lags
 from truelog.lag.lag_history import Reading
 from truelog.log import topics
 from truelog.log.positions import Positions
@@ -41,6 +41,10 @@ def ends(world: World) -> Positions:
 
 def less(ends: Positions, records: int) -> Positions:
     return Positions({TOPIC: {p: max(0, o - records) for p, o in ends.offsets[TOPIC].items()}}, ends.ids)
+
+
+def total(parts: dict[Partition, Lag]) -> Lag:
+    return Lag(sum(each.events for each in parts.values()), max(each.seconds for each in parts.values()))
 
 
 def test_who_has_counted_everything_lags_by_nothing(world: World, ends: Positions) -> None:

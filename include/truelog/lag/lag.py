@@ -30,11 +30,6 @@ class Lag:
     seconds: float
 
 
-def total(parts: Mapping[Partition, Lag]) -> Lag:
-    """Of a reader as a whole: all its records, and the age of the oldest."""
-    return Lag(sum(p.events for p in parts.values()), max((p.seconds for p in parts.values()), default=0.0))
-
-
 def lags(settings: Settings, stands: Mapping[str, Positions], ends: Positions) -> dict[str, dict[Partition, Lag]]:
     """The lag of each, by name, in every partition of its topics, against where the log ends."""
     first = {(r.topic, r.partition, r.start) for at in stands.values() for r in at.ranges_to(ends.only(at.offsets))}

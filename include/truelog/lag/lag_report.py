@@ -38,6 +38,21 @@ class LagRow:
     rate_counted: float | None = None
     caught_up_in: float | None = None
     sampled_at: float | None = None
+    sample_age: float | None = None
+
+
+@dataclass(frozen=True)
+class ReaderLag:
+    """The lag of a reader over all its partitions, by the newest sample of each.
+
+    Where one partition has no current sample, the numbers are None, and `unknown` says why. `age` is the age in
+    seconds of the oldest of these samples.
+    """
+
+    events: int | None = None
+    seconds: float | None = None
+    age: float | None = None
+    unknown: str = ""
 
 
 def lag_rows_now(settings: Settings, names: Iterable[str] = ()) -> list[LagRow]:
@@ -86,6 +101,13 @@ def freshness(of_reader: Sequence[LagRow]) -> float | None:
     return max(known, default=None) if len(known) == len(of_reader) else None
 
 
+def reader_lag(of_reader: Sequence[LagRow]) -> ReaderLag:
+    """The lag of the reader that these rows are about."""
+    unknown = next((row.reason for row in of_reader if row.rule == BLIND_SECONDS), "")
+    ages = [row.sample_age for row in of_reader if row.sample_age is not None]
+    return ReaderLag(lag_events(of_reader), freshness(of_reader), max(ages, default=None), unknown)
+
+
 def application_of(settings: Settings, reader: str) -> str:
     """The application that the reader is part of."""
     return ARCHIVE if reader == ARCHIVE else application.application_of(settings, reader)
@@ -112,14 +134,14 @@ def _of(settings: Settings, reader: str, readings: list[Reading], now: float) ->
         found = assess([], now, allowed)
         return [LagRow(reader, runs, found.verdict, found.rule, found.reason)]
     return [
-        _row(LagRow(reader, runs, found.verdict, found.rule, found.reason, *place), found, history[-1])
+        _row(LagRow(reader, runs, found.verdict, found.rule, found.reason, *place), found, history[-1], now)
         for place, history in sorted(histories.items())
         for found in [assess(history, now, allowed)]
     ]
 
 
-def _row(row: LagRow, found: LagAssessment, last: Sample) -> LagRow:
-    row = replace(row, sampled_at=last.at)
+def _row(row: LagRow, found: LagAssessment, last: Sample, now: float) -> LagRow:
+    row = replace(row, sampled_at=last.at, sample_age=round(max(0.0, now - last.at), 3))
     if found.rule == BLIND_SECONDS:  # numbers of another time
         return row
     return replace(

@@ -162,9 +162,9 @@ def _of_this_log(sample: Sample, last: Sample) -> bool:
 def _blind(history: Sequence[Sample], now: float, limits: Limits) -> str:
     """1. The poller is blind."""
     if not history:
-        return "the poller has no sample of it"
+        return "the lag service has no sample"
     if now - history[-1].at > limits.blind:
-        return f"the poller has seen nothing of it for {in_words(now - history[-1].at)}"
+        return f"the lag service's last sample is {in_words(now - history[-1].at)} old"
     return history[-1].blind
 
 

@@ -63,11 +63,6 @@ class PartitionOffsets:
     positions: Positions
     untold: Mapping[PartitionKey, str]
 
-    def missing(self, topics: Iterable[str]) -> str:
-        """Why not all is told of these; empty where it is."""
-        asked = set(topics)
-        return " ".join(why for (topic, _), why in self.untold.items() if topic in asked)
-
     def whole(self) -> Positions:
         """Of all of them, or none.
 

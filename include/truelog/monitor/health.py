@@ -1,43 +1,34 @@
-"""Health: each application as it is, with its views, where they stand and how far behind the log.
+"""The health of each application: its state, its views, their positions and their lag.
 
-What cannot be told, since Kafka or the store does not answer, is None, and it is said why; the rest is told all the
-same: a partition without a leader takes the lag of those who read its topic, and of nobody else.
+Lag comes from the newest samples of the lag service, as it does in `truelog lag` and on the pages.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from truelog.apps import launcher, reader_positions
 from truelog.apps.liveness import diagnose
+from truelog.apps.reader_positions import ReaderPosition
 from truelog.archive.archive_table import archived_positions
 from truelog.control import application, view_status
 from truelog.control.application import ARCHIVE, Diagnosis, Status
 from truelog.control.view_status import ViewStatus
-from truelog.lag.lag import Lag, lags, total
-from truelog.log import topics
+from truelog.lag import lag_report
+from truelog.lag.lag_report import ReaderLag
 from truelog.log.positions import Offsets, Positions
 from truelog.schema import event
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
-from truelog.support.errors import ServiceDown, TruelogError
+from truelog.support.errors import TruelogError
 from truelog.support.memory import megabytes
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
-PositionsByReader = dict[str, Positions]  # by view; the archive under its own name
-
-
-@dataclass(frozen=True)
-class LagByReader:
-    """How far each reader is behind; and of whom that cannot be told, why."""
-
-    lags: dict[str, Lag]
-    blind: dict[str, str]
-
 
 @dataclass(frozen=True)
 class ViewHealth:
-    """One view of an application."""
+    """One view of an application; `lag_age` is the age of the sample that its lag comes from."""
 
     view: str
     state: str
@@ -46,13 +37,14 @@ class ViewHealth:
     positions: Offsets
     lag_events: int | None
     lag_seconds: float | None
+    lag_age: float | None = None
 
 
 @dataclass(frozen=True)
 class ApplicationHealth:
-    """One application; its positions are the least of its views', its lag is the greatest.
+    """One application: the lowest positions of its views, their greatest lag, and the age of their oldest sample.
 
-    `reason` is why that cannot be told of one of them.
+    Where the lag of one reader is unknown, the application's is None, and `reason` says why.
     """
 
     application: str
@@ -65,35 +57,50 @@ class ApplicationHealth:
     positions: Offsets = field(default_factory=dict)
     lag_events: int | None = None
     lag_seconds: float | None = None
+    lag_age: float | None = None
     reason: str = ""
     views: list[ViewHealth] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class _Facts:
+    """What the database, and for the archive its store, say at one moment; all by view or reader."""
+
+    positions: Mapping[str, ReaderPosition]
+    states: Mapping[str, ViewStatus]
+    lags: Mapping[str, ReaderLag]
+
+
 def application_health(settings: Settings) -> list[ApplicationHealth]:
-    """Of all applications; without a database, nothing is known of any.
+    """The health of every application.
 
     Raises:
         ServiceDown: PostgreSQL does not answer.
     """
     with db_snapshot.read_snapshot(settings) as connection:
-        stood, statuses = _stands(settings, connection), _statuses(settings, connection)
-        told = {each.view: each for each in view_status.view_statuses(connection)}
-    behind = _lags(settings, stood)
-    return [_health(settings, status, stood, behind, told) for status in statuses]
+        statuses = [application.status(connection, name) for name in application.application_names(settings)]
+        facts = _facts(settings, connection)
+    archived = _archived(settings)
+    return [
+        _archive_health(settings, status, archived, facts)
+        if status.application == ARCHIVE
+        else _stream_health(settings, status, facts)
+        for status in statuses
+    ]
 
 
 def unknown_health(name: str) -> ApplicationHealth:
-    """Of an application that nobody can be asked about."""
+    """The health of an application while the database does not answer."""
     return ApplicationHealth(name, "UNKNOWN", application.RUNNING)
 
 
 def application_state(settings: Settings, status: Status) -> str:
-    """One word for it: RUNNING, STARTING, STOPPED; or what is wrong."""
-    return named(status, diagnose(settings, status, datetime.now(UTC)))
+    """RUNNING, STARTING or STOPPED; or what is wrong."""
+    return state_name(status, diagnose(settings, status, datetime.now(UTC)))
 
 
-def named(status: Status, found: Diagnosis | None) -> str:
-    """The word, given what is wrong with it."""
+def state_name(status: Status, found: Diagnosis | None) -> str:
+    """The same for a diagnosis that the caller has."""
     if found is not None:
         return found.upper()
     if not status.alive:
@@ -101,78 +108,86 @@ def named(status: Status, found: Diagnosis | None) -> str:
     return "RUNNING" if status.batch_at else "STARTING"
 
 
-def _statuses(settings: Settings, connection: Connection) -> list[Status]:
-    return [application.status(connection, name) for name in application.application_names(settings)]
+def _facts(settings: Settings, connection: Connection) -> _Facts:
+    rows = lag_report.by_reader(lag_report.rows(settings, connection))
+    return _Facts(
+        reader_positions.view_positions(connection, catalogue.view_names(settings.views_folder)),
+        {each.view: each for each in view_status.view_statuses(connection)},
+        {reader: lag_report.reader_lag(partitions) for reader, partitions in rows.items()},
+    )
 
 
-def _stands(settings: Settings, connection: Connection) -> PositionsByReader:
-    views = reader_positions.view_positions(connection, catalogue.view_names(settings.views_folder))
-    stood = {view: stand.positions for view, stand in views.items()}
+def _archived(settings: Settings) -> Positions:
     try:
-        return stood | {ARCHIVE: archived_positions(settings, event.event_names())}
-    except TruelogError:
-        return stood | {ARCHIVE: Positions()}
+        return archived_positions(settings, event.event_names())
+    except TruelogError:  # the store does not answer: everything else is reported
+        return Positions()
 
 
-def _lags(settings: Settings, stood: PositionsByReader) -> LagByReader:
-    counted = {name: reader_positions.without_ticks(at) for name, at in stood.items() if at.offsets}
-    try:
-        ends = topics.ends_by_partition(
-            topics.client(settings), {topic for at in counted.values() for topic in at.offsets}
-        )
-        blind = {name: why for name, at in counted.items() if (why := ends.missing(at.offsets))}
-        seen = {name: at for name, at in counted.items() if name not in blind}
-        behind = lags(settings, seen, ends.positions)
-    except ServiceDown as down:
-        return LagByReader({}, dict.fromkeys(counted, str(down)))
-    return LagByReader({name: total(parts) for name, parts in behind.items()}, blind)
+def _archive_health(settings: Settings, status: Status, archived: Positions, facts: _Facts) -> ApplicationHealth:
+    return _health(settings, status, [archived], [facts.lags[ARCHIVE]], [])
+
+
+def _stream_health(settings: Settings, status: Status, facts: _Facts) -> ApplicationHealth:
+    views = [view for view in facts.positions if application.application_of(settings, view) == status.application]
+    made = [view for view in views if facts.positions[view].version]
+    return _health(
+        settings,
+        status,
+        [facts.positions[view].positions for view in views],
+        [facts.lags[view] for view in made],
+        [_view_health(view, facts) for view in views],
+    )
 
 
 def _health(
-    settings: Settings, status: Status, stood: PositionsByReader, behind: LagByReader, told: dict[str, ViewStatus]
+    settings: Settings,
+    status: Status,
+    positions: Sequence[Positions],
+    lags: Sequence[ReaderLag],
+    views: list[ViewHealth],
 ) -> ApplicationHealth:
-    name = status.application
-    mine = (
-        [ARCHIVE]
-        if name == ARCHIVE
-        else [v for v in stood if v != ARCHIVE and application.application_of(settings, v) == name]
-    )
-    blind = next((behind.blind[each] for each in mine if each in behind.blind), "")
-    known = [behind.lags[each] for each in mine if each in behind.lags and not blind]
+    unknown = next((lag.unknown for lag in lags if lag.unknown), "")
+    known = [] if unknown else lags
     return ApplicationHealth(
-        application=name,
+        application=status.application,
         state=application_state(settings, status),
         desired=status.desired,
         epoch=status.epoch,
         pid=status.pid if status.alive else None,
         memory_mb=megabytes(launcher.application_processes(status)) if status.alive else None,
         batch_at=status.batch_at,
-        positions=_least([stood[each] for each in mine]),
-        lag_events=max((lag.events for lag in known), default=None),
-        lag_seconds=max((round(lag.seconds, 3) for lag in known), default=None),
-        reason=blind,
-        views=[_view(view, stood[view], behind, told.get(view)) for view in mine if view != ARCHIVE],
+        positions=_lowest(positions),
+        lag_events=max((lag.events for lag in known if lag.events is not None), default=None),
+        lag_seconds=max((lag.seconds for lag in known if lag.seconds is not None), default=None),
+        lag_age=max((lag.age for lag in lags if lag.age is not None), default=None),
+        reason=unknown,
+        views=views,
     )
 
 
-def _view(view: str, at: Positions, behind: LagByReader, told: ViewStatus | None) -> ViewHealth:
-    lag, why_standing = behind.lags.get(view), told.reason if told else "no application has run it yet"
+def _view_health(view: str, facts: _Facts) -> ViewHealth:
+    """A view without a table has no lag, known or unknown."""
+    position, status = facts.positions[view], facts.states.get(view)
+    lag = facts.lags[view] if position.version else ReaderLag()
+    reason = status.reason if status else "no application has run it yet"
     return ViewHealth(
         view=view,
-        state=told.state if told else "UNKNOWN",
-        reason=why_standing or behind.blind.get(view, ""),
-        since=told.since if told else None,
-        positions=at.plain(),
-        lag_events=lag.events if lag else None,
-        lag_seconds=round(lag.seconds, 3) if lag else None,
+        state=status.state if status else "UNKNOWN",
+        reason=reason or (f"lag unknown: {lag.unknown}" if lag.unknown else ""),
+        since=status.since if status else None,
+        positions=position.positions.plain(),
+        lag_events=lag.events,
+        lag_seconds=lag.seconds,
+        lag_age=lag.age,
     )
 
 
-def _least(stood: list[Positions]) -> Offsets:
-    """By partition, of those that read it: one that does not stands nowhere in it."""
-    least: dict[str, dict[int, int]] = {}
-    for at in stood:
+def _lowest(positions: Sequence[Positions]) -> Offsets:
+    """By partition, among the readers of that partition."""
+    lowest: dict[str, dict[int, int]] = {}
+    for at in positions:
         for topic, partition in at.partitions():
-            by = least.setdefault(topic, {})
-            by[partition] = min(by.get(partition, at.at(topic, partition)), at.at(topic, partition))
-    return least
+            offsets = lowest.setdefault(topic, {})
+            offsets[partition] = min(offsets.get(partition, at.at(topic, partition)), at.at(topic, partition))
+    return lowest

@@ -76,8 +76,8 @@ class LagService:
 
     @asynccontextmanager
     async def running(self, _: Starlette) -> AsyncIterator[None]:
-        self.keys.read()
-        threads = [Background("keys", self.keys.read_again, KEYS_SECONDS)]
+        self.keys.load()
+        threads = [Background("keys", self.keys.reload, KEYS_SECONDS)]
         threads += [
             Background(what, partial(self._poll_again, what), self.settings.lag_poll_seconds) for what in self._asked
         ]
@@ -106,7 +106,7 @@ class LagService:
             log.exception("the poll of the %s", what)
 
     async def metrics(self, request: Request) -> Response:
-        self.keys.admit(request.headers.get("authorization", ""), Role.READER)
+        self.keys.authorize(request.headers.get("authorization", ""), Role.READER)
         text = await run_in_threadpool(metrics.scrape, self.settings)
         return Response(text, headers={"Content-Type": metrics.CONTENT_TYPE})
 

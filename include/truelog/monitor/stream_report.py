@@ -41,6 +41,8 @@ class ReaderReport:
     verdict: LagVerdict
     lag_events: int | None
     freshness: float | None
+    lag_age: float | None  # of the samples that lag and freshness come from
+    lag_unknown: str  # why there is no lag; empty where it is known
     partitions: Sequence[lag_report.LagRow]
     answer: ServingStatus | None  # which layer gives it to readers; the archive is no view
 
@@ -101,12 +103,15 @@ def _readers(settings: Settings, connection: Connection) -> list[ReaderReport]:
             stood[reader].version if reader in stood else None,
             *(("", "", None) if reader == ARCHIVE else _said(told[reader]) if reader in told else unknown),
             lag_report.worst(seen).verdict,
-            lag_report.lag_events(seen),
-            lag_report.freshness(seen),
+            lag.events,
+            lag.seconds,
+            lag.age,
+            lag.unknown,
             seen,
             answers.get(reader),
         )
         for reader, seen in rows.items()
+        for lag in [lag_report.reader_lag(seen)]
     ]
 
 

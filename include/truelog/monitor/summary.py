@@ -122,7 +122,7 @@ def now(settings: Settings) -> Vitals:
         rows = by_reader(lag_report.rows(settings, connection, [ARCHIVE, *names]))
         statuses = [application.status(connection, name) for name in application.application_names(settings)]
         unwatched = [*alert_watch.overdue_sources(connection), *alert_watch.blinded(connection)]
-        opened, answers = alert_store.open_alerts(connection), reconcile_history.answers(connection, names)
+        opened, answers = alert_store.open_alerts(connection), reconcile_history.latest_verdicts(connection, names)
         proved = {
             view: each.certified_age
             for view, each in verification_status.verification_statuses(connection, made).items()
@@ -146,7 +146,7 @@ def now(settings: Settings) -> Vitals:
 def _state(settings: Settings, status: Status) -> str:
     """By its row alone: asking Kafka why an application is silent could keep the card waiting."""
     allowed = application.patience_for(settings, status.application)
-    return health.named(status, application.diagnose_status(status, allowed, datetime.now(UTC)))
+    return health.state_name(status, application.diagnose_status(status, allowed, datetime.now(UTC)))
 
 
 def card_state(facts: Facts) -> State:

@@ -50,7 +50,8 @@ def test_status_of_stopped_services_is_1() -> None:
 
 def test_a_reason_is_shown_as_it_is_whatever_it_holds() -> None:
     """Brackets are words of the table's own language, and one that closes nothing would be an error."""
-    nobody = {"pid": None, "memory_mb": None, "lag_events": None, "lag_seconds": None, "batch_at": None}
+    nobody = {"pid": None, "memory_mb": None, "lag_events": None, "lag_seconds": None, "lag_age": None}
+    nobody |= {"batch_at": None}
     view = nobody | {"view": "one", "state": "STALLED", "reason": "in [red]a[/nothing]"}
     told = nobody | {"application": "stream", "state": "RUNNING", "reason": "Kafka [/] is away", "views": [view]}
     printed = StringIO()
@@ -59,7 +60,7 @@ def test_a_reason_is_shown_as_it_is_whatever_it_holds() -> None:
         console.print(table)
     shown = printed.getvalue()
     assert "in [red]a[/nothing]" in shown
-    assert "lag is not known: Kafka [/] is away" in shown
+    assert "lag unknown: Kafka [/] is away" in shown
 
 
 def test_json_shows_the_name_that_a_state_had_before(postgresql: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

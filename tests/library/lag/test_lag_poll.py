@@ -16,7 +16,6 @@ from truelog.lag.lag_verdict import Limits, assess
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.log.topics import PartitionOffsets
-from truelog.monitor import health
 from truelog.monitor.lag_service import LagService
 from truelog.schema import event
 from truelog.storage.database import Connection
@@ -53,21 +52,6 @@ def test_who_wants_all_partitions_is_told_which_one_is_missing() -> None:
     assert LOG.begins.whole() is LOG.begins.positions
     with pytest.raises(ServiceDown, match="page_view 1 has no leader"):
         LOG.ends.whole()
-
-
-def test_a_silent_partition_is_missed_by_those_who_ask_for_its_topic() -> None:
-    assert LOG.ends.missing(["page_view", "click"]) == "page_view 1 has no leader"
-    assert LOG.ends.missing(["click"]) == ""
-
-
-def test_status_tells_the_lag_of_all_who_do_not_read_it(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topics, "ends_by_partition", lambda *_: LOG.ends)
-    stood = {
-        "both": Positions({"page_view": {0: 9}, "click": {0: 7}}, IDS),
-        "clicks": Positions({"click": {0: 7}}, IDS),
-    }
-    found = health._lags(settings, stood)
-    assert found == health.LagByReader({"clicks": Lag(0, 0.0)}, {"both": "page_view 1 has no leader"})
 
 
 def test_a_silent_partition_blinds_its_readers_in_it_and_nobody_else() -> None:

@@ -60,6 +60,9 @@ def _show(rows: "list[LagRow]") -> None:
             table.add_row(f"  {_place(row)}", *map(_number, numbers), row.verdict)
     console = Console()
     console.print(table)
+    ages = [row.sample_age for row in rows if row.sample_age is not None and row.lag_events is not None]
+    if ages:
+        console.print(f"Sampled up to {in_words(max(ages))} ago.", highlight=False)
     for row in rows:
         if row.verdict != "OK":
             reason = f"{row.reader} {_place(row)}".strip() + f": {row.verdict}, {row.reason}"

@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from truelog.cli.output import AsJson, print_json
+from truelog.support.durations import in_words
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
@@ -93,9 +94,15 @@ def tables(streams: list[dict[str, Any]]) -> list[Table]:
         applications.add_row(each["application"], each["state"], str(each["pid"] or ""), memory, *_lag(each), at)
         for view in each["views"]:
             views.add_row(view["view"], each["application"], view["state"], *_lag(view), escape(view["reason"]))
-    unknown = {f"lag is not known: {each['reason']}" for each in streams if each["reason"]}
-    applications.caption = escape("\n".join(sorted(unknown)))
+    applications.caption = escape("\n".join(_lag_notes(streams)))
     return [applications, views]
+
+
+def _lag_notes(streams: list[dict[str, Any]]) -> list[str]:
+    """The age of the lag that is shown, and why lag is not shown."""
+    ages = [each["lag_age"] for each in streams if each["lag_age"] is not None and not each["reason"]]
+    shown = [f"lag sampled up to {in_words(max(ages))} ago"] if ages else []
+    return shown + sorted({f"lag unknown: {each['reason']}" for each in streams if each["reason"]})
 
 
 def _lag(each: dict[str, Any]) -> tuple[str, str]:

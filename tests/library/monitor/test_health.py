@@ -1,0 +1,115 @@
+"""Status and pages show the same lag: that of the lag service's newest samples, with their age."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from truelog.control.application import ARCHIVE
+from truelog.lag import lag_history
+from truelog.lag.lag_history import Reading
+from truelog.lag.lag_verdict import Sample
+from truelog.monitor import health, stream_report
+from truelog.monitor.health import ApplicationHealth, ViewHealth
+from truelog.monitor.stream_report import ReaderReport
+from truelog.storage.database import connect
+from truelog.support.settings import Settings
+
+MADE, UNMADE = "health_made", "health_unmade"
+
+
+@pytest.fixture
+def sampled(migrated: Settings, tmp_path: Path) -> Iterator[Settings]:
+    """Two views: one has a table, the other does not; neither has a sample of lag yet."""
+    for name in (MADE, UNMADE):
+        (tmp_path / f"{name}.py").touch()
+    with connect(migrated) as connection:
+        connection.execute("TRUNCATE truelog.lag_sample")
+        connection.execute(
+            "INSERT INTO truelog.view (view, version, fingerprint, spark) VALUES (%s, 1, '', '')", (MADE,)
+        )
+    yield migrated.model_copy(update={"views_folder": tmp_path, "s3_endpoint": "http://127.0.0.1:1"})
+    with connect(migrated) as connection:
+        connection.execute("TRUNCATE truelog.lag_sample")
+        connection.execute("DELETE FROM truelog.view WHERE view = %s", (MADE,))
+
+
+def sample(settings: Settings, age: float, *unseen: int) -> None:
+    """A poll so many seconds ago: partition 0 is 4 records behind, 1 is 6; the brokers left `unseen` out."""
+    at = time.time() - age
+    partitions = {
+        ("page_view", p): Sample(at, position=10, end=end, seconds=seconds, blind="no leader" if p in unseen else "")
+        for p, end, seconds in ((0, 14, 2.5), (1, 16, 1.5))
+    }
+    with connect(settings) as connection:
+        readings = [Reading(reader, 0 if reader == ARCHIVE else 1, at, at, partitions) for reader in (MADE, ARCHIVE)]
+        lag_history.append(connection, readings, seconds=3600)
+
+
+def status(settings: Settings) -> tuple[ApplicationHealth, ApplicationHealth, ViewHealth, ViewHealth]:
+    archive, stream = health.application_health(settings)
+    made, unmade = stream.views
+    return archive, stream, made, unmade
+
+
+def page(settings: Settings) -> ReaderReport:
+    _, stream = stream_report.application_reports(settings)
+    return next(reader for reader in stream.readers if reader.reader == MADE)
+
+
+def test_lag_is_that_of_the_newest_sample_and_its_age_is_shown(sampled: Settings) -> None:
+    sample(sampled, age=20)
+    sample(sampled, age=5)
+    archive, stream, made, unmade = status(sampled)
+    for each in (archive, stream, made):
+        assert (each.lag_events, each.lag_seconds) == (10, 2.5)
+        assert each.lag_age is not None
+        assert 5 <= each.lag_age < 15
+    assert (archive.reason, stream.reason) == ("", "")
+    assert (unmade.lag_events, unmade.lag_age, unmade.reason) == (None, None, "no application has run it yet")
+    shown = page(sampled)
+    assert (shown.lag_events, shown.freshness, shown.lag_unknown) == (10, 2.5, "")
+    assert shown.lag_age is not None
+    assert 5 <= shown.lag_age < 15
+
+
+def test_an_old_sample_is_not_shown_as_if_it_were_current(sampled: Settings) -> None:
+    sample(sampled, age=90)
+    archive, stream, made, _ = status(sampled)
+    for each in (archive, stream, made):
+        assert (each.lag_events, each.lag_seconds) == (None, None)
+        assert each.lag_age is not None
+        assert each.lag_age >= 90
+    assert stream.reason.startswith("the lag service's last sample is 9")
+    shown = page(sampled)
+    assert (shown.lag_events, shown.freshness, shown.lag_unknown) == (None, None, stream.reason)
+
+
+def test_without_any_sample_the_lag_of_views_that_have_a_table_is_unknown(sampled: Settings) -> None:
+    archive, stream, made, unmade = status(sampled)
+    assert (archive.reason, stream.reason) == ("the lag service has no sample",) * 2
+    assert (made.lag_events, made.lag_age, unmade.lag_events) == (None, None, None)
+    assert page(sampled).lag_unknown == "the lag service has no sample"
+
+
+def test_the_lag_of_a_reader_is_unknown_where_one_partition_was_not_seen(sampled: Settings) -> None:
+    sample(sampled, 1, 1)
+    _, stream, made, _ = status(sampled)
+    assert (stream.lag_events, stream.lag_seconds, stream.reason) == (None, None, "no leader")
+    assert (made.lag_events, made.lag_seconds) == (None, None)
+
+
+def test_a_view_that_runs_says_why_its_lag_is_unknown(sampled: Settings) -> None:
+    with connect(sampled) as connection:
+        stalled = "INSERT INTO truelog.standing (view, application, state, reason) VALUES (%s, 'stream', %s, %s)"
+        alive = "SELECT pg_try_advisory_lock(hashtextextended('stream', 0))"
+        try:
+            connection.execute("INSERT INTO truelog.application (application) VALUES ('stream') ON CONFLICT DO NOTHING")
+            connection.execute(stalled, (MADE, "UP_TO_DATE", ""))
+            connection.execute(alive)
+            connection.commit()
+            _, _, made, _ = status(sampled)
+            assert (made.state, made.reason) == ("UP_TO_DATE", "lag unknown: the lag service has no sample")
+        finally:
+            connection.execute("DELETE FROM truelog.standing WHERE view = %s", (MADE,))
