@@ -48,7 +48,7 @@ def plan(span: dict[str, Any], params: dict[str, Any]) -> list[dict[str, Any]]:
     """A job for each view, over all days of the span."""
     from truelog.batch import run_interval as spans
 
-    found = spans.parse_days(Settings(), spans.RunInterval.from_dict(span))
+    found = spans.archived_days(Settings(), spans.RunInterval.from_dict(span))
     log.info("%s log days begin between %s and %s", len(found), span["begin"], span["end"])
     return jobs(params["views"], found, unfinished=span["unfinished"]) if found else []
 

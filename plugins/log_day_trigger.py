@@ -14,7 +14,7 @@ from truelog.support.settings import Settings
 def lagging(moment: datetime) -> list[str]:
     from truelog.batch import run_interval  # imported here, so that the triggerer's loop does not wait
 
-    return run_interval.archive_lagging(Settings(), moment)
+    return run_interval.topics_behind(Settings(), moment)
 
 
 class LogDayTrigger(BaseTrigger):

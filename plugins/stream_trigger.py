@@ -29,7 +29,7 @@ class StreamTrigger(DatabaseTrigger):
         return "stream_trigger.StreamTrigger", {"name": self.subject}
 
     async def watch(self, settings: Settings, connection: AsyncConnection) -> dict[str, str]:
-        allowed = application.patience_for(settings, self.subject)
+        allowed = application.silence_limits(settings, self.subject)
         while True:
             row = await (await connection.execute(application.SELECT_STATUS, (self.subject,))).fetchone()
             status = Status(*row) if row else Status(self.subject)

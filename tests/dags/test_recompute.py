@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from truelog.batch.run_interval import RunInterval, archive_lagging, parse_days
+from truelog.batch.run_interval import RunInterval, topics_behind, archived_days
 from truelog.storage import audit_trail
 from truelog.storage.database import connect
 from truelog.support.errors import ArchiveBehind, BadInput
@@ -194,9 +194,9 @@ def test_days_that_the_archive_recorded(migrated: Settings) -> None:
             [(partition, int(begin.timestamp()) + i * TEN) for i in range(3) for partition in range(2)],
         )
     span = RunInterval(begin, begin + timedelta(seconds=2 * TEN))
-    assert parse_days(migrated, span) == [begin, begin + timedelta(seconds=TEN)]
-    assert parse_days(migrated, RunInterval(at("2000-01-01"), begin)) == []
-    assert archive_lagging(migrated, begin) == []
+    assert archived_days(migrated, span) == [begin, begin + timedelta(seconds=TEN)]
+    assert archived_days(migrated, RunInterval(at("2000-01-01"), begin)) == []
+    assert topics_behind(migrated, begin) == []
 
 
 def test_a_run_before_the_archive_began_is_green(dags: "DagBag", airflow_database: None, migrated: Settings) -> None:

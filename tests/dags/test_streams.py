@@ -176,7 +176,7 @@ def test_one_that_cannot_be_seen_to_holds_up_no_other(
 
 
 def test_changed_code_is_seen(dags: "DagBag", held: lease.Lease, database: Connection) -> None:
-    lease.is_running(database, held.holder, "old")
+    lease.record_code(database, held.holder, "old")
     application.set_code(database, NAME, "new", "files")
     assert seen(dags) == "changed"
 

@@ -87,7 +87,7 @@ class Lab:
         self._tick(by_case, end)
         self._stream(by_case, by_cut, end)
         merge.add(self.connection, by_case, "recon", stage.load(by_case.totals(rows), by_case, self.settings))
-        clock.drop_outlived(self.connection, by_case, "recon", _reached(by_case, end))
+        clock.drop_expired(self.connection, by_case, "recon", _reached(by_case, end))
         rows.unpersist()
         return row_diff.find_differences(self.connection, by_case)
 
@@ -150,7 +150,7 @@ class Lab:
         )
         for cut in range(end + 1):
             merge.add(self.connection, by_case, "state", StagedRows((str(cut),), 0, 0))
-            clock.drop_outlived(self.connection, by_case, "state", _reached(by_case, cut))
+            clock.drop_expired(self.connection, by_case, "state", _reached(by_case, cut))
         copy = sql.Identifier("recon", f"{by_case.table}_streamed")
         self.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(copy))
         self.connection.execute(

@@ -129,7 +129,7 @@ def test_the_ticks_themselves_tell_the_same(spark: SparkSession, reads: tuple[st
     told = set()
     for a, b, seen in ((0, 0, 6), (6, 6, 0), (2, 1, 6), (3, 5, 6), (6, 6, 4), (99, 99, 99)):
         positions = Reader(frozenset(reads), {}, run=True).at({"a": a, "b": b, clock.TOPIC: seen})
-        found = clock.tick_ends(frame.where(F.col("offset") < seen), positions, reads)
+        found = clock.at_from_ticks(frame.where(F.col("offset") < seen), positions, reads)
         assert found == naive(ticks, positions, reads)
         told.add(found)
     assert {None, ticks[5].time} < told

@@ -71,7 +71,7 @@ class Fed:
 
     def ages(self) -> list[datetime | None]:
         """Of each row, the time by which it grows old."""
-        age = sql.Identifier(str(self.compiled.aged_by))
+        age = sql.Identifier(str(self.compiled.age_column))
         query = sql.SQL("SELECT {} FROM {} ORDER BY 1").format(age, self.table)
         return [time for (time,) in self.lab.connection.execute(query).fetchall()]  # type: ignore[misc]
 

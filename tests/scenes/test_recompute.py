@@ -124,7 +124,7 @@ def recomputed_as_they_close(batch: Batch, archiving: Application, seen: int, si
     def waiting() -> list[datetime]:
         return archive_reader.closed_days(batch.context.settings, ["page_view"])[seen + len(made) :]
 
-    while sum(each.tile.day >= since for each in made) < 3:
+    while sum(each.covered.day >= since for each in made) < 3:
         archiving.wait(lambda: bool(waiting()), 60, "a log day to close")
         made += [batch.recompute("page_views", day) for day in waiting()]
     return made
@@ -222,16 +222,16 @@ def between(begin: datetime, end: datetime) -> Iterator[datetime]:
 
 def test_rebuilds_stand_on_recomputed_days(world: World, pause: Pause, batch: Batch) -> None:
     made = pause.made
-    assert [each.tile.begin for each in made[1:]] == [each.tile.end for each in made[:-1]]
-    assert all(each.rows > 0 for each in made if each.tile.day >= pause.began)
+    assert [each.covered.begin for each in made[1:]] == [each.covered.end for each in made[:-1]]
+    assert all(each.rows > 0 for each in made if each.covered.day >= pause.began)
 
     found = batch.reconcile("page_views")
     assert (found.verdict, found.missing, found.extra, found.different) == ("EQUAL", 0, 0, 0)
     assert found.rows > sum(each.rows for each in made) / len(made)
     known = partials.load(batch.context.settings, batch.compiled("page_views"))
-    tiled = select_partials(known.tiles, replace(world.stands("page_views"), ids=found.positions.ids))
-    assert [each.tile.day for each in made] == pause.days[: len(made)]
-    assert {each.tile.day for each in made} <= {each.day for each in tiled.tiles}
+    tiled = select_partials(known.ranges, replace(world.stands("page_views"), ids=found.positions.ids))
+    assert [each.covered.day for each in made] == pause.days[: len(made)]
+    assert {each.covered.day for each in made} <= {each.day for each in tiled.partials}
 
 
 @pytest.mark.parametrize(
@@ -244,13 +244,13 @@ def test_a_spoilt_day_is_seen_and_mended_from_the_raw_bytes(
     spoilt = pause.made[-1]
     settings, compiled = batch.context.settings, batch.compiled("page_views")
     known = partials.load(settings, compiled)
-    others = [tile.day for tile in known.tiles if tile.day != spoilt.tile.day]
+    others = [tile.day for tile in known.ranges if tile.day != spoilt.covered.day]
     proved = "INSERT INTO truelog.proof (view, version, day) SELECT 'page_views', 1, unnest(%s) ON CONFLICT DO NOTHING"
     with connect(settings) as connection:
         connection.execute(proved, (others,))
-    rows = known.read(batch.spark, [spoilt.tile])
+    rows = known.read(batch.spark, [spoilt.covered])
     assert rows is not None
-    partials.replace(batch.spark, settings, compiled, spoilt.tile, rows.limit(0))
+    partials.replace(batch.spark, settings, compiled, spoilt.covered, rows.limit(0))
 
     found = batch.reconcile("page_views")
     assert found.verdict == "DIFFERENT"
@@ -258,7 +258,7 @@ def test_a_spoilt_day_is_seen_and_mended_from_the_raw_bytes(
     assert batch.reconcile("page_views", ReconcileRequest(from_raw=True)).equal
 
     mended = batch.reconcile("page_views", asked)
-    assert mended.mended_days == (spoilt.tile.day.isoformat(),)
+    assert mended.mended_days == (spoilt.covered.day.isoformat(),)
     assert mended.equal
 
 
@@ -268,5 +268,5 @@ def test_a_day_that_is_not_over_can_be_recomputed_by_hand(pause: Pause, batch: B
         batch.recompute("page_views", today)
 
     made = batch.recompute("page_views", today, unfinished=True)
-    assert made.tile.end == archived_positions(batch.context.settings, ["page_view"])
+    assert made.covered.end == archived_positions(batch.context.settings, ["page_view"])
     assert batch.reconcile("page_views").equal

@@ -66,7 +66,7 @@ def test_only_what_is_broken_stands_still(world: World, folder: Path) -> None:
         now = application.status(connection, "stream")
     assert now.batch_at is not None
     assert (
-        diagnose_status(now, application.patience_for(world.settings, "stream"), now.batch_at) is not Diagnosis.CHANGED
+        diagnose_status(now, application.silence_limits(world.settings, "stream"), now.batch_at) is not Diagnosis.CHANGED
     )
     assert second.end() == 0
     assert _states(world) == dict(zip(NAMES, ("STOPPED", "STALLED", "STALLED"), strict=True))

@@ -290,7 +290,7 @@ def _require_rest(settings: Settings, connection: Connection, status: Status, fo
     """One that was started so often of late that another start would help nobody is left alone for a while."""
     name, seconds = status.application, settings.deaths_seconds
     if found is Diagnosis.HUNG:  # as often, though each time it took that long to be seen
-        seconds += settings.deaths_allowed * application.patience_for(settings, name).of(status).total_seconds()
+        seconds += settings.deaths_allowed * application.silence_limits(settings, name).for_status(status).total_seconds()
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT launched_at FROM truelog.launch WHERE application = %s AND reason = ANY(%s) "
         "AND launched_at > now() - make_interval(secs => %s) ORDER BY launched_at",

@@ -25,7 +25,7 @@ from truelog.support.settings import Settings
 
 def diagnose(settings: Settings, status: Status, now: datetime) -> Diagnosis | None:
     """The verdict on an application; of one that is silent, by what the log has for it."""
-    allowed = application.patience_for(settings, status.application)
+    allowed = application.silence_limits(settings, status.application)
     found = application.diagnose_status(status, allowed, now)
     since = status.batch_at or status.taken_at
     if found is not Diagnosis.HUNG or since is None:

@@ -37,17 +37,17 @@ class Partials:
     """What there is for a view, as of one snapshot."""
 
     compiled: Compiled
-    tiles: Sequence[PartialRange] = ()
+    ranges: Sequence[PartialRange] = ()
     snapshot: int | None = None
 
-    def read(self, spark: SparkSession, tiles: Sequence[PartialRange]) -> DataFrame | None:
-        """The states of these tiles, several rows for a key; None where there are none."""
-        if not tiles:
+    def read(self, spark: SparkSession, ranges: Sequence[PartialRange]) -> DataFrame | None:
+        """The states of these partials, several rows for a key; None without partials."""
+        if not ranges:
             return None
         name = _name(self.compiled)
         spark.catalog.refreshTable(name)
         table = spark.read.option("versionAsOf", str(self.snapshot)).table(name)
-        days = [F.lit(tile.day) for tile in tiles]
+        days = [F.lit(each.day) for each in ranges]
         return table.where(F.col("log_day").isin(*days) & F.col("covers").isNull()).select("row.*")
 
 
@@ -68,21 +68,23 @@ def load(settings: Settings, compiled: Compiled) -> Partials:
             return Partials(compiled)
         scan = table.scan("covers IS NOT NULL", selected_fields=("log_day", "covers"), snapshot_id=snapshot.snapshot_id)
         headers = scan.to_arrow().to_pylist()
-    return Partials(compiled, [_tile(h["log_day"], h["covers"]) for h in headers], snapshot.snapshot_id)
+    return Partials(compiled, [_to_range(h["log_day"], h["covers"]) for h in headers], snapshot.snapshot_id)
 
 
-def replace(spark: SparkSession, settings: Settings, compiled: Compiled, tile: PartialRange, states: DataFrame) -> int:
-    """Make `states` the partial of the tile's day, whatever was there, an empty one too; how many keys it has."""
+def replace(
+    spark: SparkSession, settings: Settings, compiled: Compiled, covered: PartialRange, states: DataFrame
+) -> int:
+    """Replace the partial of a log day, also by an empty one; return the number of its keys."""
     _create(spark, settings, compiled, states.schema)
     header = spark.range(1, numPartitions=1).select(
         F.lit(None).cast(states.schema).alias("row"),
-        F.lit(f"{tile.begin.with_ids()}\n{tile.end.with_ids()}").alias("covers"),
+        F.lit(f"{covered.begin.with_ids()}\n{covered.end.with_ids()}").alias("covers"),
     )
     counted = Observation()
     rows = states.observe(counted, F.count(F.lit(1)).alias("keys")).select(
         F.struct("*").alias("row"), F.lit(None).cast("string").alias("covers")
     )
-    day = F.lit(tile.day)
+    day = F.lit(covered.day)
     both = rows.unionByName(header).withColumn("log_day", day)
     both.writeTo(_name(compiled)).overwrite(F.col("log_day") == day)
     return int(counted.get["keys"])
@@ -93,7 +95,7 @@ def drop_before(spark: SparkSession, settings: Settings, compiled: Compiled, lim
     with open_catalog(settings) as catalog:
         if not catalog.table_exists(f"{NAMESPACE}.{compiled.table}"):
             return
-    outlived = f"row.{compiled.aged_by} < TIMESTAMP '{limit.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
+    outlived = f"row.{compiled.age_column} < TIMESTAMP '{limit.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
     spark.sql(f"DELETE FROM {_name(compiled)} WHERE covers IS NULL AND {outlived}")  # noqa: S608  names are checked
 
 
@@ -117,6 +119,6 @@ def _name(compiled: Compiled) -> str:
     return f"{CATALOG}.{NAMESPACE}.{compiled.table}"
 
 
-def _tile(day: datetime, covers: str) -> PartialRange:
+def _to_range(day: datetime, covers: str) -> PartialRange:
     begin, end = covers.split("\n")
     return PartialRange(day, Positions.from_text(begin), Positions.from_text(end))

@@ -50,7 +50,7 @@ class Rebuilder:
             self.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(target))
             table.create_table(self.connection, self.compiled, "recon", self.compiled.table)
             self.merge_staged("recon", staged)
-            clock.drop_outlived(self.connection, self.compiled, "recon", positions)
+            clock.drop_expired(self.connection, self.compiled, "recon", positions)
 
     def stage_rows(self, positions: Positions, only: RowFilter = all_rows) -> StagedRows:
         """The view at `positions`, or those of its rows that `only` lets through, waiting in the staging table."""
@@ -59,12 +59,12 @@ class Rebuilder:
     def states(self, positions: Positions, only: RowFilter = all_rows) -> DataFrame:
         """The view at `positions` as states, one row for each key, before old rows leave; its clock knows the ticks."""
         known = Partials(self.compiled) if self.from_raw else partials.load(self.context.settings, self.compiled)
-        tiled = select_partials(known.tiles, positions)
-        events = self.events(archive_reader.Wanted(tiled.records, positions.ids))
+        selected = select_partials(known.ranges, positions)
+        events = self.events(archive_reader.Wanted(selected.records, positions.ids))
         if self.compiled.view.keep and clock.TOPIC in positions.ids:
             clock.store_ticks(self.connection, positions.ids[clock.TOPIC], events[clock.TOPIC])
         states = self.compiled.totals_of(records.without_records(events, self.excluded(positions)), only)
-        earlier = known.read(self.context.spark, tiled.tiles)
+        earlier = known.read(self.context.spark, selected.partials)
         if earlier is None:
             return states
         return self.compiled.plus(only(earlier).unionByName(states))
@@ -91,7 +91,7 @@ class Rebuilder:
 
     def merge_staged(self, schema: str, staged: StagedRows) -> None:
         """Add staged rows to the table in `schema`, within the caller's transaction."""
-        stage.require_whole(self.connection, self.compiled, staged)
+        stage.require_complete(self.connection, self.compiled, staged)
         merge.add(self.connection, self.compiled, schema, staged)
         stage.clear(self.connection, self.compiled, staged)
 

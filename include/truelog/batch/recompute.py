@@ -26,16 +26,16 @@ class Recomputed:
     """A partial as it was made: what it covers, and how many keys it has."""
 
     view: str
-    tile: PartialRange
+    covered: PartialRange
     rows: int
 
     def as_dict(self) -> dict[str, Any]:
         """The stable form that scripts read."""
         return {
             "view": self.view,
-            "day": self.tile.day.isoformat(),
-            "begin": json.loads(self.tile.begin.as_json()),
-            "end": json.loads(self.tile.end.as_json()),
+            "day": self.covered.day.isoformat(),
+            "begin": json.loads(self.covered.begin.as_json()),
+            "end": json.loads(self.covered.end.as_json()),
             "rows": self.rows,
         }
 
@@ -61,15 +61,15 @@ def recompute(context: BatchContext, compiled: Compiled, day: datetime, *, unfin
     """
     settings = context.settings
     begin, end = archive_reader.day_range(settings, compiled.view.topics, day, unfinished=unfinished)
-    tile = PartialRange(day, begin, end)
+    covered = PartialRange(day, begin, end)
     with connect(settings, autocommit=True) as connection:
         table.deploy_table(connection, compiled)
         rebuilder = Rebuilder(context, connection, compiled)
         keys = rebuilder.exclude_and_retry(
             lambda: rebuilder.countable_events(begin, end),
-            lambda: partials.replace(context.spark, settings, compiled, tile, rebuilder.states_between(begin, end)),
+            lambda: partials.replace(context.spark, settings, compiled, covered, rebuilder.states_between(begin, end)),
         )
-    return Recomputed(compiled.name, tile, keys)
+    return Recomputed(compiled.name, covered, keys)
 
 
 def recompute_all(

@@ -66,7 +66,7 @@ def parse_moment(text: str) -> datetime:
     return written if written.tzinfo else written.replace(tzinfo=UTC)
 
 
-def parse_days(settings: Settings, span: RunInterval) -> list[datetime]:
+def archived_days(settings: Settings, span: RunInterval) -> list[datetime]:
     """The log days that the archive has recorded in the span: none before it began."""
     with connect(settings) as connection:
         rows = connection.execute(
@@ -77,7 +77,7 @@ def parse_days(settings: Settings, span: RunInterval) -> list[datetime]:
     return [day for (day,) in rows if isinstance(day, datetime)]
 
 
-def archive_lagging(settings: Settings, until: datetime) -> list[str]:
+def topics_behind(settings: Settings, until: datetime) -> list[str]:
     """The topics whose archive has not come to the log day that begins at `until`; empty when all days before are
     closed.
     """

@@ -61,13 +61,13 @@ class Status:
 
 
 @dataclass(frozen=True)
-class Patience:
+class SilenceLimits:
     """How long an application may be silent: before its first batch, and between two batches."""
 
     start: timedelta
     silence: timedelta
 
-    def of(self, status: "Status") -> timedelta:
+    def for_status(self, status: "Status") -> timedelta:
         """How long it may be silent as it is now."""
         return self.start if status.batch_at is None else self.silence
 
@@ -95,13 +95,14 @@ def views_of(settings: Settings, application: str) -> list[str]:
     ]
 
 
-def patience_for(settings: Settings, application: str) -> Patience:
+def silence_limits(settings: Settings, application: str) -> SilenceLimits:
     """A stream's batches follow each other as ticks do, the archive's as its trigger says."""
     trigger = settings.archive_trigger_seconds if application == ARCHIVE else settings.tick_seconds
-    return Patience(timedelta(seconds=settings.start_seconds), timedelta(seconds=settings.silence_seconds + trigger))
+    silence = timedelta(seconds=settings.silence_seconds + trigger)
+    return SilenceLimits(timedelta(seconds=settings.start_seconds), silence)
 
 
-def diagnose_status(status: Status, allowed: Patience, now: datetime) -> Diagnosis | None:
+def diagnose_status(status: Status, allowed: SilenceLimits, now: datetime) -> Diagnosis | None:
     """What is wrong, or None; the first rule that holds decides.
 
     1. STOP: it runs, though it should not.
@@ -117,14 +118,14 @@ def diagnose_status(status: Status, allowed: Patience, now: datetime) -> Diagnos
         return Diagnosis.DOWN  # 3
     if status.wish:
         return Diagnosis.RESTART_PENDING  # 4
-    if now - (status.batch_at or status.taken_at) > allowed.of(status):
+    if now - (status.batch_at or status.taken_at) > allowed.for_status(status):
         return Diagnosis.HUNG  # 5
     if status.code_wanted and status.code_running and status.code_wanted != status.code_running:
         return Diagnosis.CHANGED  # 6
     return None
 
 
-def diagnose_silence(status: Status, allowed: Patience, now: datetime, woken: datetime | None) -> Diagnosis | None:
+def diagnose_silence(status: Status, allowed: SilenceLimits, now: datetime, woken: datetime | None) -> Diagnosis | None:
     """What is wrong with one that is silent, given since when it has had something to do.
 
     1. NO_INPUT: it has nothing to do that is known of, and starting it anew would mend nothing.
@@ -133,7 +134,7 @@ def diagnose_silence(status: Status, allowed: Patience, now: datetime, woken: da
     """
     if woken is None:
         return Diagnosis.NO_INPUT  # 1
-    return Diagnosis.HUNG if now - woken > allowed.of(status) else None  # 2, 3
+    return Diagnosis.HUNG if now - woken > allowed.for_status(status) else None  # 2, 3
 
 
 def status(connection: Connection, application: str) -> Status:

@@ -88,7 +88,7 @@ def require_lease(connection: Connection, holder: Holder) -> None:
         raise Fenced(f"{holder.application}: epoch {holder.epoch} is over, a successor runs. This process must end.")
 
 
-def is_running(connection: Connection, holder: Holder, code: str) -> None:
+def record_code(connection: Connection, holder: Holder, code: str) -> None:
     """Note which code the holder runs."""
     connection.execute(
         "UPDATE truelog.lease SET code = %s WHERE application = %s AND epoch = %s",

@@ -72,7 +72,7 @@ class BatchApplier:
         lacking = records.from_position(piece.events, stands, piece.begin)  # 1
 
         def attempt(excluded: Sequence[Excluded]) -> tuple[stage.StagedRows, Sequence[Excluded]]:
-            counted = records.without_records(lacking, [each.place for each in excluded])
+            counted = records.without_records(lacking, [each.coordinates for each in excluded])
             return self.stage_totals(compiled, counted), excluded
 
         return bad_records.exclude_and_retry(compiled, lambda: lacking, attempt)

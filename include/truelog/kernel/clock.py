@@ -58,7 +58,7 @@ def at(connection: Connection, positions: Positions, reads: Iterable[str]) -> da
     return time
 
 
-def tick_ends(ticks: DataFrame, positions: Positions, reads: Iterable[str]) -> datetime | None:
+def at_from_ticks(ticks: DataFrame, positions: Positions, reads: Iterable[str]) -> datetime | None:
     """The same, from all ticks below `positions` themselves: where there is no database that remembers them."""
     vector = "map<string,map<string,bigint>>"
     reached = F.from_json(F.lit(positions.as_json()), vector)
@@ -78,35 +78,35 @@ def tick_ends(ticks: DataFrame, positions: Positions, reads: Iterable[str]) -> d
     return None if found is None else _EPOCH + timedelta(microseconds=found)
 
 
-def oldest(connection: Connection, compiled: Compiled, positions: Positions) -> datetime | None:
+def cutoff(connection: Connection, compiled: Compiled, positions: Positions) -> datetime | None:
     """Where the view has `keep`: rows older than this have left at `positions`. None where none has."""
     if compiled.view.keep is None:
         return None
-    return before(compiled, at(connection, positions, compiled.view.reads))
+    return cutoff_at(compiled, at(connection, positions, compiled.view.reads))
 
 
-def before(compiled: Compiled, now: datetime | None) -> datetime | None:
+def cutoff_at(compiled: Compiled, now: datetime | None) -> datetime | None:
     """Where the view has `keep`: rows older than this have left by then. None where none has."""
     if compiled.view.keep is None or now is None:
         return None
     return now - timedelta(seconds=seconds(compiled.view.keep))
 
 
-def drop_outlived(connection: Connection, compiled: Compiled, schema: str, positions: Positions) -> None:
+def drop_expired(connection: Connection, compiled: Compiled, schema: str, positions: Positions) -> None:
     """Let the rows of a table leave that are older than the view keeps them, by the clock at `positions`."""
-    limit = oldest(connection, compiled, positions)
-    if limit is not None and compiled.aged_by is not None:
-        table, age = sql.Identifier(schema, compiled.table), sql.Identifier(compiled.aged_by)
+    limit = cutoff(connection, compiled, positions)
+    if limit is not None and compiled.age_column is not None:
+        table, age = sql.Identifier(schema, compiled.table), sql.Identifier(compiled.age_column)
         connection.execute(sql.SQL("DELETE FROM {} WHERE {} < %s").format(table, age), (limit,))
 
 
-def without_outlived(connection: Connection, compiled: Compiled, rows: DataFrame, positions: Positions) -> DataFrame:
+def without_expired(connection: Connection, compiled: Compiled, rows: DataFrame, positions: Positions) -> DataFrame:
     """The same for rows in Spark."""
-    return ticks_since(compiled, rows, oldest(connection, compiled, positions))
+    return rows_since(compiled, rows, cutoff(connection, compiled, positions))
 
 
-def ticks_since(compiled: Compiled, rows: DataFrame, limit: datetime | None) -> DataFrame:
+def rows_since(compiled: Compiled, rows: DataFrame, limit: datetime | None) -> DataFrame:
     """The rows that are not older."""
-    if limit is None or compiled.aged_by is None:
+    if limit is None or compiled.age_column is None:
         return rows
-    return rows.where(F.coalesce(F.col(compiled.aged_by) >= F.lit(limit), F.lit(True)))
+    return rows.where(F.coalesce(F.col(compiled.age_column) >= F.lit(limit), F.lit(True)))

@@ -36,7 +36,7 @@ class Excluded:
     error: str
 
     @property
-    def place(self) -> tuple[str, int, int]:
+    def coordinates(self) -> tuple[str, int, int]:
         return self.topic, self.partition, self.offset
 
 
@@ -48,7 +48,7 @@ class Merge:
     end: Positions
     staged: StagedRows
     excluded: Sequence[Excluded] = field(default_factory=tuple)
-    prepared: float = 0.0  # seconds that the rows took to the staging table
+    prepare_seconds: float = 0.0  # seconds that the rows took to the staging table
 
 
 def apply(connection: Connection, compiled: Compiled, merge: Merge, holder: lease.Holder | None = None) -> None:
@@ -66,11 +66,11 @@ def apply(connection: Connection, compiled: Compiled, merge: Merge, holder: leas
         if holder is not None:
             lease.require_lease(connection, holder)  # 3
         faults.reach("merge.locked")
-        stage.require_whole(connection, compiled, merge.staged)  # 4
+        stage.require_complete(connection, compiled, merge.staged)  # 4
         add(connection, compiled, "state", merge.staged)  # 5
         faults.reach("merge.added")
         exclude(connection, compiled, merge.excluded)  # 6
-        clock.drop_outlived(connection, compiled, "state", merge.end)  # 7
+        clock.drop_expired(connection, compiled, "state", merge.end)  # 7
         _advance(connection, compiled, merge.end)  # 8
         stage.clear(connection, compiled, merge.staged)
         _tally(connection, compiled, merge)  # 9
@@ -161,5 +161,5 @@ def _tally(connection: Connection, compiled: Compiled, merge: Merge) -> None:
         "VALUES (%s, %s, 1, %s, %s, extract(epoch FROM clock_timestamp() - now())) "
         "ON CONFLICT (view, version) DO UPDATE SET merges = t.merges + 1, rows = t.rows + excluded.rows, "
         "preparing = t.preparing + excluded.preparing, merging = t.merging + excluded.merging",
-        (compiled.name, compiled.view.version, merge.staged.rows, merge.prepared),
+        (compiled.name, compiled.view.version, merge.staged.rows, merge.prepare_seconds),
     )

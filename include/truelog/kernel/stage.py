@@ -49,7 +49,7 @@ def load(states: DataFrame, compiled: Compiled, settings: Settings) -> StagedRow
     )
 
 
-def require_whole(connection: Connection, compiled: Compiled, staged: StagedRows) -> None:
+def require_complete(connection: Connection, compiled: Compiled, staged: StagedRows) -> None:
     """Refuse to merge rows other than those that the executors reported.
 
     Raises:

@@ -121,7 +121,7 @@ def limits(settings: Settings, reader: str) -> Limits:
         blind=POLLS * settings.lag_poll_seconds,
         fine=trigger + _FINE_SECONDS,
         late=trigger + settings.lag_late_seconds,
-        still=application.patience_for(settings, runs).silence.total_seconds(),
+        still=application.silence_limits(settings, runs).silence.total_seconds(),
         falling=settings.lag_falling_seconds,
         backed=runs != ARCHIVE,
     )

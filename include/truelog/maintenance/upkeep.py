@@ -74,7 +74,7 @@ def drop_outlived(spark: SparkSession, settings: Settings, compiled: Compiled) -
     """Where the view has `keep`: rows that no rebuild at its positions, or later ones, will show."""
     with connect(settings, autocommit=True) as connection:
         row_diff.drop_copies(connection, compiled.table)  # a comparison rebuilds at positions of the past
-        limit = clock.oldest(connection, compiled, merge.positions(connection, compiled))
+        limit = clock.cutoff(connection, compiled, merge.positions(connection, compiled))
         if limit is not None:
             partials.drop_before(spark, settings, compiled, limit)
 

@@ -145,7 +145,7 @@ def now(settings: Settings) -> Vitals:
 
 def _state(settings: Settings, status: Status) -> str:
     """By its row alone: asking Kafka why an application is silent could keep the card waiting."""
-    allowed = application.patience_for(settings, status.application)
+    allowed = application.silence_limits(settings, status.application)
     return health.state_name(status, application.diagnose_status(status, allowed, datetime.now(UTC)))
 
 

@@ -104,8 +104,8 @@ class CertificateVerifier:
         """Without the rows that have grown old at these positions."""
         if self.compiled.view.keep is None:
             return states
-        now = clock.tick_ends(events[clock.TOPIC], positions, self.compiled.view.reads)
-        return clock.ticks_since(self.compiled, states, clock.before(self.compiled, now))
+        now = clock.at_from_ticks(events[clock.TOPIC], positions, self.compiled.view.reads)
+        return clock.rows_since(self.compiled, states, clock.cutoff_at(self.compiled, now))
 
 
 def _superseded(certified: Certificate, compiled: Compiled) -> str:

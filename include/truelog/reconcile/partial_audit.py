@@ -30,7 +30,7 @@ class PartialAudit:
 def audit_partials(rebuilder: Rebuilder, *, every: bool = False) -> PartialAudit:
     """Hold the view's partials, or the share of them that is due, against raw bytes; replace those that differ."""
     known = partials.load(rebuilder.context.settings, rebuilder.compiled)
-    due = known.tiles if every else _due(rebuilder, known.tiles)
+    due = known.ranges if every else _due(rebuilder, known.ranges)
     wrong = [tile.day for tile in due if not _holds(rebuilder, known, tile)]
     with rebuilder.connection.cursor() as cursor:
         cursor.executemany(
@@ -57,7 +57,7 @@ def _holds(rebuilder: Rebuilder, known: partials.Partials, tile: PartialRange) -
     kept = known.read(rebuilder.context.spark, [tile])
     assert kept is not None  # noqa: S101
     now = merge.positions(rebuilder.connection, compiled)  # what is outlived here has perhaps left the partial
-    lasting = (clock.without_outlived(rebuilder.connection, compiled, each, now) for each in (kept, states))
+    lasting = (clock.without_expired(rebuilder.connection, compiled, each, now) for each in (kept, states))
     if not table_hash.unequal_buckets(*(table_hash.hash_frame(compiled, compiled.stored(each)) for each in lasting)):
         return True
     partials.replace(rebuilder.context.spark, rebuilder.context.settings, compiled, tile, states)

@@ -184,7 +184,7 @@ def compare(rebuilder: Rebuilder) -> ReconcileResult:
 
 def _digests(rebuilder: Rebuilder, positions: Positions) -> TableHash:
     states = rebuilder.states(positions)
-    kept = clock.without_outlived(rebuilder.connection, rebuilder.compiled, states, positions)
+    kept = clock.without_expired(rebuilder.connection, rebuilder.compiled, states, positions)
     return table_hash.hash_frame(rebuilder.compiled, rebuilder.compiled.stored(kept))
 
 

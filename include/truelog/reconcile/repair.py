@@ -33,7 +33,7 @@ def repair(rebuilder: Rebuilder) -> int:
         ArchiveBehind: the archive did not reach the view in time; nothing was changed.
     """
     connection, compiled = rebuilder.connection, rebuilder.compiled
-    settings, keys = rebuilder.context.settings, compiled.among(_keys(rebuilder))
+    settings, keys = rebuilder.context.settings, compiled.with_keys(_keys(rebuilder))
     positions = merge.positions(connection, compiled)
     archive_reader.wait_for(settings, positions, seconds=settings.archive_wait_seconds)
     staged = [rebuilder.stage_rows(positions, keys)]  # 1
@@ -64,7 +64,7 @@ def _replace(rebuilder: Rebuilder, positions: Positions, staged: list[StagedRows
     )
     for each in staged:
         rebuilder.merge_staged("state", each)
-    clock.drop_outlived(connection, compiled, "state", positions)
+    clock.drop_expired(connection, compiled, "state", positions)
     return _note_after(connection, compiled, positions)
 
 

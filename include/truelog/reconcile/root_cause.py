@@ -171,7 +171,7 @@ class _Inquiry:
             return False
         compiled, connection = self.compiled, self.rebuilder.connection
         states = compiled.plus(added.drop(*_PLACE))
-        kept = clock.without_outlived(connection, compiled, states, self.positions)
+        kept = clock.without_expired(connection, compiled, states, self.positions)
         streamed = sql.SQL("(SELECT * FROM {} WHERE {} IN ({})) AS differing").format(
             row_diff.streamed_table(compiled), table_hash.key_sql(compiled), sql.SQL(", ").join(map(sql.Literal, keys))
         )

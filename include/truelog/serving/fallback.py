@@ -108,7 +108,7 @@ def _replace(rebuilder: Rebuilder, archived: Positions, staged: StagedRows) -> N
     fallback_policy.lock_fallback(connection, compiled.table)
     fallback_policy.empty_fallback(connection, compiled.table)
     rebuilder.merge_staged("batch", staged)
-    clock.drop_outlived(connection, compiled, "batch", archived)
+    clock.drop_expired(connection, compiled, "batch", archived)
 
 
 def _keep(connection: Connection, compiled: Compiled, archived: Positions, as_of: datetime) -> None:

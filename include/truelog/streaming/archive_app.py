@@ -154,7 +154,7 @@ def run_archive(settings: Settings, stop: threading.Event) -> None:
 def _tell_code(settings: Settings, holder: Holder, code: str, found_from: str) -> None:
     with connect(settings) as connection:
         application.set_code(connection, ARCHIVE, code, found_from)
-        lease.is_running(connection, holder, code)
+        lease.record_code(connection, holder, code)
 
 
 def _archiver(settings: Settings, catalog: Catalog, types: EventTypes, holder: Holder) -> ArchiveApp:

@@ -117,7 +117,7 @@ class Stream:
             stage.sweep(self.connection, compiled)
             ready.append(compiled)
         application.set_code(self.connection, self.application, found.code, found_from)
-        lease.is_running(self.connection, self.lease.holder, found.code)
+        lease.record_code(self.connection, self.lease.holder, found.code)
         view_status.begin_run(
             self.connection, self.application, {each.name: each.view.version for each in found.compiled}
         )

@@ -87,7 +87,7 @@ class Compiled:
         return keys | {c: e for n, m in self.view.measures.items() for c, e in m.shown(n, self.kinds[n]).items()}
 
     @property
-    def aged_by(self) -> str | None:
+    def age_column(self) -> str | None:
         """The key column by which rows leave, where the view has `keep`."""
         return self.view.keep and next(k for k, t in self.key_columns.items() if t == "timestamptz")
 
@@ -102,7 +102,7 @@ class Compiled:
             return value
         return bounded(value, _KEY_BYTES // sum(isinstance(self.kinds[k], StringType) for k in self.view.key))
 
-    def among(self, keys: DataFrame) -> RowFilter:
+    def with_keys(self, keys: DataFrame) -> RowFilter:
         """Only the rows of these keys."""
 
         def only(rows: DataFrame) -> DataFrame:

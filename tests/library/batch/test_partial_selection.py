@@ -33,23 +33,23 @@ def records(ranges: list[Range]) -> Counter[tuple[int, int]]:
 @given(drawn=tiles, here=offsets)
 def test_every_record_below_v_once(drawn: list[tuple[dict[int, int], dict[int, int]]], here: dict[int, int]) -> None:
     found = select_partials([tile(i, *each) for i, each in enumerate(drawn)], at(here))
-    taken = [*found.records, *(r for each in found.tiles for r in each.ranges)]
+    taken = [*found.records, *(r for each in found.partials for r in each.offset_ranges)]
     assert records(taken) == Counter((p, o) for p, end in here.items() for o in range(end))
 
 
 def test_days_in_a_row_leave_only_what_came_after() -> None:
     days = [tile(i, {0: 10 * i, 1: 5 * i}, {0: 10 * i + 10, 1: 5 * i + 5}) for i in range(3)]
     found = select_partials(reversed(days), at({0: 32, 1: 15}))
-    assert found.tiles == days
+    assert found.partials == days
     assert found.records == [Range("page_view", 0, 30, 32)]
 
 
 def test_a_day_that_reaches_past_v_in_one_partition_holds_its_future() -> None:
     found = select_partials([tile(0, {}, {0: 10, 1: 10})], at({0: 20, 1: 9}))
-    assert not found.tiles
+    assert not found.partials
     assert records(list(found.records)) == records([Range("page_view", 0, 0, 20), Range("page_view", 1, 0, 9)])
 
 
 def test_the_older_of_two_that_overlap_is_taken() -> None:
     older, newer = tile(0, {}, {0: 10}), tile(1, {0: 5}, {0: 15})
-    assert select_partials([newer, older], at({0: 15})).tiles == [older]
+    assert select_partials([newer, older], at({0: 15})).partials == [older]

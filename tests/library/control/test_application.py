@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from truelog.control import application
-from truelog.control.application import Diagnosis, Patience, Status, diagnose_silence, diagnose_status
+from truelog.control.application import Diagnosis, SilenceLimits, Status, diagnose_silence, diagnose_status
 from truelog.support.errors import NotSetUp
 from truelog.support.settings import PROJECT, Settings
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
-ALLOWED = Patience(start=timedelta(seconds=600), silence=timedelta(seconds=120))
+ALLOWED = SilenceLimits(start=timedelta(seconds=600), silence=timedelta(seconds=120))
 
 
 def ago(seconds: float) -> datetime:
@@ -115,7 +115,7 @@ def test_the_archive_and_every_application_that_a_view_is_given_to(tmp_path: Pat
 
 def test_the_archive_may_be_silent_as_long_as_its_trigger(tmp_path: Path) -> None:
     given = settings(tmp_path, silence_seconds=10, archive_trigger_seconds=30, tick_seconds=1)
-    allowed = {name: application.patience_for(given, name).silence.total_seconds() for name in ("archive", "stream")}
+    allowed = {name: application.silence_limits(given, name).silence.total_seconds() for name in ("archive", "stream")}
     assert allowed == {"archive": 40, "stream": 11}
 
 

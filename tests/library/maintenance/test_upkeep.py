@@ -52,7 +52,7 @@ def test_outlived_rows_leave_a_partial_and_what_it_covers_stays(lab: Lab, compil
     assert minutes(lab, compiled) == [-1, 0, 1, 2]
     partials.drop_before(lab.spark, lab.settings, compiled, DAY + timedelta(minutes=2))
     assert minutes(lab, compiled) == [-1, 2]
-    assert partials.load(lab.settings, compiled).tiles == [TILE]
+    assert partials.load(lab.settings, compiled).ranges == [TILE]
     partials.drop_before(lab.spark, lab.settings, lab.compiled("never_recomputed", KEPT), DAY)
 
 

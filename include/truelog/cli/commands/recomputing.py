@@ -30,7 +30,7 @@ def recompute(day: Days, views: Views = None, open_: Open = False, as_json: AsJs
     else:
         console = Console()
         for each in outcome.done:
-            console.print(f"{each.view}  {each.tile.day:%Y-%m-%d %H:%M:%S}  {each.rows:,} rows", highlight=False)
+            console.print(f"{each.view}  {each.covered.day:%Y-%m-%d %H:%M:%S}  {each.rows:,} rows", highlight=False)
         for view, reason in outcome.refused.items():
             console.print(f"{view}  {reason}", highlight=False, markup=False)
     if outcome.refused:
