@@ -1,4 +1,4 @@
-"""The task that keeps one application: it brings it to its desired state, and then watches without a worker."""
+"""The task that keeps one application in its desired state, and watches it without occupying a worker."""
 
 from typing import Any
 
@@ -11,29 +11,29 @@ from truelog.support.settings import Settings
 
 
 class StreamOperator(BaseOperator):  # type: ignore[misc]
-    """Deferred while the application is healthy; done, with what was wrong as its result, when it was mended.
+    """Defers while the application is healthy. Succeeds after it fixed a problem, and returns what was wrong.
 
-    Airflow counts how often a run was cleared. A count that the launcher has not seen is somebody's wish to have the
-    application started anew; a retry of the same task is none.
+    Airflow counts how often a run was cleared. A count that is new to the launcher is a request to restart the
+    application; a retry of the task is not.
     """
 
-    def __init__(self, *, application: str, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, *, application: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.application = application
 
     def execute(self, context: Any) -> None:
-        """A new run, a cleared one, or one whose rest is over."""
+        """Handle a new run, a cleared run, or the end of a pause after repeated failures."""
         from truelog.apps import launcher
 
         run = context["dag_run"]
-        wish = f"{run.run_id} cleared {run.clear_number}" if run.clear_number else None
+        request = f"{run.run_id} cleared {run.clear_number}" if run.clear_number else None
         try:
-            done = launcher.ensure(Settings(), self.application, wish)
-        except CrashLoop as dying:
-            if dying.paused_until is None:
+            done = launcher.ensure(Settings(), self.application, request)
+        except CrashLoop as error:
+            if error.paused_until is None:
                 raise
-            self.log.warning("%s", dying)
-            self.defer(trigger=DateTimeTrigger(dying.paused_until), method_name="rested")
+            self.log.warning("%s", error)
+            self.defer(trigger=DateTimeTrigger(error.paused_until), method_name="rested")
         self.log.info("%s is %s", self.application, done)
         self.defer(trigger=StreamTrigger(self.application), method_name="resumed")
 
@@ -41,7 +41,7 @@ class StreamOperator(BaseOperator):  # type: ignore[misc]
         self.execute(context)
 
     def resumed(self, context: Any, event: dict[str, str]) -> dict[str, str]:
-        """Something was wrong: mend it. The next run watches on."""
+        """Fix what the trigger found. The next run continues to watch."""
         from truelog.apps import launcher
 
         done = launcher.ensure(Settings(), self.application)

@@ -1,10 +1,12 @@
-"""Who may do what: asked of Airflow's own auth manager, so that a page gives no right that Airflow does not.
+"""Permissions: Airflow's auth manager decides each one, so a page grants no right that Airflow does not.
 
-* to see: to read the DAG that the page is about
-* to restart an application: to clear a task of its DAG, which does the same
-* to stop or start one: to change the connection that all of them run by; a stop lasts until somebody ends it
-* to backfill: to trigger `recompute`
-* to acknowledge alerts and to silence them: to trigger the DAG that the alerts are about, as who is on call may
+| to do this | requires this permission in Airflow |
+| --- | --- |
+| see a page | read the DAG that the page is about |
+| restart an application | clear a task of its DAG, which also restarts it |
+| stop or start an application | change the connection that all applications use, because a stop has no time limit |
+| backfill | trigger `recompute` |
+| acknowledge or silence alerts | trigger `streams`, which on-call engineers may do |
 """
 
 from collections.abc import Callable
@@ -23,19 +25,19 @@ SignedIn = Annotated[BaseUser, Depends(get_user)]
 
 
 class Dag(StrEnum):
-    """The DAGs that pages are about."""
+    """The DAGs whose permissions apply to pages."""
 
     STREAMS = "streams"
     RECONCILE = "reconcile"
     RECOMPUTE = "recompute"
 
 
-def sees(dag: Dag) -> Callable[..., None]:
-    """For routes that show what this DAG is about."""
+def may_read(dag: Dag) -> Callable[..., None]:
+    """A dependency for routes that show data of this DAG."""
 
     def check(user: SignedIn) -> None:
         if not get_auth_manager().is_authorized_dag(method="GET", details=DagDetails(id=dag), user=user):
-            raise HTTPException(403, f"you may not read the DAG {dag}")
+            raise HTTPException(403, f"You may not read the DAG {dag}")
 
     return check
 
@@ -47,8 +49,8 @@ def may_restart(user: BaseUser, application: str) -> bool:
 
 
 def may_stop(user: BaseUser) -> bool:
-    by = ConnectionDetails(conn_id=SPARK)
-    return get_auth_manager().is_authorized_connection(method="PUT", details=by, user=user)
+    connection = ConnectionDetails(conn_id=SPARK)
+    return get_auth_manager().is_authorized_connection(method="PUT", details=connection, user=user)
 
 
 def may_handle_alerts(user: BaseUser) -> bool:
@@ -57,13 +59,13 @@ def may_handle_alerts(user: BaseUser) -> bool:
 
 
 def may_backfill(user: BaseUser) -> bool:
-    """As Airflow's own route asks; this only says whether to offer it."""
+    """Whether to offer a backfill. Airflow's own route makes the same check again."""
     dag, run = DagDetails(id=Dag.RECOMPUTE), DagAccessEntity.RUN
     return get_auth_manager().is_authorized_dag(method="POST", access_entity=run, details=dag, user=user)
 
 
-def from_our_own_pages(request: Request) -> None:
-    """Another site's page sends cookies along, but cannot set a header of its own without asking first."""
+def require_own_page(request: Request) -> None:
+    """Refuse requests from other sites: their pages send cookies, but a custom header needs our consent first."""
     headers = request.headers
     if "x-truelog" not in headers or headers.get("sec-fetch-site", "same-origin") != "same-origin":
-        raise HTTPException(403, "this is asked for by a button on one of the pages, or with the header X-Truelog")
+        raise HTTPException(403, "Use the button on the page, or send the header X-Truelog")

@@ -1,10 +1,10 @@
-"""The application: every route signed in, every answer with its headers, no documentation of itself for strangers."""
+"""The web application. Every route requires a sign-in, and there is no public API documentation."""
 
 from airflow.api_fastapi.core_api.security import requires_authenticated
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from pages import acts, alerting, backfills, data, docs, export, files
+from pages import alerts, application_actions, backfills, data, docs, export, files
 from pages.headers import OURS, Headers
 from truelog.support.errors import BadDeclaration, BadInput, NotSetUp, TruelogError
 
@@ -13,13 +13,13 @@ _STATUS: dict[type[Exception], int] = {BadInput: 400, BadDeclaration: 404, NotSe
 
 def make() -> FastAPI:
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(requires_authenticated())])
-    for part in (files, data, docs, export, backfills, acts, alerting):
-        app.include_router(part.router)
+    for module in (files, data, docs, export, backfills, application_actions, alerts):
+        app.include_router(module.router)
     app.add_exception_handler(TruelogError, _refuse)
     app.add_middleware(Headers, headers=OURS)
     return app
 
 
 async def _refuse(_: Request, error: Exception) -> JSONResponse:
-    """Anything else that Truelog raises means that a service is away."""
+    """Any Truelog error without a status of its own means that a service is down."""
     return JSONResponse({"detail": str(error)}, _STATUS.get(type(error), 503))

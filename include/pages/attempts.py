@@ -1,7 +1,7 @@
-"""Attempts at a run of `recompute`: a later backfill of the same log day takes the run over and repeats it.
+"""Attempts at a run of `recompute`: a later backfill of the same log day takes over the run and repeats it.
 
-Airflow keeps every try of a task. The id of a try holds the moment when the try was made, so a try belongs to the
-newest backfill that was created before it.
+Airflow keeps every try of a task. A try's id contains its creation time, so a try belongs to the newest backfill that
+was created before it.
 """
 
 from collections.abc import Collection, Iterable
@@ -19,12 +19,12 @@ from sqlalchemy.orm import Session
 from pages.access import Dag
 
 _EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
-_FOR_EVER = datetime.max.replace(tzinfo=UTC)
+_NO_END = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class Try:
-    """One try of one task; `name` is the rendered name of a mapped job."""
+    """One try of one task; `name` is the rendered map label of a job."""
 
     id: UUID
     task: str
@@ -35,21 +35,21 @@ class Try:
 
     @property
     def made_at(self) -> datetime:
-        """A UUID of version 7 begins with milliseconds since the epoch."""
+        """The creation time: a UUID of version 7 begins with milliseconds since the epoch."""
         return _EPOCH + (self.id.int >> 80) * _MILLISECOND
 
     @property
     def ran(self) -> bool:
-        """Airflow leaves the start and the name of the try before on a try that never begins."""
+        """Whether the try began: Airflow leaves the previous try's start and name on a try that never begins."""
         return self.started_at is not None and self.started_at >= self.made_at
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What one backfill did in one run: the newest try of each task, and when a later backfill took the run over."""
+    """What one backfill did in one run: the newest try of each task, and when a later backfill took over the run."""
 
     tries: tuple[Try, ...] = ()
-    ends_at: datetime = _FOR_EVER
+    ends_at: datetime = _NO_END
 
     @property
     def announcement(self) -> Try | None:
@@ -61,14 +61,14 @@ class Attempt:
 
 
 def attempts(session: Session, backfill: Backfill, runs: Collection[DagRun]) -> dict[str, Attempt]:
-    """By run, the attempt that this backfill made."""
+    """The attempt that this backfill made at each run, by run id."""
     tries, ends = _tries(session, [run.run_id for run in runs]), _ends(session, backfill, runs)
     begins = backfill.created_at
-    return {run.run_id: newest(tries.get(run.run_id, ()), begins, ends.get(run.id, _FOR_EVER)) for run in runs}
+    return {run.run_id: newest(tries.get(run.run_id, ()), begins, ends.get(run.id, _NO_END)) for run in runs}
 
 
 def newest(tries: Iterable[Try], begins: datetime, ends: datetime) -> Attempt:
-    """The tries made from `begins` until before `ends`, to the millisecond; a later try replaces an earlier one."""
+    """The last try of each task among those made in [begins, ends), compared in milliseconds as ids store time."""
     first, last = _milliseconds(begins), _milliseconds(ends)
     made = sorted((each for each in tries if first <= each.made_at < last), key=lambda each: each.id.int)
     return Attempt(tuple({(each.task, each.index): each for each in made}.values()), ends)
@@ -79,26 +79,26 @@ def _milliseconds(moment: datetime) -> datetime:
 
 
 def _ends(session: Session, backfill: Backfill, runs: Collection[DagRun]) -> dict[int, datetime]:
-    """When the next backfill took over each run; nothing for a run that still belongs to this one."""
-    asked = (
+    """When the next backfill took over each run. A run that still belongs to this backfill has no entry."""
+    query = (
         select(BackfillDagRun.dag_run_id, func.min(Backfill.created_at))
         .join(Backfill, Backfill.id == BackfillDagRun.backfill_id)
         .where(BackfillDagRun.dag_run_id.in_([run.id for run in runs]), Backfill.id > backfill.id)
         .group_by(BackfillDagRun.dag_run_id)
     )
-    return {run: at for run, at in session.execute(asked).tuples() if run is not None}
+    return {run: at for run, at in session.execute(query).tuples() if run is not None}
 
 
 def _tries(session: Session, runs: Collection[str]) -> dict[str, list[Try]]:
-    """By run, the tries of all attempts: Airflow keeps the last ones apart from those before."""
+    """The tries of all attempts, by run id. Airflow keeps the latest try in one table and earlier tries in another."""
     found: dict[str, list[Try]] = {}
-    for kept, number, called in (
-        (TaskInstance, TaskInstance.id, TaskInstance._rendered_map_index),  # without it, the index
+    for table, number, label in (
+        (TaskInstance, TaskInstance.id, TaskInstance._rendered_map_index),  # rendered_map_index falls back to the index
         (TaskInstanceHistory, TaskInstanceHistory.task_instance_id, TaskInstanceHistory.rendered_map_index),
     ):
-        asked = select(kept.run_id, number, kept.task_id, kept.map_index, kept.state, called, kept.start_date).where(
-            kept.dag_id == Dag.RECOMPUTE, kept.run_id.in_(runs)
-        )
-        for run, id_, task, index, state, name, started_at in session.execute(asked):
+        query = select(
+            table.run_id, number, table.task_id, table.map_index, table.state, label, table.start_date
+        ).where(table.dag_id == Dag.RECOMPUTE, table.run_id.in_(runs))
+        for run, id_, task, index, state, name, started_at in session.execute(query):
             found.setdefault(run, []).append(Try(id_, task, index, str(state), str(name or ""), started_at))
     return found

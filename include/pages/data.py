@@ -1,4 +1,4 @@
-"""Data: what the pages show, as JSON, with the moment it is of."""
+"""The data of the pages, as JSON with the time of the reading."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, HTTPException, Query
 from pydantic import BaseModel, Field
 
-from pages import started
-from pages.access import Dag, SignedIn, may_restart, may_stop, sees
+from pages import triggered_runs
+from pages.access import Dag, SignedIn, may_read, may_restart, may_stop
 from truelog.lag import lag_report, lag_series
 from truelog.monitor import stream_report, summary, view_report
 from truelog.quality import quality_history
@@ -21,8 +21,8 @@ from truelog.support.settings import Settings
 from truelog.views import catalogue
 
 router = APIRouter(prefix="/data")
-OF_STREAMS = [Depends(sees(Dag.STREAMS))]
-OF_VIEWS = [Depends(sees(Dag.RECONCILE))]
+OF_STREAMS = [Depends(may_read(Dag.STREAMS))]
+OF_VIEWS = [Depends(may_read(Dag.RECONCILE))]
 Answer = dict[str, Any]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 
@@ -32,13 +32,13 @@ def now(**found: object) -> Answer:
 
 
 @router.get("/vitals", dependencies=OF_STREAMS)
-def three_numbers() -> Answer:
+def vitals() -> Answer:
     return now(**asdict(summary.now(Settings())))
 
 
 @router.get("/streams", dependencies=OF_STREAMS)
 def streams(user: SignedIn) -> Answer:
-    """With what this user may do about each."""
+    """Every application, with the actions that this user may take."""
     found = [
         asdict(each) | {"may_restart": may_restart(user, each.status.application), "may_stop": may_stop(user)}
         for each in stream_report.application_reports(Settings())
@@ -48,12 +48,12 @@ def streams(user: SignedIn) -> Answer:
 
 @router.get("/lag", dependencies=OF_STREAMS)
 def lag(reader: str = "", hours: Annotated[float, Query(gt=0, le=72)] = 1) -> Answer:
-    """The course of one reader, by default of the one that is farthest behind; and which readers there are."""
+    """The lag of one reader over time, by default of the reader with the worst freshness, and the list of readers."""
     settings = Settings()
     with db_snapshot.read_snapshot(settings) as connection:
         seen = lag_report.by_reader(lag_report.rows(settings, connection))
         chosen = reader or max(seen, key=lambda each: lag_report.freshness(seen[each]) or -1.0)
-        _require(chosen in seen, f"there is no reader {chosen!r}")
+        _require(chosen in seen, f"No reader {chosen!r}")
         course = lag_series.lag_course(connection, chosen, hours * 3600, settings.lag_poll_seconds)
     rows = [asdict(row) for row in seen[chosen]]
     return now(reader=chosen, readers=list(seen), hours=hours, course=asdict(course), rows=rows)
@@ -74,12 +74,12 @@ def views() -> Answer:
 @router.get("/view", dependencies=OF_VIEWS)
 def view(name: str) -> Answer:
     settings = Settings()
-    _require(name in catalogue.view_names(settings.views_folder), f"there is no view {name!r}")
+    _require(name in catalogue.view_names(settings.views_folder), f"No view {name!r}")
     return now(**asdict(view_report.view_detail(settings, name)), operators=list(Operator), limit=browse.LIMIT)
 
 
 class Form(BaseModel):
-    """What the form for rows asks; no column, no condition."""
+    """The row browser's form. Without a column there is no condition."""
 
     name: str
     relation: str = ""
@@ -93,13 +93,13 @@ class Form(BaseModel):
 
 @router.get("/rows", dependencies=OF_VIEWS)
 def rows(form: Annotated[Form, Query()]) -> Answer:
-    """Rows of a view, or of what it presents."""
-    settings, asked = Settings(), form.relation or form.name
-    _require(asked in view_report.view_relations(settings, form.name), f"{form.name!r} has no relation {asked!r}")
+    """Rows of a view, or of a relation that it presents."""
+    settings, relation = Settings(), form.relation or form.name
+    _require(relation in view_report.view_relations(settings, form.name), f"{form.name!r} has no relation {relation!r}")
     condition = Condition(form.column, form.operator, form.value) if form.column else None
-    question = RowQuery(asked, condition, form.order or None, form.descending, form.limit)
+    query = RowQuery(relation, condition, form.order or None, form.descending, form.limit)
     with db_snapshot.read_snapshot(settings) as connection:
-        return now(relation=asked, **asdict(browse.fetch_rows(connection, question)))
+        return now(relation=relation, **asdict(browse.fetch_rows(connection, query)))
 
 
 @router.get("/reconciliations", dependencies=OF_VIEWS)
@@ -107,32 +107,32 @@ def reconciliations(view: str = "", run: str = "", attempt: str = "", limit: Lim
     settings = Settings()
     with db_snapshot.read_snapshot(settings) as connection:
         found = reconcile_history.latest_reconciliations(
-            connection, limit, view or None, started.concerned(run, attempt)
+            connection, limit, view or None, triggered_runs.comparison_runs(run, attempt)
         )
     return now(reconciliations=[asdict(each) for each in found], views=catalogue.view_names(settings.views_folder))
 
 
 @router.get("/quality", dependencies=OF_VIEWS)
 def quality(of: str = "", limit: Limit = 60) -> Answer:
-    """The newest log day of each event type; of one of them, by default one that is not as it should be, its days."""
+    """The newest log day of each event type, and the days of one type: by default, a type that failed validation."""
     types = event.event_names()
     with db_snapshot.read_snapshot(Settings()) as connection:
         newest = quality_history.newest_days(connection)
         worst = next((each.event for each in newest if each.failed), newest[0].event if newest else types[0])
-        _require(of in ("", *types), f"there is no event type {of!r}")
+        _require(of in ("", *types), f"No event type {of!r}")
         days = quality_history.days(connection, of or worst, limit)
     return now(newest=[asdict(each) for each in newest], of=of or worst, days=[asdict(each) for each in days])
 
 
 @router.get("/reconciliation", dependencies=OF_VIEWS)
-def reconciliation(id: int) -> Answer:  # noqa: A002  it is the name in the address
+def reconciliation(id: int) -> Answer:  # noqa: A002  the name in the URL
     with db_snapshot.read_snapshot(Settings()) as connection:
         found = reconcile_history.reconciliation_detail(connection, id)
     if found is None:
-        raise HTTPException(404, f"there is no reconciliation {id}")
+        raise HTTPException(404, f"No reconciliation {id}")
     return now(**asdict(found))
 
 
-def _require(known: bool, otherwise: str) -> None:
+def _require(known: bool, message: str) -> None:
     if not known:
-        raise HTTPException(404, otherwise)
+        raise HTTPException(404, message)

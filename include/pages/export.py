@@ -1,7 +1,7 @@
-"""Export: reconciliations and differing rows as files, CSV for spreadsheets and JSON for programs.
+"""Exports reconciliations and differing rows, as CSV for spreadsheets and as JSON for programs.
 
-Each value of a differing row is a cell of JSON text, so that NULL is no empty text, and a value that a spreadsheet
-would take for a formula begins with a quotation mark.
+In CSV each value of a differing row is JSON text. NULL therefore differs from an empty string, and a value that a
+spreadsheet would read as a formula begins with a quotation mark.
 """
 
 import csv
@@ -14,7 +14,7 @@ from typing import Any, Literal
 from fastapi import APIRouter, HTTPException
 from fastapi.responses import StreamingResponse
 
-from pages import started
+from pages import triggered_runs
 from pages.data import OF_VIEWS
 from truelog.reconcile import reconcile_history
 from truelog.storage import db_snapshot
@@ -27,7 +27,7 @@ _ALL = 100_000
 
 @router.get("/reconciliations.{form}")
 def reconciliations(form: Format, view: str = "", run: str = "", attempt: str = "") -> StreamingResponse:
-    runs = started.concerned(run, attempt)
+    runs = triggered_runs.comparison_runs(run, attempt)
     with db_snapshot.read_snapshot(Settings()) as connection:
         found = [
             asdict(each) for each in reconcile_history.latest_reconciliations(connection, _ALL, view or None, runs)
@@ -40,12 +40,12 @@ def reconciliations(form: Format, view: str = "", run: str = "", attempt: str = 
 
 
 @router.get("/differing.{form}")
-def differing(form: Format, id: int) -> StreamingResponse:  # noqa: A002  it is the name in the address
-    """All rows that are still known; the connection is given back when the last is sent."""
+def differing(form: Format, id: int) -> StreamingResponse:  # noqa: A002  the name in the URL
+    """All rows that are still stored. The connection stays open until the last row is sent."""
     rows = _differing(id)
     columns = next(rows, None)
     if columns is None:
-        raise HTTPException(404, f"there is no reconciliation {id}")
+        raise HTTPException(404, f"No reconciliation {id}")
     if form == "json":
         return _file(f"reconciliation-{id}.json", _array(asdict(each) for each in rows))
     head = [f"{column} {side}" for column in columns for side in ("streamed", "rebuilt")]
@@ -54,7 +54,7 @@ def differing(form: Format, id: int) -> StreamingResponse:  # noqa: A002  it is 
 
 
 def _differing(number: int) -> Iterator[Any]:
-    """The columns, then the rows; nothing where there is no such reconciliation."""
+    """Yield the columns, then the rows. Yield nothing if there is no such reconciliation."""
     with db_snapshot.read_snapshot(Settings()) as connection:
         detail = reconcile_history.reconciliation_detail(connection, number)
         if detail is not None:
@@ -69,11 +69,11 @@ def _file(name: str, lines: Iterator[str]) -> StreamingResponse:
 
 
 def _array(values: Iterable[dict[str, Any]]) -> Iterator[str]:
-    before = "["
+    prefix = "["
     for value in values:
-        yield before + json.dumps(value, default=str)
-        before = ",\n"
-    yield "[]" if before == "[" else "]\n"
+        yield prefix + json.dumps(value, default=str)
+        prefix = ",\n"
+    yield "[]" if prefix == "[" else "]\n"
 
 
 def _table(head: Sequence[Sequence[str]], rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -85,7 +85,7 @@ def _table(head: Sequence[Sequence[str]], rows: Iterable[Sequence[str]]) -> Iter
 
 
 def _value(row: dict[str, Any] | None, column: str) -> str:
-    """Nothing where the side has no such row."""
+    """A value as JSON text; empty if this side lacks the row."""
     return "" if row is None else json.dumps(row.get(column), default=str)
 
 

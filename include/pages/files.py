@@ -1,4 +1,4 @@
-"""Files: one document for all pages, and the scripts that fill it."""
+"""Static files: one HTML document for all pages, and the scripts that fill it."""
 
 from pathlib import Path
 
@@ -16,9 +16,9 @@ router = APIRouter()
 
 @router.get("/static/{name}")
 def static(name: str) -> FileResponse:
-    """By name among those that are there: no path comes from a request."""
+    """Look the name up among the existing files, so that a request never contributes a path."""
     if name not in _FILES:
-        raise HTTPException(404, "there is no such file")
+        raise HTTPException(404, "No such file")
     return _file(name)
 
 

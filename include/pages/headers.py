@@ -1,4 +1,4 @@
-"""Headers: what a browser may do with an answer; no page runs a line that is not in a file of ours."""
+"""Security headers: they limit what a browser may do with a response. A page runs scripts from our files only."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -7,7 +7,7 @@ Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Callable[[], Awaitable[Any]], Send], Awaitable[None]]
 
-# Of all of Airflow: it sends none of its own, and any site could put it into a frame and have buttons clicked there.
+# For every response of Airflow. Airflow sends none, so any site could frame it and trick users into clicking.
 EVERYWHERE = {
     "x-frame-options": "SAMEORIGIN",
     "x-content-type-options": "nosniff",
@@ -21,18 +21,18 @@ OURS = {
 
 
 class Headers:
-    """Adds headers to every answer of an application that has not set them itself."""
+    """Adds headers to every response of an application, unless the application has set them."""
 
     def __init__(self, app: App, headers: dict[str, str]) -> None:
         self.app = app
         self.headers = {name.encode(): value.encode() for name, value in headers.items()}
 
     async def __call__(self, scope: Scope, receive: Callable[[], Awaitable[Any]], send: Send) -> None:
-        async def sending(message: MutableMapping[str, Any]) -> None:
+        async def send_with_headers(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                there = list(message.get("headers", ()))
-                named = {name.lower() for name, _ in there}
-                message["headers"] = [*there, *((n, v) for n, v in self.headers.items() if n not in named)]
+                existing = list(message.get("headers", ()))
+                names = {name.lower() for name, _ in existing}
+                message["headers"] = [*existing, *((n, v) for n, v in self.headers.items() if n not in names)]
             await send(message)
 
-        await self.app(scope, receive, sending)
+        await self.app(scope, receive, send_with_headers)

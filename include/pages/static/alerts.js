@@ -1,45 +1,49 @@
-// Alerts: what is wrong now, what to do first; who works on it, and what is told to nobody.
+// Alerts: open alerts with their first step and runbook, acknowledgements, silences, and resolved alerts.
 import { act, ask, live } from "./live.js";
-import { ago, h, marked, moment, seen, since, table } from "./kit.js";
+import { ago, badge, count, h, marked, moment, seen, sentence, since, table } from "./kit.js";
 
-const runbooks = new Map(); // by kind: they do not change while a page is open
+const runbooks = new Map(); // by kind; runbooks do not change while a page is open
 
 export function show(_, { shown, form }) {
   const again = live(shown, () => ask("data/alerts"), 3, (found) => {
-    if (found.may_handle && !form.hasChildNodes()) maker(form, () => again());
+    if (found.may_handle && !form.hasChildNodes()) silenceForm(form, () => again());
     return drawn(found, () => again());
   });
 }
 
 function drawn({ open, resolved, silences, neglected, may_handle: may, as_of: now }, again) {
   return [
-    neglected.length ? h("p", { class: "means", role: "alert" }, `Nobody looks at: ${neglected.join(", ")}. That nothing is shown of them says nothing: is the service lag READY?`) : null,
-    h("h1", {}, open.length ? `${open.length} open` : "No alert is open"),
+    neglected.length ? h("p", { class: "means", role: "alert" }, `Not checked recently: ${neglected.join(", ")}. These sources may have problems that no alert shows. Check with truelog status that the service lag is READY.`) : null,
+    h("h1", {}, open.length ? count(open.length, "open alert") : "No open alerts"),
     open.map((each) => incident(each, now, may, again)),
     h("h3", {}, "Silences"),
-    table(["keys", "until (UTC)", "by", "why", ""], silences.map((each) => [
+    table(["Alerts", "Until (UTC)", "By", "Reason", ""], silences.map((each) => [
       h("code", {}, seen(each.pattern)), moment(each.until), seen(each.by), seen(each.why),
-      may ? h("button", { type: "button", click: () => tried(() => act("alerts/unsilence", { id: each.id }), again) }, "end it") : "",
-    ]), "Nothing is silenced."),
+      may ? h("button", { type: "button", click: () => attempt(() => act("alerts/unsilence", { id: each.id }), again) }, "End silence") : "",
+    ]), "No silences."),
     h("h3", {}, "Resolved"),
-    table(["alert", "opened (UTC)", "lasted", "acknowledged by", "cause"], resolved.filter((each) => each.opened_at).map((each) => [
+    table(["Alert", "Opened (UTC)", "Duration", "Acknowledged by", "Cause"], resolved.filter((each) => each.opened_at).map((each) => [
       seen(each.key), moment(each.opened_at), since(each.opened_at, each.resolved_at), seen(each.acknowledged_by ?? ""), h("small", {}, seen(each.cause)),
-    ]), "Nothing was resolved yet."),
+    ]), "No resolved alerts yet."),
   ];
 }
 
 function incident(each, now, may, again) {
-  const critical = each.severity === "critical";
   return h("article", { "data-alert": each.key },
     h("header", {},
-      h("h2", {}, seen(each.key), " ", h("span", { class: `badge ${critical ? "bad" : "fair"}` }, each.severity)),
+      h("h2", {}, seen(each.key), " ", badge(each.severity.toUpperCase())),
       h("p", { class: "buttons" }, each.acknowledged_at
-        ? h("span", { class: "quiet" }, `${seen(each.acknowledged_by ?? "")} works on it, since `, ago(each.acknowledged_at, now))
-        : may ? h("button", { type: "button", "data-act": "acknowledge", click: () => tried(() => act("alerts/acknowledge", { key: each.key }), again) }, "acknowledge") : "nobody has acknowledged it")),
-    h("p", {}, seen(each.means), ", since ", ago(each.opened_at, now), each.gone_at ? "; gone now, resolved soon" : ""),
+        ? h("span", { class: "quiet" }, `Acknowledged by ${seen(each.acknowledged_by ?? "")} `, ago(each.acknowledged_at, now))
+        : may ? h("button", { type: "button", "data-act": "acknowledge", click: () => attempt(() => act("alerts/acknowledge", { key: each.key }), again) }, "Acknowledge") : h("span", { class: "quiet" }, "Not acknowledged"))),
+    h("p", {}, `${meaning(each)}. Opened `, ago(each.opened_at, now), each.gone_at ? ". No longer found; it resolves soon." : "."),
     h("p", { class: "value" }, seen(each.cause)),
-    h("p", {}, h("strong", {}, "First: "), marked(each.first)),
+    h("p", {}, h("strong", {}, "First step: "), marked(each.first)),
     runbook(each.kind, each.key));
+}
+
+// A subject keeps its case.
+function meaning({ means, subject }) {
+  return seen(means.startsWith(subject) ? means : sentence(means));
 }
 
 function runbook(kind, key) {
@@ -53,26 +57,26 @@ function runbook(kind, key) {
       return;
     }
     text.replaceChildren(...marked(runbooks.get(kind)));
-  } }, h("summary", {}, "runbook"), text);
+  } }, h("summary", {}, "Runbook"), text);
 }
 
-function maker(form, again) {
-  const pattern = h("input", { "aria-label": "keys", placeholder: "down/* or */page_views", required: true, maxlength: 500 });
-  const hours = h("select", { "aria-label": "for" }, [[0.5, "half an hour"], [2, "2 hours"], [8, "8 hours"], [24, "a day"]].map(([n, text]) => h("option", { value: n, selected: n === 2 }, text)));
-  const why = h("input", { "aria-label": "why", placeholder: "why", required: true, maxlength: 500 });
+function silenceForm(form, again) {
+  const pattern = h("input", { "aria-label": "Alerts", placeholder: "application_down/* or */page_views", required: true, maxlength: 500 });
+  const hours = h("select", { "aria-label": "Duration" }, [[0.5, "30 minutes"], [2, "2 hours"], [8, "8 hours"], [24, "24 hours"]].map(([n, text]) => h("option", { value: n, selected: n === 2 }, text)));
+  const why = h("input", { "aria-label": "Reason", placeholder: "Reason", required: true, maxlength: 500 });
   form.append(h("form", { submit: (event) => {
     event.preventDefault();
-    tried(() => act("alerts/silence", { pattern: pattern.value, hours: Number(hours.value), why: why.value }), () => { event.target.reset(); again(); });
-  } }, pattern, hours, why, h("button", {}, "silence")));
+    attempt(() => act("alerts/silence", { pattern: pattern.value, hours: Number(hours.value), why: why.value }), () => { event.target.reset(); again(); });
+  } }, pattern, hours, why, h("button", {}, "Silence")));
 }
 
-async function tried(doing, then) {
+async function attempt(action, then) {
   try {
-    await doing();
+    await action();
     then();
   } catch (error) {
     const dialog = document.getElementById("ask");
-    dialog.replaceChildren(h("p", { role: "alert" }, error.message), h("p", { class: "buttons" }, h("button", { type: "button", click: () => dialog.close() }, "I see")));
+    dialog.replaceChildren(h("p", { role: "alert" }, error.message), h("p", { class: "buttons" }, h("button", { type: "button", click: () => dialog.close() }, "OK")));
     dialog.showModal();
   }
 }

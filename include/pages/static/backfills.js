@@ -1,46 +1,46 @@
-// Backfills: history recomputed from the archive over a range of days; who asked for it, and how far it is.
-// They are Airflow's own: its API is asked in the name of whoever looks at the page, and says itself who may.
+// Backfills: history recomputed from the archive over a range of days, with the progress of each backfill.
+// The page calls Airflow's own API on behalf of its user, so Airflow decides who may do what.
 import { act, ask, live } from "./live.js";
-import { ago, h, link, moment, outward, seen, table } from "./kit.js";
+import { ago, count, h, link, moment, outward, seen, sentence, table } from "./kit.js";
 
 const API = "../api/v2/backfills";
 const CURES = {
-  403: "you may not do this: it takes the right to trigger the DAG recompute",
-  404: "Airflow does not know the DAG recompute yet, or this backfill any more: look at its DAGs",
-  409: "a backfill of recompute is under way, and Airflow makes one at a time: wait until it is done, or cancel it",
+  403: "You may not do this. It requires permission to trigger the DAG recompute.",
+  404: "Airflow has no DAG recompute yet, or this backfill no longer exists. Check the list of DAGs in Airflow.",
+  409: "Another backfill of recompute is running, and Airflow runs only one at a time. Wait until it is done, or cancel it.",
 };
 
 export function show(_, { shown, form }) {
   const again = live(shown, () => ask("data/backfills"), 3, (found) => {
-    if (found.may_backfill && !form.hasChildNodes()) form.append(maker(found.views, () => again()));
+    if (found.may_backfill && !form.hasChildNodes()) form.append(backfillForm(found.views, () => again()));
     return [
-      h("h1", {}, found.backfills.some((each) => !each.completed_at) ? "A backfill is under way" : "No backfill is under way"),
-      found.backfills.length ? null : h("p", { class: "quiet" }, "Nothing was backfilled yet."),
+      h("h1", {}, found.backfills.some((each) => !each.completed_at) ? "A backfill is running" : "No backfill is running"),
+      found.backfills.length ? null : h("p", { class: "quiet" }, "No backfills yet."),
       found.backfills.map((each) => backfill(each, found, () => again())),
     ];
   });
 }
 
 function backfill(each, { as_of: now, may_backfill: may }, again) {
-  const counted = (...states) => each.days.filter((day) => states.includes(day.state)).length;
-  const failed = counted("failed");
+  const daysIn = (...states) => each.days.filter((day) => states.includes(day.state)).length;
+  const failed = daysIn("failed");
   return h("article", { "data-backfill": each.id },
     h("header", {},
-      h("h2", {}, `${day(each.begins)} to ${day(each.ends)} `, state(word(each)), ` ${counted("done", "was done")} of ${each.days.length} days done${failed ? `, ${failed} failed` : ""}`),
+      h("h2", {}, `${day(each.begins)} to ${day(each.ends)} `, state(word(each)), ` ${daysIn("done", "already done")} of ${count(each.days.length, "day")} done${failed ? `, ${failed} failed` : ""}`),
       h("p", { class: "buttons" }, may && !each.completed_at ? [
         button(each.paused ? "unpause" : "pause", each, again), button("cancel", each, again)] : null)),
-    h("p", {}, each.repair ? "repairs what differs" : "compares only", ", asked for by ", seen(each.by ?? "the command line"), " ", ago(each.at, now),
-      each.completed_at ? h("span", {}, ", over at ", moment(each.completed_at)) : null),
-    table(["day (UTC)", "state", ...each.views, "report"], each.days.map((one) => [
+    h("p", {}, each.repair ? "Repairs differing rows. " : "Compares only. ", each.by ? `Started by ${seen(each.by)} ` : "Started from the command line ", ago(each.at, now), ".",
+      each.completed_at ? ` Ended at ${moment(each.completed_at)} UTC.` : null),
+    table(["Day (UTC)", "State", ...each.views, "Report"], each.days.map((one) => [
       one.run ? outward(`dags/recompute/runs/${encodeURIComponent(one.run)}`, day(one.day)) : day(one.day),
       state(one.state), ...each.views.map((view) => (one.views[view] ? state(one.views[view]) : "")),
-      one.report ? link("reconciliations", { run: one.report }, "report") : h("span", { class: "quiet" }, one.awaited ? "waiting" : "none"),
-    ]), "It found no day."));
+      one.report ? link("reconciliations", { run: one.report }, "Report") : h("span", { class: "quiet" }, one.awaited ? "Pending" : "None"),
+    ]), "This backfill contains no days."));
 }
 
 function word({ completed_at: over, paused, days }) {
   if (over) return days.some((each) => each.state === "failed") ? "failed" : "done";
-  return paused ? "paused" : days.some((each) => ["waiting", "running"].includes(each.state)) ? "running" : "ending";
+  return paused ? "paused" : days.some((each) => ["waiting", "running"].includes(each.state)) ? "running" : "finishing";
 }
 
 function day(given) {
@@ -48,7 +48,7 @@ function day(given) {
 }
 
 function state(given) {
-  return h("span", { class: `badge ${{ done: "good", failed: "bad" }[given] ?? "fair"}` }, given);
+  return h("span", { class: `badge ${{ done: "good", failed: "bad" }[given] ?? "fair"}` }, sentence(given));
 }
 
 function button(name, { id }, again) {
@@ -56,75 +56,75 @@ function button(name, { id }, again) {
     try {
       await act(`${API}/${id}/${name}`, {}, "PUT");
     } catch (error) {
-      told(h("p", { role: "alert" }, CURES[error.status] ?? error.message));
+      openDialog(h("p", { role: "alert" }, CURES[error.status] ?? error.message));
     }
     again();
-  } }, name);
+  } }, name === "unpause" ? "Resume" : sentence(name));
 }
 
-function maker(views, again) {
+function backfillForm(views, again) {
   const yesterday = new Date(Date.now() - 86_400_000).toISOString().slice(0, 10);
-  const field = (name, properties) => h("input", { name, "aria-label": name, required: true, ...properties });
-  const choice = (name, options) => h("select", { name, "aria-label": name }, options.map(([value, text]) => h("option", { value }, text)));
-  return h("form", { "aria-label": "backfill", submit: (event) => {
+  const field = (name, properties) => h("input", { name, "aria-label": sentence(name), required: true, ...properties });
+  const choice = (name, label, options) => h("select", { name, "aria-label": label }, options.map(([value, text]) => h("option", { value }, text)));
+  return h("form", { "aria-label": "Backfill", submit: (event) => {
     event.preventDefault();
     plan(new FormData(event.target), again);
   } },
-    h("label", {}, "from ", field("from", { type: "date", value: yesterday })), h("label", {}, "to ", field("to", { type: "date", value: yesterday })),
+    h("label", {}, "From ", field("from", { type: "date", value: yesterday })), h("label", {}, "To ", field("to", { type: "date", value: yesterday })),
     views.map((view) => h("label", {}, h("input", { type: "checkbox", name: "views", value: view, checked: true }), view)),
-    choice("mode", [["repair", "repair what differs"], ["compare", "compare only"]]),
-    choice("days", [["completed", "every day"], ["failed", "days that failed or were never done"]]),
-    h("button", {}, "backfill"));
+    choice("mode", "Mode", [["repair", "Repair differing rows"], ["compare", "Compare only"]]),
+    choice("days", "Days", [["completed", "All days"], ["failed", "Only failed and missing days"]]),
+    h("button", {}, "Backfill"));
 }
 
 function wrong(from, to, views) {
-  if (!views.length) return "No view is chosen: choose one at least.";
+  if (!views.length) return "Choose at least one view.";
   if (from > to) return `The range ends before it begins: ${to} is before ${from}.`;
-  return from > new Date().toISOString().slice(0, 10) ? "This range is to come: a day can be recomputed when it has begun." : "";
+  return from > new Date().toISOString().slice(0, 10) ? "This range is in the future. A day can be recomputed once it has begun." : "";
 }
 
-// Airflow says which days it would make runs for; only then it is asked to.
+// A dry run first: Airflow lists the days that it would run.
 async function plan(given, again) {
   const [from, to, views] = [given.get("from"), given.get("to"), given.getAll("views")];
   const why = wrong(from, to, views);
-  if (why) return told(h("p", { role: "alert" }, why));
+  if (why) return openDialog(h("p", { role: "alert" }, why));
   const repair = given.get("mode") === "repair";
-  const asked = {
+  const request = {
     dag_id: "recompute", from_date: `${from}T00:00:00Z`, to_date: `${to}T00:00:00Z`, max_active_runs: 2,
     reprocess_behavior: given.get("days"), dag_run_conf: { views, repair },
   };
   try {
-    const { backfills: days } = await act(`${API}/dry_run`, asked);
-    if (!days.length) return told(h("p", { role: "alert" }, "No day of this range can be recomputed now: one that is not over is left out, one that is under way too, and one that was done unless every day is chosen."));
-    sure(asked, days, again);
+    const { backfills: days } = await act(`${API}/dry_run`, request);
+    if (!days.length) return openDialog(h("p", { role: "alert" }, "No day in this range can be recomputed now. Airflow skips days that have not ended and days that are running; unless you choose “All days”, it also skips days that are done."));
+    confirm(request, days, again);
   } catch (error) {
-    told(h("p", { role: "alert" }, CURES[error.status] ?? error.message));
+    openDialog(h("p", { role: "alert" }, CURES[error.status] ?? error.message));
   }
 }
 
-function sure(asked, days, again) {
-  const { views, repair } = asked.dag_run_conf;
+function confirm(request, days, again) {
+  const { views, repair } = request.dag_run_conf;
   const refused = h("p", { role: "alert" });
   const yes = h("button", { type: "button", class: "yes", click: async () => {
     yes.disabled = true;
     try {
-      await act(API, asked);
+      await act(API, request);
       document.getElementById("ask").close();
       again();
     } catch (error) {
       refused.replaceChildren(CURES[error.status] ?? error.message);
       yes.disabled = false;
     }
-  } }, `backfill ${days.length} days`);
+  } }, `Backfill ${count(days.length, "day")}`);
   const dates = days.map((each) => day(each.logical_date)).sort();
-  told([
-    h("h2", {}, `Recompute ${days.length} days?`),
-    h("p", {}, `${dates[0]} to ${dates.at(-1)}, of ${views.join(", ")}. The comparison that follows ${repair ? "repairs what differs" : "repairs nothing"}. Airflow keeps your name with it.`),
-    refused], yes, "leave it");
+  openDialog([
+    h("h2", {}, `Recompute ${count(days.length, "day")}?`),
+    h("p", {}, `From ${dates[0]} to ${dates.at(-1)}. Views: ${views.join(", ")}. The comparison that follows ${repair ? "repairs differing rows" : "repairs nothing"}. Airflow records your name.`),
+    refused], yes, "Cancel");
 }
 
-function told(said, yes = null, otherwise = "I see") {
+function openDialog(content, yes = null, close = "OK") {
   const dialog = document.getElementById("ask");
-  dialog.replaceChildren(...[said].flat(), h("p", { class: "buttons" }, yes, h("button", { type: "button", click: () => dialog.close() }, otherwise)));
+  dialog.replaceChildren(...[content].flat(), h("p", { class: "buttons" }, yes, h("button", { type: "button", click: () => dialog.close() }, close)));
   if (!dialog.open) dialog.showModal();
 }

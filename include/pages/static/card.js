@@ -1,5 +1,5 @@
-// A card on Airflow's dashboard: what is wrong now, and the three numbers that matter. Airflow brings React and calls what
-// we leave behind. Without an answer the state is Unknown and no earlier number is shown: it would look current.
+// The card on Airflow's dashboard: current problems and three numbers. Airflow provides React and calls the global function.
+// Without an answer the state is Unknown, and earlier numbers are hidden: they would look current.
 const SECONDS = 10;
 const TIMEOUT_SECONDS = 30;
 const DATA = new URL("../data/vitals", import.meta.url);
@@ -8,7 +8,7 @@ const COLORS = { "All good": "#1f8a4c", Warning: "#b97700", Unknown: "#7a858f", 
 const QUIET = { opacity: 0.75, fontSize: "0.85rem" };
 
 function duration(seconds) {
-  if (seconds === null) return "unknown";
+  if (seconds === null) return "Unknown";
   for (const [unit, size] of [["days", 172800, 86400], ["h", 7200, 3600], ["min", 120, 60]].map(([u, from, s]) => [u, [from, s]])) {
     if (seconds >= size[0]) return `${(seconds / size[1]).toFixed(seconds / size[1] < 10 ? 1 : 0)} ${unit}`;
   }
@@ -17,40 +17,44 @@ function duration(seconds) {
 
 async function ask() {
   const answer = await fetch(DATA, { headers: { accept: "application/json" }, signal: AbortSignal.timeout(TIMEOUT_SECONDS * 1000) });
-  if (!answer.ok) throw new Error(answer.status === 403 ? "you may not see the streams" : `no answer (${answer.status})`);
+  if (!answer.ok) throw new Error(answer.status === 403 ? "you may not read the DAG streams" : `no answer (HTTP ${answer.status})`);
   return answer.json();
 }
 
-// One request at a time: an answer that is late never replaces a newer one.
+// One request at a time, so that a late answer never replaces a newer one.
 function useVitals({ useEffect, useState }) {
   const [state, setState] = useState({ found: null, wrong: "" });
   useEffect(() => {
     let gone = false, timer;
-    async function look() {
+    async function refresh() {
       const next = await ask().then((found) => ({ found, wrong: "" }), (error) => ({ found: null, wrong: error.message }));
       if (gone) return;
       setState(next);
-      timer = setTimeout(look, SECONDS * 1000);
+      timer = setTimeout(refresh, SECONDS * 1000);
     }
-    look();
+    refresh();
     return () => { gone = true; clearTimeout(timer); };
   }, []);
   return state;
 }
 
-// Title, text, line below and page of each tile.
+// Each tile has a title, a value, a line below and a page.
 function tiles({ alerts, freshness, lag, proof }) {
   return [
-    ["Open alerts", alerts.count.toLocaleString("en"), alerts.worst ? `${alerts.severity}: ${alerts.worst}` : "none", "truelog-alerts"],
-    ["Freshness: the oldest record not counted yet", duration(freshness.value), freshness.view, "truelog-streams"],
-    ["Lag: records not counted yet", lag.value === null ? "unknown" : lag.value.toLocaleString("en"), lag.view, "truelog-lag"],
-    ["Age of the oldest certificate", proof.value === null ? "no certificate" : duration(proof.value), proof.view, "truelog-reconciliations"],
+    ["Open alerts", alerts.count.toLocaleString("en"), alerts.worst ? `${sentence(alerts.severity)}: ${alerts.worst}` : "None", "truelog-alerts"],
+    ["Freshness: age of the oldest unprocessed record", duration(freshness.value), freshness.view, "truelog-streams"],
+    ["Lag: unprocessed records", lag.value === null ? "Unknown" : lag.value.toLocaleString("en"), lag.view, "truelog-lag"],
+    ["Age of the oldest certificate", proof.value === null ? "No certificate" : duration(proof.value), proof.view, "truelog-reconciliations"],
   ];
+}
+
+function sentence(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 function summary({ state, alerts, problems, views, unmade }) {
   const count = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`;
-  const made = `${views - unmade} of ${count(views, "view")} made`;
+  const made = `${views - unmade} of ${count(views, "view")} created`;
   return `${state}: ${count(alerts.count, "open alert")}, ${count(problems.length, "other problem")}, ${made}`;
 }
 
@@ -67,8 +71,8 @@ globalThis.TruelogVitals = function TruelogVitals() {
   const problem = ({ state: how, text, page }) => e("li", { key: `${text} ${page}` },
     e("strong", {}, `${how}: `), e("a", { href: href(page), style: { color: "inherit", textDecoration: "underline" } }, text));
   return e("section", { "aria-label": "Truelog", "data-state": state, style: { border: `1px solid ${color}`, borderLeft: `6px solid ${color}`, borderRadius: "8px", padding: "0.9rem 1.1rem", margin: "0.5rem 0" } },
-    e("div", { role: "status", style: { fontWeight: 600, marginBottom: "0.5rem" } }, found ? summary(found) : `Unknown: ${wrong || "waiting for the first answer"}`),
+    e("div", { role: "status", style: { fontWeight: 600, marginBottom: "0.5rem" } }, found ? summary(found) : `Unknown: ${wrong || "waiting for data"}`),
     found && e("div", { style: { display: "flex", gap: "1.5rem", flexWrap: "wrap" } }, tiles(found).map(tile)),
     found && found.problems.length > 0 && e("ul", { "aria-label": "Problems", style: { margin: "0.6rem 0 0", padding: "0 0 0 1.1rem", maxHeight: "12rem", overflowY: "auto", fontSize: "0.9rem" } }, found.problems.map(problem)),
-    found && e("div", { style: { ...QUIET, marginTop: "0.4rem" } }, `as of ${new Date(found.as_of).toISOString().slice(11, 19)} UTC`));
+    found && e("div", { style: { ...QUIET, marginTop: "0.4rem" } }, `As of ${new Date(found.as_of).toISOString().slice(11, 19)} UTC`));
 };

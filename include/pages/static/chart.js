@@ -1,4 +1,4 @@
-// A chart of lines over time, as SVG: a gap where nothing is known, all values of a moment beside the pointer.
+// A line chart over time, as SVG. Unknown values leave a gap; the pointer shows all values of one moment.
 import { h, number, s } from "./kit.js";
 
 const WIDTH = 960, HEIGHT = 220, LEFT = 62, BOTTOM = 22, TOP = 8, RIGHT = 8;
@@ -8,7 +8,7 @@ export function chart({ title, at, series, write = number }) {
   const x = (i) => LEFT + ((WIDTH - LEFT - RIGHT) * i) / Math.max(1, at.length - 1);
   const y = (v) => HEIGHT - BOTTOM - ((HEIGHT - BOTTOM - TOP) * v) / top;
   const pointer = s("line", { class: "pointer", y1: TOP, y2: HEIGHT - BOTTOM, visibility: "hidden" });
-  const read = h("output", {}, "");
+  const readout = h("output", {}, "");
   const drawing = s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": title,
     pointermove: (event) => {
       const box = drawing.getBoundingClientRect();
@@ -16,9 +16,9 @@ export function chart({ title, at, series, write = number }) {
       if (i < 0 || i >= at.length) return;
       for (const end of ["x1", "x2"]) pointer.setAttribute(end, x(i));
       pointer.setAttribute("visibility", "visible");
-      read.replaceChildren(`${clock(at[i])}: ${series.map((each) => `${each.name} ${each.values[i] === null ? "unknown" : write(each.values[i])}`).join(", ")}`);
+      readout.replaceChildren(`${clock(at[i])}: ${series.map((each) => `${each.name} ${each.values[i] === null ? "unknown" : write(each.values[i])}`).join(", ")}`);
     },
-    pointerleave: () => { pointer.setAttribute("visibility", "hidden"); read.replaceChildren(""); },
+    pointerleave: () => { pointer.setAttribute("visibility", "hidden"); readout.replaceChildren(""); },
   },
   [0, 0.25, 0.5, 0.75, 1].map((share) => s("g", {},
     s("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: y(top * share), y2: y(top * share) }),
@@ -26,7 +26,7 @@ export function chart({ title, at, series, write = number }) {
   ticks(at).map((i) => s("text", { x: x(i), y: HEIGHT - 6, "text-anchor": "middle" }, clock(at[i], at))),
   series.map((each, n) => s("path", { class: `line ${style(n)}`, d: path(each.values, x, y) })),
   pointer);
-  return h("figure", {}, h("figcaption", {}, h("strong", {}, title), legend(series), read), drawing);
+  return h("figure", {}, h("figcaption", {}, h("strong", {}, title), legend(series), readout), drawing);
 }
 
 function legend(series) {
@@ -34,12 +34,12 @@ function legend(series) {
     s("svg", { class: "swatch", viewBox: "0 0 32 6", "aria-hidden": "true" }, s("path", { class: `line ${style(n)}`, d: "M2 3L30 3" })), each.name)));
 }
 
-// Eight colours that are told apart in light and dark; when they are used up, they come again with another dash.
+// Eight colours that differ in light and dark themes; after eight lines they repeat with another dash pattern.
 function style(n) {
   return `line-${n % 8} dash-${Math.floor(n / 8) % 4}`;
 }
 
-// A moment without neighbours is still seen: it becomes a dot, a line of no length with round ends.
+// A value without neighbours stays visible: a line of zero length with round ends draws a dot.
 function path(values, x, y) {
   let drawn = "", pen = false;
   values.forEach((v, i) => {

@@ -1,8 +1,8 @@
-// What every page is made of. Data becomes text nodes and nothing else: no string is ever read as HTML.
+// Elements and formats that all pages share. Data becomes text nodes only; no string is ever parsed as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
-// Control characters and those that turn the direction of text: what cannot be seen must not be hidden either.
-const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+// Control characters and characters that reverse the direction of text: a reader must see that they are there.
+const INVISIBLE = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 
 export function h(tag, properties = {}, ...children) {
   return filled(document.createElement(tag), properties, children);
@@ -27,35 +27,36 @@ export function link(page, parameters, text, properties = {}) {
   return h("a", { href: query ? `${page}?${query}` : page, ...properties }, text);
 }
 
-// A page of Airflow's own, told from its root. Its frame lets us navigate nothing but the frame; a link of its document may.
+// A link to one of Airflow's own pages, relative to its root. The frame may navigate only itself, so the click happens on a
+// link in the parent document.
 export function outward(path, text) {
   return h("a", { href: `../${path}`, click: (event) => {
     if (window.parent === window) return;
     event.preventDefault();
-    const around = window.parent.document.createElement("a");
-    around.href = event.currentTarget.href;
-    around.click();
+    const anchor = window.parent.document.createElement("a");
+    anchor.href = event.currentTarget.href;
+    anchor.click();
   } }, text);
 }
 
-// A value as it is: NULL is not the text NULL, empty text is not nothing, and what is unseen has a sign.
+// A value from the database: NULL differs from the text NULL, an empty string is shown, and so are invisible characters.
 export function value(given) {
   if (given === null || given === undefined) return h("span", { class: "null" }, "NULL");
   const text = typeof given === "object" ? JSON.stringify(given) : String(given);
-  if (text === "") return h("span", { class: "null" }, "(empty text)");
+  if (text === "") return h("span", { class: "null" }, "(empty string)");
   return h("span", { class: "value" }, seen(text));
 }
 
 export function seen(text) {
-  return text.replace(UNSEEN, (c) => `⟨${c.codePointAt(0).toString(16).toUpperCase().padStart(2, "0")}⟩`);
+  return text.replace(INVISIBLE, (c) => `⟨${c.codePointAt(0).toString(16).toUpperCase().padStart(2, "0")}⟩`);
 }
 
-// Paragraphs of a docstring; its lines were broken for a file.
+// The paragraphs of a docstring, with its line breaks removed.
 export function paragraphs(text) {
   return text.split(/\n\s*\n/).map((each) => seen(each.replace(/\s*\n\s*/g, " ")));
 }
 
-// What our own documents mark: `code`, **weight** and a heading. Everything else is text.
+// Markdown as our own documents use it: `code`, **bold** and a heading. Everything else is text.
 export function marked(text) {
   return text.split(/(`[^`]+`|\*\*[^*]+\*\*|^# .*$)/m).map((part) => {
     if (/^`.+`$/.test(part)) return h("code", {}, seen(part.slice(1, -1)));
@@ -65,17 +66,17 @@ export function marked(text) {
 }
 
 export function number(given, digits = 0) {
-  if (given === null || given === undefined) return "?";
+  if (given === null || given === undefined) return "Unknown";
   return given.toLocaleString("en", { maximumFractionDigits: digits, minimumFractionDigits: digits });
 }
 
-// PostgreSQL estimates how many rows a table has when it analyses it.
+// PostgreSQL's estimate of a table's rows, which it makes when it analyzes the table.
 export function about(rows) {
-  return rows === null ? "not known yet" : `about ${number(rows)}`;
+  return rows === null ? "Not analyzed yet" : `about ${number(rows)}`;
 }
 
 export function bytes(given) {
-  if (given === null) return "?";
+  if (given === null) return "Unknown";
   const units = ["B", "kB", "MB", "GB", "TB"];
   let n = given, unit = 0;
   while (n >= 1000 && unit < units.length - 1) { n /= 1000; unit += 1; }
@@ -83,7 +84,7 @@ export function bytes(given) {
 }
 
 export function duration(seconds) {
-  if (seconds === null || seconds === undefined) return "?";
+  if (seconds === null || seconds === undefined) return "Unknown";
   const of = (n, unit) => `${number(n, n < 10 && unit !== "s" ? 1 : 0)} ${unit}`;
   if (seconds < 10) return `${number(seconds, 1)} s`;
   if (seconds < 120) return of(seconds, "s");
@@ -93,7 +94,7 @@ export function duration(seconds) {
 }
 
 export function moment(given) {
-  if (!given) return "never";
+  if (!given) return "Never";
   const text = new Date(given).toISOString();
   return text.slice(0, 10) === new Date().toISOString().slice(0, 10)
     ? text.slice(11, 19)
@@ -101,47 +102,66 @@ export function moment(given) {
 }
 
 export function since(given, until) {
-  return given ? duration(Math.max(0, (new Date(until) - new Date(given)) / 1000)) : "?";
+  return given ? duration(Math.max(0, (new Date(until) - new Date(given)) / 1000)) : "Unknown";
 }
 
 export function ago(given, until) {
   return given
     ? h("time", { datetime: given, title: `${new Date(given).toISOString()}` }, `${since(given, until)} ago`)
-    : h("span", { class: "quiet" }, "never");
+    : h("span", { class: "quiet" }, "Never");
 }
 
-const GOOD = ["RUNNING", "UP_TO_DATE", "OK", "EQUAL", "HOLDS"];
-const BAD = ["DOWN", "HUNG", "STALLED", "STALL", "STOP", "REWIND", "FALLING_OFF", "DIFFERENT", "FAILS"];
+const GOOD = ["RUNNING", "UP_TO_DATE", "OK", "EQUAL", "PASSED"];
+const BAD = ["DOWN", "HUNG", "STALLED", "STALL", "STOP", "REWIND", "FALLING_OFF", "DIFFERENT", "FAILED", "CRITICAL"];
 
-export function badge(word) {
+const LABELS = { OK: "OK", CHANGED: "Outdated code", WARN: "Behind", STALL: "Stalled", STOP: "Stopped", REWIND: "Rewound", FALLING_OFF: "Retention risk" };
+
+export function badge(word, label = LABELS[word] ?? sentence(word.toLowerCase().replaceAll("_", " "))) {
   const kind = GOOD.includes(word) ? "good" : BAD.includes(word) ? "bad" : "fair";
-  return h("span", { class: `badge ${kind}` }, word);
+  return h("span", { class: `badge ${kind}` }, label);
 }
 
-// Which layer gives a view to readers, where that is not its stream or something is the matter with it.
+export function sentence(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+export function count(n, noun, plural = `${noun}s`) {
+  return `${number(n)} ${n === 1 ? noun : plural}`;
+}
+
+// Why an application was started. Releases before 0.2 recorded two reasons by other words.
+const START_REASONS = {
+  down: "was down", dead: "was down", hung: "was hung", changed: "new code", restart_pending: "restart requested", wished: "restart requested", "by hand": "by hand",
+};
+
+export function startReason(reason) {
+  return START_REASONS[reason] ?? seen(reason);
+}
+
+// The layer that serves a view to readers, if that is not its stream or if its stream has a problem.
 export function layerOf(answer) {
   if (!answer || !answer.reason) return null;
-  const old = answer.age === null ? "" : `, ${duration(answer.age)} old`;
-  return h("span", { class: "layer" }, badge(answer.layer.toUpperCase()), h("small", {}, ` answers${old}: ${seen(answer.reason)}`));
+  const age = answer.age === null ? "" : `, ${duration(answer.age)} old`;
+  return h("span", { class: "layer" }, badge(answer.layer.toUpperCase()), h("small", {}, ` layer serves this view${age}: ${seen(answer.reason)}`));
 }
 
-// What Great Expectations' renderer made of a judgement.
+// The page that Great Expectations rendered for a validation.
 export function docs(id) {
   return h("a", { href: `data-docs/${id}` }, "Data Docs");
 }
 
-export function table(heads, rows, empty = "Nothing yet.") {
+export function table(heads, rows, empty = "No data yet.") {
   if (!rows.length) return h("p", { class: "quiet" }, empty);
   const head = heads.map((each) => (typeof each === "string" ? { title: each } : each));
   return h("div", { class: "wide" }, h("table", {},
-    h("thead", {}, h("tr", {}, head.map((each) => h("th", { class: each.number ? "number" : null, scope: "col" }, each.title)))),
+    h("thead", {}, h("tr", {}, head.map((each) => h("th", { class: each.number ? "number" : null, scope: "col", title: each.hint, "aria-sort": each.sort }, each.title)))),
     h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((cell, i) => h("td", { class: head[i].number ? "number" : null }, cell))))),
   ));
 }
 
 export function positions(at) {
   const topics = Object.entries(at);
-  if (!topics.length) return h("span", { class: "quiet" }, "nowhere yet");
+  if (!topics.length) return h("span", { class: "quiet" }, "No position yet");
   return h("span", { class: "positions" }, topics.map(([topic, by]) =>
     h("span", {}, `${topic} ${Object.entries(by).map(([p, offset]) => `${p}:${offset}`).join(" ")}`)));
 }

@@ -1,56 +1,60 @@
-// Live: a page asks again every few seconds, and says of which moment it is; what it cannot learn anew it shows as old.
-import { h, since } from "./kit.js";
+// Live data: a page refreshes every few seconds and shows the time of its data. Without an answer it greys out old data.
+import { h, sentence, since } from "./kit.js";
 
 const asOf = document.getElementById("as-of");
 const trouble = document.getElementById("trouble");
 
 export async function ask(path, parameters = {}) {
   const query = new URLSearchParams(parameters).toString();
-  return answered(await fetch(query ? `${path}?${query}` : path, { headers: { accept: "application/json" } }));
+  return answered(await request(query ? `${path}?${query}` : path, { headers: { accept: "application/json" } }));
 }
 
 export async function act(path, body = {}, method = "POST") {
   const headers = { "x-truelog": "page", "content-type": "application/json" };
-  return answered(await fetch(path, { method, headers, body: JSON.stringify(body) }));
+  return answered(await request(path, { method, headers, body: JSON.stringify(body) }));
+}
+
+function request(path, options) {
+  return fetch(path, options).catch(() => { throw new Error("Airflow did not answer"); });
 }
 
 async function answered(response) {
   if (response.ok) return response.json();
-  const said = await response.json().catch(() => ({}));
-  const why = typeof said.detail === "string" ? said.detail : said.detail?.[0]?.msg ?? response.statusText;
-  const told = response.status === 401 ? "you are signed out: reload Airflow's page and sign in" : why;
-  throw Object.assign(new Error(told), { status: response.status });
+  const body = await response.json().catch(() => ({}));
+  const why = typeof body.detail === "string" ? body.detail : body.detail?.[0]?.msg ?? response.statusText;
+  const message = response.status === 401 ? "You are signed out. Reload the Airflow page and sign in again" : sentence(why);
+  throw Object.assign(new Error(message), { status: response.status });
 }
 
-// Ask for `path()` now and every so many seconds, and draw what changed. Returns what asks at once.
-export function live(shown, path, seconds, draw) {
+// Fetches now and every `seconds`, and redraws if the data changed. Returns a function that fetches at once.
+export function live(shown, fetchData, seconds, draw) {
   let last = null, before = "", timer = null, turn = 0;
 
   async function round() {
     clearTimeout(timer);
-    const mine = ++turn;
+    const own = ++turn;
     try {
-      const found = await path();
-      if (mine !== turn) return; // somebody chose otherwise meanwhile
+      const found = await fetchData();
+      if (own !== turn) return; // the user has chosen other data meanwhile
       last = found;
-      draw_if_changed(found);
+      drawIfChanged(found);
       trouble.hidden = true;
       shown.classList.remove("old");
     } catch (error) {
-      if (mine !== turn) return;
+      if (own !== turn) return;
       trouble.hidden = false;
-      const old = last ? ` What is shown is of ${clock(last.as_of)}.` : "";
-      trouble.replaceChildren(`${error.message}.${old}`);
+      const old = last ? ` The data below is from ${clock(last.as_of)} UTC.` : "";
+      trouble.replaceChildren(`${error.message.replace(/\.$/, "")}.${old}`);
       shown.classList.add("old");
       if (!last) shown.replaceChildren();
     }
     shown.setAttribute("aria-busy", "false");
-    tell();
+    showAge();
     timer = setTimeout(round, seconds * 1000);
   }
 
-  function draw_if_changed(found) {
-    // Ages are told to the second, so a page that shows any is drawn anew each time; it keeps what was opened.
+  function drawIfChanged(found) {
+    // Ages change every second, so most pages redraw each time. Opened details and the scroll position survive.
     const text = JSON.stringify(found);
     if (text === before) return;
     before = text;
@@ -61,11 +65,11 @@ export function live(shown, path, seconds, draw) {
     if (top) shown.querySelector(".wide")?.scrollTo(top, 0);
   }
 
-  function tell() {
+  function showAge() {
     const age = last ? (Date.now() - new Date(last.as_of)) / 1000 : 0;
     asOf.replaceChildren(...(last ? [
-      h("time", { datetime: last.as_of }, `as of ${clock(last.as_of)} UTC`),
-      age > 2 * seconds + 5 ? `, ${since(last.as_of, new Date())} ago` : `, asked again every ${seconds} s`,
+      h("time", { datetime: last.as_of }, `As of ${clock(last.as_of)} UTC`),
+      age > 2 * seconds + 5 ? ` (${since(last.as_of, new Date())} ago)` : ` · refreshes every ${seconds} s`,
     ] : []));
   }
 

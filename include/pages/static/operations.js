@@ -1,16 +1,29 @@
-// Operations: what was done to the platform, by whom.
+// Operations: what was done to the platform, when, and by whom.
 import { ask, live } from "./live.js";
-import { h, moment, seen, table } from "./kit.js";
+import { h, moment, seen, sentence, startReason, table } from "./kit.js";
+
+const LABELS = { unsilence: "End silence" };
 
 export function show(given, { shown, form }) {
   let kind = given.get("kind") ?? "";
-  const choice = h("select", { "aria-label": "kind", change: () => { kind = choice.value; again(); } },
-    h("option", { value: "" }, "all operations"));
+  const choice = h("select", { "aria-label": "Operation", change: () => { kind = choice.value; again(); } },
+    h("option", { value: "" }, "All operations"));
   form.append(choice);
   const again = live(shown, () => ask("data/operations", { kind }), 5, (found) => {
-    if (choice.length === 1) choice.append(...found.kinds.map((each) => h("option", { selected: each === kind }, each)));
-    return table(["at (UTC)", "operation", "of", "by", "why, or with what outcome"], found.operations.map((each) => [
-      moment(each.at), each.kind, seen(each.subject), seen(each.doer), h("span", { class: "value" }, seen(each.about)),
-    ]), "Nothing was done yet.");
+    if (choice.length === 1) choice.append(...found.kinds.map((each) => h("option", { value: each, selected: each === kind }, label(each))));
+    return table(["Time (UTC)", "Operation", "Target", "Started by", "Details"], found.operations.map((each) => [
+      moment(each.at), label(each.kind), seen(each.subject), each.doer === "airflow" ? "Airflow" : seen(each.doer), h("span", { class: "value" }, details(each)),
+    ]), kind ? "No operations of this kind." : "No operations yet.");
   });
+}
+
+function label(kind) {
+  return LABELS[kind] ?? sentence(kind);
+}
+
+// A launch begins with its reason, and names the request after a colon.
+function details({ kind, about }) {
+  if (kind !== "launch") return seen(about);
+  const [reason, ...request] = about.split(": ");
+  return [sentence(startReason(reason)), ...request.map(seen)].join(": ");
 }

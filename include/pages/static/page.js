@@ -1,8 +1,9 @@
-// One document for all pages: the address says which, and a module of that name fills it.
+// One document serves all pages. The last part of the path names the page and the module that fills it.
 import { h, link } from "./kit.js";
-import { followTheme } from "./theme.js";
+import { followTheme, nameTab } from "./theme.js";
 
 const TABS = { streams: "Streams", views: "Views", reconciliations: "Reconciliations", quality: "Quality", backfills: "Backfills", lag: "Lag", alerts: "Alerts", operations: "Operations" };
+const OWN_HEADING = ["view", "reconciliation", "quality", "backfills", "alerts"];
 const PARENTS = { view: "views", reconciliation: "reconciliations" };
 
 const name = location.pathname.split("/").pop();
@@ -10,6 +11,8 @@ const tab = PARENTS[name] ?? name;
 
 followTheme();
 document.title = `${TABS[tab]} · Truelog`;
+nameTab(document.title);
+if (!OWN_HEADING.includes(name)) document.getElementById("heading").append(h("h1", {}, TABS[name]));
 document.getElementById("pages").append(
   ...Object.entries(TABS).map(([page, title]) =>
     link(page, {}, title, page === tab ? { "aria-current": "page" } : {})),

@@ -1,7 +1,7 @@
-// A reconciliation: where both tables stood, the rows that differed with both values, and what a repair did.
+// One reconciliation: its positions, the differing rows with both values, and the rows that a repair changed.
 import { ask, live } from "./live.js";
-import { badge, h, link, moment, number, positions, seen, table, value } from "./kit.js";
-import { judged } from "./reconciliations.js";
+import { badge, count, h, link, moment, number, positions, seen, sentence, table, value } from "./kit.js";
+import { validation } from "./reconciliations.js";
 
 export function show(given, { shown }) {
   const id = given.get("id") ?? "";
@@ -10,33 +10,33 @@ export function show(given, { shown }) {
 
 function drawn(id, { reconciliation: r, certificate, columns, positions: at, causes, sample, repairs }) {
   return [
-    h("h1", {}, link("view", { name: r.view }, r.view), ` version ${r.version ?? "?"} `, badge(r.verdict)),
+    h("h1", {}, link("view", { name: r.view }, r.view), `, version ${r.version ?? "unknown"} `, badge(r.verdict)),
     r.reason ? h("p", { class: "means" }, seen(r.reason)) : null,
-    ...causes.map((each) => h("p", { class: "means" }, seen(`${each.cause}, ${number(each.rows)} rows: ${each.about}`))),
+    ...causes.map((each) => h("p", { class: "means" }, seen(`${sentence(each.cause)} (${count(each.rows, "row")}): ${each.about}`))),
     h("dl", {}, [
-      ["finished", `${moment(r.finished_at)} UTC`], ["rows", number(r.row_count)],
-      ["missing in the streamed table", number(r.missing)], ["extra in it", number(r.extra)], ["different", number(r.different)],
-      ["repaired before", number(r.repaired)], ["rebuilt from", r.from_raw ? "raw bytes" : "partials and typed columns"],
-      ["judged", judged(r)], ["asked by", seen(r.run ?? "the command line")], ["at positions", positions(at)],
-      ["certificate", certificate ? h("span", { class: "value" }, certificate) : h("span", { class: "quiet" }, "none")],
-    ].map(([name, said]) => h("div", {}, h("dt", {}, name), h("dd", {}, said)))),
-    sample.length ? h("h3", {}, "Rows that differ") : null,
-    sample.length ? h("p", { class: "buttons" }, ["csv", "json"].map((form) => link(`export/differing.${form}`, { id }, `save all as ${form.toUpperCase()}`, { download: true }))) : null,
-    sample.length ? sides(columns, sample, "streamed", "rebuilt") : null,
-    repairs.length ? h("h3", {}, "Rows that were repaired") : null,
-    repairs.length ? sides(columns, repairs, "before", "after") : null,
+      ["Finished", `${moment(r.finished_at)} UTC`], ["Rows", number(r.row_count)],
+      ["Missing rows", number(r.missing)], ["Extra rows", number(r.extra)], ["Different rows", number(r.different)],
+      ["Repaired before this check", number(r.repaired)], ["Rebuilt from", r.from_raw ? "Raw bytes" : "Partials and typed columns"],
+      ["Validation", validation(r)], ["Started by", seen(r.run ?? "Command line")], ["Positions", positions(at)],
+      ["Certificate", certificate ? h("span", { class: "value" }, certificate) : h("span", { class: "quiet" }, "None")],
+    ].map(([name, content]) => h("div", {}, h("dt", {}, name), h("dd", {}, content)))),
+    sample.length ? h("h3", {}, "Differing rows") : null,
+    sample.length ? h("p", { class: "buttons" }, ["csv", "json"].map((form) => link(`export/differing.${form}`, { id }, `Save all as ${form.toUpperCase()}`, { download: true }))) : null,
+    sample.length ? sides(columns, sample, ["streamed", "rebuilt"], ["Only in the stream", "Only in the rebuild", "Values differ"]) : null,
+    repairs.length ? h("h3", {}, "Repaired rows") : null,
+    repairs.length ? sides(columns, repairs, ["before", "after"], ["Removed", "Added", "Changed"]) : null,
   ];
 }
 
-// Both values stand in the cell where they differ; a row that one side does not have is there once, and says so.
-function sides(columns, rows, left, right) {
-  return table(["", ...columns], rows.map((each) => {
+// A cell whose values differ shows both. A row that exists on one side only is shown once, and labelled.
+function sides(columns, rows, [left, right], [onlyLeft, onlyRight, both]) {
+  return table(["Difference", ...columns], rows.map((each) => {
     const [a, b] = [each[left], each[right]];
-    const which = a === null ? `only ${right}` : b === null ? `only ${left}` : "both";
-    return [h("small", {}, each.cause ? `${which}, ${each.cause}` : which), ...columns.map((column) => {
+    const which = a === null ? onlyRight : b === null ? onlyLeft : both;
+    return [h("small", {}, each.cause ? `${which} (${each.cause})` : which), ...columns.map((column) => {
       if (a === null || b === null) return value((a ?? b)[column]);
       return JSON.stringify(a[column]) === JSON.stringify(b[column]) ? value(a[column]) : h("span", { class: "pair" },
-        h("span", {}, h("small", {}, `${left} `), value(a[column])), h("span", {}, h("small", {}, `${right} `), value(b[column])));
+        h("span", {}, h("small", {}, `${left}: `), value(a[column])), h("span", {}, h("small", {}, `${right}: `), value(b[column])));
     })];
   }));
 }

@@ -1,6 +1,6 @@
-// Reconciliations: each comparison of a view with its rebuild, over time and one by one.
+// Reconciliations: every comparison of a view with its rebuild, as a timeline and as a list.
 import { ask, live } from "./live.js";
-import { badge, docs, h, link, moment, number, s, seen, table } from "./kit.js";
+import { badge, docs, h, link, moment, number, s, seen, sentence, table } from "./kit.js";
 
 const WIDTH = 960, LANE = 30, LEFT = 130, RIGHT = 12;
 const MARKS = {
@@ -13,19 +13,19 @@ export function show(given, { shown, form }) {
   let view = given.get("view") ?? "";
   const run = given.get("run") ?? "", attempt = given.get("attempt") ?? "";
   const chosen = () => ({ ...(view && { view }), ...(run && { run }), ...(attempt && { attempt }) });
-  const choice = h("select", { "aria-label": "view", change: () => { view = choice.value; files(); again(); } }, h("option", { value: "" }, "all views"));
+  const choice = h("select", { "aria-label": "View", change: () => { view = choice.value; files(); again(); } }, h("option", { value: "" }, "All views"));
   const saved = h("span", { class: "buttons" });
-  const files = () => saved.replaceChildren(...["csv", "json"].map((form) => link(`export/reconciliations.${form}`, chosen(), `save as ${form.toUpperCase()}`, { download: true })));
+  const files = () => saved.replaceChildren(...["csv", "json"].map((form) => link(`export/reconciliations.${form}`, chosen(), `Save as ${form.toUpperCase()}`, { download: true })));
   files();
   form.append(choice, saved);
-  if (run) form.append(h("span", {}, "of the run ", h("code", {}, seen(run)), attempt ? ": comparisons that this attempt started; " : " and what it has started; ", link("reconciliations", {}, "all runs")));
+  if (run) form.append(h("span", {}, attempt ? "Started by one attempt of the run " : "Belonging to the run ", h("code", {}, seen(run)), attempt ? ". " : " or started by it. ", link("reconciliations", {}, "Show all runs")));
   const again = live(shown, () => ask("data/reconciliations", chosen()), 10, (found) => {
     if (choice.length === 1) choice.append(...found.views.map((each) => h("option", { selected: each === view }, each)));
-    return [plot(found.reconciliations), list(found.reconciliations)];
+    return [plot(found.reconciliations), list(found.reconciliations, view || run)];
   });
 }
 
-// A lane for each view; a verdict is told by its shape as well as by its colour.
+// One lane per view. Each verdict has its own shape, so that colour is not the only difference.
 function plot(all) {
   if (!all.length) return h("p", {});
   const views = [...new Set(all.map((each) => each.view))].sort();
@@ -35,32 +35,32 @@ function plot(all) {
   const height = views.length * LANE + 24;
   return h("figure", {},
     h("figcaption", {}, h("strong", {}, "Verdicts"), h("span", { class: "legend verdicts" }, Object.keys(MARKS).map((each) =>
-      h("span", {}, s("svg", { viewBox: "0 0 16 16", class: "mark" }, s("g", { class: `verdict ${each}` }, MARKS[each](8, 8))), each)))),
-    s("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": "verdicts over time" },
+      h("span", {}, s("svg", { viewBox: "0 0 16 16", class: "mark" }, s("g", { class: `verdict ${each}` }, MARKS[each](8, 8))), sentence(each.toLowerCase()))))),
+    s("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": "Verdicts over time" },
       views.map((view, lane) => s("g", {},
         s("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: (lane + 0.5) * LANE, y2: (lane + 0.5) * LANE }),
         s("text", { x: LEFT - 10, y: (lane + 0.5) * LANE + 4, "text-anchor": "end" }, view))),
       all.map((each) => s("a", { href: `reconciliation?id=${each.id}`, class: `verdict ${each.verdict}` },
-        s("title", {}, `${each.view} ${each.verdict} at ${moment(each.finished_at)}`),
+        s("title", {}, `${each.view}: ${each.verdict.toLowerCase()} at ${moment(each.finished_at)} UTC`),
         (MARKS[each.verdict] ?? MARKS.UNKNOWN)(x(Date.parse(each.finished_at)), (views.indexOf(each.view) + 0.5) * LANE))),
       [0, 0.5, 1].map((share) => s("text", { x: LEFT + (WIDTH - LEFT - RIGHT) * share, y: height - 6, "text-anchor": ["start", "middle", "end"][share * 2] },
         moment(first + (last - first) * share)))));
 }
 
-function list(all) {
+function list(all, filtered) {
   return table(
-    ["finished (UTC)", "view", "verdict", { title: "rows", number: true }, { title: "missing", number: true }, { title: "extra", number: true },
-      { title: "different", number: true }, { title: "repaired", number: true }, "judged", "asked by"],
+    ["Finished (UTC)", "View", "Verdict", { title: "Rows", number: true }, { title: "Missing", number: true }, { title: "Extra", number: true },
+      { title: "Different", number: true }, { title: "Repaired", number: true }, "Validation", "Started by"],
     all.map((each) => [
       link("reconciliation", { id: each.id }, moment(each.finished_at)),
       link("view", { name: each.view }, each.view),
       h("span", {}, badge(each.verdict), each.reason ? h("small", {}, ` ${seen(each.reason)}`) : null),
       number(each.row_count), number(each.missing), number(each.extra), number(each.different), number(each.repaired),
-      judged(each), seen(each.run ?? "the command line"),
-    ]), "Nothing was compared yet: the DAG reconcile runs every hour, and when partials are new.");
+      validation(each), seen(each.run ?? "Command line"),
+    ]), filtered ? "No reconciliations match." : "No reconciliations yet. The DAG reconcile runs every hour, and after recompute has written new partials.");
 }
 
-export function judged(each) {
-  if (each.judged === null) return h("span", { class: "quiet" }, "not asked");
-  return [each.judged ? "holds" : h("span", { class: "means" }, `fails: ${seen((each.failed ?? []).join("; "))}`), " ", docs(each.validation)];
+export function validation(each) {
+  if (each.judged === null) return h("span", { class: "quiet" }, "Not run");
+  return [each.judged ? "Passed" : h("span", { class: "means" }, `Failed: ${seen((each.failed ?? []).join("; "))}`), " ", docs(each.validation)];
 }

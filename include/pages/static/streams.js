@@ -1,22 +1,26 @@
-// Streams: each application, what it does, how far behind it is; with what this user may do about it.
+// Streams: each application, its state and the lag of its readers, with the actions that this user may take.
 import { act, ask, live } from "./live.js";
-import { ago, badge, duration, h, layerOf, link, moment, number, seen, since, table } from "./kit.js";
+import { ago, badge, count, duration, h, layerOf, link, moment, number, seen, sentence, since, startReason, table } from "./kit.js";
 
 const MEANS = {
-  DOWN: "nobody runs it; its DAG starts it again",
-  HUNG: "it has had something to read for too long and made no batch; its DAG starts it anew",
-  NO_INPUT: "no ticks come, or Kafka is away: starting it anew would mend nothing",
-  CHANGED: "it runs other code than the newest release; its DAG starts it anew",
-  STOP: "it is wanted stopped and still runs",
-  RESTART_PENDING: "somebody asked for it to be started anew; its DAG does so after the batch under way",
-  STARTING: "it holds its lease and has made no batch yet",
-  STOPPED: "somebody stopped it; after a while the batch layer answers for the views of a stream",
+  DOWN: (name) => `Not running. The DAG stream_${name} restarts it; after repeated failures it waits first. Its task log shows the error.`,
+  HUNG: (name) => `There is input, and no batch has finished for too long. The DAG stream_${name} restarts it.`,
+  NO_INPUT: () => "No ticks arrive, or Kafka is down. A restart would not help.",
+  CHANGED: (name) => `Runs older code than the newest release. The DAG stream_${name} restarts it.`,
+  STOP: () => "A stop was requested. It stops after the current batch.",
+  RESTART_PENDING: (name) => `A restart was requested. The DAG stream_${name} restarts it after the current batch.`,
+  STARTING: () => "Started. The first batch has not finished yet.",
+  STOPPED: (name) => name === "archive"
+    ? "Stopped on request. Events stay in Kafka and are not archived."
+    : "Stopped on request. After a while the batch layer serves its views.",
 };
 const WHOLE = "triggerExecution";
-const ACTS = {
-  restart: "starts it anew after the batch under way. Views stand still for the half minute that Spark takes.",
-  stop: "stops it after the batch under way, until somebody starts it. Meanwhile the batch layer answers for the views of a stream, minutes late.",
-  start: "has it running again, from where it stopped.",
+const ACTIONS = {
+  restart: () => "It restarts after the current batch. Processing pauses for about half a minute while Spark starts.",
+  stop: (name) => name === "archive"
+    ? "It stops after the current batch. Until someone starts it again, events stay in Kafka and are not archived."
+    : "It stops after the current batch. Until someone starts it again, the batch layer serves its views, a few minutes late.",
+  start: () => "It starts, and continues where it stopped.",
 };
 
 export function show(_, { shown }) {
@@ -28,30 +32,37 @@ function application(each, now, again) {
   const { status, state } = each;
   return h("article", { "data-application": status.application },
     h("header", {},
-      h("h2", {}, status.application, " ", badge(state)),
+      h("h2", {}, status.application, " ", badge(state, state === "STOP" ? "Stopping" : undefined)),
       h("p", { class: "buttons" }, buttons(each, again))),
-    MEANS[state] ? h("p", { class: "means" }, MEANS[state], ".") : null,
+    MEANS[state] ? h("p", { class: "means" }, MEANS[state](status.application)) : null,
     h("dl", {},
-      pair("last batch", ago(status.batch_at, now)),
-      pair("runs since", status.alive && status.taken_at ? `${moment(status.taken_at)} (${since(status.taken_at, now)})` : "not running"),
-      pair("epoch", number(status.epoch)),
-      pair("process", status.alive ? `${status.pid} on ${seen(status.host ?? "?")}` : "none"),
-      pair("code", code(status)),
-      pair("started", launched(each.launch, now))),
+      pair("Last batch", ago(status.batch_at, now)),
+      pair("Running since", status.alive && status.taken_at ? `${moment(status.taken_at)} UTC (${since(status.taken_at, now)})` : "Not running"),
+      pair("Epoch", number(status.epoch)),
+      pair("Process", status.alive ? `${status.pid} on ${seen(status.host ?? "unknown host")}` : "None"),
+      pair("Code", code(status)),
+      pair("Last start", lastStart(each.launch, now)),
+      pair("Lag sampled", sampled(each.readers))),
     table(
-      ["reader", "state", { title: "version", number: true }, { title: "events behind", number: true },
-        { title: "freshness", number: true }, "verdict", "positions"],
-      each.readers.map((reader) => row(reader, now)), "No view is given to it."),
+      ["Reader", "State", { title: "Version", number: true }, { title: "Lag (events)", number: true, hint: "Unprocessed records" },
+        { title: "Freshness", number: true, hint: "Age of the oldest unprocessed record" }, "Lag verdict", "Positions"],
+      each.readers.map((reader) => row(reader, now)), "This application runs no views."),
     steps(status.application, each.batches),
   );
 }
 
-// Milliseconds of each step of the last batches, as Spark names them; all of a batch is the last column.
+// The age of the oldest sample that the lag of these readers comes from.
+function sampled(readers) {
+  const ages = readers.map((each) => each.lag_age).filter((age) => age !== null);
+  return ages.length ? `${duration(Math.max(...ages))} ago` : "Never";
+}
+
+// Milliseconds of each step of recent batches, by Spark's names. The last column is the whole batch.
 function steps(application, batches) {
   if (!batches.length) return null;
   const named = [...new Set(batches.flatMap((each) => Object.keys(each.steps)))].sort((a, b) => (a === WHOLE) - (b === WHOLE));
-  return h("details", { id: `steps-${application}`, class: "steps" }, h("summary", {}, `steps of the last ${batches.length} batches, the last ${duration(batches[0].steps[WHOLE] / 1000)} in all`),
-    table(["began (UTC)", ...named.map((each) => ({ title: `${each}, ms`, number: true }))],
+  return h("details", { id: `steps-${application}`, class: "steps" }, h("summary", {}, `Steps of the last ${count(batches.length, "batch", "batches")} (latest: ${duration(batches[0].steps[WHOLE] / 1000)})`),
+    table(["Batch start (UTC)", ...named.map((each) => ({ title: `${each} (ms)`, number: true }))],
       batches.map((each) => [moment(each.at), ...named.map((step) => (step in each.steps ? number(each.steps[step]) : ""))])));
 }
 
@@ -60,15 +71,13 @@ function pair(name, given) {
 }
 
 function code({ code_running: runs, code_wanted: wanted }) {
-  if (!runs) return "?";
-  return runs === wanted || !wanted ? runs.slice(0, 12) : `${runs.slice(0, 12)}, wanted ${wanted.slice(0, 12)}`;
+  if (!runs) return "Unknown";
+  return runs === wanted || !wanted ? runs.slice(0, 12) : `${runs.slice(0, 12)}, newest release ${wanted.slice(0, 12)}`;
 }
 
-function launched(launch, now) {
-  if (!launch) return "never";
-  const times = launch.within_a_day === 1 ? "once" : `${launch.within_a_day} times`;
-  const why = launch.reason === "by hand" ? "by hand" : `as it was ${seen(launch.reason)}`;
-  return h("span", {}, ago(launch.at, now), `, ${why}; ${times} in a day`);
+function lastStart(launch, now) {
+  if (!launch) return "Never";
+  return h("span", {}, ago(launch.at, now), ` (${startReason(launch.reason)}); ${count(launch.within_a_day, "start")} in 24 h`);
 }
 
 function row(reader, now) {
@@ -76,13 +85,13 @@ function row(reader, now) {
   const stalled = reader.state === "STALLED" || reader.state === "UNKNOWN";
   return [
     isView ? link("view", { name: reader.reader }, reader.reader) : reader.reader,
-    reader.state ? h("span", { title: reader.since ? `since ${moment(reader.since)}` : "" }, badge(reader.state),
+    reader.state ? h("span", { title: reader.since ? `Since ${moment(reader.since)} UTC` : null }, badge(reader.state),
       stalled ? h("small", {}, ` ${seen(reader.reason)}`) : null, layerOf(reader.answer)) : "",
     reader.version ? number(reader.version) : "",
     number(reader.lag_events),
     duration(reader.freshness),
     h("span", {}, link("lag", { reader: reader.reader }, badge(reader.verdict)), reasons(reader)),
-    places(reader),
+    partitions(reader),
   ];
 }
 
@@ -91,13 +100,13 @@ function reasons(reader) {
   return odd.length ? h("small", {}, ` ${seen(odd[0].reason)}`) : null;
 }
 
-function places(reader) {
+function partitions(reader) {
   const known = reader.partitions.filter((each) => each.topic !== null);
-  if (!known.length) return h("span", { class: "quiet" }, "not seen yet");
+  if (!known.length) return h("span", { class: "quiet" }, "No sample yet");
   const topics = [...new Set(known.map((each) => each.topic))];
-  return h("details", { id: `positions-${reader.reader}` }, h("summary", {}, `${known.length} partitions`),
+  return h("details", { id: `positions-${reader.reader}` }, h("summary", {}, count(known.length, "partition")),
     topics.map((topic) => h("p", { class: "positions" }, `${topic} `, known.filter((each) => each.topic === topic).map((each) =>
-      h("span", { title: `log ends at ${each.end ?? "?"}` }, `${each.partition}:${each.position ?? "?"}`)))));
+      h("span", { title: `Log end: ${each.end ?? "unknown"}` }, `${each.partition}:${each.position ?? "unknown"}`)))));
 }
 
 function buttons({ status, state, may_restart: restart, may_stop: stop }, again) {
@@ -109,12 +118,12 @@ function buttons({ status, state, may_restart: restart, may_stop: stop }, again)
 }
 
 function button(name, status, disabled, again) {
-  return h("button", { type: "button", "data-act": name, disabled, click: () => sure(name, status.application, again) }, name);
+  return h("button", { type: "button", "data-act": name, disabled, click: () => confirm(name, status.application, again) }, sentence(name));
 }
 
-function sure(name, application, again) {
+function confirm(name, application, again) {
   const dialog = document.getElementById("ask");
-  const wrong = h("p", { role: "alert" });
+  const failure = h("p", { role: "alert" });
   const yes = h("button", { type: "button", class: "yes", click: async () => {
     yes.disabled = true;
     try {
@@ -122,12 +131,12 @@ function sure(name, application, again) {
       dialog.close();
       again();
     } catch (error) {
-      wrong.replaceChildren(error.message);
+      failure.replaceChildren(error.message);
       yes.disabled = false;
     }
-  } }, `${name} ${application}`);
+  } }, `${sentence(name)} ${application}`);
   dialog.replaceChildren(
-    h("h2", {}, `${name} ${application}?`), h("p", {}, `This ${ACTS[name]} Your name is kept with it.`), wrong,
-    h("p", { class: "buttons" }, yes, h("button", { type: "button", click: () => dialog.close() }, "leave it")));
+    h("h2", {}, `${sentence(name)} ${application}?`), h("p", {}, `${ACTIONS[name](application)} Your name is recorded.`), failure,
+    h("p", { class: "buttons" }, yes, h("button", { type: "button", click: () => dialog.close() }, "Cancel")));
   dialog.showModal();
 }

@@ -1,18 +1,27 @@
-// Light or dark as Airflow around us is; by itself, as the system is.
+// Follows the light or dark theme of the Airflow page around us; outside Airflow, the system's theme.
 export function followTheme() {
-  const around = airflow();
-  if (!around) return;
+  const parent = airflow();
+  if (!parent) return;
   const follow = () => {
-    document.documentElement.dataset.theme = around.classList.contains("dark") ? "dark" : "light";
+    document.documentElement.dataset.theme = parent.classList.contains("dark") ? "dark" : "light";
   };
-  new MutationObserver(follow).observe(around, { attributes: true, attributeFilter: ["class"] });
+  new MutationObserver(follow).observe(parent, { attributes: true, attributeFilter: ["class"] });
   follow();
+}
+
+// Airflow keeps one title for all of its pages, so the title is put back when this page is left.
+export function nameTab(title) {
+  const parent = airflow()?.ownerDocument;
+  if (!parent) return;
+  const before = parent.title;
+  parent.title = title;
+  addEventListener("pagehide", () => { if (parent.title === title) parent.title = before; });
 }
 
 function airflow() {
   try {
     return window.parent === window ? null : window.parent.document.documentElement;
   } catch {
-    return null; // a frame of somebody else, whose document is not ours to read
+    return null; // the parent has another origin, so its document cannot be read
   }
 }

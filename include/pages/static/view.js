@@ -1,17 +1,17 @@
-// A view: where it comes from, what its columns mean, and some of its rows.
+// One view: its lineage, columns and versions, and a browser for its rows.
 import { ask, live } from "./live.js";
-import { about, badge, bytes, h, layerOf, link, moment, number, paragraphs, positions, seen, table, value } from "./kit.js";
+import { about, badge, bytes, count, h, layerOf, link, moment, number, paragraphs, positions, seen, sentence, table, value } from "./kit.js";
 import { proof } from "./views.js";
 
 export function show(given, { shown, form }) {
   const name = given.get("name") ?? "";
   const rows = h("section", { id: "rows" });
-  let asked = false;
+  let browsing = false;
   shown.after(rows);
   form.remove();
   live(shown, () => ask("data/view", { name }), 10, (found) => {
-    if (!asked && found.entry.table) browse(name, found, rows);
-    asked ||= Boolean(found.entry.table);
+    if (!browsing && found.entry.table) browse(name, found, rows);
+    browsing ||= Boolean(found.entry.table);
     return drawn(found);
   });
 }
@@ -20,70 +20,70 @@ function drawn({ entry, columns, checks, sources, versions, as_of: now }) {
   return [
     h("h1", {}, entry.view, " ", badge(entry.state)),
     ...paragraphs(entry.about).map((each) => h("p", {}, each)),
-    entry.broken ? h("p", { class: "means" }, "Its file cannot be loaded: ", seen(entry.broken)) : null,
+    entry.broken ? h("p", { class: "means" }, "The file of this view cannot be loaded: ", seen(entry.broken)) : null,
     entry.reason ? h("p", { class: "means" }, seen(entry.reason)) : null,
     layerOf(entry.answer),
     lineage(entry, sources, now),
     h("h3", {}, "Columns"),
-    table(["column", "adds up as", "type", "what it means"], columns.map((each) => [
-      each.name, each.role, each.type ?? h("span", { class: "quiet" }, "not made yet"), seen(each.comment ?? ""),
-    ]), "Nothing is known of its columns."),
-    checks.length ? h("p", { class: "quiet" }, "Holds for every row: ", checks.map((each, i) => [i ? ", " : "", h("code", {}, each)])) : null,
+    table(["Column", "Aggregation", "Type", "Description"], columns.map((each) => [
+      each.name, sentence(each.role), each.type ?? h("span", { class: "quiet" }, "Not created yet"), seen(each.comment ?? ""),
+    ]), "The columns are unknown."),
+    checks.length ? h("p", { class: "quiet" }, "Checks on every row: ", checks.map((each, i) => [i ? ", " : "", h("code", {}, each)])) : null,
     h("h3", {}, "Versions"),
-    table([{ title: "version", number: true }, "made", { title: "rows", number: true }, { title: "size", number: true }, { title: "skipped records", number: true }],
-      versions.map((each) => [number(each.version), moment(each.made_at), about(each.rows), bytes(each.bytes), number(each.excluded)]), "None is made yet."),
+    table([{ title: "Version", number: true }, "Created (UTC)", { title: "Rows", number: true }, { title: "Size", number: true }, { title: "Skipped records", number: true }],
+      versions.map((each) => [number(each.version), moment(each.made_at), about(each.rows), bytes(each.bytes), number(each.excluded)]), "No version was created yet."),
   ];
 }
 
-// From the event to those who read: each box says where its data lies.
+// From the event to its readers; each box names the place of its data.
 function lineage(entry, sources, now) {
   const box = (title, ...lines) => h("div", { class: "box" }, h("strong", {}, title), lines.filter(Boolean).map((each) => h("span", {}, each)));
   const arrow = () => h("span", { class: "arrow", "aria-hidden": "true" }, "→");
-  return h("div", { class: "lineage", role: "group", "aria-label": "lineage" },
-    h("div", {}, sources.map((each) => box(each.event, "event", seen(each.about), `topic of ${each.partitions} partitions, kept ${each.retention}`))), arrow(),
-    h("div", {}, sources.map((each) => box(each.event, "archive", "every record, for ever"))), arrow(),
-    h("div", {}, box(entry.view, "view", `run by ${entry.application}`, entry.keep ? `keeps ${entry.keep}` : "keeps all rows", positions(entry.positions),
-      entry.proof ? proof(entry.proof, now) : "never compared")), arrow(),
-    h("div", {}, entry.relations.map((each) => box(`views.${each}`, "read by SQL"))));
+  return h("div", { class: "lineage", role: "group", "aria-label": "Lineage" },
+    h("div", {}, sources.map((each) => box(each.event, "Event", seen(each.about), `Topic: ${count(each.partitions, "partition")}, retention ${each.retention}`))), arrow(),
+    h("div", {}, sources.map((each) => box(each.event, "Archive", "Every record, kept forever"))), arrow(),
+    h("div", {}, box(entry.view, "View", `Application: ${entry.application}`, entry.keep ? `Keeps rows for ${entry.keep}` : "Keeps all rows", positions(entry.positions),
+      entry.proof ? proof(entry.proof, now) : "Never compared")), arrow(),
+    h("div", {}, entry.relations.map((each) => box(`views.${each}`, "SQL view for readers"))));
 }
 
 function browse(name, { entry, columns, operators, limit }, rows) {
-  const choose = (label, values, chosen) => h("select", { "aria-label": label }, values.map((each) => h("option", { value: each, selected: each === chosen }, each || "any row")));
-  const relation = choose("relation", entry.relations.length ? entry.relations : [name]);
-  const column = choose("column", ["", ...columns.map((each) => each.name)]);
-  const operator = choose("operator", operators);
-  const sought = h("input", { "aria-label": "value", placeholder: "value", maxlength: 2000 });
-  const most = h("input", { "aria-label": "limit", type: "number", min: 1, max: limit, value: 50 });
+  const choose = (label, values, chosen) => h("select", { "aria-label": label }, values.map((each) => h("option", { value: each, selected: each === chosen }, each || "No filter")));
+  const relation = choose("Relation", entry.relations.length ? entry.relations : [name]);
+  const column = choose("Column", ["", ...columns.map((each) => each.name)]);
+  const operator = choose("Operator", operators);
+  const operand = h("input", { "aria-label": "Value", placeholder: "Value", maxlength: 2000 });
+  const most = h("input", { "aria-label": "Limit", type: "number", min: 1, max: limit, value: 50 });
   const out = h("div", { id: "answer" });
   let order = "", descending = true;
 
   async function answer() {
     try {
-      const asked = { name, relation: relation.value, column: column.value, operator: operator.value, value: sought.value, order, descending, limit: most.value || 50 };
-      const found = await ask("data/rows", asked);
-      if (!column.value) relabel(found.columns);
+      const query = { name, relation: relation.value, column: column.value, operator: operator.value, value: operand.value, order, descending, limit: most.value || 50 };
+      const found = await ask("data/rows", query);
+      if (!column.value) offerColumns(found.columns);
       out.replaceChildren(answered(found));
     } catch (error) {
       out.replaceChildren(h("p", { role: "alert", class: "means" }, error.message));
     }
   }
 
-  // Of another relation there are other columns.
-  function relabel(known) {
-    column.replaceChildren(...["", ...known.map((each) => each.name)].map((each) => h("option", { value: each }, each || "any row")));
+  // Each relation has its own columns.
+  function offerColumns(known) {
+    column.replaceChildren(...["", ...known.map((each) => each.name)].map((each) => h("option", { value: each }, each || "No filter")));
   }
 
   function answered(found) {
-    const heads = found.columns.map((each) => ({ title: head(each), number: /int|numeric|double/.test(each.type) }));
+    const heads = found.columns.map((each) => ({ title: head(each), sort: each.name === order ? (descending ? "descending" : "ascending") : null, number: /int|numeric|double/.test(each.type) }));
     return [
-      table(heads, found.rows.map((cells) => cells.map(value)), "No row is like that."),
-      h("p", { class: "quiet" }, `${number(found.rows.length)} rows${found.more ? ", and there are more" : ""}, as of ${moment(found.as_of)} UTC.`),
+      table(heads, found.rows.map((cells) => cells.map(value)), "No rows match."),
+      h("p", { class: "quiet" }, `${found.more ? "First " : ""}${count(found.rows.length, "row")}${found.more ? "; more rows match" : ""}. As of ${moment(found.as_of)} UTC.`),
     ].reduce((all, each) => (all.append(each), all), h("div", {}));
   }
 
   function head({ name: title, type }) {
     const mark = title === order ? (descending ? " ↓" : " ↑") : "";
-    return h("button", { type: "button", class: "head", title: `${type}; order by it`, click: () => {
+    return h("button", { type: "button", class: "head", title: `Type ${type}. Sort by this column.`, click: () => {
       descending = title === order ? !descending : true;
       order = title;
       answer();
@@ -92,6 +92,6 @@ function browse(name, { entry, columns, operators, limit }, rows) {
 
   relation.addEventListener("change", () => { order = ""; column.value = ""; answer(); });
   rows.replaceChildren(h("h3", {}, "Rows"),
-    h("form", { submit: (event) => { event.preventDefault(); answer(); } }, relation, column, operator, sought, most, h("button", {}, "show")), out);
+    h("form", { submit: (event) => { event.preventDefault(); answer(); } }, relation, column, operator, operand, most, h("button", {}, "Show")), out);
   answer();
 }

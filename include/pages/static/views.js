@@ -1,12 +1,12 @@
-// Views: the catalogue, as the files declare it and as the database has it.
+// Views: the catalogue, with what each file declares and what the database holds.
 import { ask, live } from "./live.js";
-import { about, ago, badge, bytes, h, layerOf, link, number, paragraphs, seen, table } from "./kit.js";
+import { about, ago, badge, bytes, h, layerOf, link, moment, number, paragraphs, seen, table } from "./kit.js";
 
 export function show(_, { shown }) {
   live(shown, () => ask("data/views"), 10, (found) => table(
-    ["view", "what it holds", "reads", "run by", "state", { title: "version", number: true }, { title: "rows", number: true },
-      { title: "size", number: true }, "last proof"],
-    found.views.map((each) => row(each, found.as_of)), "There is no view: write one into spark_apps/views/."));
+    ["View", "Description", "Sources", "Application", "State", { title: "Version", number: true }, { title: "Rows", number: true },
+      { title: "Size", number: true }, "Last comparison"],
+    found.views.map((each) => row(each, found.as_of)), "No views yet. Add one to spark_apps/views/."));
 }
 
 function row(each, now) {
@@ -15,21 +15,21 @@ function row(each, now) {
     each.broken ? h("span", { class: "means" }, seen(each.broken)) : paragraphs(each.about)[0],
     each.reads.join(", "),
     each.application,
-    h("span", { title: each.since ? `since ${each.since}` : "" }, badge(each.state), each.reason ? h("small", {}, ` ${seen(each.reason)}`) : null, layerOf(each.answer)),
+    h("span", { title: each.since ? `Since ${moment(each.since)} UTC` : null }, badge(each.state), each.reason ? h("small", {}, ` ${seen(each.reason)}`) : null, layerOf(each.answer)),
     versions(each),
     each.table ? about(each.table.rows) : "",
     each.table ? bytes(each.table.bytes) : "",
-    each.proof ? proof(each.proof, now) : h("span", { class: "quiet" }, "never compared"),
+    each.proof ? proof(each.proof, now) : h("span", { class: "quiet" }, "Never compared"),
   ];
 }
 
 export function versions({ declared, table: made }) {
-  if (!made) return declared === null ? "" : `${declared}, not made`;
-  return declared === null || made.version === declared ? String(made.version) : `${made.version}, declared ${declared}`;
+  if (!made) return declared === null ? "" : `${declared} (not created)`;
+  return declared === null || made.version === declared ? String(made.version) : `${made.version} (file declares ${declared})`;
 }
 
 export function proof(each, now) {
-  const equal = each.equal_at ? ago(each.equal_at, now) : h("span", { class: "quiet" }, "never equal");
-  return h("span", {}, link("reconciliation", { id: each.id }, badge(each.verdict)), " ", each.verdict === "EQUAL" ? equal : h("small", {}, "equal ", equal),
+  const equal = each.equal_at ? ago(each.equal_at, now) : h("span", { class: "quiet" }, "never");
+  return h("span", {}, link("reconciliation", { id: each.id }, badge(each.verdict)), " ", each.verdict === "EQUAL" ? equal : h("small", {}, "last equal: ", equal),
     h("small", {}, ", ", each.certified_at ? ["certified ", ago(each.certified_at, now)] : "no certificate"));
 }

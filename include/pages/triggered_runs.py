@@ -1,7 +1,7 @@
-"""Which comparisons a run of `recompute` has started.
+"""The runs of `reconcile` that a run of `recompute` triggered.
 
-Airflow keeps with each run of `reconcile` the events of assets that made it, and with each event the run that announced
-it. The event itself names the try of `announce`, which tells attempts at one run apart.
+Airflow stores the asset events that triggered a run of `reconcile`, and the run that announced each event. The event
+names the try of `announce`, which tells apart the attempts at one run.
 """
 
 from collections.abc import Collection, Iterable
@@ -21,8 +21,8 @@ from truelog.support.settings import Settings
 
 
 @dataclass(frozen=True)
-class Announced:
-    """New partials were announced; `comparison` is the run of `reconcile` that this started, None until it has."""
+class Announcement:
+    """An announcement of new partials. `comparison` is the run of `reconcile` that it triggered, None until then."""
 
     attempt: str | None
     at: datetime
@@ -30,7 +30,7 @@ class Announced:
     over: bool
 
     def of(self, attempt: Attempt) -> bool:
-        """An event that names no try belongs to the attempt that it falls in."""
+        """Whether this attempt made the announcement; without a named try, the time decides."""
         if (announcement := attempt.announcement) is None:
             return False
         if self.attempt is None:
@@ -38,37 +38,37 @@ class Announced:
         return self.attempt == str(announcement.id)
 
 
-def announcements(runs: Collection[str]) -> dict[str, list[Announced]]:
-    """By run of `recompute`, what its attempts announced, the oldest first."""
-    asked = (
+def announcements(runs: Collection[str]) -> dict[str, list[Announcement]]:
+    """The announcements of all attempts at each run of `recompute`, by run id, the oldest first."""
+    query = (
         select(AssetEvent.source_run_id, AssetEvent.extra, AssetEvent.timestamp, DagRun.run_id, DagRun.state)
         .outerjoin(AssetEvent.created_dagruns.and_(DagRun.dag_id == Dag.RECONCILE))
         .where(AssetEvent.source_dag_id == Dag.RECOMPUTE, AssetEvent.source_run_id.in_(runs))
         .order_by(AssetEvent.id, DagRun.id)
     )
-    found: dict[str, list[Announced]] = {}
+    found: dict[str, list[Announcement]] = {}
     with create_session() as session:
-        for source, extra, at, comparison, state in session.execute(asked):
-            event = Announced((extra or {}).get("attempt"), at, comparison, state in State.finished_dr_states)
+        for source, extra, at, comparison, state in session.execute(query):
+            event = Announcement((extra or {}).get("attempt"), at, comparison, state in State.finished_dr_states)
             found.setdefault(str(source), []).append(event)
     return found
 
 
-def finished(announced: Iterable[Announced]) -> set[str]:
-    """The runs of `reconcile` among these that have compared at least one view."""
+def finished(announced: Iterable[Announcement]) -> set[str]:
+    """Those of the triggered runs that have compared at least one view."""
     runs = sorted({each.comparison for each in announced if each.comparison})
     with db_snapshot.read_snapshot(Settings()) as connection:
         rows = connection.execute("SELECT DISTINCT run FROM truelog.reconciliation WHERE run = ANY(%s)", (runs,))
         return {str(run) for (run,) in rows}
 
 
-def concerned(run: str, attempt: str = "") -> list[str] | None:
-    """The runs whose comparisons are asked for by the name of a run of either DAG; None where none is named.
+def comparison_runs(run: str, attempt: str = "") -> list[str] | None:
+    """The runs whose comparisons belong to a run of `recompute` or `reconcile`; None if no run is named.
 
-    With the try of `announce`, only the comparisons that this attempt started.
+    With the try of `announce` as `attempt`, only the comparisons that this attempt triggered.
     """
     if not run:
         return None
     found = [each for each in announcements([run]).get(run, ()) if attempt in ("", each.attempt)]
-    compared = dict.fromkeys(each.comparison for each in found if each.comparison)  # an event for each view
+    compared = dict.fromkeys(each.comparison for each in found if each.comparison)  # one event per view
     return list(compared) if attempt else [run, *compared]

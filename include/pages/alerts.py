@@ -1,0 +1,96 @@
+"""Alerts: open and resolved alerts with their runbooks, acknowledgements and silences."""
+
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, HTTPException
+from pydantic import BaseModel, Field
+
+from pages.access import SignedIn, may_handle_alerts, require_own_page
+from pages.data import OF_STREAMS, Answer, now
+from truelog.alerts import alert_store, alert_watch
+from truelog.alerts.alert import Alert
+from truelog.alerts.alert_kind import KINDS, RENAMED, former_kind
+from truelog.storage import db_snapshot
+from truelog.storage.database import connect
+from truelog.support.settings import PROJECT, Settings
+
+router = APIRouter()
+ACTIONS = [Depends(require_own_page)]
+_RESOLVED = 100
+_MAX_SILENCE_HOURS = 14 * 24.0  # a longer silence is not maintenance
+Text = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00]*$")]
+
+
+class AlertKey(BaseModel):
+    key: Text
+
+
+class SilenceRequest(BaseModel):
+    """A silence. It requires a reason, because other people will ask for it."""
+
+    pattern: Text
+    hours: float = Field(gt=0, le=_MAX_SILENCE_HOURS)
+    why: Text
+
+
+class SilenceId(BaseModel):
+    id: int
+
+
+def handler(user: SignedIn) -> str:
+    """The user's name, if the user may handle alerts."""
+    if not may_handle_alerts(user):
+        raise HTTPException(403, "You may not handle alerts. It requires permission to trigger the DAG streams")
+    return user.get_name()
+
+
+Handler = Annotated[str, Depends(handler)]
+
+
+@router.get("/data/alerts", dependencies=OF_STREAMS)
+def all_alerts(user: SignedIn) -> Answer:
+    with db_snapshot.read_snapshot(Settings()) as connection:
+        return now(
+            open=[_as_dict(each) for each in alert_store.open_alerts(connection)],
+            resolved=[_as_dict(each) for each in alert_store.resolved_alerts(connection, _RESOLVED)],
+            silences=[asdict(each) for each in alert_store.active_silences(connection)],
+            neglected=alert_watch.overdue_sources(connection),
+            may_handle=may_handle_alerts(user),
+        )
+
+
+@router.get("/data/runbook", dependencies=OF_STREAMS)
+def runbook(kind: str) -> Answer:
+    kind = RENAMED.get(kind, kind)
+    if kind not in KINDS:
+        raise HTTPException(404, f"No alert kind {kind!r}")
+    return now(kind=kind, text=(PROJECT / "docs" / "runbooks" / f"{kind}.md").read_text("utf-8"))
+
+
+@router.post("/alerts/acknowledge", dependencies=ACTIONS)
+def acknowledge(request: AlertKey, by: Handler) -> dict[str, Any]:
+    with connect(Settings()) as connection:
+        return _as_dict(alert_store.acknowledge(connection, request.key, by))
+
+
+@router.post("/alerts/silence", dependencies=ACTIONS)
+def silence(request: SilenceRequest, by: Handler) -> dict[str, Any]:
+    with connect(Settings()) as connection:
+        return asdict(
+            alert_store.add_silence(connection, request.pattern, timedelta(hours=request.hours), by=by, why=request.why)
+        )
+
+
+@router.post("/alerts/unsilence", dependencies=ACTIONS)
+def unsilence(request: SilenceId, by: Handler) -> dict[str, Any]:
+    with connect(Settings()) as connection:
+        alert_store.end_silence(connection, request.id, by)
+    return {"id": request.id, "by": by}
+
+
+def _as_dict(alert: Alert) -> dict[str, Any]:
+    kind = alert.means
+    texts = {"severity": kind.severity, "means": kind.means.format(subject=alert.subject), "first": kind.first}
+    return {"key": alert.key, "former_kind": former_kind(alert.kind)} | texts | asdict(alert)

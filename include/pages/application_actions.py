@@ -1,0 +1,63 @@
+"""Actions on applications: restart, stop and start.
+
+An action records a request with the user's name, and the application's DAG carries it out.
+"""
+
+import logging
+
+from fastapi import APIRouter, Depends, HTTPException
+
+from pages.access import SignedIn, may_restart, may_stop, require_own_page
+from truelog.control import application
+from truelog.storage.database import connect
+from truelog.support.settings import Settings
+
+router = APIRouter(prefix="/streams/{name}", dependencies=[Depends(require_own_page)])
+log = logging.getLogger("truelog.pages")
+
+
+@router.post("/restart")
+def restart(name: str, user: SignedIn) -> dict[str, str]:
+    """Restart the application once, after the current batch. A stopped application must be started instead."""
+    settings = _settings_for(name)
+    if not may_restart(user, name):
+        raise HTTPException(
+            403, f"You may not restart {name}. It requires permission to clear tasks of the DAG stream_{name}"
+        )
+    with connect(settings) as connection:
+        if application.status(connection, name).desired == application.STOPPED:
+            raise HTTPException(409, f"{name} is stopped. Start it instead")
+        application.request_restart(connection, name, user.get_name())
+    return _accepted(name, "restart", user.get_name())
+
+
+@router.post("/stop")
+def stop(name: str, user: SignedIn) -> dict[str, str]:
+    """Stop the application until someone starts it again."""
+    return _set_desired(name, application.STOPPED, user)
+
+
+@router.post("/start")
+def start(name: str, user: SignedIn) -> dict[str, str]:
+    return _set_desired(name, application.RUNNING, user)
+
+
+def _set_desired(name: str, desired: str, user: SignedIn) -> dict[str, str]:
+    settings = _settings_for(name)
+    if not may_stop(user):
+        raise HTTPException(403, f"You may not stop or start {name}. It requires permission to change connections")
+    with connect(settings) as connection:
+        application.set_desired(connection, name, desired, user.get_name())
+    return _accepted(name, desired, user.get_name())
+
+
+def _settings_for(name: str) -> Settings:
+    settings = Settings()
+    if name not in application.application_names(settings):
+        raise HTTPException(404, f"No application {name!r}")
+    return settings
+
+
+def _accepted(name: str, action: str, user: str) -> dict[str, str]:
+    log.info("%s: %s requested by %s", name, action, user)
+    return {"application": name, "asked": action, "doer": user}
