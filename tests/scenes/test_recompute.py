@@ -194,7 +194,7 @@ def test_a_pause_leaves_neither_dip_nor_spike(world: World, pause: Pause, batch:
 def test_meanwhile_the_batch_layer_answers_with_what_the_log_holds(world: World, pause: Pause) -> None:
     """To the record, as a naive reader of the log counts it up to there; and it says that it is the batch layer."""
     answered = pause.answered
-    assert (answered.layer.layer, answered.layer.reason) == (serving_status.BATCH, "stream does not run")
+    assert (answered.layer.layer, answered.layer.reason) == (serving_status.BATCH, "stream is not running")
     assert pause.began < (answered.layer.as_of or pause.began) < pause.counted
     events = page_views(in_the_log(world.settings, before=answered.positions.offsets["page_view"]))
     assert sum(answered.minutes.values()) == len(events)

@@ -71,9 +71,9 @@ class Collector:
 
     @asynccontextmanager
     async def running(self, _: FastAPI) -> AsyncIterator[None]:
-        self.keys.read()
+        self.keys.load()
         self.log.ask()
-        again = Background("keys", self.keys.read_again, KEYS_SECONDS)
+        again = Background("keys", self.keys.reload, KEYS_SECONDS)
         again.start()
         self.log.start()
         yield
@@ -82,7 +82,7 @@ class Collector:
 
     async def take(self, request: Request) -> JSONResponse:
         """1. Who is it, and what does it bring? 2. The body. 3. Its events. 4. Kafka has them. 5. The answer."""
-        sender = self.keys.admit(request.headers.get("authorization", ""), Role.PRODUCER)
+        sender = self.keys.authorize(request.headers.get("authorization", ""), Role.PRODUCER)
         pieces = _PIECES.get(_media_type(request))
         if pieces is None:
             raise RequestRefused(415, f"Content-Type: send {' or '.join(_PIECES)}")

@@ -1,1 +1,1 @@
-"""Storage: connections to PostgreSQL and S3, the schema in SQL, the audit trail, API keys."""
+"""Storage: connections to PostgreSQL and S3, the database schema, the audit trail, and API keys."""

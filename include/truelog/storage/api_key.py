@@ -1,9 +1,9 @@
-"""API keys: who may do what over HTTP.
+"""API keys: authentication and roles of HTTP clients.
 
-A key is `name.secret`. The database holds its name, its role and a hash, from which no key can be made again; the
-secret is 192 random bits, so the hash need not be a slow one. The first three are generated at set-up into the home's
-settings. Processes keep all keys in memory and read them again every few seconds: no request waits for the database,
-and a key that is revoked opens nothing more after that time.
+A key is `name.secret`. The database holds the name, the role and a hash. The secret is 192 random bits, so a fast hash
+is safe. Set-up generates the first three keys and writes them to the home's settings. Each process keeps all keys in
+memory and reloads them every few seconds, so that no request waits for the database. A revoked key stops working at
+the next reload.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
 class Role(StrEnum):
-    """What a key is for: a producer posts events, a reader asks, an admin may do everything."""
+    """The permissions of a key: a producer posts events, a reader queries, an admin may do everything."""
 
     PRODUCER = "producer"
     READER = "reader"
@@ -38,7 +38,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class ApiKey:
-    """A key as it is kept: who holds it can prove it, who reads this cannot."""
+    """A key as the database holds it. The secret cannot be derived from it."""
 
     name: str
     role: Role
@@ -46,14 +46,14 @@ class ApiKey:
 
 
 def generate_key(name: str) -> str:
-    """A new key of that name; nothing knows it yet."""
+    """Generate a key without storing it."""
     if not _NAME.fullmatch(name):
-        raise BadDeclaration(f"{name!r} names no API key: use a-z, 0-9, _ and -, at most 63 characters.")
+        raise BadDeclaration(f"{name!r} is not a valid key name: use a-z, 0-9, _ and -, at most 63 characters.")
     return f"{name}.{secrets.token_hex(24)}"
 
 
 def store_key(settings: Settings, role: Role, key: str) -> None:
-    """Let that key in. A key of the same name is replaced; one that was revoked stays so."""
+    """Store a key, or replace the key of the same name. A revoked name stays revoked."""
     with connect(settings) as connection:
         connection.execute(
             "INSERT INTO truelog.api_key (name, role, sha256) VALUES (%s, %s, %s) "
@@ -64,7 +64,7 @@ def store_key(settings: Settings, role: Role, key: str) -> None:
 
 
 def store_first_keys(settings: Settings) -> None:
-    """Let in the keys that set-up generated: one for each role."""
+    """Store the keys that set-up generated, one for each role."""
     first = {Role.PRODUCER: settings.producer_key, Role.READER: settings.reader_key, Role.ADMIN: settings.admin_key}
     for role, key in first.items():
         if key.get_secret_value():
@@ -72,7 +72,7 @@ def store_first_keys(settings: Settings) -> None:
 
 
 def revoke_key(settings: Settings, name: str) -> bool:
-    """Let nobody in with the key of that name any more; False where there is none."""
+    """Revoke the key of that name. False if there is no valid key of that name."""
     with connect(settings) as connection:
         changed = connection.execute(
             "UPDATE truelog.api_key SET revoked_at = now() WHERE name = %s AND revoked_at IS NULL", (name,)
@@ -81,15 +81,15 @@ def revoke_key(settings: Settings, name: str) -> bool:
 
 
 class KeyRing:
-    """All keys that open something, in memory."""
+    """All valid keys, in memory."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._keys: dict[str, ApiKey] = {}
-        # What an unknown name is compared with: it takes as long as a known one, and never fits.
-        self._nobody = ApiKey("", Role.READER, secrets.token_bytes(32))
+        # A random hash that no key matches. A key of an unknown name is compared with it, so that the time is the same.
+        self._unknown = ApiKey("", Role.READER, secrets.token_bytes(32))
 
-    def read(self) -> None:
+    def load(self) -> None:
         with connect(self._settings) as connection:
             rows = connection.execute(
                 "SELECT name, role, sha256 FROM truelog.api_key WHERE revoked_at IS NULL"
@@ -97,31 +97,31 @@ class KeyRing:
         keys = [ApiKey(str(name), Role(str(role)), bytes(sha256)) for name, role, sha256 in rows]  # type: ignore[call-overload]
         self._keys = {key.name: key for key in keys}
 
-    def read_again(self) -> None:
-        """While the database is away, the keys are those last read."""
+    def reload(self) -> None:
+        """Load the keys again. If the database is unavailable, the last keys stay valid."""
         try:
-            self.read()
-        except psycopg.OperationalError as away:
-            log.warning("API keys not read again: %s", away)
+            self.load()
+        except psycopg.OperationalError as error:
+            log.warning("cannot reload the API keys: %s", error)
 
-    def admit(self, authorization: str, role: Role) -> ApiKey:
-        """The key in a request's header of that name.
+    def authorize(self, authorization: str, role: Role) -> ApiKey:
+        """The key in an `Authorization` header.
 
         Raises:
-            RequestRefused: it opens nothing, or not this.
+            RequestRefused: the key is invalid, or its role does not permit the request.
         """
         scheme, _, key = authorization.partition(" ")
-        holder = self.holder(key.strip()) if scheme.lower() == "bearer" else None
-        if holder is None:
+        found = self.find(key.strip()) if scheme.lower() == "bearer" else None
+        if found is None:
             raise RequestRefused(401, "no such key; send Authorization: Bearer KEY")
-        if not holder.role.may_act_as(role):
-            raise RequestRefused(403, f"a {holder.role} may not do this; it takes a {role}")
-        return holder
+        if not found.role.may_act_as(role):
+            raise RequestRefused(403, f"a {found.role} may not do this; use the key of a {role}")
+        return found
 
-    def holder(self, presented: str) -> ApiKey | None:
-        """The key that was presented, if it is one; how long the answer takes tells nothing about a secret."""
-        known = self._keys.get(_name(presented), self._nobody)
-        return known if hmac.compare_digest(known.sha256, _hash(presented)) else None
+    def find(self, key: str) -> ApiKey | None:
+        """The stored key that equals `key`. The comparison takes the same time for every secret."""
+        candidate = self._keys.get(_name(key), self._unknown)
+        return candidate if hmac.compare_digest(candidate.sha256, _hash(key)) else None
 
 
 def _name(key: str) -> str:

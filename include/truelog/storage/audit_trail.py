@@ -1,4 +1,4 @@
-"""Operations: what was done to the platform, to what, and by whom; written where it is done, and never changed."""
+"""The audit trail: each operation on the platform, its target and its user. The code that acts writes the entry."""
 
 import getpass
 from dataclasses import dataclass
@@ -8,26 +8,26 @@ from typing import Any
 
 from truelog.storage.database import Connection
 
-AIRFLOW = "airflow"  # the doer where a DAG did it by itself
+AIRFLOW = "airflow"  # the user of operations that a DAG starts by itself
 
 
 class OperationKind(StrEnum):
-    """What there is to do."""
+    """The kinds of operations."""
 
-    RESTART = "restart"  # asked for
+    RESTART = "restart"  # on request
     STOP = "stop"
     START = "start"
-    LAUNCH = "launch"  # an application was started, whatever the reason
+    LAUNCH = "launch"  # every start of an application, for any reason
     RELEASE = "release"
     REPAIR = "repair"
     BACKFILL = "backfill"
     SILENCE = "silence"  # of alerts
-    UNSILENCE = "unsilence"  # before its time
+    UNSILENCE = "unsilence"  # before the silence expired
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One of them; `about` says why, or with what outcome."""
+    """An operation. `about` holds its reason or its result."""
 
     id: int
     at: datetime
@@ -45,7 +45,7 @@ def record_operation(connection: Connection, kind: OperationKind, subject: str, 
 
 
 def latest_operations(connection: Connection, limit: int, kind: str | None = None) -> list[Operation]:
-    """The newest first; of one kind, or of all."""
+    """The latest operations of one kind or of all kinds, newest first."""
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT id, at, kind, subject, doer, about FROM truelog.operation "
         "WHERE %s::text IS NULL OR kind = %s ORDER BY id DESC LIMIT %s",
@@ -55,5 +55,5 @@ def latest_operations(connection: Connection, limit: int, kind: str | None = Non
 
 
 def by_hand() -> str:
-    """Who typed a command."""
+    """The user of a command on the command line."""
     return f"{getpass.getuser()} (command line)"

@@ -110,7 +110,7 @@ def test_an_answer_is_due_when_a_stream_leaves_readers_alone(ground: Archived, t
     connection.execute(refusal, (name, application.digest(settings)))
     assert fallback_policy.views_due(settings) == []
     reason = serving_status.serving_statuses(connection)[name].reason
-    assert reason == f"{app} does not run; no rebuild of it: its code changed"
+    assert reason == f"{app} is not running; it cannot be rebuilt: its code changed"
     (tmp_path / f"{name}.py").write_text("# mended")
     assert fallback_policy.views_due(settings) == [name]
 

@@ -1,6 +1,6 @@
--- The measures' algebra on PostgreSQL's side, equal as data to what Spark computes. NULL is zero everywhere.
+-- The measures in PostgreSQL. They give exactly the same values as in Spark. NULL is the zero of every measure.
 
--- Distinct: sorted codes `register * 64 + rank`, one for each register in use; the greater rank stays.
+-- Distinct: sorted codes `register * 64 + rank`, one for each register in use. The higher rank wins.
 CREATE OR REPLACE FUNCTION truelog.distinct_plus(a integer[], b integer[]) RETURNS integer[]
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN a IS NULL THEN b WHEN b IS NULL THEN a ELSE (
@@ -66,7 +66,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     ) END
 $$;
 
--- The middle of a bucket: values below 2^bits stand for themselves.
+-- The middle of a bucket. A bucket below 2^bits holds a single value.
 CREATE OR REPLACE FUNCTION truelog.bucket_middle(bucket bigint, bits integer) RETURNS numeric
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT sign(bucket) * CASE WHEN shift <= 0 THEN abs(bucket)::numeric

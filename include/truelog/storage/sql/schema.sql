@@ -1,7 +1,7 @@
--- What the kernel keeps in PostgreSQL. Every statement may run again on a database that has it already.
+-- The kernel's tables in PostgreSQL. Every statement is idempotent.
 CREATE SCHEMA IF NOT EXISTS truelog;  -- the kernel's own tables
-CREATE SCHEMA IF NOT EXISTS state;    -- one table per view and version, in the form that merges
-CREATE SCHEMA IF NOT EXISTS stage;    -- rows that executors loaded, on their way into a merge
+CREATE SCHEMA IF NOT EXISTS state;    -- one table per view and version, in a form that can be merged
+CREATE SCHEMA IF NOT EXISTS stage;    -- rows that executors have loaded for a merge
 CREATE SCHEMA IF NOT EXISTS recon;    -- copies that a reconcile compares
 CREATE SCHEMA IF NOT EXISTS views;    -- what readers see
 
@@ -9,9 +9,9 @@ CREATE TABLE IF NOT EXISTS truelog.view (
     view text, version integer, fingerprint text NOT NULL, spark text NOT NULL, made_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (view, version)
 );
-ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS shown text;  -- hash of the statements that show it to readers
-ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS reads text[];  -- the topics that it stands before until it has merged
-COMMENT ON TABLE truelog.view IS 'The code that made each table; its row is the merge lock of the view';
+ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS shown text;  -- hash of the statements that define its relations for readers
+ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS reads text[];  -- its topics, known before its first merge
+COMMENT ON TABLE truelog.view IS 'The code that made the table of each view. A merge locks the view''s row';
 
 CREATE TABLE IF NOT EXISTS truelog.position (
     view text, version integer, topic text, partition integer, topic_id text NOT NULL, next_offset bigint NOT NULL,
@@ -19,32 +19,32 @@ CREATE TABLE IF NOT EXISTS truelog.position (
     FOREIGN KEY (view, version) REFERENCES truelog.view
 );
 ALTER TABLE truelog.position ADD COLUMN IF NOT EXISTS advanced_at timestamptz NOT NULL DEFAULT now();
-COMMENT ON TABLE truelog.position IS 'Up to where each view has counted the log';
+COMMENT ON TABLE truelog.position IS 'The position in the log up to which each view has merged';
 
 CREATE TABLE IF NOT EXISTS truelog.exclusion (
     view text, version integer, topic text, partition integer, "offset" bigint, error text NOT NULL,
     noticed_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (view, version, topic, partition, "offset")
 );
-COMMENT ON TABLE truelog.exclusion IS 'Records on which a view''s transform failed; left out by stream and rebuild alike';
+COMMENT ON TABLE truelog.exclusion IS 'Records on which a view''s transform failed. Both stream and rebuild skip them';
 
 CREATE TABLE IF NOT EXISTS truelog.tick (
     topic_id text, "offset" bigint, time timestamptz NOT NULL, ends jsonb NOT NULL,
     PRIMARY KEY (topic_id, "offset")
 );
-COMMENT ON TABLE truelog.tick IS 'Ticks that a view with `keep` may still need to know its clock';
+COMMENT ON TABLE truelog.tick IS 'Ticks that a view with `keep` may still need to determine its clock';
 
 CREATE TABLE IF NOT EXISTS truelog.lease (
     application text PRIMARY KEY, epoch bigint NOT NULL, host text NOT NULL, pid integer NOT NULL,
     taken_at timestamptz NOT NULL DEFAULT now(), batch_at timestamptz
 );
-COMMENT ON TABLE truelog.lease IS 'Which process runs an application; a greater epoch shuts out every earlier one';
+COMMENT ON TABLE truelog.lease IS 'The process that runs each application. A higher epoch fences all lower epochs';
 
 CREATE TABLE IF NOT EXISTS truelog.log_day (
     topic text, partition integer, topic_id text, day bigint, first_offset bigint NOT NULL,
     PRIMARY KEY (topic_id, partition, day)
 );
-COMMENT ON TABLE truelog.log_day IS 'Where each day of the log begins in each partition: recorded once, never revised';
+COMMENT ON TABLE truelog.log_day IS 'The first offset of each log day in each partition: recorded once, never changed';
 
 CREATE TABLE IF NOT EXISTS truelog.reconciliation (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, view text NOT NULL, version integer NOT NULL,
@@ -52,34 +52,34 @@ CREATE TABLE IF NOT EXISTS truelog.reconciliation (
     extra bigint NOT NULL, different bigint NOT NULL, repaired bigint NOT NULL, verdict text NOT NULL, reason text NOT NULL, sample jsonb NOT NULL,
     finished_at timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE truelog.reconciliation IS 'What each comparison of a streamed view with its rebuild found';
+COMMENT ON TABLE truelog.reconciliation IS 'The result of each comparison of a streamed view with its rebuild';
 
 CREATE TABLE IF NOT EXISTS truelog.proof (
     view text, version integer, day timestamptz, proved_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (view, version, day)
 );
-COMMENT ON TABLE truelog.proof IS 'When each partial was last held against the raw bytes that it came from';
+COMMENT ON TABLE truelog.proof IS 'When each partial was last compared with the raw bytes of its day';
 
 CREATE TABLE IF NOT EXISTS truelog.repair (
     view text NOT NULL, version integer NOT NULL, positions jsonb NOT NULL, key jsonb NOT NULL, before jsonb, after jsonb,
     repaired_at timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX IF NOT EXISTS repair_view ON truelog.repair (view, version, repaired_at);
-COMMENT ON TABLE truelog.repair IS 'Each row that a repair replaced, with what stood there before and after';
+COMMENT ON TABLE truelog.repair IS 'Each row that a repair changed, with its values before and after';
 
 CREATE TABLE IF NOT EXISTS truelog.api_key (
     name text PRIMARY KEY, role text NOT NULL CHECK (role IN ('producer', 'reader', 'admin')), sha256 bytea NOT NULL,
     made_at timestamptz NOT NULL DEFAULT now(), revoked_at timestamptz
 );
-COMMENT ON TABLE truelog.api_key IS 'Who may do what over HTTP; of each key only its hash';
+COMMENT ON TABLE truelog.api_key IS 'The API keys and their roles. Only the hash of a key is stored';
 
 CREATE TABLE IF NOT EXISTS truelog.application (
     application text PRIMARY KEY, desired text NOT NULL DEFAULT 'running' CHECK (desired IN ('running', 'stopped')),
     code text, digest text
 );
-COMMENT ON TABLE truelog.application IS 'What each application should do, and by which code: `digest` is of the files that `code` was found from';
+COMMENT ON TABLE truelog.application IS 'The desired state and code of each application. `code` was derived from files with the hash `digest`';
 
--- The code that the holder of the lease runs, and since when its process lives, so that another one with its pid is told apart.
+-- The code that the holder of the lease runs, and the start time of its process, since another process may get its pid.
 ALTER TABLE truelog.lease ADD COLUMN IF NOT EXISTS code text, ADD COLUMN IF NOT EXISTS process_at double precision;
 
 CREATE TABLE IF NOT EXISTS truelog.launch (
@@ -87,9 +87,9 @@ CREATE TABLE IF NOT EXISTS truelog.launch (
     launched_at timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX IF NOT EXISTS launch_application ON truelog.launch (application, launched_at);
-COMMENT ON TABLE truelog.launch IS 'Each start of an application: why, and on whose wish';
+COMMENT ON TABLE truelog.launch IS 'Each start of an application: its reason, and the restart request that it answers';
 
--- Somebody's wish to have it started anew: granted by the launch that names it.
+-- A request to restart the application, answered by the launch that names it.
 ALTER TABLE truelog.application ADD COLUMN IF NOT EXISTS wish text;
 
 CREATE OR REPLACE VIEW truelog.application_status AS
@@ -101,7 +101,7 @@ SELECT a.application, a.desired, a.code AS code_wanted, l.code AS code_running, 
     ) AS alive,
     CASE WHEN NOT EXISTS (SELECT FROM truelog.launch g WHERE (g.application, g.wish) = (a.application, a.wish)) THEN a.wish END AS wish
 FROM truelog.application a LEFT JOIN truelog.lease l USING (application);
-COMMENT ON VIEW truelog.application_status IS 'Each application as it should be and as it is; alive: somebody holds its lock';
+COMMENT ON VIEW truelog.application_status IS 'The desired and the actual state of each application; alive: a session holds its lock';
 
 CREATE TABLE IF NOT EXISTS truelog.standing (
     view text PRIMARY KEY, application text NOT NULL, version integer, state text NOT NULL CHECK (state IN ('UP_TO_DATE', 'STALLED')),
@@ -121,7 +121,7 @@ END $$;
 CREATE OR REPLACE TRIGGER rename_state BEFORE INSERT OR UPDATE ON truelog.standing
 FOR EACH ROW EXECUTE FUNCTION truelog.rename_state();
 
--- The run of the DAG `reconcile` that asked for the comparison; NULL where somebody asked by hand.
+-- The run of the DAG `reconcile` that requested the comparison; NULL if a user requested it on the command line.
 ALTER TABLE truelog.reconciliation ADD COLUMN IF NOT EXISTS run text;
 CREATE INDEX IF NOT EXISTS reconciliation_view ON truelog.reconciliation (view, version, id);
 
@@ -130,34 +130,34 @@ CREATE TABLE IF NOT EXISTS truelog.validation (
     success boolean NOT NULL, failed text[] NOT NULL, result jsonb NOT NULL, finished_at timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX IF NOT EXISTS validation_reconciliation ON truelog.validation (reconciliation);
-COMMENT ON TABLE truelog.validation IS 'What Great Expectations said: which expectations failed, and its whole result';
+COMMENT ON TABLE truelog.validation IS 'Results of Great Expectations: the failed expectations, and the full result';
 
 CREATE TABLE IF NOT EXISTS truelog.figure (
     event text, day timestamptz, name text, value double precision, usual double precision, least double precision,
     most double precision, unjudged text NOT NULL, measured_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (event, day, name)
 );
-COMMENT ON TABLE truelog.figure IS 'Numbers about each log day of each event type, beside what they should be; unjudged: why nobody can tell';
+COMMENT ON TABLE truelog.figure IS 'Quality metrics of each log day of each event type with their bounds; unjudged: why a metric was not checked';
 
--- A validation is of a comparison, or of a log day of an event type; success is NULL where nothing of the day could be judged.
+-- A validation checks a comparison, or a log day of an event type. success is NULL if no metric could be checked.
 ALTER TABLE truelog.validation ALTER COLUMN reconciliation DROP NOT NULL, ALTER COLUMN success DROP NOT NULL,
     ADD COLUMN IF NOT EXISTS event text, ADD COLUMN IF NOT EXISTS day timestamptz, ADD COLUMN IF NOT EXISTS run text;
 CREATE INDEX IF NOT EXISTS validation_event ON truelog.validation (event, day) WHERE event IS NOT NULL;
 
--- NULL where the view's file could not be read, so that nothing was compared.
+-- NULL if the view's file could not be read, so that nothing was compared.
 ALTER TABLE truelog.reconciliation ALTER COLUMN version DROP NOT NULL;
 
 CREATE TABLE IF NOT EXISTS truelog.lag_sample (
     reader text, version integer NOT NULL, at timestamptz, batch_at timestamptz, partitions jsonb NOT NULL,
     PRIMARY KEY (at, reader)
 );
-COMMENT ON TABLE truelog.lag_sample IS 'What each poll saw of each view and of the archive, by partition; kept for some days';
+COMMENT ON TABLE truelog.lag_sample IS 'The lag of each view and of the archive at each poll, by partition; kept for some days';
 
 CREATE TABLE IF NOT EXISTS truelog.operation (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, kind text NOT NULL, subject text NOT NULL, doer text NOT NULL,
     about text NOT NULL, at timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE truelog.operation IS 'What was done to the platform: launches, stops, releases, repairs, backfills; and by whom';
+COMMENT ON TABLE truelog.operation IS 'The audit trail: launches, stops, releases, repairs and backfills, each with its user';
 
 CREATE TABLE IF NOT EXISTS truelog.alert (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, kind text NOT NULL, subject text NOT NULL, cause text NOT NULL,
@@ -166,13 +166,13 @@ CREATE TABLE IF NOT EXISTS truelog.alert (
 );
 CREATE UNIQUE INDEX IF NOT EXISTS alert_key ON truelog.alert (kind, subject) WHERE resolved_at IS NULL;
 CREATE INDEX IF NOT EXISTS alert_resolved ON truelog.alert (resolved_at);
-COMMENT ON TABLE truelog.alert IS 'Each incident, a row from its first moment to its last; pending until opened_at';
+COMMENT ON TABLE truelog.alert IS 'One row per incident from its detection to its end; pending until opened_at';
 
 CREATE TABLE IF NOT EXISTS truelog.silence (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, pattern text NOT NULL, until timestamptz NOT NULL, made_by text NOT NULL,
     why text NOT NULL, made_at timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE truelog.silence IS 'Of which keys nothing new is told until when, by whom and why';
+COMMENT ON TABLE truelog.silence IS 'Alert keys for which new alerts are not sent: until when, by whom and why';
 
 CREATE TABLE IF NOT EXISTS truelog.notification (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, receiver text NOT NULL, alert bigint NOT NULL REFERENCES truelog.alert,
@@ -181,17 +181,17 @@ CREATE TABLE IF NOT EXISTS truelog.notification (
 );
 CREATE INDEX IF NOT EXISTS notification_waiting ON truelog.notification (receiver, id) WHERE done_at IS NULL;
 CREATE INDEX IF NOT EXISTS notification_alert ON truelog.notification (alert, receiver);
-COMMENT ON TABLE truelog.notification IS 'What each receiver is to be told, in this order; done when it took it, or refused it for good';
+COMMENT ON TABLE truelog.notification IS 'The notifications for each receiver, in order; done when the receiver has accepted or permanently rejected them';
 
 CREATE TABLE IF NOT EXISTS truelog.alert_source (
     source text PRIMARY KEY, looked_at timestamptz NOT NULL, blind text NOT NULL
 );
-COMMENT ON TABLE truelog.alert_source IS 'When each source of alerts last looked, and what kept it from seeing';
+COMMENT ON TABLE truelog.alert_source IS 'When each source of alerts last checked, and why it could not check';
 
 CREATE TABLE IF NOT EXISTS truelog.audit (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, faults text[] NOT NULL, finished_at timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE truelog.audit IS 'What each audit of the archive found; sound where there are no faults';
+COMMENT ON TABLE truelog.audit IS 'The result of each audit of the archive: sound if there are no faults';
 
 CREATE TABLE IF NOT EXISTS truelog.certificate (
     id text PRIMARY KEY, view text NOT NULL, version integer NOT NULL, reconciliation bigint NOT NULL REFERENCES truelog.reconciliation,
@@ -199,21 +199,21 @@ CREATE TABLE IF NOT EXISTS truelog.certificate (
     made_at timestamptz NOT NULL
 );
 CREATE INDEX IF NOT EXISTS certificate_view ON truelog.certificate (view, version, made_at);
-COMMENT ON TABLE truelog.certificate IS 'Where each certificate lies in the bucket: what an equal reconcile proved, for `truelog verify`';
+COMMENT ON TABLE truelog.certificate IS 'The object of each certificate in the bucket: what an EQUAL reconcile proved, for `truelog verify`';
 
--- Why rows differ, as far as it can be known: each cause, of how many rows, and how it is known.
+-- The known causes of differing rows: each cause with its number of rows and its evidence.
 ALTER TABLE truelog.reconciliation ADD COLUMN IF NOT EXISTS causes jsonb NOT NULL DEFAULT '[]';
 
 CREATE TABLE IF NOT EXISTS truelog.batch (
     application text, at timestamptz, steps jsonb NOT NULL, PRIMARY KEY (application, at)
 );
-COMMENT ON TABLE truelog.batch IS 'Of the last batches of each application, how many milliseconds each step took';
+COMMENT ON TABLE truelog.batch IS 'How many milliseconds each step of an application''s recent batches took';
 
 CREATE TABLE IF NOT EXISTS truelog.merge_tally (
     view text, version integer, merges bigint NOT NULL, rows bigint NOT NULL, preparing double precision NOT NULL,
     merging double precision NOT NULL, PRIMARY KEY (view, version)
 );
-COMMENT ON TABLE truelog.merge_tally IS 'What each view has merged, and in how many seconds; counted within the merge itself';
+COMMENT ON TABLE truelog.merge_tally IS 'The merges of each view, their rows and their duration in seconds; counted in the merge''s own transaction';
 
 CREATE TABLE IF NOT EXISTS truelog.straggler (topic text PRIMARY KEY, records bigint NOT NULL);
-COMMENT ON TABLE truelog.straggler IS 'How many records came to the log long after their event, as the archive counted them';
+COMMENT ON TABLE truelog.straggler IS 'How many records reached the log long after their event, counted by the archive';
