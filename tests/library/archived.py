@@ -16,7 +16,7 @@ from tests.laws.lab import Lab
 from truelog import Max, Sum, View
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import TIME, ensure, identifier, open_catalog
-from truelog.archive.archive_writer import FileWriter, blueprint, to_dataframe_rows
+from truelog.archive.archive_writer import FileWriter, blueprint, load_archived_file
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import merge, table
 from truelog.kernel.merge import Excluded, Merge
@@ -98,7 +98,7 @@ class Archived:
             tables = {topic: blueprint(made)}
             writer: FileWriter = pickle.loads(pickle.dumps(FileWriter(settings, tables, {})))
             files = [
-                to_dataframe_rows(b["file"][0].as_py(), tables)
+                load_archived_file(b["file"][0].as_py(), tables)
                 for b in writer(iter([_batch(topic, partition, offsets, values)]))
             ]
             records = dict.fromkeys(begin, 0) | {partition: len(values)}

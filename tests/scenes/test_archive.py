@@ -319,6 +319,6 @@ def test_a_deep_audit_finds_other_bytes(world: World) -> None:
         )
         table.overwrite(changed.cast(table.schema().as_arrow()), "partition = 1")
         report = run_audit(world.settings, deep=True)
-        assert report.faults == ("search 1: 4 records are not what the log holds, the first at 5",)
+        assert report.faults == ("search 1: 4 records differ from the log, the first at 5",)
         table.overwrite(kept.cast(table.schema().as_arrow()), "partition = 1")
     assert run_audit(world.settings, deep=True).verdict == "SOUND"

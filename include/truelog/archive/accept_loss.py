@@ -1,7 +1,7 @@
-"""Loss: records that the log dropped before the archive had them. They are gone; what is left is to say so.
+"""Records that the log dropped before they were archived.
 
-An archiver that finds itself behind the log's beginning refuses to start. Whoever accepts the loss has it written
-into the archive for ever, where every audit lists it.
+When the log begins after the archive's end, the archive application refuses to start. Accepting the loss records it
+in the archive for ever, and every audit lists it.
 """
 
 from truelog.archive.archive_commit import Append, commit
@@ -15,17 +15,17 @@ from truelog.support.settings import Settings
 
 
 def lost_ranges(archived: Positions, earliest: Positions) -> list[Range]:
-    """What lies between the archive's end and the log's beginning, partition by partition."""
+    """The ranges between the archive's end and the log's beginning in each partition."""
     return archived.ranges_to(earliest.only(archived.offsets))
 
 
 def accept_lost_ranges(settings: Settings) -> list[Range]:
-    """Record every such range as lost, and let the archive go on behind it.
+    """Record every such range as lost, so that the archive can continue after it.
 
     Raises:
-        Fenced: the archive runs, so nothing can be lost yet.
+        Fenced: the archive application is running, so nothing is lost yet.
     """
-    held, types = lease.take_lease(settings, ARCHIVE), load_events()
+    archive_lease, types = lease.take_lease(settings, ARCHIVE), load_events()
     try:
         archived = archived_positions(settings, types)
         earliest = topics.earliest_offsets(settings, archived.offsets)
@@ -36,5 +36,5 @@ def accept_lost_ranges(settings: Settings) -> list[Range]:
                 end = archived.latest(earliest).offsets[topic]
                 commit(catalog, Append(topic, archived.ids[topic], begin, end, {}, (), lost=True))
     finally:
-        held.release()
+        archive_lease.release()
     return accepted

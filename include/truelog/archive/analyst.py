@@ -1,11 +1,11 @@
-"""The archive for analysts: SQL by DuckDB, over tables named like the event types, each holding every record for ever.
+"""SQL over the archive, run by DuckDB. Each event type is a table with every record that was ever archived.
 
-Only the tables that a query names are opened, and of those only the columns and row groups that it needs are read:
-Iceberg tells the files, Arrow reads them, DuckDB asks Arrow. The query itself reaches nothing else: no file, no
-network, no variable of this process. Records that are no such event are there too, with `invalid` saying why.
+A query opens only the tables that it names and reads only the columns and row groups that it needs: Iceberg lists the
+files, Arrow reads them, DuckDB queries Arrow. The query has no access to files, the network or this process's
+variables. The tables also hold invalid records; their column `invalid` gives the reason.
 
-Limits: one SELECT at a time, on this machine, within `_MEMORY`; a table is as of the moment it was opened, and two
-tables of one query may be some seconds apart; `offset` and `partition` are SQL's own words, to be quoted.
+Limits: one SELECT at a time, on this machine, within `_MEMORY`. A table shows the moment at which it was opened; two
+tables of one query may be a few seconds apart. `offset` and `partition` are SQL keywords and need quotes.
 """
 
 import json
@@ -38,10 +38,10 @@ _CLOSED: dict[str, str | bool | int | float | list[str]] = {
 
 @contextmanager
 def run_query(settings: Settings, query: str) -> Iterator[duckdb.DuckDBPyRelation]:
-    """The rows that a SELECT over the archive gives.
+    """The result of a SELECT over the archive.
 
     Raises:
-        BadInput: the query is wrong, or is none; the message says where.
+        BadInput: the query is not one valid SELECT; the message says where it fails.
     """
     with open_engine() as connection, open_catalog(settings) as catalog:
         try:
@@ -49,23 +49,26 @@ def run_query(settings: Settings, query: str) -> Iterator[duckdb.DuckDBPyRelatio
             named = {name.lower() for name in connection.get_table_names(query)}
             for event_type in load_events().values():
                 if event_type.name in named:
-                    connection.register(event_type.name, archived(catalog, event_type))
-            yield connection.sql(query).project("*")  # columns of one name are told apart
+                    connection.register(event_type.name, open_dataset(catalog, event_type))
+            yield connection.sql(query).project("*")  # columns with equal names get different ones
         except (duckdb.ProgrammingError, duckdb.DataError, duckdb.PermissionException) as wrong:
             raise BadInput(str(wrong)) from wrong
 
 
 @contextmanager
 def open_engine() -> Iterator[duckdb.DuckDBPyConnection]:
-    """It reaches nothing but what it is given."""
+    """DuckDB without access to files, the network or this process: it reads only registered tables."""
     with duckdb.connect(":memory:", config=_CLOSED) as connection:
         for statement in ("TimeZone = 'UTC'", "enable_external_access = false", "lock_configuration = true"):
             connection.execute(f"SET {statement}")
         yield connection
 
 
-def archived(catalog: Catalog, event_type: EventType, where: str = "true") -> ds.Dataset:
-    """An event type's records, of files that may hold what is wanted; a column that a file is older than is NULL."""
+def open_dataset(catalog: Catalog, event_type: EventType, where: str = "true") -> ds.Dataset:
+    """The files that may hold records of the event type that match `where`.
+
+    A column is NULL in files older than it.
+    """
     schema = arrow_schema(event_type)
     try:
         table = catalog.load_table(identifier(event_type.name))
@@ -79,8 +82,8 @@ def archived(catalog: Catalog, event_type: EventType, where: str = "true") -> ds
 
 
 def as_dicts(rows: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:
-    """Each row as JSON has it: times as text, bytes as text with escapes, numbers beyond JSON as text."""
-    # `_row` may not be the name of a column, or that column alone would be shown.
+    """Each row with JSON's types: times, bytes (escaped) and numbers beyond JSON's range become text."""
+    # If a column were named `_row`, only that column would be returned.
     as_json = cast(duckdb.DuckDBPyRelation, rows.query("_row", "SELECT to_json(_row)::VARCHAR FROM _row"))
     return [json.loads(text, parse_constant=str) for (text,) in as_json.fetchall()]
 
@@ -88,17 +91,17 @@ def as_dicts(rows: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:
 def _require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
     kinds = [statement.type for statement in connection.extract_statements(query)]
     if kinds != [duckdb.StatementType.SELECT]:
-        raise BadInput("The archive is only read: ask one SELECT at a time.")
+        raise BadInput("The archive is read-only: send one SELECT at a time.")
 
 
 def _path(address: str) -> str:
-    """`s3://bucket/key` as the file system knows it."""
+    """`s3://bucket/key` without its scheme, as the file system expects it."""
     return address.partition("://")[2]
 
 
 def _files(table: Table) -> pa.fs.FileSystem:
-    place = urlparse(table.location())
-    return cast(PyArrowFileIO, table.io).fs_by_scheme(place.scheme, place.netloc)
+    location = urlparse(table.location())
+    return cast(PyArrowFileIO, table.io).fs_by_scheme(location.scheme, location.netloc)
 
 
 def _nullable(schema: pa.Schema) -> pa.Schema:

@@ -1,7 +1,7 @@
-"""The archive as its readers see it: how far it has come, its records by position, its closed log days.
+"""Reads records by position from the archive, and finds its closed log days.
 
-Records are asked for by offset, never by time, and from one snapshot, so that an answer is a function of the
-positions alone. Whoever needs records that are not archived yet is told so, and never gets fewer instead.
+Records are selected by offset, never by time, and from one snapshot, so that a result depends on the positions alone.
+A request for records that are not archived yet raises an error; it never returns fewer records.
 """
 
 import time
@@ -39,7 +39,7 @@ def wait_for(settings: Settings, wanted: Positions, *, seconds: float) -> None:
     """Return when everything before `wanted` is archived.
 
     Raises:
-        ArchiveBehind: it was not within so many seconds.
+        ArchiveBehind: it is not archived after this many seconds.
         TopicRecreated: the archive holds another topic of this name.
     """
     deadline = time.monotonic() + seconds
@@ -50,13 +50,13 @@ def wait_for(settings: Settings, wanted: Positions, *, seconds: float) -> None:
             return
         if time.monotonic() > deadline:
             missing = sum(r.end - r.start for r in archived.ranges_to(wanted))
-            raise ArchiveBehind(f"the archive is {missing} events behind. Is its application running?")
+            raise ArchiveBehind(f"the archive is {missing} events behind. Is the archive application running?")
         time.sleep(_PAUSE_SECONDS)
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Records to be read from the archive: ranges of offsets, and the ids of the topics that they are of."""
+    """Records to read from the archive: ranges of offsets, and the ids of their topics."""
 
     ranges: Sequence[Range]
     ids: Mapping[str, str]
@@ -66,17 +66,17 @@ class Wanted:
         return Wanted(begin.ranges_to(end), end.ids)
 
     @staticmethod
-    def of(places: Iterable[tuple[str, int, int]], ids: Mapping[str, str]) -> "Wanted":
-        """Single records: topic, partition, offset."""
-        return Wanted([Range(t, p, o, o + 1) for t, p, o in places], ids)
+    def of(coordinates: Iterable[tuple[str, int, int]], ids: Mapping[str, str]) -> "Wanted":
+        """Single records, by topic, partition and offset."""
+        return Wanted([Range(t, p, o, o + 1) for t, p, o in coordinates], ids)
 
 
 def records(
     spark: SparkSession, settings: Settings, types: EventTypes, wanted: Wanted, *, from_raw: bool = False
 ) -> DataFrame:
-    """The wanted records of these types, in the form of `truelog.log.records.decoded`.
+    """The wanted records of these types, with the columns of `truelog.log.records.decoded`.
 
-    With `from_raw` the typed columns are ignored and the raw bytes decoded again.
+    With `from_raw`, the typed columns are ignored and the raw bytes decoded again.
 
     Raises:
         ArchiveBehind: some of these records are not archived yet.
@@ -91,22 +91,22 @@ def records(
 
 
 def holds_event(settings: Settings, topic: str, before: Positions) -> bool:
-    """Whether any record of the topic before these positions is an event, and no malformed one."""
+    """Whether the topic has a valid event before these positions."""
     with open_catalog(settings) as catalog:
         try:
             table = catalog.load_table(identifier(topic))
         except NoSuchTableError:
             return False
-        good = "invalid IS NULL AND erased = false AND partition = {} AND offset < {}"
+        valid = "invalid IS NULL AND erased = false AND partition = {} AND offset < {}"
         scans = (
-            table.scan(good.format(partition, end), selected_fields=("offset",), limit=1)
+            table.scan(valid.format(partition, end), selected_fields=("offset",), limit=1)
             for partition, end in before.offsets.get(topic, {}).items()
         )
         return any(scan.to_arrow().num_rows for scan in scans)
 
 
 def closed_days(settings: Settings, topics: Iterable[str]) -> list[datetime]:
-    """The log days, each by the moment it begins, that no record of these topics can join any more."""
+    """The beginnings of the log days that can no longer gain a record of these topics."""
     archived = archived_positions(settings, topics)
     return [log_day.as_datetime(day) for day in _days(settings, archived).closed(archived)]
 
@@ -114,7 +114,9 @@ def closed_days(settings: Settings, topics: Iterable[str]) -> list[datetime]:
 def day_range(
     settings: Settings, topics: Iterable[str], day: datetime, *, unfinished: bool = False
 ) -> tuple[Positions, Positions]:
-    """The records [begin, end) that a closed log day holds in each partition; an unfinished one, as far as archived.
+    """The range [begin, end) of a closed log day in each partition.
+
+    With `unfinished`, an open day ends at the archive's end.
 
     Raises:
         ArchiveBehind: the day is still open.
@@ -136,42 +138,42 @@ def _days(settings: Settings, archived: Positions) -> LogDays:
 
 
 def _scan(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) -> DataFrame:
-    """The archive's rows in the ranges, from the newest snapshot, beside their topic."""
-    mine = [each for each in wanted.ranges if each.topic == topic]
+    """The archive's rows in the wanted ranges of the topic, from the newest snapshot, with a column `topic`."""
+    ranges = [each for each in wanted.ranges if each.topic == topic]
     with open_catalog(settings) as catalog:
         try:
             table = catalog.load_table(identifier(topic))
         except NoSuchTableError:
-            raise ArchiveBehind(f"nothing of {topic} is archived yet. Is the archive running?") from None
+            raise ArchiveBehind(f"no record of {topic} is archived yet. Is the archive application running?") from None
     if topic in wanted.ids:
         require_same_topic(table, wanted.ids[topic])
-    require_archived(table, topic, mine)
+    require_archived(table, topic, ranges)
     name, snapshot = f"{CATALOG}.{identifier(topic)}", table.current_snapshot()
     spark.catalog.refreshTable(name)  # Spark may hold metadata older than the snapshot
     reader = spark.read if snapshot is None else spark.read.option("versionAsOf", snapshot.snapshot_id)
-    chosen = reduce(Column.__or__, map(_lies_in, mine), F.lit(False))
-    return reader.table(name).where(chosen & ~F.col("erased")).withColumn("topic", F.lit(topic))
+    in_ranges = reduce(Column.__or__, map(_is_in, ranges), F.lit(False))
+    return reader.table(name).where(in_ranges & ~F.col("erased")).withColumn("topic", F.lit(topic))
 
 
 def require_archived(table: Table, topic: str, ranges: Iterable[Range]) -> None:
-    """Refuse to give fewer records than were asked for.
+    """Refuse to return fewer records than requested.
 
     Raises:
         ArchiveBehind: some of these are not archived yet.
     """
-    stands = Progress.of(table.metadata).positions
-    missing = sum(max(0, each.end - max(each.start, stands.get(each.partition, 0))) for each in ranges)
+    archived = Progress.of(table.metadata).positions
+    missing = sum(max(0, each.end - max(each.start, archived.get(each.partition, 0))) for each in ranges)
     if missing:
-        raise ArchiveBehind(f"the archive of {topic} is {missing} events behind. Is its application running?")
+        raise ArchiveBehind(f"the archive of {topic} is {missing} events behind. Is the archive application running?")
 
 
-def _lies_in(wanted: Range) -> Column:
+def _is_in(wanted: Range) -> Column:
     offset = F.col("offset")
     return (F.col("partition") == wanted.partition) & (offset >= wanted.start) & (offset < wanted.end)
 
 
 def _packed(scan: DataFrame, topic: str, types: EventTypes) -> DataFrame:
-    """Typed columns as the struct of their topic, beside NULL structs of the other topics."""
+    """The typed columns as the struct of their topic; the structs of other topics are NULL."""
     structs = {name: each.spark_schema for name, each in types.items()}
     packed = [
         F.struct(*_columns(scan, struct)).alias(name) if name == topic else F.lit(None).cast(struct).alias(name)
@@ -181,6 +183,6 @@ def _packed(scan: DataFrame, topic: str, types: EventTypes) -> DataFrame:
 
 
 def _columns(scan: DataFrame, struct: StructType) -> list[Column]:
-    """A field declared after the snapshot was made is NULL in it."""
+    """The struct's fields; fields declared after the snapshot was made are NULL."""
     present = set(scan.columns)
     return [(F.col(f.name) if f.name in present else F.lit(None)).cast(f.dataType).alias(f.name) for f in struct]

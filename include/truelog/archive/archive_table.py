@@ -1,8 +1,8 @@
-"""The archive's tables: one Iceberg table per topic, named like it, holding every record as it lay in the log.
+"""The archive's tables: one Iceberg table per topic, with the topic's name and every record of its log.
 
-A row keeps the record's coordinates, its broker time and its raw bytes; beside them stand the columns that its
-event type declares, decoded once. How far the archive has come is a property of the table, set in the transaction
-that appends the rows, so that neither compaction nor expiry of snapshots can lose it.
+A row holds the record's coordinates, its broker time, its raw bytes, and the columns that its event type declares,
+decoded once. The archive's positions are a property of the table, set in the transaction that appends the rows, so
+that neither compaction nor expiry of snapshots can lose them.
 """
 
 import json
@@ -25,9 +25,9 @@ from truelog.support.settings import CATALOG, Settings
 NAMESPACE = "log"
 
 POSITIONS = "truelog.positions"  # next offset to archive, by partition
-RECORDS = "truelog.records"  # records archived so far, by partition: tells a lost file from a hole in the log
-BEGAN = "truelog.began"  # the offset at which archiving began, by partition: what was gone by then is no hole
-LOST = "truelog.lost"  # ranges by partition that the log dropped before they were archived, and somebody accepted
+RECORDS = "truelog.records"  # records archived so far, by partition: distinguishes a lost file from a hole in the log
+BEGAN = "truelog.began"  # offset where archiving began, by partition: missing records before it are not a hole
+LOST = "truelog.lost"  # accepted ranges that the log dropped before they were archived, by partition
 TOPIC_ID = "truelog.topic-id"
 
 TIME = pa.timestamp("us", tz="UTC")
@@ -47,13 +47,13 @@ RAW = pa.schema(
         pa.field("invalid", pa.string()),
     ]
 )
-LOG_DAY = pa.field("log_day", TIME, nullable=False)  # the moment at which the record's log day begins
+LOG_DAY = pa.field("log_day", TIME, nullable=False)  # when the record's log day begins
 
 _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
     "commit.retry.num-retries": "20",  # a compaction may hold the table for several commits
-    # A bound in the metadata is a copy of somebody's data where no erasure would look for it.
+    # Column bounds in the metadata would copy personal data to a place where erasure does not look.
     "write.metadata.metrics.default": "none",
     "write.metadata.metrics.column.partition": "full",
     "write.metadata.metrics.column.offset": "full",
@@ -67,7 +67,7 @@ Ranges = dict[int, list[tuple[int, int]]]
 
 @dataclass(frozen=True)
 class Progress:
-    """What a table says of itself: how far it has come, of which topic."""
+    """The state of the archive of one topic, from its table's properties."""
 
     topic_id: str
     positions: Offsets
@@ -106,7 +106,7 @@ def arrow_schema(event_type: EventType) -> pa.Schema:
 
 
 def ensure(catalog: Catalog, event_type: EventType, topic_id: str, began: Mapping[int, int]) -> Table:
-    """The table of a topic: made on first sight, given the columns that its event type gained since."""
+    """The table of a topic: created if missing, and extended by the columns that its event type has gained."""
     try:
         table = catalog.load_table(identifier(event_type.name))
     except NoSuchTableError:
@@ -118,12 +118,12 @@ def ensure(catalog: Catalog, event_type: EventType, topic_id: str, began: Mappin
 
 
 def require_same_topic(table: Table, topic_id: str) -> None:
-    """Offsets of a re-created topic mean other records: they must not continue the old ones."""
+    """Refuse a recreated topic: its offsets name other records and must not continue the old ones."""
     archived = Progress.of(table.metadata).topic_id
     if archived != topic_id:
         name = table.name()[-1]
         raise TopicRecreated(
-            f"{name} was deleted and made again: the broker knows it as {topic_id}, the archive as {archived}. "
+            f"{name} was deleted and recreated: its id is {topic_id} at the broker, {archived} in the archive. "
             f"Rename the archive's table {identifier(name)} to keep the old records, then start again."
         )
 
@@ -138,7 +138,7 @@ def archived_positions(settings: Settings, topics: Iterable[str]) -> Positions:
         with open_catalog(settings) as catalog:
             return _positions(catalog, topics)
     except (OSError, SQLAlchemyError) as failed:
-        why = f"its catalog or its store did not answer: {failed}; see `truelog status`."
+        why = f"its catalog or its object store did not answer: {failed}; see `truelog status`."
         raise ServiceDown(f"archive: {why}") from failed
 
 

@@ -1,8 +1,8 @@
-"""What a Spark task of the archive does: Kafka records in, Iceberg data files in S3 out.
+"""The work of one Spark task of the archive: read Kafka records, write Iceberg data files to S3.
 
-One task reads one range of one Kafka partition in offset order, decodes it and writes a file for each log day that
-the range touches, so a file never mixes partitions or days. Only descriptions of the files go back to the driver,
-which commits them; files of a task that was retried are described by nobody, and no table ever points at them.
+A task reads one range of one Kafka partition in offset order, decodes it, and writes one file for each log day in the
+range, so a file never mixes partitions or days. The task returns descriptions of its files, and the driver commits
+them. A failed attempt returns none, so no table ever refers to its files.
 """
 
 import pickle
@@ -29,14 +29,14 @@ from truelog.schema.decode import decode
 from truelog.schema.event import FUTURE_LIMIT, EventType, load_events
 from truelog.support.settings import Settings
 
-DESCRIPTION = "file binary"  # what a task returns, for Spark: one pickled ArchivedFile a row
+DESCRIPTION = "file binary"  # the schema of a task's result: one pickled ArchivedFile per row
 
 _FILE_BYTES = 64 * 2**20  # of records in memory; compressed it is a fraction
 
 
 @dataclass(frozen=True)
 class Tick:
-    """At `time` no record at or after `ends` had been appended; `ends` as JSON."""
+    """At `time`, no record at or after `ends` had been appended; `ends` is JSON."""
 
     time: datetime
     ends: str
@@ -44,20 +44,20 @@ class Tick:
 
 @dataclass(frozen=True)
 class ArchivedFile:
-    """A file in S3 and the records that it holds, all of one partition and one log day."""
+    """A file in S3 with records of one partition and one log day."""
 
     topic: str
     partition: int
     start: Start
     last_offset: int
     data_file: DataFile
-    ticks: tuple[Tick, ...]  # of the topic of ticks: the first of each day
-    stragglers: int  # of its records
+    ticks: tuple[Tick, ...]  # the first tick of each day, in files of the topic of ticks
+    late_records: int
 
 
 @dataclass(frozen=True)
 class FileWriter:
-    """Given to `mapInArrow`; holds all that a task must know, since a task asks no database."""
+    """The function for `mapInArrow`, with everything that a task needs, since tasks do not query the database."""
 
     settings: Settings
     tables: Mapping[str, TableMetadata]
@@ -79,7 +79,7 @@ class FileWriter:
 
 @dataclass(frozen=True)
 class _Partition:
-    """One Kafka partition on its way into files; `days` grows with the records."""
+    """Writes one Kafka partition to files; `days` grows with the records."""
 
     settings: Settings
     event_type: EventType
@@ -88,16 +88,16 @@ class _Partition:
     days: list[Start]
 
     def write(self, records: pa.Table) -> Iterator[ArchivedFile]:
-        """One file for each log day of these records."""
+        """Write one file for each log day of these records."""
         offsets = records["offset"].to_numpy()
         if records["partition"].unique().to_pylist() != [self.number] or np.any(np.diff(offsets) <= 0):
-            raise RuntimeError(f"a task read more of {self.event_type.name} than one partition in offset order")
+            raise RuntimeError(f"a task must read one partition of {self.event_type.name} in offset order, and did not")
         times = records["timestamp"].cast(TIME).cast(pa.int64()).to_numpy()
-        found = day_starts(offsets, assign_days(self.days, offsets, times, self.settings.log_day_seconds))
-        self.days.extend(found)
-        ends = [*np.searchsorted(offsets, [start.first_offset for start in found[1:]]), len(offsets)]
+        starts = day_starts(offsets, assign_days(self.days, offsets, times, self.settings.log_day_seconds))
+        self.days.extend(starts)
+        ends = [*np.searchsorted(offsets, [start.first_offset for start in starts[1:]]), len(offsets)]
         begin = 0
-        for start, end in zip(found, ends, strict=True):
+        for start, end in zip(starts, ends, strict=True):
             yield self._file(start, records.slice(begin, end - begin))
             begin = end
 
@@ -105,11 +105,11 @@ class _Partition:
         rows = self._rows(start, records)
         name, last = self.event_type.name, rows["offset"][-1].as_py()
         ticks = _first_ticks(rows, self.settings.log_day_seconds) if name == TICKS else ()
-        late = late_records.late_counts(rows, self.settings.straggler_seconds)
+        late = late_records.count_late(rows, self.settings.straggler_seconds)
         return ArchivedFile(name, self.number, start, last, self._put(start, rows), ticks, late)
 
     def _rows(self, start: Start, records: pa.Table) -> pa.Table:
-        """The archive's columns of these records."""
+        """The records with the archive's columns."""
         times = records["timestamp"].cast(TIME).combine_chunks()
         decoded = decode(self.event_type, records["value"].combine_chunks(), times, FUTURE_LIMIT)
         columns = {name: records[name] for name in ("partition", "offset", "key", "headers", "value")}
@@ -133,12 +133,12 @@ class _Partition:
 
 @cache
 def event_types() -> Mapping[str, EventType]:
-    """Loaded once a process: a Python worker of Spark serves many tasks."""
+    """All event types, loaded once per process: one Python worker runs many tasks."""
     return load_events()
 
 
 def blueprint(metadata: TableMetadata) -> TableMetadata:
-    """A table's schema, spec and properties without its history, which grows and which no task needs."""
+    """A table's metadata without its history, which grows and which tasks do not need."""
     history: dict[str, object] = {
         "snapshots": [],
         "snapshot_log": [],
@@ -149,15 +149,15 @@ def blueprint(metadata: TableMetadata) -> TableMetadata:
     return metadata.model_copy(update=history)
 
 
-def to_dataframe_rows(description: bytes, tables: Mapping[str, TableMetadata]) -> ArchivedFile:
-    """A file as the driver hears of it."""
-    file: ArchivedFile = pickle.loads(description)  # noqa: S301 — made above, by our own task
-    file.data_file.spec_id = tables[file.topic].default_spec_id  # pyiceberg leaves it out of a pickle
+def load_archived_file(description: bytes, tables: Mapping[str, TableMetadata]) -> ArchivedFile:
+    """The file that a task described."""
+    file: ArchivedFile = pickle.loads(description)  # noqa: S301 — pickled by this application's task
+    file.data_file.spec_id = tables[file.topic].default_spec_id  # pyiceberg does not pickle it
     return file
 
 
 def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Batches gathered until they are worth a file."""
+    """The batches, collected into tables of about `_FILE_BYTES`."""
     pending: list[pa.RecordBatch] = []
     for batch in batches:
         pending.append(batch)
@@ -169,9 +169,9 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _first_ticks(rows: pa.Table, length: int) -> tuple[Tick, ...]:
-    """Of each day, by the ticks' own time, the first: it is the one that may start the day elsewhere."""
+    """The first tick of each day by the ticks' own time; it starts the day in partitions without records."""
     first: dict[int, Tick] = {}
     for time, ends in zip(rows["occurred_at"].to_pylist(), rows["ends"].to_pylist(), strict=True):
-        if time is not None:  # an invalid tick tells no time
+        if time is not None:  # an invalid tick has no time
             first.setdefault(day_of(time, length), Tick(time, ends))
     return tuple(first.values())

@@ -1,15 +1,15 @@
-"""Audit: does the archive hold every record of the log, once, and do its files lie in the bucket?
+"""Audit of the archive: it holds every record of the log once, and its files are in the bucket.
 
-Evidence is gathered first; the verdict is a pure function of it, by numbered rules. For each partition
+Evidence is gathered first; the verdict is a pure function of it. The rules for each partition:
 
-1. every live file lies in the bucket, with the size that the table remembers;
-2. no two files share a record;
-3. no file reaches out of the range that was archived;
-4. the files hold as many records as were committed;
-5. offsets without a record are holes: a compacted topic explains them; elsewhere the broker is asked, and a record
-   that it holds and the archive lacks is lost, as is one that it no longer holds;
-6. the archive stands where the log is: not behind its beginning, not past its end, on the topic of the same id;
-7. where bytes were compared with the log's, they are the same.
+1. Every live file is in the bucket, with the size in the table's metadata.
+2. No two files share a record.
+3. No file holds records outside of the archived range.
+4. The files hold as many records as were committed.
+5. Offsets without a record are holes. Compaction of the topic or an accepted loss explains a hole, or the broker
+   still has its offsets and holds no committed record there. Any other hole is a lost record.
+6. The archive's position is between the log's beginning and its end, and the topic has the same id.
+7. Where bytes were compared with the log, they are equal.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class File:
-    """A live file as the table remembers it, and its size in the bucket; None where it is not there."""
+    """A live file in the table's metadata, and its size in the bucket: None if it is missing there."""
 
     path: str
     partition: int
@@ -33,7 +33,7 @@ class File:
 
 @dataclass(frozen=True)
 class Hole:
-    """Offsets [start, end) without a record; `why` is how the log explains them, None if it does not."""
+    """Offsets [start, end) without a record; `why` explains them, or is None."""
 
     start: int
     end: int
@@ -42,20 +42,20 @@ class Hole:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known of one partition."""
+    """What the audit knows about one partition."""
 
     topic: str
     partition: int
     same_topic: bool
     began: int
     position: int
-    committed: int  # records, by the commits
+    committed: int  # records, according to the commits
     files: tuple[File, ...]
-    shared: int  # records that lie in more than one file
+    shared: int  # records that are in more than one file
     holes: tuple[Hole, ...]
     log_begins: int
     log_ends: int
-    differing: tuple[int, ...] = ()  # offsets at which a deep audit found other bytes than the log's
+    differing: tuple[int, ...] = ()  # offsets where a deep audit found bytes that differ from the log
 
     @property
     def name(self) -> str:
@@ -64,10 +64,10 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Report:
-    """What the audit found. `faults` is empty where the archive is sound."""
+    """The result of an audit. `faults` is empty if the archive is sound."""
 
     partitions: tuple[Evidence, ...]
-    orphans: int  # files in the bucket that no table points at: of crashed batches, harmless
+    orphans: int  # files of crashed batches in the bucket, in no table; harmless
     faults: tuple[str, ...]
 
     @property
@@ -75,7 +75,7 @@ class Report:
         return "BROKEN" if self.faults else "SOUND"
 
     def as_dict(self) -> dict[str, Any]:
-        """The stable form that scripts read."""
+        """The stable format for scripts."""
         return {
             "verdict": self.verdict,
             "faults": list(self.faults),
@@ -91,22 +91,22 @@ def findings(partitions: Iterable[Evidence], orphans: int) -> Report:
 
 
 def faults(known: Evidence) -> list[str]:
-    """What is wrong with one partition, rule by rule."""
+    """The faults of one partition, in the order of the rules."""
     return [f"{known.name}: {found}" for rule in _RULES for found in rule(known)]
 
 
-def _files_are_there(known: Evidence) -> list[str]:
+def _files_exist(known: Evidence) -> list[str]:
     return missing_files(known.files)
 
 
 def missing_files(files: Iterable[File]) -> list[str]:
-    """Files that the table remembers, and that do not lie in the bucket as it does."""
-    amiss = [f for f in files if f.found_size != f.size]
+    """Files that are missing from the bucket, or have another size there than in the table's metadata."""
+    wrong = [f for f in files if f.found_size != f.size]
     return [
-        f"{f.path} is gone from the bucket"
+        f"{f.path} is missing from the bucket"
         if f.found_size is None
-        else f"{f.path} has {f.found_size} bytes, not {f.size}"
-        for f in amiss
+        else f"{f.path} has {f.found_size} bytes instead of {f.size}"
+        for f in wrong
     ]
 
 
@@ -114,66 +114,66 @@ def _no_record_twice(known: Evidence) -> list[str]:
     return [f"{known.shared} records are archived twice"] if known.shared else []
 
 
-def _files_lie_in_range(known: Evidence) -> list[str]:
-    out = [f for f in known.files if f.first < known.began or f.last >= known.position]
+def _files_are_in_range(known: Evidence) -> list[str]:
+    outside = [f for f in known.files if f.first < known.began or f.last >= known.position]
     archived = f"[{known.began}, {known.position})"
-    return [f"{f.path} holds [{f.first}, {f.last}], archived is {archived}" for f in out]
+    return [f"{f.path} holds [{f.first}, {f.last}], the archived range is {archived}" for f in outside]
 
 
-def _nothing_is_missing(known: Evidence) -> list[str]:
+def _all_records_are_held(known: Evidence) -> list[str]:
     return missing_records(known.files, known.committed)
 
 
 def missing_records(files: Iterable[File], committed: int) -> list[str]:
-    """Whether the files hold other records than were committed."""
+    """A fault if the files hold more or fewer records than were committed."""
     held = sum(f.records for f in files)
-    return [f"{held} records held, {committed} committed"] if held != committed else []
+    return [f"the files hold {held} records, {committed} were committed"] if held != committed else []
 
 
 def _holes_are_explained(known: Evidence) -> list[str]:
-    return [f"[{h.start}, {h.end}) is not archived, and the log does not say why" for h in known.holes if not h.why]
+    return [f"[{h.start}, {h.end}) is not archived, and the log does not explain it" for h in known.holes if not h.why]
 
 
-def _stands_where_the_log_is(known: Evidence) -> list[str]:
+def _position_is_in_the_log(known: Evidence) -> list[str]:
     if not known.same_topic:
-        return ["the topic was deleted and made again"]
+        return ["the topic was deleted and recreated"]
     if known.position > known.log_ends:
-        return [f"archived up to {known.position}, the log ends at {known.log_ends}: it lost records"]
+        return [f"archived up to {known.position}, the log ends at {known.log_ends}: the log lost records"]
     if known.position < known.log_begins:
-        return [f"archived up to {known.position}, the log begins at {known.log_begins}: records are lost"]
+        return [f"archived up to {known.position}, the log begins at {known.log_begins}: records in between are lost"]
     return []
 
 
-def _bytes_are_the_logs(known: Evidence) -> list[str]:
+def _bytes_equal_the_log(known: Evidence) -> list[str]:
     if not known.differing:
         return []
-    return [f"{len(known.differing)} records are not what the log holds, the first at {known.differing[0]}"]
+    return [f"{len(known.differing)} records differ from the log, the first at {known.differing[0]}"]
 
 
 _RULES = (
-    _files_are_there,  # 1
+    _files_exist,  # 1
     _no_record_twice,  # 2
-    _files_lie_in_range,  # 3
-    _nothing_is_missing,  # 4
+    _files_are_in_range,  # 3
+    _all_records_are_held,  # 4
     _holes_are_explained,  # 5
-    _stands_where_the_log_is,  # 6
-    _bytes_are_the_logs,  # 7
+    _position_is_in_the_log,  # 6
+    _bytes_equal_the_log,  # 7
 )
 
 
 def overlaps(files: Iterable[File]) -> list[tuple[int, int]]:
-    """Ranges [first, last] in which bounds of files overlap: a compaction may interleave, two batches must not."""
+    """The ranges [first, last] where files' bounds overlap: compactions may interleave files, batches must not."""
     ordered = sorted(files, key=lambda f: (f.first, f.last))
-    reached, found = -1, []
+    end, found = -1, []
     for file in ordered:
-        if file.first <= reached:
-            found.append((file.first, min(reached, file.last)))
-        reached = max(reached, file.last)
+        if file.first <= end:
+            found.append((file.first, min(end, file.last)))
+        end = max(end, file.last)
     return found
 
 
 def gaps(offsets: Iterable[int], begin: int, end: int) -> list[tuple[int, int]]:
-    """The ranges within [begin, end) that hold none of these offsets, given in order."""
+    """The ranges within [begin, end) without any of these offsets, which are sorted."""
     return [(a + 1, b) for a, b in pairwise([begin - 1, *offsets, end]) if b > a + 1]
 
 

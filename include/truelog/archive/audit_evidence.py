@@ -1,7 +1,7 @@
-"""Evidence for the audit: from the tables' metadata, the bucket's listing and the broker.
+"""Evidence for the audit, from the tables' metadata, the bucket's listing and the broker.
 
-No data is read unless the metadata leave a question open: where bounds of files overlap, and where offsets have no
-record. A deep audit reads everything, and compares it with what the broker still holds.
+Data is read only where the metadata leaves a question open: where bounds of files overlap, and where offsets have no
+record. A deep audit reads all records and compares them with what the broker still holds.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -33,14 +33,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class BrokerOffsets:
-    """What the broker says of the topics: where each partition begins and ends."""
+    """The beginning and end of each partition at the broker."""
 
     begins: Positions
     ends: Positions
 
 
 def run_audit(settings: Settings, *, deep: bool = False) -> Report:
-    """The audit of every declared topic that was ever archived; what it found is kept."""
+    """Audit every declared topic that was ever archived, and store the result."""
     types, evidence, orphans = load_events(), list[Evidence](), 0
     with open_catalog(settings) as catalog:
         tables = _tables(catalog, types)
@@ -50,8 +50,8 @@ def run_audit(settings: Settings, *, deep: bool = False) -> Report:
             files = _files(table, listed)
             orphans += len(listed.keys() - _ever_live(table))
             for number in sorted(log.ends.offsets[name].keys() | Progress.of(table.metadata).positions.keys()):
-                mine = tuple(f for f in files if f.partition == number)
-                evidence.append(_Partition(settings, types[name], table, number, mine).evidence(log, deep=deep))
+                of_partition = tuple(f for f in files if f.partition == number)
+                evidence.append(_Partition(settings, types[name], table, number, of_partition).evidence(log, deep=deep))
     report = findings(evidence, orphans)
     with connect(settings) as connection:
         connection.execute("INSERT INTO truelog.audit (faults) VALUES (%s)", (list(report.faults),))
@@ -59,16 +59,15 @@ def run_audit(settings: Settings, *, deep: bool = False) -> Report:
 
 
 def incomplete_ranges(settings: Settings, names: Iterable[str]) -> list[str]:
-    """What is wrong with the files of these topics, as far as table and bucket tell by themselves."""
+    """Faults of the files of these topics that table and bucket show without the broker."""
     found: list[str] = []
     with open_catalog(settings) as catalog:
         for name, table in _tables(catalog, names).items():
             files = _files(table, object_sizes(settings, f"{table.location()}/data/"))
             for number, committed in Progress.of(table.metadata).records.items():
-                mine = [f for f in files if f.partition == number]
-                found += [
-                    f"{name} {number}: {what}" for what in (*missing_files(mine), *missing_records(mine, committed))
-                ]
+                of_partition = [f for f in files if f.partition == number]
+                faults = [*missing_files(of_partition), *missing_records(of_partition, committed)]
+                found += [f"{name} {number}: {fault}" for fault in faults]
     return found
 
 
@@ -95,13 +94,13 @@ def _file(table: Table, file: DataFile, listed: Mapping[str, int]) -> File:
 
 
 def _ever_live(table: Table) -> set[str]:
-    """Files of every snapshot that is kept: those compacted away are no orphans before they expire."""
+    """The files of every retained snapshot: a compacted file is no orphan before its snapshot expires."""
     return set(table.inspect.all_files()["file_path"].to_pylist()) if table.current_snapshot() else set()
 
 
 @dataclass(frozen=True)
 class _Partition:
-    """One partition of one table under audit."""
+    """One partition of one table in the audit."""
 
     settings: Settings
     event_type: EventType
@@ -110,20 +109,22 @@ class _Partition:
     files: tuple[File, ...]
 
     def evidence(self, log: BrokerOffsets, *, deep: bool) -> Evidence:
-        stands, topic = Progress.of(self.table.metadata), self.event_type.name
-        began, position = stands.began.get(self.number, 0), stands.positions.get(self.number, 0)
+        progress, topic = Progress.of(self.table.metadata), self.event_type.name
+        began, position = progress.began.get(self.number, 0), progress.positions.get(self.number, 0)
         begins = log.begins.at(topic, self.number)
-        readable = all(f.found_size == f.size for f in self.files)  # else that fault is enough
+        readable = all(
+            f.found_size == f.size for f in self.files
+        )  # otherwise a file is missing, which is a fault already
         complete = sum(f.records for f in self.files) == position - began
-        lost = [Hole(a, b, "lost, and accepted") for a, b in stands.lost.get(self.number, [])]
+        lost = [Hole(a, b, "lost, and accepted") for a, b in progress.lost.get(self.number, [])]
         missing = [] if complete or not readable else self._missing(began, position, lost)
         return Evidence(
             topic=topic,
             partition=self.number,
-            same_topic=stands.topic_id == log.ends.ids[topic],
+            same_topic=progress.topic_id == log.ends.ids[topic],
             began=began,
             position=position,
-            committed=stands.records.get(self.number, 0),
+            committed=progress.records.get(self.number, 0),
             files=self.files,
             shared=sum(self._repeated(first, last) for first, last in overlaps(self.files)) if readable else 0,
             holes=(*lost, *self._explained(missing, begins)),
@@ -138,12 +139,12 @@ class _Partition:
         return gaps(np.sort(np.concatenate([offsets, *known])).tolist(), began, position)
 
     def _repeated(self, first: int, last: int) -> int:
-        """How many records share their offset with another one."""
+        """The number of records whose offset another record has too."""
         offsets = self._offsets(first, last + 1)
         return len(offsets) - len(np.unique(offsets))
 
     def _explained(self, holes: list[tuple[int, int]], begins: int) -> Iterator[Hole]:
-        """Why there is no record: compacted away, or a place where the broker holds none that was committed."""
+        """Each hole with its explanation: compacted, or the broker holds no committed record there."""
         if self.event_type.topic.compacted or not holes:
             yield from (Hole(begin, end, "compacted") for begin, end in holes)
             return
@@ -153,7 +154,7 @@ class _Partition:
             yield Hole(begin, end, "transaction" if empty else None)
 
     def _differing(self, begin: int, end: int) -> Iterator[int]:
-        """Offsets at which archive and log do not hold the same bytes; erased records have none left."""
+        """Offsets where the bytes in archive and log differ; erased records, which have no bytes, are skipped."""
         for start in range(begin, end, _COMPARED_AT_ONCE):
             stop = min(start + _COMPARED_AT_ONCE, end)
             rows = self._rows(start, stop, ("offset", "broker_time", "key", "value", "headers", "erased"))

@@ -1,7 +1,8 @@
-"""The archive without its catalog: records found from the bucket alone, for those who may ask no database.
+"""Reads the archive without its catalog, from the bucket alone, for processes without access to the database.
 
-After each commit the archive says in the bucket where a table's newest metadata lies (`archive.archive_commit`). From
-there pyiceberg plans which files hold the wanted records, and Spark's tasks read them, past Spark's own catalog.
+After each commit the archive writes the location of a table's newest metadata to the bucket (`archive.archive_commit`).
+From this metadata pyiceberg finds the files that hold the wanted records, and Spark tasks read them without Spark's
+Iceberg catalog.
 """
 
 import json
@@ -33,7 +34,7 @@ _COLUMNS = ("partition", "offset", "broker_time", "value")
 
 
 def records(spark: SparkSession, settings: Settings, types: EventTypes, wanted: Wanted) -> DataFrame:
-    """The wanted records of these types, their raw bytes decoded again: what `archive.records` gives with `from_raw`.
+    """The wanted records of these types, decoded again from raw bytes like `archive_reader.records` with `from_raw`.
 
     Raises:
         ArchiveBehind: some of these records are not archived yet.
@@ -43,13 +44,13 @@ def records(spark: SparkSession, settings: Settings, types: EventTypes, wanted: 
 
 
 def _raw(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) -> DataFrame:
-    mine = [each for each in wanted.ranges if each.topic == topic]
-    if not mine:
+    ranges = [each for each in wanted.ranges if each.topic == topic]
+    if not ranges:
         return spark.createDataFrame([], _RAW)
     table = _open(settings, topic)
     require_same_topic(table, wanted.ids[topic])
-    require_archived(table, topic, mine)
-    where = f"erased = false AND ({' OR '.join(map(_lies_in, mine))})"
+    require_archived(table, topic, ranges)
+    where = f"erased = false AND ({' OR '.join(map(_is_in, ranges))})"
     planned = [(pickle.dumps((task, task.file.spec_id)),) for task in table.scan(where).plan_files()]
     files = spark.createDataFrame(planned, "task binary")
     reader = _Reader(topic, where, blueprint(table.metadata), _store(settings))
@@ -57,29 +58,29 @@ def _raw(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) ->
 
 
 def _open(settings: Settings, topic: str) -> Table:
-    """The table as its pointer in the bucket says; nothing can be written through it."""
+    """The table that the pointer in the bucket names, read-only."""
     io = load_file_io(_store(settings), settings.warehouse)
-    named = io.new_input(pointer(settings.s3_bucket, identifier(topic)))
-    if not named.exists():
-        raise ArchiveBehind(f"nothing of {topic} is archived yet. Is the archive running?")
-    with named.open() as text:
+    stored = io.new_input(pointer(settings.s3_bucket, identifier(topic)))
+    if not stored.exists():
+        raise ArchiveBehind(f"no record of {topic} is archived yet. Is the archive application running?")
+    with stored.open() as text:
         location = json.loads(text.read())["metadata_location"]
     found = StaticTable.from_metadata(location, _store(settings))
     return Table((NAMESPACE, topic), found.metadata, location, found.io, NoopCatalog(NAMESPACE))
 
 
-def _lies_in(wanted: Range) -> str:
+def _is_in(wanted: Range) -> str:
     return f"(partition = {wanted.partition} AND offset >= {wanted.start} AND offset < {wanted.end})"
 
 
 def _store(settings: Settings) -> dict[str, str]:
-    """What opens the bucket, and no more: the catalog's properties also hold the database's password."""
+    """The properties that open the bucket, without the database's password, which the catalog's properties hold."""
     return {name: value for name, value in settings.iceberg().items() if name.startswith("s3.")}
 
 
 @dataclass(frozen=True)
 class _Reader:
-    """Given to `mapInArrow`: planned files in, their records as the log had them out."""
+    """The function for `mapInArrow`: reads planned files and returns their raw records."""
 
     topic: str
     where: str
@@ -104,7 +105,7 @@ class _Reader:
 
 
 def _task(planned: bytes) -> FileScanTask:
-    task, spec_id = pickle.loads(planned)  # noqa: S301  made above, by our own driver
-    task.file.spec_id = spec_id  # pyiceberg leaves it out of a pickle
+    task, spec_id = pickle.loads(planned)  # noqa: S301 — pickled by this application's driver
+    task.file.spec_id = spec_id  # pyiceberg does not pickle it
     found: FileScanTask = task
     return found

@@ -1,7 +1,7 @@
-"""Stragglers: records that came to the log long after their event, as a telephone's that was offline for a day.
+"""Late records ("stragglers"): records that reach the log long after their event, as from a phone offline for a day.
 
-Both times, the event's and the broker's, are the record's own: whoever asks, and whenever, finds the same. A straggler
-counts as any other event does; that it came late is counted beside, by the archive, which reads every topic.
+Both the event's time and the broker's time are in the record, so the result never changes. Views count a late record
+like any other event. The archive, which reads every topic, counts late records separately.
 """
 
 from collections import Counter
@@ -14,21 +14,21 @@ import pyarrow.compute as pc
 from truelog.storage.database import Connection
 
 
-def late_counts(rows: pa.Table, seconds: float) -> int:
-    """How many of an archive's rows came more than so many seconds after their event; what is no event did not."""
-    came = pc.subtract(rows["broker_time"], rows["event_time"])
-    late: int | None = pc.sum(pc.greater(came, pa.scalar(timedelta(seconds=seconds)))).as_py()
+def count_late(rows: pa.Table, seconds: float) -> int:
+    """The number of an archive's rows that came more than this long after their event; invalid records do not count."""
+    delays = pc.subtract(rows["broker_time"], rows["event_time"])
+    late: int | None = pc.sum(pc.greater(delays, pa.scalar(timedelta(seconds=seconds)))).as_py()
     return late or 0
 
 
 def add_late_counts(connection: Connection, committed: Iterable[tuple[str, int]]) -> None:
-    """Add those of each file, by topic. An archive that dies before it gets here leaves one batch uncounted."""
-    found: Counter[str] = Counter()
+    """Add the late records of each file to its topic. If the archive dies before this, one batch stays uncounted."""
+    counts: Counter[str] = Counter()
     for topic, records in committed:
-        found[topic] += records
+        counts[topic] += records
     with connection.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO truelog.straggler AS s (topic, records) VALUES (%s, %s) "
             "ON CONFLICT (topic) DO UPDATE SET records = s.records + excluded.records",
-            list(found.items()),
+            list(counts.items()),
         )

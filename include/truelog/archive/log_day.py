@@ -1,11 +1,11 @@
-"""Log days: where one day of the log ends and the next begins, partition by partition.
+"""Log days: where one day of the log ends and the next begins in each partition.
 
-A broker's clock may step back, so "the records of Tuesday" by their times is a set that changes when it is asked for
-again. A log day is a range of offsets instead: it begins at the first record whose broker time has reached it, is
-recorded once, and is never revised; a later record belongs to the later day whatever its own clock says. A partition
-to which nobody writes has no such record: its day begins where the archive stood when a tick had proved it quiet.
+A broker's clock may step back, so "the records of Tuesday" by their times can change between two queries. A log day is
+a range of offsets instead. It begins at the first record whose broker time has reached the day; this start is recorded
+once and never revised. A later record belongs to the later day, whatever its own time. A partition without new records
+has no such record: its day begins at the archive's position when a tick proves that the partition is quiet.
 
-A day is named by the moment it begins, in seconds since the epoch, so that its length may be changed later.
+A day's name is its beginning in seconds since the epoch, so that the length of days can change later.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,14 +28,14 @@ _MICROSECONDS = 1_000_000
 
 @dataclass(frozen=True, order=True)
 class Start:
-    """A log day, and the first offset that belongs to it."""
+    """A log day and its first offset."""
 
     day: int
     first_offset: int
 
 
 def assign_days(known: Iterable[Start], offsets: Int64Array, times: Int64Array, length: int) -> Int64Array:
-    """The day of each record of one partition, given in offset order with broker times in microseconds."""
+    """The day of each record of one partition; records are in offset order, broker times in microseconds."""
     days = times // (length * _MICROSECONDS) * length
     for start in known:
         np.maximum(days, start.day, out=days, where=offsets >= start.first_offset)
@@ -43,14 +43,14 @@ def assign_days(known: Iterable[Start], offsets: Int64Array, times: Int64Array, 
 
 
 def day_starts(offsets: Int64Array, days: Int64Array) -> list[Start]:
-    """The first record of each day among records in offset order."""
+    """The first record of each day; records are in offset order."""
     first = np.flatnonzero(np.diff(days, prepend=-1))
     return [Start(int(days[i]), int(offsets[i])) for i in first]
 
 
 @dataclass(frozen=True)
 class LogDays:
-    """Every recorded start, by topic and partition."""
+    """Every recorded start, in order, by topic and partition."""
 
     by_partition: Mapping[tuple[str, int], tuple[Start, ...]]
 
@@ -58,20 +58,20 @@ class LogDays:
         return self.by_partition.get((topic, partition), ())
 
     def tail(self, topic: str, partition: int, position: int) -> tuple[Start, ...]:
-        """What an archiver that stands at `position` must know: the day it is in, and all later ones."""
+        """The starts that archiving from `position` needs: the day at that position, and all later days."""
         known = self.at(topic, partition)
         passed = [start for start in known if start.first_offset <= position]
         return known[max(0, len(passed) - 1) :]
 
     def first_offset(self, topic: str, partition: int, day: int) -> int | None:
-        """Where `day` begins; None while the partition has not reached it.
+        """Where `day` begins; None if the partition has not reached it.
 
-        A day without records has no start of its own: it is the empty range in front of the next one.
+        A day without records has no start: it is the empty range before the next day's start.
         """
         return next((s.first_offset for s in self.at(topic, partition) if s.day >= day), None)
 
     def begin(self, day: int, positions: Positions) -> Positions | None:
-        """Where `day` begins in every partition; None unless all of them are archived that far."""
+        """Where `day` begins in every partition; None unless all partitions are archived up to it."""
         offsets: dict[str, dict[int, int]] = {}
         for topic, partition in positions.partitions():
             first = self.first_offset(topic, partition, day)
@@ -81,7 +81,7 @@ class LogDays:
         return Positions(offsets, positions.ids)
 
     def closed(self, positions: Positions) -> list[int]:
-        """The days that no record can join any more: every partition, as archived, is in a later one."""
+        """The days that can no longer gain a record: the archive is in a later day in every partition."""
         days: set[int] = set()
         reached: list[int] = []
         for topic, partition in positions.partitions():
@@ -92,7 +92,7 @@ class LogDays:
         return sorted(day for day in days if day < min(reached))
 
     def quiet(self, positions: Positions, day: int) -> dict[tuple[str, int], Start]:
-        """Starts of `day` where no record brought it, given that `positions` passed a tick of that day."""
+        """Starts of `day` in partitions where no record began it; `positions` must be past a tick of that day."""
         return {
             (topic, partition): Start(day, positions.at(topic, partition))
             for topic, partition in positions.partitions()
@@ -101,24 +101,24 @@ class LogDays:
 
 
 def load_days(connection: Connection, ids: Mapping[str, str]) -> LogDays:
-    """The recorded starts of the topics named by `ids`."""
-    found = connection.execute(
+    """The recorded starts of the topics with these ids."""
+    rows = connection.execute(
         "SELECT topic, partition, day, first_offset FROM truelog.log_day WHERE topic_id = ANY(%s) ORDER BY day",
         (list(ids.values()),),
     )
-    by: dict[tuple[str, int], list[Start]] = {}
-    for topic, partition, day, first_offset in cast(list[tuple[str, int, int, int]], found.fetchall()):
-        by.setdefault((topic, partition), []).append(Start(day, first_offset))
-    return LogDays({key: tuple(value) for key, value in by.items()})
+    starts: dict[tuple[str, int], list[Start]] = {}
+    for topic, partition, day, first_offset in cast(list[tuple[str, int, int, int]], rows.fetchall()):
+        starts.setdefault((topic, partition), []).append(Start(day, first_offset))
+    return LogDays({key: tuple(value) for key, value in starts.items()})
 
 
 def record_days(
     connection: Connection, holder: Holder, ids: Mapping[str, str], new: Iterable[tuple[str, int, Start]]
 ) -> None:
-    """Record starts for ever; what stands there already stays.
+    """Record starts for ever; a recorded start never changes.
 
     Raises:
-        Fenced: another process archives now, and what it recorded must hold.
+        Fenced: another process runs the archive now, and its starts are valid.
     """
     with connection.transaction(), connection.cursor() as cursor:
         lease.require_lease(connection, holder)
@@ -130,7 +130,7 @@ def record_days(
 
 
 def day_of(time: datetime, length: int) -> int:
-    """The day, by the clock alone, that `time` falls in."""
+    """The day of `time` by the clock alone."""
     return int(time.timestamp()) // length * length
 
 

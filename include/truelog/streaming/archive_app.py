@@ -25,7 +25,7 @@ from truelog.archive import late_records, log_day
 from truelog.archive.accept_loss import lost_ranges
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import archived_positions, ensure, open_catalog
-from truelog.archive.archive_writer import DESCRIPTION, ArchivedFile, FileWriter, Tick, blueprint, to_dataframe_rows
+from truelog.archive.archive_writer import DESCRIPTION, ArchivedFile, FileWriter, Tick, blueprint, load_archived_file
 from truelog.archive.log_day import LogDays
 from truelog.control import application, lease
 from truelog.control.application import ARCHIVE
@@ -75,13 +75,13 @@ class ArchiveApp:
         self._start_quiet_days(end)
         with connect(self.settings, writer=ARCHIVE) as connection:
             lease.record_batch(connection, self.holder)
-            late_records.add_late_counts(connection, ((file.topic, file.stragglers) for file in files))
+            late_records.add_late_counts(connection, ((file.topic, file.late_records) for file in files))
 
     def _write(self, frame: DataFrame, days: LogDays, begin: Positions) -> list[ArchivedFile]:
         tails = {(t, p): days.tail(t, p, begin.at(t, p)) for t, p in days.by_partition}
         writer = FileWriter(self.settings, self.tables, tails)
         rows = frame.mapInArrow(writer, DESCRIPTION).collect()
-        return [to_dataframe_rows(bytes(row.file), self.tables) for row in rows]
+        return [load_archived_file(bytes(row.file), self.tables) for row in rows]
 
     def _commit(self, begin: Positions, end: Positions, files: list[ArchivedFile]) -> None:
         moved = {r.topic for r in begin.ranges_to(end)}

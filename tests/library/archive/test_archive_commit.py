@@ -1,4 +1,4 @@
-"""The archive's commit against a real catalog and bucket: refused unless the table stands where the batch begins."""
+"""The archive's commit, in a real catalog and bucket: refused unless the batch begins at the table's positions."""
 
 import json
 import pickle
@@ -15,7 +15,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from truelog.archive.archive_commit import Append, commit, require_newest
 from truelog.archive.archive_table import TIME, Progress, ensure, identifier
-from truelog.archive.archive_writer import ArchivedFile, FileWriter, blueprint, to_dataframe_rows
+from truelog.archive.archive_writer import ArchivedFile, FileWriter, blueprint, load_archived_file
 from truelog.archive.log_day import Start
 from truelog.schema.event import load_events
 from truelog.support.errors import CatalogBehind, Stale, TopicRecreated
@@ -26,7 +26,7 @@ MORNING = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 class Interrupted(SqlCatalog):
-    """Does something else, once, between a commit's look at the table and its write."""
+    """Calls `between` once, after a commit has read the table and before it writes."""
 
     between: Callable[[], Any] | None = None
 
@@ -49,7 +49,7 @@ def catalog(platform: Settings) -> Iterator[Interrupted]:
 
 
 def kafka_records(partition: int, offsets: range, value: bytes = b"{}") -> pa.RecordBatch:
-    """As Spark's Kafka source gives them; each a second after the one before."""
+    """Records in the form of Spark's Kafka source, one second apart."""
     n = len(offsets)
     columns = {
         "topic": [TOPIC] * n,
@@ -66,11 +66,11 @@ def kafka_records(partition: int, offsets: range, value: bytes = b"{}") -> pa.Re
 def written(settings: Settings, table: TableMetadata, batch: pa.RecordBatch) -> list[ArchivedFile]:
     tables = {TOPIC: blueprint(table)}
     writer: FileWriter = pickle.loads(pickle.dumps(FileWriter(settings, tables, {})))
-    return [to_dataframe_rows(b["file"][0].as_py(), tables) for b in writer(iter([batch]))]
+    return [load_archived_file(b["file"][0].as_py(), tables) for b in writer(iter([batch]))]
 
 
 def append(settings: Settings, table: Table, begin: Mapping[int, int], end: Mapping[int, int]) -> Append:
-    """Every offset in the range is a record."""
+    """An append with a record at every offset of the range."""
     files, records = [], {}
     for partition in end:
         offsets = range(begin.get(partition, 0), end[partition])
@@ -80,7 +80,7 @@ def append(settings: Settings, table: Table, begin: Mapping[int, int], end: Mapp
     return Append(TOPIC, TOPIC_ID, begin, end, records, tuple(f.data_file for f in files))
 
 
-def test_a_suspended_commit_locks_nobody_out_for_long(catalog: Interrupted) -> None:
+def test_a_suspended_commit_soon_loses_its_locks(catalog: Interrupted) -> None:
     with catalog.engine.connect() as connection:
         found = connection.exec_driver_sql("SHOW idle_in_transaction_session_timeout").scalar()
         assert connection.exec_driver_sql("SHOW search_path").scalar() == "iceberg"
@@ -110,30 +110,32 @@ def table(catalog: Interrupted) -> Table:
     return catalog.load_table(identifier(TOPIC))
 
 
-def test_a_commit_moves_rows_and_positions_together(platform: Settings, catalog: Interrupted, table: Table) -> None:
+def test_a_commit_adds_rows_and_advances_positions_together(
+    platform: Settings, catalog: Interrupted, table: Table
+) -> None:
     commit(catalog, append(platform, table, {0: 0, 1: 0}, {0: 3, 1: 0}))
     commit(catalog, append(platform, table, {0: 3, 1: 0}, {0: 4, 1: 2, 2: 1}))  # partition 2 is new
-    stands = Progress.of(table.refresh().metadata)
+    progress = Progress.of(table.refresh().metadata)
     assert rows(table) == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (2, 0)]
-    assert stands == Progress(TOPIC_ID, {0: 4, 1: 2, 2: 1}, {0: 4, 1: 2, 2: 1}, {0: 0, 1: 0})
+    assert progress == Progress(TOPIC_ID, {0: 4, 1: 2, 2: 1}, {0: 4, 1: 2, 2: 1}, {0: 0, 1: 0})
 
 
 @pytest.mark.parametrize(
     ("begin", "end"),
     [({0: 0}, {0: 5}), ({0: 0}, {0: 9}), ({0: 3}, {0: 8}), ({0: 7}, {0: 9})],
-    ids=["replay", "another cut", "overlap", "gap"],
+    ids=["replay", "other end", "overlap", "gap"],
 )
-def test_a_batch_that_begins_elsewhere_is_refused(
+def test_a_batch_with_another_begin_is_refused(
     platform: Settings, catalog: Interrupted, table: Table, begin: dict[int, int], end: dict[int, int]
 ) -> None:
     commit(catalog, append(platform, table, {0: 0}, {0: 5}))
-    with pytest.raises(Stale, match="stands at"):
+    with pytest.raises(Stale, match="its positions are"):
         commit(catalog, append(platform, table, begin, end))
     assert rows(table) == [(0, offset) for offset in range(5)]
 
 
 def test_the_slower_of_two_archivers_is_refused(platform: Settings, catalog: Interrupted, table: Table) -> None:
-    """Both looked at the table before either wrote; pyiceberg alone would append both."""
+    """Both read the table before either wrote; pyiceberg alone would append both."""
     winner, loser = append(platform, table, {0: 0}, {0: 5}), append(platform, table, {0: 0}, {0: 7})
     catalog.between = lambda: commit(catalog, winner)
     with pytest.raises(Stale):
@@ -142,10 +144,10 @@ def test_the_slower_of_two_archivers_is_refused(platform: Settings, catalog: Int
     assert Progress.of(table.metadata).positions == {0: 5}
 
 
-def test_a_change_that_moves_no_positions_is_no_conflict(
+def test_a_change_that_leaves_positions_alone_is_no_conflict(
     platform: Settings, catalog: Interrupted, table: Table
 ) -> None:
-    """As a compaction or an expiry would: the commit is tried again, on the newer metadata."""
+    """After a compaction or an expiry, the commit is retried on the newer metadata."""
 
     def empty_snapshot() -> None:
         with table.refresh().transaction() as transaction, transaction.update_snapshot().fast_append():
@@ -158,24 +160,24 @@ def test_a_change_that_moves_no_positions_is_no_conflict(
 
 
 def test_a_range_without_records_advances_positions(platform: Settings, catalog: Interrupted, table: Table) -> None:
-    """Transaction markers and compacted records leave holes; the archive must not wait at them for ever."""
+    """Transaction markers and compacted records leave holes; the archive must not wait for records there."""
     catalog.between = lambda: table.refresh().transaction().set_properties({"other": "1"}).commit_transaction()
     commit(catalog, Append(TOPIC, TOPIC_ID, {0: 0, 1: 0}, {0: 6, 1: 0}, {}, ()))
-    stands = Progress.of(table.refresh().metadata)
-    assert (stands.positions, stands.records) == ({0: 6, 1: 0}, {0: 0, 1: 0})
+    progress = Progress.of(table.refresh().metadata)
+    assert (progress.positions, progress.records) == ({0: 6, 1: 0}, {0: 0, 1: 0})
 
 
-def test_what_the_log_lost_is_remembered(platform: Settings, catalog: Interrupted, table: Table) -> None:
+def test_lost_ranges_are_recorded(platform: Settings, catalog: Interrupted, table: Table) -> None:
     commit(catalog, Append(TOPIC, TOPIC_ID, {0: 0, 1: 0}, {0: 4, 1: 0}, {}, (), lost=True))
     commit(catalog, append(platform, table, {0: 4, 1: 0}, {0: 6, 1: 0}))
     commit(catalog, Append(TOPIC, TOPIC_ID, {0: 6, 1: 0}, {0: 9, 1: 1}, {}, (), lost=True))
-    stands = Progress.of(table.refresh().metadata)
-    assert (stands.lost, stands.records[0]) == ({0: [(0, 4), (6, 9)], 1: [(0, 1)]}, 2)
+    progress = Progress.of(table.refresh().metadata)
+    assert (progress.lost, progress.records[0]) == ({0: [(0, 4), (6, 9)], 1: [(0, 1)]}, 2)
 
 
 def test_a_recreated_topic_is_refused(platform: Settings, catalog: Interrupted, table: Table) -> None:
     other = Append(TOPIC, "second-life", {0: 0}, {0: 1}, {}, ())
-    with pytest.raises(TopicRecreated, match="deleted and made again"):
+    with pytest.raises(TopicRecreated, match="deleted and recreated"):
         commit(catalog, other)
     with pytest.raises(TopicRecreated):
         ensure(catalog, load_events()[TOPIC], "second-life", {0: 0})
@@ -191,8 +193,8 @@ def test_a_refused_commit_leaves_no_manifest_behind(platform: Settings, catalog:
     assert len(manifest_lists(platform, table)) == len(before) + 1  # the winner's
 
 
-def test_a_catalog_that_was_set_back_is_seen(platform: Settings, catalog: Interrupted, table: Table) -> None:
-    """As by a database restored from a backup: files committed since are no orphans."""
+def test_a_catalog_restored_from_a_backup_is_detected(platform: Settings, catalog: Interrupted, table: Table) -> None:
+    """Files committed since the backup are not orphans."""
     require_newest(table)
     commit(catalog, append(platform, table, {0: 0}, {0: 5}))
     backup = catalog.load_table(identifier(TOPIC)).metadata_location
@@ -206,7 +208,7 @@ def test_a_catalog_that_was_set_back_is_seen(platform: Settings, catalog: Interr
         require_newest(catalog.register_table(identifier(TOPIC), backup))
 
 
-def test_every_column_survives_and_nobodys_data_is_in_the_metadata(
+def test_every_column_is_kept_and_no_personal_data_is_in_the_metadata(
     platform: Settings, catalog: Interrupted, table: Table
 ) -> None:
     event = {"event_id": "e", "occurred_at": "2026-11-21T00:00:00Z", "visitor_id": "somebody", "url": "http://a/b"}

@@ -11,7 +11,7 @@ from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 
 TOPIC, TOPIC_ID = "page_view", "first-life"
-DOWN = "archive: its catalog or its store did not answer"
+DOWN = "archive: its catalog or its object store did not answer"
 
 
 @pytest.fixture

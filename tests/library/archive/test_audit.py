@@ -1,4 +1,4 @@
-"""The audit's verdict as a table of cases: one sound partition, and everything that may be wrong with it."""
+"""The audit's verdict in a table of cases: a sound partition, and each fault that it can have."""
 
 from dataclasses import replace
 
@@ -32,25 +32,25 @@ def test_a_sound_partition_has_no_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("broken", "said"),
+    ("broken", "message"),
     [
-        (replace(SOUND, files=(file(0, 4), file(5, 9, found_size=None))), "s3://b/5 is gone"),
-        (replace(SOUND, files=(file(0, 4, found_size=7), file(5, 9))), "has 7 bytes, not 100"),
+        (replace(SOUND, files=(file(0, 4), file(5, 9, found_size=None))), "s3://b/5 is missing"),
+        (replace(SOUND, files=(file(0, 4, found_size=7), file(5, 9))), "has 7 bytes instead of 100"),
         (replace(SOUND, shared=2), "2 records are archived twice"),
-        (replace(SOUND, files=(file(0, 4), file(5, 10, records=5))), "holds [5, 10], archived is [0, 10)"),
-        (replace(SOUND, began=1), "holds [0, 4], archived is [1, 10)"),
-        (replace(SOUND, files=(file(0, 4),)), "5 records held, 10 committed"),
+        (replace(SOUND, files=(file(0, 4), file(5, 10, records=5))), "holds [5, 10], the archived range is [0, 10)"),
+        (replace(SOUND, began=1), "holds [0, 4], the archived range is [1, 10)"),
+        (replace(SOUND, files=(file(0, 4),)), "the files hold 5 records, 10 were committed"),
         (replace(SOUND, holes=(Hole(3, 4, None),)), "[3, 4) is not archived"),
-        (replace(SOUND, same_topic=False), "deleted and made again"),
+        (replace(SOUND, same_topic=False), "deleted and recreated"),
         (replace(SOUND, log_ends=9), "the log ends at 9"),
         (replace(SOUND, log_begins=11), "the log begins at 11"),
-        (replace(SOUND, differing=(3, 7)), "2 records are not what the log holds, the first at 3"),
+        (replace(SOUND, differing=(3, 7)), "2 records differ from the log, the first at 3"),
     ],
     ids=lambda case: case if isinstance(case, str) else "",
 )
-def test_each_rule_names_its_fault(broken: Evidence, said: str) -> None:
+def test_each_rule_describes_its_fault(broken: Evidence, message: str) -> None:
     [fault] = faults(broken)
-    assert said in fault
+    assert message in fault
 
 
 def test_an_explained_hole_is_no_fault() -> None:
@@ -63,7 +63,7 @@ def test_overlapping_bounds_are_found() -> None:
     assert overlaps([file(0, 9), file(3, 5), file(8, 12)]) == [(3, 5), (8, 9)]
 
 
-def test_gaps_are_what_is_not_there() -> None:
+def test_gaps_are_the_missing_offsets() -> None:
     assert gaps([], 0, 3) == [(0, 3)]
     assert gaps([1, 2, 5], 0, 7) == [(0, 1), (3, 5), (6, 7)]
     assert gaps([0, 1, 2], 0, 3) == []

@@ -1,4 +1,4 @@
-"""Log days against a naive oracle: whatever the clocks do and wherever the batches are cut."""
+"""Log days compared with a naive oracle, for any clocks and any division into batches."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ KEY = ("page_view", 0)
 
 @dataclass(frozen=True)
 class Log:
-    """A partition: offsets with holes, and clocks that may step back; cut into batches at some offsets."""
+    """A partition: offsets with holes, clocks that may step back, and the offsets where batches end."""
 
     offsets: list[int]
     seconds: list[float]
@@ -31,7 +31,7 @@ def logs(draw: st.DrawFn) -> Log:
 
 
 def oracle(log: Log, known: tuple[Start, ...] = ()) -> dict[int, int]:
-    """One record after the other: its own day, unless the log is in a later one already."""
+    """Record by record: its own day, or the log's day if that is later."""
     day, days = -1, {}
     for offset, second in zip(log.offsets, log.seconds, strict=True):
         recorded = [s.day for s in known if s.first_offset <= offset]
@@ -41,7 +41,7 @@ def oracle(log: Log, known: tuple[Start, ...] = ()) -> dict[int, int]:
 
 
 def archived(log: Log, known: tuple[Start, ...] = ()) -> tuple[dict[int, int], LogDays]:
-    """The same log archived batch by batch, each knowing only what the batches before it recorded."""
+    """The same log archived in batches; each batch knows only the starts that earlier batches recorded."""
     days: dict[int, int] = {}
     table = LogDays({KEY: known})
     for begin, end in zip(log.cuts, log.cuts[1:], strict=False):
@@ -55,28 +55,28 @@ def archived(log: Log, known: tuple[Start, ...] = ()) -> tuple[dict[int, int], L
 
 
 def recorded_once(table: LogDays, new: list[Start]) -> LogDays:
-    by_day = {s.day: s for s in [*new, *table.at(*KEY)]}  # what stood there already wins
+    by_day = {s.day: s for s in [*new, *table.at(*KEY)]}  # a recorded start never changes
     return LogDays({KEY: tuple(sorted(by_day.values()))})
 
 
 @given(logs())
-def test_days_do_not_depend_on_the_cut(log: Log) -> None:
+def test_days_do_not_depend_on_the_batches(log: Log) -> None:
     days, _ = archived(log)
     assert days == oracle(log)
 
 
 @given(logs(), st.integers(0, 12), st.integers(0, 200))
 def test_a_start_that_a_tick_recorded_is_kept(log: Log, day: int, position: int) -> None:
-    """A tick starts a day where the archive stands, and only if none of the records before has begun it."""
+    """A tick starts a day at the archive's position, and only if no earlier record has begun it."""
     known = (Start(day * LENGTH, position),)
-    assume(all(of < day * LENGTH for offset, of in oracle(log).items() if offset < position))
+    assume(all(other < day * LENGTH for offset, other in oracle(log).items() if offset < position))
     days, table = archived(log, known)
     assert days == oracle(log, known)
     assert known[0] in table.at(*KEY)
 
 
 @given(logs())
-def test_days_only_grow_and_each_starts_where_it_says(log: Log) -> None:
+def test_days_never_decrease_and_begin_at_their_starts(log: Log) -> None:
     days, table = archived(log)
     assert list(days.values()) == sorted(days.values())
     for start in table.at(*KEY):
@@ -85,22 +85,22 @@ def test_days_only_grow_and_each_starts_where_it_says(log: Log) -> None:
 
 @given(logs())
 def test_replaying_a_batch_finds_the_same_starts(log: Log) -> None:
-    """A crash between recording and committing: the batch comes again, cut elsewhere."""
+    """After a crash between recording and committing, the records come again in other batches."""
     _, table = archived(log)
     again, _ = archived(Log(log.offsets, log.seconds, [0, 202]), table.at(*KEY))
     assert again == oracle(log)
 
 
-def test_a_slow_clock_falls_into_the_later_day() -> None:
+def test_a_record_from_a_slow_clock_belongs_to_the_later_day() -> None:
     log = Log(offsets=[0, 1, 2], seconds=[9, 10, 9], cuts=[0, 3])
     assert archived(log)[0] == {0: 0, 1: 10, 2: 10}
 
 
-def test_a_day_is_closed_when_every_partition_is_archived_past_it() -> None:
+def test_a_day_is_closed_once_every_partition_is_archived_beyond_it() -> None:
     days = LogDays({("t", 0): (Start(0, 0), Start(10, 5)), ("t", 1): (Start(0, 0), Start(20, 7))})
     assert days.closed(Positions({"t": {0: 5, 1: 7}})) == [0]
-    assert days.closed(Positions({"t": {0: 4, 1: 7}})) == []  # recorded, but not archived that far
-    assert days.closed(Positions({"t": {0: 5, 1: 7, 2: 3}})) == []  # partition 2 has not begun any day
+    assert days.closed(Positions({"t": {0: 4, 1: 7}})) == []  # recorded, but not archived up to it
+    assert days.closed(Positions({"t": {0: 5, 1: 7, 2: 3}})) == []  # no day has begun in partition 2
 
 
 def test_a_day_without_records_is_an_empty_range() -> None:
@@ -109,7 +109,7 @@ def test_a_day_without_records_is_an_empty_range() -> None:
     assert days.first_offset("t", 0, 30) is None
 
 
-def test_a_tick_starts_the_day_only_where_no_record_did() -> None:
+def test_a_tick_starts_a_day_only_in_partitions_where_no_record_did() -> None:
     days = LogDays({("t", 0): (Start(0, 0), Start(10, 5)), ("t", 1): (Start(0, 0),)})
     new = days.quiet(Positions({"t": {0: 9, 1: 4, 2: 0}}), 10)
     assert new == {("t", 1): Start(10, 4), ("t", 2): Start(10, 0)}

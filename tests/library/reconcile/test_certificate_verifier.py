@@ -140,7 +140,7 @@ def test_it_is_verified_where_no_database_answers_and_what_cannot_be_told_is_not
         "the archive of click is 4 events behind",
     )
     other = answer(positions=Positions(made.positions.offsets, ground.ids | {"click": "made again"}))
-    assert (other.answer, "deleted and made again" in other.reason) == (VerificationVerdict.UNKNOWN, True)
+    assert (other.answer, "deleted and recreated" in other.reason) == (VerificationVerdict.UNKNOWN, True)
 
     hiding = answer(excluded=(("click", 0, 1), ("click", 1, 1)))
     assert hiding.answer == VerificationVerdict.DIFFERENT

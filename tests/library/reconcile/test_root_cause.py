@@ -107,7 +107,7 @@ def test_an_archive_that_lost_a_file_and_a_view_whose_code_changed_are_named(gro
         archive = catalog.load_table(identifier("click"))
         archive.delete("partition = 1")
     found = compare(rebuilder)
-    assert causes(found) == [(Cause.FILE, found.extra + found.different, "click 1: 0 records held, 30 committed")]
+    assert causes(found) == [(Cause.FILE, found.extra + found.different, "click 1: the files hold 0 records, 30 were committed")]
     kept = reconcile(ground.lab.context, ground.compiled).id
     query = "SELECT causes -> 0 ->> 'cause' FROM truelog.reconciliation WHERE id = %s"
     assert ground.lab.connection.execute(query, (kept,)).fetchone() == ("missing archive file",)
@@ -117,5 +117,5 @@ def test_an_archive_that_lost_a_file_and_a_view_whose_code_changed_are_named(gro
         Bucket=settings.s3_bucket, Key=file.removeprefix(f"s3://{settings.s3_bucket}/")
     )
     unread = refused_result(settings, ground.compiled, COMPARE_ONLY, reason=OSError("no such object"))
-    assert f"{file} is gone from the bucket" in causes(unread)[0][2]
+    assert f"{file} is missing from the bucket" in causes(unread)[0][2]
     assert refused_result(settings, ground.compiled, COMPARE_ONLY, reason="the file is broken").causes == ()
