@@ -1,4 +1,4 @@
-"""The whole log: its records between any two positions; from Kafka, and what Kafka has dropped, from the archive."""
+"""Reader of the whole log: records between any two positions, from the archive where Kafka has dropped them."""
 
 from functools import reduce
 
@@ -14,19 +14,21 @@ from truelog.support.settings import Settings
 def read_events(
     spark: SparkSession, settings: Settings, types: EventTypes, begin: Positions, end: Positions
 ) -> EventFrames:
-    """The good events of each topic in [begin, end), where there is something between the two.
+    """Read the valid events of each topic in [begin, end), which must not be empty.
 
     Raises:
-        ArchiveBehind: the log dropped records that are not archived; such a reader has nowhere to go on from.
-        TopicRecreated: the positions are of a topic that is gone.
+        ArchiveBehind: the log has dropped records that are not archived; the reader cannot continue.
+        TopicRecreated: the positions belong to a topic that was deleted.
     """
     earliest = topics.earliest_offsets(settings, end.offsets)
     begin.require_same_topics(earliest)
-    dropped = begin.latest(earliest).earliest(end)  # up to here the archive has it alone
-    mine = {topic: types[topic] for topic in end.offsets}
+    dropped = begin.latest(earliest).earliest(end)  # below this, only the archive has the records
+    event_types = {topic: types[topic] for topic in end.offsets}
     parts: list[DataFrame] = []
     if begin.ranges_to(dropped):
-        parts.append(archive_reader.records(spark, settings, mine, archive_reader.Wanted.between(begin, dropped)))
+        parts.append(
+            archive_reader.records(spark, settings, event_types, archive_reader.Wanted.between(begin, dropped))
+        )
     if dropped.ranges_to(end):
-        parts.append(records.decoded(records.read_range(spark, settings, dropped, end), mine))
-    return records.events(reduce(DataFrame.unionByName, parts), mine)
+        parts.append(records.decoded(records.read_range(spark, settings, dropped, end), event_types))
+    return records.events(reduce(DataFrame.unionByName, parts), event_types)

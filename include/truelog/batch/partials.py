@@ -1,8 +1,8 @@
-"""Partials: a view's measures over one log day of the archive, beside the ranges of offsets that they cover.
+"""Partials: a view's measures over one log day of the archive, with the offset ranges that they cover.
 
-One Iceberg table for each view and version, a partition for each log day. Each partition holds one row more than the
-partial has keys: its `covers` names the ranges, even where the day is empty. Rows and ranges are replaced together, in
-one commit, so whoever reads a partial knows exactly which records are in it.
+Each view and version has one Iceberg table, partitioned by log day. Each partition has a row for each key of the
+partial and one header row, whose `covers` names the offset ranges even if the day is empty. One commit replaces rows
+and ranges together, so a reader of a partial knows exactly which records it contains.
 """
 
 from collections.abc import Sequence
@@ -22,19 +22,19 @@ from truelog.views.compiled_view import Compiled
 
 NAMESPACE = "partials"
 _FINGERPRINT = "truelog.fingerprint"
-_WHAT = "its partials were"
+_MADE = "its partials were"
 _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
-    # A bound in the metadata is a copy of somebody's data where no erasure would look for it.
+    # A bound in the metadata is a copy of personal data that an erasure would miss.
     "write.metadata.metrics.default": "none",
-    "write.metadata.metrics.column.covers": "counts",  # files without a header are not opened to find one
+    "write.metadata.metrics.column.covers": "counts",  # a search for headers skips files without one
 }
 
 
 @dataclass(frozen=True)
 class Partials:
-    """What there is for a view, as of one snapshot."""
+    """The partials of a view, as of one snapshot."""
 
     compiled: Compiled
     ranges: Sequence[PartialRange] = ()
@@ -52,17 +52,17 @@ class Partials:
 
 
 def load(settings: Settings, compiled: Compiled) -> Partials:
-    """The partials that this very code made.
+    """Load the partials of a view that this code made.
 
     Raises:
-        CodeChanged: the table was made by other code of the same version.
+        CodeChanged: other code of the same version made the table.
     """
     with open_catalog(settings) as catalog:
         try:
             table = catalog.load_table(f"{NAMESPACE}.{compiled.table}")
         except NoSuchTableError:
             return Partials(compiled)
-        compiled.require_same_code(table.properties[_FINGERPRINT], _WHAT)
+        compiled.require_same_code(table.properties[_FINGERPRINT], _MADE)
         snapshot = table.current_snapshot()
         if snapshot is None:
             return Partials(compiled)
@@ -91,12 +91,12 @@ def replace(
 
 
 def drop_before(spark: SparkSession, settings: Settings, compiled: Compiled, limit: datetime) -> None:
-    """Drop the rows that the view's `keep` has outlived at `limit`; what the partials cover stays as it is."""
+    """Drop the rows of a view with `keep` that are older than `limit`; the ranges that the partials cover stay."""
     with open_catalog(settings) as catalog:
         if not catalog.table_exists(f"{NAMESPACE}.{compiled.table}"):
             return
-    outlived = f"row.{compiled.age_column} < TIMESTAMP '{limit.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
-    spark.sql(f"DELETE FROM {_name(compiled)} WHERE covers IS NULL AND {outlived}")  # noqa: S608  names are checked
+    expired = f"row.{compiled.age_column} < TIMESTAMP '{limit.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}'"
+    spark.sql(f"DELETE FROM {_name(compiled)} WHERE covers IS NULL AND {expired}")  # noqa: S608  names are checked
 
 
 def _create(spark: SparkSession, settings: Settings, compiled: Compiled, schema: StructType) -> None:
@@ -104,7 +104,7 @@ def _create(spark: SparkSession, settings: Settings, compiled: Compiled, schema:
         catalog.create_namespace_if_not_exists(NAMESPACE)
         if catalog.table_exists(f"{NAMESPACE}.{compiled.table}"):
             made = catalog.load_table(f"{NAMESPACE}.{compiled.table}")
-            compiled.require_same_code(made.properties[_FINGERPRINT], _WHAT)
+            compiled.require_same_code(made.properties[_FINGERPRINT], _MADE)
             return
     properties = {**_PROPERTIES, _FINGERPRINT: compiled.fingerprint}
     listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())

@@ -1,7 +1,7 @@
-"""Rebuild: a view at exact positions, computed from the archive through the same code as the stream.
+"""Rebuild a view at exact positions from the archive, through the same code as the stream.
 
-Closed log days come from the view's partials, the rest from the archive's records, by offset; with `from_raw` all of
-it from the raw bytes. A rebuild is one large micro-batch into an empty table.
+Closed log days come from the view's partials, and the rest from the archive's records, by offset. With `from_raw`
+everything comes from the raw bytes. A rebuild is one large micro-batch into an empty table.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Rebuilder:
-    """Rebuilds one view; `from_raw` parses the archive's raw bytes again and leaves partials aside."""
+    """Rebuilds one view. With `from_raw` it parses the archive's raw bytes again and ignores partials."""
 
     context: BatchContext
     connection: Connection
@@ -39,7 +39,7 @@ class Rebuilder:
     from_raw: bool = False
 
     def rebuild(self, positions: Positions, only: RowFilter = all_rows) -> None:
-        """Make `recon.<table>` the view at `positions`, or those of its rows that `only` lets through.
+        """Make `recon.<table>` the view at `positions`, or the rows of it that `only` selects.
 
         Raises:
             ArchiveBehind: the archive has not reached the positions.
@@ -53,56 +53,63 @@ class Rebuilder:
             clock.drop_expired(self.connection, self.compiled, "recon", positions)
 
     def stage_rows(self, positions: Positions, only: RowFilter = all_rows) -> StagedRows:
-        """The view at `positions`, or those of its rows that `only` lets through, waiting in the staging table."""
+        """Load the view at `positions`, or the rows of it that `only` selects, into the staging table."""
         return stage.load(self.states(positions, only), self.compiled, self.context.settings)
 
     def states(self, positions: Positions, only: RowFilter = all_rows) -> DataFrame:
-        """The view at `positions` as states, one row for each key, before old rows leave; its clock knows the ticks."""
-        known = Partials(self.compiled) if self.from_raw else partials.load(self.context.settings, self.compiled)
-        selected = select_partials(known.ranges, positions)
+        """The view at `positions` as states, one row for each key, with the rows that `keep` will drop.
+
+        Stores the ticks that the view's clock needs at these positions.
+        """
+        stored = Partials(self.compiled) if self.from_raw else partials.load(self.context.settings, self.compiled)
+        selected = select_partials(stored.ranges, positions)
         events = self.events(archive_reader.Wanted(selected.records, positions.ids))
         if self.compiled.view.keep and clock.TOPIC in positions.ids:
             clock.store_ticks(self.connection, positions.ids[clock.TOPIC], events[clock.TOPIC])
         states = self.compiled.totals_of(records.without_records(events, self.excluded(positions)), only)
-        earlier = known.read(self.context.spark, selected.partials)
-        if earlier is None:
+        partial_states = stored.read(self.context.spark, selected.partials)
+        if partial_states is None:
             return states
-        return self.compiled.plus(only(earlier).unionByName(states))
+        return self.compiled.plus(only(partial_states).unionByName(states))
 
     def states_between(self, begin: Positions, end: Positions) -> DataFrame:
-        """What the archive's records from `begin` to `end` add, as states."""
+        """The states of the archive's records from `begin` to `end`."""
         return self.compiled.totals_of(self.countable_events(begin, end))
 
     def countable_events(self, begin: Positions, end: Positions) -> EventFrames:
-        """The good events of the view's topics from `begin` to `end`, without the records set aside."""
+        """The valid events of the view's topics from `begin` to `end`, without the excluded records."""
         return records.without_records(self.events(archive_reader.Wanted.between(begin, end)), self.excluded(end))
 
     def events(self, wanted: archive_reader.Wanted) -> EventFrames:
-        """The good events of the view's topics in these ranges."""
-        types = self._types()
-        read = archive_reader.records(self.context.spark, self.context.settings, types, wanted, from_raw=self.from_raw)
-        return records.events(read, types)
+        """The valid events of the view's topics in these ranges."""
+        types = self._event_types()
+        decoded = archive_reader.records(
+            self.context.spark, self.context.settings, types, wanted, from_raw=self.from_raw
+        )
+        return records.events(decoded, types)
 
     def stage_since(self, begin: Positions, end: Positions, only: RowFilter = all_rows) -> StagedRows:
-        """What the log, which is ahead of the archive, brought from `begin` to `end`: as rows to be added."""
-        events = log_with_archive.read_events(self.context.spark, self.context.settings, self._types(), begin, end)
+        """Stage the totals of the records from `begin` to `end`, read from the log, which is ahead of the archive."""
+        events = log_with_archive.read_events(
+            self.context.spark, self.context.settings, self._event_types(), begin, end
+        )
         states = self.compiled.totals_of(records.without_records(events, self.excluded(end)), only)
         return stage.load(states, self.compiled, self.context.settings)
 
     def merge_staged(self, schema: str, staged: StagedRows) -> None:
-        """Add staged rows to the table in `schema`, within the caller's transaction."""
+        """Merge staged rows into the view's table in `schema`, within the caller's transaction."""
         stage.require_complete(self.connection, self.compiled, staged)
         merge.add(self.connection, self.compiled, schema, staged)
         stage.clear(self.connection, self.compiled, staged)
 
     def excluded(self, positions: Positions) -> list[Coordinates]:
-        """The records that the view's stream had to leave out up to `positions`."""
+        """The coordinates of the records below `positions` that the view's stream excluded."""
         rows = self.connection.execute(
             'SELECT topic, partition, "offset" FROM truelog.exclusion WHERE view = %s AND version = %s',
             (self.compiled.name, self.compiled.view.version),
         ).fetchall()
-        places = [(str(t), int(str(p)), int(str(o))) for t, p, o in rows]
-        return [(t, p, o) for t, p, o in places if o < positions.at(t, p)]
+        excluded = [(str(t), int(str(p)), int(str(o))) for t, p, o in rows]
+        return [(t, p, o) for t, p, o in excluded if o < positions.at(t, p)]
 
     def exclude_and_retry(self, events: Callable[[], EventFrames], attempt: Callable[[], _T]) -> _T:
         """Run `attempt`; if the transform fails on some of the events, exclude these records and run it again.
@@ -119,12 +126,12 @@ class Rebuilder:
         return bad_records.exclude_and_retry(self.compiled, events, without)
 
     def unfounded_exclusions(self, positions: Positions) -> list[Coordinates]:
-        """Of those, the ones on which the transform does not fail."""
-        places = self.excluded(positions)
-        if not places:
+        """The excluded records below `positions` on which the transform does not fail."""
+        excluded = self.excluded(positions)
+        if not excluded:
             return []
-        wanted = archive_reader.Wanted.of(places, positions.ids)
-        return bad_records.unfounded_exclusions(self.compiled, self.events(wanted), places)
+        wanted = archive_reader.Wanted.of(excluded, positions.ids)
+        return bad_records.unfounded_exclusions(self.compiled, self.events(wanted), excluded)
 
-    def _types(self) -> EventTypes:
+    def _event_types(self) -> EventTypes:
         return {topic: self.context.event_types[topic] for topic in self.compiled.view.topics}

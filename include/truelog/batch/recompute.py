@@ -1,6 +1,6 @@
-"""Recompute: the partials of views for log days, from the archive.
+"""Recompute the partials of views for log days, from the archive.
 
-Doing it again replaces what was there, so a backfill over any range of days is the way to recompute history.
+A recompute replaces the partial that was there, so a backfill over any range of days recomputes history.
 """
 
 import json
@@ -23,7 +23,7 @@ from truelog.views.compiled_view import Compiled
 
 @dataclass(frozen=True)
 class Recomputed:
-    """A partial as it was made: what it covers, and how many keys it has."""
+    """A new partial: the view, the records that it covers, and the number of its keys."""
 
     view: str
     covered: PartialRange
@@ -42,7 +42,7 @@ class Recomputed:
 
 @dataclass(frozen=True)
 class RecomputeOutcome:
-    """The partials that were made; and why views have none, whose files are broken or whose code has changed."""
+    """The new partials, and why the refused views have none: a broken file or changed code."""
 
     done: list[Recomputed] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
@@ -53,11 +53,11 @@ class RecomputeOutcome:
 
 
 def recompute(context: BatchContext, compiled: Compiled, day: datetime, *, unfinished: bool = False) -> Recomputed:
-    """Make the view's partial of a log day; of an unfinished one, as far as it is archived.
+    """Make the view's partial of a log day; an unfinished day is covered as far as it is archived.
 
     Raises:
-        ArchiveBehind: the day is not closed, or not even begun.
-        CodeChanged: the view's tables were made by other code of the same version.
+        ArchiveBehind: the day is not closed, or has not begun.
+        CodeChanged: other code of the same version made the view's tables.
     """
     settings = context.settings
     begin, end = archive_reader.day_range(settings, compiled.view.topics, day, unfinished=unfinished)
@@ -75,7 +75,7 @@ def recompute(context: BatchContext, compiled: Compiled, day: datetime, *, unfin
 def recompute_all(
     settings: Settings, views: Sequence[str], days: Sequence[datetime], *, unfinished: bool = False
 ) -> RecomputeOutcome:
-    """Recompute these days of the named views, or of all views, in a Spark session of its own."""
+    """Recompute these days of the named views, or of all views, in a separate Spark session."""
     with open_batch(settings, "truelog recompute", views) as context:
         outcome = RecomputeOutcome(refused=dict(context.views.refused))
         for each in context.views.compiled:

@@ -1,8 +1,8 @@
-"""Span: which log days a batch run is about, and whether they are over.
+"""Run interval: the log days of a batch run, and whether they are closed.
 
-A run of Airflow has an interval of the calendar; a log day is a range of offsets, named by the moment it begins. A
-run's days are those that begin within its interval. A run by hand names a date, which stands for the interval of that
-date, or a moment, which stands for the one log day that it falls in.
+An Airflow run has a calendar interval. A log day is a range of offsets, named by the time at which it begins. A run
+covers the log days that begin within its interval. A manual run names a date, which selects the log days of that date,
+or a time, which selects the log day that contains it.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _TICK = timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class RunInterval:
-    """The log days that begin in [begin, end); `unfinished`: as far as they are archived, closed or not."""
+    """The log days that begin in [begin, end). `unfinished` includes days that are not closed, as far as archived."""
 
     begin: datetime
     end: datetime
@@ -31,55 +31,55 @@ class RunInterval:
 
     @staticmethod
     def of_run(params: Mapping[str, Any], begins: datetime | None, now: datetime, day: int) -> "RunInterval":
-        """What a run is about, by its form or else by where its interval begins: the day of the calendar from there.
+        """The interval that a run's form requests; without one, the calendar day from `begins` on.
 
-        `day` is the length of log days, in seconds. One that has not begun yet is nobody's: today ends with the log
-        day that is under way.
+        `day` is the length of a log day in seconds. The interval ends at the latest with the current log day.
 
         Raises:
-            BadInput: nothing says which day, or that day is to come.
+            BadInput: the form names no day and the run has no interval, or the day has not begun.
         """
-        begin, end = _asked(params, begins, now, timedelta(seconds=day))
-        under_way = log_day.as_datetime(log_day.day_of(now, day) + day)
-        if begin >= under_way:
-            raise BadInput(f"{begin:%Y-%m-%d %H:%M:%S} has not begun yet: give a day of the past")
-        return RunInterval(begin, min(end, under_way), bool(params.get("open")))
+        begin, end = _requested(params, begins, now, timedelta(seconds=day))
+        current_end = log_day.as_datetime(log_day.day_of(now, day) + day)
+        if begin >= current_end:
+            raise BadInput(f"{begin:%Y-%m-%d %H:%M:%S} has not begun yet: give a past day")
+        return RunInterval(begin, min(end, current_end), bool(params.get("open")))
 
     def closes(self, day: int) -> datetime:
-        """Where the log has to arrive for the last of the days to be closed."""
+        """The time that the log must reach before the last of these days is closed."""
         return log_day.as_datetime(log_day.day_of(self.end - _TICK, day) + day)
 
     def as_dict(self) -> dict[str, Any]:
-        """For another task."""
+        """The form in which one task passes the interval to another."""
         return {"begin": self.begin.isoformat(), "end": self.end.isoformat(), "unfinished": self.unfinished}
 
     @staticmethod
-    def from_dict(given: Mapping[str, Any]) -> "RunInterval":
+    def from_dict(values: Mapping[str, Any]) -> "RunInterval":
         return RunInterval(
-            datetime.fromisoformat(given["begin"]), datetime.fromisoformat(given["end"]), given["unfinished"]
+            datetime.fromisoformat(values["begin"]), datetime.fromisoformat(values["end"]), values["unfinished"]
         )
 
 
 def parse_moment(text: str) -> datetime:
-    """A date, or a date and a time, as people write them: in UTC unless they say otherwise."""
-    written = datetime.fromisoformat(text)
-    return written if written.tzinfo else written.replace(tzinfo=UTC)
+    """Parse a date, or a date and a time; without an offset it is UTC."""
+    parsed = datetime.fromisoformat(text)
+    return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
-def archived_days(settings: Settings, span: RunInterval) -> list[datetime]:
-    """The log days that the archive has recorded in the span: none before it began."""
+def archived_days(settings: Settings, interval: RunInterval) -> list[datetime]:
+    """The log days in the interval that the archive has recorded; it has none before it began."""
     with connect(settings) as connection:
         rows = connection.execute(
             "SELECT DISTINCT to_timestamp(day) AS begins FROM truelog.log_day "
             "WHERE to_timestamp(day) >= %s AND to_timestamp(day) < %s ORDER BY begins",
-            (span.begin, span.end),
+            (interval.begin, interval.end),
         ).fetchall()
     return [day for (day,) in rows if isinstance(day, datetime)]
 
 
 def topics_behind(settings: Settings, until: datetime) -> list[str]:
-    """The topics whose archive has not come to the log day that begins at `until`; empty when all days before are
-    closed.
+    """The topics whose archive has not reached the log day that begins at `until`.
+
+    Empty if all earlier days are closed.
     """
     archived = archived_positions(settings, load_events())
     with connect(settings) as connection:
@@ -88,18 +88,18 @@ def topics_behind(settings: Settings, until: datetime) -> list[str]:
     return [topic for topic in archived.offsets if known.begin(number, archived.only([topic])) is None]
 
 
-def _asked(
+def _requested(
     params: Mapping[str, Any], begins: datetime | None, now: datetime, day: timedelta
 ) -> tuple[datetime, datetime]:
-    if given := params["day"]:
-        within = parse_moment(given)
-        if len(given) == _DATE:
-            return within, within + timedelta(days=1)
+    if text := params["day"]:
+        moment = parse_moment(text)
+        if len(text) == _DATE:
+            return moment, moment + timedelta(days=1)
     elif params.get("open"):
-        within = now
+        moment = now
     elif begins:
         return begins, begins + timedelta(days=1)
     else:
-        raise BadInput("a run by hand needs to know which day: give `day`, or `open` for the one that is under way")
-    begin = log_day.as_datetime(log_day.day_of(within, int(day.total_seconds())))
+        raise BadInput("a manual run needs a day: give `day`, or `open` for the current log day")
+    begin = log_day.as_datetime(log_day.day_of(moment, int(day.total_seconds())))
     return begin, begin + day

@@ -1,4 +1,4 @@
-"""Whatever partials there are, a rebuild at V takes every record below V exactly once."""
+"""With any set of partials, a rebuild at V reads every record below V exactly once."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -12,14 +12,14 @@ from truelog.log.positions import Positions, Range
 IDS = {"page_view": "id"}
 MIDNIGHT = datetime(2026, 11, 1, tzinfo=UTC)
 offsets = st.dictionaries(st.integers(0, 2), st.integers(0, 40), max_size=3)
-tiles = st.lists(st.tuples(offsets, offsets), max_size=6)
+partials = st.lists(st.tuples(offsets, offsets), max_size=6)
 
 
 def at(by: dict[int, int]) -> Positions:
     return Positions({"page_view": by}, IDS)
 
 
-def tile(number: int, begin: dict[int, int], end: dict[int, int]) -> PartialRange:
+def partial(number: int, begin: dict[int, int], end: dict[int, int]) -> PartialRange:
     both = {p: max(begin.get(p, 0), end.get(p, 0)) for p in begin | end}
     return PartialRange(MIDNIGHT + timedelta(days=number), at(begin), at(both))
 
@@ -30,26 +30,28 @@ def records(ranges: list[Range]) -> Counter[tuple[int, int]]:
 
 @seed(1)
 @settings(deadline=None, max_examples=500)
-@given(drawn=tiles, here=offsets)
-def test_every_record_below_v_once(drawn: list[tuple[dict[int, int], dict[int, int]]], here: dict[int, int]) -> None:
-    found = select_partials([tile(i, *each) for i, each in enumerate(drawn)], at(here))
+@given(drawn=partials, here=offsets)
+def test_every_record_below_v_is_read_exactly_once(
+    drawn: list[tuple[dict[int, int], dict[int, int]]], here: dict[int, int]
+) -> None:
+    found = select_partials([partial(i, *each) for i, each in enumerate(drawn)], at(here))
     taken = [*found.records, *(r for each in found.partials for r in each.offset_ranges)]
     assert records(taken) == Counter((p, o) for p, end in here.items() for o in range(end))
 
 
-def test_days_in_a_row_leave_only_what_came_after() -> None:
-    days = [tile(i, {0: 10 * i, 1: 5 * i}, {0: 10 * i + 10, 1: 5 * i + 5}) for i in range(3)]
+def test_consecutive_days_leave_only_later_records() -> None:
+    days = [partial(i, {0: 10 * i, 1: 5 * i}, {0: 10 * i + 10, 1: 5 * i + 5}) for i in range(3)]
     found = select_partials(reversed(days), at({0: 32, 1: 15}))
     assert found.partials == days
     assert found.records == [Range("page_view", 0, 30, 32)]
 
 
-def test_a_day_that_reaches_past_v_in_one_partition_holds_its_future() -> None:
-    found = select_partials([tile(0, {}, {0: 10, 1: 10})], at({0: 20, 1: 9}))
+def test_a_day_that_reaches_past_v_in_one_partition_is_not_selected() -> None:
+    found = select_partials([partial(0, {}, {0: 10, 1: 10})], at({0: 20, 1: 9}))
     assert not found.partials
     assert records(list(found.records)) == records([Range("page_view", 0, 0, 20), Range("page_view", 1, 0, 9)])
 
 
-def test_the_older_of_two_that_overlap_is_taken() -> None:
-    older, newer = tile(0, {}, {0: 10}), tile(1, {0: 5}, {0: 15})
+def test_the_older_of_two_overlapping_partials_is_selected() -> None:
+    older, newer = partial(0, {}, {0: 10}), partial(1, {0: 5}, {0: 15})
     assert select_partials([newer, older], at({0: 15})).partials == [older]
