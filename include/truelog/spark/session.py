@@ -1,8 +1,8 @@
 """The Spark session of every Truelog application.
 
-Under `spark-submit` the master and the configuration are the submit's; a process that was started as plain Python
-brings the same itself. The catalog's secrets are set on the running session, since PySpark hands everything else to
-the JVM as arguments.
+Under `spark-submit`, the command line has set the master and the configuration; a process started as plain Python
+sets the same here. The catalog's secrets are set on the running session, because PySpark passes everything set
+earlier to the JVM as arguments, which other users can read.
 """
 
 import os
@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from truelog.spark.submit import job_environment, submit_conf
 from truelog.support.settings import Settings
 
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # spark-submit's JVM runs already, and tells its Python where
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set where spark-submit's JVM started this Python
 
 
 def session(settings: Settings, name: str) -> SparkSession:

@@ -1,7 +1,7 @@
-"""What every Spark process of Truelog is started with, whoever starts it: Airflow, the command line or a test.
+"""Configuration and environment of every Spark process, started by Airflow, the command line or a test.
 
-Only what is public is here: configuration ends up in the arguments of a process, which every user of the machine can
-list, and an environment is inherited by everything that the process starts.
+They hold no secrets: configuration becomes arguments of a process, which every user of the machine can list, and
+child processes inherit the environment.
 """
 
 import os
@@ -11,17 +11,17 @@ from pathlib import Path
 from truelog.spark.java import class_archive, java_home
 from truelog.support.settings import Settings
 
-# The connection of Airflow that names the master.
+# The Airflow connection that names the master.
 SPARK = "spark_default"
 
-# A query stopped inside foreachBatch matches a recursive regex over the traceback: the default stack overflows.
+# When a query stops inside foreachBatch, Spark matches a recursive regex over the traceback: a default stack overflows.
 _LOGGING = Path(__file__).with_name("spark-log4j2.properties")
 _JAVA_OPTIONS = f"-Xss16m -Duser.timezone=UTC -XX:+UseParallelGC -Dlog4j2.configurationFile={_LOGGING}"
 _INHERITED = ("HOME", "JAVA_TOOL_OPTIONS", "LANG", "PATH", "TMPDIR", "TRUELOG_FAULT", "TRUELOG_FAULT_FIRED")
 
 
 def submit_conf(settings: Settings) -> dict[str, str]:
-    """Spark's configuration but for the master."""
+    """Spark's configuration, except the master."""
     return {
         "spark.jars": ",".join(str(jar) for jar in settings.jars("spark")),
         "spark.sql.session.timeZone": "UTC",
@@ -31,14 +31,14 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas",
         "spark.python.daemon.module": "truelog.spark.python_daemon",
-        "spark.python.sql.dataFrameDebugging.enabled": "false",  # it asks the JVM four things for each column
+        "spark.python.sql.dataFrameDebugging.enabled": "false",  # it calls the JVM four times for each column
         "spark.ui.showConsoleProgress": "false",
-        "spark.ui.enabled": "false",  # it asks nobody for a password
-        "spark.speculation": "false",  # a second attempt would load its rows beside the first one's
+        "spark.ui.enabled": "false",  # it has no password
+        "spark.speculation": "false",  # a second attempt would stage its rows in addition to the first
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
-        "spark.sql.adaptive.enabled": "false",  # re-planning costs a small batch more than it saves
+        "spark.sql.adaptive.enabled": "false",  # re-planning costs small batches more than it saves
         "spark.scheduler.mode": "FAIR",
-        "spark.sql.debug.maxToStringFields": "100000",  # a fingerprint is taken of the whole plan
+        "spark.sql.debug.maxToStringFields": "100000",  # fingerprints cover the whole plan
     }
 
 
@@ -48,7 +48,7 @@ def _java_options(settings: Settings) -> str:
 
 
 def job_environment(settings: Settings) -> dict[str, str]:
-    """The whole environment of a Spark process: nothing of Airflow's, no secret."""
+    """The complete environment of a Spark process, without Airflow's variables and without secrets."""
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     return inherited | {
         "TRUELOG_HOME": str(settings.home),
