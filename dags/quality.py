@@ -1,4 +1,4 @@
-"""Judge each log day of each event type: how much came, what was missing in it, how late it was."""
+"""Validate each log day of each event type: the number of events, their completeness and their lateness."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -16,34 +16,38 @@ from truelog.support.settings import Settings
 EVENTS = event.event_names()
 
 ABOUT = """
-The daily suite of each event type. Of each log day that begins within the run's interval it counts, in the archive, the
-events, the different keys, how often each field is missing, what came late and what was malformed; Great Expectations
-judges whether each figure lies within its bounds. They are declared beside the event, as `QUALITY` in
-`include/events/<event>.py`; what is usual is the median of the seven log days before (`docs/quality.md`).
+Validates each event type once a day. For each log day that begins within the run's interval it computes metrics from
+the archive: events, distinct keys, the share of missing values in each field, and the shares of malformed and
+late records. Great Expectations checks each metric against its bounds. The bounds are declared beside the event, as
+`QUALITY` in `include/events/<event>.py`. The usual value is the median of the seven log days before
+(`docs/quality.md`).
 
-Figures are rows of `truelog.figure`, judgements of `truelog.validation`; the page *Quality* shows both. What nobody can
-tell yet is *not judged*: how many events are usual is known on the fourth log day.
+Metrics are rows of `truelog.figure`, and validations are rows of `truelog.validation`. The page *Quality* shows both. A
+metric without enough history is *not checked*: the usual number of events is known from the fourth log day.
 
-* **Backfill**: over any range of days, oldest first, since each day is held against those before it. Figures are
-  replaced; to repeat days that were done, choose to reprocess them.
-* **By hand**: a date, or a moment for the one log day that it falls in; and which event types.
+* **Backfill** any range of days. Days run oldest first, because each day is compared with the days before it. Metrics
+  are replaced; to repeat days that are done, choose to reprocess them.
+* **Manual run**: enter a date, or a time for the log day that contains it, and choose event types.
 
-**Red** says that producers send something else than they did, not that a view is wrong. By the task that is red:
+**Red** means that producers send other data than before, not that a view is wrong. What to do first, by the task that
+is red:
 
-* `verdict`: its log names each figure that is out of bounds, beside what it usually is. *events* or *keys*: too few,
-  ask whether a producer stopped (`truelog lag`, the topic's collector); too many, whether one repeats itself.
-  *missing …*: a producer no longer sends that field. *late*: senders hold events back, or their clocks are wrong.
-  *malformed*: somebody writes to Kafka past the collector; the column `invalid` of the archive says what is wrong.
-  Where the new state is right, change the bounds beside the event; what is usual follows by itself in four days.
-* `wait`: the archive did not close the day in time; its log names the topics. See that `stream_archive` is healthy and
-  that the service `ticks` runs (`truelog status`), then clear the task.
-* `judge`: PostgreSQL or the object store is away: clear it when they are back. Anything else is a fault to report.
+* `verdict`: its log names each metric that is out of bounds, with its usual value.
+  * *events* or *keys* too low: check whether a producer stopped (`truelog lag`, the collector of the topic).
+  * *events* or *keys* too high: check whether a producer sends duplicates.
+  * *missing …*: a producer no longer sends that field.
+  * *late*: senders delay events, or their clocks are wrong.
+  * *malformed*: a producer bypasses the collector and writes to Kafka; the archive's column `invalid` shows the reason.
+  * If the new data is right, change the bounds beside the event. The usual value adapts by itself within four days.
+* `wait`: the archive did not close the day in time; the log names the topics. Check that `stream_archive` is healthy
+  and that the service `ticks` runs (`truelog status`), and then clear the task.
+* `judge`: PostgreSQL or the object store is down. Clear the task when it is back. Report any other error.
 """
 
 
 @task
 def judge(span: dict[str, Any], params: dict[str, Any], run_id: str) -> list[str]:
-    """All event types in one process: what judges takes seconds to import."""
+    """Validate all event types in one process, because Great Expectations takes seconds to import."""
     from truelog.batch.run_interval import RunInterval
     from truelog.quality import event_quality
 
@@ -52,14 +56,14 @@ def judge(span: dict[str, Any], params: dict[str, Any], run_id: str) -> list[str
 
 @judged(map_index_template="{{ label }}", retries=0)
 def verdict(event: str, run_id: str) -> None:
-    """Red where a log day is not as it should be."""
+    """Fail if a metric of a log day is out of bounds."""
     from truelog.quality import event_quality
 
     get_current_context()["label"] = event  # type: ignore[typeddict-unknown-key]
     failed = [each for each in event_quality.results_of_run(Settings(), run_id, event) if each.failed]
     if failed:
-        said = (f"{each.day:%Y-%m-%d %H:%M:%S}: {'; '.join(each.failed)}" for each in failed)
-        raise AirflowFailException(f"{event} is not as it should be on {'. On '.join(said)}")
+        failures = (f"{each.day:%Y-%m-%d %H:%M:%S}: {'; '.join(each.failed)}" for each in failed)
+        raise AirflowFailException(f"{event} is out of bounds on {'. On '.join(failures)}")
 
 
 with DAG(

@@ -1,4 +1,4 @@
-"""Recompute every view's partials, log day by log day, from the archive; a backfill recomputes history."""
+"""Recompute the partials of every view from the archive, one log day at a time. A backfill recomputes history."""
 
 import logging
 from datetime import UTC, datetime
@@ -18,34 +18,35 @@ VIEWS = catalogue.view_names(Settings().views_folder)
 log = logging.getLogger("truelog.recompute")
 
 ABOUT = """
-The batch layer. For each view: its *partials* of the log days that begin within the run's interval, computed from the
-archive by the same code as the stream. `reconcile` is started when they are there, and rebuilds views from them.
+The batch layer. For each view it computes the *partials* of the log days that begin within the run's interval, from the
+archive and with the same code as the stream. New partials start `reconcile`, which rebuilds views from them.
 
-* **Backfill**: over any range of days, on the page *Backfills* below *Truelog*, by the button above or `POST
-  /api/v2/backfills`. A partial is replaced as a whole, so doing it again changes nothing that was right. To repeat days
-  that were done, choose to reprocess them.
-* **By hand**: a date, or a moment for the one log day that it falls in; `open` for a day that is not over, as far as
-  it is archived.
-* **Compare only**: without `repair`, the comparison that new partials start replaces no row. Where several runs have
-  started one comparison, it repairs a view only if all of them let it. `announce` links the report.
-* A run whose interval holds no log day, because the archive began later, is green and its jobs are skipped.
+* **Backfill** any range of days: on the page *Backfills* of *Truelog*, with the button above, or by `POST
+  /api/v2/backfills`. A partial is replaced as a whole, so a repeated backfill does not change correct data. To repeat
+  days that are done, choose to reprocess them.
+* **Manual run**: enter a date, or a time for the log day that contains it. Choose `open` to include a day that is not
+  over, as far as it is archived.
+* **Compare only**: without `repair`, the comparison that new partials start replaces no row. If several runs started
+  one comparison, it repairs a view only if all of them allow it. The task `announce` links the report.
+* A run whose interval contains no log day, because the archive began later, succeeds and skips its jobs.
 
-**Red** never means that a view shows something wrong: readers are served by the streams, and a rebuild reads the
-archive where a partial is missing. What to do first, by the task that is red:
+**Red** never means that a view shows wrong data: the streams serve readers, and a rebuild reads the archive where a
+partial is missing. What to do first, by the task that is red:
 
-* `wait`: the archive did not close the day in time; its log names the topics. See that `stream_archive` is healthy and
-  that the service `ticks` runs (`truelog status`), then clear the task.
-* `recompute`: the job's log ends with the error. Where its view's file is broken, mend it; where its code changed under
-  the same `version`, raise that. Anything else passes with a retry, or is a fault to report. The other views are done.
-* `plan` and `announce` do nothing but read and tell: clear them.
+* `wait`: the archive did not close the day in time; the log names the topics. Check that `stream_archive` is healthy
+  and that the service `ticks` runs (`truelog status`), and then clear the task.
+* `recompute`: the job's log ends with the error. If the file of the view is broken, fix it. If its code changed under
+  the same `version`, raise the version. A retry resolves most other errors; report an error that persists. The jobs of
+  other views are not affected.
+* `plan` and `announce` only read and record: clear them.
 
-Jobs take a slot of the pool `recompute` and wait behind everything else, so that a backfill does not hurt the streams.
+Jobs use the pool `recompute` and wait behind all other tasks, so that a backfill does not slow down the streams.
 """
 
 
 @task
 def plan(span: dict[str, Any], params: dict[str, Any]) -> list[dict[str, Any]]:
-    """A job for each view, over all days of the span."""
+    """Plan one job per view, over all log days of the span."""
     from truelog.batch import run_interval as spans
 
     found = spans.archived_days(Settings(), spans.RunInterval.from_dict(span))
@@ -54,17 +55,17 @@ def plan(span: dict[str, Any], params: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def jobs(views: list[str], days: list[datetime], *, unfinished: bool) -> list[dict[str, Any]]:
-    """What each mapped job is given."""
-    words = [word for day in days for word in ("--day", day.isoformat())]
-    words += ["--open"] if unfinished else []
+    """The arguments of each mapped job."""
+    arguments = [argument for day in days for argument in ("--day", day.isoformat())]
+    arguments += ["--open"] if unfinished else []
     first = f"{days[0]:%Y-%m-%d %H:%M:%S}".removesuffix(" 00:00:00")
     more = f" and {len(days) - 1} more" if len(days) > 1 else ""
-    return [{"application_args": [*words, view], "map_label": f"{view} {first}{more}"} for view in views]
+    return [{"application_args": [*arguments, view], "map_label": f"{view} {first}{more}"} for view in views]
 
 
 @reported(outlets=[RECOMPUTED])
 def announce(planned: list[dict[str, Any]], params: dict[str, Any], dag_run: Any, ti: Any, outlet_events: Any) -> None:
-    """Tell whoever waits for these views, once for all of them: they are compared by one job."""
+    """Announce the new partials of all views in one task, so that one job compares them."""
     if dag_run.run_type != "scheduled":
         from truelog.storage import audit_trail
         from truelog.storage.database import connect
@@ -90,10 +91,10 @@ with DAG(
         "day": DAY,
         "views": Param(VIEWS, type="array", items={"type": "string", "enum": VIEWS}, examples=VIEWS, title="Views"),
         "open": Param(
-            False, type="boolean", title="Open", description="Also a day that is not over, as far as it is archived."
+            False, type="boolean", title="Open", description="Include a day that is not over, as far as it is archived."
         ),
         "repair": Param(
-            True, type="boolean", title="Repair", description="Let the comparison that follows replace what differs."
+            True, type="boolean", title="Repair", description="Let the comparison that follows replace differing rows."
         ),
     },
     doc_md=ABOUT,

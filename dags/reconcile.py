@@ -1,4 +1,4 @@
-"""Compare every view with its rebuild at exact positions, repair what differs, and have the outcome judged."""
+"""Compare every view with its rebuild at exact positions, repair differing rows, and validate the result."""
 
 from typing import Any
 
@@ -16,31 +16,32 @@ from truelog.views import catalogue
 VIEWS = catalogue.view_names(Settings().views_folder)
 
 ABOUT = """
-The proof. Each view is rebuilt from the archive at the exact positions where its streamed table stands, and compared
-row for row; rows that differ are replaced by the rebuild's, and compared again, while the stream goes on. Then Great
-Expectations judges: nothing differs, no rows are missing, the view's own checks hold.
+Proves that views are right. It rebuilds each view from the archive at the exact positions of its streamed table, and
+compares the two row by row. Differing rows are replaced by rows of the rebuild and compared again, while the stream
+continues. Great Expectations then validates the result: no row differs, no rows are missing, and the view's own checks
+pass.
 
-It runs every hour, whenever `recompute` has made partials (and said whether to repair), and by hand: choose views,
-`from_raw` to leave partials and typed columns aside and parse the raw bytes again, and whether to repair. The hourly
-runs also hold a share of the partials against the raw bytes, so that each is proved once a day, and replace those that
-differ. `compare` and `validate` link the report.
+It runs every hour, after `recompute` has written new partials, and on request. A manual run chooses the views and
+whether to repair; `from_raw` ignores partials and typed columns and parses the raw bytes again. The hourly runs also
+compare a share of the partials with the raw bytes, so that every partial is proved once a day, and replace partials
+that differ. The tasks `compare` and `validate` link the report.
 
-Each comparison is a row of `truelog.reconciliation` (the first differing rows with both values), each judgement one of
-`truelog.validation`, each row that was repaired one of `truelog.repair`, as it was before and after. An equal view gets
-a certificate, which `truelog verify` proves again from the archive alone.
+Each comparison is a row of `truelog.reconciliation` (with the first differing rows), each validation a row of
+`truelog.validation`, and each repaired row a row of `truelog.repair`, with its values before and after. A view that is
+EQUAL gets a certificate, which `truelog verify` proves again from the archive alone.
 
-**Red** means that it is not proved that some view shows what the log says. What to do first, by the task that is red:
+**Red** means that at least one view was not proved to match the log. What to do first, by the task that is red:
 
-* `validate`: the log names what failed. *No row differs*: too many rows differ for a repair to be safe
-  (`TRUELOG_REPAIR_SHARE`, `TRUELOG_REPAIR_ROWS`), or they differ again after it. Look at
-  `recon.<view>_v<version>_diff`, which names the cause of each row as far as it is known; run this DAG with
-  `from_raw`: if that is equal, a partial is spoilt, and recomputing its day mends it. If not, `truelog archive audit`
-  tells whether the archive is whole; where it is, run it once more with `repair` and report the fault.
-  *A check*: rows that equal their rebuild break the view's own rule: producers send what its author did not foresee.
-  *Could not be compared*: the view's file is broken, or its code changed under the same `version`; the reason is
-  given. Mend the file, or raise the version. The other views have been compared all the same.
-* `compare`: UNKNOWN says that the archive is behind, which is neither equal nor different: see that `stream_archive`
-  is healthy; the task tries again.
+* `validate`: the log names what failed.
+  * *no row differs*: too many rows differ for a safe repair (`TRUELOG_REPAIR_SHARE`, `TRUELOG_REPAIR_ROWS`), or rows
+    differ again after a repair. `recon.<view>_v<version>_diff` shows the cause of each row if it is known. Run this DAG
+    with `from_raw`. If the view is then EQUAL, a partial is corrupt: recompute its day. Otherwise run `truelog archive
+    audit`. If the archive has no fault, run this DAG again with `repair`, and report the problem.
+  * *A check of the view*: rows that equal their rebuild break the view's own rule, so producers send unforeseen data.
+  * *could not be compared*: the file of the view is broken, or its code changed under the same `version`. The log
+    shows the reason. Fix the file, or raise the version. The other views were compared.
+* `compare`: UNKNOWN means that the archive is behind, so the view is neither equal nor different. Check that
+  `stream_archive` is healthy. The task retries by itself.
 """
 
 
@@ -58,13 +59,13 @@ def choose(params: dict[str, Any], dag_run: Any, triggering_asset_events: Any) -
     max_active_tis_per_dagrun=2,
 )
 def validate(view: str, run_id: str) -> None:
-    """Also where another view could not be compared; in the end the run is as red as its worst view."""
+    """Validate a view, even if another view could not be compared. The run fails if any view fails."""
     from truelog.reconcile import reconcile_checks
 
     get_current_context()["label"] = view  # type: ignore[typeddict-unknown-key]
     found = reconcile_checks.validate_run(Settings(), run_id, view)
     if not found.success:
-        raise AirflowFailException(f"{view}: this does not hold: {'; '.join(found.failed)}")
+        raise AirflowFailException(f"{view} failed: {'; '.join(found.failed)}")
 
 
 with DAG(
@@ -80,7 +81,7 @@ with DAG(
     params={
         "views": Param(VIEWS, type="array", items={"type": "string", "enum": VIEWS}, examples=VIEWS, title="Views"),
         "from_raw": Param(False, type="boolean", title="From raw", description="Parse the archive's raw bytes again."),
-        "repair": Param(True, type="boolean", title="Repair", description="Replace what differs, and compare again."),
+        "repair": Param(True, type="boolean", title="Repair", description="Replace differing rows, and compare again."),
     },
     doc_md=ABOUT,
 ):

@@ -1,4 +1,4 @@
-"""Keep the archive and the stream applications in their desired state: a DAG for each, and one for all of them."""
+"""Keep the archive and the stream applications in their desired state: one DAG per application, and one for all."""
 
 from datetime import datetime
 from typing import Any
@@ -14,28 +14,35 @@ EPOCH = datetime(2026, 1, 1)
 APPLICATIONS = application.application_names(Settings())
 
 KEPT = """
-**A run that goes on is a healthy `{name}`**; the list of runs is the history of its health. A run ends, green, when
-something was wrong and was mended: its task's result (XCom) says what, and what was done. Then the next run begins.
+Keeps `{name}` in its desired state. A run watches `{name}` and **succeeds after it has fixed a problem**; the task's
+result (XCom) says what was wrong and what was done. The next run starts at once, so the list of runs is the history of
+`{name}`.
 
-* **Red**: `{name}` could not be started, or ended or hung so often of late that it rests; the task's log ends with its
-  own. The next run tries again by itself when the rest is over.
-* It is not started anew for being silent while it has nothing to read: no ticks come, and no events, or Kafka is away
+A run in progress does not prove that `{name}` is healthy: after repeated failures the run waits before the next start
+attempt. The current state is on the page *Streams* and in `truelog status`.
+
+* **Red**: `{name}` could not be started, or it ended or hung too often within a few minutes. The task's log ends with
+  the log of `{name}`: read it first. The next run waits, and then tries again by itself.
+* `{name}` is not restarted while it has nothing to read, because no ticks and no events arrive or because Kafka is down
   (NO_INPUT in `truelog status`).
-* **Clearing** the running task starts `{name}` anew, at once, even while it rests.
-* **Marking it** as failed or success does nothing to `{name}`: the next run watches on.
-* **Pausing** this DAG is *hands off*: whatever happens to `{name}`, nobody starts or stops it, until it is unpaused.
-* To have it stopped: `truelog application stop {name}`, and `start` to have it running again.
+* **Clear** the running task to restart `{name}` at once, even while the run waits.
+* **Marking** the task as failed or success does not affect `{name}`. The next run continues to watch it.
+* **Pause** this DAG to keep Airflow's *hands off*: it neither starts nor stops `{name}` until you unpause the DAG.
+* To stop `{name}`, use `truelog application stop {name}`. To start it again, use `truelog application start {name}`.
 
-`{name}` is a session of its own (`logs/{name}.log`): it lives on when Airflow dies, and is found again.
+`{name}` runs outside Airflow, with its log in `logs/{name}.log`. It keeps running when Airflow stops, and Airflow finds
+it again.
 """
 NET = """
-The safety net under the `stream_…` DAGs: each minute, every application is brought to its desired state, should its
-own DAG have failed to. One whose DAG is paused is left alone. Applications that no view is given to any more are ended.
+The safety net for the `stream_…` DAGs. Every minute it brings each application to its desired state, in case the
+application's own DAG has failed to. It leaves an application alone while that DAG is paused, and ends applications that
+no longer have a view.
 
-When files of the code have changed, `release` finds which applications have other code now, and only those are
-started anew. A view whose code changed without a new `version` stands still, and `truelog positions` shows why.
+When code files have changed, `release` finds the applications that are affected, and only those restart. A view whose
+code changed without a new `version` stalls; `truelog positions` shows why.
 
-**Red**: an application could not be started, or a release could not be made; the others were seen to all the same.
+**Red**: an application could not be started, or the release could not be determined. The other applications were
+handled. The log of the red task shows the error: read it first.
 """
 
 
@@ -60,7 +67,7 @@ for each in APPLICATIONS:
 
 @task
 def ensure() -> dict[str, str]:
-    """Each application by itself: one that cannot be started holds up no other."""
+    """Bring each application to its desired state. A failed start does not hold up the others."""
     from truelog.apps import launcher
 
     ti: Any = get_current_context()["ti"]
@@ -70,7 +77,7 @@ def ensure() -> dict[str, str]:
 
 @task.short_circuit
 def has_changed() -> bool:
-    """Whether files have changed since the code that each application should run was found from them."""
+    """Whether code files have changed since the release was last determined."""
     from truelog.storage.database import connect
 
     settings = Settings()

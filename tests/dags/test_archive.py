@@ -21,7 +21,7 @@ def audit(dags: "DagBag", monkeypatch: pytest.MonkeyPatch, *faults: str) -> None
 def test_a_fault_is_red_at_once(dags: "DagBag", monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
-    with pytest.raises(AirflowFailException, match=r"not sound: click 0: a\.parquet is missing from the bucket; more"):
+    with pytest.raises(AirflowFailException, match=r"has faults: click 0: a\.parquet is missing from the bucket; more"):
         audit(dags, monkeypatch, "click 0: a.parquet is missing from the bucket", "more")
 
 
