@@ -199,6 +199,6 @@ def test_the_service_sees_every_reader_and_tells_prometheus(service: Settings) -
     lines = connection.getresponse().read().decode().splitlines()
     connection.close()
     for name in ("truelog_lag_events", "truelog_position", "truelog_lag_sampled_timestamp_seconds"):
-        assert f'{name}{{reader="archive",application="archive",topic="{TOPIC}",partition="0"}}' in {
+        assert f'{name}{{application="archive",partition="0",reader="archive",topic="{TOPIC}"}}' in {
             line.rpartition(" ")[0] for line in lines
         }

@@ -9,6 +9,10 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_report
 from truelog.lag.lag_report import LagRow
@@ -18,7 +22,7 @@ from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 # Name: type, and what it says.
 FAMILIES = {
@@ -88,22 +92,26 @@ def format_families(settings: Settings, connection: Connection) -> str:
 
 def render_metrics(points: Iterable[Point]) -> str:
     """Every family with its points; those without any are named all the same."""
-    by_name: dict[str, list[Point]] = {name: [] for name in FAMILIES}
+    families = {name: _family(name) for name in FAMILIES}
     for point in points:
-        by_name[point.name].append(point)
-    lines: list[str] = []
-    for name, (kind, says) in FAMILIES.items():
-        lines += [f"# HELP {name} {says}", f"# TYPE {name} {kind}", *map(_line, by_name[name])]
-    return "\n".join(lines) + "\n"
+        labels = {name: str(value) for name, value in point.labels.items()}
+        families[point.name].add_sample(point.name, labels, point.value)
+    return generate_latest(_Families(list(families.values()))).decode()
 
 
-def _line(point: Point) -> str:
-    labels = ",".join(f'{name}="{_escaped(str(value))}"' for name, value in point.labels.items())
-    return f"{point.name}{{{labels}}} {point.value:.15g}" if labels else f"{point.name} {point.value:.15g}"
+def _family(name: str) -> Metric:
+    kind, says = FAMILIES[name]
+    return CounterMetricFamily(name, says) if kind == "counter" else GaugeMetricFamily(name, says)
 
 
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+@dataclass(frozen=True)
+class _Families(Collector):
+    """What one scrape found, in the form that `prometheus_client` writes out."""
+
+    families: list[Metric]
+
+    def collect(self) -> list[Metric]:
+        return self.families
 
 
 def _lag(rows: list[LagRow]) -> Iterator[Point]:

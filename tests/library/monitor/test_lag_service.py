@@ -99,7 +99,7 @@ def test_a_service_that_sees_nothing_says_so_and_tells_what_it_knows(
     assert (status, headers["Content-Type"]) == (200, metrics.CONTENT_TYPE)
     families = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE ")]
     assert families == list(metrics.FAMILIES)
-    assert 'truelog_lag_verdict{reader="archive",application="archive",verdict="UNKNOWN"} 1' in text
+    assert 'truelog_lag_verdict{application="archive",reader="archive",verdict="UNKNOWN"} 1' in text
     assert [get(postgresql, path)[0] for path in ("/", "/docs", "/openapi.json")] == [404] * 3
 
     blind.send_signal(signal.SIGTERM)

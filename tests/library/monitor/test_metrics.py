@@ -83,7 +83,7 @@ def _span(panel: dict[str, Any], begin: str, length: str) -> range:
     return range(place[begin], place[begin] + place[length])
 
 
-def test_points_stand_under_their_family_and_labels_are_escaped() -> None:
+def test_points_follow_their_family_and_labels_are_escaped() -> None:
     text = render_metrics(
         [
             Point("truelog_lag_seconds", 0.25, {"reader": 'a"b\\c\nd', "partition": 3}),
@@ -93,9 +93,9 @@ def test_points_stand_under_their_family_and_labels_are_escaped() -> None:
     )
     points = [line for line in text.splitlines() if not line.startswith("#")]
     assert points == [
-        "truelog_lag_events 12345678901",
-        'truelog_lag_seconds{reader="a\\"b\\\\c\\nd",partition="3"} 0.25',
-        'truelog_lag_seconds{reader="b",partition="0"} 1e-07',
+        "truelog_lag_events 1.2345678901e+10",
+        'truelog_lag_seconds{partition="3",reader="a\\"b\\\\c\\nd"} 0.25',
+        'truelog_lag_seconds{partition="0",reader="b"} 1e-07',
     ]
     assert text.endswith("\n")
     lines = text.splitlines()
