@@ -1,1 +1,1 @@
-"""Alerts: what is wrong now, the life of an incident, and who is notified."""
+"""Alerts: the problems that sources find, the life of an incident, and how receivers are notified."""

@@ -1,1 +1,1 @@
-"""Batch: partials by log day, and views rebuilt from the archive at exact positions."""
+"""Batch: partials by log day, and a view rebuilt from them and the archive at exact positions."""

@@ -1,1 +1,1 @@
-"""The command line, `truelog`."""
+"""The command line, `truelog`: one function per command in `commands/`."""

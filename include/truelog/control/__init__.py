@@ -1,1 +1,1 @@
-"""Control: which applications should run, the lease that lets one process run each, the state of each view."""
+"""Control: which applications should run, the lease that allows one process for each, and the status of each view."""

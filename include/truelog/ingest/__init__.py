@@ -1,1 +1,1 @@
-"""Ingest: events in, over HTTP, from access logs, or generated."""
+"""Ingest: events from HTTP (the collector), from access logs, or from a generator of test traffic."""

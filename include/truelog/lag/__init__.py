@@ -1,1 +1,1 @@
-"""Lag: how far each reader is behind the log, its history, and the verdict on it."""
+"""Lag: how far each reader is behind the log, the history of that, and the rules for its verdict."""

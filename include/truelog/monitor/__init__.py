@@ -1,1 +1,1 @@
-"""Monitor: health, reports and metrics of the running platform."""
+"""Monitor: the health, reports and metrics of the running platform, and the service that polls lag and alerts."""

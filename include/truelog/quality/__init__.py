@@ -1,1 +1,1 @@
-"""Quality: metrics of each event type's log days, and their validation by Great Expectations."""
+"""Quality: metrics of each event type by log day, and their validation by Great Expectations."""

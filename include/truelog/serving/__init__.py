@@ -1,1 +1,1 @@
-"""Serving: what readers of a view get, from the stream or from the batch layer."""
+"""Serving: whether readers get a view from its stream or, if that is late or wrong, from the batch layer."""

@@ -1,1 +1,1 @@
-"""Streaming: the long-running applications that keep the archive and the views."""
+"""Streaming: the long-running Spark applications; one writes the archive, the others merge batches into views."""

@@ -1,1 +1,1 @@
-"""The command line's words, by subject: each function is a command, its name the word that people type."""
+"""The commands of `truelog`, grouped by subject: a function is a command, and its name is what people type."""
