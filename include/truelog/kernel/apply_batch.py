@@ -1,12 +1,12 @@
-"""Advance: one view takes a range of the log.
+"""Apply a batch: merge a range of the log into one view.
 
-1. what the view still lacks of the records
-2. transform, and add up by key: native expressions, on the executors
+1. select the records that the view has not merged yet
+2. transform, and total by key: native expressions, on the executors
 3. stage, from the executors
 4. merge
 
-A record on which the transform fails must not stop the view for ever: it is found, set aside with its reason in the
-same merge, and left out by every rebuild alike.
+A record on which the transform fails must not stop the view for ever. The merge excludes it and stores the reason, and
+every rebuild leaves it out.
 """
 
 import time
@@ -30,7 +30,7 @@ from truelog.views.compiled_view import Compiled
 
 @dataclass(frozen=True)
 class EventRange:
-    """The good events in [begin, end), a frame for each topic."""
+    """The valid events in [begin, end), a frame for each topic."""
 
     events: EventFrames
     begin: Positions
@@ -39,44 +39,46 @@ class EventRange:
 
 @dataclass(frozen=True)
 class BatchApplier:
-    """Takes views over ranges of the log; holds what all of them need."""
+    """Applies batches to views, under the lease of `holder` if there is one."""
 
     settings: Settings
     holder: Holder | None = None
 
-    def apply(self, connection: Connection, compiled: Compiled, piece: EventRange, stands: Positions) -> Positions:
-        """Bring a view that stands at `stands`, at or past the slice's begin, to the slice's end.
+    def apply(self, connection: Connection, compiled: Compiled, batch: EventRange, begin: Positions) -> Positions:
+        """Advance a view from `begin`, its positions, to the end of the batch; return its new positions.
 
-        Raises: what `merge.apply` raises; the view then stands where it stood.
+        `begin` is at or past the begin of the batch.
+
+        Raises: what `merge.apply` raises. The view then keeps its positions.
         """
         topics = compiled.view.topics
-        end = stands.latest(piece.end.only(topics))
-        began = time.monotonic()
-        staged, excluded = self._added(compiled, piece, stands)
-        prepared = time.monotonic() - began
+        end = begin.latest(batch.end.only(topics))
+        started = time.monotonic()
+        staged, excluded = self._stage(compiled, batch, begin)
+        prepare_seconds = time.monotonic() - started
         faults.reach("merge.staged")
         try:
-            merge.apply(connection, compiled, Merge(stands, end, staged, excluded, prepared), self.holder)  # 4
+            merge.apply(connection, compiled, Merge(begin, end, staged, excluded, prepare_seconds), self.holder)  # 4
         except Exception:
-            with suppress(psycopg.Error):  # a merge that is tried for ever must not fill the disk
+            with suppress(psycopg.Error):  # retries of a failing merge must not fill the disk
                 stage.clear(connection, compiled, staged)
             raise
         return end
 
-    def _added(
-        self, compiled: Compiled, piece: EventRange, stands: Positions
+    def _stage(
+        self, compiled: Compiled, batch: EventRange, begin: Positions
     ) -> tuple[stage.StagedRows, Sequence[Excluded]]:
-        """What the view still lacks of the slice, staged; and the records that its transform cannot take."""
-        if not stands.ranges_to(piece.end.only(compiled.view.reads)):
-            return stage.NO_ROWS, ()  # only ticks came, as once a second on a quiet log: no work for Spark
-        lacking = records.from_position(piece.events, stands, piece.begin)  # 1
+        """Stage the totals of the batch from `begin` on; return them and the records on which the transform fails."""
+        if not begin.ranges_to(batch.end.only(compiled.view.reads)):
+            return stage.NO_ROWS, ()  # only ticks came, as every second on a quiet log: no work for Spark
+        events = records.from_position(batch.events, begin, batch.begin)  # 1
 
         def attempt(excluded: Sequence[Excluded]) -> tuple[stage.StagedRows, Sequence[Excluded]]:
-            counted = records.without_records(lacking, [each.coordinates for each in excluded])
+            counted = records.without_records(events, [each.coordinates for each in excluded])
             return self.stage_totals(compiled, counted), excluded
 
-        return bad_records.exclude_and_retry(compiled, lambda: lacking, attempt)
+        return bad_records.exclude_and_retry(compiled, lambda: events, attempt)
 
     def stage_totals(self, compiled: Compiled, events: EventFrames) -> stage.StagedRows:
-        """What the events add to the view, waiting in the staging table."""
+        """Load the totals of these events into the view's staging table."""
         return stage.load(compiled.totals_of(events), compiled, self.settings)  # 2, 3

@@ -1,6 +1,6 @@
-"""Poison: records on which a view's transform fails, found by halving.
+"""Bad records: records on which a view's transform fails, found by bisection.
 
-A transform should be total (`try_*` functions); where it is not, one hostile record would stop the view for ever.
+A transform should be total (`try_*` functions). If it is not, one hostile record would stop the view for ever.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,8 +23,8 @@ from truelog.kernel.merge import Excluded
 from truelog.log.records import EventFrames
 from truelog.views.compiled_view import Compiled
 
-# What a value can do to an expression. Lost executors and full disks are none of these, and blame no record.
-_OF_VALUES = (
+# Errors that a value can cause in an expression. A lost executor or a full disk raises another error.
+_VALUE_ERRORS = (
     ArithmeticException,
     ArrayIndexOutOfBoundsException,
     DateTimeException,
@@ -33,7 +33,7 @@ _OF_VALUES = (
     SparkRuntimeException,
 )
 _COORDINATES = ("topic", "partition", "offset")
-_AT_MOST = 100  # more than this in one batch is broken code, not a broken record
+_MAX_BAD_RECORDS = 100  # more of them in one batch mean broken code, not broken records
 
 _T = TypeVar("_T")
 Coordinates = tuple[str, int, int]  # topic, partition, offset
@@ -52,56 +52,57 @@ def exclude_and_retry(
     try:
         return attempt(())
     except PySparkException as error:
-        return attempt(find_bad_records(compiled, events(), error))
+        return attempt(_find_bad_records(compiled, events(), error))
 
 
-def find_bad_records(compiled: Compiled, events: EventFrames, error: PySparkException) -> list[Excluded]:
-    """The records that make the transform fail; re-raises `error` where no single record is to blame."""
-    if not isinstance(error, _OF_VALUES):
+def _find_bad_records(compiled: Compiled, events: EventFrames, error: PySparkException) -> list[Excluded]:
+    """Find the records on which the transform fails; raise `error` if no single record causes it."""
+    if not isinstance(error, _VALUE_ERRORS):
         raise error
-    found = [bad for span in _spans(compiled, events) for bad in _within(compiled, events, span, error)]
-    if not found:
+    bad_records = [bad for span in _spans(compiled, events) for bad in _bisect(compiled, events, span, error)]
+    if not bad_records:
         raise error
-    return found
+    return bad_records
 
 
-def unfounded_exclusions(compiled: Compiled, events: EventFrames, places: Sequence[Coordinates]) -> list[Coordinates]:
-    """Those of the places at which the transform fails on no record, or there is none that it is given."""
-    return [(t, p, o) for t, p, o in places if _failure(compiled, events, (t, p, o, o)) is None]
+def unfounded_exclusions(compiled: Compiled, events: EventFrames, excluded: Sequence[Coordinates]) -> list[Coordinates]:
+    """The excluded coordinates at which the transform does not fail, or at which there is no event."""
+    return [(t, p, o) for t, p, o in excluded if _failure(compiled, events, (t, p, o, o)) is None]
 
 
 def _spans(compiled: Compiled, events: EventFrames) -> list[_Range]:
-    """First and last offset of each partition."""
-    places = reduce(DataFrame.union, (events[topic].select(*_COORDINATES) for topic in compiled.view.reads))
-    rows = places.groupBy("topic", "partition").agg(F.min("offset").alias("first"), F.max("offset").alias("last"))
+    """The first and the last offset of each partition."""
+    coordinates = reduce(DataFrame.union, (events[topic].select(*_COORDINATES) for topic in compiled.view.reads))
+    rows = coordinates.groupBy("topic", "partition").agg(F.min("offset").alias("first"), F.max("offset").alias("last"))
     return [(r.topic, r.partition, r.first, r.last) for r in rows.collect()]
 
 
-def _within(compiled: Compiled, events: EventFrames, span: _Range, error: PySparkException) -> list[Excluded]:
-    found: list[Excluded] = []
-    waiting = [span]
-    while waiting:
-        topic, partition, first, last = waiting.pop()
+def _bisect(compiled: Compiled, events: EventFrames, span: _Range, error: PySparkException) -> list[Excluded]:
+    """Bisect a range of offsets down to the single records on which the transform fails."""
+    bad_records: list[Excluded] = []
+    spans = [span]
+    while spans:
+        topic, partition, first, last = spans.pop()
         reason = _failure(compiled, events, (topic, partition, first, last))
         if reason is None:
             continue
         if first == last:
-            found.append(Excluded(topic, partition, first, reason))
-            if len(found) > _AT_MOST:
+            bad_records.append(Excluded(topic, partition, first, reason))
+            if len(bad_records) > _MAX_BAD_RECORDS:
                 raise error
             continue
         middle = (first + last) // 2
-        waiting += [(topic, partition, middle + 1, last), (topic, partition, first, middle)]
-    return found
+        spans += [(topic, partition, middle + 1, last), (topic, partition, first, middle)]
+    return bad_records
 
 
 def _failure(compiled: Compiled, events: EventFrames, span: _Range) -> str | None:
-    """Why the transform fails on the records of a range; None where it takes them."""
+    """Why the transform fails on the records of a range; None if it does not fail."""
     topic, partition, first, last = span
-    here = (F.col("topic") == topic) & (F.col("partition") == partition) & F.col("offset").between(first, last)
-    rows = compiled.prepared(compiled.transformed({t: frame.where(here) for t, frame in events.items()}))
+    in_span = (F.col("topic") == topic) & (F.col("partition") == partition) & F.col("offset").between(first, last)
+    rows = compiled.prepared(compiled.transformed({t: frame.where(in_span) for t, frame in events.items()}))
     try:
         rows.write.format("noop").mode("overwrite").save()
-    except _OF_VALUES as failed:
-        return f"{failed.getCondition() or type(failed).__name__}: {str(failed).splitlines()[0][:500]}"
+    except _VALUE_ERRORS as error:
+        return f"{error.getCondition() or type(error).__name__}: {str(error).splitlines()[0][:500]}"
     return None

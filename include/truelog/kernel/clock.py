@@ -1,8 +1,9 @@
-"""The clock of the log: what time it is at some positions.
+"""The clock of the log: the time at given positions.
 
-A tick carries a time and the end offsets of all partitions, read after taking the time. The clock of a view at V is
-the greatest time up to the last tick that lies below V and whose offsets V has reached: a function of V alone that
-never goes back, so stream and rebuild agree on what has grown old, and time passes on a quiet log.
+A tick carries a time and the end offsets of all partitions, read after the time was taken. A tick counts for a view at
+V if it lies below V and V has reached its offsets. The clock at V is the greatest time of all ticks up to the last tick
+that counts. It depends on V alone and never goes back, so stream and rebuild agree on which rows are old, and time
+passes on a quiet log.
 """
 
 from collections.abc import Iterable
@@ -20,7 +21,7 @@ from truelog.views.compiled_view import Compiled
 TOPIC = "ticks"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_AT = """
+_CLOCK_AT = """
     SELECT max(time) FROM truelog.tick WHERE topic_id = %(id)s AND "offset" <= (
         SELECT "offset" FROM truelog.tick
         WHERE topic_id = %(id)s AND "offset" < %(offset)s AND NOT EXISTS (
@@ -33,7 +34,7 @@ _AT = """
 
 
 def store_ticks(connection: Connection, topic_id: str, ticks: DataFrame) -> None:
-    """Keep ticks, decoded; remembering one twice changes nothing."""
+    """Store decoded ticks; storing a tick twice changes nothing."""
     rows = ticks.select("offset", F.col("occurred_at").cast("string"), "ends").collect()
     with connection.cursor() as cursor:
         cursor.executemany(
@@ -43,9 +44,9 @@ def store_ticks(connection: Connection, topic_id: str, ticks: DataFrame) -> None
 
 
 def at(connection: Connection, positions: Positions, reads: Iterable[str]) -> datetime | None:
-    """The clock at `positions` of a view that reads these topics; None before the first tick counts."""
-    found = connection.execute(
-        _AT,
+    """The clock at `positions` for a view that reads these topics; None before the first tick that counts."""
+    row = connection.execute(
+        _CLOCK_AT,
         {
             "id": positions.ids.get(TOPIC, ""),
             "offset": positions.at(TOPIC, 0),
@@ -53,47 +54,47 @@ def at(connection: Connection, positions: Positions, reads: Iterable[str]) -> da
             "positions": positions.as_json(),
         },
     ).fetchone()
-    time = found[0] if found else None
+    time = row[0] if row else None
     assert time is None or isinstance(time, datetime)  # noqa: S101
     return time
 
 
 def at_from_ticks(ticks: DataFrame, positions: Positions, reads: Iterable[str]) -> datetime | None:
-    """The same, from all ticks below `positions` themselves: where there is no database that remembers them."""
+    """The same clock, computed from all ticks below `positions` without a database."""
     vector = "map<string,map<string,bigint>>"
     reached = F.from_json(F.lit(positions.as_json()), vector)
 
-    def has_come(ends: Column) -> Column:
+    def is_reached(ends: Column) -> Column:
         topic = ends["key"]
-        here = F.try_element_at(reached, topic)
-        to_all = F.forall(
+        offsets = F.try_element_at(reached, topic)
+        all_partitions = F.forall(
             F.map_entries(ends["value"]),
-            lambda end: end["value"] <= F.coalesce(F.try_element_at(here, end["key"]), F.lit(0)),
+            lambda end: end["value"] <= F.coalesce(F.try_element_at(offsets, end["key"]), F.lit(0)),
         )
-        return ~topic.isin(*reads) | to_all
+        return ~topic.isin(*reads) | all_partitions
 
-    counting = ticks.where(F.forall(F.map_entries(F.from_json("ends", vector)), has_come))
+    counting = ticks.where(F.forall(F.map_entries(F.from_json("ends", vector)), is_reached))
     last = counting.agg(F.max("offset")).collect()[0][0]
-    found = ticks.where(F.col("offset") <= F.lit(last)).agg(F.unix_micros(F.max("occurred_at"))).collect()[0][0]
-    return None if found is None else _EPOCH + timedelta(microseconds=found)
+    micros = ticks.where(F.col("offset") <= F.lit(last)).agg(F.unix_micros(F.max("occurred_at"))).collect()[0][0]
+    return None if micros is None else _EPOCH + timedelta(microseconds=micros)
 
 
 def cutoff(connection: Connection, compiled: Compiled, positions: Positions) -> datetime | None:
-    """Where the view has `keep`: rows older than this have left at `positions`. None where none has."""
+    """The time before which rows have expired at `positions`; None if none has, or the view has no `keep`."""
     if compiled.view.keep is None:
         return None
     return cutoff_at(compiled, at(connection, positions, compiled.view.reads))
 
 
 def cutoff_at(compiled: Compiled, now: datetime | None) -> datetime | None:
-    """Where the view has `keep`: rows older than this have left by then. None where none has."""
+    """The time before which rows have expired when the clock is at `now`; None if none has."""
     if compiled.view.keep is None or now is None:
         return None
     return now - timedelta(seconds=seconds(compiled.view.keep))
 
 
 def drop_expired(connection: Connection, compiled: Compiled, schema: str, positions: Positions) -> None:
-    """Let the rows of a table leave that are older than the view keeps them, by the clock at `positions`."""
+    """Delete the rows of a table that the view's `keep` has outlived, by the clock at `positions`."""
     limit = cutoff(connection, compiled, positions)
     if limit is not None and compiled.age_column is not None:
         table, age = sql.Identifier(schema, compiled.table), sql.Identifier(compiled.age_column)
@@ -101,12 +102,12 @@ def drop_expired(connection: Connection, compiled: Compiled, schema: str, positi
 
 
 def without_expired(connection: Connection, compiled: Compiled, rows: DataFrame, positions: Positions) -> DataFrame:
-    """The same for rows in Spark."""
+    """Drop the expired rows of a frame, by the clock at `positions`."""
     return rows_since(compiled, rows, cutoff(connection, compiled, positions))
 
 
 def rows_since(compiled: Compiled, rows: DataFrame, limit: datetime | None) -> DataFrame:
-    """The rows that are not older."""
+    """The rows of a frame that are not older than `limit`."""
     if limit is None or compiled.age_column is None:
         return rows
     return rows.where(F.coalesce(F.col(compiled.age_column) >= F.lit(limit), F.lit(True)))

@@ -1,14 +1,14 @@
 """Merge: one transaction adds a range of the log to a view's table and advances its positions, or does neither.
 
 1. lock the view (its row in `truelog.view` is the merge lock)
-2. compare: the view must stand exactly where the batch begins
-3. the caller's lease must still be its own
-4. the staged rows must be those that the executors loaded
+2. compare positions: the view must be exactly where the batch begins
+3. check the lease: the caller must still hold it
+4. check the staged rows: they must be the rows that the executors loaded
 5. add the staged rows to the table
-6. set aside the records on which the transform failed
-7. drop the rows that the log's clock has outlived
+6. exclude the records on which the transform failed
+7. drop the rows that have expired by the log's clock
 8. advance the positions
-9. tally
+9. record the merge in the tally
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from truelog.views.compiled_view import Compiled
 
 @dataclass(frozen=True)
 class Excluded:
-    """A record that a view's transform cannot take, and why."""
+    """A record on which a view's transform fails, and why."""
 
     topic: str
     partition: int
@@ -42,21 +42,21 @@ class Excluded:
 
 @dataclass(frozen=True)
 class Merge:
-    """What one merge brings: staged rows for the records in [begin, end)."""
+    """The input of one merge: staged rows for the records in [begin, end)."""
 
     begin: Positions
     end: Positions
     staged: StagedRows
     excluded: Sequence[Excluded] = field(default_factory=tuple)
-    prepare_seconds: float = 0.0  # seconds that the rows took to the staging table
+    prepare_seconds: float = 0.0  # time from the start of the transform until the rows were staged
 
 
 def apply(connection: Connection, compiled: Compiled, merge: Merge, holder: lease.Holder | None = None) -> None:
-    """Merge, in one transaction of its own.
+    """Merge in one transaction, which writes everything or nothing.
 
     Raises:
-        Stale: the view stands elsewhere (a replay, a zombie, or a database that went back); nothing is written.
-        Gap: the view stands before the batch; merging would skip records.
+        Stale: the view is past the begin of the batch (a replay, or a process that should have ended).
+        Gap: the view is before the begin of the batch (perhaps the database was restored); a merge would skip records.
         Fenced: another process holds the application's lease.
         StagingTorn: staged rows were lost; repeat the batch.
     """
@@ -79,7 +79,7 @@ def apply(connection: Connection, compiled: Compiled, merge: Merge, holder: leas
 
 
 def lock(connection: Connection, compiled: Compiled) -> None:
-    """Keep every other merge and repair of the view waiting until this transaction ends."""
+    """Make every other merge and repair of the view wait until this transaction ends."""
     connection.execute(
         "SELECT FROM truelog.view WHERE view = %s AND version = %s FOR UPDATE",
         (compiled.name, compiled.view.version),
@@ -87,7 +87,7 @@ def lock(connection: Connection, compiled: Compiled) -> None:
 
 
 def positions(connection: Connection, compiled: Compiled) -> Positions:
-    """Where the view stands, with the ids of its topics."""
+    """The positions of the view, with the ids of its topics."""
     rows = connection.execute(
         "SELECT topic, partition, next_offset, topic_id FROM truelog.position WHERE view = %s AND version = %s",
         (compiled.name, compiled.view.version),
@@ -96,20 +96,24 @@ def positions(connection: Connection, compiled: Compiled) -> Positions:
 
 
 def require_at(connection: Connection, compiled: Compiled, begin: Positions) -> None:
-    stands = positions(connection, compiled)
-    stands.require_same_topics(begin)
-    wanted = begin.only(compiled.view.topics)
-    both = {*stands.partitions(), *wanted.partitions()}
-    for topic, partition in sorted(both):
-        here, there = stands.at(topic, partition), wanted.at(topic, partition)
-        if here == there:
+    """Require that the view is exactly at `begin`.
+
+    Raises: Stale, Gap.
+    """
+    current = positions(connection, compiled)
+    current.require_same_topics(begin)
+    expected = begin.only(compiled.view.topics)
+    for topic, partition in sorted({*current.partitions(), *expected.partitions()}):
+        offset, start = current.at(topic, partition), expected.at(topic, partition)
+        if offset == start:
             continue
-        error, cure = (Stale, "is another application alive?") if here > there else (Gap, "read from there on.")
-        raise error(f"{compiled.name} stands at {topic} {partition}:{here}, this batch begins at {there} — {cure}")
+        error, cure = (Stale, "Is another process running?") if offset > start else (Gap, f"Read from {offset} on.")
+        where = f"{topic} {partition}"
+        raise error(f"{compiled.name} is at {where}:{offset}, but this batch begins at {start}. {cure}")
 
 
 def add(connection: Connection, compiled: Compiled, schema: str, staged: StagedRows) -> None:
-    """Add staged rows to a table in the form that merges."""
+    """Add staged rows to a view's table in `schema`."""
     columns = compiled.stored_columns
     updates = [sql.SQL("{} = {}").format(sql.Identifier(c), sql.SQL(e)) for c, e in compiled.merged.items()]
     connection.execute(
@@ -128,7 +132,7 @@ def add(connection: Connection, compiled: Compiled, schema: str, staged: StagedR
 
 
 def exclude(connection: Connection, compiled: Compiled, excluded: Sequence[Excluded]) -> None:
-    """Set records aside, for stream and batch alike; doing it twice changes nothing."""
+    """Exclude records from the stream and from rebuilds; excluding a record twice changes nothing."""
     rows = [(compiled.name, compiled.view.version, e.topic, e.partition, e.offset, e.error) for e in excluded]
     with connection.cursor() as cursor:
         cursor.executemany(
@@ -139,10 +143,10 @@ def exclude(connection: Connection, compiled: Compiled, excluded: Sequence[Exclu
 
 
 def _advance(connection: Connection, compiled: Compiled, end: Positions) -> None:
-    mine = end.only(compiled.view.topics)
+    positions = end.only(compiled.view.topics)
     rows = [
-        (compiled.name, compiled.view.version, topic, partition, mine.ids[topic], mine.at(topic, partition))
-        for topic, partition in mine.partitions()
+        (compiled.name, compiled.view.version, topic, partition, positions.ids[topic], positions.at(topic, partition))
+        for topic, partition in positions.partitions()
     ]
     with connection.cursor() as cursor:
         cursor.executemany(
@@ -155,7 +159,7 @@ def _advance(connection: Connection, compiled: Compiled, end: Positions) -> None
 
 
 def _tally(connection: Connection, compiled: Compiled, merge: Merge) -> None:
-    """In the merge's transaction: a merge that is repeated counts once. Its commit is not within its time."""
+    """Record the merge in its own transaction, so that a repeated merge counts once. Its time excludes the commit."""
     connection.execute(
         "INSERT INTO truelog.merge_tally AS t (view, version, merges, rows, preparing, merging) "
         "VALUES (%s, %s, 1, %s, %s, extract(epoch FROM clock_timestamp() - now())) "

@@ -1,8 +1,8 @@
-"""Staging: executors load their own rows, so that nothing is collected on the driver.
+"""Staging: executors load their own rows, so the driver collects none.
 
-Every attempt of a task loads in one transaction, under an id of its own, and reports (attempt, rows, hash). The merge
-takes exactly the attempts that Spark counts as the winners: the rows of a failed, repeated or suspended attempt are
-never looked at, and rows that a database crash swept away are missed by count and hash.
+Every attempt of a task loads its rows in one transaction, under a unique id, and reports (attempt, rows, hash). The
+merge reads exactly the attempts that Spark accepted: it ignores the rows of a failed, repeated or suspended attempt,
+and detects by count and hash that a database crash lost rows.
 """
 
 import uuid
@@ -29,7 +29,7 @@ _WRAP = 1 << 64
 
 @dataclass(frozen=True)
 class StagedRows:
-    """Rows that wait in `stage`: the winning attempts, how many rows, and the sum of their hashes modulo 2**64."""
+    """Rows in `stage`: the accepted attempts, the number of rows, and the sum of their hashes modulo 2**64."""
 
     attempts: tuple[str, ...]
     rows: int
@@ -50,37 +50,37 @@ def load(states: DataFrame, compiled: Compiled, settings: Settings) -> StagedRow
 
 
 def require_complete(connection: Connection, compiled: Compiled, staged: StagedRows) -> None:
-    """Refuse to merge rows other than those that the executors reported.
+    """Require that the staged rows are the rows that the executors reported.
 
     Raises:
-        StagingTorn: rows are missing or were altered; nothing is lost, the batch is to be repeated.
+        StagingTorn: rows are missing or altered. Repeat the batch; the log still has its records.
     """
     query = sql.SQL("SELECT count(*), coalesce(sum(row_hash), 0) FROM {} WHERE attempt = ANY(%s)").format(
         table(compiled)
     )
-    found = connection.execute(query, (list(staged.attempts),)).fetchone()
-    assert found is not None  # noqa: S101
-    rows, total = int(str(found[0])), int(str(found[1])) % _WRAP
+    row = connection.execute(query, (list(staged.attempts),)).fetchone()
+    assert row is not None  # noqa: S101
+    rows, total = int(str(row[0])), int(str(row[1])) % _WRAP
     if (rows, total) != (staged.rows, staged.hash):
         raise StagingTorn(
-            f"{compiled.name}: {staged.rows} rows were loaded, {rows} are there"
-            f"{', with other content' if rows == staged.rows else ''}. Did the database crash? Repeat the batch."
+            f"{compiled.name}: {staged.rows} rows were loaded, but the staging table has {rows}"
+            f"{' with different content' if rows == staged.rows else ''}. Did the database crash? Repeat the batch."
         )
 
 
 def clear(connection: Connection, compiled: Compiled, staged: StagedRows) -> None:
-    """Remove rows that have been merged."""
+    """Delete rows that were merged or are no longer needed."""
     query = sql.SQL("DELETE FROM {} WHERE attempt = ANY(%s)").format(table(compiled))
     connection.execute(query, (list(staged.attempts),))
 
 
 def sweep(connection: Connection, compiled: Compiled) -> None:
-    """Remove what attempts left behind that never reached a merge."""
+    """Delete old rows that never reached a merge."""
     _sweep(connection, table(compiled))
 
 
 def sweep_all(connection: Connection) -> None:
-    """The same for every view and version that ever was."""
+    """Delete old rows of all views and versions, also of views that no longer exist."""
     for (name,) in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'stage'").fetchall():
         _sweep(connection, sql.Identifier("stage", str(name)))
 
@@ -94,18 +94,18 @@ def table(compiled: Compiled) -> sql.Identifier:
 
 
 def _loader(target: str, settings: Settings) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What runs in the executors' Python: Arrow batches in, one report out."""
+    """The function that runs in the executors' Python: Arrow batches in, one report out."""
 
     def load_attempt(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        filled = (batch for batch in batches if batch.num_rows)
-        first = next(filled, None)
+        non_empty = (batch for batch in batches if batch.num_rows)
+        first = next(non_empty, None)
         if first is None:
             return
         attempt = _Attempt(str(uuid.uuid4()))
-        tagged = map(attempt.tag, chain([first], filled))
+        tagged = map(attempt.tag, chain([first], non_empty))
         reader = pa.RecordBatchReader.from_batches(attempt.tag_schema(first.schema), tagged)
-        known = _known(settings.database_uri())
-        with closing(known.adbc_clone()) as connection, closing(connection.cursor()) as cursor:
+        database = _database(settings.database_uri())
+        with closing(database.adbc_clone()) as connection, closing(connection.cursor()) as cursor:
             cursor.adbc_ingest(target, reader, mode="append", db_schema_name="stage")
             connection.commit()
         yield attempt.report()
@@ -114,13 +114,13 @@ def _loader(target: str, settings: Settings) -> Callable[[Iterable[pa.RecordBatc
 
 
 @cache
-def _known(uri: str) -> adbc.Connection:
-    """A database to connect to, whose types have been asked for: that costs more than all else a small load does."""
-    return adbc.connect(uri, autocommit=True)  # lies idle, and in no transaction
+def _database(uri: str) -> adbc.Connection:
+    """A connection to clone. It has queried the database's types, which costs more than the rest of a small load."""
+    return adbc.connect(uri, autocommit=True)  # idle outside of a transaction
 
 
 class _Attempt:
-    """Tags the batches that pass with the attempt's id, and counts them."""
+    """Tags batches with the attempt's id, and sums up their rows and hashes."""
 
     def __init__(self, name: str) -> None:
         self.name, self.rows, self.hash = name, 0, 0

@@ -1,4 +1,4 @@
-"""The table of a view: made once from the declaration, in the form that merges, with a readable view over it."""
+"""The table of a view, created once from the declaration, and the readable SQL view over it."""
 
 import hashlib
 from collections.abc import Iterator
@@ -10,18 +10,18 @@ from truelog.storage.database import Connection, definitions, names
 from truelog.support.errors import NotMade
 from truelog.views.compiled_view import Compiled
 
-# A minute's cells are rewritten again and again while the minute lasts: leave room for it in the page.
+# The rows of a minute are updated again and again while it lasts: leave room in the page.
 _STORAGE = "WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)"
 
 
 def deploy_table(connection: Connection, compiled: Compiled) -> None:
-    """Make the view's tables where they are missing, and refuse code other than that which made them.
+    """Create the view's missing tables, and refuse existing tables that other code made.
 
     Raises:
-        CodeChanged: the fingerprint differs from the one that the table was made with.
+        CodeChanged: the fingerprint differs from the table's.
     """
-    with connection.transaction():  # whoever comes second waits for the tables
-        made = connection.execute(
+    with connection.transaction():  # a second caller waits here until the tables exist
+        inserted = connection.execute(
             "INSERT INTO truelog.view (view, version, fingerprint, spark, reads) VALUES (%s, %s, %s, %s, %s) "
             "ON CONFLICT DO NOTHING",
             (
@@ -33,30 +33,30 @@ def deploy_table(connection: Connection, compiled: Compiled) -> None:
             ),
         )
         require_same_code(connection, compiled)
-        if made.rowcount:
+        if inserted.rowcount:
             create_table(connection, compiled, "state", compiled.table)
             _create_stage(connection, compiled)
-        _show(connection, compiled)
+        _create_readable_view(connection, compiled)
 
 
 def require_same_code(connection: Connection, compiled: Compiled) -> None:
-    """Refuse to look at a table that other code made, or nobody yet.
+    """Refuse a table that other code made, or that does not exist yet.
 
     Raises:
-        CodeChanged, NotMade: each with its cure.
+        CodeChanged, NotMade: the message says what to do.
     """
-    found = connection.execute(
+    row = connection.execute(
         "SELECT fingerprint FROM truelog.view WHERE view = %s AND version = %s",
         (compiled.name, compiled.view.version),
     ).fetchone()
-    if found is None:
+    if row is None:
         version = compiled.view.version
-        raise NotMade(f"no application has made version {version} of {compiled.name} yet: see `truelog status`")
-    compiled.require_same_code(found[0], "its table was")
+        raise NotMade(f"no application has created version {version} of {compiled.name} yet: see `truelog status`")
+    compiled.require_same_code(row[0], "its table was")
 
 
 def create_table(connection: Connection, compiled: Compiled, schema: str, table: str) -> None:
-    """A table in the form that merges: the key unique, with NULL equal to NULL."""
+    """Create a table that rows can be merged into: the key is unique, and NULL equals NULL."""
     connection.execute(
         sql.SQL("CREATE TABLE {table} ({columns}, UNIQUE NULLS NOT DISTINCT ({key})) {storage}").format(
             table=sql.Identifier(schema, table),
@@ -68,7 +68,7 @@ def create_table(connection: Connection, compiled: Compiled, schema: str, table:
 
 
 def _create_stage(connection: Connection, compiled: Compiled) -> None:
-    # Unlogged: a crash of the database empties it, and the merge's count and hash then refuse the batch.
+    # Unlogged: a crash of the database empties it. The merge then sees a wrong count and hash, and refuses the batch.
     tags = {"attempt": "text", "row_hash": "bigint", "loaded_at": "timestamptz DEFAULT now()"}
     columns = {**tags, **compiled.stored_columns}
     table = sql.Identifier("stage", compiled.table)
@@ -77,12 +77,12 @@ def _create_stage(connection: Connection, compiled: Compiled) -> None:
     connection.execute(sql.SQL("CREATE INDEX {} ON {} (attempt)").format(index, table))
 
 
-def _show(connection: Connection, compiled: Compiled) -> None:
-    """The view as readers see it, and the further relations that it presents; made anew where the file has changed.
+def _create_readable_view(connection: Connection, compiled: Compiled) -> None:
+    """Create the view that readers see, and the relations that it presents, if the declaration has changed.
 
-    Beside it the table for answers of the batch layer, which views made by an earlier release lack.
+    Also creates the table for the batch layer's answers, which views of an earlier release lack.
     """
-    statements = [statement.as_string(connection) for statement in _shown(connection, compiled)]
+    statements = [statement.as_string(connection) for statement in _definitions(connection, compiled)]
     digest = hashlib.sha256("\n".join(statements).encode()).hexdigest()
     changed = connection.execute(
         "UPDATE truelog.view SET shown = %s WHERE view = %s AND version = %s AND shown IS DISTINCT FROM %s",
@@ -95,7 +95,7 @@ def _show(connection: Connection, compiled: Compiled) -> None:
             connection.execute(statement.encode())
 
 
-def _shown(connection: Connection, compiled: Compiled) -> Iterator[sql.Composed]:
+def _definitions(connection: Connection, compiled: Compiled) -> Iterator[sql.Composed]:
     view = sql.Identifier("views", compiled.name)
     columns = [sql.SQL("{} AS {}").format(sql.SQL(e), sql.Identifier(c)) for c, e in compiled.shown.items()]
     yield sql.SQL("DROP VIEW IF EXISTS {} CASCADE").format(view)
@@ -106,12 +106,12 @@ def _shown(connection: Connection, compiled: Compiled) -> Iterator[sql.Composed]
         target = sql.Identifier("views", f"{compiled.name}_{name}")
         yield sql.SQL("CREATE VIEW {} AS {}").format(target, sql.SQL(select.format(view=view.as_string(connection))))
     for column, meaning in compiled.view.columns.items():
-        place = sql.Identifier("views", compiled.name, column)
-        yield sql.SQL("COMMENT ON COLUMN {} IS {}").format(place, sql.Literal(meaning))
+        target = sql.Identifier("views", compiled.name, column)
+        yield sql.SQL("COMMENT ON COLUMN {} IS {}").format(target, sql.Literal(meaning))
 
 
 def _layers(compiled: Compiled) -> sql.Composed:
-    """Without a condition in its halves PostgreSQL goes on into their indexes, for an order and for a key."""
+    """The rows of both layers. The halves have no WHERE, so PostgreSQL can use their indexes to sort and to search."""
     return sql.SQL(
         "SELECT false AS _by_batch, {columns} FROM {stream} UNION ALL SELECT true, {columns} FROM {batch}"
     ).format(
@@ -122,7 +122,7 @@ def _layers(compiled: Compiled) -> sql.Composed:
 
 
 def _by_batch(compiled: Compiled) -> sql.Composed:
-    """Whether the batch layer answers: nothing of a row is in it, so it is asked once, and one table is never read."""
+    """Whether the batch layer answers. It depends on no row, so PostgreSQL evaluates it once and skips one table."""
     return sql.SQL("EXISTS (SELECT FROM truelog.batch_layer WHERE view = {} AND version = {})").format(
         sql.Literal(compiled.name), sql.Literal(compiled.view.version)
     )
