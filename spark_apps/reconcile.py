@@ -23,13 +23,12 @@ def main() -> int:
     parser.add_argument("--run", help="keep this name with the results")
     parser.add_argument("--doer", default=audit_trail.AIRFLOW, help="who asked for it")
     arguments = parser.parse_args()
-    spared = frozenset(arguments.spare)
     request = ReconcileRequest(
         from_raw=arguments.from_raw,
-        mend=arguments.repair,
-        proving=arguments.prove,
+        repair=arguments.repair,
+        audit=arguments.prove,
         doer=arguments.doer,
-        spared=spared,
+        exempt=frozenset(arguments.spare),
         run=arguments.run,
     )
     results = reconcile_all(Settings(), arguments.views, request)

@@ -273,8 +273,8 @@ def test_a_view_is_repaired_if_all_that_asked_let_it(dags: "DagBag") -> None:
     asked = {"params": REPAIRS, "run_id": "r", "triggering_asset_events": new}
     spared = ["--spare", "b", "--spare", "c"]
     assert job_options(asked | {"dag_run": run("asset_triggered")}) == ["--run", "r", "--repair", *spared]
-    request = ReconcileRequest(mend=True, spared=frozenset("bc"))
-    assert [request.about(view).mend for view in "abcd"] == [True, False, False, True]
+    request = ReconcileRequest(repair=True, exempt=frozenset("bc"))
+    assert [request.for_view(view).repair for view in "abcd"] == [True, False, False, True]
 
 
 def test_a_job_is_told_what_the_form_says(dags: "DagBag") -> None:

@@ -235,7 +235,7 @@ def test_rebuilds_stand_on_recomputed_days(world: World, pause: Pause, batch: Ba
 
 
 @pytest.mark.parametrize(
-    "asked", [ReconcileRequest(proving=True), ReconcileRequest(from_raw=True, mend=True)], ids=["turn", "repair"]
+    "asked", [ReconcileRequest(audit=True), ReconcileRequest(from_raw=True, repair=True)], ids=["turn", "repair"]
 )
 def test_a_spoilt_day_is_seen_and_mended_from_the_raw_bytes(
     pause: Pause, batch: Batch, asked: ReconcileRequest

@@ -43,7 +43,7 @@ def test_planted_rows_are_repaired_while_events_arrive(
     monkeypatch.setenv("TRUELOG_REPAIR_SHARE", "0.1")
     with world.traffic.arriving(100, 0.05) as arrived:
         plant(world)
-        found = batch.reconcile("page_views", ReconcileRequest(mend=True))
+        found = batch.reconcile("page_views", ReconcileRequest(repair=True))
     assert arrived.per_second > 1_900
     world.catch_up(stream)
 
@@ -79,13 +79,13 @@ def test_more_than_a_share_is_left_to_a_person(
     assert world.ask("SELECT from_raw FROM truelog.reconciliation WHERE id = %s", found["id"]) == [(True,)]
 
     monkeypatch.setenv("TRUELOG_REPAIR_SHARE", "0")
-    left = batch.reconcile("page_views", ReconcileRequest(mend=True))
+    left = batch.reconcile("page_views", ReconcileRequest(repair=True))
     assert (left.verdict, left.repaired) == ("DIFFERENT", 0)
     assert [row["cause"] for row in left.sample if row["rebuilt"] is None] == ["wrong value by hand"]
     assert sum(each["rows"] for each in left.causes) == 3
 
     monkeypatch.setenv("TRUELOG_REPAIR_SHARE", "1")
-    assert batch.reconcile("page_views", ReconcileRequest(mend=True)).repaired == 3
+    assert batch.reconcile("page_views", ReconcileRequest(repair=True)).repaired == 3
 
 
 def test_an_archive_that_is_behind_is_no_difference(

@@ -55,7 +55,7 @@ def drop_old_ticks(connection: Connection, known: Sequence[Compiled] = ()) -> in
     """
     timeless = [each for each in known if clock.TOPIC not in each.view.topics]
     for view, version, *_ in _stands(connection):
-        row_diff.drop_copies(connection, table_name(view, version))
+        row_diff.lock_comparisons(connection, table_name(view, version))
     dropped = 0
     while portion := _drop_portion(connection, timeless):
         dropped += portion

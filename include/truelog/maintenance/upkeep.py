@@ -73,7 +73,7 @@ def run_upkeep(settings: Settings) -> Upkeep:
 def drop_outlived(spark: SparkSession, settings: Settings, compiled: Compiled) -> None:
     """Where the view has `keep`: rows that no rebuild at its positions, or later ones, will show."""
     with connect(settings, autocommit=True) as connection:
-        row_diff.drop_copies(connection, compiled.table)  # a comparison rebuilds at positions of the past
+        row_diff.lock_comparisons(connection, compiled.table)  # a comparison rebuilds at positions of the past
         limit = clock.cutoff(connection, compiled, merge.positions(connection, compiled))
         if limit is not None:
             partials.drop_before(spark, settings, compiled, limit)

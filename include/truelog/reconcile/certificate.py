@@ -1,8 +1,8 @@
-"""Certificate: what one equal reconcile proved, so that anybody who has the archive can prove it again.
+"""Certificate: the evidence that a reconcile found a view EQUAL. Anyone with the archive can verify it.
 
-It is a JSON document, canonical (keys in order, no blanks, ASCII) and closed by the hash of everything else in it. It
-names the positions, the code that makes the table, what ran it, and a digest for each bucket of the key's hash. It
-leaves out what no proof needs: how the table was stored, and where.
+A certificate is a canonical JSON document (sorted keys, no whitespace, ASCII) that ends with a digest of its content.
+It names the positions, the code that makes the table, the software that ran it, and a hash for each bucket of keys. It
+does not say how or where the table was stored, because verification does not need it.
 """
 
 import hashlib
@@ -21,15 +21,15 @@ from truelog.reconcile.table_hash import TableHash
 from truelog.support.errors import BadInput
 from truelog.views.compiled_view import Compiled
 
-FORMAT = 1  # of the document, and of the encoding that its hashes are of
+FORMAT = 1  # version of the document and of the row encoding that is hashed
 
 Coordinates = tuple[str, int, int]  # topic, partition, offset
-Buckets = dict[int, tuple[int, str]]  # rows, and the sum of their hashes; a bucket without rows is not named
+Buckets = dict[int, tuple[int, str]]  # row count and hash by bucket; empty buckets are absent
 
 
 @dataclass(frozen=True)
 class EqualResult:
-    """What a comparison found: stream and rebuild had these digests, at these positions."""
+    """A comparison in which stream and rebuild had the same hashes."""
 
     positions: Positions
     excluded: Sequence[Coordinates]
@@ -39,14 +39,14 @@ class EqualResult:
 
 @dataclass(frozen=True)
 class Certificate:
-    """That a view was equal to its rebuild, row for row, at these positions."""
+    """States that a view equalled its rebuild, row for row, at these positions."""
 
     view: str
     version: int
-    positions: Positions  # with the ids of the topics
-    excluded: tuple[Coordinates, ...]  # records on which the transform failed, left out of the view
+    positions: Positions  # including the topic ids
+    excluded: tuple[Coordinates, ...]  # records that the view skips, because the transform fails on them
     fingerprint: str
-    columns: dict[str, str]  # name and PostgreSQL's type, in the order in which a row is encoded
+    columns: dict[str, str]  # name and PostgreSQL type, in the order of the row encoding
     key: tuple[str, ...]
     rows: int
     buckets: Buckets
@@ -56,12 +56,12 @@ class Certificate:
 
     @property
     def digest(self) -> str:
-        """Of all the rest."""
+        """The hash of all other fields."""
         return _hashed(self._plain())
 
     @property
     def id(self) -> str:
-        """Ids of one view sort by their time."""
+        """The ids of a view's certificates sort by time."""
         return f"{self.view}-{self.made_at:%Y%m%dT%H%M%S.%fZ}-{self.digest.partition(':')[2][:8]}"
 
     def as_bytes(self) -> bytes:
@@ -71,14 +71,14 @@ class Certificate:
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
         plain["positions"] = json.loads(self.positions.as_json())
         plain["topics"] = dict(self.positions.ids)
-        plain["columns"] = list(self.columns.items())  # whose order is part of the encoding
+        plain["columns"] = list(self.columns.items())  # a list, because their order is part of the encoding
         plain["buckets"] = {str(bucket): each for bucket, each in self.buckets.items()}
         plain["made_at"] = self.made_at.isoformat(timespec="microseconds")
         return plain | {"format": FORMAT}
 
 
 def make_certificate(spark: SparkSession, compiled: Compiled, equal: EqualResult) -> Certificate:
-    """The certificate of what was just found equal."""
+    """Make the certificate of an EQUAL comparison."""
     buckets = to_buckets(equal.digests)
     return Certificate(
         view=compiled.name,
@@ -97,12 +97,12 @@ def make_certificate(spark: SparkSession, compiled: Compiled, equal: EqualResult
 
 
 def to_buckets(digests: TableHash) -> Buckets:
-    """Digests as a certificate has them."""
+    """Convert a table's hash to the form that certificates use."""
     return {bucket: (each.rows, each.hash) for bucket, each in sorted(digests.items())}
 
 
 def software_versions(spark: SparkSession) -> dict[str, str]:
-    """The versions on which the meaning of a transform may depend."""
+    """The versions that may change what a transform computes."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None  # noqa: S101
     return {
@@ -115,35 +115,35 @@ def software_versions(spark: SparkSession) -> dict[str, str]:
 
 
 def read_certificate(content: bytes) -> Certificate:
-    """The certificate that these bytes are.
+    """Parse a certificate and check its digest.
 
     Raises:
-        BadInput: they are none, or not what was written.
+        BadInput: the content is not a certificate, or it was altered.
     """
     try:
         plain = json.loads(content)
-        said, hashed = plain.pop("digest"), _hashed(plain)
-        if said != hashed:
+        stated, actual = plain.pop("digest"), _hashed(plain)
+        if stated != actual:
             raise BadInput(
-                f"this certificate was altered: it says {said} of itself, and comes to {hashed}. "
-                f"`truelog certificates` names others."
+                f"this certificate was altered: its digest is {stated}, but its content has {actual}. "
+                f"`truelog certificates` lists others."
             )
         return _parsed(plain)
     except (ValueError, KeyError, TypeError, AttributeError) as broken:
-        raise BadInput(f"this is no certificate: {type(broken).__name__}: {broken}") from None
+        raise BadInput(f"not a certificate: {type(broken).__name__}: {broken}") from None
 
 
 def _parsed(plain: dict[str, Any]) -> Certificate:
     if plain["format"] != FORMAT:
-        raise ValueError(f"its format is {plain['format']}, this release reads {FORMAT}")
-    own = {each.name: plain[each.name] for each in fields(Certificate)}
-    own["positions"] = Positions.from_json(json.dumps(plain["positions"]), plain["topics"])
-    own["excluded"] = tuple((topic, partition, offset) for topic, partition, offset in plain["excluded"])
-    own["columns"] = dict(plain["columns"])
-    own["key"] = tuple(plain["key"])
-    own["buckets"] = {int(bucket): (rows, hashed) for bucket, (rows, hashed) in plain["buckets"].items()}
-    own["made_at"] = datetime.fromisoformat(plain["made_at"])
-    return Certificate(**own)
+        raise ValueError(f"its format is {plain['format']}, but this release reads format {FORMAT}")
+    values = {each.name: plain[each.name] for each in fields(Certificate)}
+    values["positions"] = Positions.from_json(json.dumps(plain["positions"]), plain["topics"])
+    values["excluded"] = tuple((topic, partition, offset) for topic, partition, offset in plain["excluded"])
+    values["columns"] = dict(plain["columns"])
+    values["key"] = tuple(plain["key"])
+    values["buckets"] = {int(bucket): (rows, hashed) for bucket, (rows, hashed) in plain["buckets"].items()}
+    values["made_at"] = datetime.fromisoformat(plain["made_at"])
+    return Certificate(**values)
 
 
 def _canonical(plain: dict[str, Any]) -> bytes:

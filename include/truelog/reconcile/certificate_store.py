@@ -1,6 +1,6 @@
-"""Certificates where they are kept: each an object in the bucket, beside the archive, and a row that points to it.
+"""Store of certificates: each is an object in the archive's bucket, with a row in PostgreSQL that points to it.
 
-The object is the certificate; the row is for those who ask how old it is. Whoever has only the bucket finds it as well.
+The object is the certificate. The row answers queries for its age. The bucket alone is enough to find a certificate.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ LATEST = "latest:"
 
 @dataclass(frozen=True)
 class CertificateEntry:
-    """A certificate as PostgreSQL knows it."""
+    """A row of `truelog.certificate`."""
 
     id: str
     view: str
@@ -36,7 +36,7 @@ class CertificateEntry:
 
 
 def store(settings: Settings, connection: Connection, made: Certificate, reconciliation: int) -> None:
-    """The object first: a row never points to nothing."""
+    """Store the object, then the row, so that every row points to an object."""
     bucket.s3_client(settings).put_object(
         Bucket=settings.s3_bucket, Key=_key(made.id), Body=made.as_bytes(), ContentType="application/json"
     )
@@ -60,10 +60,10 @@ def store(settings: Settings, connection: Connection, made: Certificate, reconci
 
 
 def find_certificate(settings: Settings, name: str) -> Certificate:
-    """The certificate of that name: a file, an id, an object's key or address, or `latest:VIEW`. Asks no database.
+    """Find a certificate by file, id, object key, address or `latest:VIEW`, without a database.
 
     Raises:
-        BadInput: there is none, or it is not as it was written.
+        BadInput: there is no such certificate, or it was altered.
         ServiceDown: the bucket does not answer.
     """
     if Path(name).is_file():
@@ -75,7 +75,7 @@ def find_certificate(settings: Settings, name: str) -> Certificate:
 
 
 def newest_certificates(connection: Connection, view: str | None, limit: int) -> list[CertificateEntry]:
-    """Of all views or of one, the newest first."""
+    """The newest certificates of a view, or of all views, newest first."""
     with connection.cursor(row_factory=class_row(CertificateEntry)) as cursor:
         cursor.execute(
             "SELECT id, view, version, row_count, made_at, extract(epoch FROM now() - made_at)::float8 AS age_seconds, "
@@ -91,7 +91,7 @@ def _object(settings: Settings, name: str) -> bytes:
         key = max(_keys(settings, name.removeprefix(LATEST)), default=None)
         if key is None:
             raise BadInput(
-                f"{name}: there is no certificate of that view; the next equal `truelog reconcile` makes one."
+                f"{name}: the view has no certificate; the next `truelog reconcile` that is EQUAL makes one."
             )
     else:
         key = name.removeprefix(f"s3://{settings.s3_bucket}/")
@@ -99,7 +99,7 @@ def _object(settings: Settings, name: str) -> bytes:
     try:
         return client.get_object(Bucket=settings.s3_bucket, Key=key)["Body"].read()
     except client.exceptions.NoSuchKey:
-        raise BadInput(f"{name}: there is no such certificate, nor such a file; see `truelog certificates`.") from None
+        raise BadInput(f"{name}: no such certificate or file; see `truelog certificates`.") from None
 
 
 def _keys(settings: Settings, view: str) -> Iterator[str]:

@@ -1,9 +1,9 @@
-"""Verification: prove a certificate again, from the archive's raw bytes and the code at hand, and from nothing else.
+"""Verifies a certificate from the archive's raw bytes and the current code alone.
 
-1. the code that makes the view must be the code that made the certificate; else the answer is SUPERSEDED
-2. the raw bytes of every record below its positions, found from the bucket alone: no database is asked
-3. the records that it leaves out must be such that the transform fails on them
-4. the view at these positions, the log's clock included; its digests must be those of the certificate
+1. Compare the code: if the view's code is not the certified code, the verdict is SUPERSEDED.
+2. Read the raw bytes of every record below the certificate's positions, from the bucket and without a database.
+3. Check the skipped records: the transform must fail on each of them.
+4. Rebuild the view at these positions, with the log's clock, and compare its hashes with the certified ones.
 """
 
 from dataclasses import asdict, dataclass
@@ -29,13 +29,13 @@ from truelog.views.compiled_view import Compiled
 class VerificationVerdict(StrEnum):
     EQUAL = "EQUAL"
     DIFFERENT = "DIFFERENT"
-    SUPERSEDED = "SUPERSEDED"  # other code makes the view now: what the old code made cannot be made again
+    SUPERSEDED = "SUPERSEDED"  # other code makes the view now, so this release cannot rebuild the certified rows
     UNKNOWN = "UNKNOWN"
 
 
 @dataclass(frozen=True)
 class Verification:
-    """The answer, and why."""
+    """The verdict on a certificate, and the reason."""
 
     certificate: str
     view: str
@@ -47,12 +47,12 @@ class Verification:
     reason: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """The stable form that scripts read."""
+        """The stable format for scripts."""
         return asdict(self) | {"equal": self.answer == VerificationVerdict.EQUAL}
 
 
 def verify_certificate(settings: Settings, certified: Certificate) -> Verification:
-    """Verify a certificate, in a Spark session of its own."""
+    """Verify a certificate in a Spark session of its own."""
     with open_batch(settings, "truelog verify", [certified.view]) as context:
         if reason := context.views.refused.get(certified.view):
             return _answer(certified, VerificationVerdict.UNKNOWN, reason)
@@ -75,12 +75,12 @@ class CertificateVerifier:
         try:
             events = self._events(Wanted.between(Positions(), certified.positions))  # 2
             if unfounded := self._unfounded(certified):  # 3
-                reason = f"it leaves out records on which the transform does not fail: {unfounded}"
+                reason = f"the certified view skips records on which the transform does not fail: {unfounded}"
                 return _answer(certified, VerificationVerdict.DIFFERENT, reason)
             rebuilt = self._rebuilt(certified, events)  # 4
         except (ArchiveBehind, TopicRecreated) as refused:
             return _answer(certified, VerificationVerdict.UNKNOWN, str(refused))
-        return verification_of(certified, rebuilt, certificate.software_versions(self.spark))
+        return compare_buckets(certified, rebuilt, certificate.software_versions(self.spark))
 
     def _events(self, wanted: Wanted) -> EventFrames:
         types = {topic: self.types[topic] for topic in self.compiled.view.topics}
@@ -101,7 +101,7 @@ class CertificateVerifier:
         return certificate.to_buckets(table_hash.hash_frame(compiled, compiled.stored(kept)))
 
     def _kept(self, states: DataFrame, events: EventFrames, positions: Positions) -> DataFrame:
-        """Without the rows that have grown old at these positions."""
+        """Drop the rows that the view's `keep` has expired at these positions."""
         if self.compiled.view.keep is None:
             return states
         now = clock.at_from_ticks(events[clock.TOPIC], positions, self.compiled.view.reads)
@@ -109,30 +109,28 @@ class CertificateVerifier:
 
 
 def _superseded(certified: Certificate, compiled: Compiled) -> str:
-    """Between which code, in words; nothing where it is the same."""
+    """Why the current code is not the certified code; empty if it is."""
     if (certified.version, certified.fingerprint) == (compiled.view.version, compiled.fingerprint):
         return ""
     return (
-        f"made by version {certified.version}, code {certified.fingerprint[:12]}; the file is at version "
-        f"{compiled.view.version}, code {compiled.fingerprint[:12]}, now. The older release can still verify it."
+        f"made by version {certified.version}, code {certified.fingerprint[:12]}; the view's file now has version "
+        f"{compiled.view.version}, code {compiled.fingerprint[:12]}. The older release can still verify it."
     )
 
 
-def verification_of(certified: Certificate, rebuilt: Buckets, makers: dict[str, str]) -> Verification:
-    """The answer where the view could be rebuilt, to these buckets, by software of these versions."""
+def compare_buckets(certified: Certificate, rebuilt: Buckets, versions: dict[str, str]) -> Verification:
+    """Compare a certificate with the rebuilt buckets; on a difference, name the software versions that changed."""
     rows = sum(count for count, _ in rebuilt.values())
-    both = rebuilt.keys() | certified.buckets.keys()
-    unequal = sum(rebuilt.get(bucket) != certified.buckets.get(bucket) for bucket in both)
+    buckets = rebuilt.keys() | certified.buckets.keys()
+    unequal = sum(rebuilt.get(bucket) != certified.buckets.get(bucket) for bucket in buckets)
     if not unequal:
         return _answer(certified, VerificationVerdict.EQUAL, rows=rows)
-    reason = (
-        f"{unequal} of {table_hash.BUCKETS} buckets differ; {certified.rows} rows are certified, {rows} are rebuilt"
-    )
-    others = [
-        f"{name} {old} then, {makers[name]} now" for name, old in certified.made_by.items() if makers[name] != old
+    reason = f"{unequal} of {table_hash.BUCKETS} buckets differ; {certified.rows} certified rows, {rows} rebuilt rows"
+    changed = [
+        f"{name} {old} then, {versions[name]} now" for name, old in certified.made_by.items() if versions[name] != old
     ]
-    if others:
-        reason += f". It was made by other software: {'; '.join(others)}"
+    if changed:
+        reason += f". Software versions changed: {'; '.join(changed)}"
     return _answer(certified, VerificationVerdict.DIFFERENT, reason, rows=rows, unequal_buckets=unequal)
 
 

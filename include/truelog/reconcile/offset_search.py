@@ -1,8 +1,8 @@
-"""Cause: why rows of a streamed view differ from their rebuild, as far as it can be known.
+"""Searches for the offsets of a lost or duplicated batch that explain why rows differ.
 
-A stream loses or repeats whole batches: of each partition, the records of one range of offsets. So where a batch was
-lost or counted twice, there are ranges such that all that they hold is what differs, and nothing beside it. Such ranges
-are looked for here, by one measure that adds up; whether they explain every column is then proved by `inquiry`.
+A stream loses or repeats whole batches, and a batch is one range of offsets in each partition. So if a batch was lost
+or counted twice, the records in some ranges add up to exactly the difference. This module searches for these ranges
+by one measure; `root_cause` then proves that they explain every column.
 """
 
 from collections import Counter, deque
@@ -15,7 +15,7 @@ from truelog.log.positions import Range
 
 
 class Cause(StrEnum):
-    """What can be the matter with rows that differ."""
+    """Why rows differ."""
 
     DUPLICATE = "duplicate"
     LOST = "lost batch"
@@ -28,14 +28,14 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class Explanation:
-    """A cause, of how many rows, and by what it was known."""
+    """A cause, the number of rows that it explains, and the evidence."""
 
     cause: Cause
     rows: int
     about: str
 
     def as_dict(self) -> dict[str, Any]:
-        """The stable form that scripts read."""
+        """The stable format for scripts."""
         return {"cause": self.cause.value, "rows": self.rows, "about": self.about}
 
 
@@ -44,7 +44,7 @@ Amounts = Mapping[str, int]  # by key
 
 @dataclass(frozen=True)
 class Contribution:
-    """A record, and what it added to keys that differ: a run of such records holds no other one."""
+    """A record, and the amounts that it adds to keys that differ."""
 
     offset: int
     amounts: Amounts
@@ -52,7 +52,7 @@ class Contribution:
 
 @dataclass(frozen=True)
 class ContributionRun:
-    """Records of one partition that follow upon each other, all of whose keys differ."""
+    """Consecutive records of one partition, all of whose keys differ."""
 
     topic: str
     partition: int
@@ -60,25 +60,25 @@ class ContributionRun:
 
 
 def search_ranges(runs: Iterable[ContributionRun], wanted: Amounts, *, from_right: bool = False) -> list[Range]:
-    """A range within each run, such that together they hold what is wanted of every key; none where that fails.
+    """Find one range in each run so that all ranges together add the wanted amount of every key; empty if none do.
 
-    Records are taken from the ends of the runs, the shortest run first, as long as there is too much of their keys.
-    Which end first decides where several ranges hold the same.
+    Starts from whole runs and removes records at their ends, from the shortest run first, while the amounts of their
+    keys exceed the wanted ones. If several ranges add up to the same, `from_right` decides between them.
     """
-    kept = [(run, deque(run.records)) for run in sorted(runs, key=lambda run: len(run.records))]
+    candidates = [(run, deque(run.records)) for run in sorted(runs, key=lambda run: len(run.records))]
     surplus = Counter({key: -amount for key, amount in wanted.items()})
-    for _, records in kept:
+    for _, records in candidates:
         for record in records:
             surplus.update(record.amounts)
-    while any(_shortened(records, surplus, from_right) for _, records in kept):
+    while any(_shortened(records, surplus, from_right) for _, records in candidates):
         pass
     if any(surplus.values()):
         return []
-    return [Range(r.topic, r.partition, left[0].offset, left[-1].offset + 1) for r, left in kept if left]
+    return [Range(r.topic, r.partition, left[0].offset, left[-1].offset + 1) for r, left in candidates if left]
 
 
 def _shortened(records: deque[Contribution], surplus: Counter[str], from_right: bool) -> bool:
-    """Take what is too much from one end, then from the other; whether anything was taken."""
+    """Remove surplus records from one end, then from the other; returns whether any was removed."""
     before = len(records)
     for right in (from_right, not from_right):
         while records and _is_too_much((records[-1] if right else records[0]).amounts, surplus):
@@ -91,5 +91,5 @@ def _is_too_much(amounts: Amounts, surplus: Counter[str]) -> bool:
 
 
 def exceeds_recount(streamed: int | None, rebuilt: int | None) -> bool:
-    """Whether a sum of positive amounts is more than each of them counted twice comes to, or less than none."""
+    """Whether a streamed sum is negative, or more than twice the rebuilt one: more than counting every record twice."""
     return not 0 <= (streamed or 0) <= 2 * (rebuilt or 0)

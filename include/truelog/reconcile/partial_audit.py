@@ -1,8 +1,8 @@
-"""Proof: partials held against the raw bytes that they came from, a share of them at a time.
+"""Audit of partials: compares them with the raw bytes that they came from, a share at a time.
 
-A rebuild trusts the partials of closed days, and a comparison of stream and rebuild cannot see what both got wrong
-from them. So each reconcile that is asked to prove also parses the raw bytes of some days again, those proved longest
-ago first: with 24 runs a day every partial is proved once a day, at a twenty-fourth of the cost of parsing all.
+A rebuild trusts the partials of closed days, so comparing it with the stream cannot reveal a wrong partial that both
+used. Therefore a reconcile with an audit parses the raw bytes of some days again, those audited longest ago first. At
+24 runs a day it audits every partial once a day, and each run parses a twenty-fourth of the raw bytes.
 """
 
 import math
@@ -21,17 +21,17 @@ _RUNS_A_DAY = 24
 
 @dataclass(frozen=True)
 class PartialAudit:
-    """The days that were looked at, and those whose partial was wrong; these have been made anew."""
+    """The audited days, and the days whose partial was wrong and was replaced."""
 
     days: Sequence[datetime] = ()
     wrong: Sequence[datetime] = ()
 
 
 def audit_partials(rebuilder: Rebuilder, *, every: bool = False) -> PartialAudit:
-    """Hold the view's partials, or the share of them that is due, against raw bytes; replace those that differ."""
+    """Compare the view's partials that are due, or all of them, with the raw bytes; replace those that differ."""
     known = partials.load(rebuilder.context.settings, rebuilder.compiled)
     due = known.ranges if every else _due(rebuilder, known.ranges)
-    wrong = [tile.day for tile in due if not _holds(rebuilder, known, tile)]
+    wrong = [tile.day for tile in due if not _verify(rebuilder, known, tile)]
     with rebuilder.connection.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO truelog.proof (view, version, day) VALUES (%s, %s, %s) "
@@ -42,23 +42,24 @@ def audit_partials(rebuilder: Rebuilder, *, every: bool = False) -> PartialAudit
 
 
 def _due(rebuilder: Rebuilder, tiles: Sequence[PartialRange]) -> list[PartialRange]:
-    found = rebuilder.connection.execute(
+    rows = rebuilder.connection.execute(
         "SELECT day, proved_at FROM truelog.proof WHERE view = %s AND version = %s",
         (rebuilder.compiled.name, rebuilder.compiled.view.version),
     ).fetchall()
-    proved = {day: str(at) for day, at in found}
-    oldest_first = sorted(tiles, key=lambda tile: (proved.get(tile.day, ""), tile.day))
+    audited_at = {day: str(at) for day, at in rows}
+    oldest_first = sorted(tiles, key=lambda tile: (audited_at.get(tile.day, ""), tile.day))
     return oldest_first[: math.ceil(len(tiles) / _RUNS_A_DAY)]
 
 
-def _holds(rebuilder: Rebuilder, known: partials.Partials, tile: PartialRange) -> bool:
+def _verify(rebuilder: Rebuilder, known: partials.Partials, tile: PartialRange) -> bool:
+    """Whether a partial equals the raw bytes; one that differs is replaced."""
     compiled, from_raw = rebuilder.compiled, replace(rebuilder, from_raw=True)
     states = from_raw.states_between(tile.begin, tile.end)
-    kept = known.read(rebuilder.context.spark, [tile])
-    assert kept is not None  # noqa: S101
-    now = merge.positions(rebuilder.connection, compiled)  # what is outlived here has perhaps left the partial
-    lasting = (clock.without_expired(rebuilder.connection, compiled, each, now) for each in (kept, states))
-    if not table_hash.unequal_buckets(*(table_hash.hash_frame(compiled, compiled.stored(each)) for each in lasting)):
+    partial = known.read(rebuilder.context.spark, [tile])
+    assert partial is not None  # noqa: S101
+    now = merge.positions(rebuilder.connection, compiled)  # upkeep may have dropped rows that have expired by now
+    current = (clock.without_expired(rebuilder.connection, compiled, each, now) for each in (partial, states))
+    if not table_hash.unequal_buckets(*(table_hash.hash_frame(compiled, compiled.stored(each)) for each in current)):
         return True
     partials.replace(rebuilder.context.spark, rebuilder.context.settings, compiled, tile, states)
     return False

@@ -1,7 +1,7 @@
-"""Carrying: a frame whose `select` always keeps some columns, so that they come through a view's transform.
+"""A DataFrame wrapper whose `select` always keeps some columns, so that they survive a view's transform.
 
-A transform ends in a select of exactly key and measures. Who wants to know which record added what gives it this
-instead of a DataFrame; that it suits every view, the laws see, which run all of them by it.
+A transform ends in a `select` of exactly key and measures. To learn which record added what, give it this wrapper
+instead of a DataFrame. The laws run every view with it.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 
 class ProvenanceFrame:
-    """A DataFrame in all that a transform may do with one."""
+    """A DataFrame for every operation that a transform may use."""
 
     def __init__(self, frame: DataFrame, carried: tuple[str, ...]) -> None:
         self.frame, self.carried = frame, carried
@@ -24,8 +24,8 @@ class ProvenanceFrame:
             return attribute
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            plain = [a.frame if isinstance(a, ProvenanceFrame) else a for a in args]
-            result = attribute(*plain, **kwargs)
+            unwrapped = [a.frame if isinstance(a, ProvenanceFrame) else a for a in args]
+            result = attribute(*unwrapped, **kwargs)
             return ProvenanceFrame(result, self.carried) if isinstance(result, DataFrame) else result
 
         return call

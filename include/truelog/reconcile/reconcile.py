@@ -1,16 +1,16 @@
-"""Reconcile: rebuild a view at the positions where the streamed one stands, and compare row for row.
+"""Reconcile: rebuilds a view at the positions of the streamed view, and compares the two row for row.
 
-0. where it was asked for, hold partials against the raw bytes (`partial_audit`): some of them, or all of them before
-   a repair from raw bytes, which the next comparison would take back where a partial says otherwise
-1. the digests of the streamed table together with its positions, in one snapshot of the database
-2. wait, within bounds, until the archive has reached those positions; else the verdict is UNKNOWN
-3. the digests of the view rebuilt at those positions
-4. where buckets differ: copy their streamed rows with the positions of that moment, rebuild those buckets there, and
-   compare every row, NULL equal to NULL, and find out why they differ as far as that can be known (`root_cause`)
-5. keep the result, with a certificate where the digests were equal (`truelog.certificate`); where it was asked for,
-   repair what differs, and compare again
+0. On request, audit partials against the raw bytes (`partial_audit`). Before a repair from raw bytes, audit all of
+   them, because the next comparison would otherwise undo the repair where a partial is wrong.
+1. Hash the streamed table and read its positions, in one database snapshot.
+2. Wait until the archive reaches these positions; after a timeout the verdict is UNKNOWN.
+3. Hash the view rebuilt at these positions.
+4. If buckets differ, copy their streamed rows with the positions at that moment, rebuild these buckets there, compare
+   every row with NULL equal to NULL, and investigate why they differ (`root_cause`).
+5. Store the result, and a certificate if the hashes were equal (`certificate`). On request, repair the differing rows
+   and compare again.
 
-Equal tables cost no copy and load nothing: a row is looked at by its hash alone until a bucket differs.
+A comparison of equal tables copies and loads no rows: it uses their hashes alone.
 """
 
 import json
@@ -40,8 +40,8 @@ from truelog.support.errors import ArchiveBehind, CodeChanged, NotMade, TruelogE
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import Compiled
 
-_SAMPLE = 100  # differing rows kept with the result; the counts are of all
-_REASON = 500  # characters of it that are kept
+_SAMPLE = 100  # differing rows stored with the result; the counts cover all of them
+_REASON = 500  # stored characters of the reason
 
 NOWHERE = Positions()
 
@@ -50,11 +50,11 @@ log = logging.getLogger("truelog.reconcile")
 
 @dataclass(frozen=True)
 class ReconcileResult:
-    """What a comparison found: counts of rows by key, and the first differing rows with both values."""
+    """The verdict of a comparison, the row counts by key, and the first differing rows with both values."""
 
     view: str
-    version: int | None  # None where the view's file cannot be read
-    positions: Positions  # none where the view could not be looked at
+    version: int | None  # None if the view's file cannot be read
+    positions: Positions  # empty if the view was not compared
     rows: int = 0
     missing: int = 0
     extra: int = 0
@@ -63,74 +63,73 @@ class ReconcileResult:
     verdict: str = "UNKNOWN"
     reason: str = ""
     sample: tuple[dict[str, Any], ...] = ()
-    mended_days: tuple[str, ...] = ()  # log days whose partial was not what the raw bytes say
+    mended_days: tuple[str, ...] = ()  # log days whose partial differed from the raw bytes and was replaced
     id: int | None = None  # of the row in truelog.reconciliation
-    causes: tuple[dict[str, Any], ...] = ()  # why rows differ: each cause, of how many rows, and how it is known
-    certificate: str | None = None  # its id, where one was made
-    digests: TableHash | None = field(default=None, repr=False)  # where they were equal: of all rows at `positions`
+    causes: tuple[dict[str, Any], ...] = ()  # why rows differ: each cause with its rows and evidence
+    certificate: str | None = None  # id of the certificate, if any
+    digests: TableHash | None = field(default=None, repr=False)  # hash of all rows at `positions`, if they were equal
 
     @property
     def equal(self) -> bool:
         return self.verdict == "EQUAL"
 
     def as_dict(self) -> dict[str, Any]:
-        """The stable form that scripts read."""
+        """The stable format for scripts."""
         plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "digests"}
         return plain | {"positions": json.loads(self.positions.as_json()), "equal": self.equal}
 
 
 @dataclass(frozen=True)
 class ReconcileRequest:
-    """What a reconcile is asked to do beside comparing.
+    """What a reconcile does besides comparing.
 
-    from_raw: leave partials and typed columns aside, parse the raw bytes, and hold against them which records were
-        set aside: one on which the transform does not fail is a difference.
-    mend: repair what differs, and compare again; where more differs than settings allow, it is left to a person.
-    proving: first hold the partials whose turn it is against the raw bytes.
-    doer: who asked.
-    spared: the views that are not repaired, though others are.
-    run: the Airflow run that compares, None at the command line.
+    from_raw: parse the raw bytes instead of partials and typed columns, and check the skipped records: a skipped
+        record on which the transform does not fail is a difference.
+    repair: repair the differing rows and compare again, unless more rows differ than the settings allow.
+    audit: first audit the partials that are due.
+    doer: the person or process that requests it.
+    exempt: views that are compared but not repaired.
+    run: the id of the Airflow run, None at the command line.
     """
 
     from_raw: bool = False
-    mend: bool = False
-    proving: bool = False
+    repair: bool = False
+    audit: bool = False
     doer: str = audit_trail.AIRFLOW
-    spared: frozenset[str] = frozenset()
+    exempt: frozenset[str] = frozenset()
     run: str | None = None
 
-    def about(self, view: str) -> "ReconcileRequest":
-        return replace(self, mend=self.mend and view not in self.spared)
+    def for_view(self, view: str) -> "ReconcileRequest":
+        return replace(self, repair=self.repair and view not in self.exempt)
 
 
 COMPARE_ONLY = ReconcileRequest()
 
 
 def reconcile(context: BatchContext, compiled: Compiled, request: ReconcileRequest = COMPARE_ONLY) -> ReconcileResult:
-    """Compare a view with its rebuild, while the stream goes on."""
+    """Compare a view with its rebuild while the stream runs, and store the result."""
     with connect(context.settings, autocommit=True) as connection:
         try:
             table.require_same_code(connection, compiled)
         except (CodeChanged, NotMade) as refused:
             return refused_result(context.settings, compiled, request, reason=refused)
-        row_diff.drop_copies(connection, compiled.table)
+        row_diff.lock_comparisons(connection, compiled.table)
         rebuilder = Rebuilder(context, connection, compiled, request.from_raw)
-        repairs_from_raw = request.from_raw and request.mend
-        proves = request.proving or repairs_from_raw
-        wrong = audit_partials(rebuilder, every=repairs_from_raw).wrong if proves else ()
+        audit_all = request.from_raw and request.repair
+        wrong = audit_partials(rebuilder, every=audit_all).wrong if request.audit or audit_all else ()
         result = compare(rebuilder)
         if request.from_raw and result.equal:
-            result = _excluded_rightly(rebuilder, result)
-        result = _keep_with_rows(rebuilder, result, request)
-        if request.mend and may_be_repaired(context.settings, result):
-            result = _keep_with_rows(rebuilder, _repaired(rebuilder, result, request), request)
+            result = _check_exclusions(rebuilder, result)
+        result = _save_comparison(rebuilder, result, request)
+        if request.repair and may_be_repaired(context.settings, result):
+            result = _save_comparison(rebuilder, _repair(rebuilder, result, request), request)
     return replace(result, mended_days=tuple(day.isoformat() for day in wrong))
 
 
 def may_be_repaired(settings: Settings, result: ReconcileResult) -> bool:
-    """Whether few enough rows differ: so few that a person could look at each, or a small share of the view.
+    """Whether few enough rows differ: few enough for a person to look at each, or a small share of the view.
 
-    None where it is the rebuild that is wrong: its rows would replace right ones.
+    If the rebuild is wrong, no row may be repaired, because the rebuild's rows would replace right ones.
     """
     if {each["cause"] for each in result.causes} & {Cause.FILE, Cause.PARTIAL}:
         return False
@@ -139,50 +138,50 @@ def may_be_repaired(settings: Settings, result: ReconcileResult) -> bool:
     return settings.repair_share > 0 and 0 < unequal <= few
 
 
-def _excluded_rightly(rebuilder: Rebuilder, found: ReconcileResult) -> ReconcileResult:
-    """Stream and rebuild leave out the same records: that they are equal does not say that these fail."""
-    wrongly = rebuilder.unfounded_exclusions(found.positions)
-    if not wrongly:
-        return found
-    named = ", ".join(f"{topic} {partition}:{offset}" for topic, partition, offset in wrongly[:_SAMPLE])
+def _check_exclusions(rebuilder: Rebuilder, result: ReconcileResult) -> ReconcileResult:
+    """Make an EQUAL result DIFFERENT if stream and rebuild skip records on which the transform does not fail."""
+    unfounded = rebuilder.unfounded_exclusions(result.positions)
+    if not unfounded:
+        return result
+    named = ", ".join(f"{topic} {partition}:{offset}" for topic, partition, offset in unfounded[:_SAMPLE])
     reason = (
-        f"{len(wrongly)} records are set aside on which the transform does not fail: {named}. "
-        f"Delete their rows of truelog.exclusion; `truelog reconcile --from-raw --repair` then counts them."
+        f"the transform does not fail on {len(unfounded)} of the skipped records: {named}. "
+        f"Delete their rows from truelog.exclusion; `truelog reconcile --from-raw --repair` then counts them."
     )
-    return replace(found, verdict="DIFFERENT", reason=reason)
+    return replace(result, verdict="DIFFERENT", reason=reason)
 
 
-def _repaired(rebuilder: Rebuilder, found: ReconcileResult, request: ReconcileRequest) -> ReconcileResult:
-    """What a comparison finds after the repair; the same as before where the archive is behind."""
+def _repair(rebuilder: Rebuilder, result: ReconcileResult, request: ReconcileRequest) -> ReconcileResult:
+    """Repair and compare again; the result stays as it was if the archive is behind."""
     try:
         repaired = repair(rebuilder)
     except ArchiveBehind as behind:
-        return replace(found, reason=f"not repaired: {behind}")
-    about = f"{repaired} rows replaced, after reconciliation {found.id}"
-    audit_trail.record_operation(rebuilder.connection, OperationKind.REPAIR, found.view, request.doer, about)
+        return replace(result, reason=f"not repaired: {behind}")
+    about = f"{repaired} rows replaced, after reconciliation {result.id}"
+    audit_trail.record_operation(rebuilder.connection, OperationKind.REPAIR, result.view, request.doer, about)
     return replace(compare(rebuilder), repaired=repaired)
 
 
 def compare(rebuilder: Rebuilder) -> ReconcileResult:
-    """Steps 1 to 4."""
+    """Run steps 1 to 4."""
     connection, compiled = rebuilder.connection, rebuilder.compiled
     with _snapshot(connection):
         positions = merge.positions(connection, compiled)
         streamed = table_hash.hash_table(connection, compiled, sql.Identifier("state", compiled.table))  # 1
     result = ReconcileResult(compiled.name, compiled.view.version, positions)
     try:
-        _wait(rebuilder, positions)  # 2
-        rebuilt = _digests(rebuilder, positions)  # 3
+        _wait_for_archive(rebuilder, positions)  # 2
+        rebuilt = _hash_rebuild(rebuilder, positions)  # 3
         unequal = table_hash.unequal_buckets(streamed, rebuilt)
         if not unequal:
-            row_diff.no_differences(connection, compiled)
+            row_diff.clear_differences(connection, compiled)
             return replace(result, rows=table_hash.count_rows(rebuilt), verdict="EQUAL", digests=rebuilt)
         return _compare_rows(rebuilder, unequal)  # 4
     except ArchiveBehind as behind:
         return replace(result, reason=str(behind))
 
 
-def _digests(rebuilder: Rebuilder, positions: Positions) -> TableHash:
+def _hash_rebuild(rebuilder: Rebuilder, positions: Positions) -> TableHash:
     states = rebuilder.states(positions)
     kept = clock.without_expired(rebuilder.connection, rebuilder.compiled, states, positions)
     return table_hash.hash_frame(rebuilder.compiled, rebuilder.compiled.stored(kept))
@@ -191,7 +190,7 @@ def _digests(rebuilder: Rebuilder, positions: Positions) -> TableHash:
 def _compare_rows(rebuilder: Rebuilder, buckets: Sequence[int]) -> ReconcileResult:
     connection, compiled = rebuilder.connection, rebuilder.compiled
     positions, rows = snapshot(connection, compiled, buckets)
-    _wait(rebuilder, positions)
+    _wait_for_archive(rebuilder, positions)
     rebuilder.rebuild(positions, table_hash.rows_in_buckets(compiled, buckets))
     counts = row_diff.find_differences(connection, compiled)
     causes = root_cause.find_root_causes(rebuilder, positions, counts.unequal) if counts.unequal else ()
@@ -209,7 +208,7 @@ def _compare_rows(rebuilder: Rebuilder, buckets: Sequence[int]) -> ReconcileResu
     )
 
 
-def _wait(rebuilder: Rebuilder, positions: Positions) -> None:
+def _wait_for_archive(rebuilder: Rebuilder, positions: Positions) -> None:
     settings = rebuilder.context.settings
     archive_reader.wait_for(settings, positions, seconds=settings.archive_wait_seconds)
 
@@ -217,7 +216,7 @@ def _wait(rebuilder: Rebuilder, positions: Positions) -> None:
 def snapshot(connection: Connection, compiled: Compiled, buckets: Sequence[int]) -> tuple[Positions, int]:
     """Copy these buckets of the streamed table into `recon.<table>_streamed`.
 
-    Returns the positions of exactly that copy, and how many rows the whole table had there.
+    Returns the exact positions of the copy, and the number of rows in the whole table at that moment.
     """
     copy, table = row_diff.streamed_table(compiled), sql.Identifier("state", compiled.table)
     with _snapshot(connection):
@@ -227,35 +226,35 @@ def snapshot(connection: Connection, compiled: Compiled, buckets: Sequence[int])
                 copy, table, table_hash.bucket_sql(compiled), sql.SQL(", ").join(map(sql.Literal, buckets))
             )
         )
-        counted = connection.execute(sql.SQL("SELECT count(*) FROM {}").format(table)).fetchone()
-        assert counted is not None  # noqa: S101
-        return merge.positions(connection, compiled), int(str(counted[0]))
+        count = connection.execute(sql.SQL("SELECT count(*) FROM {}").format(table)).fetchone()
+        assert count is not None  # noqa: S101
+        return merge.positions(connection, compiled), int(str(count[0]))
 
 
 @contextmanager
 def _snapshot(connection: Connection) -> Iterator[None]:
-    """What is read within is of one moment."""
+    """Run all reads on one database snapshot."""
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         yield
 
 
-def _keep_with_rows(rebuilder: Rebuilder, result: ReconcileResult, request: ReconcileRequest) -> ReconcileResult:
-    """The result, and whose the rows in the table of differences are."""
-    kept = _keep(rebuilder.connection, result, request)
-    assert kept.id is not None  # noqa: S101
-    if kept.verdict != "UNKNOWN":
-        row_diff.mark_causes(rebuilder.connection, rebuilder.compiled, kept.id)
-    if not kept.equal or kept.digests is None:  # rows that became equal while they were compared: no one moment's
-        return kept
-    excluded = rebuilder.excluded(kept.positions)
-    equal = EqualResult(kept.positions, excluded, kept.digests, request.from_raw)
+def _save_comparison(rebuilder: Rebuilder, result: ReconcileResult, request: ReconcileRequest) -> ReconcileResult:
+    """Store the result, set its id in the table of differences, and certify it if it is EQUAL."""
+    saved = _save(rebuilder.connection, result, request)
+    assert saved.id is not None  # noqa: S101
+    if saved.verdict != "UNKNOWN":
+        row_diff.set_reconciliation(rebuilder.connection, rebuilder.compiled, saved.id)
+    if not saved.equal or saved.digests is None:  # rows that became equal during the comparison have no single moment
+        return saved
+    excluded = rebuilder.excluded(saved.positions)
+    equal = EqualResult(saved.positions, excluded, saved.digests, request.from_raw)
     made = certificate.make_certificate(rebuilder.context.spark, rebuilder.compiled, equal)
-    certificate_store.store(rebuilder.context.settings, rebuilder.connection, made, kept.id)
-    return replace(kept, certificate=made.id)
+    certificate_store.store(rebuilder.context.settings, rebuilder.connection, made, saved.id)
+    return replace(saved, certificate=made.id)
 
 
-def _keep(connection: Connection, result: ReconcileResult, request: ReconcileRequest) -> ReconcileResult:
+def _save(connection: Connection, result: ReconcileResult, request: ReconcileRequest) -> ReconcileResult:
     row = connection.execute(
         "INSERT INTO truelog.reconciliation "
         "(view, version, positions, from_raw, row_count, missing, extra, different, repaired, verdict, reason, sample, "
@@ -282,18 +281,18 @@ def _keep(connection: Connection, result: ReconcileResult, request: ReconcileReq
 
 
 def reconcile_all(settings: Settings, views: Sequence[str], request: ReconcileRequest) -> list[ReconcileResult]:
-    """Reconcile the named views, or all of them, in a Spark session of its own."""
+    """Reconcile the named views, or all views, in a Spark session of its own."""
     with open_batch(settings, "truelog reconcile", views) as context:
         refused = context.views.refused.items()
         results = [refused_result(settings, view, request, reason=reason) for view, reason in refused]
         for each in context.views.compiled:
             try:
-                results.append(reconcile(context, each, request.about(each.name)))
-            except Exception as error:  # whatever befell one view, the others are compared
+                results.append(reconcile(context, each, request.for_view(each.name)))
+            except Exception as error:  # an error in one view must not stop the others
                 log.exception("%s could not be compared", each.name)
                 with connect(settings) as connection:
-                    stands = merge.positions(connection, each)
-                results.append(refused_result(settings, each, request, reason=error, at=stands))
+                    positions = merge.positions(connection, each)
+                results.append(refused_result(settings, each, request, reason=error, at=positions))
         return results
 
 
@@ -305,27 +304,27 @@ def refused_result(
     reason: Exception | str,
     at: Positions = NOWHERE,
 ) -> ReconcileResult:
-    """The answer for a view that was not compared: neither equal nor different, and why.
+    """Store the UNKNOWN result of a view that was not compared, with the reason.
 
-    Of one that cannot be compiled only the name is known. Where it stands is told if another try may have an answer.
+    A view that cannot be compiled is given by its name. `at` is set if another attempt may succeed.
     """
     name, version = (view, None) if isinstance(view, str) else (view.name, view.view.version)
-    said = str(reason) if isinstance(reason, str | CodeChanged | NotMade) else f"{type(reason).__name__}: {reason}"
+    text = str(reason) if isinstance(reason, str | CodeChanged | NotMade) else f"{type(reason).__name__}: {reason}"
     causes = () if isinstance(view, str) else _causes(settings, view, reason)
     with connect(settings, autocommit=True) as connection:
-        return _keep(connection, ReconcileResult(name, version, at, reason=said[:_REASON], causes=causes), request)
+        return _save(connection, ReconcileResult(name, version, at, reason=text[:_REASON], causes=causes), request)
 
 
 def _causes(settings: Settings, compiled: Compiled, reason: Exception | str) -> tuple[dict[str, Any], ...]:
-    """Why it could not be rebuilt, where that is known."""
+    """Why the view could not be rebuilt, if that is known."""
     if isinstance(reason, CodeChanged):
         return (Explanation(Cause.CODE, 0, str(reason)).as_dict(),)
-    if isinstance(reason, str | TruelogError):  # which tells the cause itself
+    if isinstance(reason, str | TruelogError):  # the reason states the cause
         return ()
     return tuple(each.as_dict() for each in root_cause.explain_failure(settings, compiled.view.topics))
 
 
 def exit_code(results: Iterable[ReconcileResult]) -> int:
-    """0 all equal, 1 one differs, 3 nothing differs but one is unknown."""
+    """0 if all are EQUAL, 1 if any is DIFFERENT, 3 if none is DIFFERENT but any is UNKNOWN."""
     verdicts = {r.verdict for r in results}
     return 1 if "DIFFERENT" in verdicts else 3 if "UNKNOWN" in verdicts else 0

@@ -1,7 +1,7 @@
-"""Validation: whether a comparison came out as it must, judged by Great Expectations and kept beside the comparison.
+"""Validation of reconciliations by Great Expectations, stored with each reconciliation.
 
-For each view that a run compared: the verdict is EQUAL, no row differs, as many rows were streamed as rebuilt and not
-fewer than there must be, and the view's own checks hold for every row that readers see.
+For each view that a run compared, it requires that the verdict is EQUAL, no row differs, stream and rebuild have
+equally many rows and at least a minimum, and every row that readers see passes the view's own checks.
 """
 
 import json
@@ -22,8 +22,8 @@ from truelog.views.view import View
 
 
 @dataclass(frozen=True)
-class Compared:
-    """The newest comparison of a view that a run asked for."""
+class Comparison:
+    """A run's newest comparison of a view."""
 
     id: int
     view: str
@@ -34,87 +34,87 @@ class Compared:
 
     @property
     def refused(self) -> bool:
-        """The view could not even be looked at: its file is broken, or its code has changed."""
+        """Whether the view could not be compared at all: its file is broken, or its code has changed."""
         return self.verdict == "UNKNOWN" and not self.positions
 
 
 def require_known(settings: Settings, run: str) -> None:
-    """Refuse a run in which the archive was behind a view: another try may come to an answer.
+    """Require that no comparison of the run is UNKNOWN because the archive was behind; a retry may succeed.
 
-    A view that was refused will be so again: its own judgement says why.
+    Refused views do not fail the run, because a retry would refuse them again. Their own validation reports them.
 
     Raises:
-        ArchiveBehind: with the reason of each such view.
+        ArchiveBehind: a comparison is UNKNOWN; the message has the reason for each view.
     """
     with connect(settings) as connection:
-        unknown = [c for c in _compared(connection, run).values() if c.verdict == "UNKNOWN" and not c.refused]
+        unknown = [c for c in _comparisons(connection, run).values() if c.verdict == "UNKNOWN" and not c.refused]
     if unknown:
         raise ArchiveBehind("; ".join(f"UNKNOWN: {c.view}: {c.reason}" for c in unknown))
 
 
 def validate_run(settings: Settings, run: str, view: str) -> ValidationResult:
-    """Judge the run's comparison of the view, and keep what came out.
+    """Validate the run's comparison of the view and store the result.
 
     Raises:
-        BadInput: the run has not compared the view, or could not.
+        BadInput: the run did not or could not compare the view.
     """
     with connect(settings, autocommit=True) as connection:
-        compared = _compared(connection, run).get(view)
-        if compared is None:
+        comparison = _comparisons(connection, run).get(view)
+        if comparison is None:
             raise BadInput(f"{run} has no comparison of {view}: did its job fail?")
-        if compared.refused:
-            raise BadInput(f"{view} could not be compared: {compared.reason}")
+        if comparison.refused:
+            raise BadInput(f"{view} could not be compared: {comparison.reason}")
         declared = catalogue.load_view(view, settings.views_folder)
-        rules = list(_rules(compared, declared, _floor(settings, connection, compared, declared)))
-        outcome = gx_runner.run_validation(settings, view, rules)
-        gx_runner.save_validation(settings, connection, outcome, f"{view} and its rebuild", reconciliation=compared.id)
-    return outcome
+        rules = list(_rules(comparison, declared, _minimum_rows(settings, connection, comparison, declared)))
+        result = gx_runner.run_validation(settings, view, rules)
+        gx_runner.save_validation(settings, connection, result, f"{view} and its rebuild", reconciliation=comparison.id)
+    return result
 
 
-def _compared(connection: Connection, run: str) -> dict[str, Compared]:
-    with connection.cursor(row_factory=class_row(Compared)) as cursor:
+def _comparisons(connection: Connection, run: str) -> dict[str, Comparison]:
+    with connection.cursor(row_factory=class_row(Comparison)) as cursor:
         cursor.execute(
             "SELECT DISTINCT ON (view) id, view, version, positions, verdict, reason FROM truelog.reconciliation "
             "WHERE run = %s ORDER BY view, id DESC",
             (run,),
         )
-        return {found.view: found for found in cursor}
+        return {comparison.view: comparison for comparison in cursor}
 
 
-def _floor(settings: Settings, connection: Connection, compared: Compared, view: View) -> int:
-    """How many rows there must be at least.
+def _minimum_rows(settings: Settings, connection: Connection, comparison: Comparison, view: View) -> int:
+    """The number of rows that the view must have at least.
 
-    A view without `keep` never shrinks: it has all rows that it had whenever it was found equal, and one at least
-    where it has read any event, so that two empty tables do not pass as equal. Of a view with `keep`, all rows may
-    have left.
+    A view without `keep` never shrinks, so it has at least as many rows as in any earlier EQUAL comparison. If it has
+    read an event, it has at least one row, so that two empty tables do not pass as equal. A view with `keep` may lose
+    all its rows.
     """
     if view.keep:
         return 0
     found = connection.execute(
         "SELECT coalesce(max(row_count), 0) FROM truelog.reconciliation "
         "WHERE view = %s AND version = %s AND verdict = 'EQUAL' AND id < %s",
-        (compared.view, compared.version, compared.id),
+        (comparison.view, comparison.version, comparison.id),
     ).fetchone()
     assert found is not None  # noqa: S101
-    return int(str(found[0])) or int(_has_read_an_event(settings, compared, view))
+    return int(str(found[0])) or int(_has_read_an_event(settings, comparison, view))
 
 
-def _has_read_an_event(settings: Settings, compared: Compared, view: View) -> bool:
-    """Not just records: what is malformed adds nothing to any view."""
-    ends = Positions.from_json(json.dumps(compared.positions))
+def _has_read_an_event(settings: Settings, comparison: Comparison, view: View) -> bool:
+    """Whether the view has read a valid event; malformed records add nothing to any view."""
+    ends = Positions.from_json(json.dumps(comparison.positions))
     return any(archive_reader.holds_event(settings, topic, ends) for topic in view.reads)
 
 
-def _rules(compared: Compared, view: View, floor: int) -> Iterator[ValidationRule]:
-    row = f"id = {compared.id} AND"
-    kept = ("truelog", "reconciliation")
-    yield ValidationRule(*kept, "the streamed table equals its rebuild", f"{row} verdict <> 'EQUAL'")
-    yield ValidationRule(*kept, "as many rows streamed as rebuilt", f"{row} missing <> extra")
-    if floor:
-        yield ValidationRule(*kept, f"at least {floor} rows", f"{row} row_count < {floor}")
-    yield ValidationRule(*kept, "no row differs", f"{row} missing + extra + different > 0")
-    if compared.verdict != "UNKNOWN":  # a later comparison may have put its own rows there
-        rows = f"{compared.view}_v{compared.version}_diff"
-        yield ValidationRule("recon", rows, "its table of differences is empty", f"reconciliation = {compared.id}")
+def _rules(comparison: Comparison, view: View, minimum: int) -> Iterator[ValidationRule]:
+    row = f"id = {comparison.id} AND"
+    table = ("truelog", "reconciliation")
+    yield ValidationRule(*table, "the streamed table equals its rebuild", f"{row} verdict <> 'EQUAL'")
+    yield ValidationRule(*table, "as many rows streamed as rebuilt", f"{row} missing <> extra")
+    if minimum:
+        yield ValidationRule(*table, f"at least {minimum} rows", f"{row} row_count < {minimum}")
+    yield ValidationRule(*table, "no row differs", f"{row} missing + extra + different > 0")
+    if comparison.verdict != "UNKNOWN":  # the table may hold the rows of a later comparison
+        diff = f"{comparison.view}_v{comparison.version}_diff"
+        yield ValidationRule("recon", diff, "its table of differences is empty", f"reconciliation = {comparison.id}")
     for check in view.checks:
-        yield ValidationRule("views", compared.view, check, f"NOT ({check})")
+        yield ValidationRule("views", comparison.view, check, f"NOT ({check})")

@@ -1,4 +1,4 @@
-"""The history of reconciliations: verdicts over time, and of each one the rows that differed and what was repaired."""
+"""History of reconciliations: verdicts over time, and the differing rows and repairs of each reconciliation."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -9,12 +9,12 @@ from psycopg import sql
 
 from truelog.storage.database import Connection
 
-_PORTION = 1_000
+_FETCH_ROWS = 1_000
 
 
 @dataclass(frozen=True)
 class Reconciliation:
-    """A row of `truelog.reconciliation`; `judged` is what Great Expectations said, None where it was not asked."""
+    """A row of `truelog.reconciliation`. `judged` is whether its validation passed, None if it was not validated."""
 
     id: int
     finished_at: datetime
@@ -31,12 +31,12 @@ class Reconciliation:
     run: str | None
     judged: bool | None
     failed: Sequence[str] | None
-    validation: int | None  # the judgement's number, which is that of its Data Docs
+    validation: int | None  # id of the validation and of its Data Docs
 
 
 @dataclass(frozen=True)
 class Repair:
-    """A row that was replaced."""
+    """A row that a repair replaced."""
 
     repaired_at: datetime
     key: Any
@@ -45,24 +45,24 @@ class Repair:
 
 
 @dataclass(frozen=True)
-class Differing:
-    """A row of the streamed table and of its rebuild; None on the side that does not have it."""
+class DifferingRow:
+    """A row as the stream and as the rebuild has it; None on the side that lacks it."""
 
     streamed: dict[str, Any] | None
     rebuilt: dict[str, Any] | None
-    cause: str | None = None  # unknown to comparisons of earlier releases
+    cause: str | None = None  # earlier releases stored none
 
 
 @dataclass(frozen=True)
 class ReconciliationDetail:
-    """The first differing rows, with these columns, and why they differ; what is equal has left a certificate."""
+    """A reconciliation with its first differing rows, their causes and repairs, and the certificate if it was EQUAL."""
 
     reconciliation: Reconciliation
     certificate: str | None
     columns: Sequence[str]
     positions: dict[str, dict[str, int]]
     causes: Sequence[dict[str, Any]]
-    sample: Sequence[Differing]
+    sample: Sequence[DifferingRow]
     repairs: Sequence[Repair]
 
 
@@ -77,18 +77,18 @@ _ALL = sql.SQL(
 def latest_reconciliations(
     connection: Connection, limit: int, view: str | None = None, runs: Collection[str] | None = None
 ) -> list[Reconciliation]:
-    """The newest first; of one view, or of all; of some of Airflow's runs, or whoever asked for them."""
+    """Reconciliations of one view or all, and of some Airflow runs or any origin; newest first."""
     where = sql.SQL(
         "WHERE (%(view)s::text IS NULL OR view = %(view)s) AND (%(runs)s::text[] IS NULL OR run = ANY(%(runs)s)) "
         "ORDER BY id DESC LIMIT %(limit)s"
     )
-    given = {"view": view, "runs": None if runs is None else list(runs), "limit": limit}
-    rows: list[tuple[Any, ...]] = connection.execute(_ALL + where, given).fetchall()
+    parameters = {"view": view, "runs": None if runs is None else list(runs), "limit": limit}
+    rows: list[tuple[Any, ...]] = connection.execute(_ALL + where, parameters).fetchall()
     return [Reconciliation(*row) for row in rows]
 
 
-def answers(connection: Connection, views: Sequence[str]) -> dict[str, str]:
-    """The last verdict on the newest version of each view, EQUAL or DIFFERENT; a later UNKNOWN changes nothing."""
+def latest_verdicts(connection: Connection, views: Sequence[str]) -> dict[str, str]:
+    """The last verdict on the newest version of each view, EQUAL or DIFFERENT; a later UNKNOWN is ignored."""
     rows = connection.execute(
         "SELECT DISTINCT ON (view) view, verdict "
         "FROM (SELECT view, max(version) AS version FROM truelog.view WHERE view = ANY(%s) GROUP BY view) newest "
@@ -99,75 +99,80 @@ def answers(connection: Connection, views: Sequence[str]) -> dict[str, str]:
 
 
 def reconciliation_detail(connection: Connection, number: int) -> ReconciliationDetail | None:
-    """None where there is no such reconciliation."""
+    """A reconciliation with its details; None if there is no such reconciliation."""
     row: tuple[Any, ...] | None = connection.execute(_ALL + sql.SQL("WHERE id = %s"), (number,)).fetchone()
     if row is None:
         return None
-    found = Reconciliation(*row)
+    reconciliation = Reconciliation(*row)
     more: tuple[Any, ...] | None = connection.execute(
         "SELECT positions, causes, sample, (SELECT max(id) FROM truelog.certificate WHERE reconciliation = r.id) "
         "FROM truelog.reconciliation r WHERE id = %s",
         (number,),
     ).fetchone()
     positions, causes, sample, certificate = more or ({}, [], [], None)
-    rows = [Differing(**each) for each in sample]
+    rows = [DifferingRow(**each) for each in sample]
     return ReconciliationDetail(
-        reconciliation=found,
+        reconciliation=reconciliation,
         certificate=certificate,
-        columns=_columns(connection, found, rows),
+        columns=_columns(connection, reconciliation, rows),
         positions=positions,
         causes=causes,
         sample=rows,
-        repairs=_repairs(connection, found),
+        repairs=_repairs(connection, reconciliation),
     )
 
 
-def differing_rows(connection: Connection, detail: ReconciliationDetail) -> Iterator[Differing]:
-    """All rows that differed, where the table of differences still holds them; else those of the sample."""
-    found = detail.reconciliation
-    table = f"{found.view}_v{found.version}_diff"
-    if not _holds(connection, table, found.id):
+def differing_rows(connection: Connection, detail: ReconciliationDetail) -> Iterator[DifferingRow]:
+    """All differing rows if the table of differences still holds them, else the sample."""
+    reconciliation = detail.reconciliation
+    table = f"{reconciliation.view}_v{reconciliation.version}_diff"
+    if not _holds(connection, table, reconciliation.id):
         yield from detail.sample
         return
     query = sql.SQL("SELECT streamed, rebuilt, to_jsonb(d) ->> 'cause' FROM {} d ORDER BY key_json").format(
         sql.Identifier("recon", table)
     )
     with connection.cursor("differing") as cursor:
-        cursor.itersize = _PORTION
+        cursor.itersize = _FETCH_ROWS
         cursor.execute(query)
         for streamed, rebuilt, cause in cursor:
-            yield Differing(streamed, rebuilt, cause)  # type: ignore[arg-type]
+            yield DifferingRow(streamed, rebuilt, cause)  # type: ignore[arg-type]
 
 
-def _columns(connection: Connection, found: Reconciliation, rows: Sequence[Differing]) -> list[str]:
-    """In the order of the table: JSON has lost it. Of a table that is gone, as they come."""
-    made = connection.execute(
+def _columns(connection: Connection, reconciliation: Reconciliation, rows: Sequence[DifferingRow]) -> list[str]:
+    """The columns in the table's order, which JSON does not keep; in the order of the JSON if the table is gone."""
+    columns = connection.execute(
         "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(format('state.%%I', %s::text)) "
         "AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
-        (f"{found.view}_v{found.version}",),
+        (f"{reconciliation.view}_v{reconciliation.version}",),
     ).fetchall()
-    return [str(name) for (name,) in made] or list(
+    return [str(name) for (name,) in columns] or list(
         dict.fromkeys(n for r in rows for n in r.streamed or r.rebuilt or {})
     )
 
 
 def _holds(connection: Connection, table: str, number: int) -> bool:
-    """Whether the rows in it are this reconciliation's: the next one that finds any replaces them."""
+    """Whether the table of differences holds this reconciliation's rows; a later one may have replaced them."""
     if connection.execute("SELECT to_regclass(format('recon.%%I', %s::text))", (table,)).fetchone() == (None,):
         return False
     query = sql.SQL("SELECT FROM {} WHERE reconciliation = %s LIMIT 1").format(sql.Identifier("recon", table))
     return connection.execute(query, (number,)).fetchone() is not None
 
 
-def _repairs(connection: Connection, found: Reconciliation) -> list[Repair]:
-    """What was repaired between the comparison before and this one, which checked the repair."""
-    if not found.repaired:
+def _repairs(connection: Connection, reconciliation: Reconciliation) -> list[Repair]:
+    """The repairs between the previous comparison and this one, which checked them."""
+    if not reconciliation.repaired:
         return []
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT repaired_at, key, before, after FROM truelog.repair WHERE (view, version) = (%(view)s, %(version)s) "
         "AND before IS DISTINCT FROM after AND repaired_at <= %(at)s AND repaired_at >= coalesce((SELECT "
         "max(finished_at) FROM truelog.reconciliation WHERE (view, version) = (%(view)s, %(version)s) "
         "AND id < %(id)s), '-infinity') ORDER BY key LIMIT 1000",
-        {"view": found.view, "version": found.version, "at": found.finished_at, "id": found.id},
+        {
+            "view": reconciliation.view,
+            "version": reconciliation.version,
+            "at": reconciliation.finished_at,
+            "id": reconciliation.id,
+        },
     ).fetchall()
     return [Repair(*row) for row in rows]

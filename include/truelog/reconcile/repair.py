@@ -1,15 +1,15 @@
-"""Repair: batch wins, at the positions where the table stands *now*.
+"""Repair: replaces differing rows by the rebuild's, at the view's current positions.
 
-A difference was found at positions V; since then the stream has moved on. Writing the values at V would erase what
-came after it. So
+A comparison finds differences at positions V, and the stream moves on. Writing the values at V would erase the records
+after V. Therefore a repair
 
-1. wait until the archive has come to where the view stands, and rebuild the differing keys there
-2. read from the log what it brought to these keys meanwhile
-3. lock the view: no merge until the repair is done
-4. the same once more, up to where the view stands now
-5. replace the rows by all of it, and keep the rows before and after
+1. waits until the archive reaches the view's positions, and rebuilds the differing keys there
+2. reads from the log what the stream has since added to these keys
+3. locks the view against merges until the repair is done
+4. repeats step 2 up to the view's final positions
+5. replaces the rows, and stores the rows before and after
 
-The stream waits from step 3 on: for the few records since step 2, and neither for the archive nor for its history.
+The stream waits from step 3 on: only for the few records since step 2, and not for the archive or its history.
 """
 
 from psycopg import sql
@@ -27,10 +27,10 @@ from truelog.views.compiled_view import Compiled, RowFilter
 
 
 def repair(rebuilder: Rebuilder) -> int:
-    """Replace the rows of the keys in `recon.<table>_diff`; how many rows changed.
+    """Replace the rows of the keys in `recon.<table>_diff`, and return how many rows changed.
 
     Raises:
-        ArchiveBehind: the archive did not reach the view in time; nothing was changed.
+        ArchiveBehind: the archive did not reach the view's positions in time; no row changed.
     """
     connection, compiled = rebuilder.connection, rebuilder.compiled
     settings, keys = rebuilder.context.settings, compiled.with_keys(_keys(rebuilder))
@@ -39,7 +39,7 @@ def repair(rebuilder: Rebuilder) -> int:
     staged = [rebuilder.stage_rows(positions, keys)]  # 1
     positions = _catch_up(rebuilder, positions, keys, staged)  # 2
     with connection.transaction():
-        # Spark works between two statements here; but a repair that stands still must not hold the view for ever.
+        # Spark works between two statements here, but a repair that hangs must not lock the view for ever.
         connection.execute("SET LOCAL idle_in_transaction_session_timeout = '5min'")
         merge.lock(connection, compiled)  # 3
         positions = _catch_up(rebuilder, positions, keys, staged)  # 4
@@ -47,16 +47,16 @@ def repair(rebuilder: Rebuilder) -> int:
 
 
 def _catch_up(rebuilder: Rebuilder, begin: Positions, keys: RowFilter, staged: list[StagedRows]) -> Positions:
-    """Stage what came since `begin`; where the view stands now."""
-    stands = merge.positions(rebuilder.connection, rebuilder.compiled)
-    if begin.ranges_to(stands):
-        staged.append(rebuilder.stage_since(begin, stands, keys))
-    return stands
+    """Stage what the stream added to the keys since `begin`, and return the view's positions."""
+    positions = merge.positions(rebuilder.connection, rebuilder.compiled)
+    if begin.ranges_to(positions):
+        staged.append(rebuilder.stage_since(begin, positions, keys))
+    return positions
 
 
 def _replace(rebuilder: Rebuilder, positions: Positions, staged: list[StagedRows]) -> int:
     connection, compiled = rebuilder.connection, rebuilder.compiled
-    _note(connection, compiled, positions)
+    _record_before(connection, compiled, positions)
     connection.execute(
         sql.SQL("DELETE FROM {} AS t USING {} AS d WHERE {} = d.key_json").format(
             _table(compiled), row_diff.diff_table(compiled), row_diff.key_json(compiled, "t.")
@@ -65,19 +65,19 @@ def _replace(rebuilder: Rebuilder, positions: Positions, staged: list[StagedRows
     for each in staged:
         rebuilder.merge_staged("state", each)
     clock.drop_expired(connection, compiled, "state", positions)
-    return _note_after(connection, compiled, positions)
+    return _record_after(connection, compiled)
 
 
 def _keys(rebuilder: Rebuilder) -> DataFrame:
     compiled = rebuilder.compiled
     query = sql.SQL("SELECT {} FROM {}").format(names(compiled.key_columns), row_diff.diff_table(compiled))
     rows = rebuilder.connection.execute(query).fetchall()
-    shape = StructType([StructField(key, compiled.kinds[key]) for key in compiled.view.key])
-    return rebuilder.context.spark.createDataFrame(rows, shape)
+    schema = StructType([StructField(key, compiled.kinds[key]) for key in compiled.view.key])
+    return rebuilder.context.spark.createDataFrame(rows, schema)
 
 
-def _note(connection: Connection, compiled: Compiled, positions: Positions) -> None:
-    """What stood under each key before."""
+def _record_before(connection: Connection, compiled: Compiled, positions: Positions) -> None:
+    """Store the row of each key before the repair."""
     connection.execute(
         sql.SQL(
             "INSERT INTO truelog.repair (view, version, positions, key, before) "
@@ -87,8 +87,8 @@ def _note(connection: Connection, compiled: Compiled, positions: Positions) -> N
     )
 
 
-def _note_after(connection: Connection, compiled: Compiled, positions: Positions) -> int:
-    """What stands there now; a key whose row was right by then is no repair."""
+def _record_after(connection: Connection, compiled: Compiled) -> int:
+    """Store the row of each key after the repair, and count the keys whose row changed."""
     connection.execute(
         sql.SQL(
             "UPDATE truelog.repair AS r SET after = to_jsonb(t) FROM {} AS t "

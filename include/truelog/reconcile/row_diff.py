@@ -1,8 +1,8 @@
-"""Difference: the rows of a streamed view and of its rebuild that have no equal on the other side.
+"""Rows that differ between a streamed view and its rebuild.
 
-A table `recon.<table>_diff` holds them by key, with both values as JSON and the cause (`offset_search`). Rows compare
-as PostgreSQL compares them, column by column, NULL equal to NULL; EXCEPT ALL and GROUP BY hash, where a full join on IS
-NOT DISTINCT FROM cannot.
+The table `recon.<table>_diff` holds them by key, with both values as JSON and the cause (`offset_search`). PostgreSQL
+compares the rows column by column, with NULL equal to NULL. EXCEPT ALL and GROUP BY can use hashing, which a full join
+on IS NOT DISTINCT FROM cannot.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from truelog.views.compiled_view import Compiled
 
 @dataclass(frozen=True)
 class DiffCounts:
-    """Rows of the rebuild, and keys that are only in the rebuild, only in the stream, or in both with other values."""
+    """Rows of the rebuild, and keys that are missing from the stream, extra in it, or have different values."""
 
     rows: int
     missing: int
@@ -56,33 +56,33 @@ def find_differences(connection: Connection, compiled: Compiled) -> DiffCounts:
     return _count(connection, compiled)
 
 
-def drop_copies(connection: Connection, table: str) -> None:
-    """Keep other comparisons of the table waiting, as long as the connection lasts: the copies have one name each."""
+def lock_comparisons(connection: Connection, table: str) -> None:
+    """Make other comparisons of the table wait until this connection closes, because its copies have fixed names."""
     connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 1))", (f"reconcile {table}",))
 
 
-def no_differences(connection: Connection, compiled: Compiled) -> None:
-    """Leave an empty `recon.<table>_diff`: nothing differs."""
+def clear_differences(connection: Connection, compiled: Compiled) -> None:
+    """Replace `recon.<table>_diff` by an empty table."""
     columns = {**compiled.key_columns, "key_json": "jsonb", "streamed": "jsonb", "rebuilt": "jsonb"}
     columns |= {"reconciliation": "bigint", "cause": "text"}
     connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(diff_table(compiled)))
     connection.execute(sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(diff_table(compiled), definitions(columns)))
 
 
-def mark_causes(connection: Connection, compiled: Compiled, reconciliation: int) -> None:
-    """Say of which reconciliation the differences are: the next one replaces them."""
+def set_reconciliation(connection: Connection, compiled: Compiled, reconciliation: int) -> None:
+    """Write the reconciliation's id into the table of differences, which the next reconciliation replaces."""
     connection.execute(sql.SQL("UPDATE {} SET reconciliation = %s").format(diff_table(compiled)), (reconciliation,))
 
 
 def sample_rows(connection: Connection, compiled: Compiled, rows: int) -> tuple[dict[str, Any], ...]:
     """The first differing rows, with both values and the cause."""
     query = sql.SQL("SELECT streamed, rebuilt, cause FROM {} ORDER BY key_json LIMIT %s").format(diff_table(compiled))
-    found = connection.execute(query, (rows,)).fetchall()
-    return tuple({"streamed": s, "rebuilt": r, "cause": cause} for s, r, cause in found)
+    sample = connection.execute(query, (rows,)).fetchall()
+    return tuple({"streamed": s, "rebuilt": r, "cause": cause} for s, r, cause in sample)
 
 
-def explain_rows(connection: Connection, compiled: Compiled, causes: Mapping[str, str]) -> None:
-    """Keep with the rows why they differ, by the hash of their key (`digest.key_sql`)."""
+def save_causes(connection: Connection, compiled: Compiled, causes: Mapping[str, str]) -> None:
+    """Write the cause of each row, by the hash of the row's key (`table_hash.key_sql`)."""
     connection.execute(
         sql.SQL(
             "UPDATE {} SET cause = c.cause FROM unnest(%s::text[], %s::text[]) AS c(key, cause) WHERE {} = c.key"
@@ -104,7 +104,7 @@ def diff_table(compiled: Compiled) -> sql.Identifier:
 
 
 def key_json(compiled: Compiled, prefix: str = "") -> sql.Composed:
-    """A row's key as one JSON array: NULL equals NULL in it, and it can be hashed."""
+    """A row's key as one JSON array, which can be hashed and in which NULL equals NULL."""
     return sql.SQL("jsonb_build_array({})").format(names(compiled.key_columns, prefix))
 
 
@@ -114,6 +114,6 @@ def _count(connection: Connection, compiled: Compiled) -> DiffCounts:
         "count(*) FILTER (WHERE rebuilt IS NULL), "
         "count(*) FILTER (WHERE streamed IS NOT NULL AND rebuilt IS NOT NULL) FROM {diff}"
     )
-    counted = connection.execute(query.format(rebuilt=rebuilt_table(compiled), diff=diff_table(compiled))).fetchone()
-    assert counted is not None  # noqa: S101
-    return DiffCounts(*(int(str(n)) for n in counted))
+    counts = connection.execute(query.format(rebuilt=rebuilt_table(compiled), diff=diff_table(compiled))).fetchone()
+    assert counts is not None  # noqa: S101
+    return DiffCounts(*(int(str(n)) for n in counts))

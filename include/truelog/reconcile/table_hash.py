@@ -1,9 +1,9 @@
-"""Digest: whether two tables hold the same rows, told by a few numbers from each, bucket by bucket of the key.
+"""Hash of a table's rows, by bucket of the key: two tables hold the same rows if their hashes are equal.
 
-Each row is written as one text, the same in PostgreSQL and in Spark, and hashed to 128 bits; a bucket's digest is how
-many rows it has and the sums of both halves. Order does not matter, NULL is told from empty, and no two rows are
-written alike: each value stands behind its length. Values that compare as equal are written alike, every NaN among
-them and both zeros. docs/certificates.md says the form to those who want to compute it elsewhere.
+PostgreSQL and Spark encode each row as the same text and hash it to 128 bits. A bucket's hash is its number of rows and
+the sums of both halves of their hashes, so the order of rows does not matter. The encoding writes each value after its
+length, which keeps different rows apart, and NULL apart from an empty text. Values that compare as equal have the same
+encoding: all NaNs, and both zeros. docs/certificates.md specifies the encoding for other implementations.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,19 +25,19 @@ from pyspark.sql.types import (
 from truelog.storage.database import Connection
 from truelog.views.compiled_view import Compiled, RowFilter
 
-# A float's bits, after what compares as equal was made one: a NaN may come with any sign, a zero too.
+# A float's bits, with one encoding for all NaNs and one for both zeros.
 _FLOAT_SQL = (
     "CASE WHEN {0}::double precision = 'NaN' THEN '7ff8000000000000' "
     "ELSE encode(float8send({0}::double precision + 0), 'hex') END"
 )
-BUCKETS = 256  # of the key's hash, 16 bits of which choose one
+BUCKETS = 256  # the first 16 bits of the key's hash choose the bucket
 _NULL = "-"
 _HALF = 1 << 64
 
 
 @dataclass(frozen=True)
 class BucketHash:
-    """Rows of one bucket, and the sums of the two halves of their hashes."""
+    """The number of rows in a bucket, and the sums of the high and low halves of their hashes."""
 
     rows: int
     high: int
@@ -45,15 +45,15 @@ class BucketHash:
 
     @property
     def hash(self) -> str:
-        """Both sums in 128 bits."""
+        """Both sums as 32 hex digits."""
         return f"{self.high % _HALF:016x}{self.low % _HALF:016x}"
 
 
-TableHash = Mapping[int, BucketHash]  # a bucket without rows is not named
+TableHash = Mapping[int, BucketHash]  # empty buckets are absent
 
 
 def unequal_buckets(one: TableHash, other: TableHash) -> list[int]:
-    """The buckets that differ."""
+    """The buckets whose hashes differ."""
     return sorted(bucket for bucket in one.keys() | other.keys() if one.get(bucket) != other.get(bucket))
 
 
@@ -62,62 +62,62 @@ def count_rows(digests: TableHash) -> int:
 
 
 def hash_table(connection: Connection, compiled: Compiled, table: sql.Composable) -> TableHash:
-    """What PostgreSQL holds."""
+    """Hash a PostgreSQL table."""
     query = sql.SQL(
         "SELECT bucket, count(*), sum(('x' || left(hash, 16))::bit(64)::bigint::numeric), "
         "sum(('x' || right(hash, 16))::bit(64)::bigint::numeric) "
         "FROM (SELECT {bucket} AS bucket, md5({row}) AS hash FROM {table}) AS hashed GROUP BY bucket"
     ).format(bucket=bucket_sql(compiled), row=_row_sql(compiled.stored_columns), table=table)
-    found = connection.execute(query).fetchall()
-    return {int(str(b)): BucketHash(int(str(n)), int(str(high)), int(str(low))) for b, n, high, low in found}
+    rows = connection.execute(query).fetchall()
+    return {int(str(b)): BucketHash(int(str(n)), int(str(high)), int(str(low))) for b, n, high, low in rows}
 
 
 def hash_frame(compiled: Compiled, stored: DataFrame) -> TableHash:
-    """What Spark holds, in the columns that PostgreSQL would be given."""
+    """Hash a Spark frame that has the view's stored columns."""
     hashed = stored.select(bucket(compiled, stored).alias("bucket"), F.md5(_row(stored, stored.columns)).alias("hash"))
     halves = (F.conv(F.substring("hash", at, 16), 16, -10).cast("decimal(20,0)") for at in (1, 17))
     sums = (F.sum(half).alias(name) for half, name in zip(halves, ("high", "low"), strict=True))
-    found = hashed.groupBy("bucket").agg(F.count(F.lit(1)).alias("rows"), *sums).collect()
-    return {r.bucket: BucketHash(r.rows, int(r.high), int(r.low)) for r in found}
+    buckets = hashed.groupBy("bucket").agg(F.count(F.lit(1)).alias("rows"), *sums).collect()
+    return {r.bucket: BucketHash(r.rows, int(r.high), int(r.low)) for r in buckets}
 
 
 def bucket_sql(compiled: Compiled) -> sql.Composable:
-    """The bucket of a row, for PostgreSQL."""
+    """A row's bucket as a PostgreSQL expression."""
     return sql.SQL("('x' || left({}, 4))::bit(16)::integer % {}").format(key_sql(compiled), sql.Literal(BUCKETS))
 
 
 def key_sql(compiled: Compiled) -> sql.Composable:
-    """The hash of a row's key, for PostgreSQL."""
+    """The hash of a row's key as a PostgreSQL expression."""
     return sql.SQL("md5({})").format(_row_sql(compiled.key_columns))
 
 
 def rows_in_buckets(compiled: Compiled, buckets: Sequence[int]) -> RowFilter:
-    """Only the rows of these buckets."""
+    """A filter that keeps the rows of these buckets."""
     return lambda rows: rows.where(bucket(compiled, rows).isin(list(buckets)))
 
 
 def bucket(compiled: Compiled, frame: DataFrame) -> Column:
-    """The bucket of a row, for Spark."""
+    """A row's bucket as a Spark column."""
     return (F.conv(F.substring(key(compiled, frame), 1, 4), 16, 10).cast("int") % BUCKETS).cast("int")
 
 
 def key(compiled: Compiled, frame: DataFrame) -> Column:
-    """The hash of a row's key, for Spark."""
+    """The hash of a row's key as a Spark column."""
     return F.md5(_row(frame, compiled.view.key))
 
 
 def _row_sql(columns: Mapping[str, str]) -> sql.Composable:
-    return sql.SQL(" || ").join(_behind_length(_text_sql(sql.Identifier(c), t)) for c, t in columns.items())
+    return sql.SQL(" || ").join(_with_length_sql(_text_sql(sql.Identifier(c), t)) for c, t in columns.items())
 
 
-def _behind_length(text: sql.Composable) -> sql.Composable:
-    written = sql.SQL("octet_length({0}) || ':' || {0}").format(text)
-    return sql.SQL("coalesce({}, {})").format(written, sql.Literal(_NULL))
+def _with_length_sql(text: sql.Composable) -> sql.Composable:
+    encoded = sql.SQL("octet_length({0}) || ':' || {0}").format(text)
+    return sql.SQL("coalesce({}, {})").format(encoded, sql.Literal(_NULL))
 
 
 def _text_sql(value: sql.Composable, kind: str) -> sql.Composable:
     if "[]" in kind:
-        element = _behind_length(_text_sql(sql.SQL("e"), kind.replace("[]", "", 1)))
+        element = _with_length_sql(_text_sql(sql.SQL("e"), kind.replace("[]", "", 1)))
         return sql.SQL(
             "CASE WHEN {value} IS NOT NULL THEN (SELECT coalesce(string_agg({element}, '' ORDER BY i), '') "
             "FROM unnest({value}) WITH ORDINALITY AS elements(e, i)) END"
@@ -138,8 +138,8 @@ def _row(frame: DataFrame, columns: Sequence[str]) -> Column:
 
 
 def _with_length(text: Column) -> Column:
-    written = F.concat(F.octet_length(text).cast("string"), F.lit(":"), text)
-    return F.coalesce(written, F.lit(_NULL))
+    encoded = F.concat(F.octet_length(text).cast("string"), F.lit(":"), text)
+    return F.coalesce(encoded, F.lit(_NULL))
 
 
 def _text(value: Column, kind: DataType) -> Column:
@@ -153,9 +153,9 @@ def _as_string(value: Column) -> Column:
 
 
 def _bits(value: Column) -> Column:
-    """A float's bits, since Java and PostgreSQL print floats differently. Java has one NaN; adding 0 makes one zero."""
-    one_zero = value.cast("double") + F.lit(0.0)
-    bits = F.reflect(F.lit("java.lang.Double"), F.lit("doubleToLongBits"), one_zero).cast("bigint")
+    """A float's bits, since Java and PostgreSQL print floats differently. Adding 0 turns -0 into 0."""
+    positive_zero = value.cast("double") + F.lit(0.0)
+    bits = F.reflect(F.lit("java.lang.Double"), F.lit("doubleToLongBits"), positive_zero).cast("bigint")
     return F.when(value.isNotNull(), F.lower(F.lpad(F.hex(bits), 16, "0")))
 
 

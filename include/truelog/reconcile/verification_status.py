@@ -1,6 +1,6 @@
-"""Certainty: of each view, in its newest version, when it was last found equal to its rebuild, and last certified.
+"""Verification status: when the newest version of each view was last found EQUAL, and when it was last certified.
 
-The two differ where rows became equal while they were compared: that is no one moment's, and leaves no certificate.
+The times differ if rows became equal during a comparison. Such a comparison has no single moment to certify.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from typing import Any
 
 from truelog.storage.database import Connection
 
-_ASK = """
+_QUERY = """
     SELECT view, version, now(), made_at, (
         SELECT max(finished_at) FROM truelog.reconciliation r
         WHERE (r.view, r.version) = (n.view, n.version) AND verdict = 'EQUAL'
@@ -27,7 +27,7 @@ _ASK = """
 
 @dataclass(frozen=True)
 class VerificationStatus:
-    """As of `now`, by PostgreSQL's clock; ages are in seconds, and None of what never was."""
+    """A view's status at `now` by PostgreSQL's clock. An age is in seconds, and None if the event never happened."""
 
     view: str
     version: int
@@ -39,7 +39,7 @@ class VerificationStatus:
 
     @property
     def age(self) -> float:
-        """Of the version itself, which begins without any."""
+        """The age of the version itself."""
         return (self.now - self.made_at).total_seconds()
 
     @property
@@ -48,7 +48,7 @@ class VerificationStatus:
 
     @property
     def certified_age(self) -> float | None:
-        """Of its newest certificate."""
+        """The age of the newest certificate."""
         return self._since(self.certified_at)
 
     def _since(self, moment: datetime | None) -> float | None:
@@ -56,6 +56,6 @@ class VerificationStatus:
 
 
 def verification_statuses(connection: Connection, views: Sequence[str]) -> dict[str, VerificationStatus]:
-    """Of those of the views that have been made."""
-    rows: list[tuple[Any, ...]] = connection.execute(_ASK, (list(views),)).fetchall()
+    """The status of each of these views that has a table."""
+    rows: list[tuple[Any, ...]] = connection.execute(_QUERY, (list(views),)).fetchall()
     return {row[0]: VerificationStatus(*row) for row in rows}

@@ -1,4 +1,4 @@
-"""A certificate is verified from the bucket alone, where no database answers; and what it was not made of is told."""
+"""Verifying a certificate needs the bucket alone, and reports everything that does not match."""
 
 import json
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from truelog.reconcile.certificate_verifier import (
     CertificateVerifier,
     Verification,
     VerificationVerdict,
-    verification_of,
+    compare_buckets,
 )
 from truelog.reconcile.reconcile import ReconcileResult, reconcile
 from truelog.storage.database import connect
@@ -43,13 +43,13 @@ def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
 
 def certified(ground: Archived) -> tuple[ReconcileResult, Certificate]:
     found = reconcile(ground.lab.context, ground.compiled)
-    assert (found.verdict, found.rows) == ("EQUAL", 3), found  # one is too old, one is set aside
+    assert (found.verdict, found.rows) == ("EQUAL", 3), found  # one row has expired, one record is skipped
     assert found.certificate is not None
     return found, certificate_store.find_certificate(ground.lab.settings, found.certificate)
 
 
 def without_database(ground: Archived) -> CertificateVerifier:
-    """In a Spark session that has no catalog, with settings by which PostgreSQL cannot be reached."""
+    """A verifier whose Spark session has no catalog and whose settings cannot reach PostgreSQL."""
     settings = ground.lab.settings.model_copy(update={"database_port": 1, "database_password": SecretStr("wrong")})
     with pytest.raises(OperationalError), connect(settings):
         pass
@@ -60,7 +60,7 @@ def without_database(ground: Archived) -> CertificateVerifier:
     return CertificateVerifier(spark, settings, ground.lab.types, compiled)
 
 
-def require_no_certificate_once_altered(made: Certificate) -> None:
+def require_that_altered_content_is_refused(made: Certificate) -> None:
     assert certificate.read_certificate(made.as_bytes()) == made
     for broken in (
         made.as_bytes().replace(b'"rows":3', b'"rows":4'),
@@ -75,7 +75,7 @@ def require_no_certificate_once_altered(made: Certificate) -> None:
             certificate.read_certificate(broken)
 
 
-def test_an_equal_reconcile_leaves_a_certificate_that_can_be_found_again(ground: Archived, tmp_path: Path) -> None:
+def test_an_equal_reconcile_stores_a_certificate_that_can_be_found(ground: Archived, tmp_path: Path) -> None:
     found, made = certified(ground)
     settings, view = ground.lab.settings, ground.compiled.name
 
@@ -93,7 +93,7 @@ def test_an_equal_reconcile_leaves_a_certificate_that_can_be_found_again(ground:
     assert kept == (view, 1, found.id, 3, made.digest, address)
 
     file = tmp_path / "certificate.json"
-    file.write_text(json.dumps(json.loads(made.as_bytes()), indent=2))  # its form is no part of what it says
+    file.write_text(json.dumps(json.loads(made.as_bytes()), indent=2))  # the layout of the JSON does not matter
     _, second = certified(ground)
     for name in (made.id, address, address.removeprefix(f"s3://{settings.s3_bucket}/"), str(file)):
         assert certificate_store.find_certificate(settings, name) == made
@@ -102,15 +102,15 @@ def test_an_equal_reconcile_leaves_a_certificate_that_can_be_found_again(ground:
         second.id,
         made.id,
     ]
-    require_no_certificate_once_altered(made)
+    require_that_altered_content_is_refused(made)
     for name in ("nothing", "latest:nothing"):
         with pytest.raises(BadInput, match=r"no .*certificate"):
             certificate_store.find_certificate(settings, name)
 
 
-def test_it_is_verified_where_no_database_answers_and_what_cannot_be_told_is_not(ground: Archived) -> None:
+def test_verification_needs_no_database_and_reports_what_does_not_match(ground: Archived) -> None:
     _, made = certified(ground)
-    ground.click(0, [("a", "9", 9_000)])  # the archive goes on
+    ground.click(0, [("a", "9", 9_000)])  # the archive grows
     verifier = without_database(ground)
 
     def answer(**changed: Any) -> Verification:
@@ -122,7 +122,7 @@ def test_it_is_verified_where_no_database_answers_and_what_cannot_be_told_is_not
 
     bucket, (rows, hashed) = next(iter(made.buckets.items()))
     buckets = made.buckets | {bucket: (rows, f"{int(hashed, 16) ^ 1:032x}")}
-    found = verification_of(
+    found = compare_buckets(
         replace(made, buckets=buckets, made_by=made.made_by | {"spark": "3.0.0"}), made.buckets, made.made_by
     )
     assert (found.answer, found.unequal_buckets) == (VerificationVerdict.DIFFERENT, 1)

@@ -1,4 +1,4 @@
-"""Which ranges of records explain rows that differ: what is found does so, and what was planted is found."""
+"""The search finds planted ranges, and the ranges that it finds explain the differing rows."""
 
 from collections import Counter
 from itertools import groupby
@@ -25,7 +25,7 @@ def added(log: Log, batch: list[Range]) -> Counter[str]:
 
 
 def longest_runs(log: Log, keys: set[str]) -> list[ContributionRun]:
-    """Of each partition the longest series of records that add to nothing but these keys."""
+    """The longest series of records in each partition that add only to these keys."""
     found = []
     for partition, records in log.items():
         placed = [(key in keys, Contribution(offset, {key: amount})) for offset, (key, amount) in enumerate(records)]
@@ -35,8 +35,8 @@ def longest_runs(log: Log, keys: set[str]) -> list[ContributionRun]:
     return found
 
 
-def planted(log: Log, batch: list[Range]) -> list[Range]:
-    """What is found where a batch was lost, from either end."""
+def search_lost(log: Log, batch: list[Range]) -> list[Range]:
+    """The ranges that the search finds for a lost batch, from either end."""
     wanted = added(log, batch)
     runs = longest_runs(log, set(wanted))
     return search_ranges(runs, wanted) or search_ranges(runs, wanted, from_right=True)
@@ -46,10 +46,10 @@ def test_a_batch_of_two_partitions_is_found_among_records_of_its_keys() -> None:
     keys = {0: "abcabxyxyzwabcab", 1: "xaabzwzvaabz"}
     log = {partition: [(key, 1) for key in each] for partition, each in keys.items()}
     batch = [Range(TOPIC, 0, 5, 11), Range(TOPIC, 1, 4, 8)]
-    assert sorted(planted(log, batch), key=lambda r: r.partition) == batch
+    assert sorted(search_lost(log, batch), key=lambda r: r.partition) == batch
 
 
-def test_what_no_range_holds_is_not_explained() -> None:
+def test_amounts_that_no_range_holds_are_not_explained() -> None:
     log: Log = {0: [("a", 1), ("b", 1), ("a", 1), ("c", 1)]}
     runs = longest_runs(log, {"a", "c"})
     assert search_ranges(runs, {"a": 2, "c": 1}) == []
@@ -64,18 +64,18 @@ cuts = st.tuples(st.integers(0, 30), st.integers(0, 30)).map(sorted)
 
 @given(st.lists(st.tuples(records, cuts), min_size=1, max_size=3))
 @hypothesis(deadline=None, max_examples=300)
-def test_what_is_found_holds_exactly_what_is_wanted(drawn: list[tuple[list[tuple[str, int]], list[int]]]) -> None:
+def test_found_ranges_hold_exactly_the_wanted_amounts(drawn: list[tuple[list[tuple[str, int]], list[int]]]) -> None:
     log = {partition: each for partition, (each, _) in enumerate(drawn)}
     batch = [Range(TOPIC, p, *cut) for p, (_, cut) in enumerate(drawn)]
-    found = planted(log, batch)
+    found = search_lost(log, batch)
     if found:
         wanted = added(log, batch)
         assert +added(log, found) == +wanted
-    if len(drawn) == 1 and len({key for key, _ in log[0]}) == len(log[0]):  # then there is only one
+    if len(drawn) == 1 and len({key for key, _ in log[0]}) == len(log[0]):  # then the range is unique
         keys = {key for key, amount in added(log, batch).items() if amount}
         assert {key for each in found for key, amount in log[0][each.start : each.end] if amount} == keys
 
 
-def test_a_sum_that_no_counting_twice_comes_to() -> None:
+def test_a_sum_beyond_any_duplicate() -> None:
     assert [exceeds_recount(streamed, 5) for streamed in (-1, 0, None, 10, 11)] == [True, False, False, False, True]
     assert exceeds_recount(1, None)

@@ -1,4 +1,4 @@
-"""Repair: what may be repaired without a person; and what the stream merges meanwhile is not lost."""
+"""Repair: which differences it replaces on its own, and that it keeps what the stream merges meanwhile."""
 
 import json
 import uuid
@@ -47,7 +47,7 @@ from truelog.support.settings import Settings
 from truelog.support.wait import until
 from truelog.views.compiled_view import Compiled
 
-TOPIC = "dead_letter"  # which no view of a scene reads: here Kafka drops some of it
+TOPIC = "dead_letter"  # no view of a scene reads it, so that a test may delete records from Kafka
 
 SHARES = {
     "all of three rows": (0.01, 3, 3, True),
@@ -55,15 +55,15 @@ SHARES = {
     "eleven of a hundred": (0.01, 100, 11, False),
     "one in a hundred of many": (0.01, 5_000, 50, True),
     "more of many": (0.01, 5_000, 51, False),
-    "a table that is all gone but for one row that is wrong": (0.01, 0, 1, True),
+    "a table of which one wrong row is left": (0.01, 0, 1, True),
     "nothing": (1, 100, 0, False),
-    "all of it, where a person said so": (1, 5_000, 5_000, True),
-    "one of many, where a person sees to all": (0, 5_000, 1, False),
+    "all rows, if the settings allow all": (1, 5_000, 5_000, True),
+    "one of many, if the settings allow none": (0, 5_000, 1, False),
 }
 
 
 @pytest.mark.parametrize("case", SHARES)
-def test_what_may_be_repaired(case: str, settings: Settings) -> None:
+def test_few_enough_rows_may_be_repaired(case: str, settings: Settings) -> None:
     share, rows, different, expected = SHARES[case]
     given = settings.model_copy(update={"repair_share": share})
     found = ReconcileResult("v", 1, Positions(), rows=rows, different=different, causes=caused(Cause.LOST))
@@ -85,13 +85,13 @@ PER_REASON = View(reads=(TOPIC,), transform=_per_reason, key=("reason",), measur
 
 @dataclass(frozen=True)
 class Ground:
-    """A view and an archive that stand at the same end of the log; the archive goes no further."""
+    """A view and an archive at the same end of the log; the archive does not advance."""
 
     lab: Lab
     compiled: Compiled
     rebuilder: Rebuilder
 
-    def stands(self) -> Positions:
+    def positions(self) -> Positions:
         return merge.positions(self.lab.connection, self.compiled)
 
     def ends(self) -> Positions:
@@ -142,12 +142,12 @@ def send(settings: Settings, reason: str) -> None:
     assert producer.flush(30) == 0
 
 
-def test_a_merge_that_comes_before_the_lock_is_kept(ground: Ground) -> None:
-    """The archive never has the two letters; the stream merges them after the repair has begun, and is not held up."""
+def test_a_merge_before_the_lock_is_kept(ground: Ground) -> None:
+    """The archive never has the two letters. The stream merges them during the repair, which does not delay it."""
     ground.plant("wrong and sent", 7)
     ground.plant("wrong", 7)
     assert compare(ground.rebuilder).extra == 2
-    settings, begin = ground.lab.settings, ground.stands()
+    settings, begin = ground.lab.settings, ground.positions()
     send(settings, "wrong and sent")
     send(settings, "only sent")
     late = Merge(begin, ground.ends(), ground.staged(begin, ground.ends()))
@@ -161,26 +161,26 @@ def test_a_merge_that_comes_before_the_lock_is_kept(ground: Ground) -> None:
         assert repairing.result(60) == 2
 
     assert ground.rows() == {"wrong and sent": 1, "only sent": 1}
-    assert ground.stands() == ground.ends()
+    assert ground.positions() == ground.ends()
     left = ground.lab.connection.execute(sql.SQL("SELECT count(*) FROM {}").format(stage.table(ground.compiled)))
     assert left.fetchone() == (0,)
 
 
-def test_a_record_that_is_set_aside_for_no_reason_is_a_difference(ground: Ground) -> None:
-    """Stream and rebuild leave it out alike, so that no row differs."""
+def test_a_record_skipped_without_reason_is_a_difference(ground: Ground) -> None:
+    """Stream and rebuild both skip the record, so that no row differs."""
     topic, partition = next(place for place in ground.ends().partitions() if ground.ends().at(*place))
-    asked, context = ReconcileRequest(from_raw=True), ground.rebuilder.context
+    request, context = ReconcileRequest(from_raw=True), ground.rebuilder.context
     merge.exclude(ground.lab.connection, ground.compiled, [Excluded(topic, partition, 0, "no reason")])
 
-    found = reconcile(context, ground.compiled, asked)
+    found = reconcile(context, ground.compiled, request)
     assert (found.verdict, found.missing + found.extra + found.different) == ("DIFFERENT", 0)
-    assert f"set aside on which the transform does not fail: {topic} {partition}:0. Delete" in found.reason
+    assert f"does not fail on 1 of the skipped records: {topic} {partition}:0. Delete" in found.reason
     assert exit_code([found]) == 1
     kept = ground.lab.connection.execute("SELECT verdict FROM truelog.reconciliation WHERE id = %s", (found.id,))
     assert kept.fetchone() == ("DIFFERENT",)
 
     ground.lab.connection.execute("DELETE FROM truelog.exclusion WHERE view = %s", (ground.compiled.name,))
-    assert reconcile(context, ground.compiled, asked).equal
+    assert reconcile(context, ground.compiled, request).equal
 
 
 @pytest.fixture
@@ -201,7 +201,7 @@ def insert_only(lab: Lab) -> Iterator[None]:
 def test_every_reconciliation_is_inserted_with_its_run(ground: Ground) -> None:
     """The comparison before a repair, the one after it, and a refused one: a crash leaves no row without its run."""
     ground.plant("wrong", 7)
-    request = ReconcileRequest(mend=True, run="scheduled__now")
+    request = ReconcileRequest(repair=True, run="scheduled__now")
 
     found = reconcile(ground.rebuilder.context, ground.compiled, request)
     refused_result(ground.lab.settings, ground.compiled, request, reason="its job ran out of memory")
@@ -213,9 +213,9 @@ def test_every_reconciliation_is_inserted_with_its_run(ground: Ground) -> None:
     assert rows == [(verdict, "scheduled__now") for verdict in ("DIFFERENT", "EQUAL", "UNKNOWN")]
 
 
-def test_what_kafka_dropped_meanwhile_is_read_from_the_archive(ground: Ground) -> None:
-    """As in a repair that takes hours: the first letter is only in the archive by then, the second only in Kafka."""
-    settings, begin = ground.lab.settings, ground.stands()
+def test_records_that_kafka_deleted_are_read_from_the_archive(ground: Ground) -> None:
+    """As in a repair that takes hours: by then the first letter is only in the archive, the second only in Kafka."""
+    settings, begin = ground.lab.settings, ground.positions()
     send(settings, "dropped")
     archived = ground.ends()
     _archive(settings, letter("dropped"), begin, archived)
@@ -227,7 +227,7 @@ def test_what_kafka_dropped_meanwhile_is_read_from_the_archive(ground: Ground) -
 
 
 def _archive(settings: Settings, value: bytes, begin: Positions, end: Positions) -> None:
-    """The one record between the two."""
+    """Archive the one record between these positions."""
     [place] = begin.ranges_to(end)
     columns = {
         "topic": [TOPIC],
@@ -248,14 +248,14 @@ def _archive(settings: Settings, value: bytes, begin: Positions, end: Positions)
 
 def _drop(settings: Settings, before: Positions) -> None:
     places = [TopicPartition(topic, partition, before.at(topic, partition)) for topic, partition in before.partitions()]
-    broker = topics.client(settings)  # named, since an answer never comes to a client that is gone
+    broker = topics.client(settings)  # in a variable, since a client that is collected never delivers its results
     for dropped in broker.delete_records(places).values():
         dropped.result()
 
 
 def _require_waiting(settings: Settings) -> None:
-    """Asked anew each time: within a transaction PostgreSQL answers as it did first."""
+    """Uses a new connection each time, since PostgreSQL freezes these statistics within a transaction."""
     query = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%FOR UPDATE'"
     with connect(settings) as connection:
         if connection.execute(query).fetchone() is None:
-            raise ServiceDown("it does not wait yet")
+            raise ServiceDown("the repair does not wait yet")

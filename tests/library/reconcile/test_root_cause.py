@@ -1,4 +1,4 @@
-"""The cause of a difference, planted and named: what can be proved, and nothing else."""
+"""Planted differences: the causes that can be proved are named, and no others."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -46,7 +46,7 @@ def add(ground: Archived, begin: dict[int, int], end: dict[int, int]) -> None:
 
 
 def change(ground: Archived, statement: str) -> None:
-    """Of the streamed table, `{}`."""
+    """Change one row of the streamed table, which the statement calls `{}`."""
     table = sql.Identifier("state", ground.compiled.table)
     assert ground.lab.connection.execute(sql.SQL(statement).format(table, table)).rowcount == 1
 
@@ -55,14 +55,14 @@ def causes(found: ReconcileResult) -> list[tuple[str, int, str]]:
     return [(each["cause"], each["rows"], each["about"]) for each in found.causes]
 
 
-def test_a_batch_lost_or_counted_twice_is_told_from_a_hand(ground: Archived) -> None:
+def test_a_lost_or_duplicated_batch_is_distinguished_from_a_change_by_hand(ground: Archived) -> None:
     begin, end = BATCH
     add(ground, begin, end)
     change(ground, "INSERT INTO {} VALUES ('2020-01-01', 'nobody', 1, now())")
     found = compare(ground.rebuilder)
     assert causes(found) == [
         (Cause.DUPLICATE, found.different, NAMED),
-        (Cause.HAND, 1, "no event falls under the key"),
+        (Cause.HAND, 1, "no event has the key"),
     ]
     assert {(row["rebuilt"] is None, row["cause"]) for row in found.sample} == {
         (False, "duplicate"),
@@ -77,15 +77,15 @@ def test_a_batch_lost_or_counted_twice_is_told_from_a_hand(ground: Archived) -> 
     assert causes(lost) == [(Cause.LOST, lost.missing + lost.different, NAMED)]
 
 
-def test_what_no_batch_explains_is_unknown_unless_a_sum_gives_it_away(ground: Archived) -> None:
+def test_a_row_that_no_batch_explains_is_unknown_unless_its_sum_is_impossible(ground: Archived) -> None:
     first = "WHERE ctid = (SELECT min(ctid) FROM {})"
     change(ground, f"UPDATE {{}} SET last = last + interval '1 day' {first}")
-    change(ground, f"UPDATE {{}} SET spent = spent * 3 {first}")  # of another row: an updated one lies elsewhere
+    change(ground, f"UPDATE {{}} SET spent = spent * 3 {first}")  # another row, since PostgreSQL moves an updated row
     found = compare(ground.rebuilder)
     assert {(cause, rows) for cause, rows, _ in causes(found)} == {(Cause.UNKNOWN, 1), (Cause.HAND, 1)}
 
 
-def test_a_wrong_partial_is_no_fault_of_the_stream(ground: Archived) -> None:
+def test_a_wrong_partial_is_named(ground: Archived) -> None:
     begin, ends = at(ground, {0: 0, 1: 0}), ground.positions
     short = ground.rebuilder.states_between(begin, ends).where("url <> 'u3'")
     tile = PartialRange(MORNING - timedelta(days=1), begin, ends)
@@ -97,7 +97,7 @@ def test_a_wrong_partial_is_no_fault_of_the_stream(ground: Archived) -> None:
     assert compare(replace(ground.rebuilder, from_raw=True)).equal
 
 
-def test_an_archive_that_lost_a_file_and_a_view_whose_code_changed_are_named(ground: Archived) -> None:
+def test_a_missing_archive_file_and_changed_code_are_named(ground: Archived) -> None:
     settings, rebuilder = ground.lab.settings, ground.rebuilder
     other = replace(ground.compiled, fingerprint="other")
     changed = reconcile(ground.lab.context, other)
@@ -107,7 +107,9 @@ def test_an_archive_that_lost_a_file_and_a_view_whose_code_changed_are_named(gro
         archive = catalog.load_table(identifier("click"))
         archive.delete("partition = 1")
     found = compare(rebuilder)
-    assert causes(found) == [(Cause.FILE, found.extra + found.different, "click 1: the files hold 0 records, 30 were committed")]
+    assert causes(found) == [
+        (Cause.FILE, found.extra + found.different, "click 1: the files hold 0 records, 30 were committed")
+    ]
     kept = reconcile(ground.lab.context, ground.compiled).id
     query = "SELECT causes -> 0 ->> 'cause' FROM truelog.reconciliation WHERE id = %s"
     assert ground.lab.connection.execute(query, (kept,)).fetchone() == ("missing archive file",)

@@ -29,7 +29,7 @@ def reconcile(
     settings = Settings()
     if every and views:
         raise typer.BadParameter("give names of views, or --all")
-    request = ReconcileRequest(from_raw=from_raw, mend=repair, doer=by_hand())
+    request = ReconcileRequest(from_raw=from_raw, repair=repair, doer=by_hand())
     results = reconcile_all(settings, named(settings, views), request)
     if as_json:
         print_json({"views": [result.as_dict() for result in results]})
