@@ -12,11 +12,11 @@ from typing import Any
 
 from pyiceberg.catalog import Catalog
 
-from truelog.archive.analyst import archived, open_engine
+from truelog.archive.analyst import open_dataset, open_engine
 from truelog.archive.archive_table import open_catalog
 from truelog.batch.run_interval import RunInterval
 from truelog.schema.event import EventType
-from truelog.schema.quality import EVENTS, HISTORY, KEYS, LATE, MALFORMED, MISSING, Figure, figure
+from truelog.schema.quality import EVENTS, HISTORY, KEYS, LATE, MALFORMED, MISSING, QualityMetric, quality_metric
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
 
@@ -35,7 +35,7 @@ def measure_days(settings: Settings, types: Iterable[EventType], span: RunInterv
             for day in _days(connection, event_type, span):
                 history = _history(connection, event_type, day, settings.log_day_seconds)
                 values = measurements.get(day) or _empty_day(event_type)
-                metrics = [figure(event_type.quality, name, value, history[name]) for name, value in values.items()]
+                metrics = [quality_metric(event_type.quality, name, value, history[name]) for name, value in values.items()]
                 _store(connection, event_type, day, metrics)
                 measured.append((event_type.name, day))
     return measured
@@ -46,7 +46,7 @@ def _measure(catalog: Catalog, event_type: EventType, span: RunInterval) -> dict
     condition = f"log_day >= '{span.begin.isoformat()}' AND log_day < '{span.end.isoformat()}'"
     metrics = _expressions(event_type)
     with open_engine() as connection:
-        connection.register("records", archived(catalog, event_type, condition))
+        connection.register("records", open_dataset(catalog, event_type, condition))
         query = f"SELECT log_day, {', '.join(metrics.values())} FROM records "  # noqa: S608  declared names
         rows = connection.execute(f"{query} WHERE {condition} AND NOT erased GROUP BY log_day").fetchall()
     return {day: dict(zip(metrics, values, strict=True)) for day, *values in rows}
@@ -91,7 +91,7 @@ def _history(connection: Connection, event_type: EventType, day: datetime, secon
     return by_name
 
 
-def _store(connection: Connection, event_type: EventType, day: datetime, metrics: Iterable[Figure]) -> None:
+def _store(connection: Connection, event_type: EventType, day: datetime, metrics: Iterable[QualityMetric]) -> None:
     with connection.transaction(), connection.cursor() as cursor:
         cursor.execute("DELETE FROM truelog.figure WHERE (event, day) = (%s, %s)", (event_type.name, day))
         cursor.executemany(
