@@ -230,7 +230,7 @@ def test_one_that_keeps_dying_rests(dags: "DagBag", database: Connection, postgr
     from stream_operator import StreamOperator
 
     _died(database, postgresql.deaths_allowed)
-    with pytest.raises(CrashLoop, match=r"ended or hung 5 times within 300 s\. It is tried again at"):
+    with pytest.raises(CrashLoop, match=r"ended or hung 5 times within 300 s\. Next start attempt at"):
         StreamOperator(task_id="keep", application=NAME).resumed({}, {"found": "down"})
     assert keep(dags) == ("DateTimeTrigger", "rested")
     assert len(launches(database)) == postgresql.deaths_allowed

@@ -1,8 +1,8 @@
-"""The launcher: applications started, stopped, and brought to their desired state.
+"""Starts and stops applications, and brings them to their desired state.
 
-An application is a session of its own: `spark-submit`'s JVM, and the Python that it runs, which holds the lease.
-Nothing of what started it may end it, and nothing of it is left when it is stopped: where one of the two dies, the
-other follows.
+An application is a process session of its own: the JVM of `spark-submit`, and the Python process that it runs, which
+holds the lease. The application survives the process that started it. Stopping it leaves no process behind: if either
+of the two dies, the other ends too.
 """
 
 import logging
@@ -36,47 +36,51 @@ if TYPE_CHECKING:
 
 BY_REQUEST = "by hand"
 _DEATHS = (Diagnosis.DOWN, Diagnosis.HUNG)
-_LEASE_SECONDS = 120  # that spark-submit may take to the first line of an application, on a busy machine
-_TAIL = 30  # lines of a log that tell why an application died
+_LEASE_SECONDS = 120  # spark-submit may need this long to reach an application's first line on a busy machine
+_TAIL = 30  # lines at the end of a log; they show why an application died
 
 log = logging.getLogger("truelog.launcher")
 
 
-def ensure(settings: Settings, name: str, wish: str | None = None) -> str:
-    """Bring the application to its desired state; what was found, and what was done.
+def ensure(settings: Settings, name: str, request: str | None = None) -> str:
+    """Bring the application to its desired state, and return what was wrong and what was done.
 
-    A wish has a running application started anew, once however often it is repeated.
+    A request restarts a running application, once per request, however often it is repeated.
 
     Raises:
-        CrashLoop: it ended or hung too often of late, and rests.
+        CrashLoop: the application ended or hung too often recently, and its start is delayed.
     """
-    with _alone(settings, name) as connection:
+    with _exclusive(settings, name) as connection:
         application.declare(connection, [name])
         status = application.status(connection, name)
         found = diagnose(settings, status, datetime.now(UTC))
-        wish = status.wish or wish
-        wished = wish is not None and status.desired == application.RUNNING and not _granted(connection, name, wish)
-        if found is None and not wished:
+        request = status.wish or request
+        requested = (
+            request is not None
+            and status.desired == application.RUNNING
+            and not _is_fulfilled(connection, name, request)
+        )
+        if found is None and not requested:
             return "healthy" if status.alive else application.STOPPED
-        if found is Diagnosis.NO_INPUT and not wished:
-            return f"{found}: it has nothing to read, no ticks come or Kafka is away; left alone until then"
-        if found in _DEATHS and not wished:
-            _require_rest(settings, connection, status, found)
+        if found is Diagnosis.NO_INPUT and not requested:
+            return f"{found}: not restarted, since no ticks arrive or Kafka is down; a new process would not help"
+        if found in _DEATHS and not requested:
+            _require_no_crash_loop(settings, connection, status, found)
         if status.alive:
             grace = 0 if found is Diagnosis.HUNG else settings.stop_seconds
             _stop(connection, status, grace)
         if found is Diagnosis.STOP:
             return f"{found}: stopped"
-        reason = BY_REQUEST if wished else str(found)
-        _note(connection, name, reason, wish)
+        reason = BY_REQUEST if requested else str(found)
+        _record_launch(connection, name, reason, request)
         epoch = _start(settings, connection, name, status.epoch or 0)
         return f"{reason}: started, epoch {epoch}"
 
 
 def ensure_all(settings: Settings, known: list[str], watched: list[str]) -> dict[str, str]:
-    """Ensure those that are watched, and end those that nobody knows any more; what was done with each.
+    """Ensure the watched applications and stop the unknown ones; return what was done with each.
 
-    Raises: the first error, where one of them could not be seen to; the others were. One that rests is no error.
+    Raises: the first error, after all applications were handled. An application whose start is delayed is no error.
     """
     done, failed = {}, list[Exception]()
     for name in watched:
@@ -88,25 +92,25 @@ def ensure_all(settings: Settings, known: list[str], watched: list[str]) -> dict
             if not (isinstance(error, CrashLoop) and error.paused_until):
                 failed.append(error)
     with connect(settings, autocommit=True) as connection:
-        strangers = application.unknown_running(connection, known)
-    for name in strangers:
+        unknown = application.unknown_running(connection, known)
+    for name in unknown:
         stop(settings, name)
-        done[name] = "stopped: no view is given to it"
+        done[name] = "stopped: no view is assigned to it"
     if failed:
         raise failed[0]
     return done
 
 
 def stop(settings: Settings, name: str) -> None:
-    """End the application, whatever is desired: after its batch under way, or by force where that takes too long."""
-    with _alone(settings, name) as connection:
+    """Stop the application, whatever its desired state: after its current batch, or by force if that takes too long."""
+    with _exclusive(settings, name) as connection:
         status = application.status(connection, name)
         if status.alive:
             _stop(connection, status, settings.stop_seconds)
 
 
 def stop_all(settings: Settings) -> list[str]:
-    """End every application that runs; which these were."""
+    """Stop every running application, and return their names."""
     with connect(settings, autocommit=True) as connection:
         running = application.unknown_running(connection, ())
     for name in running:
@@ -115,9 +119,9 @@ def stop_all(settings: Settings) -> list[str]:
 
 
 def _hook(settings: Settings, name: str, *arguments: str) -> "SparkSubmitHook":
-    """The Spark provider's hook on the connection that names the master, with what every Spark process is given.
+    """The Spark provider's hook for the connection that names the master, with Truelog's Spark configuration.
 
-    It looks the connection up itself, but goes on with YARN where there is none: so it is asked for here first.
+    Without the connection, the hook would silently use YARN, so the connection is required here first.
     """
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
@@ -139,33 +143,33 @@ def log_tail(settings: Settings, name: str) -> str:
     """The end of the application's log."""
     with suppress(FileNotFoundError):
         return "\n".join(log_path(settings, name).read_text(errors="replace").splitlines()[-_TAIL:])
-    return "it has no log"
+    return "no log"
 
 
 def application_processes(status: Status) -> list[psutil.Process]:
-    """The application's processes on this machine: its session, or where it has none, those below its Python.
+    """The application's processes on this machine: its session, or else its Python process and its descendants.
 
-    Not its group alone: Spark's Python workers make one of their own.
+    Its process group is not enough: Spark's Python workers form a group of their own.
     """
     process = _process(status)
     if process is None:
         return []
     session = os.getsid(process.pid)
-    if session != os.getpgid(process.pid):  # started from somebody's shell, whose other jobs are not ours
+    if session != os.getpgid(process.pid):  # started from a shell, whose other jobs are not the application's
         return [process, *process.children(recursive=True)]
     return [each for each in psutil.process_iter() if _session_of(each) == session]
 
 
 @contextmanager
-def _alone(settings: Settings, name: str) -> Iterator[Connection]:
-    """One at a time works on an application."""
+def _exclusive(settings: Settings, name: str) -> Iterator[Connection]:
+    """A connection that holds a lock: only one process at a time starts or stops an application."""
     with connect(settings, autocommit=True) as connection:
         connection.execute("SELECT pg_advisory_lock(hashtextextended('launch ' || %s, 0))", (name,))
         yield connection
 
 
 def _start(settings: Settings, connection: Connection, name: str, epoch: int) -> int:
-    """Start it, and wait until it holds the lease; at which epoch."""
+    """Start the application, wait until it holds the lease, and return its epoch."""
     environment = job_environment(settings)
     command = _command(settings, name, environment.get("PATH", os.defpath))
     with _fresh_log(settings, name).open("wb") as output:
@@ -179,15 +183,15 @@ def _start(settings: Settings, connection: Connection, name: str, epoch: int) ->
             start_new_session=True,
         )
 
-    def held() -> None:
+    def require_lease() -> None:
         status = application.status(connection, name)
         if not (status.alive and (status.epoch or 0) > epoch):
             if process.poll() is not None:
-                raise _ended(settings, name, f"ended with {process.returncode} as soon as it was started")
+                raise _crash_loop(settings, name, f"ended with {process.returncode} right after its start")
             raise ServiceDown("it does not hold its lease yet")
 
-    seconds = until(held, _LEASE_SECONDS, name)
-    log.info("%s: started, holds its lease after %.1f s", name, seconds)
+    seconds = until(require_lease, _LEASE_SECONDS, name)
+    log.info("%s: started, got its lease after %.1f s", name, seconds)
     return application.status(connection, name).epoch or 0
 
 
@@ -196,15 +200,15 @@ def _command(settings: Settings, name: str, path: str) -> list[str]:
     command: list[str] = _hook(settings, name, *arguments)._build_spark_submit_command(
         str(PROJECT / "spark_apps" / script)
     )
-    places = os.pathsep.join([str(Path(sys.executable).parent), path])
-    command[0] = shutil.which(command[0], path=places) or command[0]
+    search_path = os.pathsep.join([str(Path(sys.executable).parent), path])
+    command[0] = shutil.which(command[0], path=search_path) or command[0]
     return command
 
 
 def _stop(connection: Connection, status: Status, grace: float) -> None:
-    """1. Ask its Python, which ends after the batch under way, and spark-submit with it.
-    2. Kill what is left of it.
-    3. Where its process is not on this machine, take its lock away: it ends itself then.
+    """1. Terminate its Python process, which ends after the current batch, and spark-submit with it.
+    2. Kill its remaining processes.
+    3. If it runs on another machine, end the database session that holds its lock: the application then ends itself.
     """
     processes = application_processes(status)
     if processes and grace:
@@ -216,16 +220,16 @@ def _stop(connection: Connection, status: Status, grace: float) -> None:
         with suppress(psutil.NoSuchProcess):
             process.kill()  # 2
 
-    def gone() -> None:
+    def require_stopped() -> None:
         _require_ended(processes)
         if application.status(connection, status.application).alive:
-            connection.execute(_TAKE_AWAY, (status.application,))  # 3
-            raise ServiceDown("somebody holds its lock still")
+            connection.execute(_END_LOCK_SESSION, (status.application,))  # 3
+            raise ServiceDown("a session still holds its lock")
 
-    until(gone, 10, f"the end of {status.application}")
+    until(require_stopped, 10, f"the end of {status.application}")
 
 
-_TAKE_AWAY = """
+_END_LOCK_SESSION = """
     SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
         AND (classid::bigint << 32) | objid::bigint = hashtextextended(%s, 0)
@@ -233,7 +237,7 @@ _TAKE_AWAY = """
 
 
 def _process(status: Status) -> psutil.Process | None:
-    """Its Python, where it runs on this machine: a process that has got the pid of a dead one is another."""
+    """Its Python process if it runs on this machine; a later process with the same pid is recognised by its start."""
     if status.pid is None or status.process_at is None or status.host != socket.gethostname():
         return None
     try:
@@ -246,7 +250,7 @@ def _process(status: Status) -> psutil.Process | None:
 def _require_ended(processes: list[psutil.Process]) -> None:
     left = [process.pid for process in processes if is_alive(process)]
     if left:
-        raise ServiceDown(f"its processes live: {left}")
+        raise ServiceDown(f"its processes are still running: {left}")
 
 
 def _session_of(process: psutil.Process) -> int | None:
@@ -257,7 +261,7 @@ def _session_of(process: psutil.Process) -> int | None:
 
 
 def _fresh_log(settings: Settings, name: str) -> Path:
-    """The log of the run before stays beside it."""
+    """An empty log; the log of the previous run is kept as `.log.1`."""
     path = log_path(settings, name)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     if path.exists():
@@ -267,30 +271,31 @@ def _fresh_log(settings: Settings, name: str) -> Path:
 
 
 def _empty(folder: Path) -> Path:
-    """Spark copies its jars into a folder that one that is killed leaves behind."""
+    """An empty folder: Spark copies its jars into it, and a killed application leaves them behind."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700, parents=True)
     return folder
 
 
-def _granted(connection: Connection, name: str, wish: str) -> bool:
-    asked = "SELECT FROM truelog.launch WHERE application = %s AND wish = %s"
-    return connection.execute(asked, (name, wish)).fetchone() is not None
+def _is_fulfilled(connection: Connection, name: str, request: str) -> bool:
+    query = "SELECT FROM truelog.launch WHERE application = %s AND wish = %s"
+    return connection.execute(query, (name, request)).fetchone() is not None
 
 
-def _note(connection: Connection, name: str, reason: str, wish: str | None) -> None:
+def _record_launch(connection: Connection, name: str, reason: str, request: str | None) -> None:
     connection.execute(
-        "INSERT INTO truelog.launch (application, reason, wish) VALUES (%s, %s, %s)", (name, reason, wish)
+        "INSERT INTO truelog.launch (application, reason, wish) VALUES (%s, %s, %s)", (name, reason, request)
     )
-    about = f"{reason}: {wish}" if wish else reason
+    about = f"{reason}: {request}" if request else reason
     audit_trail.record_operation(connection, OperationKind.LAUNCH, name, audit_trail.AIRFLOW, about)
 
 
-def _require_rest(settings: Settings, connection: Connection, status: Status, found: Diagnosis) -> None:
-    """One that was started so often of late that another start would help nobody is left alone for a while."""
+def _require_no_crash_loop(settings: Settings, connection: Connection, status: Status, found: Diagnosis) -> None:
+    """Refuse to start an application again that was started too often recently: another start would not help."""
     name, seconds = status.application, settings.deaths_seconds
-    if found is Diagnosis.HUNG:  # as often, though each time it took that long to be seen
-        seconds += settings.deaths_allowed * application.silence_limits(settings, name).for_status(status).total_seconds()
+    if found is Diagnosis.HUNG:  # each hang is detected only after the silence limit
+        limit = application.silence_limits(settings, name).for_status(status)
+        seconds += settings.deaths_allowed * limit.total_seconds()
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT launched_at FROM truelog.launch WHERE application = %s AND reason = ANY(%s) "
         "AND launched_at > now() - make_interval(secs => %s) ORDER BY launched_at",
@@ -298,9 +303,10 @@ def _require_rest(settings: Settings, connection: Connection, status: Status, fo
     ).fetchall()
     if len(rows) >= settings.deaths_allowed:
         again = rows[-settings.deaths_allowed][0] + timedelta(seconds=seconds)
-        raise _ended(settings, name, f"ended or hung {len(rows)} times within {seconds:.0f} s", again)
+        raise _crash_loop(settings, name, f"ended or hung {len(rows)} times within {seconds:.0f} s", again)
 
 
-def _ended(settings: Settings, name: str, how: str, again: datetime | None = None) -> CrashLoop:
-    words = f"It is tried again at {again:%H:%M:%S} UTC, or at once where its task is cleared." if again else ""
-    return CrashLoop(f"{name} {how}. {words}\n{log_path(settings, name)} ends:\n{log_tail(settings, name)}", again)
+def _crash_loop(settings: Settings, name: str, problem: str, again: datetime | None = None) -> CrashLoop:
+    retry = f" Next start attempt at {again:%H:%M:%S} UTC, or when its task is cleared." if again else ""
+    end = f"The end of {log_path(settings, name)}:\n{log_tail(settings, name)}"
+    return CrashLoop(f"{name} {problem}.{retry}\n{end}", again)

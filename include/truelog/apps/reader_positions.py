@@ -1,4 +1,4 @@
-"""Stands: up to where each reader of the log has come, the views by PostgreSQL and the archive by its tables."""
+"""The positions of the log's readers: of views, from PostgreSQL; the archive's are in `archive.archive_table`."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from truelog.storage.database import Connection
 
 @dataclass(frozen=True)
 class ReaderPosition:
-    """Of a view in the version that readers see, the newest made, or 0 where none was; the archive has no versions.
+    """The positions of a reader, and a view's newest version: 0 for a view without a table, and for the archive.
 
-    A version that has merged nothing yet stands at the beginning of its topics: no partition is named.
+    A version that has merged nothing is at the beginning of its topics, and its positions name no partition.
     """
 
     version: int
@@ -22,17 +22,17 @@ class ReaderPosition:
 
 
 def view_positions(connection: Connection, names: Iterable[str]) -> dict[str, ReaderPosition]:
-    """Of each view; one that was never made stands nowhere."""
+    """The position of each view; a view without a table has no topics."""
     rows: Iterable[tuple[Any, ...]] = connection.execute(
         "SELECT view, version, reads, topic, partition, topic_id, next_offset FROM "
         "(SELECT DISTINCT ON (view) view, version, reads FROM truelog.view WHERE view = ANY(%s) "
         "ORDER BY view, version DESC) newest LEFT JOIN truelog.position USING (view, version) "
         "ORDER BY view, topic, partition",
-        (asked := list(names),),
+        (views := list(names),),
     )
-    versions = dict.fromkeys(asked, 0)
-    offsets: dict[str, dict[str, dict[int, int]]] = {view: {} for view in asked}
-    ids: dict[str, dict[str, str]] = {view: {} for view in asked}
+    versions = dict.fromkeys(views, 0)
+    offsets: dict[str, dict[str, dict[int, int]]] = {view: {} for view in views}
+    ids: dict[str, dict[str, str]] = {view: {} for view in views}
     for view, version, reads, topic, partition, topic_id, offset in rows:
         versions[view] = version
         if topic is None:
@@ -40,16 +40,16 @@ def view_positions(connection: Connection, names: Iterable[str]) -> dict[str, Re
             continue
         offsets[view].setdefault(topic, {})[partition] = offset
         ids[view][topic] = topic_id
-    return {view: ReaderPosition(versions[view], Positions(offsets[view], ids[view])) for view in asked}
+    return {view: ReaderPosition(versions[view], Positions(offsets[view], ids[view])) for view in views}
 
 
 def last_merge_at(connection: Connection, names: Iterable[str]) -> datetime | None:
-    """When one of these views last merged."""
+    """The time of the last merge of any of these views."""
     query = "SELECT max(advanced_at) FROM truelog.position WHERE view = ANY(%s)"
     row: tuple[Any, ...] | None = connection.execute(query, (list(names),)).fetchone()
     return row[0] if row else None
 
 
 def without_ticks(at: Positions) -> Positions:
-    """Without ticks: the clock of the log is always a moment ahead, and nobody waits for it."""
+    """The positions without the topic of ticks, which always has newer records and is not part of the lag."""
     return at.only(set(at.offsets) - {ticks.TOPIC})

@@ -1,4 +1,4 @@
-"""An application that is silent has hung where it has something to do, ticks or no ticks; else nothing mends it."""
+"""A silent application has hung if it has work, with or without ticks; without work a restart would not help."""
 
 import json
 from collections.abc import Iterator
@@ -17,19 +17,19 @@ from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 
 NAME, VIEW, TOPIC = "diagnosed", "diagnosed_view", "click"
-LATER = timedelta(hours=1)  # than any patience
+LATER = timedelta(hours=1)  # longer than any limit
 
 
 @dataclass(frozen=True)
 class Silent:
-    """An application whose one view has read the log to its end; since its last batch, nothing came."""
+    """An application whose only view has read the log to its end; no record arrived after its last batch."""
 
     settings: Settings
     connection: Connection
     status: Status
 
     def verdict(self, status: Status | None = None) -> Diagnosis | None:
-        """An hour after its last batch."""
+        """The diagnosis an hour after its last batch."""
         return diagnose(self.settings, status or self.status, datetime.now(UTC) + LATER)
 
     def execute(self, query: str) -> None:
@@ -60,21 +60,21 @@ def send(settings: Settings) -> None:
     assert producer.flush(30) == 0
 
 
-def test_one_that_has_read_everything_is_starved(silent: Silent) -> None:
+def test_an_application_that_has_read_everything_has_no_input(silent: Silent) -> None:
     assert silent.verdict() is Diagnosis.NO_INPUT
 
 
-def test_one_to_which_an_event_came_has_hung(silent: Silent) -> None:
+def test_an_application_with_a_new_event_has_hung(silent: Silent) -> None:
     send(silent.settings)
     assert silent.verdict() is Diagnosis.HUNG
 
 
-def test_one_that_never_made_its_first_batch_has_hung(silent: Silent) -> None:
+def test_an_application_without_a_first_batch_has_hung(silent: Silent) -> None:
     assert silent.verdict(replace(silent.status, batch_at=None)) is Diagnosis.HUNG
 
 
-def test_one_with_events_unread_has_hung_unless_its_view_gets_on_or_stands_still(silent: Silent) -> None:
-    """What is unread had come before its last batch; a view that catches up by itself is no silence."""
+def test_an_application_with_unread_events_has_hung_unless_its_view_advances_or_is_stalled(silent: Silent) -> None:
+    """The unread events came before its last batch; a view that catches up by itself is not silent."""
     silent.execute("UPDATE truelog.position SET next_offset = 0 WHERE view = %s")
     assert silent.verdict() is Diagnosis.HUNG
     silent.execute("UPDATE truelog.position SET advanced_at = now() + interval '1 h' WHERE view = %s")
@@ -83,7 +83,7 @@ def test_one_with_events_unread_has_hung_unless_its_view_gets_on_or_stands_still
     assert silent.verdict() is Diagnosis.NO_INPUT
 
 
-def test_one_whose_view_never_merged_has_hung(silent: Silent) -> None:
+def test_an_application_whose_view_never_merged_has_hung(silent: Silent) -> None:
     silent.execute("DELETE FROM truelog.position WHERE view = %s")
     silent.execute("UPDATE truelog.view SET reads = '{click}' WHERE view = %s")
     assert silent.verdict() is Diagnosis.HUNG
