@@ -2,7 +2,7 @@
 import { ask, live } from "./live.js";
 import { h, moment, seen, sentence, startReason, table } from "./kit.js";
 
-const LABELS = { unsilence: "End silence" };
+const LABELS = { unsilence: "End silence", key_add: "Add API key", key_revoke: "Revoke API key" };
 
 export function show(given, { shown, form }) {
   let kind = given.get("kind") ?? "";

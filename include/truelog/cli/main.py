@@ -11,6 +11,7 @@ from truelog.cli.commands import (
     certifying,
     generating,
     importing,
+    keys,
     lagging,
     querying,
     recomputing,
@@ -41,6 +42,7 @@ GROUPS = {
     "import": importing.app,
     "archive": archiving.app,
     "alerts": alerting.app,
+    "key": keys.app,
 }
 
 app = typer.Typer(

@@ -39,13 +39,12 @@ from truelog.ingest import body_reader, body_splitter
 from truelog.ingest.event_classifier import ClassifiedRecord, EventClassifier, Receipt
 from truelog.ingest.event_producer import EventProducer, PartitionOffset
 from truelog.schema.event import load_events
-from truelog.storage.api_key import KeyRing, Role
+from truelog.storage.api_key import RELOAD_SECONDS, KeyRing, Role
 from truelog.support.background import Background
 from truelog.support.errors import RequestRefused, ServiceDown
 from truelog.support.http_server import error_response, run_server
 from truelog.support.settings import Settings
 
-KEYS_SECONDS = 5.0  # after which a new key opens, and a revoked one does not
 _AWAY_SECONDS = 2  # to come again after Kafka was away
 _AT_ONCE = 64 * 1024  # longer bodies are examined beside the event loop, which others wait for
 
@@ -73,7 +72,7 @@ class Collector:
     async def running(self, _: FastAPI) -> AsyncIterator[None]:
         self.keys.load()
         self.log.ask()
-        again = Background("keys", self.keys.reload, KEYS_SECONDS)
+        again = Background("keys", self.keys.reload, RELOAD_SECONDS)
         again.start()
         self.log.start()
         yield

@@ -31,14 +31,12 @@ from truelog.lag.lag_report import POLLS
 from truelog.log import topics
 from truelog.monitor import metrics
 from truelog.schema import event
-from truelog.storage.api_key import KeyRing, Role
+from truelog.storage.api_key import RELOAD_SECONDS, KeyRing, Role
 from truelog.storage.database import connect
 from truelog.support.background import Background
 from truelog.support.errors import RequestRefused, ServiceDown, TruelogError
 from truelog.support.http_server import error_response, run_server
 from truelog.support.settings import Settings
-
-KEYS_SECONDS = 5.0  # after which a new key opens, and a revoked one does not
 
 _STOP_SECONDS = 1.0  # a poll is not waited for to its end: what it has not kept is not needed
 
@@ -77,7 +75,7 @@ class LagService:
     @asynccontextmanager
     async def running(self, _: Starlette) -> AsyncIterator[None]:
         self.keys.load()
-        threads = [Background("keys", self.keys.reload, KEYS_SECONDS)]
+        threads = [Background("keys", self.keys.reload, RELOAD_SECONDS)]
         threads += [
             Background(what, partial(self._poll_again, what), self.settings.lag_poll_seconds) for what in self._asked
         ]

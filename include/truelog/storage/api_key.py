@@ -12,13 +12,19 @@ import logging
 import re
 import secrets
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
+from typing import Any
 
 import psycopg
 
-from truelog.storage.database import connect
-from truelog.support.errors import BadDeclaration, RequestRefused
+from truelog.storage import audit_trail
+from truelog.storage.audit_trail import OperationKind
+from truelog.storage.database import Connection, connect
+from truelog.support.errors import BadDeclaration, BadInput, RequestRefused
 from truelog.support.settings import Settings
+
+RELOAD_SECONDS = 5.0  # between two reloads of the keys in a service
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +49,16 @@ class ApiKey:
     name: str
     role: Role
     sha256: bytes
+
+
+@dataclass(frozen=True)
+class KeyEntry:
+    """What a list of keys shows of each: no secret and no hash."""
+
+    name: str
+    role: Role
+    made_at: datetime
+    revoked_at: datetime | None
 
 
 def generate_key(name: str) -> str:
@@ -71,13 +87,47 @@ def store_first_keys(settings: Settings) -> None:
             store_key(settings, role, key.get_secret_value())
 
 
-def revoke_key(settings: Settings, name: str) -> bool:
-    """Revoke the key of that name. False if there is no valid key of that name."""
-    with connect(settings) as connection:
-        changed = connection.execute(
-            "UPDATE truelog.api_key SET revoked_at = now() WHERE name = %s AND revoked_at IS NULL", (name,)
-        )
-        return changed.rowcount > 0
+def list_keys(connection: Connection) -> list[KeyEntry]:
+    """All keys by name, revoked keys included."""
+    rows: list[tuple[Any, ...]] = connection.execute(
+        "SELECT name, role, made_at, revoked_at FROM truelog.api_key ORDER BY name"
+    ).fetchall()
+    return [KeyEntry(name, Role(role), made_at, revoked_at) for name, role, made_at, revoked_at in rows]
+
+
+def add_key(connection: Connection, name: str, role: Role, doer: str) -> str:
+    """Generate a key, store its hash and return the key, which cannot be read again.
+
+    Raises:
+        BadDeclaration: the name is not valid.
+        BadInput: there is a key of that name, valid or revoked.
+    """
+    key = generate_key(name)
+    added = connection.execute(
+        "INSERT INTO truelog.api_key (name, role, sha256) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
+        (name, role.value, _hash(key)),
+    )
+    if not added.rowcount:
+        raise BadInput(f"There is a key named {name} already, valid or revoked. Choose another name.")
+    audit_trail.record_operation(connection, OperationKind.KEY_ADD, name, doer, f"role {role}")
+    return key
+
+
+def revoke_key(connection: Connection, name: str, doer: str) -> KeyEntry:
+    """Revoke a key. A key that is revoked already keeps its date.
+
+    Raises:
+        BadInput: there is no key of that name.
+    """
+    revoked = connection.execute(
+        "UPDATE truelog.api_key SET revoked_at = now() WHERE name = %s AND revoked_at IS NULL", (name,)
+    )
+    if revoked.rowcount:
+        audit_trail.record_operation(connection, OperationKind.KEY_REVOKE, name, doer)
+    for entry in list_keys(connection):
+        if entry.name == name:
+            return entry
+    raise BadInput(f"There is no key named {name}. `truelog key list` shows all keys.")
 
 
 class KeyRing:

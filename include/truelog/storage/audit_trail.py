@@ -23,6 +23,8 @@ class OperationKind(StrEnum):
     BACKFILL = "backfill"
     SILENCE = "silence"  # of alerts
     UNSILENCE = "unsilence"  # before the silence expired
+    KEY_ADD = "key_add"
+    KEY_REVOKE = "key_revoke"
 
 
 @dataclass(frozen=True)

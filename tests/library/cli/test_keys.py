@@ -1,0 +1,96 @@
+"""`truelog key`: keys are added, listed and revoked, and every change is in the audit trail."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.scenes.command_line import answer, truelog
+from truelog.storage import audit_trail
+from truelog.storage.api_key import KeyRing, Role
+from truelog.storage.database import connect
+from truelog.support.errors import RequestRefused
+from truelog.support.settings import Settings
+
+NAME = "shop"
+
+
+@pytest.fixture
+def platform_keys(migrated: Settings) -> Iterator[Settings]:
+    """A database without a key of that name, before and after."""
+    _forget(migrated)
+    yield migrated
+    _forget(migrated)
+
+
+def _forget(settings: Settings) -> None:
+    with connect(settings) as connection:
+        connection.execute("DELETE FROM truelog.api_key WHERE name = %s", (NAME,))
+        connection.execute("DELETE FROM truelog.operation WHERE subject = %s", (NAME,))
+
+
+def listed() -> dict[str, dict[str, str | None]]:
+    return {each["name"]: each for each in answer("key", "list")["keys"]}
+
+
+def test_a_key_is_shown_once_and_opens_what_its_role_may(platform_keys: Settings) -> None:
+    added = truelog("key", "add", NAME, "--role", "producer")
+    assert added.returncode == 0, added.stderr
+    [key] = added.stdout.splitlines()
+    assert key.startswith(f"{NAME}.")
+    assert key not in added.stderr
+    ring = KeyRing(platform_keys)
+    ring.load()
+    assert ring.authorize(f"Bearer {key}", Role.PRODUCER).name == NAME
+    with pytest.raises(RequestRefused, match="producer may not"):
+        ring.authorize(f"Bearer {key}", Role.READER)
+    entry = listed()[NAME]
+    assert (entry["role"], entry["revoked_at"]) == ("producer", None)
+    assert set(entry) == {"name", "role", "made_at", "revoked_at"}
+    secret = key.partition(".")[2]
+    for shown in (truelog("key", "list"), truelog("key", "list", "--json")):
+        assert NAME in shown.stdout
+        assert secret not in shown.stdout + shown.stderr
+
+
+def test_a_revoked_key_opens_nothing_after_the_next_reload(platform_keys: Settings) -> None:
+    key = answer("key", "add", NAME, "--role", "reader")["key"]
+    ring = KeyRing(platform_keys)
+    ring.load()
+    revoked = answer("key", "revoke", NAME)
+    assert (revoked["name"], revoked["role"]) == (NAME, "reader")
+    ring.reload()
+    with pytest.raises(RequestRefused, match="no such key"):
+        ring.authorize(f"Bearer {key}", Role.READER)
+    assert listed()[NAME]["revoked_at"] == revoked["revoked_at"]
+    assert answer("key", "revoke", NAME) == revoked
+
+
+def test_changes_of_keys_are_in_the_audit_trail(platform_keys: Settings) -> None:
+    truelog("key", "add", NAME, "--role", "admin")
+    truelog("key", "revoke", NAME)
+    truelog("key", "revoke", NAME)
+    with connect(platform_keys) as connection:
+        found = [each for each in audit_trail.latest_operations(connection, 50) if each.subject == NAME]
+    assert [(each.kind, each.about) for each in found] == [("key_revoke", ""), ("key_add", "role admin")]
+    assert {each.doer for each in found} == {audit_trail.by_hand()}
+
+
+@pytest.mark.usefixtures("platform_keys")
+def test_bad_use_is_2_with_the_cure() -> None:
+    unknown = truelog("key", "revoke", NAME, COLUMNS="200")
+    assert (unknown.returncode, unknown.stdout) == (2, "")
+    assert "There is no key named shop. `truelog key list` shows all keys." in unknown.stderr
+    answer("key", "add", NAME, "--role", "reader")
+    answer("key", "revoke", NAME)
+    taken = truelog("key", "add", NAME, "--role", "reader", COLUMNS="200")
+    assert (taken.returncode, taken.stdout) == (2, "")
+    assert "Choose another name" in taken.stderr
+    assert truelog("key", "add", "No Name", "--role", "reader").returncode == 2
+    assert truelog("key", "add", "other", "--role", "nothing").returncode == 2
+    assert truelog("key", "add", "other").returncode == 2
+
+
+def test_the_keys_of_set_up_are_listed(platform_keys: Settings) -> None:
+    assert {"producer", "reader", "admin"} <= set(listed())
+    assert platform_keys.admin_key.get_secret_value() not in json.dumps(listed())
