@@ -23,7 +23,7 @@ def undocumented(root: Path) -> list[str]:
         f"include/events/{each.name}.py: the field {field.name} has no description"
         for each in types.values()
         for field in each.fields
-        if not field.about
+        if not field.description
     ]
 
 

@@ -1,4 +1,4 @@
-"""Records that have fooled, stopped or crashed JSON readers, and the event type that they pretend to be."""
+"""Records that have misled, stopped or crashed JSON parsers, and the event type that they imitate."""
 
 from datetime import datetime
 
@@ -8,7 +8,7 @@ from truelog.schema.event import Event, EventType, Topic
 
 
 class Thing(Event):
-    """One field of every type, bounded and not."""
+    """Fields of every type, with and without bounds."""
 
     text: str
     short: str | None = Field(default=None, min_length=1, max_length=3)
@@ -25,7 +25,7 @@ ENVELOPE = '"event_id":"e","occurred_at":"2026-11-21T09:59:00Z"'
 
 
 def thing(payload: str) -> bytes:
-    """A record with a good envelope and this payload."""
+    """A record with a valid envelope and the given payload."""
     return f'{{{ENVELOPE},"text":"t",{payload}}}'.encode()
 
 

@@ -135,7 +135,7 @@ def test_what_is_not_as_it_should_be_is_shown_and_says_so(watched: Page) -> None
     for verdict in ("HOLDS", "FAILS", "NOT JUDGED"):
         expect(watched.locator(".badge", has_text=verdict).first).to_be_visible()
     watched.locator("summary").last.click()
-    expect(watched.locator("details[open]")).to_contain_text("no history yet: 0 log days before")
+    expect(watched.locator("details[open]")).to_contain_text("not enough history: 0 log days before")
     expect(watched.get_by_role("link", name="Data Docs").first).to_be_visible()
 
 

@@ -19,7 +19,7 @@ from truelog.control.application import ARCHIVE, STREAM
 from truelog.lag import lag_history
 from truelog.lag.lag_history import Reading
 from truelog.lag.lag_verdict import Sample
-from truelog.schema.quality import DEFAULTS, EVENTS, LATE, Figure, figure
+from truelog.schema.quality import DEFAULTS, EVENTS, LATE, QualityMetric, quality_metric
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection
@@ -233,15 +233,15 @@ def _quality(connection: Connection) -> None:
     counted: list[float] = []
     for n in range(10, 0, -1):
         value = 90 if n == 1 else 1_000 + 10 * n
-        found = [figure(DEFAULTS, EVENTS, value, counted[-7:]), figure(DEFAULTS, LATE, 0.01 * n, [])]
+        found = [quality_metric(DEFAULTS, EVENTS, value, counted[-7:]), quality_metric(DEFAULTS, LATE, 0.01 * n, [])]
         wrong = [f"{found[0].said} {HOSTILE[0]}"] if n == 1 else []
         _judged(connection, "page_view", n, found, success=not wrong, failed=wrong)
         counted.append(value)
-    _judged(connection, "dead_letter", 1, [figure(DEFAULTS, EVENTS, 0, [])], success=None, failed=[])
+    _judged(connection, "dead_letter", 1, [quality_metric(DEFAULTS, EVENTS, 0, [])], success=None, failed=[])
 
 
 def _judged(
-    connection: Connection, event: str, ago: int, found: Sequence[Figure], *, success: bool | None, failed: list[str]
+    connection: Connection, event: str, ago: int, found: Sequence[QualityMetric], *, success: bool | None, failed: list[str]
 ) -> None:
     day = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=ago)
     for each in found:

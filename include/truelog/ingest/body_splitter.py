@@ -99,7 +99,7 @@ class _Reader:
         """The value that begins there, and where it ends."""
         self._flaw = self._twice = None
         said, end = self._decoder.raw_decode(text, start)
-        twice = (self._twice, "given twice") if self._twice is not None and isinstance(said, dict) else None
+        twice = (self._twice, "a duplicate field") if self._twice is not None and isinstance(said, dict) else None
         return Piece(_bytes(text[start:end]), said, self._flaw or twice), end
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class _Reader:
     def _float(self, number: str) -> float:
         value = float(number)
         if value in (float("inf"), float("-inf")):
-            self._flaw = ("record", "a number beyond every float")
+            self._flaw = ("record", "a number outside the range of float")
         return value
 
     def _int(self, number: str) -> int:

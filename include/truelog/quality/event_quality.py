@@ -13,7 +13,7 @@ from truelog.quality import gx_runner, quality_history, quality_metrics
 from truelog.quality.gx_runner import ValidationRule
 from truelog.quality.quality_history import ValidatedDay
 from truelog.schema.event import load_events
-from truelog.schema.quality import Figure
+from truelog.schema.quality import QualityMetric
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
 
@@ -42,13 +42,13 @@ def results_of_run(settings: Settings, run: str, event: str) -> list[ValidatedDa
 def _validate(settings: Settings, connection: Connection, event: str, day: datetime, run: str) -> None:
     metrics = quality_history.day_metrics(connection, event, day)
     for each in metrics:
-        log.info("%s %s: %s", event, f"{day:%Y-%m-%d %H:%M:%S}", each.said)
+        log.info("%s %s: %s", event, f"{day:%Y-%m-%d %H:%M:%S}", each.description)
     rules = [_rule(event, day, each) for each in metrics if not each.unjudged]
     result = gx_runner.run_validation(settings, event, rules)
     title = f"{event} on {day:%Y-%m-%d %H:%M:%S}"
     gx_runner.save_validation(settings, connection, result, title, event=event, day=day, run=run)
 
 
-def _rule(event: str, day: datetime, figure: Figure) -> ValidationRule:
-    row = f"event = '{event}' AND day = '{day.isoformat()}' AND name = '{figure.name}'"
-    return ValidationRule("truelog", "figure", figure.said, f"{row} AND (value < least OR value > most)")
+def _rule(event: str, day: datetime, metric: QualityMetric) -> ValidationRule:
+    row = f"event = '{event}' AND day = '{day.isoformat()}' AND name = '{metric.name}'"
+    return ValidationRule("truelog", "figure", metric.description, f"{row} AND (value < least OR value > most)")

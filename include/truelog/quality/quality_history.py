@@ -7,7 +7,7 @@ from typing import Any
 
 from psycopg.rows import class_row
 
-from truelog.schema.quality import Figure
+from truelog.schema.quality import QualityMetric
 from truelog.storage.database import Connection
 
 _COLUMNS = "id, event, day, success, failed, run, finished_at"
@@ -31,7 +31,7 @@ class QualityDay:
     """A log day with its metrics."""
 
     judged: ValidatedDay
-    figures: Sequence[Figure]
+    figures: Sequence[QualityMetric]
 
 
 def newest_days(connection: Connection) -> list[ValidatedDay]:
@@ -66,9 +66,9 @@ def days_of_run(connection: Connection, run: str, event: str) -> list[ValidatedD
     )
 
 
-def day_metrics(connection: Connection, event: str, day: datetime) -> list[Figure]:
+def day_metrics(connection: Connection, event: str, day: datetime) -> list[QualityMetric]:
     """The metrics of one log day."""
-    with connection.cursor(row_factory=class_row(Figure)) as cursor:
+    with connection.cursor(row_factory=class_row(QualityMetric)) as cursor:
         cursor.execute(
             "SELECT name, value, usual, least, most, unjudged FROM truelog.figure WHERE (event, day) = (%s, %s) "
             "ORDER BY name",

@@ -35,7 +35,9 @@ def measure_days(settings: Settings, types: Iterable[EventType], span: RunInterv
             for day in _days(connection, event_type, span):
                 history = _history(connection, event_type, day, settings.log_day_seconds)
                 values = measurements.get(day) or _empty_day(event_type)
-                metrics = [quality_metric(event_type.quality, name, value, history[name]) for name, value in values.items()]
+                metrics = [
+                    quality_metric(event_type.quality, name, value, history[name]) for name, value in values.items()
+                ]
                 _store(connection, event_type, day, metrics)
                 measured.append((event_type.name, day))
     return measured

@@ -1,1 +1,1 @@
-"""Schema: what an event type declares, and how a record's raw bytes become typed columns."""
+"""Schema: the declarations of event types, and the decoder of raw records into typed columns."""

@@ -1,7 +1,7 @@
-"""Soundness: whether records that could be read keep what their event type declares, checked a column at a time.
+"""Validation of parsed records against their event type, column by column.
 
-A record that does not is NULL in every column but `invalid`, which says why: the first reason in the order of
-the fields, then those about `event_time`. Nothing here looks at another row.
+An invalid record is NULL in every column but `invalid`, which holds the first reason: the fields are checked in order,
+then `event_time`. No check depends on another row.
 """
 
 from collections.abc import Iterator
@@ -21,18 +21,18 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def validate_columns(
-    event_type: EventType, read: pa.RecordBatch, broker_times: pa.Array, future_limit: timedelta
+    event_type: EventType, parsed: pa.RecordBatch, broker_times: pa.Array, future_limit: timedelta
 ) -> pa.RecordBatch:
-    """What was read, with `event_time`, in the columns of `event_type.decoded_schema`."""
+    """The parsed fields and `event_time`, in the columns of `event_type.decoded_schema`."""
     broker = broker_times.cast(pa.int64())
-    receipt = pc.coalesce(read["received_at"].cast(pa.int64()), broker)
-    event_time = _event_time(read, receipt)
-    # A producer cannot stamp itself a receipt later than the broker's own time.
+    receipt = pc.coalesce(parsed["received_at"].cast(pa.int64()), broker)
+    event_time = _event_time(parsed, receipt)
+    # The limit uses the broker's time too, so that a producer cannot raise it with a forged `received_at`.
     latest = pc.add(pc.min_element_wise(receipt, broker), future_limit // _MICROSECOND)
-    reasons = [reason for field in event_type.fields for reason in _broken(field, read[field.name])]
-    reasons += _misplaced(event_time, latest, future_limit)
-    invalid = pc.coalesce(read["invalid"], *reasons)
-    columns = {field.name: read[field.name] for field in event_type.fields}
+    reasons = [reason for field in event_type.fields for reason in _field_errors(field, parsed[field.name])]
+    reasons += _time_errors(event_time, latest, future_limit)
+    invalid = pc.coalesce(parsed["invalid"], *reasons)
+    columns = {field.name: parsed[field.name] for field in event_type.fields}
     columns["event_time"] = event_time
     if invalid.null_count < len(invalid):
         columns = {name: pc.if_else(invalid.is_null(), column, None) for name, column in columns.items()}
@@ -41,46 +41,45 @@ def validate_columns(
     return pa.record_batch([*ordered, invalid], schema=event_type.decoded_schema)
 
 
-def _event_time(read: pa.RecordBatch, receipt: pa.Array) -> pa.Array:
-    """When it happened, in microseconds: the device's time, corrected by what its clock showed when sending."""
-    correction = pc.subtract(receipt, read["sent_at"].cast(pa.int64()))
-    return pc.add(read["occurred_at"].cast(pa.int64()), pc.coalesce(correction, 0))
+def _event_time(parsed: pa.RecordBatch, receipt: pa.Array) -> pa.Array:
+    """The event's time in microseconds: the device's time, corrected by the clock's error when it sent the event."""
+    correction = pc.subtract(receipt, parsed["sent_at"].cast(pa.int64()))
+    return pc.add(parsed["occurred_at"].cast(pa.int64()), pc.coalesce(correction, 0))
 
 
-def _misplaced(event_time: pa.Array, latest: pa.Array, limit: timedelta) -> Iterator[pa.Array]:
+def _time_errors(event_time: pa.Array, latest: pa.Array, limit: timedelta) -> Iterator[pa.Array]:
     outside = pc.or_(pc.less(event_time, EARLIEST), pc.greater(event_time, LATEST))
     yield from _reason(outside, "event_time: outside the years 1 to 9999")
     future = pc.greater(event_time, latest)
     yield from _reason(future, f"event_time: more than {limit.total_seconds():g} s after its receipt")
 
 
-def _broken(field: Field, column: pa.Array) -> Iterator[pa.Array]:
-    """The reasons that this field gives, one array for each rule that some record breaks."""
+def _field_errors(field: Field, column: pa.Array) -> Iterator[pa.Array]:
+    """One array of reasons for each rule of the field that at least one record breaks."""
     if field.required and column.null_count:
         yield from _reason(column.is_null(), f"{field.name}: missing")
     if field.least is not None or field.most is not None:
-        yield from _beyond(field.name, column, field.least, field.most)
+        yield from _bound_errors(f"{field.name}:", column, field.least, field.most)
     if field.shortest is not None or field.longest is not None:
-        yield from _beyond(f"{field.name}: length", _lengths(column), field.shortest, field.longest)
+        yield from _bound_errors(f"{field.name}: length", _lengths(column), field.shortest, field.longest)
 
 
-def _beyond(name: str, amounts: pa.Array, least: float | None, most: float | None) -> Iterator[pa.Array]:
-    what = name if ":" in name else f"{name}:"
-    span = pc.min_max(amounts).as_py()
+def _bound_errors(label: str, numbers: pa.Array, least: float | None, most: float | None) -> Iterator[pa.Array]:
+    span = pc.min_max(numbers).as_py()
     if least is not None and span["min"] is not None and span["min"] < least:
-        yield from _reason(pc.less(amounts, least), what, amounts, f"is below {least}")
+        yield from _reason(pc.less(numbers, least), label, numbers, f"is below {least}")
     if most is not None and span["max"] is not None and span["max"] > most:
-        yield from _reason(pc.greater(amounts, most), what, amounts, f"is above {most}")
+        yield from _reason(pc.greater(numbers, most), label, numbers, f"is above {most}")
 
 
 def _lengths(column: pa.Array) -> pa.Array:
-    """Characters of text, elements of lists."""
+    """The number of characters of each text, or of elements of each list."""
     return pc.list_value_length(column) if pa.types.is_list(column.type) else pc.utf8_length(column)
 
 
-def _reason(holds: pa.Array, *words: str | pa.Array) -> Iterator[pa.Array]:
-    """The words where the condition holds, NULL elsewhere; nothing where it holds nowhere."""
-    if pc.any(holds).as_py():
-        said = [word if isinstance(word, str) else word.cast(pa.string()) for word in words]
-        text = pc.binary_join_element_wise(*said, " ") if len(said) > 1 else pa.scalar(said[0])
-        yield pc.if_else(holds, text, pa.scalar(None, pa.string()))
+def _reason(condition: pa.Array, *words: str | pa.Array) -> Iterator[pa.Array]:
+    """The words in each row that meets the condition, NULL in all others. Yields nothing if no row meets it."""
+    if pc.any(condition).as_py():
+        texts = [word if isinstance(word, str) else word.cast(pa.string()) for word in words]
+        text = pc.binary_join_element_wise(*texts, " ") if len(texts) > 1 else pa.scalar(texts[0])
+        yield pc.if_else(condition, text, pa.scalar(None, pa.string()))

@@ -1,21 +1,21 @@
-"""Decode: the raw bytes of records into the typed columns of their event type, a column at a time.
+"""The decoder: raw records into the typed columns of their event type.
 
-One row out for each record in, in order: the columns of `event_type.arrow_schema` and `invalid`, the reason
-why a record is no such event (then all other columns are NULL). Each row is a function of its own record and
-broker time alone:
+Each record gives one row, in order. The row has the columns of `event_type.arrow_schema` and the column `invalid`. If
+the record is not a valid event, `invalid` holds the reason and all other columns are NULL. A row depends only on its
+own record and broker time:
 
-1. Records that Arrow's parser must not see are kept from it.
-2. The others are parsed together, after each a sentinel: an object with a field of a random name and the
-   record's number. Only if exactly one object lies between any two did every record speak for itself alone.
-3. Where anything fails, records that are bad beyond doubt are set aside and the others are halved, down to
-   single records: what a record is alone is what it is.
+1. Records that Arrow's parser must not see are withheld from it.
+2. The other records are parsed together. A sentinel follows each: an object with a random field name and the record's
+   number. If exactly one object precedes each sentinel, no record has affected another.
+3. If anything fails, records that are certainly invalid are removed, and the rest is split into halves, down to single
+   records. The result of a record alone is its result.
 4. Required fields, bounds, event_time and the future limit are checked by column (`truelog.schema.batch_validation`).
 
-What `event_type.model` accepts is accepted here with the same values, but for a record that gives a declared
-field twice (pydantic takes the last) or anywhere a number beyond every float, as 1e400: on what those say
-readers differ, so here they are invalid. The other way round, unknown fields may nest deeper and hold longer
-numbers than pydantic's parser takes.
-Text holds U+2400 for U+0000, which PostgreSQL cannot hold; -0.0 is 0.0.
+The decoder accepts what `event_type.model` accepts, with the same values. There are two exceptions, because parsers
+disagree about them: a record with a duplicate declared field (pydantic takes the last value), and a record with a
+number outside the range of float, such as 1e400. Both are invalid here. Conversely, unknown fields may be more deeply
+nested and contain longer numbers than pydantic's parser accepts.
+U+0000 in text becomes U+2400, because PostgreSQL cannot store U+0000. -0.0 becomes 0.0.
 """
 
 import re
@@ -33,7 +33,7 @@ from truelog.schema.event import EventType
 from truelog.schema.field import INSTANT, Field
 from truelog.support import timestamps
 
-# Parsed at a time: enough to spread the cost of a call, few enough that a bad record costs its neighbours little.
+# Batch size: large enough to spread the cost of a call, small enough that an invalid record delays few others.
 _RECORDS, _BYTES = 1024, 64 * 2**20
 
 _NUMBERS = pa.array([str(number) for number in range(_RECORDS)])
@@ -48,58 +48,64 @@ _TIME = f"^(?:{timestamps.PATTERN})$"
 
 
 class _Unreadable(Exception):
-    """Some record of those parsed together is no such event, or speaks for another."""
+    """At least one record of a batch is invalid or affects another record."""
 
 
 def decode(event_type: EventType, values: pa.Array, broker_times: pa.Array, future_limit: timedelta) -> pa.RecordBatch:
-    """The records' columns, as `event_type.decoded_schema` has them."""
+    """The records as the columns of `event_type.decoded_schema`."""
     parts = [
-        part for start in range(0, len(values), _RECORDS) for part in _read(event_type, values.slice(start, _RECORDS))
+        part for start in range(0, len(values), _RECORDS) for part in _parsed(event_type, values.slice(start, _RECORDS))
     ]
-    read = pa.concat_batches([_nothing(event_type, 0), *parts])
-    return validate_columns(event_type, read, broker_times.cast(INSTANT), future_limit)
+    parsed = pa.concat_batches([_nulls(event_type, 0), *parts])
+    return validate_columns(event_type, parsed, broker_times.cast(INSTANT), future_limit)
 
 
-def _read(event_type: EventType, values: pa.Array) -> Iterator[pa.RecordBatch]:
-    """The declared fields and `invalid`, as far as the bytes alone decide."""
+def _parsed(event_type: EventType, values: pa.Array) -> Iterator[pa.RecordBatch]:
+    """The declared fields, and `invalid` for records that cannot be parsed."""
     try:
         yield _parsed_together(event_type, values)
     except (_Unreadable, pa.ArrowInvalid):
-        yield _sifted(event_type, values)
+        yield _parsed_without_invalid(event_type, values)
 
 
-def _sifted(event_type: EventType, values: pa.Array) -> pa.RecordBatch:
-    """The same where some record is bad. What is refused at once and what by halving changes only the speed."""
+def _parsed_without_invalid(event_type: EventType, values: pa.Array) -> pa.RecordBatch:
+    """The same for a batch with invalid records. To detect some of them beforehand only saves time."""
     raw = values.to_pylist()
-    refused = pa.array([record_validation.is_certain(event_type, value) for value in raw], pa.bool_())
+    rejected = pa.array([record_validation.is_certainly_invalid(event_type, value) for value in raw], pa.bool_())
     reasons = [
-        record_validation.invalid_reason(event_type, value) if no else None
-        for value, no in zip(raw, refused.to_pylist(), strict=True)
+        record_validation.invalid_reason(event_type, value) if is_rejected else None
+        for value, is_rejected in zip(raw, rejected.to_pylist(), strict=True)
     ]
-    kept = pa.concat_batches([_nothing(event_type, 0), *_halved(event_type, values.filter(pc.invert(refused)))])
-    places = pc.subtract(pc.cumulative_sum(pc.invert(refused).cast(pa.int64())), 1)
-    read = kept.take(pc.if_else(refused, None, places))
-    invalid = pc.coalesce(pa.array(reasons, pa.string()), read["invalid"])
-    return _batch(event_type, [read[field.name] for field in event_type.fields], invalid)
+    is_left = pc.invert(rejected)
+    left = pa.concat_batches([_nulls(event_type, 0), *_parsed_by_halves(event_type, values.filter(is_left))])
+    indices = pc.subtract(pc.cumulative_sum(is_left.cast(pa.int64())), 1)
+    parsed = left.take(pc.if_else(rejected, None, indices))
+    invalid = pc.coalesce(pa.array(reasons, pa.string()), parsed["invalid"])
+    return _batch(event_type, [parsed[field.name] for field in event_type.fields], invalid)
 
 
-def _halved(event_type: EventType, values: pa.Array) -> Iterator[pa.RecordBatch]:
-    """Halves of halves, until each can be read or is a single record, which is then no such event."""
+def _parsed_by_halves(event_type: EventType, values: pa.Array) -> Iterator[pa.RecordBatch]:
+    """Split the records until each part can be parsed. A single record that cannot be parsed is invalid."""
     if not len(values):
         return
     try:
         yield _parsed_together(event_type, values)
     except (_Unreadable, pa.ArrowInvalid):
         if len(values) == 1:
-            yield _nothing(event_type, 1, record_validation.invalid_reason(event_type, values[0].as_py()))
+            yield _nulls(event_type, 1, record_validation.invalid_reason(event_type, values[0].as_py()))
             return
         half = len(values) // 2
-        yield from _halved(event_type, values.slice(0, half))
-        yield from _halved(event_type, values.slice(half))
+        yield from _parsed_by_halves(event_type, values.slice(0, half))
+        yield from _parsed_by_halves(event_type, values.slice(half))
 
 
 def _parsed_together(event_type: EventType, values: pa.Array) -> pa.RecordBatch:
-    """The fields of all these records, or _Unreadable: then at least one of them is at fault, or they are many."""
+    """The fields of all records.
+
+    Raises:
+        _Unreadable: at least one record is invalid, or the records are too large to be parsed at once.
+        pa.ArrowInvalid: at least one record is invalid.
+    """
     if values.null_count or (values.nbytes > _BYTES and len(values) > 1):
         raise _Unreadable
     if not pc.all(pc.match_substring_regex(values, _OBJECT)).as_py():
@@ -109,7 +115,7 @@ def _parsed_together(event_type: EventType, values: pa.Array) -> pa.RecordBatch:
     if _has_bare_null(text):
         raise _Unreadable
     table = _parse(event_type, text, sentinel)
-    if not _each_for_itself(table[sentinel], len(values)):
+    if not _is_one_object_each(table[sentinel], len(values)):
         raise _Unreadable
     table = table.take(_DATA_ROWS.slice(0, len(values))).combine_chunks()
     has_nul = _ESCAPED_NUL.search(text) is not None
@@ -118,7 +124,7 @@ def _parsed_together(event_type: EventType, values: pa.Array) -> pa.RecordBatch:
 
 
 def _lines(values: pa.Array, sentinel: str) -> pa.Buffer:
-    """Record, sentinel, record, sentinel …; ArrowInvalid where a record is not UTF-8."""
+    """Record, sentinel, record, sentinel … ArrowInvalid if a record is not UTF-8."""
     records = values.cast(pa.string())
     numbers = _NUMBERS.slice(0, len(values))
     joined = pc.binary_join_element_wise(records, f'\n{{"{sentinel}":', numbers, "}\n", "")
@@ -126,10 +132,10 @@ def _lines(values: pa.Array, sentinel: str) -> pa.Buffer:
 
 
 def _has_bare_null(text: pa.Buffer) -> bool:
-    """True if outside all strings a `null` follows the end of an object, which is never so in valid JSON.
+    """True if a `null` outside all strings follows the end of an object, which is never valid JSON.
 
-    Between records Arrow's parser would take it for a row, and read memory that is not its own to do so
-    (apache/arrow#47409). Strings are found as that parser finds them, up to where it would stop.
+    Between records, Arrow's parser would read such a `null` as a row and access memory out of bounds
+    (apache/arrow#47409). Strings are matched as that parser matches them, up to the point where it would stop.
     """
     return bool(_BARE_NULL.search(text) and _BARE_NULL.search(_STRING.sub(b"", text)))
 
@@ -150,13 +156,13 @@ def _parse(event_type: EventType, text: pa.Buffer, sentinel: str) -> pa.Table:
     )
 
 
-def _each_for_itself(sentinels: pa.ChunkedArray, records: int) -> bool:
+def _is_one_object_each(sentinels: pa.ChunkedArray, records: int) -> bool:
     """True if the rows are one object, sentinel 0, one object, sentinel 1, … and nothing else."""
     return bool(sentinels.combine_chunks().equals(_SENTINELS.slice(0, 2 * records)))
 
 
 def _converted(field: Field, column: pa.Array, has_nul: bool) -> pa.Array:
-    """The column in its declared type and its one form."""
+    """The column in its declared type and canonical form."""
     if field.python_type is datetime:
         return _instants(column)
     if field.python_type is float:
@@ -173,7 +179,7 @@ def _instants(column: pa.Array) -> pa.Array:
         return pa.nulls(len(column), INSTANT)
     if not pc.all(pc.match_substring_regex(column, _TIME)).as_py():
         raise _Unreadable
-    times = column.cast(INSTANT)  # refuses 30 February
+    times = column.cast(INSTANT)  # rejects 30 February
     span = pc.min_max(times.cast(pa.int64())).as_py()
     if not EARLIEST <= span["min"] <= span["max"] <= LATEST:
         raise _Unreadable
@@ -199,6 +205,6 @@ def _batch(event_type: EventType, columns: list[pa.Array], invalid: pa.Array) ->
     return pa.record_batch([*columns, invalid], [*(field.name for field in event_type.fields), "invalid"])
 
 
-def _nothing(event_type: EventType, rows: int, reason: str = "") -> pa.RecordBatch:
+def _nulls(event_type: EventType, rows: int, reason: str = "") -> pa.RecordBatch:
     columns = [pa.nulls(rows, field.arrow_type) for field in event_type.fields]
     return _batch(event_type, columns, pa.array([reason] * rows, pa.string()))

@@ -1,7 +1,7 @@
-"""Field: one column of an event type, read from its declaration.
+"""Field: one column of an event type, derived from its declaration.
 
-What may be declared is what the vectorised decoder, Spark, Iceberg and PostgreSQL all hold alike: six types
-and four bounds. Anything else is refused when the file is loaded, not when the first record arrives.
+A declaration may use six types and four bounds, which the vectorised decoder, Spark, Iceberg and PostgreSQL all
+represent identically. Anything else is rejected when the file is loaded, not when the first record arrives.
 """
 
 import re
@@ -30,14 +30,14 @@ TYPES: Mapping[Any, pa.DataType] = {
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-# Columns that the platform adds to an event wherever it keeps one.
+# Columns that the platform adds to an event in its tables and frames.
 _RESERVED = frozenset({"event_time", "invalid", "topic", "partition", "offset", "broker_time", "log_day"})
 _RESERVED |= {"key", "headers", "value", "erased"}
 
 
 @dataclass(frozen=True)
 class Field:
-    """One column: its name, its type, whether an event must have it, and between which bounds it lies."""
+    """One column: its name and type, whether an event must have it, and its bounds."""
 
     name: str
     python_type: Any
@@ -46,7 +46,7 @@ class Field:
     most: float | None = None
     shortest: int | None = None
     longest: int | None = None
-    about: str = ""
+    description: str = ""
 
     @property
     def arrow_type(self) -> pa.DataType:
@@ -58,7 +58,7 @@ class Field:
 
 
 def fields_of(model: type[BaseModel]) -> tuple[Field, ...]:
-    """The model's fields in the order declared; BadDeclaration names the one that cannot be kept."""
+    """The model's fields in the order of their declaration. BadDeclaration names an unsupported field."""
     return tuple(_field(f"{model.__name__}.{name}", name, info) for name, info in model.model_fields.items())
 
 
@@ -68,32 +68,32 @@ def _field(where: str, name: str, info: FieldInfo) -> Field:
     if not info.is_required() and not (optional and info.get_default(call_default_factory=False) is None):
         raise BadDeclaration(f"{where}: a default other than None would invent data; say `| None = None`.")
     if info.is_required() and optional:
-        raise BadDeclaration(f"{where}: may be None and yet has no default; say `| None = None`.")
+        raise BadDeclaration(f"{where}: may be None, but has no default; say `| None = None`.")
     bounds = _bounds(where, python_type, info.metadata)
-    return Field(name, python_type, info.is_required(), **bounds, about=info.description or "")
+    return Field(name, python_type, info.is_required(), **bounds, description=info.description or "")
 
 
 def _require_plain_name(where: str, name: str, info: FieldInfo) -> None:
     if not _NAME.fullmatch(name):
-        raise BadDeclaration(f"{where}: a field is a column; name it in lower case: a-z, 0-9 and _.")
+        raise BadDeclaration(f"{where}: a field is a column; use a name in lower case: a-z, 0-9 and _.")
     if name in _RESERVED:
         raise BadDeclaration(f"{where}: the platform has a column of this name; choose another.")
     if info.alias or info.validation_alias or info.serialization_alias:
-        raise BadDeclaration(f"{where}: has an alias; a field has one name everywhere, so rename the field.")
+        raise BadDeclaration(f"{where}: aliases are not supported, because a field has one name; rename the field.")
 
 
 def _type(where: str, annotation: Any) -> tuple[Any, bool]:
-    """The declared type without `| None`, and whether that was there."""
+    """The declared type without `| None`, and whether the declaration had it."""
     parts: tuple[Any, ...] = (annotation,)
     if get_origin(annotation) in (Union, UnionType):
         parts = get_args(annotation)
     optional = NoneType in parts
-    kept = [part for part in parts if part is not NoneType]
-    if len(kept) == 1 and kept[0] in TYPES:
-        return kept[0], optional
+    types = [part for part in parts if part is not NoneType]
+    if len(types) == 1 and types[0] in TYPES:
+        return types[0], optional
     raise BadDeclaration(
-        f"{where}: the type {annotation} cannot be kept alike by Arrow, Spark, Iceberg and PostgreSQL; "
-        "use str, int, bool, float, datetime or list[str], with `| None = None` where it may be missing."
+        f"{where}: Arrow, Spark, Iceberg and PostgreSQL do not represent the type {annotation} identically; "
+        "use str, int, bool, float, datetime or list[str], with `| None = None` if the field is optional."
     )
 
 
@@ -110,13 +110,13 @@ def _bounds(where: str, python_type: Any, metadata: list[Any]) -> dict[str, Any]
             bounds["longest"] = bound.max_length
         else:
             raise BadDeclaration(
-                f"{where}: {bound} cannot be checked a column at a time; numbers take `ge` and `le`, "
-                "text and lists `min_length` and `max_length`."
+                f"{where}: {bound} cannot be checked by column; numbers take `ge` and `le`, "
+                "text and lists take `min_length` and `max_length`."
             )
     return bounds
 
 
 def _limit(where: str, python_type: Any, limit: Any) -> Any:
     if python_type is int and not (type(limit) is int and INT64_MIN <= limit <= INT64_MAX):
-        raise BadDeclaration(f"{where}: the bound {limit} is no 64-bit integer, as the field is one.")
+        raise BadDeclaration(f"{where}: the bound {limit} of an integer field must be a 64-bit integer.")
     return limit

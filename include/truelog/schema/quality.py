@@ -1,7 +1,8 @@
-"""Quality: what a log day of an event type should be like, declared beside the event as `QUALITY = Quality(…)`.
+"""Quality: the expected metrics of a log day of an event type, declared beside the event as `QUALITY = Quality(…)`.
 
-An event type that declares nothing is judged by the defaults. What is usual is the median of the seven log days before,
-so that one odd day changes nothing; what nobody can tell yet is said to be not judged, and never passes for good.
+An event type without a declaration has the default bounds. The usual value of a metric is the median of the seven log
+days before, so one odd day has no effect. A metric that cannot be checked yet is reported as not checked, never as
+passed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,20 +15,20 @@ from truelog.support.errors import BadDeclaration
 
 EVENTS, KEYS, LATE, MALFORMED = "events", "keys", "late", "malformed"
 MISSING = "missing "  # and the field's name
-HISTORY = 7  # log days before that are asked what is usual
-_ENOUGH = 3  # of them: the first is hardly ever a whole one
+HISTORY = 7  # log days before, from which the usual value is computed
+_ENOUGH = 3  # log days before that a usual value needs, since the first of them is rarely complete
 
 Bounds = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Quality:
-    """The bounds of a log day's figures.
+    """The bounds of a log day's metrics.
 
-    `volume` and `keys`: how many events, and how many different values of the topic's key, as multiples of what is
-    usual. `nulls`: at which share of events, at most, a field may be missing; one that is not named, at most `drift`
-    more often than usual. `late`: the share of events that may come later than `lateness` after they happened.
-    `malformed`: the share of records that may be no such event.
+    `volume` and `keys` bound the number of events and the number of distinct keys, as multiples of their usual values.
+    `nulls` holds the largest share of events in which a field may be missing. For other fields, `drift` is the largest
+    increase of that share over its usual value. `late` is the largest share of events that may arrive more than
+    `lateness` after they happened. `malformed` is the largest share of invalid records.
     """
 
     volume: Bounds = (0.5, 2.0)
@@ -42,31 +43,31 @@ class Quality:
     def lateness_seconds(self) -> int:
         return seconds(self.lateness)
 
-    def require_sound(self, name: str, fields: Iterable[Field]) -> None:
-        """Refuse bounds that nothing, or everything, would lie within.
+    def require_valid(self, name: str, fields: Iterable[Field]) -> None:
+        """Reject bounds that no log day, or every log day, would meet.
 
         Raises:
-            BadDeclaration: with what is wrong.
+            BadDeclaration: the message names the invalid bound.
         """
-        missing = set(self.nulls) - {each.name for each in fields if not each.required}
-        if missing:
-            raise BadDeclaration(f"{name}: {', '.join(sorted(missing))} in `nulls` is no field that may be missing.")
+        unknown = set(self.nulls) - {each.name for each in fields if not each.required}
+        if unknown:
+            raise BadDeclaration(f"{name}: `nulls` may only name optional fields, not {', '.join(sorted(unknown))}.")
         for least, most in (self.volume, self.keys):
             if not 0 <= least <= most:
-                raise BadDeclaration(f"{name}: nothing lies between {least} and {most} times what is usual.")
+                raise BadDeclaration(f"{name}: no number is between {least} and {most} times the usual value.")
         for share in (*self.nulls.values(), self.drift, self.late, self.malformed):
             if not 0 <= share <= 1:
-                raise BadDeclaration(f"{name}: {share} is no share, which lies between 0 and 1.")
+                raise BadDeclaration(f"{name}: {share} is not a share; use a number from 0 to 1.")
         if self.lateness_seconds < 1:
-            raise BadDeclaration(f"{name}: a lateness of {self.lateness!r} is no time.")
+            raise BadDeclaration(f"{name}: a lateness of {self.lateness!r} is too short; use at least one second.")
 
 
-DEFAULTS = Quality()  # of an event type that declares nothing
+DEFAULTS = Quality()  # for an event type without a declaration
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A number about a log day, what it usually is, and what it should be; `unjudged` says why nobody can tell."""
+class QualityMetric:
+    """A metric of a log day with its usual value and its bounds. `unjudged` says why it was not checked."""
 
     name: str
     value: float | None
@@ -76,38 +77,39 @@ class Figure:
     unjudged: str = ""
 
     @property
-    def said(self) -> str:
-        """With what it should be, for people."""
+    def description(self) -> str:
+        """The metric and its bounds as text."""
         if self.unjudged:
-            return f"{self.name} {_written(self.value)}: not judged, {self.unjudged}"
-        bounds = [f"at least {_written(self.least)}"] if self.least else []
-        bounds += [f"at most {_written(self.most)}"] if self.most is not None else []
-        usual = "" if self.usual is None else f", usually {_written(self.usual)}"
-        return f"{self.name} {_written(self.value)}: {' and '.join(bounds)}{usual}"
+            return f"{self.name} {_format(self.value)}: not checked, {self.unjudged}"
+        bounds = [f"at least {_format(self.least)}"] if self.least else []
+        bounds += [f"at most {_format(self.most)}"] if self.most is not None else []
+        usual = "" if self.usual is None else f", usually {_format(self.usual)}"
+        return f"{self.name} {_format(self.value)}: {' and '.join(bounds)}{usual}"
 
 
-def figure(quality: Quality, name: str, value: float | None, before: Sequence[float]) -> Figure:
-    """The number with its bounds, given what it was on the log days before that have it."""
+def quality_metric(quality: Quality, name: str, value: float | None, before: Sequence[float]) -> QualityMetric:
+    """The metric with its bounds. `before` holds its values on the log days before that have one."""
     usual = median(before) if len(before) >= _ENOUGH else None
     if value is None:
-        return Figure(name, None, usual, unjudged="there was nothing to tell it by")
-    if (limit := _limit(quality, name)) is not None:
-        return Figure(name, value, usual, most=limit)
+        return QualityMetric(name, None, usual, unjudged="the day has no events to compute it from")
+    if (limit := _declared_limit(quality, name)) is not None:
+        return QualityMetric(name, value, usual, most=limit)
     if usual is None:
-        return Figure(name, value, unjudged=f"no history yet: {len(before)} log days before, and it takes {_ENOUGH}")
+        reason = f"not enough history: {len(before)} log days before, {_ENOUGH} needed"
+        return QualityMetric(name, value, unjudged=reason)
     if name.startswith(MISSING):
-        return Figure(name, value, usual, most=min(1.0, usual + quality.drift))
+        return QualityMetric(name, value, usual, most=min(1.0, usual + quality.drift))
     if not usual:
-        return Figure(name, value, usual, unjudged="usually there are none")
+        return QualityMetric(name, value, usual, unjudged="usually there are none")
     least, most = quality.volume if name == EVENTS else quality.keys
-    return Figure(name, value, usual, least * usual, most * usual)
+    return QualityMetric(name, value, usual, least * usual, most * usual)
 
 
-def _limit(quality: Quality, name: str) -> float | None:
-    """The declared one, which asks for no history."""
+def _declared_limit(quality: Quality, name: str) -> float | None:
+    """The declared maximum of a metric, which needs no history."""
     known = {LATE: quality.late, MALFORMED: quality.malformed}
     return known.get(name, quality.nulls.get(name.removeprefix(MISSING)))
 
 
-def _written(number: float | None) -> str:
+def _format(number: float | None) -> str:
     return "unknown" if number is None else f"{number:,.4g}" if abs(number) < 1 else f"{number:,.0f}"

@@ -1,4 +1,4 @@
-"""Refusal: records that are no such event, one by one in plain Python, for the few that the decoder cannot read."""
+"""Validation of single records in plain Python, for the few records that the decoder cannot parse."""
 
 import json
 from datetime import datetime
@@ -19,20 +19,19 @@ _JSON_TYPES: dict[Any, tuple[type, ...]] = {
     list[str]: (list,),
 }
 
+# The model accepts such a record and the decoder does not, because parsers disagree about its values.
+AMBIGUOUS_REASON = "record: a duplicate field, or a number outside the range of float"
 
-# The model takes such a record, the decoder does not: readers would differ on what it says.
-AMBIGUOUS_REASON = "record: gives a field twice, or a number beyond every float"
 
-
-def is_certain(event_type: EventType, value: bytes | None) -> bool:
-    """True only for a record that Arrow's parser refuses for certain; what is doubtful is left to that parser."""
+def is_certainly_invalid(event_type: EventType, value: bytes | None) -> bool:
+    """True only if Arrow's parser would certainly reject the record. Doubtful records are left to that parser."""
     if value is None:
         return True
     try:
         found = json.loads(value)
     except (json.JSONDecodeError, UnicodeDecodeError):
         return True
-    except (ValueError, RecursionError):  # a limit of Python's, not a fault of the record
+    except (ValueError, RecursionError):  # the limit is Python's; the record may be valid
         return False
     if not isinstance(found, dict):
         return True
@@ -60,7 +59,7 @@ def _is_instant(text: str) -> bool:
 
 
 def invalid_reason(event_type: EventType, value: bytes | None) -> str:
-    """What is wrong with a record that could not be read, in the words of its own declaration."""
+    """Why a record could not be parsed, in the terms of its declaration."""
     if value is None:
         return "record: NULL, a tombstone"
     try:
@@ -71,8 +70,8 @@ def invalid_reason(event_type: EventType, value: bytes | None) -> str:
 
 
 def first_invalid(error: ValidationError) -> tuple[str, str]:
-    """The field to name, `record` for the whole, and what is wrong with it; never its value."""
+    """The name of the invalid field (`record` for the record as a whole) and the reason, without the value."""
     errors = error.errors(include_input=False, include_url=False, include_context=False)
-    # A missing field alone would not have made the record unreadable.
+    # A missing field alone cannot be why the record could not be parsed.
     named = next((each for each in errors if each["type"] != "missing"), errors[0])
     return ".".join(map(str, named["loc"])) or "record", named["msg"].removeprefix("Value error, ")

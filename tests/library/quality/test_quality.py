@@ -6,7 +6,7 @@ import pytest
 from pydantic import Field
 
 from truelog.schema.event import Event, EventType, Topic, load_events
-from truelog.schema.quality import EVENTS, KEYS, LATE, MALFORMED, MISSING, Figure, Quality, figure
+from truelog.schema.quality import EVENTS, KEYS, LATE, MALFORMED, MISSING, Quality, QualityMetric, quality_metric
 from truelog.support.errors import BadDeclaration
 
 TOPIC = Topic(key="who", subject=("who",), partitions=1, retention="1 day")
@@ -23,42 +23,45 @@ class Said(Event):
 @pytest.mark.parametrize(
     ("name", "value", "before", "found"),
     [
-        (EVENTS, 50, [10, 100, 90, 110, 10_000], Figure(EVENTS, 50, 100, 50, 200)),  # an odd day changes nothing
-        (KEYS, 3, [1, 2, 3], Figure(KEYS, 3, 2, 1, 4)),
-        (f"{MISSING}why", 0.95, [], Figure(f"{MISSING}why", 0.95, None, None, 0.9)),  # declared: asks for no history
-        (f"{MISSING}how", 0.5, [0.25, 0.25, 0.3], Figure(f"{MISSING}how", 0.5, 0.25, None, 0.5)),
-        (f"{MISSING}how", 1.0, [0.9, 0.9, 1.0], Figure(f"{MISSING}how", 1.0, 0.9, None, 1.0)),
-        (LATE, 0.04, [], Figure(LATE, 0.04, None, None, 0.05)),
-        (MALFORMED, 0.5, [0, 0, 0], Figure(MALFORMED, 0.5, 0, None, 0.05)),
+        (EVENTS, 50, [10, 100, 90, 110, 10_000], QualityMetric(EVENTS, 50, 100, 50, 200)),  # one odd day
+        (KEYS, 3, [1, 2, 3], QualityMetric(KEYS, 3, 2, 1, 4)),
+        (f"{MISSING}why", 0.95, [], QualityMetric(f"{MISSING}why", 0.95, None, None, 0.9)),  # a declared bound
+        (f"{MISSING}how", 0.5, [0.25, 0.25, 0.3], QualityMetric(f"{MISSING}how", 0.5, 0.25, None, 0.5)),
+        (f"{MISSING}how", 1.0, [0.9, 0.9, 1.0], QualityMetric(f"{MISSING}how", 1.0, 0.9, None, 1.0)),
+        (LATE, 0.04, [], QualityMetric(LATE, 0.04, None, None, 0.05)),
+        (MALFORMED, 0.5, [0, 0, 0], QualityMetric(MALFORMED, 0.5, 0, None, 0.05)),
     ],
 )
-def test_a_figure_has_its_bounds(name: str, value: float, before: Sequence[float], found: Figure) -> None:
-    assert figure(QUALITY, name, value, before) == found
+def test_a_figure_has_its_bounds(name: str, value: float, before: Sequence[float], found: QualityMetric) -> None:
+    assert quality_metric(QUALITY, name, value, before) == found
 
 
 @pytest.mark.parametrize(
     ("name", "value", "before", "why"),
     [
-        (EVENTS, 0, [], "no history yet: 0 log days before, and it takes 3"),
-        (EVENTS, 12, [9, 11], "no history yet: 2 log days before, and it takes 3"),
-        (KEYS, 12, [], "no history yet: 0 log days before, and it takes 3"),
-        (f"{MISSING}how", 0.5, [], "no history yet: 0 log days before, and it takes 3"),
+        (EVENTS, 0, [], "not enough history: 0 log days before, 3 needed"),
+        (EVENTS, 12, [9, 11], "not enough history: 2 log days before, 3 needed"),
+        (KEYS, 12, [], "not enough history: 0 log days before, 3 needed"),
+        (f"{MISSING}how", 0.5, [], "not enough history: 0 log days before, 3 needed"),
         (EVENTS, 12, [0, 0, 0, 5], "usually there are none"),
-        (LATE, None, [0.1] * 7, "there was nothing to tell it by"),
-        (f"{MISSING}why", None, [], "there was nothing to tell it by"),
+        (LATE, None, [0.1] * 7, "the day has no events to compute it from"),
+        (f"{MISSING}why", None, [], "the day has no events to compute it from"),
     ],
 )
 def test_what_nobody_can_tell_is_said_and_has_no_bounds(
     name: str, value: float | None, before: Sequence[float], why: str
 ) -> None:
-    found = figure(QUALITY, name, value, before)
+    found = quality_metric(QUALITY, name, value, before)
     assert (found.unjudged, found.least, found.most) == (why, None, None)
-    assert found.said.endswith(f"not judged, {why}")
+    assert found.description.endswith(f"not checked, {why}")
 
 
 def test_a_figure_is_told_with_what_it_should_be() -> None:
-    assert figure(QUALITY, EVENTS, 312, [1000] * 3).said == "events 312: at least 500 and at most 2,000, usually 1,000"
-    assert figure(QUALITY, LATE, 0.25, []).said == "late 0.25: at most 0.05"
+    assert (
+        quality_metric(QUALITY, EVENTS, 312, [1000] * 3).description
+        == "events 312: at least 500 and at most 2,000, usually 1,000"
+    )
+    assert quality_metric(QUALITY, LATE, 0.25, []).description == "late 0.25: at most 0.05"
 
 
 def test_an_event_type_that_declares_nothing_has_a_suite() -> None:
@@ -71,14 +74,14 @@ def test_an_event_type_that_declares_nothing_has_a_suite() -> None:
 @pytest.mark.parametrize(
     ("quality", "why"),
     [
-        (Quality(nulls={"who": 0.1}), "who in `nulls` is no field that may be missing"),
-        (Quality(nulls={"nobody": 0.1}), "nobody in `nulls`"),
-        (Quality(nulls={"why": 1.5}), "1.5 is no share"),
-        (Quality(volume=(2.0, 0.5)), "nothing lies between 2.0 and 0.5"),
-        (Quality(keys=(-1, 0.5)), "nothing lies between"),
-        (Quality(late=-0.1), "-0.1 is no share"),
+        (Quality(nulls={"who": 0.1}), "`nulls` may only name optional fields, not who"),
+        (Quality(nulls={"nobody": 0.1}), "`nulls` may only name optional fields, not nobody"),
+        (Quality(nulls={"why": 1.5}), "1.5 is not a share"),
+        (Quality(volume=(2.0, 0.5)), "no number is between 2.0 and 0.5"),
+        (Quality(keys=(-1, 0.5)), "no number is between"),
+        (Quality(late=-0.1), "-0.1 is not a share"),
         (Quality(lateness="soon"), "'soon' is not a duration"),
-        (Quality(lateness="0 seconds"), "is no time"),
+        (Quality(lateness="0 seconds"), "is too short"),
     ],
 )
 def test_bounds_that_make_no_sense_are_refused(quality: Quality, why: str) -> None:

@@ -1,4 +1,4 @@
-"""Decoding: a record is read as if it stood alone, and what its declaration accepts is accepted unchanged."""
+"""The decoder: other records never affect a record's result, and valid values are decoded unchanged."""
 
 import json
 import math
@@ -32,7 +32,7 @@ noise = st.one_of(
 
 @st.composite
 def mutilated(draw: st.DrawFn) -> bytes:
-    """A record with a piece cut out and noise put in its place."""
+    """A record in which noise replaces a random part."""
     objects = [GOOD, *(raw for raw in HOSTILE if raw.startswith(b"{"))]
     record = draw(st.sampled_from(objects))[:2_000]
     start = draw(st.integers(0, len(record)))
@@ -57,16 +57,16 @@ def alone(event_type: EventType, values: list[bytes | None]) -> pa.RecordBatch:
     return pa.concat_batches([read(event_type, value) for value in values])
 
 
-# --- the law: a batch is its records, each read alone -------------------------------------------------
+# --- the law: decoding a batch equals decoding each record alone --------------------------------------
 
 
 @settings(REPEATABLE, max_examples=150)
 @given(st.lists(records, min_size=1, max_size=8))
-def test_a_batch_is_its_records_each_read_alone(values: list[bytes | None]) -> None:
+def test_decoding_a_batch_equals_decoding_each_record_alone(values: list[bytes | None]) -> None:
     assert read(THING, *values).equals(alone(THING, values))
 
 
-def test_all_hostile_records_together_are_what_each_is_alone() -> None:
+def test_decoding_all_hostile_records_together_equals_decoding_each_alone() -> None:
     together = read(THING, *HOSTILE)
     together.validate(full=True)
     assert together.num_rows == len(HOSTILE)
@@ -74,7 +74,7 @@ def test_all_hostile_records_together_are_what_each_is_alone() -> None:
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda raw: repr(raw[:60]))
-def test_a_hostile_record_changes_nothing_for_its_neighbours(hostile: bytes) -> None:
+def test_a_hostile_record_does_not_affect_other_records(hostile: bytes) -> None:
     others = [thing('"number":1'), hostile, thing('"number":2'), hostile, thing('"number":3')]
     assert read(THING, *others).column("number").to_pylist()[::2] == [1, 2, 3]
 
@@ -82,12 +82,12 @@ def test_a_hostile_record_changes_nothing_for_its_neighbours(hostile: bytes) -> 
 @pytest.mark.parametrize(
     "forged",
     [
-        [GOOD + thing('"number":666'), b"", thing('"number":3')],  # two objects and none: three rows for three records
-        [GOOD + GOOD + GOOD, GOOD[:-1] + b',"unknown":[', b"{}]}"],  # three, and two that join around a sentinel
+        [GOOD + thing('"number":666'), b"", thing('"number":3')],  # two objects, none, one: three rows in total
+        [GOOD + GOOD + GOOD, GOOD[:-1] + b',"unknown":[', b"{}]}"],  # the last two form one object around a sentinel
         [GOOD[:-1] + b',"unknown":"', b'"}', GOOD + GOOD + GOOD],
     ],
 )
-def test_a_record_cannot_speak_for_another_by_making_the_count_right(forged: list[bytes]) -> None:
+def test_a_record_with_several_objects_cannot_replace_another_record(forged: list[bytes]) -> None:
     found = read(THING, *forged)
     assert 666 not in found["number"].to_pylist()
     assert found.equals(alone(THING, list(forged)))
@@ -109,28 +109,28 @@ def test_a_bare_null_never_reaches_the_parser(raw: bytes, is_bare: bool) -> None
     assert _has_bare_null(pa.py_buffer(raw)) == is_bare
 
 
-def test_bad_records_far_apart_in_a_long_batch() -> None:
+def test_invalid_records_far_apart_in_a_long_batch() -> None:
     values: list[bytes | None] = [thing(f'"number":{i}') for i in range(2_500)]
-    for place in (0, 1_023, 1_024, 2_499):
-        values[place] = HOSTILE[place % 7]
+    for index in (0, 1_023, 1_024, 2_499):
+        values[index] = HOSTILE[index % 7]
     found = read(THING, *values)
     expected = [None if i in (0, 1_023, 1_024, 2_499) else i for i in range(2_500)]
     assert found["number"].to_pylist() == expected
     assert found["invalid"].null_count == 2_496
 
 
-def test_nothing_in_nothing_out() -> None:
+def test_no_records_give_no_rows() -> None:
     assert read(THING).schema == THING.decoded_schema
     assert read(THING).num_rows == 0
 
 
-def test_slices_of_an_array_are_read_where_they_lie() -> None:
+def test_a_slice_of_an_array_is_decoded_at_its_offset() -> None:
     values = pa.array([b"x", GOOD, GOOD, None], pa.binary()).slice(1, 2)
     found = decode(THING, values, pa.array([BROKER] * 2, pa.timestamp("us", "UTC")), FUTURE_LIMIT)
     assert found["number"].to_pylist() == [1, 1]
 
 
-# --- what the declaration accepts ----------------------------------------------------------------------
+# --- valid records -------------------------------------------------------------------------------------
 
 instants = st.datetimes(timezones=st.just(UTC))
 texts = st.text(max_size=20)
@@ -151,17 +151,17 @@ things = st.builds(
 )
 
 
-def in_one_form(value: Any) -> Any:
-    """A value as columns hold it."""
+def canonical(value: Any) -> Any:
+    """A value in the canonical form of columns."""
     if isinstance(value, str):
         return value.replace("\0", "\u2400")
     if isinstance(value, list):
-        return [in_one_form(each) for each in value]
+        return [canonical(each) for each in value]
     return 0.0 if value == 0.0 and isinstance(value, float) else value
 
 
 def event_time(model: Event) -> datetime | None:
-    """The definition, said plainly; None where it leaves the calendar."""
+    """The plain definition of an event's time. None if it is outside the calendar."""
     receipt = model.received_at or BROKER
     try:
         return model.occurred_at + (receipt - model.sent_at) if model.sent_at else model.occurred_at
@@ -172,15 +172,15 @@ def event_time(model: Event) -> datetime | None:
 @settings(REPEATABLE, max_examples=300)
 @example([Thing(event_id="e", occurred_at=BROKER, text="", amount=-0.0)])
 @given(st.lists(things, min_size=1, max_size=4))
-def test_what_the_model_holds_is_decoded_unchanged(models: list[Thing]) -> None:
+def test_valid_values_are_decoded_unchanged(models: list[Thing]) -> None:
     rows = read(THING, *(model.model_dump_json().encode() for model in models), limit=FAR).to_pylist()
     for model, found in zip(models, rows, strict=True):
         if event_time(model) is None:
             assert found["invalid"] == "event_time: outside the years 1 to 9999"
             continue
-        expected = {name: in_one_form(value) for name, value in model.model_dump().items()}
+        expected = {name: canonical(value) for name, value in model.model_dump().items()}
         assert found == expected | {"event_time": event_time(model), "invalid": None}
-        assert repr(found["amount"]) == repr(expected["amount"])  # -0.0 equals 0.0, but is not written alike
+        assert repr(found["amount"]) == repr(expected["amount"])  # -0.0 equals 0.0, but its repr differs
 
 
 def model_accepts(value: bytes | None) -> bool:
@@ -192,11 +192,11 @@ def model_accepts(value: bytes | None) -> bool:
 
 
 def is_ambiguous(value: bytes) -> bool:
-    """True where the record gives a field twice or a number that is no float."""
+    """True if the record has a duplicate field or a number outside the range of float."""
     found = []
 
-    def pairs(given: list[tuple[str, Any]]) -> None:
-        found.append(len({key for key, _ in given}) < len(given))
+    def pairs(members: list[tuple[str, Any]]) -> None:
+        found.append(len({key for key, _ in members}) < len(members))
 
     def number(text: str) -> None:
         found.append(math.isinf(float(text)))
@@ -205,7 +205,7 @@ def is_ambiguous(value: bytes) -> bool:
     return any(found)
 
 
-def is_past_pydantics_limits(value: bytes) -> bool:
+def exceeds_pydantics_limits(value: bytes) -> bool:
     return value.count(b"[") + value.count(b"{") > 150 or re.search(rb"[0-9]{4300}", value) is not None
 
 
@@ -216,10 +216,10 @@ def test_decoder_and_model_accept_the_same_records(value: bytes) -> None:
     if model_accepts(value):
         assert reason is None or (reason == AMBIGUOUS_REASON and is_ambiguous(value))
     else:
-        assert reason is not None or is_past_pydantics_limits(value)
+        assert reason is not None or exceeds_pydantics_limits(value)
 
 
-# --- reasons and times, as examples --------------------------------------------------------------------
+# --- examples of reasons and times ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -236,17 +236,17 @@ def test_decoder_and_model_accept_the_same_records(value: bytes) -> None:
         (thing('"words":["a","b","c","d"]'), "words: length 4 is above 3"),
         (thing('"number":"1"'), "number: Input should be a valid integer"),
         (thing('"number":1,"number":2'), AMBIGUOUS_REASON),
-        (thing('"number":9223372036854775808'), "number: an integer beyond 64 bits"),
+        (thing('"number":9223372036854775808'), "number: an integer of more than 64 bits"),
         (GOOD + GOOD, "record: Invalid JSON: trailing characters at line 1 column 76"),
     ],
 )
-def test_a_bad_record_says_why_and_is_otherwise_null(value: bytes | None, reason: str) -> None:
+def test_an_invalid_record_gives_its_reason_and_is_otherwise_null(value: bytes | None, reason: str) -> None:
     found = row(value)
     assert found.pop("invalid") == reason
     assert set(found.values()) == {None}
 
 
-def test_page_view_out_of_bounds() -> None:
+def test_a_page_view_out_of_bounds_is_invalid() -> None:
     record = f'{{{ENVELOPE},"visitor_id":"v","url":"/","status":700}}'.encode()
     assert row(record, PAGE_VIEW)["invalid"] == "status: 700 is above 599"
 
@@ -255,7 +255,7 @@ def timed(**times: str) -> dict[str, Any]:
     return row(json.dumps({"event_id": "e", "text": "t", **times}).encode())
 
 
-def test_event_time_is_the_devices_time_corrected_by_its_clocks_error() -> None:
+def test_event_time_corrects_the_error_of_the_devices_clock() -> None:
     found = timed(
         occurred_at="2020-01-01T00:00:00Z",
         sent_at="2020-01-01T00:00:10Z",
@@ -264,13 +264,13 @@ def test_event_time_is_the_devices_time_corrected_by_its_clocks_error() -> None:
     assert found["event_time"] == datetime(2026, 11, 21, 9, 0, 0, 500_000, tzinfo=UTC)
 
 
-def test_the_brokers_time_stands_in_for_a_missing_receipt() -> None:
+def test_the_brokers_time_replaces_a_missing_receipt_time() -> None:
     found = timed(occurred_at="2020-01-01T00:00:00Z", sent_at="2020-01-01T00:01:00Z")
     assert found["event_time"] == BROKER - timedelta(minutes=1)
     assert found["received_at"] is None
 
 
-def test_without_a_time_of_sending_nothing_is_corrected() -> None:
+def test_event_time_is_not_corrected_without_a_sending_time() -> None:
     found = timed(occurred_at="2020-01-01T00:00:00Z", received_at="2026-11-21T09:00:00Z")
     assert found["event_time"] == datetime(2020, 1, 1, tzinfo=UTC)
 
@@ -285,6 +285,6 @@ def test_without_a_time_of_sending_nothing_is_corrected() -> None:
         ({"occurred_at": "2030-01-01T00:00:00Z", "received_at": "2030-01-01T00:00:00Z"}, False),
     ],
 )
-def test_an_event_from_the_future_is_refused(times: dict[str, str], is_valid: bool) -> None:
+def test_an_event_from_the_future_is_invalid(times: dict[str, str], is_valid: bool) -> None:
     reason = timed(**times)["invalid"]
     assert reason == (None if is_valid else "event_time: more than 300 s after its receipt")

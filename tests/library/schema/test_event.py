@@ -1,4 +1,4 @@
-"""Declarations: one file is one event type, and what the platform cannot keep is refused when it is loaded."""
+"""Declarations: each file declares one event type, and an unsupported declaration is rejected when it is loaded."""
 
 import pickle
 import subprocess
@@ -25,7 +25,7 @@ class Thing(Event):
 """
 
 
-def declared(folder: Path, body: str, name: str = "thing", head: str = HEAD) -> Path:
+def declare(folder: Path, body: str, name: str = "thing", head: str = HEAD) -> Path:
     path = folder / f"{name}.py"
     path.write_text(head + body)
     return path
@@ -51,14 +51,14 @@ def test_a_page_view_has_envelope_event_time_and_payload() -> None:
     )
 
 
-def test_spark_reads_the_same_columns() -> None:
+def test_the_spark_schema_has_the_same_columns() -> None:
     event = load_events()["page_view"]
-    kinds = {"string": "string", "int64": "bigint", "timestamp[us, tz=UTC]": "timestamp"}
+    spark_types = {"string": "string", "int64": "bigint", "timestamp[us, tz=UTC]": "timestamp"}
     spark = {field.name: field.dataType.simpleString() for field in event.spark_schema}
-    assert spark == {column.name: kinds[str(column.type)] for column in event.arrow_schema}
+    assert spark == {column.name: spark_types[str(column.type)] for column in event.arrow_schema}
 
 
-def test_every_type_that_may_be_declared(tmp_path: Path) -> None:
+def test_every_supported_type_can_be_declared(tmp_path: Path) -> None:
     body = """
     a: int | None = None
     b: Optional[bool] = None
@@ -66,7 +66,7 @@ def test_every_type_that_may_be_declared(tmp_path: Path) -> None:
     d: datetime | None = Field(None, description="When.")
     e: list[str] | None = Field(None, max_length=9)
 """
-    event = load_event(declared(tmp_path, body))
+    event = load_event(declare(tmp_path, body))
     assert [str(column.type) for column in event.arrow_schema][5:] == [
         *["string", "int64", "bool", "double", "timestamp[us, tz=UTC]", "list<item: string>"]
     ]
@@ -101,34 +101,36 @@ def test_every_type_that_may_be_declared(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_kept_is_refused_by_name(tmp_path: Path, body: str, field: str, cure: str) -> None:
-    with pytest.raises(BadDeclaration) as refused:
-        load_event(declared(tmp_path, body))
-    assert field in str(refused.value)
-    assert cure in str(refused.value)
-    assert "thing.py" in str(refused.value)
+def test_the_error_for_an_unsupported_field_names_it_and_the_cure(
+    tmp_path: Path, body: str, field: str, cure: str
+) -> None:
+    with pytest.raises(BadDeclaration) as raised:
+        load_event(declare(tmp_path, body))
+    assert field in str(raised.value)
+    assert cure in str(raised.value)
+    assert "thing.py" in str(raised.value)
 
 
 @pytest.mark.parametrize(
     ("topic", "cure"),
     [
-        ('key="nobody", subject=(), partitions=1, retention="1 day"', "'nobody'"),
+        ('key="unknown", subject=(), partitions=1, retention="1 day"', "'unknown'"),
         ('key="occurred_at", subject=(), partitions=1, retention="1 day"', "'occurred_at'"),
         ('key="user", subject=("whose",), partitions=1, retention="1 day"', "'whose'"),
         ('key="user", subject=(), partitions=0, retention="1 day"', "at least one partition"),
         ('key="user", subject=(), partitions=1, retention="for ever"', "'for ever'"),
-        ('key="user", subject=(), partitions=1, retention="0 days"', "keeps nothing"),
-        ('key=None, subject=(), partitions=1, retention="1 day", compacted=True', "declare one"),
+        ('key="user", subject=(), partitions=1, retention="0 days"', "keeps no records"),
+        ('key=None, subject=(), partitions=1, retention="1 day", compacted=True', "declare a key"),
     ],
 )
-def test_a_topic_that_cannot_be_kept_is_refused(tmp_path: Path, topic: str, cure: str) -> None:
+def test_an_invalid_topic_is_rejected(tmp_path: Path, topic: str, cure: str) -> None:
     with pytest.raises(BadDeclaration, match=cure):
-        load_event(declared(tmp_path, f"TOPIC = Topic({topic})\n"))
+        load_event(declare(tmp_path, f"TOPIC = Topic({topic})\n"))
 
 
-def test_a_broken_file_raises_and_hides_no_other(tmp_path: Path) -> None:
-    declared(tmp_path, "", name="fine")
-    declared(tmp_path, "", name="broken", head="import nothing_of_this_name")
+def test_a_broken_file_raises(tmp_path: Path) -> None:
+    declare(tmp_path, "", name="fine")
+    declare(tmp_path, "", name="broken", head="import nothing_of_this_name")
     with pytest.raises(BadDeclaration, match=r"broken\.py cannot be loaded: ModuleNotFoundError"):
         load_events(tmp_path)
 
@@ -136,15 +138,15 @@ def test_a_broken_file_raises_and_hides_no_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize("head", ["", HEAD.replace("TOPIC", "OTHER"), HEAD + "\nclass Two(Event):\n    b: str\n"])
 def test_a_file_declares_one_topic_and_one_event(tmp_path: Path, head: str) -> None:
     with pytest.raises(BadDeclaration, match="exactly one class"):
-        load_event(declared(tmp_path, "", head=head))
+        load_event(declare(tmp_path, "", head=head))
 
 
-def test_a_file_whose_name_is_no_table_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadDeclaration, match="its file is named in"):
-        load_event(declared(tmp_path, "", name="Page-View"))
+def test_a_file_name_that_is_not_a_table_name_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(BadDeclaration, match="in its file name"):
+        load_event(declare(tmp_path, "", name="Page-View"))
 
 
-def test_an_event_type_can_be_sent_to_another_process() -> None:
+def test_an_event_type_can_be_pickled() -> None:
     event = load_events()["page_view"]
     assert pickle.loads(pickle.dumps(event)) == event
 
@@ -168,8 +170,8 @@ def test_bounds_are_documented() -> None:
 
 
 def test_the_model_converts_nothing() -> None:
-    whole = {"event_id": "e", "occurred_at": "2026-11-21T10:00:00+02:00"}
-    assert Event.model_validate(whole).occurred_at == datetime(2026, 11, 21, 8, tzinfo=UTC)
-    for wrong in (datetime(2026, 11, 21), "2026-11-21", "1700000000", 1700000000, None):
+    valid = {"event_id": "e", "occurred_at": "2026-11-21T10:00:00+02:00"}
+    assert Event.model_validate(valid).occurred_at == datetime(2026, 11, 21, 8, tzinfo=UTC)
+    for invalid in (datetime(2026, 11, 21), "2026-11-21", "1700000000", 1700000000, None):
         with pytest.raises(ValidationError):
-            Event.model_validate(whole | {"occurred_at": wrong})
+            Event.model_validate(valid | {"occurred_at": invalid})
