@@ -1,4 +1,4 @@
-"""Airflow as a library: DAG files read as the dag-processor reads them, without a database of Airflow's own."""
+"""Airflow as a library: loads DAG files as the dag-processor does, without Airflow's database."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from truelog.support.settings import PROJECT, Settings
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
 
-# Airflow reads its configuration when it is imported, which no test does before this file is read.
+# Airflow reads its configuration when it is imported. Pytest reads this file before any test imports Airflow.
 _HOME = tempfile.TemporaryDirectory(prefix="airflow-")
 os.environ["AIRFLOW_HOME"] = _HOME.name
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
@@ -22,7 +22,7 @@ os.environ["AIRFLOW__CORE__DAGS_FOLDER"] = str(PROJECT / "dags")
 
 @pytest.fixture(scope="session")
 def _plugins() -> Iterator[None]:
-    """Plugins, and what DAG files hold, are found as Airflow's own processes find them."""
+    """Put plugins and DAG files on the import path, as Airflow's own processes do."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(PROJECT / "plugins"))
         patch.syspath_prepend(str(PROJECT / "dags"))
@@ -31,7 +31,7 @@ def _plugins() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def dags(settings: Settings, _plugins: None) -> "DagBag":
-    """Every DAG file, read once."""
+    """All DAG files, loaded once."""
     assert "airflow" not in sys.modules or os.environ["AIRFLOW_HOME"] == _HOME.name
     from airflow.dag_processing.dagbag import DagBag
 
@@ -40,7 +40,7 @@ def dags(settings: Settings, _plugins: None) -> "DagBag":
 
 @pytest.fixture(scope="session")
 def airflow_database(dags: "DagBag") -> None:
-    """Airflow's own database, for whole runs (`dag.test`): a file in the temporary home."""
+    """Airflow's own database for complete runs (`dag.test`): a file in the temporary home."""
     from airflow.models import Connection
     from airflow.utils.db import merge_conn, upgradedb
 

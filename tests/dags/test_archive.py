@@ -1,4 +1,4 @@
-"""The DAG `archive_upkeep`: what its audit makes of what it finds."""
+"""Tests of the DAG `archive_upkeep`."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,24 +12,24 @@ if TYPE_CHECKING:
 
 
 def audit(dags: "DagBag", monkeypatch: pytest.MonkeyPatch, *faults: str) -> None:
-    """The task, told that these faults were found."""
+    """Run the audit task with a report of these faults."""
     task: Any = dags.dags["archive_upkeep"].get_task("audit")
     monkeypatch.setattr(audit_evidence, "run_audit", lambda settings, *, deep: Report((), 0, faults))
     task.python_callable({"deep": False})
 
 
-def test_a_fault_is_red_at_once(dags: "DagBag", monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_fails_the_task_without_a_retry(dags: "DagBag", monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
     with pytest.raises(AirflowFailException, match=r"has faults: click 0: a\.parquet is missing from the bucket; more"):
         audit(dags, monkeypatch, "click 0: a.parquet is missing from the bucket", "more")
 
 
-def test_a_sound_archive_is_green(dags: "DagBag", monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_without_faults_succeeds(dags: "DagBag", monkeypatch: pytest.MonkeyPatch) -> None:
     audit(dags, monkeypatch)
 
 
-def test_the_audit_comes_whatever_became_of_the_compaction(dags: "DagBag") -> None:
+def test_the_audit_runs_even_if_compaction_failed(dags: "DagBag") -> None:
     dag = dags.dags["archive_upkeep"]
     assert dag.get_task("audit").upstream_task_ids == {"compact"}
     assert dag.get_task("audit").trigger_rule == "all_done"

@@ -1,4 +1,4 @@
-"""The DAG `quality`: what is counted of a log day in a real archive, how it is judged, and what is shown of it."""
+"""Tests of the DAG `quality`: metrics of log days in a real archive, their validation, and its links."""
 
 import json
 import pickle
@@ -34,7 +34,7 @@ SEARCH = load_events()[TOPIC]
 
 @dataclass(frozen=True)
 class Record:
-    """As the log has it; `day` by the broker's clock, which does not step back here."""
+    """A record in the log; `day` follows the broker's clock, which never steps back here."""
 
     at: datetime
     value: bytes
@@ -46,7 +46,7 @@ class Record:
 
 @dataclass
 class Searches:
-    """An archive of searches, in log days of a minute."""
+    """An archive of searches, with log days of one minute."""
 
     settings: Settings
     connection: Connection
@@ -54,7 +54,7 @@ class Searches:
     records: list[Record] = field(default_factory=list)
 
     def archive(self, day: int, records: Sequence[Record]) -> None:
-        """The records of one day; a day without any has a start all the same, as ticks prove it."""
+        """Archive the records of one day. A day without records also has a start, because ticks prove it."""
         began = MORNING + day * DAY
         self.connection.execute(
             "INSERT INTO truelog.log_day VALUES (%s, 0, 'searches', %s, %s)", (TOPIC, began.timestamp(), self.end)
@@ -104,8 +104,8 @@ def searches(migrated: Settings, s3: Settings, connection: Connection) -> Iterat
     connection.execute(b"DELETE FROM truelog.figure")
 
 
-def drawn(rng: random.Random, day: int, count: int) -> list[Record]:
-    """Searches of one day, some of them late, incomplete, or no searches at all."""
+def random_searches(rng: random.Random, day: int, count: int) -> list[Record]:
+    """Random searches of one day; some are late, incomplete or malformed."""
     times = sorted(MORNING + day * DAY + rng.random() * DAY for _ in range(count))
     return [Record(at, rng.choice((b"", b"{}", b"[]")) if rng.random() < 0.1 else search(rng, at)) for at in times]
 
@@ -122,8 +122,8 @@ def search(rng: random.Random, at: datetime, late: float = 0.25) -> bytes:
     return json.dumps(given | ({"session_id": "s"} if rng.random() < 0.7 else {})).encode()
 
 
-def naive(quality: Quality, records: Sequence[Record]) -> dict[str, float | None]:
-    """One record after the other, through the model that the collector validates with."""
+def expected_metrics(quality: Quality, records: Sequence[Record]) -> dict[str, float | None]:
+    """The metrics computed record by record, with the model that the collector uses for validation."""
     events = list[tuple[Record, Event]]()
     for record in records:
         try:
@@ -149,21 +149,21 @@ def naive(quality: Quality, records: Sequence[Record]) -> dict[str, float | None
 OPTIONAL = ("sent_at", "received_at", "session_id")
 
 
-def test_a_days_figures_are_those_of_its_records_one_by_one(searches: Searches) -> None:
+def test_the_metrics_of_a_day_match_a_count_record_by_record(searches: Searches) -> None:
     rng = random.Random(7)
     for day, count in enumerate((300, 0, 1, 120)):
-        searches.archive(day, drawn(rng, day, count))
+        searches.archive(day, random_searches(rng, day, count))
     searches.archive(4, [Record(MORNING + 4 * DAY, b"no search")])
     searches.measure()
-    searches.measure(1, 4)  # again: nothing changes
+    searches.measure(1, 4)  # a repetition changes nothing
     for day in range(5):
-        mine = [each for each in searches.records if each.day == MORNING + day * DAY]
-        expected, found = naive(SEARCH.quality, mine), searches.values(day)
-        assert (found.pop(KEYS) or 0) == pytest.approx(expected.pop(KEYS) or 0, rel=0.05)  # it is an estimate
+        own = [each for each in searches.records if each.day == MORNING + day * DAY]
+        expected, found = expected_metrics(SEARCH.quality, own), searches.values(day)
+        assert (found.pop(KEYS) or 0) == pytest.approx(expected.pop(KEYS) or 0, rel=0.05)  # the metric is an estimate
         assert found == expected, day
 
 
-def test_a_day_is_judged_against_those_before_it_and_says_what_nobody_can_tell(searches: Searches) -> None:
+def test_a_day_is_compared_with_earlier_days_and_names_unchecked_metrics(searches: Searches) -> None:
     for day, count in enumerate((100, 110, 90, 105, 20)):
         at = MORNING + day * DAY
         searches.archive(day, [Record(at, search(random.Random(n), at, late=0)) for n in range(count)])
@@ -181,21 +181,21 @@ def test_a_day_is_judged_against_those_before_it_and_says_what_nobody_can_tell(s
     assert event_quality.results_of_run(searches.settings, "another run", TOPIC) == []
 
 
-def test_an_event_type_that_nobody_sends_has_no_verdict(searches: Searches) -> None:
+def test_an_event_type_without_events_has_no_verdict(searches: Searches) -> None:
     searches.archive(0, [])
     event_quality.validate_days(searches.settings, [TOPIC], RunInterval(MORNING, MORNING + DAY), "run")
     [found] = event_quality.results_of_run(searches.settings, "run", TOPIC)
     assert (found.success, found.failed) == (None, [])
 
 
-def test_the_dag_is_about_log_days_and_each_event_type_is_shown(dags: "DagBag") -> None:
+def test_the_dag_covers_log_days_and_lists_every_event_type(dags: "DagBag") -> None:
     dag: Any = dags.dags["quality"]
     assert dag.params["events"] == sorted(load_events())
     assert (dag.timetable, dag.max_active_runs) == (dags.dags["recompute"].timetable, 1)
     assert dag.get_task("verdict").partial_kwargs["retries"] == 0
 
 
-def test_a_verdict_links_its_page_and_its_data_docs(dags: "DagBag") -> None:
+def test_the_verdict_links_its_page_and_its_data_docs(dags: "DagBag") -> None:
     task: Any = dags.dags["quality"].get_task("verdict")
     of = SimpleNamespace(op_kwargs={"event": TOPIC, "run_id": "a run"})
     links = {link.name: link.get_link(of, ti_key=SimpleNamespace(run_id="a run")) for link in task.operator_extra_links}
@@ -205,10 +205,10 @@ def test_a_verdict_links_its_page_and_its_data_docs(dags: "DagBag") -> None:
     }
 
 
-def test_a_run_is_red_where_an_event_type_is_not_as_it_should_be(
+def test_a_run_fails_if_an_event_type_is_out_of_bounds(
     dags: "DagBag", airflow_database: None, searches: Searches
 ) -> None:
-    """Each task is run. The next day has begun in the log, so this one is closed."""
+    """Runs every task. The next day has begun in the log, so this day is closed."""
     searches.archive(0, [Record(MORNING, search(random.Random(3), MORNING, late=0)), Record(MORNING, b"{}")])
     searches.archive(24 * 60, [])
     run = dags.dags["quality"].test(logical_date=MORNING + timedelta(days=1))  # the end of its interval

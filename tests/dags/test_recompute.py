@@ -1,4 +1,4 @@
-"""The DAG `recompute`: which days a run is about, what it waits for, and what its jobs are given."""
+"""Tests of the DAG `recompute`: the days of a run, its wait, and the arguments of its jobs."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from truelog.batch.run_interval import RunInterval, topics_behind, archived_days
+from truelog.batch.run_interval import RunInterval, archived_days, topics_behind
 from truelog.storage import audit_trail
 from truelog.storage.database import connect
 from truelog.support.errors import ArchiveBehind, BadInput
@@ -35,8 +35,8 @@ BY_INTERVAL = {"day": None, "open": False}
     ("params", "begins", "day", "begin", "end"),
     [
         (BY_INTERVAL, YESTERDAY, DAY, "2026-11-20", "2026-11-21"),
-        (BY_INTERVAL, TODAY, DAY, "2026-11-21", "2026-11-22"),  # is waited for until it is over
-        (BY_INTERVAL, TODAY, TEN, "2026-11-21", "2026-11-21 15:42:10"),  # what has begun
+        (BY_INTERVAL, TODAY, DAY, "2026-11-21", "2026-11-22"),  # the run waits until the day is over
+        (BY_INTERVAL, TODAY, TEN, "2026-11-21", "2026-11-21 15:42:10"),  # only what has begun
         (BY_INTERVAL, YESTERDAY, TEN, "2026-11-20", "2026-11-21"),
         ({"day": "2026-11-01", "open": False}, YESTERDAY, DAY, "2026-11-01", "2026-11-02"),
         ({"day": "2026-11-01", "open": False}, None, HOUR, "2026-11-01", "2026-11-02"),
@@ -56,7 +56,7 @@ def test_the_days_of_a_run_begin_in_its_interval(
 
 
 @pytest.mark.parametrize("params", [BY_INTERVAL, {"day": "2026-11-22", "open": False}])
-def test_a_run_that_is_about_no_day_is_refused(params: dict[str, Any]) -> None:
+def test_a_run_without_a_day_is_refused(params: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match="day"):
         RunInterval.of_run(params, None, NOW, DAY)
 
@@ -66,14 +66,14 @@ def test_a_run_that_is_about_no_day_is_refused(params: dict[str, Any]) -> None:
     [
         ("2026-11-21", DAY, "2026-11-21"),
         ("2026-11-21 15:42:10", TEN, "2026-11-21 15:42:10"),
-        ("2026-11-21 01:00", DAY, "2026-11-22"),  # the last day begins within the span, and ends after it
+        ("2026-11-21 01:00", DAY, "2026-11-22"),  # the last day begins within the span and ends after it
     ],
 )
-def test_a_span_is_closed_when_its_last_day_is(end: str, day: int, closes: str) -> None:
+def test_a_span_closes_with_its_last_day(end: str, day: int, closes: str) -> None:
     assert RunInterval(at("2026-11-20"), at(end)).closes(day) == at(closes)
 
 
-def test_a_job_for_each_view_over_all_days(dags: "DagBag") -> None:
+def test_each_view_has_one_job_over_all_days(dags: "DagBag") -> None:
     from recompute import jobs
 
     assert jobs(["a", "b"], [at("2026-11-01")], unfinished=False) == [
@@ -85,7 +85,7 @@ def test_a_job_for_each_view_over_all_days(dags: "DagBag") -> None:
     assert several["map_label"] == "a 2026-11-01 10:00:00 and 1 more"
 
 
-def test_jobs_wait_in_the_pool_behind_everything_else(dags: "DagBag") -> None:
+def test_jobs_wait_in_the_pool_with_the_lowest_priority(dags: "DagBag") -> None:
     dag = dags.dags["recompute"]
     job: Any = dag.get_task("recompute")
     given = job.partial_kwargs
@@ -95,8 +95,8 @@ def test_jobs_wait_in_the_pool_behind_everything_else(dags: "DagBag") -> None:
     assert type(dag.timetable).__name__ == "CronDataIntervalTimetable"
 
 
-def test_short_log_days_of_today_can_be_backfilled(dags: "DagBag") -> None:
-    """To a backfill today ends a moment ago; the scheduler waits for its end."""
+def test_today_can_be_backfilled_if_log_days_are_short(dags: "DagBag") -> None:
+    """In a backfill today ends one second ago; the scheduler waits until it is over."""
     from airflow.serialization.serialized_objects import DagSerialization
     from airflow.timetables.base import DataInterval, TimeRestriction
     from day_timetable import DaysSoFar
@@ -118,10 +118,10 @@ def test_short_log_days_of_today_can_be_backfilled(dags: "DagBag") -> None:
 
 @pytest.mark.parametrize("after", [timedelta(seconds=1), timedelta(minutes=4), timedelta(minutes=20)])
 @pytest.mark.parametrize(("name", "due"), [("reconcile", "09:00"), ("archive_upkeep", "03:30")])
-def test_what_runs_by_the_clock_waits_for_it_on_a_new_platform(
+def test_scheduled_dags_do_not_run_at_once_on_a_new_platform(
     dags: "DagBag", monkeypatch: pytest.MonkeyPatch, name: str, due: str, after: timedelta
 ) -> None:
-    """It would meet streams that have just begun, and take the pool from a demo."""
+    """An early run would meet streams that have just started, and block the pool during a demo."""
     from airflow.serialization.definitions.dag import SerializedDAG
     from airflow.serialization.serialized_objects import DagSerialization
 
@@ -133,8 +133,8 @@ def test_what_runs_by_the_clock_waits_for_it_on_a_new_platform(
     assert first.run_after > now
 
 
-def waited(lags: Sequence[Any], deadline: float = 60) -> str:
-    """What the trigger says in the end, where the archive lags like this, asked again and again."""
+def payload_of_wait(lags: Sequence[Any], deadline: float = 60) -> str:
+    """The reason in the trigger's event, with these answers of successive lag checks."""
     from log_day_trigger import LogDayTrigger
 
     answers = iter(lags)
@@ -158,18 +158,20 @@ def waited(lags: Sequence[Any], deadline: float = 60) -> str:
 
 
 def test_the_trigger_ends_when_the_days_are_closed(dags: "DagBag") -> None:
-    assert waited([["click", "search"], ["click"], []]) == ""
+    assert payload_of_wait([["click", "search"], ["click"], []]) == ""
 
 
-def test_the_trigger_outlives_a_database_that_is_away(dags: "DagBag") -> None:
-    assert waited([OSError("away"), ["click"], OSError("away"), []]) == ""
+def test_the_trigger_outlasts_a_database_outage(dags: "DagBag") -> None:
+    assert payload_of_wait([OSError("away"), ["click"], OSError("away"), []]) == ""
 
 
-def test_the_trigger_gives_up_and_says_which_topic_lags(dags: "DagBag") -> None:
-    assert waited([["click"]], deadline=0.2) == "the archive of click has not reached 2026-11-21T00:00:00+00:00"
+def test_the_trigger_times_out_and_names_the_lagging_topic(dags: "DagBag") -> None:
+    assert (
+        payload_of_wait([["click"]], deadline=0.2) == "the archive of click has not reached 2026-11-21T00:00:00+00:00"
+    )
 
 
-def test_the_trigger_is_made_again_as_it_was(dags: "DagBag") -> None:
+def test_the_trigger_survives_serialization(dags: "DagBag") -> None:
     from airflow._shared.module_loading import import_string
     from log_day_trigger import LogDayTrigger
 
@@ -177,7 +179,7 @@ def test_the_trigger_is_made_again_as_it_was(dags: "DagBag") -> None:
     assert import_string(path)(**given).serialize() == (path, given)
 
 
-def test_a_wait_that_was_too_long_is_red_and_says_why(dags: "DagBag") -> None:
+def test_a_wait_that_timed_out_fails_with_its_reason(dags: "DagBag") -> None:
     from log_day_operator import LogDayOperator
 
     with pytest.raises(ArchiveBehind, match=r"of click .*Check that the application `archive`"):
@@ -185,8 +187,8 @@ def test_a_wait_that_was_too_long_is_red_and_says_why(dags: "DagBag") -> None:
     assert LogDayOperator(task_id="wait").closed({}, {"open": ""}, {"begin": "x"}) == {"begin": "x"}
 
 
-def test_days_that_the_archive_recorded(migrated: Settings) -> None:
-    """An archive that holds nothing lags behind nothing: there is no day to recompute."""
+def test_days_come_from_the_archive(migrated: Settings) -> None:
+    """An empty archive has no lag and no day to recompute."""
     begin = at("2001-01-01")
     with connect(migrated) as connection:
         connection.cursor().executemany(
@@ -199,37 +201,37 @@ def test_days_that_the_archive_recorded(migrated: Settings) -> None:
     assert topics_behind(migrated, begin) == []
 
 
-def test_a_run_before_the_archive_began_is_green(dags: "DagBag", airflow_database: None, migrated: Settings) -> None:
-    """Each task is run but the jobs, of which there are none."""
+def test_a_run_before_the_archive_began_succeeds(dags: "DagBag", airflow_database: None, migrated: Settings) -> None:
+    """Runs every task; there are no jobs."""
     run = dags.dags["recompute"].test(logical_date=at("2021-01-01"))
     states = {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
     assert str(run.state) == "success"
     assert states == {"wait": "success", "plan": "success", "recompute": "skipped", "announce": "skipped"}
 
 
-def test_who_asked_for_a_backfill_is_told(dags: "DagBag", migrated: Settings) -> None:
-    """A scheduled run is nobody's doing."""
+def test_the_user_who_started_a_backfill_is_recorded(dags: "DagBag", migrated: Settings) -> None:
+    """A scheduled run has no user, and records no operation."""
     from recompute import announce
     from view_assets import RECOMPUTED
 
     jobs = [{"application_args": ["a"], "map_label": "a 2026-11-01"}]
     for run_type in ("scheduled", "backfill"):
         run = SimpleNamespace(run_type=run_type, run_id="asked", triggering_user_name="oncall")
-        outlet = {RECOMPUTED: SimpleNamespace(add=lambda view, says: None)}
+        outlet = {RECOMPUTED: SimpleNamespace(add=lambda view, extra: None)}
         announce.function(jobs, {"repair": True}, run, SimpleNamespace(id="try"), outlet)
     with connect(migrated) as connection:
-        told = audit_trail.latest_operations(connection, 10, "backfill")
-    assert [(each.doer, each.about) for each in told] == [("oncall", "asked: a 2026-11-01")]
+        operations = audit_trail.latest_operations(connection, 10, "backfill")
+    assert [(each.doer, each.about) for each in operations] == [("oncall", "asked: a 2026-11-01")]
 
 
 def test_an_event_names_the_try_that_announced_it(dags: "DagBag") -> None:
-    """A later backfill repeats the run under the same name."""
+    """A later backfill repeats the run under the same id."""
     from recompute import announce
     from view_assets import RECOMPUTED
 
-    said: list[dict[str, Any]] = []
-    outlet = {RECOMPUTED: SimpleNamespace(add=lambda view, says: said.append(says))}
+    extras: list[dict[str, Any]] = []
+    outlet = {RECOMPUTED: SimpleNamespace(add=lambda view, extra: extras.append(extra))}
     run = SimpleNamespace(run_type="scheduled")
     for attempt in (UUID(int=1), UUID(int=2)):
         announce.function([{"application_args": ["a"]}], {"repair": True}, run, SimpleNamespace(id=attempt), outlet)
-    assert said == [{"repair": True, "attempt": str(UUID(int=number))} for number in (1, 2)]
+    assert extras == [{"repair": True, "attempt": str(UUID(int=number))} for number in (1, 2)]

@@ -1,4 +1,4 @@
-"""The DAG `reconcile`: which views a run compares, and how the outcome is judged."""
+"""Tests of the DAG `reconcile`: the views of a run, the options of its job, and the validation of its results."""
 
 import html
 import json
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 RUN = "manual__judged"
 PAGE_VIEW = b'{"event_id": "e", "occurred_at": "2026-11-20T00:00:00Z", "visitor_id": "v", "url": "http://h/p"}'
-VIEW = '''"""A view that a test judges."""
+VIEW = '''"""A view for tests of validation."""
 from truelog import Sum, View
 VIEW = View(
     reads=("page_view",), transform=lambda page_view: page_view, key=("a",), measures={"n": Sum()},
@@ -50,13 +50,13 @@ DELETE FROM truelog.reconciliation WHERE view = 'judged';
 
 @dataclass(frozen=True)
 class Judged:
-    """A view whose comparisons a test makes up."""
+    """A view with comparisons that a test invents."""
 
     settings: Settings
     connection: Connection
 
     def compared(self, run: str | None = RUN, **found: Any) -> int:
-        """A row as `reconcile` keeps it."""
+        """Insert a row as `reconcile` does, and return its id."""
         row = {
             "view": "judged",
             "version": 1,
@@ -89,7 +89,7 @@ def judged(migrated: Settings, s3: Settings, connection: Connection, tmp_path: P
     connection.execute(GONE.encode())
 
 
-def test_what_is_equal_passes_and_is_kept(judged: Judged) -> None:
+def test_an_equal_view_passes_and_its_validation_is_stored(judged: Judged) -> None:
     made = judged.compared()
     assert judged.failed() == ()
     [(reconciliation, success, failed, result)] = judged.connection.execute(
@@ -108,7 +108,7 @@ def test_what_is_equal_passes_and_is_kept(judged: Judged) -> None:
     assert judged.settings.database_password.get_secret_value() not in json.dumps(result)
 
 
-def test_rows_that_differ_fail_and_are_kept(judged: Judged) -> None:
+def test_differing_rows_fail_and_are_stored(judged: Judged) -> None:
     made = judged.compared(verdict="DIFFERENT", missing=1, different=1)
     row = f'\'["x"]\', \'{{"n": "NaN"}}\', NULL, {made}'
     judged.connection.execute(f"INSERT INTO recon.judged_v1_diff VALUES ('x', {row}), ('y', {row})".encode())
@@ -124,8 +124,8 @@ def test_rows_that_differ_fail_and_are_kept(judged: Judged) -> None:
     assert '"a": "y"' in json.dumps(kept.fetchone())
 
 
-def test_more_rows_differ_than_a_sample_holds(judged: Judged) -> None:
-    """The known trap: a verdict on the first two hundred rows, or none where both sides are empty."""
+def test_more_rows_differ_than_the_sample_contains(judged: Judged) -> None:
+    """A known trap: a verdict on the first two hundred rows only, or no verdict if both sides are empty."""
     made = judged.compared(verdict="DIFFERENT", different=1_000)
     judged.connection.execute(
         "INSERT INTO recon.judged_v1_diff "
@@ -143,17 +143,17 @@ def test_more_rows_differ_than_a_sample_holds(judged: Judged) -> None:
     assert "1000" in json.dumps(found)
 
 
-def test_rows_of_a_later_comparison_are_not_its_own(judged: Judged) -> None:
-    """Somebody compared by hand before the judgement."""
+def test_rows_of_a_later_comparison_are_ignored(judged: Judged) -> None:
+    """A manual comparison ran before the validation."""
     made = judged.compared()
     judged.connection.execute("INSERT INTO recon.judged_v1_diff VALUES ('x', '[]', '{}', '{}', %s)", (made + 1,))
     assert judged.failed() == ()
 
 
-def test_an_empty_view_of_a_log_with_events_is_not_equal_enough(judged: Judged, s3: Settings) -> None:
-    """Three records that are no events, then one that is."""
+def test_an_empty_view_fails_if_the_log_contains_events(judged: Judged, s3: Settings) -> None:
+    """Three records that are not events, then an event."""
     judged.compared(row_count=0)
-    assert judged.failed() == ()  # nothing is archived
+    assert judged.failed() == ()  # the archive is empty
     with open_catalog(s3) as catalog:
         table = ensure(catalog, load_events()["page_view"], "id", {0: 0})
         try:
@@ -173,7 +173,7 @@ def _archive(settings: Settings, catalog: "Catalog", offsets: range, value: byte
     commit(catalog, Append("page_view", "id", {0: offsets.start}, {0: offsets.stop}, {0: len(offsets)}, files))
 
 
-def test_a_view_never_shrinks_unless_it_has_keep(judged: Judged) -> None:
+def test_a_view_may_shrink_only_with_keep(judged: Judged) -> None:
     judged.compared(run=None, row_count=5)
     judged.compared(run=None, row_count=9, verdict="DIFFERENT")
     judged.compared(row_count=4)
@@ -183,7 +183,7 @@ def test_a_view_never_shrinks_unless_it_has_keep(judged: Judged) -> None:
     assert judged.failed() == ()
 
 
-def test_the_views_own_checks_hold_for_every_row(judged: Judged) -> None:
+def test_the_checks_of_the_view_apply_to_every_row(judged: Judged) -> None:
     judged.compared()
     judged.connection.execute(
         b"CREATE OR REPLACE VIEW views.judged AS SELECT * FROM (VALUES ('x', 0::numeric)) AS v (a, n)"
@@ -191,7 +191,7 @@ def test_the_views_own_checks_hold_for_every_row(judged: Judged) -> None:
     assert judged.failed() == ("n > 0",)
 
 
-def test_data_docs_show_a_value_and_never_run_it(judged: Judged) -> None:
+def test_data_docs_show_hostile_values_as_text(judged: Judged) -> None:
     judged.compared()
     hostile = "<script>document.title='owned'</script> ${n} $a \" onload=\"x <img src=http://a.example onerror=x>"
     judged.connection.execute(
@@ -201,12 +201,12 @@ def test_data_docs_show_a_value_and_never_run_it(judged: Judged) -> None:
     [(number,)] = judged.connection.execute("SELECT max(id) FROM truelog.validation").fetchall()
     page = (gx_docs.read_page(judged.settings, int(str(number))) or b"").decode()
     assert html.escape(hostile) in page
-    assert "a &lt;&gt; '{oops}'" in page  # the view's own check
+    assert "a &lt;&gt; '{oops}'" in page  # the check of the view
     tags = re.findall(r"<([^>]*)>", page.partition("<body>")[2])
     assert [each for each in tags if re.search(r"script|img|link|href|src|\bon\w+=|style", each)] == []
 
 
-def test_unknown_is_neither_and_says_why(judged: Judged) -> None:
+def test_unknown_fails_with_its_reason(judged: Judged) -> None:
     judged.compared(verdict="EQUAL")
     reconcile_checks.require_known(judged.settings, RUN)
     judged.compared(verdict="UNKNOWN", reason="the archive is 12 events behind.")
@@ -214,24 +214,24 @@ def test_unknown_is_neither_and_says_why(judged: Judged) -> None:
         reconcile_checks.require_known(judged.settings, RUN)
     assert "the streamed table equals its rebuild" in judged.failed()
     judged.compared()
-    reconcile_checks.require_known(judged.settings, RUN)  # a retry came to an answer
+    reconcile_checks.require_known(judged.settings, RUN)  # a retry found an answer
 
 
-def test_a_view_that_was_refused_is_red_by_itself_and_not_compared_again(judged: Judged) -> None:
-    """Its file may be so broken that it has no version."""
+def test_a_refused_view_fails_and_is_not_compared_again(judged: Judged) -> None:
+    """A broken file may have no version."""
     refused_result(judged.settings, "judged", ReconcileRequest(run=RUN), reason="SyntaxError: invalid syntax")
     reconcile_checks.require_known(judged.settings, RUN)
     with pytest.raises(BadInput, match="judged could not be compared: SyntaxError"):
         reconcile_checks.validate_run(judged.settings, RUN, "judged")
 
 
-def test_a_run_without_a_comparison_is_not_judged(judged: Judged) -> None:
+def test_a_run_without_a_comparison_is_not_validated(judged: Judged) -> None:
     judged.compared(run="another run")
     with pytest.raises(BadInput, match="has no comparison of judged"):
         reconcile_checks.validate_run(judged.settings, RUN, "judged")
 
 
-def test_new_partials_are_compared_and_by_hand_whatever_was_chosen(dags: "DagBag") -> None:
+def test_asset_runs_compare_recomputed_views_and_other_runs_the_chosen_views(dags: "DagBag") -> None:
     from view_assets import RECOMPUTED, view_asset
 
     task: Any = dags.dags["reconcile"].get_task("choose")
@@ -254,8 +254,8 @@ def event(**extra: Any) -> SimpleNamespace:
 REPAIRS, COMPARES = {"from_raw": False, "repair": True}, {"from_raw": True, "repair": False}
 
 
-def test_a_view_is_repaired_if_all_that_asked_let_it(dags: "DagBag") -> None:
-    """Two backfills in one comparison: the more cautious one decides, for its own views."""
+def test_a_view_is_repaired_only_if_all_events_allow_it(dags: "DagBag") -> None:
+    """Two backfills start one comparison: the more cautious backfill decides for its own views."""
     from recompute import announce
     from reconcile_job import job_options
     from view_assets import RECOMPUTED, view_asset
@@ -269,7 +269,7 @@ def test_a_view_is_repaired_if_all_that_asked_let_it(dags: "DagBag") -> None:
         jobs = [{"application_args": ["--day", "x", view]} for view in views]
         outlet = {RECOMPUTED: SimpleNamespace(add=add)}
         announce.function(jobs, {"repair": repair}, run("scheduled"), SimpleNamespace(id="try"), outlet)
-    new[view_asset("d")] = [event()]  # by somebody who made an event by hand
+    new[view_asset("d")] = [event()]  # an event that a user created manually
     asked = {"params": REPAIRS, "run_id": "r", "triggering_asset_events": new}
     spared = ["--spare", "b", "--spare", "c"]
     assert job_options(asked | {"dag_run": run("asset_triggered")}) == ["--run", "r", "--repair", *spared]
@@ -277,7 +277,7 @@ def test_a_view_is_repaired_if_all_that_asked_let_it(dags: "DagBag") -> None:
     assert [request.for_view(view).repair for view in "abcd"] == [True, False, False, True]
 
 
-def test_a_job_is_told_what_the_form_says(dags: "DagBag") -> None:
+def test_the_job_receives_the_options_of_its_run(dags: "DagBag") -> None:
     from reconcile_job import job_options
 
     asked = {"run_id": "r", "triggering_asset_events": {}}
@@ -290,17 +290,17 @@ def test_a_job_is_told_what_the_form_says(dags: "DagBag") -> None:
 @pytest.mark.parametrize(
     ("dag", "task"), [("recompute", "announce"), ("reconcile", "compare"), ("reconcile", "validate")]
 )
-def test_a_task_links_what_came_of_its_run(dags: "DagBag", dag: str, task: str) -> None:
+def test_a_task_links_its_results(dags: "DagBag", dag: str, task: str) -> None:
     found: Any = dags.dags[dag].get_task(task)
     link, *more = found.operator_extra_links
     at = link.get_link(found, ti_key=SimpleNamespace(run_id="backfill__2026-11-20T00:00:00+00:00", id="this-try"))
     page = "/truelog/reconciliations?run=backfill__2026-11-20T00%3A00%3A00%2B00%3A00"
-    page += "&attempt=this-try" if task == "announce" else ""  # a later backfill reuses the run
+    page += "&attempt=this-try" if task == "announce" else ""  # because a later backfill reuses the run
     assert (link.name, at) == ("Report", f"/plugin/truelog-reconciliations{page}")
     assert [each.name for each in more] == (["Data Docs"] if task == "validate" else [])
 
 
-def test_the_dag_waits_for_time_and_for_each_views_asset(dags: "DagBag", settings: Settings) -> None:
+def test_the_dag_runs_by_time_and_by_the_asset_of_each_view(dags: "DagBag", settings: Settings) -> None:
     from view_assets import view_asset
 
     from truelog.views import catalogue

@@ -1,4 +1,4 @@
-"""The DAGs that keep the applications: what there is, what the watch sees, and what its task does about it."""
+"""Tests of the DAGs that keep applications in their desired state: the trigger, and the task that acts on its event."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ from truelog.support.settings import Settings
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
 
-NAME, DOER = "watched", "somebody"
+NAME, DOER = "watched", "user"
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def database(postgresql: Settings) -> Iterator[Connection]:
 
 @pytest.fixture
 def held(postgresql: Settings, database: Connection) -> Iterator[lease.Lease]:
-    """The application runs, in this process, and made a batch just now."""
+    """The application runs in this process, and has just made a batch."""
     taken = lease.take_lease(postgresql, NAME)
     lease.record_batch(database, taken.holder)
     yield taken
@@ -52,14 +52,14 @@ def held(postgresql: Settings, database: Connection) -> Iterator[lease.Lease]:
 
 @dataclass(frozen=True)
 class Run:
-    """What a task is told of its run."""
+    """The DAG run in a task's context."""
 
     run_id: str = "scheduled"
     clear_number: int = 0
 
 
 def seen(dags: "DagBag", seconds: float = 5) -> str:
-    """What the watch says first; `nothing` where it goes on watching."""
+    """The trigger's finding; `nothing` if it does not fire in time."""
     from stream_trigger import StreamTrigger
 
     async def first() -> Any:
@@ -72,7 +72,7 @@ def seen(dags: "DagBag", seconds: float = 5) -> str:
 
 
 def keep(dags: "DagBag", clear_number: int = 0) -> tuple[str, str]:
-    """The task run: with which trigger it defers, and where it goes on."""
+    """Run the task, and return the trigger that it defers to and the method that resumes it."""
     from airflow.sdk.exceptions import TaskDeferred
     from stream_operator import StreamOperator
 
@@ -81,7 +81,7 @@ def keep(dags: "DagBag", clear_number: int = 0) -> tuple[str, str]:
     return type(deferred.value.trigger).__name__, deferred.value.method_name
 
 
-def test_every_dag_file_is_read_and_explained(dags: "DagBag") -> None:
+def test_every_dag_loads_and_has_documentation(dags: "DagBag") -> None:
     assert dags.import_errors == {}
     for dag in dags.dags.values():
         assert dag.doc_md, dag.dag_id
@@ -90,7 +90,7 @@ def test_every_dag_file_is_read_and_explained(dags: "DagBag") -> None:
         assert dag.owner, dag.dag_id
 
 
-def test_a_dag_for_each_application_and_one_for_all(dags: "DagBag", settings: Settings) -> None:
+def test_each_application_has_a_dag(dags: "DagBag", settings: Settings) -> None:
     kept = {name: dags.dags[f"stream_{name}"] for name in application.application_names(settings)}
     assert {type(dag.timetable).__name__ for dag in kept.values()} == {"ContinuousTimetable"}
     assert {dag.max_active_runs for dag in kept.values()} == {1}
@@ -99,7 +99,7 @@ def test_a_dag_for_each_application_and_one_for_all(dags: "DagBag", settings: Se
     assert set(dags.dags["streams"].task_ids) == {"ensure", "has_changed", "release"}
 
 
-def test_a_trigger_is_what_it_was_when_the_triggerer_makes_it_again(dags: "DagBag") -> None:
+def test_the_trigger_survives_serialization(dags: "DagBag") -> None:
     from airflow._shared.module_loading import import_string
     from stream_trigger import StreamTrigger
 
@@ -108,24 +108,24 @@ def test_a_trigger_is_what_it_was_when_the_triggerer_makes_it_again(dags: "DagBa
     assert (type(again), again.serialize()) == (StreamTrigger, (path, given))
 
 
-def test_a_healthy_application_is_watched_on(dags: "DagBag", held: lease.Lease) -> None:
+def test_a_healthy_application_does_not_fire_the_trigger(dags: "DagBag", held: lease.Lease) -> None:
     assert seen(dags, seconds=2.5) == "nothing"
 
 
-def test_a_death_is_seen_at_once(dags: "DagBag", held: lease.Lease) -> None:
+def test_the_trigger_fires_at_once_when_the_application_dies(dags: "DagBag", held: lease.Lease) -> None:
     threading.Timer(0.5, held.release).start()
     assert seen(dags) == "down"
 
 
-def test_a_wish_to_stop_is_seen(dags: "DagBag", held: lease.Lease, database: Connection) -> None:
+def test_the_trigger_fires_on_a_stop_request(dags: "DagBag", held: lease.Lease, database: Connection) -> None:
     application.set_desired(database, NAME, application.STOPPED, DOER)
     assert seen(dags) == "stop"
 
 
-def test_silence_of_the_log_is_not_the_applications(
+def test_an_application_without_input_is_not_hung(
     dags: "DagBag", held: lease.Lease, database: Connection, postgresql: Settings
 ) -> None:
-    """Nobody answers at Kafka's address."""
+    """Kafka does not answer."""
     away = postgresql.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"})
     _silent(database)
     assert diagnose(away, application.status(database, NAME), datetime.now(UTC)) is Diagnosis.NO_INPUT
@@ -133,7 +133,7 @@ def test_silence_of_the_log_is_not_the_applications(
     assert launches(database) == []
 
 
-def test_silence_is_seen_once_a_tick_was_not_heard(
+def test_an_application_that_ignores_a_tick_is_hung(
     dags: "DagBag",
     held: lease.Lease,
     database: Connection,
@@ -161,10 +161,10 @@ def _silent(database: Connection, since: str = "1 hour") -> None:
     database.execute(query, (since, NAME))
 
 
-def test_one_that_cannot_be_seen_to_holds_up_no_other(
+def test_a_failed_start_does_not_hold_up_other_applications(
     database: Connection, postgresql: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first is started as far as Spark's provider, which knows no connection here."""
+    """The start fails in Spark's provider, which has no connection here."""
     from airflow.sdk.exceptions import AirflowNotFoundException
 
     application.set_desired(database, NAME, application.STOPPED, DOER)
@@ -175,13 +175,15 @@ def test_one_that_cannot_be_seen_to_holds_up_no_other(
     database.execute("DELETE FROM truelog.launch WHERE application = 'other'")
 
 
-def test_changed_code_is_seen(dags: "DagBag", held: lease.Lease, database: Connection) -> None:
+def test_the_trigger_fires_on_changed_code(dags: "DagBag", held: lease.Lease, database: Connection) -> None:
     lease.record_code(database, held.holder, "old")
     application.set_code(database, NAME, "new", "files")
     assert seen(dags) == "changed"
 
 
-def test_a_wish_is_seen_until_a_launch_grants_it(dags: "DagBag", held: lease.Lease, database: Connection) -> None:
+def test_a_restart_request_fires_the_trigger_until_a_launch_grants_it(
+    dags: "DagBag", held: lease.Lease, database: Connection
+) -> None:
     application.request_restart(database, NAME, DOER)
     assert [(each.kind, each.doer) for each in audit_trail.latest_operations(database, 1)] == [("restart", DOER)]
     assert seen(dags) == "restart_pending"
@@ -194,24 +196,24 @@ def test_a_wish_is_seen_until_a_launch_grants_it(dags: "DagBag", held: lease.Lea
     assert seen(dags, seconds=1.5) == "nothing"
 
 
-def test_other_code_than_before_is_a_release(database: Connection) -> None:
+def test_changed_code_is_recorded_as_a_release(database: Connection) -> None:
     for code in ("old", "old", "new"):
         application.set_code(database, NAME, code, "files")
-    told = [each for each in audit_trail.latest_operations(database, 10, "release") if each.subject == NAME]
-    assert [each.about for each in told] == ["old became new"]
+    releases = [each for each in audit_trail.latest_operations(database, 10, "release") if each.subject == NAME]
+    assert [each.about for each in releases] == ["old became new"]
 
 
-def test_the_watch_survives_a_database_that_ends_its_session(
+def test_the_trigger_survives_the_end_of_its_database_session(
     dags: "DagBag", held: lease.Lease, database: Connection
 ) -> None:
-    """And sees what happened afterwards."""
-    ours = held.connection.info.backend_pid
+    """It fires on what happens afterwards."""
+    own = held.connection.info.backend_pid
 
     def cut() -> None:
         database.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid NOT IN (pg_backend_pid(), %s)",
-            (ours,),
+            (own,),
         )
         application.set_desired(database, NAME, application.STOPPED, DOER)
 
@@ -219,14 +221,14 @@ def test_the_watch_survives_a_database_that_ends_its_session(
     assert seen(dags) == "stop"
 
 
-def test_a_stopped_application_is_watched_and_left_alone(dags: "DagBag", database: Connection) -> None:
+def test_a_stopped_application_is_watched_and_not_started(dags: "DagBag", database: Connection) -> None:
     application.set_desired(database, NAME, application.STOPPED, DOER)
     assert keep(dags) == ("StreamTrigger", "resumed")
     assert launches(database) == []
 
 
-def test_one_that_keeps_dying_rests(dags: "DagBag", database: Connection, postgresql: Settings) -> None:
-    """The run in which it died once too often is red; the next one waits for the end of the rest."""
+def test_a_crash_loop_pauses_the_application(dags: "DagBag", database: Connection, postgresql: Settings) -> None:
+    """The run of the last crash fails; the next run waits for the end of the pause."""
     from stream_operator import StreamOperator
 
     _died(database, postgresql.deaths_allowed)
@@ -236,8 +238,8 @@ def test_one_that_keeps_dying_rests(dags: "DagBag", database: Connection, postgr
     assert len(launches(database)) == postgresql.deaths_allowed
 
 
-def test_deaths_of_long_ago_are_forgotten(database: Connection, postgresql: Settings) -> None:
-    """It is started again: as far as Spark's provider, which knows no connection here."""
+def test_old_crashes_do_not_count(database: Connection, postgresql: Settings) -> None:
+    """It is started again; the start fails in Spark's provider, which has no connection here."""
     from airflow.sdk.exceptions import AirflowNotFoundException
 
     _died(database, postgresql.deaths_allowed, ago="301 seconds")
@@ -245,8 +247,8 @@ def test_deaths_of_long_ago_are_forgotten(database: Connection, postgresql: Sett
         launcher.ensure(postgresql, NAME)
 
 
-def test_a_lock_without_a_process_is_taken_away(postgresql: Settings, database: Connection) -> None:
-    """As that of an application on a machine that cannot be reached."""
+def test_a_lock_without_a_process_is_removed(postgresql: Settings, database: Connection) -> None:
+    """The lock of an application on an unreachable machine."""
     database.execute(
         "INSERT INTO truelog.lease (application, epoch, host, pid) VALUES (%s, 1, 'elsewhere', 1)", (NAME,)
     )
