@@ -18,7 +18,7 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 CRITICAL, WARNING = (next(n for n, kind in KINDS.items() if kind.severity is each) for each in Severity)
 VIEW = ViewEntry("orders", "", "stream", declared=1, state=UP_TO_DATE, reason="", table=ViewTable(1, NOON, 1, 1, 0))
 NEW = replace(VIEW, declared=2)
-IDLE = replace(VIEW, state=STOPPED, reason="its application does not run")
+IDLE = replace(VIEW, state=STOPPED, reason="its application is not running")
 
 
 def alert(kind: str, subject: str = "orders", by: str | None = None) -> Alert:
@@ -69,7 +69,7 @@ def late(reader: str, verdict: LagVerdict) -> Facts:
         (view(replace(VIEW, state=STALLED)), State.CRITICAL, ["orders is stalled"]),
         (view(replace(VIEW, table=None)), State.WARNING, ["orders has no table yet"]),
         (view(NEW), State.WARNING, ["orders declares version 2, and its readers see version 1"]),
-        (view(IDLE), State.UNKNOWN, ["orders may not be up to date: its application does not run"]),
+        (view(IDLE), State.UNKNOWN, ["orders may not be up to date: its application is not running"]),
         (replace(GOOD, views=()), State.UNKNOWN, ["the catalogue has no view"]),
         (
             replace(GOOD, answers={"orders": "DIFFERENT"}),

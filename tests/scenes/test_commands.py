@@ -253,4 +253,4 @@ def test_a_loss_is_not_accepted_while_the_archive_runs(world: World) -> None:
         running.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (ARCHIVE,))
         ended = truelog("archive", "accept-loss", "--json")
     assert (ended.returncode, ended.stdout) == (3, "")
-    assert "archive runs already. Stop that process first" in ended.stderr
+    assert "archive is already running. Stop that process first" in ended.stderr

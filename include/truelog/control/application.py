@@ -1,7 +1,7 @@
-"""Applications: the long-running processes that there are, what each should do, and whether it does it.
+"""Applications: the long-running processes, their desired states, and the diagnosis of a process that is not in it.
 
-`archive` keeps the log for ever; each stream application keeps its views. Truelog wants each of them to be in a
-desired state; `verdict` says what is wrong with the one that is not, from nothing but its row and the time.
+`archive` copies the log into the archive; each stream application keeps its views up to date. A diagnosis depends on
+nothing but the application's row and the time.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from truelog.views import catalogue
 ARCHIVE, STREAM = "archive", "stream"
 RUNNING, STOPPED = "running", "stopped"
 
-# What a running application was made from: when one of these files changes, its code may have changed.
+# The files that make up an application: if one of them changes, the application's code may have changed.
 _SOURCES = ("include/events/*.py", "include/truelog/**/*.py", "requirements.txt")
 
 
@@ -38,7 +38,7 @@ class Diagnosis(StrEnum):
     CHANGED = "changed"
 
 
-# Values of `truelog.launch.reason` after which an application had failed; releases before 0.2 wrote "dead" for DOWN.
+# The values of `truelog.launch.reason` that mean a failure. Releases before 0.2 wrote "dead" instead of DOWN.
 DEATH_REASONS = (Diagnosis.DOWN.value, Diagnosis.HUNG.value, "dead")
 
 
@@ -62,13 +62,13 @@ class Status:
 
 @dataclass(frozen=True)
 class SilenceLimits:
-    """How long an application may be silent: before its first batch, and between two batches."""
+    """How long an application may be silent: before its first batch, and between batches."""
 
     start: timedelta
     silence: timedelta
 
     def for_status(self, status: "Status") -> timedelta:
-        """How long it may be silent as it is now."""
+        """The limit that applies to an application in this status."""
         return self.start if status.batch_at is None else self.silence
 
 
@@ -77,9 +77,9 @@ SELECT_STATUS = sql.SQL("SELECT {} FROM truelog.application_status WHERE applica
 
 
 def application_names(settings: Settings) -> list[str]:
-    """The archive, and every stream application that a view is given to."""
+    """The archive, and every stream application that views are assigned to."""
     if ARCHIVE in settings.applications.values():
-        raise NotSetUp(f"TRUELOG_APPLICATIONS gives a view to {ARCHIVE!r}, which keeps the log: choose another name")
+        raise NotSetUp(f"TRUELOG_APPLICATIONS assigns a view to {ARCHIVE!r}, which runs no views: choose another name")
     return [ARCHIVE, *sorted({STREAM, *settings.applications.values()})]
 
 
@@ -96,21 +96,21 @@ def views_of(settings: Settings, application: str) -> list[str]:
 
 
 def silence_limits(settings: Settings, application: str) -> SilenceLimits:
-    """A stream's batches follow each other as ticks do, the archive's as its trigger says."""
+    """A stream makes a batch for every tick, the archive one for every trigger interval."""
     trigger = settings.archive_trigger_seconds if application == ARCHIVE else settings.tick_seconds
     silence = timedelta(seconds=settings.silence_seconds + trigger)
     return SilenceLimits(timedelta(seconds=settings.start_seconds), silence)
 
 
-def diagnose_status(status: Status, allowed: SilenceLimits, now: datetime) -> Diagnosis | None:
-    """What is wrong, or None; the first rule that holds decides.
+def diagnose_status(status: Status, limits: SilenceLimits, now: datetime) -> Diagnosis | None:
+    """What is wrong with an application, or None. The first rule that applies decides.
 
-    1. STOP: it runs, though it should not.
-    2. Nothing is wrong with one that should not run and does not.
-    3. DOWN: nobody holds its lock. PostgreSQL frees the lock when the process dies, so this needs no time-out.
-    4. RESTART_PENDING: somebody wishes it to be started anew.
-    5. HUNG: it made no batch yet, long after it started; or the last one is too long ago. `silence` looks closer.
-    6. CHANGED: it runs other code than the wanted one. Where either is not known, nothing is wrong.
+    1. STOP: it runs, but should not.
+    2. None: it does not run and should not.
+    3. DOWN: no process holds its lock. PostgreSQL frees the lock when the process dies, so no timeout is needed.
+    4. RESTART_PENDING: a restart was requested.
+    5. HUNG: its first batch or its next batch is overdue. `diagnose_silence` then looks closer.
+    6. CHANGED: it does not run the wanted code. If either is unknown, nothing is wrong.
     """
     if status.desired == STOPPED:
         return Diagnosis.STOP if status.alive else None  # 1, 2
@@ -118,33 +118,35 @@ def diagnose_status(status: Status, allowed: SilenceLimits, now: datetime) -> Di
         return Diagnosis.DOWN  # 3
     if status.wish:
         return Diagnosis.RESTART_PENDING  # 4
-    if now - (status.batch_at or status.taken_at) > allowed.for_status(status):
+    if now - (status.batch_at or status.taken_at) > limits.for_status(status):
         return Diagnosis.HUNG  # 5
     if status.code_wanted and status.code_running and status.code_wanted != status.code_running:
         return Diagnosis.CHANGED  # 6
     return None
 
 
-def diagnose_silence(status: Status, allowed: SilenceLimits, now: datetime, woken: datetime | None) -> Diagnosis | None:
-    """What is wrong with one that is silent, given since when it has had something to do.
+def diagnose_silence(
+    status: Status, limits: SilenceLimits, now: datetime, input_since: datetime | None
+) -> Diagnosis | None:
+    """What is wrong with a silent application, given the time of its oldest unprocessed input.
 
-    1. NO_INPUT: it has nothing to do that is known of, and starting it anew would mend nothing.
-    2. Nothing is wrong with one that has had it for a moment: it has yet to answer.
-    3. HUNG: it has had it for too long.
+    1. NO_INPUT: no input is known, so a restart would not help.
+    2. None: the input is recent; the application may still process it.
+    3. HUNG: the input is older than the limit.
     """
-    if woken is None:
+    if input_since is None:
         return Diagnosis.NO_INPUT  # 1
-    return Diagnosis.HUNG if now - woken > allowed.for_status(status) else None  # 2, 3
+    return Diagnosis.HUNG if now - input_since > limits.for_status(status) else None  # 2, 3
 
 
 def status(connection: Connection, application: str) -> Status:
-    """As it is now; one that nobody has declared yet should run and does not."""
+    """The current status of an application; an undeclared application should run and does not."""
     row: tuple[Any, ...] | None = connection.execute(SELECT_STATUS, (application,)).fetchone()
     return Status(*row) if row else Status(application)
 
 
 def unknown_running(connection: Connection, known: Iterable[str]) -> list[str]:
-    """Applications that run and that no view is given to any more."""
+    """The running applications that are not among the known ones."""
     rows = connection.execute(
         "SELECT application FROM truelog.application_status WHERE alive AND application <> ALL(%s)", (list(known),)
     ).fetchall()
@@ -152,7 +154,7 @@ def unknown_running(connection: Connection, known: Iterable[str]) -> list[str]:
 
 
 def declare(connection: Connection, applications: Iterable[str]) -> None:
-    """Have a row for each; what is there already is left as it is."""
+    """Insert a row for each application that has none."""
     with connection.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO truelog.application (application) VALUES (%s) ON CONFLICT DO NOTHING",
@@ -161,7 +163,7 @@ def declare(connection: Connection, applications: Iterable[str]) -> None:
 
 
 def set_desired(connection: Connection, application: str, desired: str, doer: str) -> None:
-    """Have it running, or stopped, from now on."""
+    """Set the desired state of an application: running or stopped."""
     connection.execute(
         "INSERT INTO truelog.application (application, desired) VALUES (%s, %s) "
         "ON CONFLICT (application) DO UPDATE SET desired = excluded.desired",
@@ -173,7 +175,7 @@ def set_desired(connection: Connection, application: str, desired: str, doer: st
 
 
 def request_restart(connection: Connection, application: str, doer: str) -> None:
-    """Have it started anew, once, by whoever keeps it."""
+    """Request one restart of an application; the task that supervises it carries it out."""
     connection.execute(
         "INSERT INTO truelog.application (application, wish) VALUES (%s, %s || ', ' || now()) "
         "ON CONFLICT (application) DO UPDATE SET wish = excluded.wish",
@@ -182,8 +184,8 @@ def request_restart(connection: Connection, application: str, doer: str) -> None
     audit_trail.record_operation(connection, OperationKind.RESTART, application, doer)
 
 
-def set_code(connection: Connection, application: str, code: str, found_from: str) -> None:
-    """Have it run this code, found from the files with that digest; other code than before is a release."""
+def set_code(connection: Connection, application: str, code: str, source_digest: str) -> None:
+    """Set the code that an application should run, and the digest of its source files; new code is a release."""
     before = status(connection, application).code_wanted
     if before not in (None, code):
         audit_trail.record_operation(
@@ -192,12 +194,12 @@ def set_code(connection: Connection, application: str, code: str, found_from: st
     connection.execute(
         "INSERT INTO truelog.application (application, code, digest) VALUES (%s, %s, %s) "
         "ON CONFLICT (application) DO UPDATE SET code = excluded.code, digest = excluded.digest",
-        (application, code, found_from),
+        (application, code, source_digest),
     )
 
 
 def release_due(connection: Connection, settings: Settings) -> bool:
-    """True where the files are no longer those that an application's wanted code was found from."""
+    """Whether the source files have changed since an application's wanted code was set."""
     rows = connection.execute(
         "SELECT FROM truelog.application WHERE application = ANY(%s) AND digest <> %s",
         (application_names(settings), digest(settings)),
@@ -206,7 +208,7 @@ def release_due(connection: Connection, settings: Settings) -> bool:
 
 
 def digest(settings: Settings) -> str:
-    """Of the files that applications are made from, and of which view is whose: cheap, and too careful."""
+    """Digest of the applications' source files and of the assignment of views; it may change without a code change."""
     files = [file for pattern in _SOURCES for file in PROJECT.glob(pattern)]
     files += settings.views_folder.glob("*.py")
     parts = [f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in sorted(files)]

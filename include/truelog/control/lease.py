@@ -1,9 +1,9 @@
-"""Lease: at most one process runs an application, and the others know that they do not.
+"""Lease: lets at most one process run an application, and fences off every other process.
 
-An advisory lock on a connection of its own says who runs; PostgreSQL frees it at once when that process dies. Each
-holder has a greater epoch than the one before, and every merge checks it in its own transaction: a process that was
-suspended, lost its lock and woke up again cannot write. Nor can it stand in the way: whoever takes the lease first
-ends the sessions that its predecessor left, with whatever they had locked.
+The holder has an advisory lock on a dedicated connection; PostgreSQL frees the lock as soon as the process dies. Each
+holder has a greater epoch than its predecessor, and every merge checks the epoch in its own transaction: a process that
+was suspended, lost its lock and resumed cannot write. It cannot block its successor either, because a new holder first
+terminates the sessions of its predecessor, and with them their locks.
 """
 
 import os
@@ -19,13 +19,13 @@ from truelog.support.errors import Fenced
 from truelog.support.settings import Settings
 
 _BEAT_SECONDS = 1.0
-LEASE_LOST = 75  # EX_TEMPFAIL: the exit code of an application that found another process running it
-_LOCK_LOST = 70  # EX_SOFTWARE: the process must not go on without its lock
+LEASE_LOST = 75  # EX_TEMPFAIL: the exit code of an application that another process already runs
+_LOCK_LOST = 70  # EX_SOFTWARE: the process must not continue without its lock
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds an application's lease, at which epoch."""
+    """The application and the epoch of a lease."""
 
     application: str
     epoch: int
@@ -33,29 +33,29 @@ class Holder:
 
 @dataclass(frozen=True)
 class Lease:
-    """The lease while it is held."""
+    """A lease that this process holds."""
 
     holder: Holder
     connection: Connection
     released: threading.Event
 
     def release(self) -> None:
-        """Let a successor in."""
+        """Release the lease, so that another process can take it."""
         self.released.set()
         self.connection.close()
 
 
 def take_lease(settings: Settings, application: str) -> Lease:
-    """Take the lease and hold it until it is released; a lost connection ends the process.
+    """Take the lease and hold it until it is released; the process exits if it loses the connection.
 
     Raises:
-        Fenced: another process holds it.
+        Fenced: another process holds the lease.
     """
     connection = connect(settings, autocommit=True)
-    got = connection.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (application,)).fetchone()
-    if got != (True,):
+    locked = connection.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (application,)).fetchone()
+    if locked != (True,):
         connection.close()
-        raise Fenced(f"{application} runs already. Stop that process first, or let it go on.")
+        raise Fenced(f"{application} is already running. Stop that process first, or let it continue.")
     _end_sessions(connection, application)
     row = connection.execute(
         "INSERT INTO truelog.lease AS l (application, epoch, host, pid, process_at) VALUES (%s, 1, %s, %s, %s) "
@@ -70,7 +70,7 @@ def take_lease(settings: Settings, application: str) -> Lease:
 
 
 def _end_sessions(connection: Connection, application: str) -> None:
-    """A process suspended in the middle of a statement would keep its locks for as long as it is suspended."""
+    """Terminate the predecessor's sessions: a process suspended during a statement would keep its locks."""
     connection.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE application_name = %s AND pid <> pg_backend_pid()",
@@ -79,17 +79,17 @@ def _end_sessions(connection: Connection, application: str) -> None:
 
 
 def require_lease(connection: Connection, holder: Holder) -> None:
-    """Within a transaction: the lease is still this holder's, and stays so until the transaction ends."""
-    found = connection.execute(
+    """Require that `holder` still has the lease, and keep it so until the caller's transaction ends."""
+    row = connection.execute(
         "SELECT FROM truelog.lease WHERE application = %s AND epoch = %s FOR SHARE",
         (holder.application, holder.epoch),
     ).fetchone()
-    if found is None:
-        raise Fenced(f"{holder.application}: epoch {holder.epoch} is over, a successor runs. This process must end.")
+    if row is None:
+        raise Fenced(f"{holder.application}: epoch {holder.epoch} is over, a successor runs. This process must exit.")
 
 
 def record_code(connection: Connection, holder: Holder, code: str) -> None:
-    """Note which code the holder runs."""
+    """Record which code the holder runs."""
     connection.execute(
         "UPDATE truelog.lease SET code = %s WHERE application = %s AND epoch = %s",
         (code, holder.application, holder.epoch),
@@ -97,7 +97,7 @@ def record_code(connection: Connection, holder: Holder, code: str) -> None:
 
 
 def record_batch(connection: Connection, holder: Holder) -> None:
-    """Note that a batch ended: the lease tells the time of the last batch, not of the last heartbeat."""
+    """Record the end of a batch: the lease has the time of the last batch, not of the last heartbeat."""
     connection.execute(
         "UPDATE truelog.lease SET batch_at = now() WHERE application = %s AND epoch = %s",
         (holder.application, holder.epoch),

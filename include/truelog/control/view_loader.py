@@ -1,7 +1,7 @@
-"""Assembly: views as their files have them now, and the code that they come to.
+"""View loader: compiles views from their files, and identifies the code of an application.
 
-A view that cannot be compiled takes nobody along: it has a reason in the place of its fingerprint. Whoever works on
-views loads them here, streams and batch jobs alike.
+Streams and batch jobs load their views here. A view that cannot be compiled is refused with a reason, and does not
+affect the others.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from truelog.views.compiled_view import Compiled, compile_view
 
 @dataclass(frozen=True)
 class LoadedViews:
-    """Some views: compiled, or refused with the reason."""
+    """The compiled views, the reasons of the refused views, and the hash of their code."""
 
     compiled: list[Compiled] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class LoadedViews:
 
 
 def load_views(spark: SparkSession, settings: Settings, types: EventTypes, views: Iterable[str]) -> LoadedViews:
-    """Load and compile these views, each by itself."""
+    """Load and compile these views, independently of each other."""
     schemas = {topic: records.schema(each) for topic, each in types.items()}
     compiled: list[Compiled] = []
     refused: dict[str, str] = {}
@@ -37,22 +37,22 @@ def load_views(spark: SparkSession, settings: Settings, types: EventTypes, views
         try:
             view = catalogue.load_view(name, settings.views_folder)
             compiled.append(compile_view(spark, name, view, schemas))
-        except Exception as error:  # whatever a file may raise when it is imported
+        except Exception as error:  # a file may raise anything when it is imported
             refused[name] = f"{type(error).__name__}: {error}"
     parts = [f"{each.name} {each.view.version} {each.fingerprint}" for each in compiled]
-    parts += [f"{name} {_file(settings, name)}" for name in refused]
+    parts += [f"{name} {_file_hash(settings, name)}" for name in refused]
     return LoadedViews(compiled, refused, hash_lines(sorted(parts)))
 
 
 def archive_code(types: EventTypes) -> str:
-    """The archive's code: the columns that it gives to each topic."""
+    """The hash of the archive's code: the columns that it stores for each topic."""
     return hash_lines(f"{name} {records.schema(each).json()}" for name, each in sorted(types.items()))
 
 
 def application_codes(
     spark: SparkSession, settings: Settings, types: EventTypes, applications: Iterable[str]
 ) -> dict[str, str]:
-    """The code that each application would run if it were started now."""
+    """The hash of the code that each application would run if it started now."""
     return {
         name: archive_code(types)
         if name == ARCHIVE
@@ -61,7 +61,7 @@ def application_codes(
     }
 
 
-def _file(settings: Settings, view: str) -> str:
-    """A file that is mended is other code; so is one that comes."""
+def _file_hash(settings: Settings, view: str) -> str:
+    """The hash of a refused view's file, or nothing without a file: a fixed or a new file is new code."""
     path = settings.views_folder / f"{view}.py"
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""

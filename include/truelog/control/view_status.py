@@ -1,4 +1,4 @@
-"""Standing: whether each view goes on with the log. A view that stands still says why, and is seen to stand."""
+"""View status: whether each view is up to date with the log, and why a stalled view is not."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -7,14 +7,14 @@ from typing import Any
 from truelog.storage.database import Connection
 
 UP_TO_DATE, STALLED = "UP_TO_DATE", "STALLED"
-STOPPED = "STOPPED"  # it followed, as long as its application ran
+STOPPED = "STOPPED"  # it was up to date while its application ran
 
 
 @dataclass(frozen=True)
 class ViewStatus:
-    """What its application said last of a view, which holds while it runs.
+    """The last status that an application reported for a view; it is valid while the application runs.
 
-    `version` is None where the view's file cannot be read.
+    `version` is None if the view's file cannot be loaded.
     """
 
     view: str
@@ -26,7 +26,7 @@ class ViewStatus:
 
 
 def begin_run(connection: Connection, application: str, versions: dict[str, int]) -> None:
-    """The application runs these views and no others; each follows until it is said to stand still."""
+    """Record that an application runs exactly these views; each is up to date until it is reported stalled."""
     with connection.transaction():
         connection.execute("DELETE FROM truelog.standing WHERE application = %s", (application,))
         for view, version in versions.items():
@@ -34,7 +34,7 @@ def begin_run(connection: Connection, application: str, versions: dict[str, int]
 
 
 def record_state(connection: Connection, application: str, view: str, version: int | None, reason: str = "") -> None:
-    """With a reason the view stands still, without one it follows."""
+    """Record that a view is stalled for a reason, or without a reason that it is up to date."""
     connection.execute(
         "INSERT INTO truelog.standing AS s (view, application, version, state, reason) VALUES (%s, %s, %s, %s, %s) "
         "ON CONFLICT (view) DO UPDATE SET application = excluded.application, version = excluded.version, "
@@ -45,15 +45,15 @@ def record_state(connection: Connection, application: str, view: str, version: i
 
 
 def view_statuses(connection: Connection) -> list[ViewStatus]:
-    """What is known of every view, by name."""
+    """The status of every view that an application has reported, by name."""
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT s.view, s.application, s.version, s.state, s.reason, s.since, coalesce(a.alive, false) "
         "FROM truelog.standing AS s LEFT JOIN truelog.application_status AS a USING (application) ORDER BY s.view"
     ).fetchall()
-    return [_now(ViewStatus(*said), alive) for *said, alive in rows]
+    return [_current(ViewStatus(*reported), alive) for *reported, alive in rows]
 
 
-def _now(said: ViewStatus, alive: bool) -> ViewStatus:
-    if alive or said.state == STALLED:
-        return said
-    return replace(said, state=STOPPED, reason="its application does not run")
+def _current(reported: ViewStatus, alive: bool) -> ViewStatus:
+    if alive or reported.state == STALLED:
+        return reported
+    return replace(reported, state=STOPPED, reason="its application is not running")

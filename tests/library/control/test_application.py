@@ -1,4 +1,4 @@
-"""What is wrong with an application: a table of cases; and when a release is due."""
+"""The diagnosis of applications, as a table of cases, and the detection of releases."""
 
 import shutil
 from dataclasses import replace
@@ -13,7 +13,7 @@ from truelog.support.errors import NotSetUp
 from truelog.support.settings import PROJECT, Settings
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
-ALLOWED = SilenceLimits(start=timedelta(seconds=600), silence=timedelta(seconds=120))
+LIMITS = SilenceLimits(start=timedelta(seconds=600), silence=timedelta(seconds=120))
 
 
 def ago(seconds: float) -> datetime:
@@ -33,66 +33,69 @@ HEALTHY = Status(
 )
 
 CASES = {
-    "a batch a second ago": (HEALTHY, None),
-    "a batch just within its patience": (replace(HEALTHY, batch_at=ago(120)), None),
-    "1: it runs and should not": (replace(HEALTHY, desired="stopped"), Diagnosis.STOP),
-    "1 before 5: it hangs and should not even run": (
+    "its last batch was a second ago": (HEALTHY, None),
+    "its last batch was exactly at the limit": (replace(HEALTHY, batch_at=ago(120)), None),
+    "1: it runs but should not": (replace(HEALTHY, desired="stopped"), Diagnosis.STOP),
+    "1 before 5: it hangs and should not run": (
         replace(HEALTHY, desired="stopped", batch_at=ago(999)),
         Diagnosis.STOP,
     ),
     "2: it should not run and does not": (replace(HEALTHY, desired="stopped", alive=False), None),
-    "2: it should not run and never did": (Status("stream", desired="stopped"), None),
-    "3: its lock is free, however fresh its last batch": (replace(HEALTHY, alive=False), Diagnosis.DOWN),
+    "2: it should not run and never ran": (Status("stream", desired="stopped"), None),
+    "3: its lock is free, although its last batch is recent": (replace(HEALTHY, alive=False), Diagnosis.DOWN),
     "3: it never ran": (Status("stream"), Diagnosis.DOWN),
-    "3 before 6: what is dead runs no code": (replace(HEALTHY, alive=False, code_wanted="b"), Diagnosis.DOWN),
-    "3: a lock of which the lease knows nothing": (Status("stream", alive=True), Diagnosis.DOWN),
-    "4: somebody wishes it started anew": (replace(HEALTHY, wish="somebody"), Diagnosis.RESTART_PENDING),
-    "3 before 4: what is dead is started anyway": (replace(HEALTHY, alive=False, wish="somebody"), Diagnosis.DOWN),
-    "4 before 5: a wish needs no patience": (
-        replace(HEALTHY, batch_at=ago(999), wish="somebody"),
+    "3 before 6: a dead process runs no code": (replace(HEALTHY, alive=False, code_wanted="b"), Diagnosis.DOWN),
+    "3: its lock is taken, but it has no lease": (Status("stream", alive=True), Diagnosis.DOWN),
+    "4: a restart was requested": (replace(HEALTHY, wish="ann"), Diagnosis.RESTART_PENDING),
+    "3 before 4: a dead process is started anyway": (replace(HEALTHY, alive=False, wish="ann"), Diagnosis.DOWN),
+    "4 before 5: a requested restart does not wait for the limit": (
+        replace(HEALTHY, batch_at=ago(999), wish="ann"),
         Diagnosis.RESTART_PENDING,
     ),
-    "5: no batch for too long": (replace(HEALTHY, batch_at=ago(121)), Diagnosis.HUNG),
-    "5: starting, and Spark takes its time": (replace(HEALTHY, taken_at=ago(599), batch_at=None), None),
-    "5: started long ago, and no batch yet": (replace(HEALTHY, taken_at=ago(601), batch_at=None), Diagnosis.HUNG),
+    "5: its last batch is too long ago": (replace(HEALTHY, batch_at=ago(121)), Diagnosis.HUNG),
+    "5: it is starting, within the limit": (replace(HEALTHY, taken_at=ago(599), batch_at=None), None),
+    "5: it started long ago and has made no batch": (
+        replace(HEALTHY, taken_at=ago(601), batch_at=None),
+        Diagnosis.HUNG,
+    ),
     "5: the database's clock is ahead of ours": (replace(HEALTHY, batch_at=NOW + timedelta(seconds=5)), None),
-    "6: other code than wanted": (replace(HEALTHY, code_wanted="b"), Diagnosis.CHANGED),
-    "6: other code than wanted, found before its first batch": (
+    "6: it does not run the wanted code": (replace(HEALTHY, code_wanted="b"), Diagnosis.CHANGED),
+    "6: it does not run the wanted code, and has made no batch": (
         replace(HEALTHY, code_wanted="b", batch_at=None, taken_at=ago(5)),
         Diagnosis.CHANGED,
     ),
-    "6: it has not said yet which code it runs": (replace(HEALTHY, code_running=None), None),
-    "6: no release has said which code is wanted": (replace(HEALTHY, code_wanted=None), None),
+    "6: its running code is unknown": (replace(HEALTHY, code_running=None), None),
+    "6: its wanted code is unknown": (replace(HEALTHY, code_wanted=None), None),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_verdict(case: str) -> None:
+def test_diagnosis_of_a_status(case: str) -> None:
     status, expected = CASES[case]
-    assert diagnose_status(status, ALLOWED, NOW) == expected
+    assert diagnose_status(status, LIMITS, NOW) == expected
 
 
-SILENT, BEGUN = replace(HEALTHY, batch_at=ago(3000)), replace(HEALTHY, taken_at=ago(3000), batch_at=None)
+SILENT, STARTED = replace(HEALTHY, batch_at=ago(3000)), replace(HEALTHY, taken_at=ago(3000), batch_at=None)
 
 SILENCES = {
-    "1: nothing to do since its last batch": (SILENT, None, Diagnosis.NO_INPUT),
-    "1: nothing that is known of since it started": (BEGUN, None, Diagnosis.NO_INPUT),
-    "2: the ticks have only just come back": (SILENT, ago(1), None),
-    "2: it may take its time to begin, from the first tick on": (BEGUN, ago(599), None),
-    "3: ticks or events came, and it did not answer": (SILENT, ago(121), Diagnosis.HUNG),
-    "3: ticks came, and it never began": (BEGUN, ago(601), Diagnosis.HUNG),
+    "1: no input since its last batch": (SILENT, None, Diagnosis.NO_INPUT),
+    "1: no known input since it started": (STARTED, None, Diagnosis.NO_INPUT),
+    "2: the ticks have just resumed": (SILENT, ago(1), None),
+    "2: the limit of the first batch counts from the first tick": (STARTED, ago(599), None),
+    "3: ticks or events arrived, and no batch followed": (SILENT, ago(121), Diagnosis.HUNG),
+    "3: ticks arrived, and it never made a batch": (STARTED, ago(601), Diagnosis.HUNG),
 }
 
 
 @pytest.mark.parametrize("case", SILENCES)
-def test_silence(case: str) -> None:
-    status, woken, expected = SILENCES[case]
-    assert diagnose_status(status, ALLOWED, NOW) is Diagnosis.HUNG
-    assert diagnose_silence(status, ALLOWED, NOW, woken) == expected
+def test_diagnosis_of_silence(case: str) -> None:
+    status, input_since, expected = SILENCES[case]
+    assert diagnose_status(status, LIMITS, NOW) is Diagnosis.HUNG
+    assert diagnose_silence(status, LIMITS, NOW, input_since) == expected
 
 
-def settings(home: Path, **given: object) -> Settings:
-    needed = {
+def settings(home: Path, **values: object) -> Settings:
+    required = {
         "kafka_bootstrap": "127.0.0.1:1",
         "kafka_password": "",
         "s3_endpoint": "http://127.0.0.1:1",
@@ -101,10 +104,10 @@ def settings(home: Path, **given: object) -> Settings:
         "database_port": 1,
         "database_password": "",
     }
-    return Settings(home=home, **needed | given)
+    return Settings(home=home, **required | values)
 
 
-def test_the_archive_and_every_application_that_a_view_is_given_to(tmp_path: Path) -> None:
+def test_applications_are_the_archive_and_those_with_views(tmp_path: Path) -> None:
     assert application.application_names(settings(tmp_path)) == ["archive", "stream"]
     moved = settings(tmp_path, applications={"slow": "apart", "slower": "apart"})
     assert application.application_names(moved) == ["archive", "apart", "stream"]
@@ -113,13 +116,13 @@ def test_the_archive_and_every_application_that_a_view_is_given_to(tmp_path: Pat
         application.application_names(settings(tmp_path, applications={"slow": "archive"}))
 
 
-def test_the_archive_may_be_silent_as_long_as_its_trigger(tmp_path: Path) -> None:
+def test_the_silence_limit_of_the_archive_includes_its_trigger_interval(tmp_path: Path) -> None:
     given = settings(tmp_path, silence_seconds=10, archive_trigger_seconds=30, tick_seconds=1)
-    allowed = {name: application.silence_limits(given, name).silence.total_seconds() for name in ("archive", "stream")}
-    assert allowed == {"archive": 40, "stream": 11}
+    limits = {name: application.silence_limits(given, name).silence.total_seconds() for name in ("archive", "stream")}
+    assert limits == {"archive": 40, "stream": 11}
 
 
-def test_a_changed_view_and_a_moved_one_are_seen(tmp_path: Path) -> None:
+def test_a_changed_view_and_a_moved_view_change_the_digest(tmp_path: Path) -> None:
     view = tmp_path / "one.py"
     view.write_text("VIEW = 1")
     before = application.digest(settings(tmp_path, views_folder=tmp_path))

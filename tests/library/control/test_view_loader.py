@@ -1,4 +1,4 @@
-"""Views as their files have them: what is broken is refused with its reason, and takes nobody along."""
+"""The view loader refuses a broken view with a reason, and loads the others."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def transform(page_view: DataFrame) -> DataFrame:
 VIEW = View(reads=("page_view",), transform=transform, key=("what",), measures={{"n": Sum()}})
 '''
 
-TWO_OWNERS = '''"""Each column has one owner, or the second measure would write over the first."""
+CONFLICT = '''"""Two measures, or a measure and the key, make the same column."""
 from pyspark.sql import DataFrame, functions as F
 from truelog import Latest, Quantiles, Sum, View
 from truelog import latest
@@ -28,37 +28,37 @@ def transform(page_view: DataFrame) -> DataFrame:
 
 VIEW = View(reads=("page_view",), transform=transform, key=("status",), measures={measures})
 '''
-STORED = TWO_OWNERS.format(
+STORED = CONFLICT.format(
     selected='latest("event_time", url="url").alias("a"), latest("event_time", url="referrer").alias("b")',
     measures='{"a": Latest(), "b": Latest()}',
 )
-SHOWN = TWO_OWNERS.format(
+SHOWN = CONFLICT.format(
     selected='F.col("bytes").alias("n"), F.lit(1).alias("n_p50")', measures='{"n": Quantiles(), "n_p50": Sum()}'
 )
-KEYED = TWO_OWNERS.format(selected='latest("event_time", status="status").alias("a")', measures='{"a": Latest()}')
+KEYED = CONFLICT.format(selected='latest("event_time", status="status").alias("a")', measures='{"a": Latest()}')
 
-ORDERED = TWO_OWNERS.format(selected='latest("event_time", a_at="url").alias("a")', measures='{"a": Latest()}')
-OF_ORDER = TWO_OWNERS.format(selected='latest("event_time", topic="url").alias("a")', measures='{"a": Latest()}')
-OWNED = {"stored": STORED, "shown": SHOWN, "keyed": KEYED, "ordered": ORDERED, "of_order": OF_ORDER}
+ORDERED = CONFLICT.format(selected='latest("event_time", a_at="url").alias("a")', measures='{"a": Latest()}')
+OF_ORDER = CONFLICT.format(selected='latest("event_time", topic="url").alias("a")', measures='{"a": Latest()}')
+CONFLICTS = {"stored": STORED, "shown": SHOWN, "keyed": KEYED, "ordered": ORDERED, "of_order": OF_ORDER}
 
 
-def test_a_broken_view_takes_no_other_along(spark: SparkSession, settings: Settings, tmp_path: Path) -> None:
+def test_a_broken_view_does_not_affect_others(spark: SparkSession, settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "good.py").write_text(VIEW.format(by="status"))
     (tmp_path / "unreadable.py").write_text("VIEW = View(")
     (tmp_path / "impossible.py").write_text(VIEW.format(by="no_such_column"))
-    here, types = settings.model_copy(update={"views_folder": tmp_path}), load_events()
+    configured, types = settings.model_copy(update={"views_folder": tmp_path}), load_events()
     (tmp_path / "unspeakable.py").write_text(VIEW.format(by="status").replace("what", 'wh\\"at'))
-    found = load_views(spark, here, types, ["good", "gone", "impossible", "unreadable", "unspeakable"])
-    assert [each.name for each in found.compiled] == ["good"]
-    assert found.refused.keys() == {"gone", "impossible", "unreadable", "unspeakable"}
-    assert found.refused["unreadable"].startswith("BadDeclaration: unreadable.py cannot be loaded: SyntaxError")
-    assert "no_such_column" in found.refused["impossible"]
-    assert "cannot be a table's or a column's name" in found.refused["unspeakable"]
-    assert "There is no view 'gone'" in found.refused["gone"]
+    loaded = load_views(spark, configured, types, ["good", "gone", "impossible", "unreadable", "unspeakable"])
+    assert [each.name for each in loaded.compiled] == ["good"]
+    assert loaded.refused.keys() == {"gone", "impossible", "unreadable", "unspeakable"}
+    assert loaded.refused["unreadable"].startswith("BadDeclaration: unreadable.py cannot be loaded: SyntaxError")
+    assert "no_such_column" in loaded.refused["impossible"]
+    assert "cannot be a table's or a column's name" in loaded.refused["unspeakable"]
+    assert "There is no view 'gone'" in loaded.refused["gone"]
 
-    for name, text in OWNED.items():
+    for name, text in CONFLICTS.items():
         (tmp_path / f"{name}.py").write_text(text)
-    refused = load_views(spark, here, types, list(OWNED)).refused
+    refused = load_views(spark, configured, types, list(CONFLICTS)).refused
     assert "the measure 'a' and the measure 'b' both make a column 'url'" in refused["stored"]
     assert "the measure 'n' and the measure 'n_p50' both make a column 'n_p50'" in refused["shown"]
     assert "the key and the measure 'a' both make a column 'status'" in refused["keyed"]
@@ -67,5 +67,6 @@ def test_a_broken_view_takes_no_other_along(spark: SparkSession, settings: Setti
 
     (tmp_path / "unreadable.py").write_text("VIEW = View()")
     assert (
-        load_views(spark, here, types, ["good", "gone", "impossible", "unreadable", "unspeakable"]).code != found.code
+        load_views(spark, configured, types, ["good", "gone", "impossible", "unreadable", "unspeakable"]).code
+        != loaded.code
     )

@@ -1,4 +1,4 @@
-"""The states of views in the database: states that earlier releases wrote, and the way back to 0.1."""
+"""The states of views in the database: states that release 0.1 wrote, and the way back to it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ OLD_INSERT = "INSERT INTO truelog.standing (view, application, version, state, r
 
 @pytest.fixture
 def rolled_back(migrated: Settings) -> Iterator[Connection]:
-    """A connection whose changes, to tables and rows, end with the test."""
+    """A connection whose changes are rolled back after the test."""
     with connect(migrated) as connection, connection.transaction(force_rollback=True):
         connection.execute("TRUNCATE truelog.standing")
         yield connection
@@ -39,7 +39,7 @@ def migrate(connection: Connection) -> None:
 
 
 def way_back() -> bytes:
-    """The part of the script that is about states; the whole of it commits."""
+    """The part of the script that restores states; the whole script would commit."""
     _, begin, rest = (SQL / "back_to_0_1.sql").read_bytes().partition(b"-- States of views")
     assert begin
     return b"--" + rest.partition(b"\n\n")[0]
