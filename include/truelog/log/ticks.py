@@ -13,9 +13,7 @@ as jsonb, and Spark by `from_json(ends, 'map<string,map<int,bigint>>')`.
     python -m truelog.log.ticks
 """
 
-import contextlib
 import logging
-import signal
 import time
 import uuid
 from collections.abc import Iterable
@@ -27,6 +25,7 @@ from confluent_kafka.admin import AdminClient
 from truelog.log import topics
 from truelog.schema.event import EventType, load_events
 from truelog.support.errors import ServiceDown
+from truelog.support.service_main import run_until_terminated
 from truelog.support.settings import Settings
 
 TOPIC = "ticks"
@@ -89,11 +88,8 @@ def _send(producer: Producer, value: bytes) -> None:
 
 
 def main() -> None:
-    """The service: logs on standard error, ends cleanly on SIGTERM and SIGINT."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with contextlib.suppress(KeyboardInterrupt):
-        run(Settings())
+    """Run the service until SIGTERM or SIGINT."""
+    run_until_terminated(lambda: run(Settings()))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 """Functions that Truelog's HTTP services share."""
 
-import logging
 from typing import Any
 
 import uvicorn
 from starlette.responses import JSONResponse
+
+from truelog.support.service_main import configure_logging
 
 
 def error_response(status: int, reason: str, retry_after: int | None = None) -> JSONResponse:
@@ -20,7 +21,7 @@ def run_server(application: Any, host: str, port: int, *, grace: int) -> None:
 
     Logs go to standard error. Requests are not logged.
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    configure_logging()
     uvicorn.run(
         application,
         host=host,
