@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from truelog.log.positions import Positions
-from truelog.streaming.view_worker import is_caught_up
+from truelog.streaming.view_worker import is_nearly_caught_up
 from truelog.support.settings import Settings
 
 INPUT = 1_000.0  # records a second
@@ -54,7 +54,7 @@ def rejoins_after(settings: Settings, view: View, *, seconds: float, waiting: bo
     view.begin(now, behind)
     while now < seconds:
         end = behind + INPUT * now
-        near = waiting and is_caught_up(settings, at(view.stands), at(end), view.took)
+        near = waiting and is_nearly_caught_up(settings, at(view.stands), at(end), view.took)
         if near:
             view.waited_for.append(now)
         until = now + (GRACE if near else BATCH_SECONDS)

@@ -1,12 +1,12 @@
-"""The archiver: one micro-batch of every topic into the archive.
+"""The archive application: appends each micro-batch of all topics to the archive.
 
-1. What range the batch covers, from Spark's offset log, and which log days are recorded.
+1. Read the batch's range from Spark's offset log, and load the recorded log days.
 2. Executors write the files.
-3. Log days that begin in the batch are recorded, under the lease.
-4. Each topic commits its files and its positions, or neither (`truelog.archive.archive_commit`).
-5. Where a tick shows that a day has begun and no record did, the day starts at the archive's position.
+3. Record the log days that begin in the batch, under the lease.
+4. Commit each topic's files and positions together (`truelog.archive.archive_commit`).
+5. Where a tick shows that a day has begun and no record began it, start the day at the archive's position.
 
-A crash anywhere leaves at worst files that no table points at, and starts of days that the replay finds again.
+A crash at any step leaves at worst files that are in no table, and starts of days that the replay finds again.
 """
 
 import logging
@@ -43,8 +43,8 @@ from truelog.support import faults
 from truelog.support.errors import LogLost
 from truelog.support.settings import Settings
 
-# Many small files slow every reader down for ever; a batch that is too large takes long to repeat after a crash.
-_ENOUGH, _AT_MOST = 200_000, 1_000_000  # records
+# Many small files slow every reader down for ever; a very large batch takes long to repeat after a crash.
+_MIN_BATCH, _MAX_BATCH = 200_000, 1_000_000  # records
 _POLL_SECONDS = 1
 _TOPICS_AT_ONCE = 4
 
@@ -53,7 +53,7 @@ log = logging.getLogger("truelog.archive")
 
 @dataclass
 class ArchiveApp:
-    """Given to `foreachBatch`; begins at `begin`, and may write while `holder` has the lease."""
+    """The function for `foreachBatch`: begins at `begin`, and may write while `holder` has the lease."""
 
     settings: Settings
     catalog: Catalog
@@ -61,7 +61,7 @@ class ArchiveApp:
     begin: Positions
     checkpoint: Path
     holder: Holder
-    waiting: list[Tick] = field(default_factory=list)  # ticks that the positions have not passed yet
+    pending_ticks: list[Tick] = field(default_factory=list)  # ticks with ends beyond the archive's positions
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         begin, end = batch_range(self.checkpoint, batch_id, self.begin)
@@ -71,7 +71,7 @@ class ArchiveApp:
         faults.reach("archive.before_commit")
         self._commit(begin, end, files)
         faults.reach("archive.after_commit")
-        self.waiting.extend(tick for file in files for tick in file.ticks)
+        self.pending_ticks.extend(tick for file in files for tick in file.ticks)
         self._start_quiet_days(end)
         with connect(self.settings, writer=ARCHIVE) as connection:
             lease.record_batch(connection, self.holder)
@@ -84,14 +84,14 @@ class ArchiveApp:
         return [load_archived_file(bytes(row.file), self.tables) for row in rows]
 
     def _commit(self, begin: Positions, end: Positions, files: list[ArchivedFile]) -> None:
-        moved = {r.topic for r in begin.ranges_to(end)}
-        appends = [_append(topic, begin, end, [f for f in files if f.topic == topic]) for topic in moved]
+        advanced = {r.topic for r in begin.ranges_to(end)}
+        appends = [_append(topic, begin, end, [f for f in files if f.topic == topic]) for topic in advanced]
         with ThreadPoolExecutor(_TOPICS_AT_ONCE) as pool:
             list(pool.map(lambda append: commit(self.catalog, append), appends))
 
     def _start_quiet_days(self, reached: Positions) -> None:
-        passed = [t for t in self.waiting if reached.covers(Positions.from_json(t.ends).only(reached.offsets))]
-        self.waiting = [tick for tick in self.waiting if tick not in passed]
+        passed = [t for t in self.pending_ticks if reached.covers(Positions.from_json(t.ends).only(reached.offsets))]
+        self.pending_ticks = [tick for tick in self.pending_ticks if tick not in passed]
         if passed:
             day = log_day.day_of(max(t.time for t in passed), self.settings.log_day_seconds)
             new = self._days().quiet(reached, day)
@@ -107,12 +107,12 @@ class ArchiveApp:
 
 
 def _append(topic: str, begin: Positions, end: Positions, files: list[ArchivedFile]) -> Append:
-    """What `topic` commits. Every file must lie in the range: else two batches would share records."""
+    """The topic's commit. Every file must be within the batch's range: otherwise two batches would share records."""
     records: Counter[int] = Counter()
     for file in files:
         first, last = file.start.first_offset, file.last_offset
         if not begin.at(topic, file.partition) <= first <= last < end.at(topic, file.partition):
-            raise RuntimeError(f"{topic} {file.partition}: [{first}, {last}] lies outside of the batch")
+            raise RuntimeError(f"{topic} {file.partition}: [{first}, {last}] is outside of the batch")
         records[file.partition] += file.data_file.record_count
     return Append(
         topic,
@@ -126,13 +126,13 @@ def _append(topic: str, begin: Positions, end: Positions, files: list[ArchivedFi
 
 def run_archive(settings: Settings, stop: threading.Event) -> None:
     """Archive every declared topic until `stop` is set or the query fails."""
-    held = lease.take_lease(settings, ARCHIVE)
-    found_from = application.digest(settings)
+    archive_lease = lease.take_lease(settings, ARCHIVE)
+    digest = application.digest(settings)
     types = load_events()
-    _tell_code(settings, held.holder, archive_code(types), found_from)
+    _record_code(settings, archive_lease.holder, archive_code(types), digest)
     topics.require_log_append_time(settings, types)
     with open_catalog(settings) as catalog:
-        archiver = _archiver(settings, catalog, types, held.holder)
+        archiver = _archiver(settings, catalog, types, archive_lease.holder)
         log.info("archiving from %s", archiver.begin.as_json())
         query = (
             _log(session(settings, f"truelog {ARCHIVE}"), settings, archiver.begin)
@@ -146,27 +146,28 @@ def run_archive(settings: Settings, stop: threading.Event) -> None:
                 query.awaitTermination(1)
         failed = query.exception()
         query.stop()
-    held.release()
+    archive_lease.release()
     if failed is not None:
         raise failed
 
 
-def _tell_code(settings: Settings, holder: Holder, code: str, found_from: str) -> None:
+def _record_code(settings: Settings, holder: Holder, code: str, digest: str) -> None:
     with connect(settings) as connection:
-        application.set_code(connection, ARCHIVE, code, found_from)
+        application.set_code(connection, ARCHIVE, code, digest)
         lease.record_code(connection, holder, code)
 
 
 def _archiver(settings: Settings, catalog: Catalog, types: EventTypes, holder: Holder) -> ArchiveApp:
-    """Ready to begin where the archive stands; a partition that it never saw begins at 0, a topic at its earliest."""
+    """The application at the archive's positions: new partitions begin at 0, new topics at their earliest offsets."""
     earliest = topics.earliest_offsets(settings, types)
     tables = {name: ensure(catalog, types[name], earliest.ids[name], earliest.offsets[name]) for name in types}
     archived = archived_positions(settings, types)
     begin = archived.latest(Positions({t: dict.fromkeys(by, 0) for t, by in earliest.offsets.items()}))
-    for gone in lost_ranges(begin, earliest):
+    for lost in lost_ranges(begin, earliest):
         raise LogLost(
-            f"{gone.topic} {gone.partition}: the log begins at {gone.end}, the archive ends at {gone.start}. What lay "
-            "between is gone: give the topic a longer retention, then `truelog archive accept-loss` and start again."
+            f"{lost.topic} {lost.partition}: the log begins at {lost.end}, the archive ends at {lost.start}. The "
+            "records in between are lost: give the topic a longer retention, run `truelog archive accept-loss`, "
+            "and start the archive again."
         )
     plain = {name: blueprint(table.metadata) for name, table in tables.items()}
     checkpoint = fresh_checkpoint(settings.home / "scratch" / ARCHIVE)
@@ -174,15 +175,15 @@ def _archiver(settings: Settings, catalog: Catalog, types: EventTypes, holder: H
 
 
 def _log(spark: SparkSession, settings: Settings, begin: Positions) -> DataFrame:
-    """The log from `begin` on: a batch is due when it is large enough, or when the trigger's time has passed."""
+    """The log from `begin` on; a batch starts when it is large enough, or when the trigger's time has passed."""
     options = {
         **settings.spark_kafka(),
         "subscribe": ",".join(begin.offsets),
         "startingOffsets": begin.as_json(),
         "failOnDataLoss": "true",
         "includeHeaders": "true",
-        "minOffsetsPerTrigger": str(_ENOUGH),
+        "minOffsetsPerTrigger": str(_MIN_BATCH),
         "maxTriggerDelay": f"{round(settings.archive_trigger_seconds * 1000)}ms",
-        "maxOffsetsPerTrigger": str(_AT_MOST),
+        "maxOffsetsPerTrigger": str(_MAX_BATCH),
     }
     return spark.readStream.format("kafka").options(**options).load()

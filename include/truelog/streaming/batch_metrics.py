@@ -1,7 +1,7 @@
-"""Progress: of the last batches of each application it is kept how long each of their steps took.
+"""Records how long each step of an application's recent batches took.
 
-The steps are Spark's own: `latestOffset` asks where the log ends, `walCommit` and `commitOffsets` write down the range,
-`queryPlanning` plans, `addBatch` is our work on the batch, `triggerExecution` all of it.
+The steps are Spark's: `latestOffset` finds the end of the log, `walCommit` and `commitOffsets` write the range,
+`queryPlanning` plans, `addBatch` is Truelog's work on the batch, and `triggerExecution` is the whole batch.
 """
 
 import json
@@ -21,15 +21,15 @@ from truelog.support.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-_KEPT = 60  # batches of each application
-_LOOK_SECONDS = 1.0
+_KEPT_BATCHES = 60  # per application
+_POLL_SECONDS = 1.0
 
 log = logging.getLogger("truelog.progress")
 
 
 @dataclass(frozen=True)
 class BatchSteps:
-    """When a batch began, and the milliseconds that each of its steps took."""
+    """When a batch began, and the duration of each step in milliseconds."""
 
     at: datetime
     steps: Mapping[str, int]
@@ -37,8 +37,8 @@ class BatchSteps:
 
 @contextmanager
 def collecting_steps(settings: Settings, application: str, query: "StreamingQuery") -> Iterator[None]:
-    """Meanwhile batches are noted, by a thread: a database that hangs keeps nobody from seeing that he is to stop."""
-    thread = Background("progress", _Keeper(settings, application, query).look, _LOOK_SECONDS)
+    """Records batches meanwhile, in a thread, so that a hanging database does not delay the application's stop."""
+    thread = Background("progress", _Recorder(settings, application, query).poll, _POLL_SECONDS)
     thread.start()
     try:
         yield
@@ -46,43 +46,43 @@ def collecting_steps(settings: Settings, application: str, query: "StreamingQuer
         thread.stop()
 
 
-class _Keeper:
-    """Notes the last batch of a query: where several ended between two looks, the others are not seen."""
+class _Recorder:
+    """Records a query's newest batch at each poll; if several batches end between two polls, the others are missed."""
 
     def __init__(self, settings: Settings, application: str, query: "StreamingQuery") -> None:
         self._settings, self._application, self._query = settings, application, query
         self._connection: Connection | None = None
-        self._noted = ""
+        self._recorded = ""
 
-    def look(self) -> None:
-        """What cannot be noted is left out: that the database is away is seen by whoever needs it."""
+    def poll(self) -> None:
+        """Record the newest batch; if the database is down, the batch is skipped, and others report the outage."""
         progress = self._query.lastProgress
-        if progress is None or progress["timestamp"] == self._noted:
+        if progress is None or progress["timestamp"] == self._recorded:
             return
         try:
             self._connection = self._connection or connect(self._settings, autocommit=True, writer=self._application)
             record_steps(self._connection, self._application, progress["timestamp"], progress["durationMs"])
-            self._noted = progress["timestamp"]
-        except psycopg.Error as away:
-            log.warning("the steps of a batch are not kept: %s", away)
+            self._recorded = progress["timestamp"]
+        except psycopg.Error as error:
+            log.warning("the steps of a batch were not recorded: %s", error)
             self._connection = None
 
 
 def record_steps(connection: Connection, application: str, at: str, steps: Mapping[str, int]) -> None:
-    """One batch more, and what is too many are forgotten; noting one twice changes nothing."""
+    """Record a batch and delete the oldest beyond the limit; recording a batch twice changes nothing."""
     connection.execute(
         "INSERT INTO truelog.batch (application, at, steps) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
         (application, at, json.dumps(dict(steps))),
     )
     connection.execute(
-        "DELETE FROM truelog.batch WHERE application = %(of)s AND at < (SELECT at FROM truelog.batch "
-        "WHERE application = %(of)s ORDER BY at DESC OFFSET %(kept)s LIMIT 1)",
-        {"of": application, "kept": _KEPT - 1},
+        "DELETE FROM truelog.batch WHERE application = %(application)s AND at < (SELECT at FROM truelog.batch "
+        "WHERE application = %(application)s ORDER BY at DESC OFFSET %(kept)s LIMIT 1)",
+        {"application": application, "kept": _KEPT_BATCHES - 1},
     )
 
 
 def latest_steps(connection: Connection, application: str, limit: int) -> list[BatchSteps]:
-    """The newest first."""
+    """The steps of recent batches, the newest first."""
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT at, steps FROM truelog.batch WHERE application = %s ORDER BY at DESC LIMIT %s", (application, limit)
     ).fetchall()

@@ -1,8 +1,8 @@
-"""The exact range of a micro-batch, as Spark itself wrote it down before the batch ran.
+"""The exact range of a micro-batch, from the offset log that Spark writes before the batch runs.
 
-The records of a batch do not say where it ends: a range may hold nothing but transaction markers and compacted
-records, and its positions must advance all the same. Spark's checkpoint is scratch to Truelog, but within one run of
-an application its offset log is the one place that names the end of each partition, record or no record.
+The records of a batch do not show where it ends: a range may hold only transaction markers and compacted records, and
+its positions must still advance. Spark's checkpoint is scratch to Truelog, but during one run of an application only
+its offset log has the end of each partition, even without records.
 """
 
 import shutil
@@ -13,7 +13,7 @@ from truelog.log.positions import Positions
 
 
 def fresh_checkpoint(folder: Path) -> Path:
-    """A checkpoint of this run alone in `folder`; those of earlier runs are scratch and go."""
+    """A checkpoint in `folder` for this run only; the checkpoints of earlier runs are deleted."""
     shutil.rmtree(folder, ignore_errors=True)
     checkpoint = folder / uuid.uuid4().hex
     checkpoint.mkdir(parents=True)
@@ -21,14 +21,14 @@ def fresh_checkpoint(folder: Path) -> Path:
 
 
 def batch_range(checkpoint: Path, batch_id: int, begin: Positions) -> tuple[Positions, Positions]:
-    """[start, end) of a micro-batch; `begin` is where this run was told to start: the start of batch 0."""
+    """The range [start, end) of a micro-batch; `begin` is the start of this run's batch 0."""
     start = _ends(checkpoint, batch_id - 1, begin) if batch_id else begin
     return start, _ends(checkpoint, batch_id, begin)
 
 
 def _ends(checkpoint: Path, batch_id: int, begin: Positions) -> Positions:
-    """Line 1 is a version, line 2 metadata, line 3 the offsets of the only source."""
+    """The end offsets of a batch. The file's lines: version, metadata, and the offsets of the only source."""
     lines = (checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
     if lines[0] != "v1" or len(lines) != 3:
-        raise RuntimeError(f"offset log of batch {batch_id}: {lines[0]}, {len(lines)} lines is no form known here")
+        raise RuntimeError(f"offset log of batch {batch_id}: {lines[0]}, {len(lines)} lines is an unknown format")
     return Positions.from_json(lines[2], begin.ids)

@@ -1,8 +1,8 @@
-"""Stream: a long-running application that keeps its views up with the log.
+"""The stream application: a long-running process that keeps its views up to date with the log.
 
-Spark's checkpoint is scratch. Every start uses a fresh one and begins at the furthest of the positions that the views
-committed; those behind catch up on their own, and each view takes the part of a batch that it still lacks. Batches are
-decoded once, for all views.
+Spark's checkpoint is scratch: each start creates a new one and begins at the furthest positions that a view has
+committed. Views behind these catch up by themselves, and each view applies only the records of a batch that it lacks.
+A batch is decoded once for all views.
 """
 
 import logging
@@ -29,13 +29,13 @@ from truelog.support.errors import CodeChanged
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import Compiled
 
-_RECORDS_A_TASK = 20_000
+_RECORDS_PER_TASK = 20_000
 
 log = logging.getLogger("truelog.stream")
 
 
 class Stream:
-    """The views of one application, from their committed positions on."""
+    """The views of one application, beginning at their committed positions."""
 
     def __init__(self, settings: Settings, name: str) -> None:
         self.settings, self.application = settings, name
@@ -44,9 +44,9 @@ class Stream:
         self.types = load_events()
         self.connection = connect(settings, autocommit=True, writer=self.application)
         self.applier = BatchApplier(settings, self.lease.holder)
-        self.followers = [ViewWorker(self.spark, self.applier, self.types, each) for each in self._deployed()]
-        self.topics = tuple(sorted({clock.TOPIC, *(t for f in self.followers for t in f.compiled.view.topics)}))
-        self.pool = ThreadPoolExecutor(max(1, len(self.followers)), thread_name_prefix="view")
+        self.workers = [ViewWorker(self.spark, self.applier, self.types, each) for each in self._deployed()]
+        self.topics = tuple(sorted({clock.TOPIC, *(t for worker in self.workers for t in worker.compiled.view.topics)}))
+        self.pool = ThreadPoolExecutor(max(1, len(self.workers)), thread_name_prefix="view")
         self.begin = Positions()
         self.checkpoint = fresh_checkpoint(settings.home / "scratch" / name)
 
@@ -67,8 +67,8 @@ class Stream:
                 query.awaitTermination(1)
         failed = query.exception()
         query.stop()
-        for follower in self.followers:
-            follower.ending.set()
+        for worker in self.workers:
+            worker.stopping.set()
         self.pool.shutdown()
         self.lease.release()
         if failed is not None:
@@ -79,32 +79,32 @@ class Stream:
         begin, end = batch_range(self.checkpoint, batch_id, self.begin)
         types = {topic: self.types[topic] for topic in self.topics}
         decoded = records.decoded(raw.coalesce(self._tasks(begin, end)), types).persist()
-        piece = EventRange(records.events(decoded, types), begin, end)
-        if any(f.compiled.view.keep for f in self.followers):
-            clock.store_ticks(self.connection, end.ids[clock.TOPIC], piece.events[clock.TOPIC])
-        started = self._offer(piece)
-        near = [each.task for each in self.followers if each.task and each.near(piece)]
-        wait([*started, *near], timeout=self.settings.batch_grace_seconds)
+        batch = EventRange(records.events(decoded, types), begin, end)
+        if any(worker.compiled.view.keep for worker in self.workers):
+            clock.store_ticks(self.connection, end.ids[clock.TOPIC], batch.events[clock.TOPIC])
+        started = self._offer(batch)
+        soon_done = [each.task for each in self.workers if each.task and each.soon_free(batch)]
+        wait([*started, *soon_done], timeout=self.settings.batch_grace_seconds)
         if late := [task for task in started if not task.done()]:
             threading.Thread(target=lambda: (wait(late), decoded.unpersist()), daemon=True).start()
         else:
             decoded.unpersist()
-        for each in self.followers:
+        for each in self.workers:
             if each.task and each.task.done():
-                each.task.result()  # what it raises, which is only Fenced, ends the process
+                each.task.result()  # raises only Fenced, which ends the process
         lease.record_batch(self.connection, self.lease.holder)
 
     def _tasks(self, begin: Positions, end: Positions) -> int:
-        """In how many tasks a batch is decoded: a small one costs more by its tasks than by its records.
+        """The number of tasks that decode a batch: in a small batch, tasks cost more than records.
 
-        One that is decoded in one task is grouped by each view in one, too, without a shuffle.
+        A batch decoded in one task needs no shuffle: each view groups it in one task too.
         """
-        batch = sum(each.end - each.start for each in begin.ranges_to(end))
-        return max(1, min(self.spark.sparkContext.defaultParallelism, batch // _RECORDS_A_TASK))
+        count = sum(each.end - each.start for each in begin.ranges_to(end))
+        return max(1, min(self.spark.sparkContext.defaultParallelism, count // _RECORDS_PER_TASK))
 
     def _deployed(self) -> list[Compiled]:
-        """The application's views whose tables this code may go on with; the others stand still, and it is said."""
-        found_from = application.digest(self.settings)  # before the files are read: see `application.release_due`
+        """The application's views whose tables this code can continue; the others are recorded as stalled."""
+        digest = application.digest(self.settings)  # before the files are read: see `application.release_due`
         views = application.views_of(self.settings, self.application)
         found = load_views(self.spark, self.settings, self.types, views)
         refused, ready = dict(found.refused), []
@@ -116,35 +116,35 @@ class Stream:
                 continue
             stage.sweep(self.connection, compiled)
             ready.append(compiled)
-        application.set_code(self.connection, self.application, found.code, found_from)
+        application.set_code(self.connection, self.application, found.code, digest)
         lease.record_code(self.connection, self.lease.holder, found.code)
         view_status.begin_run(
             self.connection, self.application, {each.name: each.view.version for each in found.compiled}
         )
         for name, reason in refused.items():
-            log.error("%s stands still: %s", name, reason)
+            log.error("%s is stalled: %s", name, reason)
             version = next((each.view.version for each in found.compiled if each.name == name), None)
             view_status.record_state(self.connection, self.application, name, version, reason)
         return ready
 
     def _begin(self) -> Positions:
-        """Of each topic the furthest position of its readers: those that are behind catch up by themselves.
+        """The furthest position of any reader in each topic; readers behind it catch up by themselves.
 
-        A topic that none of the views reads (ticks, which wake the application) begins at its end.
+        A topic that no view reads (ticks, which wake the application) begins at its end.
         """
         topics.require_log_append_time(self.settings, self.topics)
         begin = topics.earliest_offsets(self.settings, self.topics)
         read: set[str] = set()
-        for follower in self.followers:
-            stands = follower.positions()
-            begin = begin.latest(stands.only(t for t in stands.ids if stands.ids[t] == begin.ids[t]))
-            read.update(follower.compiled.view.topics)
+        for worker in self.workers:
+            at = worker.load_positions()
+            begin = begin.latest(at.only(t for t in at.ids if at.ids[t] == begin.ids[t]))
+            read.update(worker.compiled.view.topics)
         return begin.latest(topics.end_offsets(self.settings, set(self.topics) - read))
 
-    def _offer(self, piece: EventRange) -> "list[Future[None]]":
+    def _offer(self, batch: EventRange) -> "list[Future[None]]":
         started: list[Future[None]] = []
-        for each in self.followers:
-            if each.offer(piece):
-                each.task = self.pool.submit(each.follow, piece)
+        for each in self.workers:
+            if each.offer(batch):
+                each.task = self.pool.submit(each.catch_up, batch)
                 started.append(each.task)
         return started

@@ -1,12 +1,12 @@
-"""Follower: one view within a stream application, on a connection and a thread of its own.
+"""Keeps one view of a stream application up to date, on a connection and a thread of its own.
 
-A view that fails or is slow stands where it stands and holds nobody up. Batches that end while it is busy only tell it
-how far the log has come; when it is done it finds itself behind, and reads what it lacks, portion by portion: from the
-log, or where the log has dropped it, from the archive. One that fails again and again is tried less and less often.
+A failing or slow view stays at its position and delays no other view. A batch that ends while the view is busy only
+advances the view's target. The view then reads the missing records in portions: from the log, or from the archive if
+the log has dropped them. After each failure, a view waits longer before it tries again.
 
-Each portion costs a look at the log, and while it is read further batches end: a view could read behind them for ever,
-however fast it is. So the batch waits for one that is near (`near`), which then stands where the next batch begins, and
-takes part in it.
+Each portion costs a query of the log, and more batches end while it is read, so even a fast view could stay behind the
+batches for ever. A batch therefore waits for a view that has nearly caught up (`is_nearly_caught_up`). The view then
+is where the next batch begins, and takes part in it.
 """
 
 import logging
@@ -30,129 +30,132 @@ from truelog.support.errors import Fenced
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import Compiled
 
-_REASON = 500  # characters of it that are kept
-_LONGEST_REST = 60.0  # seconds
+_REASON_LENGTH = 500  # characters
+_LONGEST_PAUSE = 60.0  # seconds
 
 log = logging.getLogger("truelog.stream")
 
 
 @dataclass
 class ViewWorker:
-    """What a stream knows of one of its views; `stands` is None when it must be asked from the database."""
+    """One view of a stream; `positions` is None if they must be read from the database."""
 
     spark: SparkSession
     applier: BatchApplier
     event_types: EventTypes
     compiled: Compiled
     connection: Connection | None = None
-    stands: Positions | None = None
-    wanted: Positions = field(default_factory=Positions)  # how far the log has come
+    positions: Positions | None = None
+    target: Positions = field(default_factory=Positions)  # the end of the newest batch
     busy: bool = False
-    task: "Future[None] | None" = None  # what it was given last
-    told: str = ""  # why the view stands still, as readers were told last
-    took: float = math.inf  # seconds, its last step
+    task: "Future[None] | None" = None  # its newest task
+    reported: str = ""  # the reason why the view is stalled that was stored last
+    step_seconds: float = math.inf  # duration of its last step
     failures: int = 0  # in a row
-    rests_until: float = 0.0
-    ending: threading.Event = field(default_factory=threading.Event)  # the application is about to end
-    _change: threading.Lock = field(default_factory=threading.Lock, repr=False)  # of `wanted` and `busy` together
+    paused_until: float = 0.0
+    stopping: threading.Event = field(default_factory=threading.Event)  # the application is about to end
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)  # for changes of `target` and `busy`
 
-    def offer(self, piece: EventRange) -> bool:
-        """Tell how far the log has come; True where the view is free, and the caller is to have it `follow`."""
-        with self._change:
-            self.wanted = piece.end.only(self.compiled.view.topics)
-            free = not self.busy and time.monotonic() >= self.rests_until
+    def offer(self, batch: EventRange) -> bool:
+        """Advance the view's target to the batch's end; True if the view is free, and the caller must `catch_up`."""
+        with self._lock:
+            self.target = batch.end.only(self.compiled.view.topics)
+            free = not self.busy and time.monotonic() >= self.paused_until
             self.busy = self.busy or free
         return free
 
-    def near(self, piece: EventRange) -> bool:
-        """Whether the view, busy as it is, will soon be free if no further batch begins."""
-        stands = self.stands
-        if not self.busy or stands is None:
+    def soon_free(self, batch: EventRange) -> bool:
+        """Whether the view is busy, but will soon be free if no further batch begins."""
+        positions = self.positions
+        if not self.busy or positions is None:
             return False
-        return is_caught_up(self.applier.settings, stands, piece.end.only(self.compiled.view.topics), self.took)
+        end = batch.end.only(self.compiled.view.topics)
+        return is_nearly_caught_up(self.applier.settings, positions, end, self.step_seconds)
 
-    def follow(self, piece: EventRange) -> None:
-        """Take the view through the slice and to wherever the log has come since, or leave it and say why.
+    def catch_up(self, batch: EventRange) -> None:
+        """Apply the batch and all later records to the view. If that fails, store the reason and pause the view.
 
         Raises:
-            Fenced: this process must end; a successor runs.
+            Fenced: a successor runs, and this process must end.
         """
         try:
-            while self._behind():
+            while self._is_behind():
                 began = time.monotonic()
-                self._step(piece)
-                self.took = time.monotonic() - began
+                self._step(batch)
+                self.step_seconds = time.monotonic() - began
             self.failures = 0
-            self._tell("")
+            self._report("")
         except Fenced:
             raise
         except Exception as error:
             self.failures += 1
-            rest = min(_LONGEST_REST, 0.25 * 2**self.failures)
-            log.exception("%s stands still; a batch after %.1f s tries again", self.compiled.name, rest)
-            self._forget(rest)
-            self._tell(f"{type(error).__name__}: {error}"[:_REASON])
+            pause = min(_LONGEST_PAUSE, 0.25 * 2**self.failures)
+            log.exception("%s is stalled; the next batch after %.1f s tries again", self.compiled.name, pause)
+            self._reset(pause)
+            self._report(f"{type(error).__name__}: {error}"[:_REASON_LENGTH])
 
-    def positions(self) -> Positions:
-        """Where the view stands, by the database where this process does not know."""
+    def load_positions(self) -> Positions:
+        """The view's positions, read from the database if this process does not know them."""
         if self.connection is None:
             holder = self.applier.holder
             writer = holder.application if holder else None
             self.connection = connect(self.applier.settings, autocommit=True, writer=writer)
-        if self.stands is None:
-            self.stands = merge.positions(self.connection, self.compiled)
-        return self.stands
+        if self.positions is None:
+            self.positions = merge.positions(self.connection, self.compiled)
+        return self.positions
 
-    def _behind(self) -> bool:
-        stands = self.positions()
-        stands.require_same_topics(self.wanted)
-        with self._change:
-            self.busy = not self.ending.is_set() and not stands.covers(self.wanted)
+    def _is_behind(self) -> bool:
+        positions = self.load_positions()
+        positions.require_same_topics(self.target)
+        with self._lock:
+            self.busy = not self.stopping.is_set() and not positions.covers(self.target)
             return self.busy
 
-    def _step(self, piece: EventRange) -> None:
-        names, stands = self.compiled.view.topics, self.positions()
-        at_hand = stands.covers(piece.begin.only(names)) and not stands.covers(piece.end.only(names))
-        here = piece if at_hand else self._missed(stands, self.wanted)
+    def _step(self, batch: EventRange) -> None:
+        names, positions = self.compiled.view.topics, self.load_positions()
+        in_batch = positions.covers(batch.begin.only(names)) and not positions.covers(batch.end.only(names))
+        events = batch if in_batch else self._read_portion(positions, self.target)
         assert self.connection is not None  # noqa: S101
-        self.stands = self.applier.apply(self.connection, self.compiled, here, stands)
+        self.positions = self.applier.apply(self.connection, self.compiled, events, positions)
 
-    def _missed(self, stands: Positions, end: Positions) -> EventRange:
-        """A portion of what lies between the view and the batch."""
+    def _read_portion(self, begin: Positions, end: Positions) -> EventRange:
+        """The first portion of the records from `begin` to `end`."""
         settings = self.applier.settings
-        until = stands.portion_to(end, settings.max_offsets_per_trigger)
-        log.info("%s catches up from %s to %s", self.compiled.name, stands.as_json(), until.as_json())
-        events = log_with_archive.read_events(self.spark, settings, self.event_types, stands, until)
+        until = begin.portion_to(end, settings.max_offsets_per_trigger)
+        log.info("%s catches up from %s to %s", self.compiled.name, begin.as_json(), until.as_json())
+        events = log_with_archive.read_events(self.spark, settings, self.event_types, begin, until)
         if self.compiled.view.keep:
             assert self.connection is not None  # noqa: S101
             clock.store_ticks(self.connection, until.ids[clock.TOPIC], events[clock.TOPIC])
-        return EventRange(events, stands, until)
+        return EventRange(events, begin, until)
 
-    def _tell(self, why_standing: str) -> None:
-        """Have it seen whether the view stands still, on a connection of its own, where that changed."""
+    def _report(self, reason: str) -> None:
+        """Store why the view is stalled, or that it is not, if that changed; on a connection of its own."""
         holder = self.applier.holder
-        if holder is None or why_standing == self.told:
+        if holder is None or reason == self.reported:
             return
         try:
             with connect(self.applier.settings) as connection:
                 version = self.compiled.view.version
-                view_status.record_state(connection, holder.application, self.compiled.name, version, why_standing)
-            self.told = why_standing
+                view_status.record_state(connection, holder.application, self.compiled.name, version, reason)
+            self.reported = reason
         except psycopg.OperationalError:
-            log.warning("%s: nobody could be told how it stands; it is tried again", self.compiled.name)
+            log.warning("%s: its state could not be stored; the next attempt stores it", self.compiled.name)
 
-    def _forget(self, rest: float) -> None:
-        """After a failure only the database knows where the view stands, and the connection may be broken."""
+    def _reset(self, pause: float) -> None:
+        """After a failure, only the database knows the view's positions, and the connection may be broken."""
         if self.connection is not None:
             self.connection.close()
-        self.connection = self.stands = None
-        with self._change:
-            self.busy, self.rests_until = False, time.monotonic() + rest
+        self.connection = self.positions = None
+        with self._lock:
+            self.busy, self.paused_until = False, time.monotonic() + pause
 
 
-def is_caught_up(settings: Settings, stands: Positions, end: Positions, took: float) -> bool:
-    """Whether one portion more takes a view to the end, and its last step took no longer than a batch waits.
+def is_nearly_caught_up(settings: Settings, positions: Positions, end: Positions, step_seconds: float) -> bool:
+    """Whether one more portion takes a view to the end, and its last step took no longer than a batch waits.
 
-    A view that is slow by itself is not near, or it would hold up the others batch after batch.
+    No batch waits for a view whose every step is slow: it would delay the others in each batch.
     """
-    return took <= settings.batch_grace_seconds and stands.portion_to(end, settings.max_offsets_per_trigger).covers(end)
+    if step_seconds > settings.batch_grace_seconds:
+        return False
+    return positions.portion_to(end, settings.max_offsets_per_trigger).covers(end)
