@@ -1,4 +1,4 @@
-"""Tell each receiver of alerts what is to be told, and keep the outside watcher of a dead-man's switch quiet."""
+"""Deliver alerts to each receiver, and send the heartbeat of a dead-man's switch to its outside watcher."""
 
 from datetime import datetime, timedelta
 
@@ -9,27 +9,27 @@ from by_clock import by_clock
 from truelog.alerts.alert_receiver import configured
 from truelog.support.settings import Settings
 
-TELL = """
-Tells {receiver} of alerts. What is wrong is found out, and written down, by the service `lag`; a run of this DAG that
-goes on waits for something to tell, and ends, green, when {receiver} has taken it: its task's result (XCom) says what.
+DELIVERY_DOC = """
+Delivers alerts to {receiver}. The service `lag` finds problems and writes the notifications. A running run of this DAG
+waits for a notification; it succeeds when {receiver} has accepted it, and its result (XCom) lists what was delivered.
 
-* **Red**: {receiver} did not take it, try after try; the task's log says how it answered. Nothing is lost: it waits in
-  `truelog.notification`, and the next run tries again. Is the address right, and the credential?
-* **Pausing** this DAG keeps {receiver} from being told anything. For maintenance, use `truelog alerts silence` instead:
-  it ends by itself.
-* **Clearing** or marking a run does nothing to what is to be told.
+* **Red**: {receiver} did not accept a notification in any try. The task's log shows its answer. Nothing is lost: the
+  notification waits in `truelog.notification`, and the next run tries again. Check the address and the credential.
+* **Pausing** this DAG stops all deliveries to {receiver}. For maintenance, use `truelog alerts silence` instead: a
+  silence ends by itself.
+* **Clearing** or marking a run changes nothing about what is delivered.
 """
-BEAT = """
-The dead-man's switch. Each minute a task tells a watcher outside, at `TRUELOG_HEARTBEAT_URL`, that Airflow runs tasks,
-that somebody looks for alerts, and that no receiver has left one untaken for ten minutes. When the watcher hears
-nothing, it pages: Airflow cannot tell of its own death.
+HEARTBEAT_DOC = """
+The dead-man's switch. Each minute a task calls an outside watcher at `TRUELOG_HEARTBEAT_URL`. The call says that
+Airflow runs tasks, that alerts are checked, and that every receiver accepts its notifications within ten minutes. The
+watcher pages when the calls stop, because Airflow cannot report its own failure.
 
-**Red**: the watcher was not told, and will page if that goes on. The task's log says why: nobody looks for alerts (is
-`lag` READY in `truelog status`?), a receiver does not take them, or the watcher itself did not answer.
+**Red**: the watcher was not called, and will page if that continues. The task's log gives the reason: alerts are not
+checked (is `lag` READY in `truelog status`?), a receiver does not accept them, or the watcher itself did not answer.
 """
 
 
-def teller(receiver: str) -> DAG:
+def delivery(receiver: str) -> DAG:
     with DAG(
         f"alerts_{receiver}",
         schedule="@continuous",
@@ -38,7 +38,7 @@ def teller(receiver: str) -> DAG:
         max_active_runs=1,
         tags=["alerts"],
         default_args={"owner": "truelog"},
-        doc_md=TELL.format(receiver=receiver),
+        doc_md=DELIVERY_DOC.format(receiver=receiver),
     ) as dag:
         AlertOperator(
             task_id="tell",
@@ -54,14 +54,14 @@ def teller(receiver: str) -> DAG:
 
 @task(retries=0, priority_weight=100, execution_timeout=timedelta(seconds=45))
 def beat() -> None:
-    """The next minute is the next try."""
+    """Not retried: the next beat follows in a minute."""
     from truelog.alerts import heartbeat
 
     heartbeat.send_heartbeat(Settings())
 
 
-for each in configured(Settings()):
-    globals()[f"alerts_{each}"] = teller(each)
+for name in configured(Settings()):
+    globals()[f"alerts_{name}"] = delivery(name)
 
 if Settings().heartbeat_url.get_secret_value():
     with DAG(
@@ -71,6 +71,6 @@ if Settings().heartbeat_url.get_secret_value():
         max_active_runs=1,
         tags=["alerts"],
         default_args={"owner": "truelog"},
-        doc_md=BEAT,
+        doc_md=HEARTBEAT_DOC,
     ):
         beat()

@@ -1,4 +1,4 @@
-"""The task that tells one receiver: what waits already, and then, without a worker, what comes."""
+"""The task that delivers alerts to one receiver: first what waits already, then, deferred, what comes."""
 
 from typing import Any
 
@@ -9,27 +9,27 @@ from truelog.support.settings import Settings
 
 
 class AlertOperator(BaseOperator):
-    """Deferred while there is nothing to tell; done, with what was told as its result, when something was.
+    """Deferred until a notification waits. Succeeds with the delivered notifications as its result.
 
-    Where the receiver does not take it, the task fails and is tried again: what waits is kept in PostgreSQL.
+    If the receiver does not accept a notification, the task fails and is retried. The notification stays in PostgreSQL.
     """
 
-    def __init__(self, *, receiver: str, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, *, receiver: str, **arguments: Any) -> None:
+        super().__init__(**arguments)
         self.receiver = receiver
 
     def execute(self, context: Any) -> list[str]:
-        """A new run, or another try."""
-        told = self._tell()
-        if not told:
+        """A new run, or a retry."""
+        delivered = self._deliver()
+        if not delivered:
             self.defer(trigger=AlertTrigger(self.receiver), method_name="resumed")
-        return told
+        return delivered
 
     def resumed(self, context: Any, event: Any) -> list[str]:
-        """Something is to be told. The next run waits on."""
-        return self._tell()
+        """Called when a notification waits. The next run waits for the next one."""
+        return self._deliver()
 
-    def _tell(self) -> list[str]:
+    def _deliver(self) -> list[str]:
         from truelog.alerts import alert_delivery
 
         return alert_delivery.deliver(Settings(), self.receiver)

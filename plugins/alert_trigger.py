@@ -1,4 +1,4 @@
-"""The watch over what a receiver is still to be told: it ends when there is something."""
+"""The trigger that waits until a notification for a receiver is in the outbox."""
 
 import asyncio
 from typing import Any
@@ -10,7 +10,7 @@ from truelog.support.settings import Settings
 
 
 class AlertTrigger(DatabaseTrigger):
-    """Looks every second."""
+    """Polls every `POLL_SECONDS`."""
 
     def __init__(self, receiver: str) -> None:
         super().__init__(receiver)

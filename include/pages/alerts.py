@@ -91,6 +91,6 @@ def unsilence(request: SilenceId, by: Handler) -> dict[str, Any]:
 
 
 def _as_dict(alert: Alert) -> dict[str, Any]:
-    kind = alert.means
-    texts = {"severity": kind.severity, "means": kind.means.format(subject=alert.subject), "first": kind.first}
+    kind = alert.definition
+    texts = {"severity": kind.severity, "means": kind.meaning.format(subject=alert.subject), "first": kind.first_step}
     return {"key": alert.key, "former_kind": former_kind(alert.kind)} | texts | asdict(alert)

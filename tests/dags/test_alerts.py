@@ -1,4 +1,4 @@
-"""The DAGs that tell of alerts: which there are, what the task does when a receiver is down, and the heartbeat."""
+"""The DAGs that deliver alerts: which exist, what the task does when a receiver is down, and the heartbeat."""
 
 import asyncio
 import socketserver
@@ -27,7 +27,7 @@ from truelog.support.settings import PROJECT, Settings
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
 
-DOWN = Source("made up", ("application_down",), 1, lambda _: Observation())
+SOURCE = Source("made up", ("application_down",), 1, lambda _: Observation())
 
 
 @pytest.fixture
@@ -43,24 +43,24 @@ def database(postgresql: Settings) -> Iterator[Connection]:
 
 
 @pytest.fixture
-def told(database: Connection, listener: Listener, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """An Alertmanager and a watcher are set, as tasks and DAG files read it."""
+def receiving(database: Connection, listener: Listener, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """An Alertmanager and a watcher are configured in the environment, where tasks and DAG files read them."""
     monkeypatch.setenv("TRUELOG_ALERTMANAGER_URL", listener.url)
     monkeypatch.setenv("TRUELOG_HEARTBEAT_URL", f"{listener.url}/beat/a-secret")
     return Settings()
 
 
-def died(database: Connection, *receivers: str) -> None:
+def open_alert(database: Connection, *receivers: str) -> None:
     alert_store.record_observation(
-        database, DOWN, Observation((Finding("application_down", "one", "it died"),)), receivers, timedelta(hours=4)
+        database, SOURCE, Observation((Finding("application_down", "one", "it died"),)), receivers, timedelta(hours=4)
     )
 
 
-def test_nobody_is_told_by_default(dags: "DagBag") -> None:
+def test_no_receiver_is_configured_by_default(dags: "DagBag") -> None:
     assert not [name for name in dags.dags if name.startswith("alerts") or name == "heartbeat"]
 
 
-def test_each_receiver_that_is_set_has_a_dag(dags: "DagBag", told: Settings) -> None:
+def test_each_configured_receiver_has_a_dag(dags: "DagBag", receiving: Settings) -> None:
     from airflow.dag_processing.dagbag import DagBag
 
     bag = DagBag(dag_folder=PROJECT / "dags" / "alerts.py")
@@ -73,16 +73,16 @@ def test_each_receiver_that_is_set_has_a_dag(dags: "DagBag", told: Settings) -> 
     assert (tell.receiver, tell.retries, tell.retry_exponential_backoff) == ("alertmanager", 8, 2)
 
 
-def test_the_pages_that_alerts_link_to_are_there(dags: "DagBag") -> None:
+def test_the_pages_that_alerts_link_to_exist(dags: "DagBag") -> None:
     from pages_plugin import PagesPlugin
 
-    there = {f"plugin/{view['url_route']}" for view in PagesPlugin.external_views}
-    there |= {f"dags/{dag}" for dag in dags.dags}
-    assert {kind.page.format(subject="stream") for kind in KINDS.values()} - there == set()
+    existing = {f"plugin/{view['url_route']}" for view in PagesPlugin.external_views}
+    existing |= {f"dags/{dag}" for dag in dags.dags}
+    assert {kind.page.format(subject="stream") for kind in KINDS.values()} - existing == set()
 
 
-def test_the_task_waits_until_there_is_something_to_tell(
-    dags: "DagBag", told: Settings, database: Connection, listener: Listener
+def test_the_task_is_deferred_until_a_notification_waits(
+    dags: "DagBag", receiving: Settings, database: Connection, listener: Listener
 ) -> None:
     from airflow._shared.module_loading import import_string
     from airflow.sdk.exceptions import TaskDeferred
@@ -97,7 +97,7 @@ def test_the_task_waits_until_there_is_something_to_tell(
     async def woken() -> Any:
         return await asyncio.wait_for(anext(trigger.run()), 10)
 
-    threading.Timer(0.3, died, (database, "alertmanager")).start()
+    threading.Timer(0.3, open_alert, (database, "alertmanager")).start()
     event = asyncio.run(woken())
     listener.mood = FAILS
     with pytest.raises(ReceiverDown):
@@ -108,9 +108,9 @@ def test_the_task_waits_until_there_is_something_to_tell(
 
 
 def test_a_receiver_that_is_down_for_ten_minutes_loses_nothing(
-    dags: "DagBag", told: Settings, database: Connection, listener: Listener
+    dags: "DagBag", receiving: Settings, database: Connection, listener: Listener
 ) -> None:
-    """Each try comes when Airflow says, by the database's clock; the incident ends while nobody listens."""
+    """Tries follow the delays that Airflow computes, by the database's clock. The incident ends during the outage."""
     from airflow.dag_processing.dagbag import DagBag
     from airflow.sdk.exceptions import TaskDeferred
 
@@ -118,7 +118,7 @@ def test_a_receiver_that_is_down_for_ten_minutes_loses_nothing(
     task: Any = dag.get_task("tell")
     assert (type(dag.timetable).__name__, dag.max_consecutive_failed_dag_runs) == ("ContinuousTimetable", 0)
 
-    died(database, "alertmanager")
+    open_alert(database, "alertmanager")
     listener.mood, away, tries = FAILS, timedelta(), 0
     while away < timedelta(minutes=10):
         for pause in pauses(task):
@@ -126,7 +126,7 @@ def test_a_receiver_that_is_down_for_ten_minutes_loses_nothing(
                 task.execute({})
             age(database, pause)
             away, tries = away + pause, tries + 1
-        alert_store.record_observation(database, DOWN, Observation(), ["alertmanager"], timedelta(hours=4))
+        alert_store.record_observation(database, SOURCE, Observation(), ["alertmanager"], timedelta(hours=4))
     assert tries > 2 * task.retries
     assert (len(listener.asked), listener.taken, alert_store.open_alerts(database)) == (tries, [], [])
 
@@ -138,49 +138,49 @@ def test_a_receiver_that_is_down_for_ten_minutes_loses_nothing(
 
 
 def pauses(task: Any) -> list[timedelta]:
-    """After each try of a run, as the scheduler reckons it; after the last one the next run begins."""
+    """The delay after each try of a run, as the scheduler computes it. The next run follows the last try at once."""
     from airflow.models.taskinstance import TaskInstance
 
     now = datetime.now(UTC)
     tried = {"task": task, "dag_id": task.dag_id, "task_id": task.task_id, "logical_date": None, "end_date": now}
-    reckon: Any = TaskInstance.next_retry_datetime
+    next_retry: Any = TaskInstance.next_retry_datetime
     runs = [SimpleNamespace(**tried, retry_delay_override=None, try_number=n + 1) for n in range(task.retries)]
-    return [*(reckon(each) - now for each in runs), timedelta()]
+    return [*(next_retry(each) - now for each in runs), timedelta()]
 
 
-def test_the_heart_beats_while_somebody_would_be_paged(
-    told: Settings, postgresql: Settings, database: Connection, listener: Listener
+def test_the_heartbeat_is_held_back_when_a_problem_could_go_unnoticed(
+    receiving: Settings, postgresql: Settings, database: Connection, listener: Listener
 ) -> None:
-    with pytest.raises(ServiceDown, match="nobody looks at: applications"):
-        heartbeat.send_heartbeat(told)
+    with pytest.raises(ServiceDown, match="Alerts are not checked: applications"):
+        heartbeat.send_heartbeat(receiving)
     for source in SOURCES:
-        record(told, database, source, Observation())
-    heartbeat.send_heartbeat(told)
+        record(receiving, database, source, Observation())
+    heartbeat.send_heartbeat(receiving)
     assert listener.paths == ["/beat/a-secret"]
-    died(database, *configured(told))
-    heartbeat.send_heartbeat(told)
+    open_alert(database, *configured(receiving))
+    heartbeat.send_heartbeat(receiving)
     database.execute("UPDATE truelog.notification SET made_at = made_at - interval '11 minutes'")
-    with pytest.raises(ServiceDown, match="alertmanager: it was not tried"):
-        heartbeat.send_heartbeat(told)
-    deliver(told, "alertmanager")
+    with pytest.raises(ServiceDown, match="alertmanager: not attempted"):
+        heartbeat.send_heartbeat(receiving)
+    deliver(receiving, "alertmanager")
     listener.mood = FAILS
     with pytest.raises(ReceiverDown) as down:
-        heartbeat.send_heartbeat(told)
+        heartbeat.send_heartbeat(receiving)
     assert "a-secret" not in str(down.value)
 
 
 class Mail(socketserver.StreamRequestHandler):
-    """As much of SMTP as takes one letter."""
+    """Enough of SMTP to receive one mail."""
 
-    letters: list[str] = []  # noqa: RUF012  the handler is made anew for each client
+    mails: list[str] = []  # noqa: RUF012  every client gets a new handler
 
     def handle(self) -> None:
         self._say("220 here")
         while line := self.rfile.readline().decode().strip().upper():
             if line == "DATA":
                 self._say("354 go on")
-                letter = b"".join(iter(self.rfile.readline, b".\r\n"))
-                self.letters.append(letter.decode())
+                mail = b"".join(iter(self.rfile.readline, b".\r\n"))
+                self.mails.append(mail.decode())
             self._say("221 bye" if line == "QUIT" else "250 fine")
 
     def _say(self, words: str) -> None:
@@ -188,30 +188,30 @@ class Mail(socketserver.StreamRequestHandler):
 
 
 @contextmanager
-def post_office() -> Iterator[int]:
+def smtp_server() -> Iterator[int]:
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Mail) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         yield server.server_address[1]
         server.shutdown()
 
 
-def test_a_letter_goes_by_airflows_connection(
+def test_mail_goes_out_through_the_connection_of_airflow(
     airflow_database: None, database: Connection, postgresql: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mailed = postgresql.model_copy(
         update={"alert_email": "ann@example.org, bob@example.org", "pagerduty_key": SecretStr("")}
     )
     assert configured(mailed) == ["email"]
-    died(database, "email")
+    open_alert(database, "email")
     extra = "disable_ssl=true&disable_tls=true&from_email=truelog%40example.org&retry_limit=0&timeout=5"
     monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", f"smtp://127.0.0.1:1/?{extra}")
     with pytest.raises(
-        ReceiverDown, match="email was not told application_down/one open: email: ConnectionRefusedError"
+        ReceiverDown, match="email did not accept application_down/one open: email: ConnectionRefusedError"
     ):
         deliver(mailed, "email")
-    with post_office() as port:
+    with smtp_server() as port:
         monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", f"smtp://127.0.0.1:{port}/?{extra}")
         assert deliver(mailed, "email") == ["application_down/one open"]
-    [letter] = Mail.letters
-    assert "Subject: [critical] the application one does not run, or has hung" in letter
-    assert "bob@example.org" in letter
+    [mail] = Mail.mails
+    assert "Subject: [critical] the application one is down or hung" in mail
+    assert "bob@example.org" in mail

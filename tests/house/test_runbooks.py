@@ -42,8 +42,8 @@ def test_every_kind_has_its_runbook_and_every_runbook_its_kind() -> None:
 
 def test_every_kind_says_what_it_means_and_what_to_do_first() -> None:
     for kind, each in KINDS.items():
-        assert "{subject}" in each.means, kind
-        assert each.first.endswith((".", "?")), kind
+        assert "{subject}" in each.meaning, kind
+        assert each.first_step.endswith((".", "?")), kind
 
 
 def test_former_names_lead_to_kinds_and_are_none() -> None:

@@ -1,6 +1,6 @@
-"""One incident, one alert: whatever a source finds, misses or cannot see, and whoever acknowledges or wants silence.
+"""One incident causes one alert, whatever a source finds, misses or cannot see, and whoever silences it.
 
-The laws hold of random histories of looks; the table names single cases with their reason.
+The laws hold for random histories of looks. The table lists single cases, each with its reason.
 """
 
 from collections.abc import Sequence
@@ -25,29 +25,29 @@ ALL = Silence("*", NOW + timedelta(days=1))
 
 @dataclass(frozen=True)
 class Look:
-    """One look at all keys, so many seconds after the one before; by key what is wrong, and what nobody can see."""
+    """One look at all keys, `after` seconds since the look before: the keys with a problem, and the unseen keys."""
 
     after: float
     wrong: frozenset[str] = frozenset()
     unseen: frozenset[str] = frozenset()
     blind: bool = False
-    acknowledges: frozenset[str] = frozenset()  # before it
-    silence: Silence | None = None  # from then on
+    acknowledges: frozenset[str] = frozenset()  # before the look
+    silence: Silence | None = None  # from this look on
 
     @property
-    def sight(self) -> Observation:
-        findings = () if self.blind else tuple(Finding(*KEYS[key], "it is wrong") for key in sorted(self.wrong))
+    def observation(self) -> Observation:
+        findings = () if self.blind else tuple(Finding(*KEYS[key], "it fails") for key in sorted(self.wrong))
         return Observation(findings, self.unseen, self.blind)
 
 
 @dataclass
 class Life:
-    """What became of the alerts, and what was told of each key, by when, silenced or not at that moment."""
+    """The alerts after some looks, and every notification with its key, time and alert."""
 
     now: datetime = NOW
     known: dict[str, Alert] = field(default_factory=dict)
     resolved: list[Alert] = field(default_factory=list)
-    told: list[tuple[str, Transition, datetime, Alert]] = field(default_factory=list)
+    notifications: list[tuple[str, Transition, datetime, Alert]] = field(default_factory=list)
     silences: tuple[Silence, ...] = ()
 
     def live(self, looks: Sequence[Look]) -> "Life":
@@ -60,18 +60,20 @@ class Life:
         self.silences += (look.silence,) if look.silence else ()
         for key in look.acknowledges & self.known.keys():
             self.known[key] = replace(self.known[key], acknowledged_at=self.now, acknowledged_by="somebody")
-        for step in evaluate_all(self.known.values(), look.sight, EvaluationContext(self.now, REPEAT, self.silences)):
-            key = step.alert.key
+        for evaluation in evaluate_all(
+            self.known.values(), look.observation, EvaluationContext(self.now, REPEAT, self.silences)
+        ):
+            key = evaluation.alert.key
             self.known.pop(key, None)
-            if step.says:
-                self.told.append((key, step.says, self.now, step.alert))
-            if step.alert.resolved_at:
-                self.resolved.append(step.alert)
-            elif not step.forget:
-                self.known[key] = step.alert
+            if evaluation.notify:
+                self.notifications.append((key, evaluation.notify, self.now, evaluation.alert))
+            if evaluation.alert.resolved_at:
+                self.resolved.append(evaluation.alert)
+            elif not evaluation.forget:
+                self.known[key] = evaluation.alert
 
-    def says(self, key: str) -> list[Transition]:
-        return [says for of, says, *_ in self.told if of == key]
+    def transitions(self, key: str) -> list[Transition]:
+        return [transition for notified, transition, *_ in self.notifications if notified == key]
 
 
 subsets = st.frozensets(st.sampled_from(sorted(KEYS)))
@@ -96,38 +98,39 @@ seeded = hypothesis(derandomize=True, database=None, deadline=None, max_examples
 
 @seeded
 @given(histories)
-def test_of_each_incident_receivers_are_told_once_that_it_is_open_and_once_that_it_is_resolved(
+def test_an_incident_is_announced_once_when_it_opens_and_once_when_it_is_resolved(
     history: list[Look],
 ) -> None:
     life = Life().live(history)
     for key in KEYS:
-        said = [says for says in life.says(key) if says is not Transition.AGAIN]
-        assert said == [Transition.OPEN if n % 2 == 0 else Transition.RESOLVED for n in range(len(said))]
-        told = life.says(key)
-        assert not told or told[0] is Transition.OPEN
-        assert all(after is Transition.OPEN for before, after in pairwise(told) if before is Transition.RESOLVED)
-        open_still = key in life.known and life.known[key].told_at is not None
-        assert (len(said) % 2 == 1) == open_still
+        transitions = life.transitions(key)
+        ends = [each for each in transitions if each is not Transition.REMINDER]
+        assert ends == [Transition.OPEN if n % 2 == 0 else Transition.RESOLVED for n in range(len(ends))]
+        assert not transitions or transitions[0] is Transition.OPEN
+        assert all(after is Transition.OPEN for before, after in pairwise(transitions) if before is Transition.RESOLVED)
+        still_open = key in life.known and life.known[key].told_at is not None
+        assert (len(ends) % 2 == 1) == still_open
 
 
 @seeded
 @given(histories)
-def test_nothing_new_is_told_of_what_is_silenced_or_acknowledged_and_nothing_too_often(history: list[Look]) -> None:
+def test_a_silenced_or_acknowledged_alert_causes_no_new_notification_and_reminders_keep_their_interval(
+    history: list[Look],
+) -> None:
     life = Life().live(history)
     last: dict[str, datetime] = {}
-    for key, says, at, alert in life.told:
-        if says is not Transition.RESOLVED:
+    for key, transition, at, alert in life.notifications:
+        if transition is not Transition.RESOLVED:
             assert alert.acknowledged_at is None
             covering = [s for s in life.silences if s.covers(key, at)]
-            begun = [look for look in _until(history, at) if look.silence in covering]
-            assert not begun
-        if says is Transition.AGAIN:
+            assert not [look for look in _until(history, at) if look.silence in covering]
+        if transition is Transition.REMINDER:
             assert at - last[key] >= REPEAT
         last[key] = at
 
 
 def _until(history: Sequence[Look], moment: datetime) -> list[Look]:
-    """The looks up to that moment."""
+    """The looks up to `moment`."""
     now, found = NOW, []
     for look in history:
         now += timedelta(seconds=look.after)
@@ -138,18 +141,18 @@ def _until(history: Sequence[Look], moment: datetime) -> list[Look]:
 
 @seeded
 @given(histories)
-def test_an_alert_is_resolved_only_after_it_was_seen_to_be_gone(history: list[Look]) -> None:
-    """The looks of its last moments saw its key, found nothing, and lie as far apart as its kind lingers."""
+def test_an_alert_is_resolved_only_after_looks_that_saw_its_absence(history: list[Look]) -> None:
+    """The last looks before the resolution saw the key, found no problem, and span the `resolve_after` of its kind."""
     life = Life().live(history)
     for alert in life.resolved:
         assert alert.gone_at is not None
         assert alert.resolved_at is not None
         assert alert.opened_at is not None
-        assert alert.resolved_at - alert.gone_at >= KINDS[alert.kind].linger
+        assert alert.resolved_at - alert.gone_at >= KINDS[alert.kind].resolve_after
         moments = [look for look in _until(history, alert.resolved_at) if look not in _before(history, alert.gone_at)]
         assert moments
         for look in moments:
-            assert look.sight.sees(alert.key)
+            assert look.observation.sees(alert.key)
             assert alert.key not in look.wrong
 
 
@@ -159,19 +162,19 @@ def _before(history: Sequence[Look], moment: datetime) -> list[Look]:
 
 @seeded
 @given(histories)
-def test_in_the_end_all_is_resolved_and_whoever_was_told_knows_it(history: list[Look]) -> None:
+def test_every_announced_incident_is_announced_as_resolved_in_the_end(history: list[Look]) -> None:
     life = Life().live([*history, Look(1), Look(900)])
     assert life.known == {}
     for key in KEYS:
-        assert life.says(key).count(Transition.OPEN) == life.says(key).count(Transition.RESOLVED)
+        assert life.transitions(key).count(Transition.OPEN) == life.transitions(key).count(Transition.RESOLVED)
 
 
 @seeded
 @given(histories)
-def test_what_lasts_is_told_unless_somebody_wants_silence(history: list[Look]) -> None:
-    unspoken = [replace(look, silence=None, acknowledges=frozenset()) for look in history]
+def test_a_lasting_problem_is_announced_unless_it_is_silenced(history: list[Look]) -> None:
+    unsilenced = [replace(look, silence=None, acknowledges=frozenset()) for look in history]
     lasting = frozenset(KEYS)
-    life = Life().live([*unspoken, Look(1, lasting), Look(301, lasting)])
+    life = Life().live([*unsilenced, Look(1, lasting), Look(301, lasting)])
     assert set(life.known) == lasting
     assert all(alert.told_at for alert in life.known.values())
 
@@ -180,72 +183,82 @@ ONE, LATER = f"{AT_ONCE}/one", f"{HELD}/one"
 WRONG = frozenset({ONE})
 
 CASES: list[tuple[str, str, list[Look], list[Transition]]] = [
-    ("what is wrong is told at once", ONE, [Look(1, WRONG)], [Transition.OPEN]),
-    ("what is wrong still is not told anew", ONE, [Look(1, WRONG)] * 9, [Transition.OPEN]),
-    ("until it is due again", ONE, [Look(1, WRONG), Look(600, WRONG)], [Transition.OPEN, Transition.AGAIN]),
-    ("what flickers is one incident", ONE, [Look(5, WRONG), Look(5)] * 9, [Transition.OPEN]),
+    ("a problem is announced at once", ONE, [Look(1, WRONG)], [Transition.OPEN]),
+    ("a problem that continues is not announced again", ONE, [Look(1, WRONG)] * 9, [Transition.OPEN]),
+    ("until a reminder is due", ONE, [Look(1, WRONG), Look(600, WRONG)], [Transition.OPEN, Transition.REMINDER]),
+    ("a flickering problem is one incident", ONE, [Look(5, WRONG), Look(5)] * 9, [Transition.OPEN]),
     (
-        "what is gone for long enough is resolved",
+        "a problem that is absent for long enough is resolved",
         ONE,
         [Look(1, WRONG), Look(1), Look(20)],
         [Transition.OPEN, Transition.RESOLVED],
     ),
-    ("and not before: a restart may fail", ONE, [Look(1, WRONG), Look(1), Look(19)], [Transition.OPEN]),
+    ("but not earlier: a restart may fail", ONE, [Look(1, WRONG), Look(1), Look(19)], [Transition.OPEN]),
     (
-        "one long look away proves no absence: it began when it was first seen",
+        "one look after a long time proves no absence: the absence begins with that look",
         ONE,
         [Look(1, WRONG), Look(900)],
         [Transition.OPEN],
     ),
     (
-        "what comes back is a new incident",
+        "a problem that comes back is a new incident",
         ONE,
         [Look(1, WRONG), Look(1), Look(20), Look(1, WRONG)],
         [Transition.OPEN, Transition.RESOLVED, Transition.OPEN],
     ),
     (
-        "a source that is blind resolves nothing",
+        "a blind source resolves nothing",
         ONE,
         [Look(1, WRONG), *[Look(900, blind=True)] * 3],
-        [Transition.OPEN, *[Transition.AGAIN] * 3],
+        [Transition.OPEN, *[Transition.REMINDER] * 3],
     ),
     (
-        "nor does one that cannot see this one",
+        "an unseen key is not resolved",
         ONE,
         [Look(1, WRONG), *[Look(60, unseen=WRONG)] * 3],
         [Transition.OPEN],
     ),
     (
-        "blindness breaks an absence off",
+        "blindness interrupts an absence",
         ONE,
         [Look(1, WRONG), Look(1), Look(15, blind=True), Look(15), Look(15)],
         [Transition.OPEN],
     ),
-    ("what mends itself in time is told to nobody", LATER, [Look(1, frozenset({LATER})), Look(299)], []),
-    ("what does not, is", LATER, [Look(1, frozenset({LATER})), Look(300, frozenset({LATER}))], [Transition.OPEN]),
-    ("a silence keeps it quiet", ONE, [Look(1, WRONG, silence=ALL), Look(900, WRONG)], []),
-    ("what came and went in silence was never told", ONE, [Look(1, WRONG, silence=ALL), Look(1), Look(60)], []),
+    ("a problem that ends before `open_after` is not announced", LATER, [Look(1, frozenset({LATER})), Look(299)], []),
     (
-        "what outlasts a silence is told when it ends",
+        "a problem that lasts for `open_after` is announced",
+        LATER,
+        [Look(1, frozenset({LATER})), Look(300, frozenset({LATER}))],
+        [Transition.OPEN],
+    ),
+    ("a silence holds back the announcement", ONE, [Look(1, WRONG, silence=ALL), Look(900, WRONG)], []),
+    ("an incident within a silence is never announced", ONE, [Look(1, WRONG, silence=ALL), Look(1), Look(60)], []),
+    (
+        "an incident that outlasts a silence is announced when the silence ends",
         ONE,
         [Look(1, WRONG, silence=Silence("application_down/*", NOW + timedelta(seconds=60))), Look(60, WRONG)],
         [Transition.OPEN],
     ),
-    ("a silence of others is none", ONE, [Look(1, WRONG, silence=replace(ALL, pattern="*/two"))], [Transition.OPEN]),
     (
-        "who was paged is told that it is over, silence or not",
+        "a silence for other keys has no effect",
+        ONE,
+        [Look(1, WRONG, silence=replace(ALL, pattern="*/two"))],
+        [Transition.OPEN],
+    ),
+    (
+        "a resolution is announced even in a silence",
         ONE,
         [Look(1, WRONG), Look(900, WRONG, silence=ALL), Look(1), Look(20)],
         [Transition.OPEN, Transition.RESOLVED],
     ),
     (
-        "an acknowledgement ends the repetition, and not the incident",
+        "an acknowledgement ends the reminders but not the incident",
         ONE,
         [Look(1, WRONG), Look(900, WRONG, acknowledges=WRONG), Look(1), Look(20)],
         [Transition.OPEN, Transition.RESOLVED],
     ),
     (
-        "the next incident is acknowledged by nobody",
+        "an acknowledgement does not cover the next incident",
         ONE,
         [Look(1, WRONG), Look(1, WRONG, acknowledges=WRONG), Look(1), Look(20), Look(1, WRONG)],
         [Transition.OPEN, Transition.RESOLVED, Transition.OPEN],
@@ -253,15 +266,15 @@ CASES: list[tuple[str, str, list[Look], list[Transition]]] = [
 ]
 
 
-@pytest.mark.parametrize(("key", "history", "told"), [pytest.param(*case, id=why) for why, *case in CASES])
-def test_a_case(key: str, history: list[Look], told: list[Transition]) -> None:
-    assert Life().live(history).says(key) == told
+@pytest.mark.parametrize(("key", "history", "expected"), [pytest.param(*case, id=why) for why, *case in CASES])
+def test_case(key: str, history: list[Look], expected: list[Transition]) -> None:
+    assert Life().live(history).transitions(key) == expected
 
 
-def test_a_newer_cause_is_known_and_not_told_anew() -> None:
-    def found(cause: str) -> Observation:
+def test_a_newer_cause_is_stored_without_a_notification() -> None:
+    def observed(cause: str) -> Observation:
         return Observation((Finding(AT_ONCE, "one", cause),))
 
-    [first] = evaluate_all([], found("it died"), EvaluationContext(NOW, REPEAT))
-    [second] = evaluate_all([first.alert], found("it hangs"), EvaluationContext(NOW + timedelta(seconds=1), REPEAT))
-    assert (second.alert.cause, second.alert.found_at, second.says) == ("it hangs", NOW, None)
+    [first] = evaluate_all([], observed("it died"), EvaluationContext(NOW, REPEAT))
+    [second] = evaluate_all([first.alert], observed("it hangs"), EvaluationContext(NOW + timedelta(seconds=1), REPEAT))
+    assert (second.alert.cause, second.alert.found_at, second.notify) == ("it hangs", NOW, None)

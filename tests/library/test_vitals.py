@@ -115,5 +115,5 @@ def test_a_problem_leads_to_the_page_where_one_acts_on_it() -> None:
 def test_the_worst_alert_is_critical_and_nobody_works_on_it() -> None:
     found = open_alerts([alert(WARNING, "a"), alert(CRITICAL, "b", by="oncall"), alert(CRITICAL, "c")])
     assert (found.count, found.severity) == (3, Severity.CRITICAL)
-    assert found.worst == KINDS[CRITICAL].means.format(subject="c")
+    assert found.worst == KINDS[CRITICAL].meaning.format(subject="c")
     assert open_alerts([]).worst is None

@@ -196,7 +196,7 @@ def _require_calm(settings: Settings) -> None:
     """Nobody is paged for the stream, or is still to be told."""
     with connect(settings) as connection:
         keys = [alert.key for alert in alert_store.open_alerts(connection)]
-        waits = alert_outbox.count_overdue(connection, ["alertmanager"], 0)
+        waits = alert_outbox.overdue(connection, ["alertmanager"], 0)
     if "application_down/stream" in keys or waits:
         raise ServiceDown(f"{keys} {waits}")
 

@@ -1,1 +1,1 @@
-"""Alerts: the problems that sources find, the life of an incident, and how receivers are notified."""
+"""Alerts: sources that find problems, the life of an incident, and notifications to receivers."""

@@ -1,8 +1,8 @@
-"""Alerts: what is found to be wrong, what becomes of it, and when somebody is told.
+"""Alerts: problems that sources find, the life of an incident, and when receivers are notified.
 
-A source looks and says what it found. From that, `step` decides for each key by numbered rules: a pure function of the
-alert as it stands, what was seen, and now. One alert is one incident: it opens once and is resolved once, and its key
-stays the same from its first moment to its last.
+A source observes and reports findings. `evaluate` applies numbered rules to each key: it is a pure function of the
+alert so far, the observation, and the time. One alert is one incident: it opens once and is resolved once, and its key
+never changes.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -14,13 +14,13 @@ from fnmatch import fnmatchcase
 from truelog.alerts.alert_kind import KINDS, Kind
 from truelog.support.settings import Settings
 
-_CAUSE = 1000  # characters of it that are kept; PostgreSQL keeps no U+0000
-SOURCE_DOWN = "alert_source_down"  # what a source that is blind has found, of itself
+_MAX_CAUSE = 1000  # characters
+SOURCE_DOWN = "alert_source_down"  # what a blind source reports about itself
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a source found to be wrong now, and why it says so."""
+    """A problem that a source has found, and the evidence for it."""
 
     kind: str
     subject: str
@@ -33,9 +33,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Observation:
-    """What one look of a source found, and of which keys it cannot say whether they are wrong.
+    """The findings of one look by a source.
 
-    Where it is blind it can say it of none.
+    The source cannot tell whether the problems with the keys in `unseen` exist. A blind source cannot tell for any key.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -48,29 +48,29 @@ class Observation:
 
 @dataclass(frozen=True)
 class Source:
-    """Who looks for these kinds, and after how many seconds again."""
+    """Looks for problems of some kinds, every `interval` seconds."""
 
     name: str
     kinds: tuple[str, ...]
-    every: float
-    look: Callable[[Settings], Observation]
+    interval: float
+    observe: Callable[[Settings], Observation]
 
 
 @dataclass(frozen=True)
 class Alert:
-    """One incident. It is pending until it is opened; what somebody was told of is open for whom it was told."""
+    """One incident. It is pending until it opens. An open alert may wait for its first notification."""
 
     kind: str
     subject: str
-    cause: str  # the newest
+    cause: str  # the latest
     found_at: datetime
     opened_at: datetime | None = None
-    told_at: datetime | None = None  # the last time
-    gone_at: datetime | None = None  # since when it was not found any more
+    told_at: datetime | None = None  # last notification
+    gone_at: datetime | None = None  # absent since then
     acknowledged_at: datetime | None = None
     acknowledged_by: str | None = None
     resolved_at: datetime | None = None
-    id: int | None = None  # of its row
+    id: int | None = None  # None until it has a row
     opened_as: str | None = None  # former kind, by which receivers know the incident
 
     @property
@@ -78,13 +78,13 @@ class Alert:
         return f"{self.kind}/{self.subject}"
 
     @property
-    def means(self) -> Kind:
+    def definition(self) -> Kind:
         return KINDS[self.kind]
 
 
 @dataclass(frozen=True)
 class Silence:
-    """Nothing new is told of keys like this until then: `application_down/*`, `*/page_views`."""
+    """Holds back new notifications for keys that match a pattern: `application_down/*`, `*/page_views`."""
 
     pattern: str
     until: datetime
@@ -97,83 +97,86 @@ class Silence:
 
 
 class Transition(StrEnum):
-    """What receivers are told of an incident: once that it is open, once that it is resolved."""
+    """The reason for a notification: the incident opened, is still open, or is resolved."""
 
     OPEN = "open"
-    AGAIN = "again"
+    REMINDER = "again"
     RESOLVED = "resolved"
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """An alert after a look, and what is to be told of it; one that never opened and is gone is to be forgotten."""
+    """An alert after an observation, and the notification that is due. `forget`: delete an alert that never opened."""
 
     alert: Alert
-    says: Transition | None = None
+    notify: Transition | None = None
     forget: bool = False
 
 
 @dataclass(frozen=True)
 class EvaluationContext:
-    """When it is, who wants silence, and after how long an alert that nobody acknowledged is told again."""
+    """The time, the active silences, and the interval between reminders of an alert that is not acknowledged."""
 
     now: datetime
     repeat: timedelta
     silences: tuple[Silence, ...] = ()
 
 
-def evaluate_all(known: Iterable[Alert], sight: Observation, moment: EvaluationContext) -> Iterator[Evaluation]:
-    """What becomes of each alert of a source that is not resolved yet, and of what was found anew."""
+def evaluate_all(known: Iterable[Alert], observation: Observation, context: EvaluationContext) -> Iterator[Evaluation]:
+    """Evaluate every unresolved alert of a source and every new finding."""
     alerts = {alert.key: alert for alert in known}
-    found = {finding.key: finding for finding in sight.findings}
-    for key in dict.fromkeys((*alerts, *found)):
-        yield evaluate(alerts.get(key), found.get(key), sight, moment)
+    findings = {finding.key: finding for finding in observation.findings}
+    for key in dict.fromkeys((*alerts, *findings)):
+        yield evaluate(alerts.get(key), findings.get(key), observation, context)
 
 
-def evaluate(before: Alert | None, found: Finding | None, sight: Observation, moment: EvaluationContext) -> Evaluation:
-    """What becomes of one alert.
+def evaluate(
+    before: Alert | None, finding: Finding | None, observation: Observation, context: EvaluationContext
+) -> Evaluation:
+    """Evaluate one alert.
 
-    1. Found: it begins, or goes on with the newest cause.
-    2. Not seen: it stays as it was. That nobody saw it does not resolve it, nor begin its absence.
-    3. Not found: it is absent from now on. One that had not opened is forgotten.
-    4. Absent for as long as its kind lingers: it is resolved.
-    5. Found for as long as its kind holds it back: it opens.
+    1. Found: the alert begins, or continues with the latest cause.
+    2. Not seen: the alert stays as it was. It is not resolved, and its absence does not begin.
+    3. Not found: the alert is absent from now on. A pending alert is forgotten.
+    4. Absent for `resolve_after`: the alert is resolved.
+    5. Found for `open_after`: the alert opens.
     """
-    now = moment.now
-    if found is not None:
-        begun = before or Alert(found.kind, found.subject, "", now)
-        alert = replace(begun, cause=found.cause.replace("\0", " ")[:_CAUSE], gone_at=None)  # 1
+    now = context.now
+    if finding is not None:
+        begun = before or Alert(finding.kind, finding.subject, "", now)
+        # PostgreSQL cannot store U+0000.
+        alert = replace(begun, cause=finding.cause.replace("\0", " ")[:_MAX_CAUSE], gone_at=None)  # 1
     elif before is None:
-        raise AssertionError("neither known nor found")
-    elif not sight.sees(before.key):
+        raise AssertionError("neither an alert nor a finding")
+    elif not observation.sees(before.key):
         alert = replace(before, gone_at=None)  # 2
     elif before.opened_at is None:
         return Evaluation(before, forget=True)  # 3
     else:
         alert = replace(before, gone_at=before.gone_at or now)  # 3
-    kind = alert.means
-    if alert.gone_at is not None and now - alert.gone_at >= kind.linger:
-        return _told(replace(alert, resolved_at=now), moment)  # 4
-    if found is not None and alert.opened_at is None and now - alert.found_at >= kind.hold:
+    kind = alert.definition
+    if alert.gone_at is not None and now - alert.gone_at >= kind.resolve_after:
+        return _notified(replace(alert, resolved_at=now), context)  # 4
+    if finding is not None and alert.opened_at is None and now - alert.found_at >= kind.open_after:
         alert = replace(alert, opened_at=now)  # 5
-    return _told(alert, moment)
+    return _notified(alert, context)
 
 
-def _told(alert: Alert, moment: EvaluationContext) -> Evaluation:
-    """What is to be told of it now.
+def _notified(alert: Alert, context: EvaluationContext) -> Evaluation:
+    """Add the notification that is due.
 
-    1. Who was told of it is told that it is resolved, silence or not: that ends a page and begins none.
-    2. Nothing is told of one that is pending, acknowledged, absent just now, or silenced.
-    3. One that nobody was told of yet is told: at once, or when the silence over it ends.
-    4. Else it is told again each time that `repeat` has passed.
+    1. A resolution is always announced to receivers that know the incident, even in a silence: it ends a page.
+    2. An alert that is pending, acknowledged, absent or silenced causes no notification.
+    3. The first notification of an open alert is due at once, or when the silence over it ends.
+    4. A reminder is due every `repeat`.
     """
     if alert.resolved_at is not None:
         return Evaluation(alert, Transition.RESOLVED if alert.told_at else None)  # 1
-    silenced = any(silence.covers(alert.key, moment.now) for silence in moment.silences)
+    silenced = any(silence.covers(alert.key, context.now) for silence in context.silences)
     if alert.opened_at is None or alert.acknowledged_at or alert.gone_at or silenced:
         return Evaluation(alert)  # 2
     if alert.told_at is None:
-        return Evaluation(replace(alert, told_at=moment.now), Transition.OPEN)  # 3
-    if moment.now - alert.told_at >= moment.repeat:
-        return Evaluation(replace(alert, told_at=moment.now), Transition.AGAIN)  # 4
+        return Evaluation(replace(alert, told_at=context.now), Transition.OPEN)  # 3
+    if context.now - alert.told_at >= context.repeat:
+        return Evaluation(replace(alert, told_at=context.now), Transition.REMINDER)  # 4
     return Evaluation(alert)

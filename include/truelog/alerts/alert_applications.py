@@ -1,6 +1,6 @@
-"""What is wrong with the applications: one is down, there is nothing to read for them, one dies again and again.
+"""Finds problems with applications: one is down or hung, has no input, or keeps dying.
 
-Who is being started, by a release, by somebody's wish or with the whole platform, is neither down nor well yet.
+An application that is starting, by a release, on request or with the whole platform, is neither down nor healthy yet.
 """
 
 from dataclasses import dataclass
@@ -17,11 +17,10 @@ from truelog.support.durations import in_words
 from truelog.support.settings import Settings
 
 APPLICATION_KINDS = ("application_down", "no_input", "application_restarting")
-LOG_SUBJECT = Finding("no_input", "log", "").key
-_STARTING = timedelta(minutes=3)  # that a start, of an application or of the platform, may take to the first lease
-_DEATHS = timedelta(minutes=10)
+_START_LIMIT = timedelta(minutes=3)  # from the start of an application, or of the platform, to the first lease
+_DEATHS_WINDOW = timedelta(minutes=10)
 
-_ASK = """
+_LAUNCHES = """
     SELECT application, newest.reason, newest.launched_at, (
         SELECT count(*) FROM truelog.launch l WHERE l.application = a.application AND l.launched_at > now() - %s
             AND reason = ANY(%s)
@@ -38,70 +37,71 @@ _ASK = """
 
 @dataclass(frozen=True)
 class Launches:
-    """The last start of an application, how often it died of late, and whether the launcher is at work on it now."""
+    """The last launch of an application, its recent deaths, and whether the launcher is busy with it now."""
 
     application: str
     reason: str | None
-    at: datetime | None
+    launched_at: datetime | None
     deaths: int
-    at_work: bool
-    platform_at: datetime  # since when PostgreSQL runs, and so the platform
+    launching: bool
+    platform_started_at: datetime  # start of PostgreSQL
 
 
 def observe(settings: Settings) -> Observation:
-    """At every application."""
+    """Check every application."""
     with db_snapshot.read_snapshot(settings) as connection:
         statuses = {name: application.status(connection, name) for name in application.application_names(settings)}
         launches = _launches(connection, list(statuses))
     now = datetime.now(UTC)
-    found = {name: diagnose(settings, status, now) for name, status in statuses.items()}
+    diagnoses = {name: diagnose(settings, status, now) for name, status in statuses.items()}
     findings, unseen = list[Finding](), set[str]()
     for name, status in statuses.items():
-        down = Finding("application_down", name, _why_down(status, found[name], now))
-        if found[name] in (Diagnosis.DOWN, Diagnosis.HUNG) and not is_starting(status, launches[name], now):
+        down = Finding("application_down", name, _why_down(status, diagnoses[name], now))
+        if diagnoses[name] in (Diagnosis.DOWN, Diagnosis.HUNG) and not is_starting(status, launches[name], now):
             findings.append(down)
-        elif not _is_well(status, found[name]):
+        elif not _is_healthy(status, diagnoses[name]):
             unseen.add(down.key)
         if (deaths := launches[name].deaths) >= settings.alert_deaths:
-            within = in_words(_DEATHS.total_seconds())
-            findings.append(Finding("application_restarting", name, f"it died or hung {deaths} times within {within}"))
-    if starved := [name for name in statuses if found[name] is Diagnosis.NO_INPUT]:
-        findings.append(Finding("no_input", "log", f"nothing comes for {', '.join(starved)}"))
+            window = in_words(_DEATHS_WINDOW.total_seconds())
+            findings.append(Finding("application_restarting", name, f"died or hung {deaths} times within {window}"))
+    if silent := [name for name in statuses if diagnoses[name] is Diagnosis.NO_INPUT]:
+        findings.append(Finding("no_input", "log", f"no input for {', '.join(silent)}"))
     return Observation(tuple(findings), frozenset(unseen))
 
 
 def is_starting(status: Status, launch: Launches, now: datetime) -> bool:
-    """Whether one that is dead is no incident, or not yet.
+    """Whether an application that is not alive is being started, and so not down yet.
 
-    1. Somebody wished its start, or a release did.
-    2. The launcher is at work on it and has not said why.
-    3. It has not run since the platform was started, a moment ago; or was never asked for.
+    1. It was launched a moment ago, on request or by a release, or for the first time.
+    2. The launcher is busy with it and has not recorded a launch yet.
+    3. It has not run since the platform started a moment ago, or has never run.
     """
     if status.alive:
         return False
-    launched = launch.at is not None and (status.taken_at is None or launch.at > status.taken_at)
-    if launched and launch.at is not None:
-        wished = launch.reason not in application.DEATH_REASONS
+    launched = launch.launched_at is not None and (status.taken_at is None or launch.launched_at > status.taken_at)
+    if launched and launch.launched_at is not None:
+        on_request = launch.reason not in application.DEATH_REASONS
         first = status.taken_at is None
-        return (wished or first) and now - launch.at < _STARTING  # 1
-    if launch.at_work or status.taken_at is None:
+        return (on_request or first) and now - launch.launched_at < _START_LIMIT  # 1
+    if launch.launching or status.taken_at is None:
         return True  # 2, 3
-    return status.taken_at < launch.platform_at and now - launch.platform_at < _STARTING  # 3
+    return status.taken_at < launch.platform_started_at and now - launch.platform_started_at < _START_LIMIT  # 3
 
 
-def _is_well(status: Status, found: Diagnosis | None) -> bool:
-    """It makes batches, or stands as somebody wants it to."""
-    if found in (Diagnosis.DOWN, Diagnosis.HUNG, Diagnosis.NO_INPUT):
+def _is_healthy(status: Status, diagnosis: Diagnosis | None) -> bool:
+    """The application makes batches, or is stopped on request."""
+    if diagnosis in (Diagnosis.DOWN, Diagnosis.HUNG, Diagnosis.NO_INPUT):
         return False
     return not status.alive or status.batch_at is not None
 
 
-def _why_down(status: Status, found: Diagnosis | None, now: datetime) -> str:
+def _why_down(status: Status, diagnosis: Diagnosis | None, now: datetime) -> str:
     since = status.batch_at or status.taken_at
-    silent = f"ended its last batch {in_words((now - since).total_seconds())} ago" if since else "has never run"
-    return f"no process holds its lease; it {silent}" if found is Diagnosis.DOWN else f"it lives, and {silent}"
+    last = f"its last batch ended {in_words((now - since).total_seconds())} ago" if since else "it has never run"
+    return f"no process holds its lease; {last}" if diagnosis is Diagnosis.DOWN else f"its process runs, but {last}"
 
 
 def _launches(connection: Connection, names: list[str]) -> dict[str, Launches]:
-    rows: list[tuple[Any, ...]] = connection.execute(_ASK, (_DEATHS, list(application.DEATH_REASONS), names)).fetchall()
+    parameters = (_DEATHS_WINDOW, list(application.DEATH_REASONS), names)
+    rows: list[tuple[Any, ...]] = connection.execute(_LAUNCHES, parameters).fetchall()
     return {row[0]: Launches(*row) for row in rows}

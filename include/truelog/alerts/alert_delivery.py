@@ -1,7 +1,7 @@
-"""Delivery: a receiver is told what waits for it, in order, one after the other.
+"""Delivers waiting notifications to a receiver, in order.
 
-It is told at least once: a process that dies between telling and noting so tells again, and the receiver knows the
-incident by its key.
+Delivery is at least once: a process that dies after sending and before recording that sends again. The receiver
+recognises the incident by its key.
 """
 
 import logging
@@ -18,33 +18,33 @@ log = logging.getLogger("truelog.alerts")
 
 
 def deliver(settings: Settings, receiver: str) -> list[str]:
-    """Tell all that waits; what was told.
+    """Deliver all that waits, and return what was delivered.
 
     Raises:
-        ReceiverDown: it did not take the first of what still waits.
+        ReceiverDown: the receiver did not accept the first notification that still waits.
     """
-    told = []
-    with _alone(settings, receiver) as connection:
+    delivered = []
+    with _exclusive(settings, receiver) as connection:
         while notice := alert_outbox.next_notice(connection, receiver):
-            what = f"{notice.key} {notice.says}"
+            label = f"{notice.key} {notice.transition}"
             try:
                 RECEIVERS[receiver].send(settings, notice)
             except NoticeRefused as refused:
-                log.error("%s will not be told %s: %s", receiver, what, refused)
+                log.error("%s refused %s for good: %s", receiver, label, refused)
                 alert_outbox.mark_delivered(connection, notice, str(refused))
             except ReceiverDown as down:
                 alert_outbox.mark_failed(connection, notice, str(down))
-                raise ReceiverDown(f"{receiver} was not told {what}: {down}") from down
+                raise ReceiverDown(f"{receiver} did not accept {label}: {down}") from down
             else:
                 alert_outbox.mark_delivered(connection, notice)
-                log.info("%s was told %s", receiver, what)
-                told.append(what)
-    return told
+                log.info("%s accepted %s", receiver, label)
+                delivered.append(label)
+    return delivered
 
 
 @contextmanager
-def _alone(settings: Settings, receiver: str) -> Iterator[Connection]:
-    """One at a time speaks with a receiver, and no transaction is open meanwhile."""
+def _exclusive(settings: Settings, receiver: str) -> Iterator[Connection]:
+    """A connection that locks out other deliveries to the receiver. No transaction is open between statements."""
     with connect(settings, autocommit=True) as connection:
         connection.execute("SELECT pg_advisory_lock(hashtextextended('tell ' || %s, 0))", (receiver,))
         yield connection

@@ -1,7 +1,7 @@
-"""The outbox of alerts: what each receiver is still to be told, in order, until it has taken it.
+"""The outbox of alerts: notifications that wait for a receiver, in order.
 
-A notification is written with the change that it tells of, in one transaction, and is done when its receiver took it:
-a receiver that is down loses nothing, and holds up no other.
+A notification is written in the transaction that changes its alert, and waits until its receiver accepts it. A receiver
+that is down loses nothing and delays no other receiver.
 """
 
 from collections.abc import Iterable
@@ -19,10 +19,10 @@ WAITING = "SELECT FROM truelog.notification WHERE receiver = %s AND done_at IS N
 
 @dataclass(frozen=True)
 class Notice:
-    """One notification, with what is to be said of its incident."""
+    """One notification, with its incident. `cause` is the cause when the notification was written."""
 
     id: int
-    says: str
+    transition: str
     kind: str
     subject: str
     cause: str
@@ -36,7 +36,7 @@ class Notice:
 
     @property
     def receivers_kind(self) -> str:
-        """Kind by which receivers know the incident: the name that it had when they were first notified."""
+        """Kind by which receivers know the incident: the name that it had at the first notification."""
         return self.opened_as or self.kind
 
     @property
@@ -45,50 +45,50 @@ class Notice:
 
     @property
     def resolved(self) -> bool:
-        return self.says == Transition.RESOLVED
+        return self.transition == Transition.RESOLVED
 
     @property
-    def means(self) -> Kind:
+    def definition(self) -> Kind:
         return KINDS[self.kind]
 
     @property
     def summary(self) -> str:
-        said = self.means.means.format(subject=self.subject)
-        return f"resolved: {said}" if self.resolved else said
+        meaning = self.definition.meaning.format(subject=self.subject)
+        return f"resolved: {meaning}" if self.resolved else meaning
 
 
-def enqueue(connection: Connection, receivers: Iterable[str], alert: int, says: Transition, cause: str) -> None:
-    """Have these receivers told.
+def enqueue(connection: Connection, receivers: Iterable[str], alert: int, transition: Transition, cause: str) -> None:
+    """Write a notification for each receiver that needs it.
 
-    1. Of an alert that is told again: only those who have been told all that went before.
-    2. Of one that is resolved: only those who were told, or will be, that it was open.
+    1. A reminder: only for receivers with no undelivered notification of this alert.
+    2. A resolution: only for receivers that have, or will get, an earlier notification of this alert.
     """
     connection.execute(
         "INSERT INTO truelog.notification (receiver, alert, says, cause) "
-        "SELECT receiver, %(alert)s, %(says)s, %(cause)s "
-        "FROM unnest(%(receivers)s::text[]) AS receiver WHERE CASE %(says)s "
+        "SELECT receiver, %(alert)s, %(transition)s, %(cause)s "
+        "FROM unnest(%(receivers)s::text[]) AS receiver WHERE CASE %(transition)s "
         "WHEN 'again' THEN NOT EXISTS (SELECT FROM truelog.notification n "
         "WHERE n.alert = %(alert)s AND n.receiver = receiver.receiver AND done_at IS NULL) "  # 1
         "WHEN 'resolved' THEN EXISTS (SELECT FROM truelog.notification n "
         "WHERE n.alert = %(alert)s AND n.receiver = receiver.receiver) "  # 2
         "ELSE true END ORDER BY receiver",
-        {"alert": alert, "says": str(says), "cause": cause, "receivers": list(receivers)},
+        {"alert": alert, "transition": str(transition), "cause": cause, "receivers": list(receivers)},
     )
 
 
 def next_notice(connection: Connection, receiver: str) -> Notice | None:
-    """What it is to be told next."""
+    """The oldest notification that waits for a receiver."""
     with connection.cursor(row_factory=class_row(Notice)) as cursor:
         return cursor.execute(
-            "SELECT n.id, n.says, a.kind, a.subject, n.cause, a.opened_at, a.resolved_at, a.opened_as "
-            "FROM truelog.notification n "
-            "JOIN truelog.alert a ON a.id = n.alert WHERE receiver = %s AND done_at IS NULL ORDER BY n.id LIMIT 1",
+            "SELECT n.id, n.says AS transition, a.kind, a.subject, n.cause, a.opened_at, a.resolved_at, a.opened_as "
+            "FROM truelog.notification n JOIN truelog.alert a ON a.id = n.alert "
+            "WHERE receiver = %s AND done_at IS NULL ORDER BY n.id LIMIT 1",
             (receiver,),
         ).fetchone()
 
 
 def mark_delivered(connection: Connection, notice: Notice, refused: str | None = None) -> None:
-    """The receiver took it, or refused it for good."""
+    """Record that the receiver accepted a notification, or refused it for good."""
     connection.execute(
         "UPDATE truelog.notification SET tries = tries + 1, done_at = now(), failed = %s WHERE id = %s",
         (refused, notice.id),
@@ -96,14 +96,14 @@ def mark_delivered(connection: Connection, notice: Notice, refused: str | None =
 
 
 def mark_failed(connection: Connection, notice: Notice, why: str) -> None:
-    """It is to be tried again."""
+    """Record a failed attempt. The notification goes on waiting."""
     connection.execute("UPDATE truelog.notification SET tries = tries + 1, failed = %s WHERE id = %s", (why, notice.id))
 
 
-def count_overdue(connection: Connection, receivers: Iterable[str], seconds: float) -> list[str]:
-    """For whom something waits longer than that, and why."""
+def overdue(connection: Connection, receivers: Iterable[str], seconds: float) -> list[str]:
+    """The receivers for which a notification has waited longer than that, each with the reason."""
     rows = connection.execute(
-        "SELECT DISTINCT ON (receiver) receiver, coalesce(failed, 'it was not tried') FROM truelog.notification "
+        "SELECT DISTINCT ON (receiver) receiver, coalesce(failed, 'not attempted') FROM truelog.notification "
         "WHERE receiver = ANY(%s) AND done_at IS NULL AND made_at < now() - make_interval(secs => %s) "
         "ORDER BY receiver, id",
         (list(receivers), seconds),

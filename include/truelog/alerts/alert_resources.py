@@ -1,4 +1,4 @@
-"""What is wrong around the platform: events that are no good come faster than usual, or a disk fills up."""
+"""Finds problems around the platform: invalid events arrive faster than usual, or a disk fills up."""
 
 import shutil
 import time
@@ -11,39 +11,39 @@ from truelog.lag.lag_history import Reading
 from truelog.storage import db_snapshot
 from truelog.support.settings import Settings
 
-DEAD_LETTERS, DISK = ("dead_letters",), ("disk_low",)
+DEAD_LETTER_KINDS, DISK_KINDS = ("dead_letters",), ("disk_low",)
 _TOPIC = "dead_letter"
-_WINDOW = 300.0  # seconds over which a rate is taken
-_SHORTEST = 60.0
+_WINDOW = 300.0  # seconds over which the rate is measured
+_MIN_SPAN = 60.0  # seconds; a shorter history gives no rate
 
 
 def observe_dead_letters(settings: Settings) -> Observation:
-    """By what the poller saw of the archive, which reads every topic."""
+    """Measure the rate by the lag history of the archive, which reads every topic."""
     with db_snapshot.read_snapshot(settings) as connection:
-        known = lag_history.since(connection, time.time() - _WINDOW).get(ARCHIVE, [])
-    rate = dead_letters_a_second(known)
-    finding = Finding(*DEAD_LETTERS, _TOPIC, f"{rate or 0:.1f} a second came in the last minutes")
+        readings = lag_history.since(connection, time.time() - _WINDOW).get(ARCHIVE, [])
+    rate = dead_letters_per_second(readings)
+    finding = Finding(*DEAD_LETTER_KINDS, _TOPIC, f"{rate or 0:.1f} events a second in the last minutes")
     if rate is None:
         return Observation(unseen=frozenset({finding.key}))
     return Observation((finding,) if rate > settings.alert_dead_letters else ())
 
 
-def dead_letters_a_second(readings: Iterable[Reading]) -> float | None:
-    """None where too little was seen to say."""
+def dead_letters_per_second(readings: Iterable[Reading]) -> float | None:
+    """The mean rate, or None if the readings show too little."""
     ends = []
     for reading in readings:
         samples = [sample for (topic, _), sample in reading.samples.items() if topic == _TOPIC]
         if samples and not any(sample.blind for sample in samples):
             ends.append((reading.at, sum(sample.end for sample in samples)))
-    if not ends or (span := ends[-1][0] - ends[0][0]) < _SHORTEST:
+    if not ends or (span := ends[-1][0] - ends[0][0]) < _MIN_SPAN:
         return None
     return (ends[-1][1] - ends[0][1]) / span
 
 
 def observe_disk(settings: Settings) -> Observation:
-    """Of the home, where the embedded services keep what they have."""
+    """Check the disk of the home, which holds the data of the embedded services."""
     usage = shutil.disk_usage(settings.home)
     share = usage.free / usage.total
     if share >= settings.alert_disk_share:
         return Observation()
-    return Observation((Finding(*DISK, "home", f"{share:.1%} of the disk under {settings.home} are free"),))
+    return Observation((Finding(*DISK_KINDS, "home", f"{share:.1%} of the disk of {settings.home} is free"),))

@@ -1,7 +1,6 @@
-"""Alerts as PostgreSQL keeps them: those that are open, those that were, and what people do about them.
+"""Alerts in PostgreSQL: open and resolved incidents, acknowledgements and silences.
 
-The clock of all of it is PostgreSQL's. Whoever looks and whoever acknowledges write different columns, so that neither
-undoes what the other did.
+All times are PostgreSQL's. The watch and people write different columns, so neither overwrites the other's changes.
 """
 
 from collections.abc import Iterable
@@ -40,93 +39,98 @@ _SILENCE = "SELECT pattern, until, made_by AS by, why, id FROM truelog.silence W
 
 
 def open_alerts(connection: Connection) -> list[Alert]:
-    """Those that are open now, acknowledged or not, the oldest first."""
+    """All open alerts, acknowledged ones included, the oldest first."""
     return _alerts(connection, "WHERE resolved_at IS NULL AND opened_at IS NOT NULL ORDER BY opened_at, id")
 
 
 def resolved_alerts(connection: Connection, limit: int = 200) -> list[Alert]:
-    """Those that were resolved, the latest first."""
+    """The latest first."""
     return _alerts(connection, "WHERE resolved_at IS NOT NULL ORDER BY resolved_at DESC, id DESC LIMIT %s", limit)
 
 
 def acknowledge(connection: Connection, key: str, by: str) -> Alert:
-    """Somebody works on it, and nobody is told again; the first to say so is remembered. Accepts a former kind.
+    """Stop the reminders of an open alert. The first acknowledgement counts. The key may have a former kind.
 
     Raises:
         BadInput: no alert with this key is open.
     """
     key = with_current_kind(key)
-    of = "kind || '/' || subject = %s AND resolved_at IS NULL AND opened_at IS NOT NULL"
+    condition = "kind || '/' || subject = %s AND resolved_at IS NULL AND opened_at IS NOT NULL"
     connection.execute(
-        f"UPDATE truelog.alert SET acknowledged_at = now(), acknowledged_by = %s WHERE {of} "  # noqa: S608
+        f"UPDATE truelog.alert SET acknowledged_at = now(), acknowledged_by = %s WHERE {condition} "  # noqa: S608
         "AND acknowledged_at IS NULL",
         (by, key),
     )
-    for alert in _alerts(connection, f"WHERE {of}", key):
+    for alert in _alerts(connection, f"WHERE {condition}", key):
         return alert
-    raise BadInput(f"no alert {key} is open; `truelog alerts` lists those that are.")
+    raise BadInput(f"No alert {key} is open. `truelog alerts` lists the open alerts.")
 
 
 def active_silences(connection: Connection) -> list[Silence]:
-    """Those that hold now, the first to end first."""
+    """The first to end first."""
     with connection.cursor(row_factory=class_row(Silence)) as cursor:
         return cursor.execute(_SILENCE).fetchall()
 
 
-def add_silence(connection: Connection, pattern: str, lasts: timedelta, *, by: str, why: str) -> Silence:
-    """Nothing new is told of keys like this for so long: `application_down/*`, `*/page_views`, one key, or `*`."""
+def add_silence(connection: Connection, pattern: str, duration: timedelta, *, by: str, why: str) -> Silence:
+    """Hold back new notifications for matching keys: `application_down/*`, `*/page_views`, one key, or `*`.
+
+    Raises:
+        BadInput: the pattern is empty, or the duration is not positive.
+    """
     pattern = with_current_kind(pattern)
-    if not pattern or lasts <= timedelta():
+    if not pattern or duration <= timedelta():
         raise BadInput(
             "A silence needs a pattern of keys and a duration: `truelog alerts silence 'application_down/*' --for 2h`."
         )
     with connection.cursor(row_factory=class_row(Silence)) as cursor:
-        made = cursor.execute(
+        silence = cursor.execute(
             "INSERT INTO truelog.silence (pattern, until, made_by, why) VALUES (%s, now() + %s, %s, %s) "
             "RETURNING pattern, until, made_by AS by, why, id",
-            (pattern, lasts, by, why),
+            (pattern, duration, by, why),
         ).fetchone()
-    assert made is not None  # noqa: S101
+    assert silence is not None  # noqa: S101
     audit_trail.record_operation(
-        connection, OperationKind.SILENCE, pattern, by, f"until {made.until:%Y-%m-%d %H:%M} UTC: {why}"
+        connection, OperationKind.SILENCE, pattern, by, f"until {silence.until:%Y-%m-%d %H:%M} UTC: {why}"
     )
-    return made
+    return silence
 
 
 def end_silence(connection: Connection, id_: int, by: str) -> None:
-    """Break it off.
+    """End a silence before its time, and the silences that extend it to renamed kinds.
 
     Raises:
-        BadInput: no such silence holds.
+        BadInput: the silence is not active.
     """
     ended = connection.execute(
         "UPDATE truelog.silence SET until = now() WHERE id = %s AND until > now() RETURNING pattern", (id_,)
     ).fetchone()
-    connection.execute("UPDATE truelog.silence SET until = now() WHERE extends = %s AND until > now()", (id_,))
     if ended is None:
-        raise BadInput(f"no silence {id_} holds; `truelog alerts` lists those that do.")
+        raise BadInput(f"No silence {id_} is active. `truelog alerts` lists the active silences.")
+    connection.execute("UPDATE truelog.silence SET until = now() WHERE extends = %s AND until > now()", (id_,))
     audit_trail.record_operation(connection, OperationKind.UNSILENCE, str(ended[0]), by)
 
 
 def record_observation(
-    connection: Connection, source: Source, sight: Observation, receivers: Iterable[str], repeat: timedelta
+    connection: Connection, source: Source, observation: Observation, receivers: Iterable[str], repeat: timedelta
 ) -> None:
-    """Keep what one look of a source comes to, and what receivers are to be told, within one transaction."""
+    """Store the alerts that follow from an observation, and the notifications that are due, in one transaction."""
     with connection.transaction():
-        connection.execute("SELECT pg_advisory_xact_lock(hashtext('truelog.alert'))")  # one look after the other
+        connection.execute("SELECT pg_advisory_xact_lock(hashtext('truelog.alert'))")  # one observation at a time
         row: Any = connection.execute("SELECT now()").fetchone()
         now: datetime = row[0]
         known = _alerts(connection, _OF_SOURCE, list(source.kinds), SOURCE_DOWN, source.name)
-        for each in evaluate_all(known, sight, EvaluationContext(now, repeat, tuple(active_silences(connection)))):
-            id_ = _keep(connection, each)
-            if each.says:
-                alert_outbox.enqueue(connection, receivers, id_, each.says, each.alert.cause)
+        context = EvaluationContext(now, repeat, tuple(active_silences(connection)))
+        for evaluation in evaluate_all(known, observation, context):
+            id_ = _store(connection, evaluation)
+            if evaluation.notify:
+                alert_outbox.enqueue(connection, receivers, id_, evaluation.notify, evaluation.alert.cause)
 
 
 def delete_old(connection: Connection, age: timedelta) -> int:
-    """Forget alerts that were resolved so long ago, with all that was told of them, and silences; how many alerts.
+    """Delete alerts that were resolved that long ago, their notifications, and silences that ended that long ago.
 
-    One whose end somebody is still to be told is kept, and so is every one that is open.
+    An alert that is open or has a waiting notification stays. Returns the number of deleted alerts.
     """
     limit = {"age": age}
     with connection.transaction():
@@ -135,15 +139,15 @@ def delete_old(connection: Connection, age: timedelta) -> int:
         return connection.execute(f"DELETE FROM truelog.alert WHERE id IN ({_OLD})", limit).rowcount  # noqa: S608
 
 
-def _alerts(connection: Connection, which: str, *given: object) -> list[Alert]:
+def _alerts(connection: Connection, condition: str, *parameters: object) -> list[Alert]:
     with connection.cursor(row_factory=class_row(Alert)) as cursor:
-        return cursor.execute((_ALERT + which).encode(), given).fetchall()
+        return cursor.execute((_ALERT + condition).encode(), parameters).fetchall()
 
 
-def _keep(connection: Connection, step: Evaluation) -> int:
-    """What people write, acknowledgements, stays as it is."""
-    alert = step.alert
-    if step.forget:
+def _store(connection: Connection, evaluation: Evaluation) -> int:
+    """Write all columns except the acknowledgement, which people write. Returns the id of the row."""
+    alert = evaluation.alert
+    if evaluation.forget:
         connection.execute("DELETE FROM truelog.alert WHERE id = %s", (alert.id,))
         return alert.id or 0
     values = (alert.cause, alert.opened_at, alert.told_at, alert.gone_at, alert.resolved_at)

@@ -1,7 +1,6 @@
-"""What is wrong with the proofs: of a view that it equals its rebuild, of the archive that it holds the log; and with
-what the log holds: that a log day of an event type is as it should be.
+"""Finds problems that verification shows: reconciles of views, audits of the archive, quality checks of log days.
 
-Of each view one thing is told: that it differs, else that nobody can tell, else that nobody has compared it.
+A view causes one finding at most: it differs, else recent comparisons were inconclusive, else its certificate is stale.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,10 +20,10 @@ from truelog.views import catalogue
 VIEW_KINDS = ("view_different", "reconcile_inconclusive", "certificate_stale")
 ARCHIVE_KINDS = ("archive_corrupt", "archive_unaudited")
 EVENT_KINDS = ("quality_anomaly",)
-_FAULTS = 3  # that are named; the log of the audit names all
+_NAMED_FAULTS = 3
 
-# Of each view's newest version: its last comparison, and its last one with an answer.
-_ASK = """
+# The newest version of each view, with its last comparison and its last conclusive one.
+_COMPARISONS = """
     SELECT n.view, last.verdict, last.reason, answer.verdict, answer.missing, answer.extra, answer.different,
         extract(epoch FROM now() - coalesce(answer.finished_at, made_at))::float8
     FROM (
@@ -38,7 +37,7 @@ _ASK = """
         WHERE (r.view, r.version) = (n.view, n.version) AND verdict <> 'UNKNOWN' ORDER BY id DESC LIMIT 1
     ) answer ON true ORDER BY n.view
 """
-# The last audit, and since when there is something to audit.
+# The faults of the last audit and its age. Before the first audit, the age is that of the first start of the archive.
 _AUDIT = """
     SELECT faults, extract(epoch FROM now() - coalesce(finished_at, (
         SELECT min(launched_at) FROM truelog.launch WHERE application = %s
@@ -50,78 +49,84 @@ _AUDIT = """
 
 @dataclass(frozen=True)
 class ViewVerification:
-    """Of a view: its last comparison, the last one with an answer, seconds since that, and since it was certified.
+    """The last comparison of a view, the last conclusive one, and the certificates of the view.
 
-    It is as long without an answer, and without a certificate, as it has been there.
+    `inconclusive_seconds` and `uncertified_seconds` count from the last conclusive comparison and from the newest
+    certificate; without one, from the creation of the view.
     """
 
     view: str
     verdict: str | None
     reason: str | None
-    answer: str | None
+    conclusive_verdict: str | None
     missing: int | None
     extra: int | None
     different: int | None
-    unanswered: float
-    uncertified: float
+    inconclusive_seconds: float
+    uncertified_seconds: float
     certificates: int
 
 
 def observe_views(settings: Settings) -> Observation:
-    """Of every view that has been made."""
+    """Check every view that has a table."""
     with db_snapshot.read_snapshot(settings) as connection:
         names = catalogue.view_names(settings.views_folder)
-        rows: list[tuple[Any, ...]] = connection.execute(_ASK, (names,)).fetchall()
-        known = verification_status.verification_statuses(connection, names)
-    return observation(settings, [_proof(row, known[row[0]]) for row in rows])
+        rows: list[tuple[Any, ...]] = connection.execute(_COMPARISONS, (names,)).fetchall()
+        statuses = verification_status.verification_statuses(connection, names)
+    return observation(settings, [_verification(row, statuses[row[0]]) for row in rows])
 
 
-def _proof(row: tuple[Any, ...], known: VerificationStatus) -> ViewVerification:
-    age = known.age if known.certified_age is None else known.certified_age
-    return ViewVerification(*[*row, age, known.certificates])
+def _verification(row: tuple[Any, ...], status: VerificationStatus) -> ViewVerification:
+    age = status.age if status.certified_age is None else status.certified_age
+    values: tuple[Any, ...] = (*row, age, status.certificates)
+    return ViewVerification(*values)
 
 
-def observation(settings: Settings, proofs: Iterable[ViewVerification]) -> Observation:
-    """The lesser ones are not looked for where a greater one is found."""
+def observation(settings: Settings, verifications: Iterable[ViewVerification]) -> Observation:
+    """The worst problem of each view. Its lesser problems are unseen."""
     findings, unseen = list[Finding](), set[str]()
-    for proof in proofs:
-        found = next(_wrong(settings, proof), None)
-        if found is not None:
-            findings.append(found)
-            lesser = VIEW_KINDS[VIEW_KINDS.index(found.kind) + 1 :]
-            unseen |= {Finding(kind, proof.view, "").key for kind in lesser}
+    for each in verifications:
+        worst = next(_problems(settings, each), None)
+        if worst is not None:
+            findings.append(worst)
+            lesser = VIEW_KINDS[VIEW_KINDS.index(worst.kind) + 1 :]
+            unseen |= {Finding(kind, each.view, "").key for kind in lesser}
     return Observation(tuple(findings), frozenset(unseen))
 
 
-def _wrong(settings: Settings, proof: ViewVerification) -> Iterator[Finding]:
-    if proof.answer == "DIFFERENT":
-        counts = f"{proof.missing} rows are missing, {proof.extra} extra, {proof.different} different"
-        yield Finding("view_different", proof.view, f"{counts}; {proof.reason}" if proof.reason else counts)
-    if proof.verdict == "UNKNOWN" and proof.unanswered > settings.alert_undecided_seconds:
-        yield Finding("reconcile_inconclusive", proof.view, f"for {in_words(proof.unanswered)}: {proof.reason}")
-    if proof.uncertified > settings.alert_unproved_seconds:
-        none = f"it has no certificate, and has been there for {in_words(proof.uncertified)}"
-        old = f"its newest certificate is {in_words(proof.uncertified)} old"
-        yield Finding("certificate_stale", proof.view, old if proof.certificates else none)
+def _problems(settings: Settings, checked: ViewVerification) -> Iterator[Finding]:
+    """The worst first."""
+    if checked.conclusive_verdict == "DIFFERENT":
+        counts = f"{checked.missing} rows are missing, {checked.extra} extra, {checked.different} different"
+        yield Finding("view_different", checked.view, f"{counts}; {checked.reason}" if checked.reason else counts)
+    inconclusive, uncertified = checked.inconclusive_seconds, checked.uncertified_seconds
+    if checked.verdict == "UNKNOWN" and inconclusive > settings.alert_undecided_seconds:
+        yield Finding("reconcile_inconclusive", checked.view, f"for {in_words(inconclusive)}: {checked.reason}")
+    if uncertified > settings.alert_unproved_seconds:
+        none = f"no certificate since the view was made {in_words(uncertified)} ago"
+        old = f"the newest certificate is {in_words(uncertified)} old"
+        yield Finding("certificate_stale", checked.view, old if checked.certificates else none)
 
 
 def observe_archive(settings: Settings) -> Observation:
-    """By its last audit."""
+    """Check the archive by its last audit."""
     with db_snapshot.read_snapshot(settings) as connection:
         row: Any = connection.execute(_AUDIT, (ARCHIVE,)).fetchone()
     faults, age = row
     findings = list[Finding]()
     if faults:
-        more = f"; and {len(faults) - _FAULTS} more" if len(faults) > _FAULTS else ""
-        findings.append(Finding("archive_corrupt", ARCHIVE, "; ".join(faults[:_FAULTS]) + more))
+        more = f"; and {len(faults) - _NAMED_FAULTS} more" if len(faults) > _NAMED_FAULTS else ""
+        findings.append(Finding("archive_corrupt", ARCHIVE, "; ".join(faults[:_NAMED_FAULTS]) + more))
     if age is not None and age > settings.alert_unaudited_seconds:
-        findings.append(Finding("archive_unaudited", ARCHIVE, f"for {in_words(age)}"))
+        findings.append(Finding("archive_unaudited", ARCHIVE, f"no audit for {in_words(age)}"))
     return Observation(tuple(findings))
 
 
 def observe_events(settings: Settings) -> Observation:
-    """By the newest log day of each event type that was judged."""
+    """Check the newest judged log day of each event type."""
     with db_snapshot.read_snapshot(settings) as connection:
         newest = quality_history.newest_days(connection)
-    odd = (each for each in newest if each.failed)
-    return Observation(tuple(Finding("quality_anomaly", each.event, "; ".join(each.failed[:_FAULTS])) for each in odd))
+    failed = (day for day in newest if day.failed)
+    return Observation(
+        tuple(Finding("quality_anomaly", day.event, "; ".join(day.failed[:_NAMED_FAULTS])) for day in failed)
+    )

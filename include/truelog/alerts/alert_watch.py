@@ -1,6 +1,6 @@
-"""The watch: every source of alerts looks again and again, each at its own pace and apart from the others.
+"""The watch: every source of alerts observes at its own interval, independently of the others.
 
-A source that cannot look resolves nothing, and that it cannot is an alert of its own.
+A source that cannot observe resolves nothing, and its failure is an alert of its own.
 """
 
 import logging
@@ -24,48 +24,51 @@ SOURCES = (
     Source("reconcile", alert_verification.VIEW_KINDS, 15.0, alert_verification.observe_views),
     Source("archive", alert_verification.ARCHIVE_KINDS, 15.0, alert_verification.observe_archive),
     Source("events", alert_verification.EVENT_KINDS, 15.0, alert_verification.observe_events),
-    Source("dead letters", alert_resources.DEAD_LETTERS, 15.0, alert_resources.observe_dead_letters),
-    Source("disk", alert_resources.DISK, 15.0, alert_resources.observe_disk),
+    Source("dead letters", alert_resources.DEAD_LETTER_KINDS, 15.0, alert_resources.observe_dead_letters),
+    Source("disk", alert_resources.DISK_KINDS, 15.0, alert_resources.observe_disk),
 )
-_NEGLECTED = 60.0  # seconds after which a source that has not looked is missed
+_OVERDUE = 60.0  # seconds since the last observation of a source
 
 log = logging.getLogger(__name__)
 
 
 def watcher_threads(settings: Settings) -> list[Background]:
-    """One for each source."""
-    return [Background(f"alerts: {each.name}", partial(watch_once, settings, each), each.every) for each in SOURCES]
+    """One thread for each source."""
+    return [
+        Background(f"alerts: {source.name}", partial(watch_once, settings, source), source.interval)
+        for source in SOURCES
+    ]
 
 
 def watch_once(settings: Settings, source: Source) -> None:
-    """One look, kept; where PostgreSQL is away nobody can be told, and the next look comes soon."""
-    sight = observe(settings, source)
+    """Observe once and record the result. If PostgreSQL is down, the result is lost; the next one comes soon."""
+    observation = observe(settings, source)
     try:
         with connect(settings) as connection:
-            record(settings, connection, source, sight)
-    except psycopg.Error as away:
-        log.warning("alerts of %s were not kept: %s", source.name, away)
-    except Exception:  # a defect, and no reason to look away from now on
-        log.exception("alerts of %s", source.name)
+            record(settings, connection, source, observation)
+    except psycopg.Error as error:
+        log.warning("The alerts of the source %s were not recorded: %s", source.name, error)
+    except Exception:  # a defect must not end the watch
+        log.exception("The alerts of the source %s were not recorded", source.name)
 
 
 def observe(settings: Settings, source: Source) -> Observation:
-    """What the source sees; whatever befalls it is what it is blind by."""
+    """The observation of a source. Any failure makes it a blind one, with the reason as its only finding."""
     try:
-        return source.look(settings)
+        return source.observe(settings)
     except (TruelogError, psycopg.Error, OSError) as error:
         reason = str(error)
     except Exception as error:
-        log.exception("the look at %s", source.name)
+        log.exception("The source %s failed", source.name)
         reason = f"{type(error).__name__}: {error}"
     return Observation((Finding(SOURCE_DOWN, source.name, reason),), blind=True)
 
 
-def record(settings: Settings, connection: Connection, source: Source, sight: Observation) -> None:
-    """What was seen, and that it was looked for."""
+def record(settings: Settings, connection: Connection, source: Source, observation: Observation) -> None:
+    """Record an observation and its time."""
     repeat = timedelta(seconds=settings.alert_repeat_seconds)
-    alert_store.record_observation(connection, source, sight, configured(settings), repeat)
-    blind = sight.findings[0].cause if sight.blind else ""
+    alert_store.record_observation(connection, source, observation, configured(settings), repeat)
+    blind = observation.findings[0].cause if observation.blind else ""
     connection.execute(
         "INSERT INTO truelog.alert_source (source, looked_at, blind) VALUES (%s, now(), %s) "
         "ON CONFLICT (source) DO UPDATE SET looked_at = excluded.looked_at, blind = excluded.blind",
@@ -74,17 +77,17 @@ def record(settings: Settings, connection: Connection, source: Source, sight: Ob
 
 
 def overdue_sources(connection: Connection, sources: Sequence[Source] = SOURCES) -> list[str]:
-    """The sources that nobody looks at: while there are any, that nothing is wrong says nothing."""
+    """The sources without a recent observation. While there are any, the absence of alerts proves nothing."""
     rows = connection.execute(
         "SELECT name FROM unnest(%s::text[]) WITH ORDINALITY AS wanted (name, place) WHERE NOT EXISTS ("
         "SELECT FROM truelog.alert_source WHERE source = name AND looked_at > now() - make_interval(secs => %s)"
         ") ORDER BY place",
-        ([source.name for source in sources], _NEGLECTED),
+        ([source.name for source in sources], _OVERDUE),
     )
     return [str(name) for (name,) in rows.fetchall()]
 
 
-def blinded(connection: Connection) -> list[str]:
-    """The sources whose last look failed."""
+def blind_sources(connection: Connection) -> list[str]:
+    """The sources whose last observation failed."""
     rows = connection.execute("SELECT source FROM truelog.alert_source WHERE blind <> '' ORDER BY source")
     return [str(source) for (source,) in rows.fetchall()]

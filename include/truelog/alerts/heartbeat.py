@@ -1,7 +1,7 @@
-"""The heartbeat of the dead-man's switch: an outside watcher hears of us as long as somebody would be paged.
+"""The heartbeat of the dead-man's switch: an outside watcher pages when it no longer arrives.
 
-It is sent from a task, so it ends when Airflow does; and it is held back when nobody looks for alerts, or when a
-receiver has not taken one for long, of which that receiver cannot be told.
+A task sends it, so it stops when Airflow stops. It is also held back when a source of alerts is not checked, or when a
+receiver has not accepted a notification for a long time: that receiver cannot be notified of its own failure.
 """
 
 from truelog.alerts import alert_outbox, alert_watch
@@ -15,17 +15,17 @@ OVERDUE_SECONDS = 600.0
 
 
 def send_heartbeat(settings: Settings) -> None:
-    """One beat.
+    """Send one beat.
 
     Raises:
-        ServiceDown: somebody should be paged who would not be.
-        ReceiverDown: the outside watcher did not take it.
+        ServiceDown: a problem could go unnoticed, because a source is not checked or a receiver is down.
+        ReceiverDown: the outside watcher did not accept the beat.
     """
     with connect(settings) as connection:
-        neglected = alert_watch.overdue_sources(connection)
-        overdue = alert_outbox.count_overdue(connection, configured(settings), OVERDUE_SECONDS)
-    if neglected:
-        raise ServiceDown(f"nobody looks at: {', '.join(neglected)}. `truelog status`: is `lag` READY?")
-    if overdue:
-        raise ServiceDown(f"alerts were not told for ten minutes. {'; '.join(overdue)}")
+        sources = alert_watch.overdue_sources(connection)
+        receivers = alert_outbox.overdue(connection, configured(settings), OVERDUE_SECONDS)
+    if sources:
+        raise ServiceDown(f"Alerts are not checked: {', '.join(sources)}. `truelog status`: is `lag` READY?")
+    if receivers:
+        raise ServiceDown(f"Notifications have waited for more than ten minutes. {'; '.join(receivers)}")
     post_json(settings.heartbeat_url.get_secret_value(), {"from": "truelog"}, {}, settings.alert_answer_seconds)

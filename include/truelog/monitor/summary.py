@@ -121,7 +121,7 @@ def now(settings: Settings) -> Vitals:
     with db_snapshot.read_snapshot(settings) as connection:
         rows = by_reader(lag_report.rows(settings, connection, [ARCHIVE, *names]))
         statuses = [application.status(connection, name) for name in application.application_names(settings)]
-        unwatched = [*alert_watch.overdue_sources(connection), *alert_watch.blinded(connection)]
+        unwatched = [*alert_watch.overdue_sources(connection), *alert_watch.blind_sources(connection)]
         opened, answers = alert_store.open_alerts(connection), reconcile_history.latest_verdicts(connection, names)
         proved = {
             view: each.certified_age
@@ -151,7 +151,7 @@ def _state(settings: Settings, status: Status) -> str:
 
 def card_state(facts: Facts) -> State:
     """The worst of all alerts and problems."""
-    found = [_OF_SEVERITY[each.means.severity] for each in facts.alerts]
+    found = [_OF_SEVERITY[each.definition.severity] for each in facts.alerts]
     return max([*found, *(each.state for each in problems(facts))], key=_rank, default=State.ALL_GOOD)
 
 
@@ -159,8 +159,10 @@ def open_alerts(opened: Sequence[Alert]) -> OpenAlerts:
     """The worst is a critical one if there is any, an unacknowledged one if there is any, and the oldest of these."""
     if not opened:
         return OpenAlerts(0, None, None)
-    worst = min(opened, key=lambda each: (each.means.severity != Severity.CRITICAL, each.acknowledged_at is not None))
-    return OpenAlerts(len(opened), worst.means.severity, worst.means.means.format(subject=worst.subject))
+    worst = min(
+        opened, key=lambda each: (each.definition.severity != Severity.CRITICAL, each.acknowledged_at is not None)
+    )
+    return OpenAlerts(len(opened), worst.definition.severity, worst.definition.meaning.format(subject=worst.subject))
 
 
 def problems(facts: Facts) -> list[Problem]:

@@ -1,4 +1,4 @@
-"""`truelog alerts` and its words, as people and scripts run them."""
+"""`truelog alerts` and its subcommands, as people and scripts run them."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -23,30 +23,34 @@ def database(postgresql: Settings) -> Iterator[Connection]:
 
 
 def test_from_an_alert_to_its_silence(postgresql: Settings, database: Connection) -> None:
-    """One platform after the other: nobody looks, all is well, something is wrong, somebody works on it."""
+    """Nothing is checked, all is well, an alert opens, and somebody acknowledges it."""
     assert answer("alerts", exit_code=3)["neglected"] == [source.name for source in SOURCES]
 
     for source in SOURCES:
         record(postgresql, database, source, Observation())
     assert answer("alerts") == {"alerts": [], "silences": [], "neglected": []}
     record(postgresql, database, SOURCES[0], Observation((Finding("application_down", "stream", "it <died> [red]"),)))
-    [told] = answer("alerts", exit_code=1)["alerts"]
-    assert (told["key"], told["severity"], told["cause"]) == ("application_down/stream", "critical", "it <died> [red]")
-    assert (told["kind"], told["former_kind"], told["opened_as"]) == ("application_down", "down", None)
-    assert told["runbook"] == "docs/runbooks/application_down.md"
+    [alert] = answer("alerts", exit_code=1)["alerts"]
+    assert (alert["key"], alert["severity"], alert["cause"]) == (
+        "application_down/stream",
+        "critical",
+        "it <died> [red]",
+    )
+    assert (alert["kind"], alert["former_kind"], alert["opened_as"]) == ("application_down", "down", None)
+    assert alert["runbook"] == "docs/runbooks/application_down.md"
 
     assert answer("alerts", "ack", "application_down/stream", "--by", "ann")["acknowledged_by"] == "ann"
     made = answer("alerts", "silence", "application_down/*", "--for", "2h", "--why", "a new disk", "--by", "ann")
     shown = truelog("alerts")
     assert shown.returncode == 1
-    for said in (
+    for text in (
         "it <died> [red]",
         "ann",
         "a new disk",
         "docs/runbooks/application_down.md",
         f"silence {made['id']}: application_down/*",
     ):
-        assert said in shown.stdout
+        assert text in shown.stdout
     assert truelog("alerts", "unsilence", str(made["id"])).returncode == 0
     assert alert_store.active_silences(database) == []
 
@@ -54,11 +58,11 @@ def test_from_an_alert_to_its_silence(postgresql: Settings, database: Connection
     assert '"pattern":"application_down/*"' in former.stdout
     assert "down/* is now called application_down/*." in former.stderr
     refused = truelog("alerts", "ack", "application_down/nobody", "--by", "ann")
-    assert (refused.returncode, "no alert application_down/nobody is open" in refused.stderr) == (3, True)
+    assert (refused.returncode, "No alert application_down/nobody is open" in refused.stderr) == (3, True)
     assert truelog("alerts", "silence", "*", "--for", "two hours", "--why", "").returncode == 2
 
 
-def test_durations_are_typed_in_one_word() -> None:
+def test_a_duration_is_one_word() -> None:
     assert [parse_brief(each) for each in ("90s", "30m", "2h", "1d", "1w")] == [
         timedelta(seconds=90),
         timedelta(minutes=30),

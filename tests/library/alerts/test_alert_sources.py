@@ -1,4 +1,4 @@
-"""What each source of alerts finds: by cases where it judges, and asked of a real database where it looks."""
+"""What each source of alerts finds: tables of cases for its rules, and a real database for its queries."""
 
 import time
 from collections.abc import Iterator
@@ -33,41 +33,41 @@ TABLES = ("audit", "launch", "lease", "application", "reconciliation", "lag_samp
 
 @pytest.fixture
 def database(postgresql: Settings) -> Iterator[Connection]:
-    """Of a platform of which nothing is known."""
+    """The database of a platform that has recorded nothing yet."""
     with emptied(postgresql, *TABLES) as connection:
         yield connection
 
 
 @pytest.fixture
 def one_view(postgresql: Settings, database: Connection, tmp_path: Path) -> Iterator[Settings]:
-    """Its only view was made three days ago."""
+    """A platform whose only view was made three days ago."""
     (tmp_path / "one.py").touch()
-    made = (
+    insert = (
         "INSERT INTO truelog.view (view, version, fingerprint, spark, made_at) VALUES ('one', %s, '', '', now() - %s)"
     )
     for version, age in ((1, timedelta(days=9)), (2, timedelta(days=3))):
-        database.execute(made, (version, age))
+        database.execute(insert, (version, age))
     yield postgresql.model_copy(update={"views_folder": tmp_path})
     database.execute("DELETE FROM truelog.view WHERE view = 'one'")
 
 
-def keys(sight: Observation) -> set[str]:
-    assert {finding.kind for finding in sight.findings} <= KINDS.keys()
-    return {finding.key for finding in sight.findings}
+def keys(observation: Observation) -> set[str]:
+    assert {finding.kind for finding in observation.findings} <= KINDS.keys()
+    return {finding.key for finding in observation.findings}
 
 
 # Applications.
 
 
 def die(database: Connection, taken: lease.Lease) -> None:
-    """PostgreSQL frees the lock when it has seen the session end."""
+    """End the session that holds the lease. PostgreSQL frees its lock a moment later."""
 
-    def dead() -> None:
+    def released() -> None:
         if application.status(database, taken.holder.application).alive:
-            raise ServiceDown("it holds its lock")
+            raise ServiceDown("the lock is held")
 
     taken.release()
-    until(dead, 10, "a death")
+    until(released, 10, "the release of the lock")
 
 
 DEAD = Status(STREAM, taken_at=NOW - HOUR, batch_at=NOW - timedelta(minutes=1))
@@ -76,7 +76,7 @@ NEVER = Launches(STREAM, None, None, 0, False, LONG_AGO)
 
 
 def launched(reason: str, ago: timedelta, **more: Any) -> Launches:
-    return replace(NEVER, reason=reason, at=NOW - ago, **more)
+    return replace(NEVER, reason=reason, launched_at=NOW - ago, **more)
 
 
 @pytest.mark.parametrize(
@@ -84,72 +84,79 @@ def launched(reason: str, ago: timedelta, **more: Any) -> Launches:
     [
         ("it was killed", DEAD, launched("dead", 2 * HOUR), False),
         (
-            "it was killed, and is being started again",
+            "it was killed and is being restarted",
             DEAD,
-            launched("dead", timedelta(seconds=5), at_work=True),
+            launched("dead", timedelta(seconds=5), launching=True),
             False,
         ),
-        ("a release starts it anew", DEAD, launched("changed", timedelta(seconds=5)), True),
-        ("somebody cleared its task", DEAD, launched("cleared by hand", timedelta(seconds=5), at_work=True), True),
-        ("a release started it anew, and it did not come", DEAD, launched("changed", timedelta(minutes=4)), False),
-        ("it is being stopped, to be started anew", DEAD, launched("dead", 2 * HOUR, at_work=True), True),
-        ("the platform was just started", DEAD, launched("dead", 2 * HOUR, platform_at=NOW - HOUR / 60), True),
-        ("the platform was started, and it did not come", DEAD, replace(NEVER, platform_at=NOW - HOUR / 12), False),
+        ("a release restarts it", DEAD, launched("changed", timedelta(seconds=5)), True),
+        ("its task was cleared by hand", DEAD, launched("cleared by hand", timedelta(seconds=5), launching=True), True),
+        ("a release restarted it, and it did not come up", DEAD, launched("changed", timedelta(minutes=4)), False),
+        ("it is being stopped for a restart", DEAD, launched("dead", 2 * HOUR, launching=True), True),
+        ("the platform was just started", DEAD, launched("dead", 2 * HOUR, platform_started_at=NOW - HOUR / 60), True),
+        (
+            "the platform was started, and it did not come up",
+            DEAD,
+            replace(NEVER, platform_started_at=NOW - HOUR / 12),
+            False,
+        ),
         (
             "it has run since the platform was started",
             replace(DEAD, taken_at=NOW - timedelta(seconds=30)),
-            replace(NEVER, platform_at=NOW - timedelta(minutes=1)),
+            replace(NEVER, platform_started_at=NOW - timedelta(minutes=1)),
             False,
         ),
-        ("nobody has asked for it yet", Status(STREAM), NEVER, True),
-        ("it is started for the first time", Status(STREAM), launched("dead", timedelta(seconds=9)), True),
-        ("it never came", Status(STREAM), launched("dead", timedelta(minutes=4)), False),
-        ("it lives, and hangs", replace(DEAD, alive=True), NEVER, False),
+        ("it was never launched", Status(STREAM), NEVER, True),
+        ("it is launched for the first time", Status(STREAM), launched("dead", timedelta(seconds=9)), True),
+        ("it never came up", Status(STREAM), launched("dead", timedelta(minutes=4)), False),
+        ("it is alive and hangs", replace(DEAD, alive=True), NEVER, False),
     ],
 )
-def test_who_is_being_started_is_not_down(why: str, status: Status, launch: Launches, starting: bool) -> None:
+def test_an_application_that_is_starting_is_not_down(
+    why: str, status: Status, launch: Launches, starting: bool
+) -> None:
     assert is_starting(status, launch, NOW) is starting, why
 
 
 def test_an_application_from_its_start_to_its_death(postgresql: Settings, database: Connection) -> None:
-    """Nothing can be said of one that has not made a batch yet; who died is down within one look."""
+    """Before its first batch, its alert is unseen. After its death, it is down at the next look."""
 
-    def seen() -> tuple[set[str], bool]:
-        sight = alert_applications.observe(postgresql)
-        return keys(sight), sight.sees("application_down/stream")
+    def observed() -> tuple[set[str], bool]:
+        observation = alert_applications.observe(postgresql)
+        return keys(observation), observation.sees("application_down/stream")
 
-    assert seen() == (set(), False)
+    assert observed() == (set(), False)
     taken = lease.take_lease(postgresql, STREAM)
     database.execute("INSERT INTO truelog.application (application) VALUES ('stream')")
-    assert seen() == (set(), False)
+    assert observed() == (set(), False)
     lease.record_batch(database, taken.holder)
-    assert seen() == (set(), True)
+    assert observed() == (set(), True)
     die(database, taken)
-    assert seen()[0] == {"application_down/stream"}
+    assert observed()[0] == {"application_down/stream"}
     database.execute("UPDATE truelog.application SET desired = 'stopped'")
-    assert seen() == (set(), True)
+    assert observed() == (set(), True)
 
 
-def test_one_that_dies_again_and_again_is_told_of(postgresql: Settings, database: Connection) -> None:
-    died = "INSERT INTO truelog.launch (application, reason, launched_at) VALUES ('stream', %s, now() - %s)"
+def test_an_application_that_keeps_dying_is_reported(postgresql: Settings, database: Connection) -> None:
+    insert = "INSERT INTO truelog.launch (application, reason, launched_at) VALUES ('stream', %s, now() - %s)"
     for reason, minutes in (("down", 1), ("hung", 2), ("changed", 3), ("cleared by hand", 4), ("dead", 11)):
-        database.execute(died, (reason, timedelta(minutes=minutes)))
+        database.execute(insert, (reason, timedelta(minutes=minutes)))
     assert "application_restarting/stream" not in keys(alert_applications.observe(postgresql))
-    database.execute(died, ("dead", timedelta(minutes=5)))
+    database.execute(insert, ("dead", timedelta(minutes=5)))
     assert "application_restarting/stream" in keys(alert_applications.observe(postgresql))
 
 
-def test_silence_without_ticks_is_told_of_the_log(postgresql: Settings, database: Connection) -> None:
-    """Nobody answers at Kafka's address: one incident, of which no application is guilty."""
+def test_without_ticks_a_silent_application_is_not_blamed(postgresql: Settings, database: Connection) -> None:
+    """Kafka is unreachable: one incident, with the log as its subject."""
     away = postgresql.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"})
     held = lease.take_lease(postgresql, STREAM)
     database.execute("UPDATE truelog.lease SET batch_at = now() - interval '1 hour'")
     database.execute("INSERT INTO truelog.application (application) VALUES ('stream')")
-    sight = alert_applications.observe(away)
+    observation = alert_applications.observe(away)
     die(database, held)
-    assert keys(sight) == {"no_input/log"}
-    assert not sight.sees("application_down/stream")
-    assert sight.findings[0].cause == "nothing comes for stream"
+    assert keys(observation) == {"no_input/log"}
+    assert not observation.sees("application_down/stream")
+    assert observation.findings[0].cause == "no input for stream"
 
 
 # Lag.
@@ -162,8 +169,8 @@ def row(verdict: LagVerdict, reader: str = "one", partition: int = 0) -> LagRow:
 
 V = LagVerdict
 LAG: list[tuple[str, list[LagRow], set[str], set[str], set[str]]] = [
-    # why, rows, idle applications, keys found, some of the keys of which nothing is said
-    ("nothing is wrong", [row(V.OK), row(V.OK, "two")], set(), set(), set()),
+    # reason, rows, idle applications, keys found, some of the unseen keys
+    ("no problem", [row(V.OK), row(V.OK, "two")], set(), set(), set()),
     (
         "a slow application is one incident",
         [row(V.WARN), row(V.UNDERPROVISIONED, "two")],
@@ -172,31 +179,43 @@ LAG: list[tuple[str, list[LagRow], set[str], set[str], set[str]]] = [
         set(),
     ),
     (
-        "each view stands still by itself",
+        "each stalled view is an incident",
         [row(V.STALL), row(V.STALL, "two")],
         set(),
         {"stalled/one", "stalled/two"},
         set(),
     ),
     (
-        "the worst partition speaks for a view; that it is behind as well is not over",
+        "the worst partition decides; the lesser problem stays unresolved",
         [row(V.WARN), row(V.STALL, partition=1)],
         set(),
         {"stalled/one"},
         {"lagging/stream"},
     ),
-    ("who goes back is told", [row(V.REWIND)], set(), {"positions_rewound/one"}, {"lagging/stream", "stalled/one"}),
-    ("who does not run is told elsewhere", [row(V.STOP), row(V.WARN, "two")], {STREAM}, set(), {"stalled/one"}),
-    ("but what is lost is lost", [row(V.FALLING_OFF, ARCHIVE)], {ARCHIVE}, {"retention_risk/archive"}, set()),
+    ("a reader went back", [row(V.REWIND)], set(), {"positions_rewound/one"}, {"lagging/stream", "stalled/one"}),
     (
-        "a blind poller says nothing of what was wrong",
+        "an idle application has an alert of its own",
+        [row(V.STOP), row(V.WARN, "two")],
+        {STREAM},
+        set(),
+        {"stalled/one"},
+    ),
+    (
+        "an idle application still loses records",
+        [row(V.FALLING_OFF, ARCHIVE)],
+        {ARCHIVE},
+        {"retention_risk/archive"},
+        set(),
+    ),
+    (
+        "a blind poller resolves nothing",
         [row(V.UNKNOWN), row(V.UNKNOWN, "two")],
         set(),
         {"lag_unknown/log"},
         {"lagging/stream", "stalled/one", "positions_rewound/one", "retention_risk/two"},
     ),
     (
-        "one partition that is not seen hides no other",
+        "an unknown partition does not hide another",
         [row(V.UNKNOWN), row(V.STALL, partition=1)],
         set(),
         {"lag_unknown/log", "stalled/one"},
@@ -205,25 +224,25 @@ LAG: list[tuple[str, list[LagRow], set[str], set[str], set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("rows", "idle", "found", "unseen"), [pytest.param(*case, id=why) for why, *case in LAG])
-def test_lag_is_told_by_incident(rows: list[LagRow], idle: set[str], found: set[str], unseen: set[str]) -> None:
-    sight = alert_lag.observation(rows, idle)
-    assert keys(sight) == found
-    assert not any(sight.sees(key) for key in unseen)
+@pytest.mark.parametrize(("rows", "idle", "expected", "unseen"), [pytest.param(*case, id=why) for why, *case in LAG])
+def test_lag_is_reported_by_incident(rows: list[LagRow], idle: set[str], expected: set[str], unseen: set[str]) -> None:
+    observation = alert_lag.observation(rows, idle)
+    assert keys(observation) == expected
+    assert not any(observation.sees(key) for key in unseen)
 
 
-def test_every_verdict_on_lag_is_told_as_something() -> None:
+def test_every_bad_verdict_on_lag_has_a_kind() -> None:
     found = {verdict: keys(alert_lag.observation([row(verdict)], set())) for verdict in LagVerdict}
-    assert [verdict for verdict, told in found.items() if not told] == [LagVerdict.OK]
+    assert [verdict for verdict, keys_found in found.items() if not keys_found] == [LagVerdict.OK]
 
 
-def test_of_a_slow_application_the_first_view_is_named() -> None:
-    [found] = alert_lag.observation([row(V.WARN), row(V.UNDERPROVISIONED, "two")], set()).findings
-    assert found.cause == "one page_view 0: it is WARN"
+def test_the_cause_of_a_slow_application_names_its_first_view() -> None:
+    [finding] = alert_lag.observation([row(V.WARN), row(V.UNDERPROVISIONED, "two")], set()).findings
+    assert finding.cause == "one page_view 0: it is WARN"
 
 
-def test_lag_is_looked_for_in_the_history(one_view: Settings, database: Connection) -> None:
-    """Of an application that runs; the archive has not been seen at all."""
+def test_lag_comes_from_the_history(one_view: Settings, database: Connection) -> None:
+    """The application runs; the archive has no sample."""
     taken = lease.take_lease(one_view, STREAM)
     lease.record_batch(database, taken.holder)
     database.execute("INSERT INTO truelog.application (application) VALUES ('stream')")
@@ -238,41 +257,49 @@ def test_lag_is_looked_for_in_the_history(one_view: Settings, database: Connecti
     assert keys(alert_lag.observe(one_view)) == {"lag_unknown/log"}
 
 
-# Proofs.
+# Verification.
 
 EQUAL = ViewVerification("one", "EQUAL", "", "EQUAL", 0, 0, 0, 60, 60, 1)
 UNCOMPARED = ViewVerification("one", None, None, None, None, None, None, 60, 60, 0)
-PROOFS = [
-    ("it was found equal", EQUAL, None),
-    ("it differs", replace(EQUAL, verdict="DIFFERENT", answer="DIFFERENT", missing=3), "view_different"),
+VERIFICATIONS = [
+    ("it is equal", EQUAL, None),
+    ("it differs", replace(EQUAL, verdict="DIFFERENT", conclusive_verdict="DIFFERENT", missing=3), "view_different"),
     (
-        "that nobody can tell now does not make it equal",
-        replace(EQUAL, verdict="UNKNOWN", answer="DIFFERENT"),
+        "an inconclusive comparison does not make it equal",
+        replace(EQUAL, verdict="UNKNOWN", conclusive_verdict="DIFFERENT"),
         "view_different",
     ),
-    ("an archive that is behind for a while", replace(EQUAL, verdict="UNKNOWN"), None),
+    ("inconclusive for a while", replace(EQUAL, verdict="UNKNOWN"), None),
     (
-        "and for long",
-        replace(EQUAL, verdict="UNKNOWN", unanswered=3 * 3600 + 1, uncertified=7 * 3600),
+        "inconclusive for too long",
+        replace(EQUAL, verdict="UNKNOWN", inconclusive_seconds=3 * 3600 + 1, uncertified_seconds=7 * 3600),
         "reconcile_inconclusive",
     ),
-    ("nobody compares it", replace(EQUAL, unanswered=7 * 3600, uncertified=6 * 3600 + 1), "certificate_stale"),
-    ("it is equal, and nothing certifies it", replace(EQUAL, uncertified=6 * 3600 + 1), "certificate_stale"),
-    ("nobody ever compared it", replace(UNCOMPARED, unanswered=7 * 3600, uncertified=7 * 3600), "certificate_stale"),
+    (
+        "not compared",
+        replace(EQUAL, inconclusive_seconds=7 * 3600, uncertified_seconds=6 * 3600 + 1),
+        "certificate_stale",
+    ),
+    ("equal but not certified", replace(EQUAL, uncertified_seconds=6 * 3600 + 1), "certificate_stale"),
+    (
+        "never compared",
+        replace(UNCOMPARED, inconclusive_seconds=7 * 3600, uncertified_seconds=7 * 3600),
+        "certificate_stale",
+    ),
     ("it is new", UNCOMPARED, None),
 ]
 
 
-@pytest.mark.parametrize(("proof", "kind"), [pytest.param(*case, id=why) for why, *case in PROOFS])
-def test_of_a_view_one_thing_is_told(settings: Settings, proof: ViewVerification, kind: str | None) -> None:
-    sight = alert_verification.observation(settings, [proof])
-    assert [finding.kind for finding in sight.findings] == ([kind] if kind else [])
+@pytest.mark.parametrize(("checked", "kind"), [pytest.param(*case, id=why) for why, *case in VERIFICATIONS])
+def test_a_view_causes_one_finding_at_most(settings: Settings, checked: ViewVerification, kind: str | None) -> None:
+    observation = alert_verification.observation(settings, [checked])
+    assert [finding.kind for finding in observation.findings] == ([kind] if kind else [])
     lesser = alert_verification.VIEW_KINDS[alert_verification.VIEW_KINDS.index(kind) + 1 :] if kind else ()
-    assert sight.unseen == {f"{each}/one" for each in lesser}
+    assert observation.unseen == {f"{each}/one" for each in lesser}
 
 
-def test_comparisons_are_looked_up(one_view: Settings, database: Connection) -> None:
-    """Of the newest version; a file that cannot be read has none."""
+def test_views_are_checked_by_their_comparisons_and_certificates(one_view: Settings, database: Connection) -> None:
+    """Only the newest version counts. A comparison of an unreadable file has no version."""
 
     def compared(verdict: str, days: float, version: int | None = 2, reason: str = "") -> set[str]:
         database.execute(
@@ -284,7 +311,7 @@ def test_comparisons_are_looked_up(one_view: Settings, database: Connection) -> 
         return keys(alert_verification.observe_views(one_view))
 
     def certified(days: float) -> set[str]:
-        """By the newest comparison."""
+        """Certify the newest comparison."""
         database.execute(
             "INSERT INTO truelog.certificate (id, view, version, reconciliation, positions, fingerprint, row_count, "
             "digest, object, made_at) SELECT gen_random_uuid(), view, version, id, '{}', '', 1, '', '', now() - %s "
@@ -294,7 +321,10 @@ def test_comparisons_are_looked_up(one_view: Settings, database: Connection) -> 
         return keys(alert_verification.observe_views(one_view))
 
     assert keys(alert_verification.observe_views(one_view)) == {"certificate_stale/one"}
-    assert "it has no certificate" in alert_verification.observe_views(one_view).findings[0].cause
+    assert (
+        "no certificate since the view was made 3 days ago"
+        in alert_verification.observe_views(one_view).findings[0].cause
+    )
     assert compared("EQUAL", 0, version=1) == {"certificate_stale/one"}
     assert certified(0) == {"certificate_stale/one"}
     assert compared("EQUAL", 2) == {"certificate_stale/one"}
@@ -304,26 +334,26 @@ def test_comparisons_are_looked_up(one_view: Settings, database: Connection) -> 
     assert alert_verification.observe_views(one_view).findings[0].cause == "1 rows are missing, 2 extra, 3 different"
     assert compared("EQUAL", 0) == {"certificate_stale/one"}
     assert certified(1) == {"certificate_stale/one"}
-    assert alert_verification.observe_views(one_view).findings[0].cause == "its newest certificate is 24 h old"
+    assert alert_verification.observe_views(one_view).findings[0].cause == "the newest certificate is 24 h old"
     assert certified(0) == set()
 
 
-def test_the_archive_is_as_sound_as_its_last_audit(postgresql: Settings, database: Connection) -> None:
-    audited = "INSERT INTO truelog.audit (faults, finished_at) VALUES (%s, now() - %s)"
+def test_the_archive_is_checked_by_its_last_audit(postgresql: Settings, database: Connection) -> None:
+    insert = "INSERT INTO truelog.audit (faults, finished_at) VALUES (%s, now() - %s)"
     assert keys(alert_verification.observe_archive(postgresql)) == set()
     database.execute(
         "INSERT INTO truelog.launch (application, reason, launched_at) "
         "VALUES ('archive', 'dead', now() - interval '37 h')"
     )
     assert keys(alert_verification.observe_archive(postgresql)) == {"archive_unaudited/archive"}
-    database.execute(audited, (["a hole", "b", "c", "d"], HOUR))
-    [unsound] = alert_verification.observe_archive(postgresql).findings
-    assert (unsound.key, unsound.cause) == ("archive_corrupt/archive", "a hole; b; c; and 1 more")
-    database.execute(audited, ([], timedelta()))
+    database.execute(insert, (["a hole", "b", "c", "d"], HOUR))
+    [corrupt] = alert_verification.observe_archive(postgresql).findings
+    assert (corrupt.key, corrupt.cause) == ("archive_corrupt/archive", "a hole; b; c; and 1 more")
+    database.execute(insert, ([], timedelta()))
     assert keys(alert_verification.observe_archive(postgresql)) == set()
 
 
-def test_an_event_type_is_told_of_by_its_newest_log_day(postgresql: Settings, database: Connection) -> None:
+def test_an_event_type_is_checked_by_its_newest_log_day(postgresql: Settings, database: Connection) -> None:
     def judged(day: int, *failed: str) -> set[str]:
         database.execute(
             "INSERT INTO truelog.validation (event, day, run, success, failed, result) "
@@ -343,7 +373,7 @@ def test_an_event_type_is_told_of_by_its_newest_log_day(postgresql: Settings, da
 
 
 def letters(*ends: tuple[float, int], blind: str = "") -> list[Reading]:
-    """So many letters in each of two partitions, so many seconds ago."""
+    """Readings of two partitions; each pair is seconds ago and end offset."""
     now = time.time()
     return [
         Reading(
@@ -353,19 +383,19 @@ def letters(*ends: tuple[float, int], blind: str = "") -> list[Reading]:
     ]
 
 
-def test_dead_letters_are_told_by_their_rate(postgresql: Settings, database: Connection) -> None:
-    assert alert_resources.dead_letters_a_second(letters((100, 10), (50, 20), (0, 110))) == pytest.approx(2, rel=0.01)
+def test_dead_letters_are_reported_by_their_rate(postgresql: Settings, database: Connection) -> None:
+    assert alert_resources.dead_letters_per_second(letters((100, 10), (50, 20), (0, 110))) == pytest.approx(2, rel=0.01)
     for unclear in (letters((30, 0), (0, 999)), letters((100, 0), (0, 999), blind="no topic"), []):
-        assert alert_resources.dead_letters_a_second(unclear) is None
+        assert alert_resources.dead_letters_per_second(unclear) is None
     assert not alert_resources.observe_dead_letters(postgresql).sees("dead_letters/dead_letter")
     lag_history.append(database, letters((200, 0), (5, 300)), 3600)
-    [found] = alert_resources.observe_dead_letters(postgresql).findings
-    assert (found.key, found.cause) == ("dead_letters/dead_letter", "3.1 a second came in the last minutes")
+    [finding] = alert_resources.observe_dead_letters(postgresql).findings
+    assert (finding.key, finding.cause) == ("dead_letters/dead_letter", "3.1 events a second in the last minutes")
     calm = postgresql.model_copy(update={"alert_dead_letters": 4.0})
     assert alert_resources.observe_dead_letters(calm) == Observation()
 
 
-def test_a_disk_is_told_of_by_what_is_free(settings: Settings) -> None:
+def test_a_disk_is_reported_by_its_free_share(settings: Settings) -> None:
     full, empty = (settings.model_copy(update={"alert_disk_share": share}) for share in (0.9999999, 0.0000001))
     assert keys(alert_resources.observe_disk(full)) == {"disk_low/home"}
     assert alert_resources.observe_disk(empty) == Observation()

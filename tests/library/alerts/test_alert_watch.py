@@ -1,4 +1,4 @@
-"""The watch: every kind is looked for by one source, and a source that cannot look resolves nothing."""
+"""The watch: every kind has one source, and a source that fails resolves nothing."""
 
 from collections.abc import Iterator
 
@@ -19,30 +19,30 @@ def database(postgresql: Settings) -> Iterator[Connection]:
         yield connection
 
 
-def test_every_kind_is_looked_for_by_one_source_and_each_source_has_a_name_of_its_own() -> None:
-    looked_for = [kind for source in alert_watch.SOURCES for kind in source.kinds]
-    assert sorted([*looked_for, SOURCE_DOWN]) == sorted(KINDS)
+def test_every_kind_has_one_source_and_source_names_are_unique() -> None:
+    kinds = [kind for source in alert_watch.SOURCES for kind in source.kinds]
+    assert sorted([*kinds, SOURCE_DOWN]) == sorted(KINDS)
     assert len({source.name for source in alert_watch.SOURCES}) == len(alert_watch.SOURCES)
 
 
-def test_a_source_that_is_blind_resolves_nothing_and_opens_an_alert_of_its_own(
+def test_a_blind_source_resolves_nothing_and_opens_an_alert_of_its_own(
     postgresql: Settings, database: Connection
 ) -> None:
-    """Whatever befell it; the others are not touched by it."""
-    wrong: list[Observation | Exception] = [
+    """Whatever the error; other sources are unaffected."""
+    results: list[Observation | Exception] = [
         Observation((Finding("application_down", "one", "it died"),)),
         ServiceDown("no answer"),
         ZeroDivisionError("a defect"),
         Observation(),
     ]
 
-    def look(_: Settings) -> Observation:
-        seen = wrong.pop(0)
-        if isinstance(seen, Exception):
-            raise seen
-        return seen
+    def observe(_: Settings) -> Observation:
+        result = results.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return result
 
-    source = Source("made up", ("application_down",), 1, look)
+    source = Source("made up", ("application_down",), 1, observe)
     other = Source("another", (), 1, lambda _: Observation())
     alert_watch.watch_once(postgresql, source)
     assert alert_watch.overdue_sources(database, [source, other]) == ["another"]
@@ -57,7 +57,7 @@ def test_a_source_that_is_blind_resolves_nothing_and_opens_an_alert_of_its_own(
     assert len(alert_store.open_alerts(database)) == 2
     alert_watch.watch_once(postgresql, source)
     database.execute("UPDATE truelog.alert SET gone_at = gone_at - interval '1 hour'")
-    wrong.append(Observation())
+    results.append(Observation())
     alert_watch.watch_once(postgresql, source)
     assert alert_store.open_alerts(database) == []
     database.execute(
@@ -66,8 +66,8 @@ def test_a_source_that_is_blind_resolves_nothing_and_opens_an_alert_of_its_own(
     assert alert_watch.overdue_sources(database, [source, other]) == ["another"]
 
 
-def test_every_source_looks(postgresql: Settings, database: Connection) -> None:
-    """As the service has them look; and a database that is away ends no watch."""
+def test_every_source_observes(postgresql: Settings, database: Connection) -> None:
+    """As in the service. A database that is down does not end the watch."""
     for source in alert_watch.SOURCES:
         alert_watch.watch_once(postgresql.model_copy(update={"database_port": 1}), source)
         alert_watch.watch_once(postgresql, source)

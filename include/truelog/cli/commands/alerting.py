@@ -114,9 +114,9 @@ def _me() -> str:
 def _plain(alert: "Alert") -> dict[str, Any]:
     from truelog.alerts.alert_kind import former_kind
 
-    means = alert.means
+    kind = alert.definition
     told = {"key": alert.key, "former_kind": former_kind(alert.kind)}
-    told |= {"severity": str(means.severity), "first_step": means.first}
+    told |= {"severity": str(kind.severity), "first_step": kind.first_step}
     return told | {"runbook": f"docs/runbooks/{alert.kind}.md"} | asdict(alert)
 
 
@@ -131,11 +131,12 @@ def _show(found: "list[Alert]", quiet: "list[Silence]", neglected: list[str]) ->
     table, console = Table("alert", "severity", "since", "acknowledged", box=SIMPLE, padding=(0, 1, 0, 0)), Console()
     for alert in found:
         since = f"{alert.opened_at:%m-%d %H:%M:%S}"
-        table.add_row(alert.key, str(alert.means.severity), since, alert.acknowledged_by or "")
+        table.add_row(alert.key, str(alert.definition.severity), since, alert.acknowledged_by or "")
     if found:
         console.print(table)
     for alert in found:
-        said = f"{alert.means.means.format(subject=alert.subject)}: {alert.cause}\n    {alert.means.first}"
+        kind = alert.definition
+        said = f"{kind.meaning.format(subject=alert.subject)}: {alert.cause}\n    {kind.first_step}"
         said += f" docs/runbooks/{alert.kind}.md"
         console.print(f"{alert.key}: {said}", highlight=False, markup=False, soft_wrap=True)
     for each in quiet:
