@@ -1,12 +1,12 @@
-"""Old ticks: those that no view's clock can need any more. The archive has all of them anyway.
+"""Tick retention: deletes stored ticks that no view's clock can need. The archive keeps all ticks.
 
-The clock of a view that stands at V is the time of some tick, and at no later positions is it that of an earlier one.
-So a view needs
+The clock of a view is the time of a tick, and it never goes back as the view's positions advance. So a view needs
 
-1. the tick that is its clock now, and those after it that it has read: some of them may not count yet;
-2. those that it has not read, while an application runs it. One that nobody runs reads them again when it goes on.
+1. the tick that is its current clock, and the later ticks that it has read, since some may not count yet
+2. the ticks that it has not read, while an application runs it; a view that no application runs reads them again later
 
-Nothing is dropped while a view that reads ticks is run and stands nowhere yet: it may be reading those of long ago.
+No tick is deleted while an application runs a view that reads ticks but has no positions yet: it may be reading old
+ticks.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ from truelog.storage.database import Connection
 from truelog.views.catalogue import table_name
 from truelog.views.compiled_view import Compiled
 
-_PORTION = 50_000  # ticks dropped at once: streams that want to remember one wait that long
+_BATCH = 50_000  # ticks deleted at once; a stream that stores a tick waits for one such batch
 
-_NEEDS = tuple[str, int, int | None]  # of the topic with this id: from this offset, before that one
+_Need = tuple[str, int, int | None]  # topic id, first needed offset, offset after the last needed one
 
-# Superseded versions count as well: their code may be restored.
-_STANDS = """
+# Superseded versions count too, because their code may be restored.
+_POSITIONS = """
     SELECT view, version, jsonb_object_agg(topic, offsets), jsonb_object_agg(topic, topic_id), EXISTS (
         SELECT FROM truelog.standing s WHERE s.view = p.view AND s.version = p.version
     )
@@ -33,7 +33,7 @@ _STANDS = """
         FROM truelog.position GROUP BY view, version, topic, topic_id
     ) AS p GROUP BY view, version HAVING bool_or(topic = %s) ORDER BY view, version
 """
-_BEGIN = """
+_STARTING = """
     SELECT FROM truelog.standing s WHERE version IS NOT NULL AND NOT EXISTS (
         SELECT FROM truelog.position p WHERE p.view = s.view AND p.version = s.version
     ) AND (view, version) NOT IN (SELECT * FROM unnest(%s::text[], %s::integer[]))
@@ -49,41 +49,41 @@ _DROP = """
 
 
 def drop_old_ticks(connection: Connection, known: Sequence[Compiled] = ()) -> int:
-    """Drop them; how many there were. Of views that are not known it is taken that they read ticks.
+    """Delete the ticks that no view needs, and return how many. Views that are not `known` are assumed to read ticks.
 
-    No view is compared meanwhile: a comparison asks at positions of the past.
+    Views are locked against comparisons, because a comparison reads the clock at earlier positions.
     """
     timeless = [each for each in known if clock.TOPIC not in each.view.topics]
-    for view, version, *_ in _stands(connection):
+    for view, version, *_ in _positions(connection):
         row_diff.lock_comparisons(connection, table_name(view, version))
     dropped = 0
-    while portion := _drop_portion(connection, timeless):
-        dropped += portion
+    while batch := _drop_batch(connection, timeless):
+        dropped += batch
     return dropped
 
 
-def _drop_portion(connection: Connection, timeless: Sequence[Compiled]) -> int:
+def _drop_batch(connection: Connection, timeless: Sequence[Compiled]) -> int:
     with connection.transaction():
-        # A view that begins now remembers its ticks after this, one that has begun is seen to.
+        # A view that starts now stores its ticks after this transaction; a view that started is visible to it.
         connection.execute("LOCK TABLE truelog.tick IN SHARE ROW EXCLUSIVE MODE")
         names, versions = [each.name for each in timeless], [each.view.version for each in timeless]
-        if connection.execute(_BEGIN, (names, versions)).fetchone() is not None:
+        if connection.execute(_STARTING, (names, versions)).fetchone() is not None:
             return 0
-        needs = [_needed(connection, *each[2:]) for each in _stands(connection)]
+        needs = [_needed(connection, *each[2:]) for each in _positions(connection)]
         ids, since, before = (list(each) for each in zip(*needs, strict=True)) if needs else ([], [], [])
-        return connection.execute(_DROP, (ids, since, before, _PORTION)).rowcount
+        return connection.execute(_DROP, (ids, since, before, _BATCH)).rowcount
 
 
-def _stands(connection: Connection) -> list[tuple[Any, ...]]:
-    """Each view that reads ticks: name and version, offsets and ids of its topics, and whether it is run."""
-    return connection.execute(_STANDS, (clock.TOPIC,)).fetchall()
+def _positions(connection: Connection) -> list[tuple[Any, ...]]:
+    """The views that read ticks: name, version, offsets and ids of their topics, and whether an application runs it."""
+    return connection.execute(_POSITIONS, (clock.TOPIC,)).fetchall()
 
 
-def _needed(connection: Connection, offsets: dict[str, dict[str, int]], ids: dict[str, str], run: bool) -> _NEEDS:
-    stands = Positions({topic: {int(p): o for p, o in by.items()} for topic, by in offsets.items()}, ids)
-    now = clock.at(connection, stands, set(ids) - {clock.TOPIC})
+def _needed(connection: Connection, offsets: dict[str, dict[str, int]], ids: dict[str, str], run: bool) -> _Need:
+    positions = Positions({topic: {int(p): o for p, o in by.items()} for topic, by in offsets.items()}, ids)
+    now = clock.at(connection, positions, set(ids) - {clock.TOPIC})
     found = connection.execute(
         'SELECT coalesce(min("offset"), 0) FROM truelog.tick WHERE topic_id = %s AND time = %s', (ids[clock.TOPIC], now)
     ).fetchone()
     assert found is not None  # noqa: S101
-    return ids[clock.TOPIC], int(str(found[0])), None if run else stands.at(clock.TOPIC, 0)
+    return ids[clock.TOPIC], int(str(found[0])), None if run else positions.at(clock.TOPIC, 0)

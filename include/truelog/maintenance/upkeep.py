@@ -1,14 +1,14 @@
-"""Upkeep, once a day: what nobody can need any more is dropped, and what is needed lies in few large files.
+"""Upkeep: the daily removal of data that is no longer needed, and the compaction of small files.
 
-1. rows that never came from the staging tables into a merge
-2. ticks that are no view's clock any more (`truelog.maintenance.tick_retention`)
+1. staged rows that were never merged
+2. ticks that no view's clock needs (`tick_retention`)
 3. alerts that were resolved long ago
-4. Data Docs that are older than they are kept (`truelog.quality.gx_docs`)
-5. rows of partials that a view's `keep` has outlived
-6. in object storage, table by table: small files are rewritten into larger ones, old snapshots forgotten, and files
-   removed that were written and never committed
+4. Data Docs past their retention (`truelog.quality.gx_docs`)
+5. rows of partials that a view's `keep` has expired
+6. each table in object storage: rewrite small files into larger ones, expire old snapshots, and remove files that were
+   written but never committed
 
-None of it touches positions: those are properties of the table. An archiver that commits meanwhile tries again.
+Upkeep never changes positions, which are properties of the table. An archiver that commits meanwhile retries.
 """
 
 from dataclasses import asdict, dataclass
@@ -30,89 +30,89 @@ from truelog.storage.database import connect
 from truelog.support.settings import CATALOG, Settings
 from truelog.views.compiled_view import Compiled
 
-_AGE = timedelta(days=3)  # of snapshots and files that may go: no commit, and nobody who reads one, takes that long
+_RETENTION = timedelta(days=3)  # of snapshots and uncommitted files; no commit and no reader takes that long
 
 
 @dataclass(frozen=True)
-class Retained:
-    """What was done to a table."""
+class TableUpkeep:
+    """The result of upkeep on one table."""
 
     table: str
     rewritten_files: int
-    orphans: int  # files that no snapshot pointed at, removed
+    orphans: int  # removed files that no snapshot referenced
 
 
 @dataclass(frozen=True)
 class Upkeep:
-    """What was done."""
+    """The result of one upkeep: the numbers of removed ticks, alerts and pages, and the result for each table."""
 
-    ticks: int  # dropped
-    alerts: int  # forgotten
-    data_docs: int  # dropped
-    tables: list[Retained]
+    ticks: int
+    alerts: int
+    data_docs: int
+    tables: list[TableUpkeep]
 
     def as_dict(self) -> dict[str, Any]:
-        """The stable form that scripts read."""
+        """The stable format for scripts."""
         return asdict(self)
 
 
 def run_upkeep(settings: Settings) -> Upkeep:
-    """All of it, in a Spark session of its own."""
+    """Run all steps in a Spark session of its own."""
     with open_batch(settings, "truelog upkeep", ()) as context:
         with connect(settings, autocommit=True) as connection:
             stage.sweep_all(connection)  # 1
             ticks = tick_retention.drop_old_ticks(connection, context.views.compiled)  # 2
-            forgotten = alert_store.delete_old(connection, timedelta(seconds=settings.alert_keep_seconds))  # 3
+            alerts = alert_store.delete_old(connection, timedelta(seconds=settings.alert_keep_seconds))  # 3
         docs = gx_docs.drop_old_pages(settings)  # 4
         for compiled in context.views.compiled:
-            drop_outlived(context.spark, settings, compiled)  # 5
-        kept = [_keep_up(context.spark, settings, table) for table in tables(settings)]  # 6
-        return Upkeep(ticks, forgotten, docs, kept)
+            drop_expired(context.spark, settings, compiled)  # 5
+        done = [_maintain(context.spark, settings, table) for table in table_names(settings)]  # 6
+        return Upkeep(ticks, alerts, docs, done)
 
 
-def drop_outlived(spark: SparkSession, settings: Settings, compiled: Compiled) -> None:
-    """Where the view has `keep`: rows that no rebuild at its positions, or later ones, will show."""
+def drop_expired(spark: SparkSession, settings: Settings, compiled: Compiled) -> None:
+    """If the view has `keep`, drop the rows of its partials that no rebuild at its positions or later will show."""
     with connect(settings, autocommit=True) as connection:
-        row_diff.lock_comparisons(connection, compiled.table)  # a comparison rebuilds at positions of the past
+        row_diff.lock_comparisons(connection, compiled.table)  # a comparison rebuilds at earlier positions
         limit = clock.cutoff(connection, compiled, merge.positions(connection, compiled))
         if limit is not None:
             partials.drop_before(spark, settings, compiled, limit)
 
 
-def tables(settings: Settings) -> list[str]:
-    """`log.page_view`, `partials.page_views_v1`: every table that there is."""
+def table_names(settings: Settings) -> list[str]:
+    """The names of all tables in the archive, such as `log.page_view` and `partials.page_views_v1`."""
     with open_catalog(settings) as catalog:
-        known = {name for (name,) in catalog.list_namespaces()}
+        existing = {name for (name,) in catalog.list_namespaces()}
         return [
             ".".join(table)
             for ns in (NAMESPACE, partials.NAMESPACE)
-            if ns in known
+            if ns in existing
             for table in catalog.list_tables(ns)
         ]
 
 
-def _keep_up(spark: SparkSession, settings: Settings, name: str) -> Retained:
+def _maintain(spark: SparkSession, settings: Settings, name: str) -> TableUpkeep:
     with open_catalog(settings) as catalog:
         require_newest(catalog.load_table(name))
         rewritten = compact(spark, name)
         expire(spark, name)
-        kept = Retained(name, rewritten, remove_orphans(spark, name))
-        if name.startswith(f"{NAMESPACE}."):  # a quiet topic's archiver would leave it at files that are gone now
+        done = TableUpkeep(name, rewritten, remove_orphans(spark, name))
+        if name.startswith(f"{NAMESPACE}."):  # else the pointer names deleted files until the next commit
             copy_pointer(catalog.load_table(name))
-    return kept
+    return done
 
 
 def compact(spark: SparkSession, table: str, *, least_files: int = 5) -> int:
-    """Rewrite the small files of each log day and partition where there are so many; how many were rewritten."""
-    [done] = spark.sql(
+    """Rewrite the small files of each log day and partition that has at least `least_files`; returns their number."""
+    [result] = spark.sql(
         f"CALL {CATALOG}.system.rewrite_data_files(table => '{table}', "
         f"options => map('min-input-files', '{least_files}', 'partial-progress.enabled', 'false'))"
     ).collect()
-    return int(done.rewritten_data_files_count)
+    return int(result.rewritten_data_files_count)
 
 
-def expire(spark: SparkSession, table: str, *, older_than: timedelta = _AGE) -> None:
-    """Forget old snapshots, but never the newest, and delete files that only those pointed at."""
+def expire(spark: SparkSession, table: str, *, older_than: timedelta = _RETENTION) -> None:
+    """Expire old snapshots, but never the newest, and delete the files that only they reference."""
     spark.sql(
         f"CALL {CATALOG}.system.expire_snapshots(table => '{table}', retain_last => 1, "
         f"older_than => {_ago(older_than)})"
@@ -120,12 +120,12 @@ def expire(spark: SparkSession, table: str, *, older_than: timedelta = _AGE) -> 
 
 
 def remove_orphans(spark: SparkSession, table: str) -> int:
-    """Remove files that were written and never committed, by what crashed in between; how many.
+    """Remove files that a crashed writer never committed, and return how many.
 
-    Young ones may belong to a commit under way.
+    Recent files stay, because they may belong to a commit in progress.
     """
     removed = spark.sql(
-        f"CALL {CATALOG}.system.remove_orphan_files(table => '{table}', older_than => {_ago(_AGE)}, "
+        f"CALL {CATALOG}.system.remove_orphan_files(table => '{table}', older_than => {_ago(_RETENTION)}, "
         f"prefix_listing => true)"
     )
     return len(removed.collect())

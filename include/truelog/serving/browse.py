@@ -1,7 +1,7 @@
-"""Browsing: some rows of a view, as text, for people; by one condition on one column.
+"""Browsing: reads some rows of a view as text, filtered by one condition on one column.
 
-What people type is a value and never a part of the query: columns and relations are looked up by name, and the
-database reads the value as the column's own type.
+User input never becomes part of a query's text: columns and relations are looked up by name, and the database casts the
+value to the column's type.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from truelog.support.errors import BadInput, NotSetUp
 
 LIMIT = 500  # rows
 SECONDS = 5
-_CHARACTERS = 2_000  # of one value
+_CHARACTERS = 2_000  # shown of one value
 
 
 class Operator(StrEnum):
@@ -33,7 +33,7 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True)
 class Condition:
-    """`value` is not looked at where the operator takes none."""
+    """A condition on one column; operators without an operand ignore `value`."""
 
     column: str
     operator: Operator
@@ -42,7 +42,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class RowQuery:
-    """Without an order, by the first column; `descending` is the newest first where that is a time."""
+    """The rows to read. Without `order`, the first column orders them."""
 
     relation: str
     condition: Condition | None = None
@@ -53,44 +53,46 @@ class RowQuery:
 
 @dataclass(frozen=True)
 class RowPage:
-    """The rows, each value as text or None; whether there are more."""
+    """The rows, with each value as text or None, and whether more rows match."""
 
     columns: Sequence[dict[str, str | None]]
     rows: Sequence[Sequence[str | None]]
     more: bool
 
 
-def fetch_rows(connection: Connection, question: RowQuery) -> RowPage:
-    """Within a read-only snapshot that the caller has.
+def fetch_rows(connection: Connection, query: RowQuery) -> RowPage:
+    """Read rows within the caller's read-only snapshot.
 
     Raises:
-        NotSetUp: the view is not made yet.
-        BadInput: there is no such column; the value is none of its type; or the answer takes too long.
+        NotSetUp: the view does not exist yet.
+        BadInput: the column does not exist, the value does not have its type, or the query takes too long.
     """
-    columns = db_snapshot.view_columns(connection, question.relation)
+    columns = db_snapshot.view_columns(connection, query.relation)
     if not columns:
-        raise NotSetUp(f"views.{question.relation} is not made yet: its stream makes it when it first runs.")
-    limit = max(1, min(LIMIT, question.limit))
+        raise NotSetUp(f"views.{query.relation} does not exist yet: its stream creates it on the first run.")
+    limit = max(1, min(LIMIT, query.limit))
     connection.execute(sql.SQL("SET LOCAL statement_timeout = {}").format(sql.Literal(f"{SECONDS}s")))
     try:
-        found = connection.execute(_query(columns, question, limit + 1)).fetchall()
+        found = connection.execute(_select(columns, query, limit + 1)).fetchall()
     except psycopg.errors.QueryCanceled as slow:
-        raise BadInput(f"this takes longer than {SECONDS} s: ask for less, or order by a key column") from slow
+        raise BadInput(
+            f"the query takes longer than {SECONDS} s: request fewer rows, or order by a key column"
+        ) from slow
     except psycopg.DataError as wrong:
         raise BadInput(f"{str(wrong).splitlines()[0]}") from wrong
     rows = [[None if value is None else str(value) for value in row] for row in found]
     return RowPage(columns, rows[:limit], len(rows) > limit)
 
 
-def _query(columns: Sequence[dict[str, str | None]], question: RowQuery, limit: int) -> sql.Composed:
+def _select(columns: Sequence[dict[str, str | None]], query: RowQuery, limit: int) -> sql.Composed:
     types = {str(each["name"]): str(each["type"]) for each in columns}
     shown = [sql.SQL("left({}::text, {})").format(sql.Identifier(n), sql.Literal(_CHARACTERS)) for n in types]
     return sql.SQL("SELECT {} FROM {}{} ORDER BY {}{} LIMIT {}").format(
         sql.SQL(", ").join(shown),
-        sql.Identifier("views", question.relation),
-        _where(types, question.condition) if question.condition else sql.SQL(""),
-        _column(types, question.order or next(iter(types))),
-        sql.SQL(" DESC" if question.descending else ""),
+        sql.Identifier("views", query.relation),
+        _where(types, query.condition) if query.condition else sql.SQL(""),
+        _column(types, query.order or next(iter(types))),
+        sql.SQL(" DESC" if query.descending else ""),
         sql.Literal(limit),
     )
 
@@ -107,5 +109,5 @@ def _where(types: dict[str, str], condition: Condition) -> sql.Composed:
 
 def _column(types: dict[str, str], name: str) -> sql.Identifier:
     if name not in types:
-        raise BadInput(f"there is no column {name!r}; there are {', '.join(types)}")
+        raise BadInput(f"there is no column {name!r}; the columns are {', '.join(types)}")
     return sql.Identifier(name)

@@ -1,7 +1,7 @@
-"""Answers of the batch layer: views rebuilt where the archive has come to, for readers whom a stream leaves alone.
+"""Fallbacks: views rebuilt at the archive's positions, for readers of a stream that is down, stalled or wrong.
 
-An answer lies in `batch.<table>`; `sql/layer.sql` says when readers get it, `fallback_policy` which views need one. It
-is kept only where readers gain by it, and only if that holds still once no merge can come between looking and keeping.
+A fallback is in `batch.<table>`. `sql/layer.sql` decides when readers get it, and `fallback_policy` which views need
+one. It is stored only if it improves what readers see, which is checked again once no merge can intervene.
 """
 
 import logging
@@ -31,7 +31,7 @@ log = logging.getLogger("truelog.answer")
 
 @dataclass(frozen=True)
 class FallbackOutcome:
-    """Up to where views were answered; those of which the archive had nothing new; why others could not be."""
+    """The positions of new fallbacks, the views for which the archive has nothing new, and errors by view."""
 
     made: dict[str, Positions] = field(default_factory=dict)
     nothing_new: list[str] = field(default_factory=list)
@@ -39,14 +39,14 @@ class FallbackOutcome:
     failed: dict[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """The stable form that scripts read."""
+        """The stable format for scripts."""
         made = {view: at.plain() for view, at in self.made.items()}
         return {"made": made, "nothing_new": self.nothing_new, "refused": self.refused, "failed": self.failed}
 
 
 def build_fallbacks(settings: Settings, views: Sequence[str]) -> FallbackOutcome:
-    """Answer for these views in a Spark session of its own; one that fails holds up no other."""
-    files = application.digest(settings)  # before they are read
+    """Build fallbacks of these views in a Spark session of its own; an error in one view does not stop the others."""
+    files = application.digest(settings)  # before the files are read
     with open_batch(settings, "truelog answer", views) as context:
         outcome = FallbackOutcome(refused=dict(context.views.refused))
         for each in context.views.compiled:
@@ -59,25 +59,26 @@ def build_fallbacks(settings: Settings, views: Sequence[str]) -> FallbackOutcome
                     outcome.made[each.name] = made
             except (CodeChanged, NotMade) as error:
                 outcome.refused[each.name] = str(error)
-            except Exception as error:  # whatever befell one view, the others are answered
-                log.exception("%s could not be answered", each.name)
+            except Exception as error:  # an error in one view must not stop the others
+                log.exception("%s: building the fallback failed", each.name)
                 outcome.failed[each.name] = f"{type(error).__name__}: {error}"
     with connect(settings) as connection:
-        _remember(connection, outcome, files)
+        _record_refusals(connection, outcome, files)
     return outcome
 
 
 def build_fallback(rebuilder: Rebuilder) -> Positions | None:
-    """Keep a rebuild where the archive has come to as the view's answer; None where readers would gain nothing by it.
+    """Store a rebuild at the archive's positions as the view's fallback; None if it would not improve what readers see.
 
     Raises:
-        CodeChanged, NotMade: the view's file is not what made its table.
+        CodeChanged: the view's code is not the code that made its table.
+        NotMade: the view has no table.
     """
     connection, compiled = rebuilder.connection, rebuilder.compiled
     table.require_same_code(connection, compiled)
     as_of = _archived_at(connection)
     archived = archived_positions(rebuilder.context.settings, compiled.view.topics)
-    if not _gain(connection, compiled, archived):
+    if not _improves(connection, compiled, archived):
         return None
     staged = rebuilder.exclude_and_retry(
         lambda: rebuilder.countable_events(merge.positions(connection, compiled), archived),
@@ -86,20 +87,20 @@ def build_fallback(rebuilder: Rebuilder) -> Positions | None:
     with connection.transaction():
         _replace(rebuilder, archived, staged)
         merge.lock(connection, compiled)
-        if not _gain(connection, compiled, archived):
+        if not _improves(connection, compiled, archived):
             raise psycopg.Rollback
-        _keep(connection, compiled, archived, as_of)
+        _record(connection, compiled, archived, as_of)
         return archived
     stage.clear(connection, compiled, staged)
     return None
 
 
-def _gain(connection: Connection, compiled: Compiled, archived: Positions) -> bool:
-    named = compiled.name, compiled.view.version
-    return fallback_policy.has_news(
+def _improves(connection: Connection, compiled: Compiled, archived: Positions) -> bool:
+    view = compiled.name, compiled.view.version
+    return fallback_policy.improves(
         archived,
-        fallback_policy.served_positions(connection, *named),
-        doubted=fallback_policy.is_quarantined(connection, *named),
+        fallback_policy.served_positions(connection, *view),
+        quarantined=fallback_policy.is_quarantined(connection, *view),
     )
 
 
@@ -111,20 +112,20 @@ def _replace(rebuilder: Rebuilder, archived: Positions, staged: StagedRows) -> N
     clock.drop_expired(connection, compiled, "batch", archived)
 
 
-def _keep(connection: Connection, compiled: Compiled, archived: Positions, as_of: datetime) -> None:
-    named = compiled.name, compiled.view.version
-    connection.execute("DELETE FROM truelog.batch_answer WHERE (view, version) = (%s, %s)", named)
-    connection.execute("INSERT INTO truelog.batch_answer (view, version, as_of) VALUES (%s, %s, %s)", (*named, as_of))
+def _record(connection: Connection, compiled: Compiled, archived: Positions, as_of: datetime) -> None:
+    view = compiled.name, compiled.view.version
+    connection.execute("DELETE FROM truelog.batch_answer WHERE (view, version) = (%s, %s)", view)
+    connection.execute("INSERT INTO truelog.batch_answer (view, version, as_of) VALUES (%s, %s, %s)", (*view, as_of))
     with connection.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO truelog.batch_position (view, version, topic, partition, topic_id, next_offset) "
             "VALUES (%s, %s, %s, %s, %s, %s)",
-            [(*named, topic, p, archived.ids[topic], archived.at(topic, p)) for topic, p in archived.partitions()],
+            [(*view, topic, p, archived.ids[topic], archived.at(topic, p)) for topic, p in archived.partitions()],
         )
 
 
 def _archived_at(connection: Connection) -> datetime:
-    """When the archive made its last batch: it has all that the log held then."""
+    """The time of the archive's last batch; the archive has everything that the log held at that time."""
     query = "SELECT coalesce((SELECT batch_at FROM truelog.lease WHERE application = %s), now())"
     found = connection.execute(query, (ARCHIVE,)).fetchone()
     assert found is not None  # noqa: S101
@@ -132,8 +133,8 @@ def _archived_at(connection: Connection) -> datetime:
     return found[0]
 
 
-def _remember(connection: Connection, outcome: FallbackOutcome, files: str) -> None:
-    """Views whose files would be refused again are not tried again before these change."""
+def _record_refusals(connection: Connection, outcome: FallbackOutcome, files: str) -> None:
+    """Record the refused views, which are not tried again until the files change."""
     with connection.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO truelog.batch_refusal (view, files, reason) VALUES (%s, %s, %s) "

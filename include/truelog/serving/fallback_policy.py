@@ -1,11 +1,11 @@
-"""Need: which views the batch layer is to answer for, and whether the archive has what their readers lack.
+"""Fallback policy: which views need a fallback, and whether the archive can improve what their readers see.
 
-A view needs an answer when its application made no batch for a while, whether it was stopped, died or hangs; when it
-stands still; or when its rows are known to be wrong. It is given one where the archive has all that readers see now,
-and more, so that nobody goes back in time; or where what they see is wrong. It needs none any more when the stream has
-all of that answer.
+A view needs a fallback if its application has made no batch for a while because it is stopped, dead or hanging; if the
+view is stalled; or if its rows are known to be wrong. It gets one if the archive has everything that readers see, and
+more, so that they never go back in time; or if what they see is wrong. The fallback is dropped once the stream has
+everything in it.
 
-This is asked every few minutes, nearly always for nothing: what reads the archive is only loaded where it is read.
+The check runs every few minutes and rarely finds such a view, so it imports the archive reader only on demand.
 """
 
 import logging
@@ -22,7 +22,7 @@ from truelog.support.errors import TopicRecreated
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
-_NEEDY = """
+_DUE = """
     SELECT n.view, n.version, v.reads, f.files IS NOT DISTINCT FROM %(files)s
     FROM truelog.answer n JOIN truelog.view v USING (view, version)
     LEFT JOIN truelog.quarantine q USING (view, version)
@@ -37,46 +37,50 @@ _NEEDY = """
     ORDER BY n.view
 """
 
-log = logging.getLogger("truelog.need")
+log = logging.getLogger("truelog.fallback_policy")
 
 
 def views_due(settings: Settings) -> list[str]:
-    """The views that need an answer and can be given one; those that are needed no more are dropped."""
+    """Drop unneeded fallbacks, and return the views that need a fallback and can get one."""
     known, files = catalogue.view_names(settings.views_folder), application.digest(settings)
     with connect(settings, autocommit=True) as connection:
         drop_unneeded_fallbacks(connection)
-        asked = {"known": known, "files": files, "seconds": settings.batch_answer_seconds}
-        needy: list[tuple[Any, ...]] = connection.execute(_NEEDY, asked).fetchall()
-        names = [view for view, *_ in needy]
+        parameters = {"known": known, "files": files, "seconds": settings.batch_answer_seconds}
+        due: list[tuple[Any, ...]] = connection.execute(_DUE, parameters).fetchall()
+        names = [view for view, *_ in due]
         connection.execute("DELETE FROM truelog.batch_refusal WHERE view <> ALL(%s)", (names,))
-        wanted = [(view, version, reads) for view, version, reads, refused in needy if not refused]
-        return [view for view, version, reads in wanted if _has_news(settings, connection, (view, version), reads)]
+        candidates = [(view, version, reads) for view, version, reads, refused in due if not refused]
+        return [
+            view
+            for view, version, reads in candidates
+            if _archive_improves(settings, connection, (view, version), reads)
+        ]
 
 
-def _has_news(settings: Settings, connection: Connection, view: tuple[str, int], reads: Sequence[str]) -> bool:
+def _archive_improves(settings: Settings, connection: Connection, view: tuple[str, int], reads: Sequence[str]) -> bool:
     from truelog.archive.archive_table import archived_positions
 
-    seen = served_positions(connection, *view)
-    archived = archived_positions(settings, {*reads, *seen.offsets})
+    served = served_positions(connection, *view)
+    archived = archived_positions(settings, {*reads, *served.offsets})
     try:
-        return has_news(archived, seen, doubted=is_quarantined(connection, *view))
+        return improves(archived, served, quarantined=is_quarantined(connection, *view))
     except TopicRecreated as error:
-        log.warning("%s gets no answer from the batch layer: %s", view[0], error)
+        log.warning("%s gets no fallback: %s", view[0], error)
         return False
 
 
-def has_news(archived: Positions, seen: Positions, *, doubted: bool) -> bool:
-    """Whether readers who see `seen` may be given what is archived, and gain by it.
+def improves(archived: Positions, served: Positions, *, quarantined: bool) -> bool:
+    """Whether readers at the `served` positions would gain by a fallback at the archived positions.
 
     Raises:
-        TopicRecreated: the two are of different topics of one name.
+        TopicRecreated: a topic was deleted and recreated between the two.
     """
-    archived.require_same_topics(seen)
-    return bool(archived.offsets) and (doubted or (archived.covers(seen) and not seen.covers(archived)))
+    archived.require_same_topics(served)
+    return bool(archived.offsets) and (quarantined or (archived.covers(served) and not served.covers(archived)))
 
 
 def served_positions(connection: Connection, view: str, version: int) -> Positions:
-    """Up to where readers of the view see the log."""
+    """The positions of the rows that readers of the view see."""
     query = (
         "SELECT topic, partition, next_offset, topic_id FROM truelog.served_position WHERE (view, version) = (%s, %s)"
     )
@@ -84,7 +88,7 @@ def served_positions(connection: Connection, view: str, version: int) -> Positio
 
 
 def is_quarantined(connection: Connection, view: str, version: int) -> bool:
-    """Whether readers see rows that are known to be wrong."""
+    """Whether readers see streamed rows that are known to be wrong."""
     found = connection.execute(
         "SELECT FROM truelog.quarantine q WHERE (view, version) = (%(view)s, %(version)s) AND NOT EXISTS "
         "(SELECT FROM truelog.batch_layer WHERE (view, version) = (%(view)s, %(version)s))",
@@ -94,12 +98,12 @@ def is_quarantined(connection: Connection, view: str, version: int) -> bool:
 
 
 def drop_unneeded_fallbacks(connection: Connection) -> list[str]:
-    """Drop the answers that no reader gets: the stream has all of them, or another version is shown."""
-    kept: list[tuple[Any, ...]] = connection.execute("SELECT view, version FROM truelog.batch_answer").fetchall()
-    return [view for view, version in kept if _dropped(connection, view, version)]
+    """Drop the fallbacks that no reader gets because the stream has caught up or readers see another version."""
+    stored: list[tuple[Any, ...]] = connection.execute("SELECT view, version FROM truelog.batch_answer").fetchall()
+    return [view for view, version in stored if _drop_unneeded(connection, view, version)]
 
 
-def _dropped(connection: Connection, view: str, version: int) -> bool:
+def _drop_unneeded(connection: Connection, view: str, version: int) -> bool:
     with connection.transaction():
         lock_fallback(connection, catalogue.table_name(view, version))
         unneeded = connection.execute(
@@ -113,10 +117,10 @@ def _dropped(connection: Connection, view: str, version: int) -> bool:
 
 
 def lock_fallback(connection: Connection, name: str) -> None:
-    """Keep whoever answers too waiting until this transaction ends; readers go on."""
+    """Block other writers of the fallback until this transaction ends; readers continue."""
     connection.execute(sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(sql.Identifier("batch", name)))
 
 
 def empty_fallback(connection: Connection, name: str) -> None:
-    """By deleting: to truncate would keep readers waiting, and take the rows from those who read already."""
+    """Delete the fallback's rows. TRUNCATE would block readers and take rows from snapshots that still read them."""
     connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("batch", name)))

@@ -1,6 +1,6 @@
-"""Layer: who answers the readers of a view, its stream or the batch layer, up to when, and what is the matter.
+"""Serving status: the layer that readers of a view get, the age of its data, and what is wrong with the stream.
 
-The choice is made in SQL, by what the reader's own snapshot holds (`sql/layer.sql`); here it is only told.
+SQL chooses the layer from the reader's own snapshot (`sql/layer.sql`). This module only reports it.
 """
 
 from dataclasses import dataclass
@@ -15,8 +15,11 @@ STREAM, BATCH = "stream", "batch"
 
 @dataclass(frozen=True)
 class ServingStatus:
-    """Of a view in the version that readers see. `as_of` is when its stream made its last batch, or, of a batch answer,
-    when the archive did before it was read; None where nothing was ever merged."""
+    """The status of the version of a view that readers see.
+
+    `as_of` is the time of the stream's last batch or, for the batch layer, of the archive's last batch before the
+    rebuild. It is None if the view has no data yet.
+    """
 
     view: str
     layer: str
@@ -26,22 +29,22 @@ class ServingStatus:
 
     @property
     def line(self) -> str:
-        """For people."""
+        """One line for people."""
         if self.as_of is None or self.age is None:
-            return f"{self.view}: {self.layer} layer, which has counted nothing yet: {self.reason}"
+            return f"{self.view}: {self.layer} layer, no data yet: {self.reason}"
         when = f"as of {self.as_of:%Y-%m-%d %H:%M:%S}, {in_words(self.age)} old"
         return f"{self.view}: {self.layer} layer, {when}: {self.reason}"
 
 
 def serving_statuses(connection: Connection) -> dict[str, ServingStatus]:
-    """Of every view that was ever made."""
+    """The status of every view that has a table."""
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT view, layer, as_of, age, reason FROM truelog.answer ORDER BY view"
     ).fetchall()
     return {str(row[0]): ServingStatus(*row) for row in rows}
 
 
-def serving_fields(answer: ServingStatus | None) -> dict[str, Any]:
-    """The stable form that scripts read, beside what else they are told of a view; nothing of one never made."""
+def serving_fields(status: ServingStatus | None) -> dict[str, Any]:
+    """The serving fields of a view in the stable format for scripts; all None for a view without a table."""
     names = ("layer", "as_of", "age", "reason")
-    return {name: None if answer is None else getattr(answer, name) for name in names}
+    return {name: None if status is None else getattr(status, name) for name in names}

@@ -1,4 +1,4 @@
-"""Upkeep of object storage: old rows and files that nobody needs leave, and nothing else does."""
+"""Upkeep of object storage removes old rows and unneeded files, and nothing else."""
 
 import os
 import time
@@ -34,7 +34,7 @@ KEPT = View(reads=("page_view",), transform=_per_minute, key=("minute",), measur
 
 @pytest.fixture
 def compiled(lab: Lab, s3: Settings) -> Compiled:
-    """A view with a partial of three minutes, and of a minute that nobody knows."""
+    """A view with a partial of three minutes and a NULL minute."""
     made = lab.compiled("kept_up", KEPT)
     minutes = [(DAY + timedelta(minutes=n), 1) for n in range(3)]
     states = made.totals(lab.spark.createDataFrame([*minutes, (None, 5)], "minute timestamp, views int"))
@@ -48,7 +48,7 @@ def minutes(lab: Lab, compiled: Compiled) -> list[int]:
     return sorted(-1 if r.minute is None else r.minute.minute for r in rows.collect())
 
 
-def test_outlived_rows_leave_a_partial_and_what_it_covers_stays(lab: Lab, compiled: Compiled) -> None:
+def test_expired_rows_leave_a_partial_and_its_range_stays(lab: Lab, compiled: Compiled) -> None:
     assert minutes(lab, compiled) == [-1, 0, 1, 2]
     partials.drop_before(lab.spark, lab.settings, compiled, DAY + timedelta(minutes=2))
     assert minutes(lab, compiled) == [-1, 2]
@@ -56,7 +56,7 @@ def test_outlived_rows_leave_a_partial_and_what_it_covers_stays(lab: Lab, compil
     partials.drop_before(lab.spark, lab.settings, lab.compiled("never_recomputed", KEPT), DAY)
 
 
-def test_only_old_files_that_nobody_committed_are_removed(lab: Lab, compiled: Compiled) -> None:
+def test_only_old_uncommitted_files_are_removed(lab: Lab, compiled: Compiled) -> None:
     table = f"{partials.NAMESPACE}.{compiled.table}"
     with open_catalog(lab.settings) as catalog:
         location = catalog.load_table(table).location()
@@ -64,7 +64,7 @@ def test_only_old_files_that_nobody_committed_are_removed(lab: Lab, compiled: Co
     for place in (old, young):
         _put(lab.settings, place)
     long_ago = time.time() - 4 * 86_400
-    for path in lab.settings.home.glob("s3/objects/**/*.*"):  # committed files are as old, and stay
+    for path in lab.settings.home.glob("s3/objects/**/*.*"):  # committed files get the same age, and stay
         if path.name != "young.parquet":
             os.utime(path, (long_ago, long_ago))
 
@@ -77,4 +77,4 @@ def test_only_old_files_that_nobody_committed_are_removed(lab: Lab, compiled: Co
 
 def _put(settings: Settings, address: str) -> None:
     name, key = address.removeprefix("s3://").split("/", 1)
-    bucket.s3_client(settings).put_object(Bucket=name, Key=key, Body=b"written by what crashed")
+    bucket.s3_client(settings).put_object(Bucket=name, Key=key, Body=b"written by a crashed writer")

@@ -1,4 +1,4 @@
-"""Answers of the batch layer, from a real archive: what they hold, when they are needed, when they are not kept."""
+"""Fallbacks from a real archive: what they hold, when views need them, and when they are not stored."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +22,7 @@ from truelog.support.wait import until
 
 @pytest.fixture
 def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
-    """The stream has all that is archived."""
+    """A view whose stream has everything in the archive."""
     with archived(lab, s3) as made:
         made.click(0, [("old", "5", 0), ("a", "1", 5_000)])
         made.stream()
@@ -31,15 +31,15 @@ def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
 
 
 def read(ground: Archived) -> tuple[str, dict[str, int]]:
-    """Which layer answers, and what readers get."""
+    """The layer that readers get, and its rows."""
     name = ground.compiled.name
     query = sql.SQL("SELECT url, spent FROM {}").format(sql.Identifier("views", name))
     rows = {str(url): int(str(spent)) for url, spent in ground.lab.connection.execute(query).fetchall()}
     return serving_status.serving_statuses(ground.lab.connection)[name].layer, rows
 
 
-def test_an_answer_is_what_is_archived_until_the_stream_has_it(ground: Archived) -> None:
-    """Old rows leave by its clock, and a record that the stream has yet to fail on is set aside."""
+def test_readers_get_the_archived_rows_until_the_stream_has_them(ground: Archived) -> None:
+    """The fallback drops rows that its clock has expired, and skips a record on which the stream has yet to fail."""
     assert fallback.build_fallback(ground.rebuilder) is None
     ground.click(1, [("a", "4", 5_000), ("poison", "x", 9_000)])
     ground.tick(8_000)
@@ -54,8 +54,8 @@ def test_an_answer_is_what_is_archived_until_the_stream_has_it(ground: Archived)
     assert fallback.build_fallback(ground.rebuilder) is None
 
 
-def test_a_stream_that_comes_back_meanwhile_keeps_its_readers(ground: Archived) -> None:
-    """It merges the click of the archive, and one that the archive lacks, after the answer was begun."""
+def test_a_stream_that_returns_during_the_build_keeps_its_readers(ground: Archived) -> None:
+    """During the build it merges the archived click and one that the archive lacks."""
     ground.click(0, [("b", "2", 5_000)])
     lab, compiled = ground.lab, ground.compiled
     ahead = (
@@ -65,34 +65,34 @@ def test_a_stream_that_comes_back_meanwhile_keeps_its_readers(ground: Archived) 
     with connect(lab.settings, autocommit=True) as streaming, ThreadPoolExecutor(1) as pool:
         with streaming.transaction():
             merge.lock(streaming, compiled)
-            answering = pool.submit(fallback.build_fallback, ground.rebuilder)
-            until(lambda: _require_waiting(lab.settings), 60, "the answer to wait for the lock")
+            building = pool.submit(fallback.build_fallback, ground.rebuilder)
+            until(lambda: _require_waiting(lab.settings), 60, "the build to wait for the lock")
             streaming.execute(ahead.encode(), (compiled.name,))
-        assert answering.result(60) is None
+        assert building.result(60) is None
 
     assert read(ground) == (STREAM, {"old": 5, "a": 1})
     for left in (sql.Identifier("batch", compiled.table), stage.table(compiled)):
         assert lab.connection.execute(sql.SQL("SELECT FROM {}").format(left)).fetchall() == []
 
 
-def test_wrong_rows_are_taken_from_readers_until_they_are_mended(ground: Archived) -> None:
+def test_readers_get_the_fallback_while_streamed_rows_are_wrong(ground: Archived) -> None:
     lab, state = ground.lab, sql.Identifier("state", ground.compiled.table)
     lab.connection.execute(sql.SQL("UPDATE {} SET spent = 7 WHERE url = 'a'").format(state))
-    assert fallback.build_fallback(ground.rebuilder) is None  # nobody knows yet
+    assert fallback.build_fallback(ground.rebuilder) is None  # no comparison has found the error yet
     reconcile(lab.context, ground.compiled)
     assert read(ground) == (STREAM, {"old": 5, "a": 7})
     assert "differ from the rebuild" in serving_status.serving_statuses(lab.connection)[ground.compiled.name].reason
 
     assert fallback.build_fallback(ground.rebuilder) == ground.positions
     assert read(ground) == (BATCH, {"old": 5, "a": 1})
-    assert fallback.build_fallback(ground.rebuilder) is None  # they have it
+    assert fallback.build_fallback(ground.rebuilder) is None  # readers already have it
 
     lab.connection.execute(sql.SQL("UPDATE {} SET spent = 1 WHERE url = 'a'").format(state))
     reconcile(lab.context, ground.compiled)
     assert read(ground) == (STREAM, {"old": 5, "a": 1})
 
 
-def test_an_answer_is_due_when_a_stream_leaves_readers_alone(ground: Archived, tmp_path: Path) -> None:
+def test_a_fallback_is_due_when_a_stream_makes_no_batches(ground: Archived, tmp_path: Path) -> None:
     connection, name, app = ground.lab.connection, ground.compiled.name, f"app {ground.compiled.name}"
     (tmp_path / f"{name}.py").write_text("")
     settings = ground.lab.settings.model_copy(update={"views_folder": tmp_path, "batch_answer_seconds": 60.0})
@@ -102,7 +102,7 @@ def test_an_answer_is_due_when_a_stream_leaves_readers_alone(ground: Archived, t
     connection.execute(lease, (app,))
 
     ground.click(0, [("b", "2", 5_000)])
-    assert fallback_policy.views_due(settings) == []  # it was heard of a moment ago
+    assert fallback_policy.views_due(settings) == []  # its last batch is recent
     connection.execute("UPDATE truelog.lease SET batch_at = now() - interval '5 min' WHERE application = %s", (app,))
     assert fallback_policy.views_due(settings) == [name]
 
@@ -111,17 +111,17 @@ def test_an_answer_is_due_when_a_stream_leaves_readers_alone(ground: Archived, t
     assert fallback_policy.views_due(settings) == []
     reason = serving_status.serving_statuses(connection)[name].reason
     assert reason == f"{app} is not running; it cannot be rebuilt: its code changed"
-    (tmp_path / f"{name}.py").write_text("# mended")
+    (tmp_path / f"{name}.py").write_text("# repaired")
     assert fallback_policy.views_due(settings) == [name]
 
     assert fallback.build_fallback(ground.rebuilder) is not None
     ground.click(0, [("c", "3", 5_000)])
-    assert fallback_policy.views_due(settings) == []  # the answer is new
+    assert fallback_policy.views_due(settings) == []  # the fallback is new
     connection.execute("UPDATE truelog.batch_answer SET made_at = made_at - interval '5 min' WHERE view = %s", (name,))
     assert fallback_policy.views_due(settings) == [name]
     assert fallback.build_fallback(ground.rebuilder) is not None
     connection.execute("UPDATE truelog.batch_answer SET made_at = made_at - interval '5 min' WHERE view = %s", (name,))
-    assert fallback_policy.views_due(settings) == []  # the archive has no more
+    assert fallback_policy.views_due(settings) == []  # the archive has nothing new
 
     connection.execute("UPDATE truelog.lease SET batch_at = now() WHERE application = %s", (app,))
     ground.click(0, [("d", "4", 5_000)])
@@ -135,8 +135,8 @@ def test_an_answer_is_due_when_a_stream_leaves_readers_alone(ground: Archived, t
 
 
 def _require_waiting(settings: Settings) -> None:
-    """Asked anew each time: within a transaction PostgreSQL answers as it did first."""
+    """Uses a new connection each time, since PostgreSQL freezes these statistics within a transaction."""
     query = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%FOR UPDATE'"
     with connect(settings) as connection:
         if connection.execute(query).fetchone() is None:
-            raise ServiceDown("it does not wait yet")
+            raise ServiceDown("the build does not wait yet")

@@ -1,4 +1,4 @@
-"""Which layer answers readers: in every case, and at the very moment when what decides it commits."""
+"""Which layer readers get, in every case and at the moment at which the deciding transaction commits."""
 
 import json
 import uuid
@@ -32,7 +32,7 @@ AT_FIVE = {0: 5, 1: 5}
 
 @dataclass(frozen=True)
 class Served:
-    """A view whose stream counts 1 and whose batch answer counts 2: what readers count tells the layer."""
+    """A view whose stream counts 1 and whose fallback counts 2, so that the count shows the layer."""
 
     connection: Connection
     compiled: Compiled
@@ -41,8 +41,10 @@ class Served:
     def name(self) -> str:
         return self.compiled.name
 
-    def stands(self, offsets: Mapping[int, int], topic_id: str = "an-id", connection: Connection | None = None) -> None:
-        """As a merge leaves it."""
+    def stream_to(
+        self, offsets: Mapping[int, int], topic_id: str = "an-id", connection: Connection | None = None
+    ) -> None:
+        """Set the stream's positions, as a merge does."""
         with (connection or self.connection).cursor() as cursor:
             cursor.executemany(
                 "INSERT INTO truelog.position (view, version, topic, partition, topic_id, next_offset) "
@@ -51,8 +53,8 @@ class Served:
                 [(self.name, partition, topic_id, offset) for partition, offset in offsets.items()],
             )
 
-    def answered(self, offsets: Mapping[int, int], topic_id: str = "an-id", age: str = "4 minutes") -> None:
-        """As the batch layer keeps it."""
+    def fall_back_to(self, offsets: Mapping[int, int], topic_id: str = "an-id", age: str = "4 minutes") -> None:
+        """Set the fallback's positions and age, as a build does."""
         self.connection.execute(
             "INSERT INTO truelog.batch_answer (view, version, as_of, made_at) "
             "VALUES (%s, 1, now() - %s::interval, now() - %s::interval)",
@@ -65,7 +67,7 @@ class Served:
             )
 
     def compared(self, verdict: str, *causes: Cause, rows: int = 3) -> None:
-        """As reconcile keeps it."""
+        """Store a reconciliation, as `reconcile` does."""
         self.connection.execute(
             "INSERT INTO truelog.reconciliation (view, version, positions, from_raw, row_count, missing, extra, "
             "different, repaired, verdict, reason, sample, causes, finished_at) "
@@ -74,11 +76,11 @@ class Served:
         )
 
     def layer(self) -> str:
-        """As the rows tell, and as it is told."""
+        """The layer according to the rows, which must equal the reported one."""
         read = self.connection.execute(sql.SQL("SELECT views FROM {}").format(self.view)).fetchall()
-        told = serving_status.serving_statuses(self.connection)[self.name].layer
-        assert read == [({STREAM: 1, BATCH: 2}[told],)]
-        return told
+        reported = serving_status.serving_statuses(self.connection)[self.name].layer
+        assert read == [({STREAM: 1, BATCH: 2}[reported],)]
+        return reported
 
     @property
     def view(self) -> sql.Identifier:
@@ -103,39 +105,39 @@ def served(connection: Connection) -> Iterator[Served]:
     ("stream", "batch", "expected"),
     [
         (AT_FIVE, None, STREAM),
-        (AT_FIVE, {0: 5, 1: 5}, STREAM),  # the stream has all of it
+        (AT_FIVE, {0: 5, 1: 5}, STREAM),  # the stream has everything in the fallback
         (AT_FIVE, {0: 5, 1: 6}, BATCH),
         (AT_FIVE, {0: 9, 1: 9}, BATCH),
         (AT_FIVE, {0: 4, 1: 5}, STREAM),
-        # The stream has come back, and has caught up in one partition: to go to it would take records from readers.
+        # The stream is back and has caught up in one partition; switching to it would take records from readers.
         ({0: 9, 1: 5}, {0: 8, 1: 8}, BATCH),
         ({0: 9, 1: 8}, {0: 8, 1: 8}, STREAM),
-        (AT_FIVE, {0: 5, 1: 5, 2: 1}, BATCH),  # a partition that the stream has yet to meet
+        (AT_FIVE, {0: 5, 1: 5, 2: 1}, BATCH),  # a partition that the stream does not know yet
         (AT_FIVE, {0: 5, 1: 5, 2: 0}, STREAM),
-        ({}, {0: 1}, BATCH),  # it never merged
+        ({}, {0: 1}, BATCH),  # the stream never merged
     ],
 )
-def test_the_batch_layer_answers_until_the_stream_has_all_of_it(
+def test_readers_get_the_fallback_until_the_stream_has_all_of_it(
     served: Served, stream: Mapping[int, int], batch: Mapping[int, int] | None, expected: str
 ) -> None:
-    served.stands(stream)
+    served.stream_to(stream)
     if batch is not None:
-        served.answered(batch)
+        served.fall_back_to(batch)
     assert served.layer() == expected
 
 
-def test_offsets_of_a_topic_made_again_keep_nobody(served: Served) -> None:
-    """Also where it has fewer partitions now."""
-    served.answered({0: 900, 1: 900, 2: 900}, topic_id="its first id")
-    served.stands(AT_FIVE, topic_id="its second id")
+def test_offsets_of_a_recreated_topic_keep_no_reader(served: Served) -> None:
+    """Even if the topic now has fewer partitions."""
+    served.fall_back_to({0: 900, 1: 900, 2: 900}, topic_id="its first id")
+    served.stream_to(AT_FIVE, topic_id="its second id")
     assert served.layer() == STREAM
 
 
-def test_the_merge_that_reaches_it_moves_readers_in_its_transaction(served: Served, migrated: Settings) -> None:
-    served.stands(AT_FIVE)
-    served.answered({0: 8, 1: 8})
+def test_the_merge_that_catches_up_moves_readers_in_its_transaction(served: Served, migrated: Settings) -> None:
+    served.stream_to(AT_FIVE)
+    served.fall_back_to({0: 8, 1: 8})
     with connect(migrated) as merging:
-        served.stands({0: 8, 1: 9}, connection=merging)
+        served.stream_to({0: 8, 1: 9}, connection=merging)
         assert served.layer() == BATCH
         merging.commit()
         assert served.layer() == STREAM
@@ -146,33 +148,33 @@ def test_the_merge_that_reaches_it_moves_readers_in_its_transaction(served: Serv
     ("verdicts", "expected"),
     [
         ([("DIFFERENT",)], BATCH),
-        ([("DIFFERENT", Cause.HAND), ("UNKNOWN",)], BATCH),  # which has no answer to it
-        ([("DIFFERENT", Cause.LOST), ("EQUAL",)], STREAM),  # it comes back by itself
+        ([("DIFFERENT", Cause.HAND), ("UNKNOWN",)], BATCH),  # UNKNOWN changes nothing
+        ([("DIFFERENT", Cause.LOST), ("EQUAL",)], STREAM),  # the quarantine ends by itself
         ([("EQUAL",), ("DIFFERENT",)], BATCH),
-        ([("DIFFERENT", Cause.FILE)], STREAM),  # the rebuild is what is wrong
+        ([("DIFFERENT", Cause.FILE)], STREAM),  # the rebuild is wrong, not the stream
         ([("DIFFERENT", Cause.HAND, Cause.PARTIAL)], STREAM),
     ],
 )
-def test_a_view_in_quarantine_is_answered_from_behind(
+def test_readers_of_a_quarantined_view_get_an_older_fallback(
     served: Served, verdicts: list[tuple[str, *tuple[Cause, ...]]], expected: str
 ) -> None:
-    served.stands({0: 9, 1: 9})
-    served.answered(AT_FIVE)
+    served.stream_to({0: 9, 1: 9})
+    served.fall_back_to(AT_FIVE)
     for verdict, *causes in verdicts:
         served.compared(verdict, *causes)
     assert served.layer() == expected
 
 
-def test_records_set_aside_for_no_reason_are_no_quarantine(served: Served) -> None:
-    """No row differs: the rebuild leaves them out as well."""
-    served.answered(AT_FIVE)
-    served.stands(AT_FIVE)
+def test_records_skipped_without_reason_are_no_quarantine(served: Served) -> None:
+    """No row differs, because the rebuild also skips the records."""
+    served.fall_back_to(AT_FIVE)
+    served.stream_to(AT_FIVE)
     served.compared("DIFFERENT", rows=0)
     assert served.layer() == STREAM
 
 
-def test_without_an_answer_a_doubted_stream_answers_and_says_so(served: Served) -> None:
-    served.stands(AT_FIVE)
+def test_without_a_fallback_readers_get_the_quarantined_stream_with_a_warning(served: Served) -> None:
+    served.stream_to(AT_FIVE)
     served.compared("DIFFERENT")
     assert served.layer() == STREAM
     assert (
@@ -181,45 +183,45 @@ def test_without_an_answer_a_doubted_stream_answers_and_says_so(served: Served) 
     )
 
 
-def test_what_is_the_matter_is_told(served: Served) -> None:
+def test_the_status_says_what_is_wrong(served: Served) -> None:
     app = f"app {served.name}"
-    application.set_desired(served.connection, app, application.STOPPED, "somebody")
+    application.set_desired(served.connection, app, application.STOPPED, "oncall")
     view_status.record_state(served.connection, app, served.name, 1)
-    served.stands(AT_FIVE)
+    served.stream_to(AT_FIVE)
     assert serving_status.serving_statuses(served.connection)[served.name].reason == f"{app} is stopped"
-    served.answered({0: 6, 1: 6})
-    told = serving_status.serving_statuses(served.connection)[served.name]
-    assert told.line.endswith(f", 4 min old: {app} is stopped")
-    assert told.line.startswith(f"{served.name}: batch layer, as of 20")
+    served.fall_back_to({0: 6, 1: 6})
+    status = serving_status.serving_statuses(served.connection)[served.name]
+    assert status.line.endswith(f", 4 min old: {app} is stopped")
+    assert status.line.startswith(f"{served.name}: batch layer, as of 20")
     view_status.record_state(served.connection, app, served.name, 1, "no disk")
     assert serving_status.serving_statuses(served.connection)[served.name].reason == "its stream is stalled"
     served.connection.execute("DELETE FROM truelog.application WHERE application = %s", (app,))
 
 
-def test_the_other_layer_is_never_read_and_indexes_are_used(served: Served) -> None:
-    """Of both, whichever answers: a key, an order with a limit, an extreme."""
+def test_queries_read_only_the_current_layer_and_use_its_indexes(served: Served) -> None:
+    """For either layer: by key, in order with a limit, and for an extreme."""
     served.connection.execute("SET enable_seqscan = off")  # the tables are small
-    served.stands(AT_FIVE)
-    for batch in (None, {0: 6, 1: 6}):
-        if batch is not None:
-            served.answered(batch)
+    served.stream_to(AT_FIVE)
+    for offsets in (None, {0: 6, 1: 6}):
+        if offsets is not None:
+            served.fall_back_to(offsets)
         for query in (
             "SELECT * FROM {} WHERE minute = '2026-03-01'",
             "SELECT * FROM {} ORDER BY minute DESC LIMIT 1",
             "SELECT max(minute) FROM {}",
         ):
-            asked = sql.SQL("EXPLAIN (ANALYZE, COSTS OFF) " + query).format(served.view)
-            plan = [str(line).strip() for (line,) in served.connection.execute(asked).fetchall()]
+            explain = sql.SQL("EXPLAIN (ANALYZE, COSTS OFF) " + query).format(served.view)
+            plan = [str(line).strip() for (line,) in served.connection.execute(explain).fetchall()]
             scans = [line for line in plan if " Scan" in line and f" on {served.compiled.table} " in line]
             assert len(scans) == 2, plan
-            assert ["never executed" in each for each in scans] == [batch is not None, batch is None], plan
+            assert ["never executed" in each for each in scans] == [offsets is not None, offsets is None], plan
             assert all("Index" in each for each in scans), plan
             assert not [line for line in plan if "Sort (" in line], plan
     served.connection.execute("RESET enable_seqscan")
 
 
-def test_a_view_of_an_earlier_release_gets_the_batch_layer(served: Served) -> None:
-    """Its readers see its stream's table alone, and there is no other."""
+def test_a_view_of_an_earlier_release_gets_a_batch_layer(served: Served) -> None:
+    """Until then its readers see only the stream's table, and no other exists."""
     state, batch = (sql.Identifier(schema, served.compiled.table) for schema in ("state", "batch"))
     served.connection.execute(sql.SQL("DROP VIEW {}").format(served.view))
     served.connection.execute(sql.SQL("DROP TABLE {}").format(batch))
@@ -228,65 +230,67 @@ def test_a_view_of_an_earlier_release_gets_the_batch_layer(served: Served) -> No
 
     table.deploy_table(served.connection, served.compiled)
     served.connection.execute(sql.SQL("INSERT INTO {} VALUES ('2026-03-01', 2)").format(batch))
-    served.answered({0: 1})
+    served.fall_back_to({0: 1})
     assert served.layer() == BATCH
 
 
-def test_analysts_read_both_layers_and_which_it_is(served: Served, migrated: Settings) -> None:
-    """By the views alone: they have no right to a table."""
+def test_analysts_read_both_layers_and_the_status(served: Served, migrated: Settings) -> None:
+    """Through views alone, without rights on the tables."""
     analyst = {"user": "analyst", "password": migrated.analyst_password.get_secret_value()}
     with psycopg.connect(**migrated.database() | analyst, autocommit=True) as connection:
         as_analyst = replace(served, connection=connection)
         assert as_analyst.layer() == STREAM
-        served.answered({0: 1})
+        served.fall_back_to({0: 1})
         assert as_analyst.layer() == BATCH
         with pytest.raises(InsufficientPrivilege):
             connection.execute(sql.SQL("SELECT FROM {}").format(sql.Identifier("batch", served.compiled.table)))
 
 
 @pytest.mark.parametrize(
-    ("archived", "doubted", "expected"),
+    ("archived", "quarantined", "expected"),
     [
         ({0: 5, 1: 6}, False, True),
         ({0: 5, 1: 5}, False, False),
-        ({0: 9, 1: 4}, False, False),  # it would take a record from readers
-        ({0: 9, 1: 4}, True, True),  # which they must not see as it is
+        ({0: 9, 1: 4}, False, False),  # the fallback would take a record from readers
+        ({0: 9, 1: 4}, True, True),  # but the rows that readers see are wrong
         ({0: 4, 1: 4}, True, True),
     ],
 )
-def test_an_answer_is_news_where_readers_gain(archived: Mapping[int, int], doubted: bool, expected: bool) -> None:
+def test_a_fallback_improves_what_readers_see(archived: Mapping[int, int], quarantined: bool, expected: bool) -> None:
     ids = {"page_view": "an-id"}
     seen = Positions({"page_view": AT_FIVE}, ids)
-    assert fallback_policy.has_news(Positions({"page_view": archived}, ids), seen, doubted=doubted) == expected
-    assert not fallback_policy.has_news(Positions(), seen, doubted=doubted)
+    assert fallback_policy.improves(Positions({"page_view": archived}, ids), seen, quarantined=quarantined) == expected
+    assert not fallback_policy.improves(Positions(), seen, quarantined=quarantined)
     with pytest.raises(TopicRecreated):
-        fallback_policy.has_news(Positions({"page_view": archived}, {"page_view": "another"}), seen, doubted=doubted)
+        fallback_policy.improves(
+            Positions({"page_view": archived}, {"page_view": "another"}), seen, quarantined=quarantined
+        )
 
 
-def test_an_answer_is_dropped_when_no_reader_gets_it(served: Served) -> None:
-    served.stands(AT_FIVE)
-    served.answered({0: 6, 1: 6})
+def test_a_fallback_is_dropped_when_no_reader_gets_it(served: Served) -> None:
+    served.stream_to(AT_FIVE)
+    served.fall_back_to({0: 6, 1: 6})
     assert served.name not in fallback_policy.drop_unneeded_fallbacks(served.connection)
     assert served.layer() == BATCH
-    served.stands({0: 6, 1: 6})
+    served.stream_to({0: 6, 1: 6})
     assert served.name in fallback_policy.drop_unneeded_fallbacks(served.connection)
     assert served.layer() == STREAM
     left = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier("batch", table_name(served.name, 1)))
     assert served.connection.execute(left).fetchone() == (0,)
 
 
-def test_a_slow_reader_holds_up_neither_a_second_start_nor_an_answer_that_goes(
+def test_a_slow_reader_blocks_neither_a_second_migration_nor_the_drop_of_a_fallback(
     served: Served, migrated: Settings
 ) -> None:
-    """Whoever waited for it would have all other readers wait behind; and its own rows stay."""
-    served.stands(AT_FIVE)
-    served.answered({0: 6, 1: 6})
+    """A statement that waited for it would make all other readers wait. The slow reader keeps its rows."""
+    served.stream_to(AT_FIVE)
+    served.fall_back_to({0: 6, 1: 6})
     with connect(migrated) as reading, ThreadPoolExecutor(1) as pool:
         reading.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
         slow = replace(served, connection=reading)
         assert slow.layer() == BATCH
         pool.submit(migrate, migrated).result(30)
-        served.stands({0: 6, 1: 6})
+        served.stream_to({0: 6, 1: 6})
         assert served.name in pool.submit(fallback_policy.drop_unneeded_fallbacks, served.connection).result(30)
         assert slow.layer() == BATCH
     assert served.layer() == STREAM
