@@ -2,9 +2,11 @@
 
 import logging
 import sys
+from typing import Annotated
 
 import typer
 
+import truelog
 from truelog.cli.commands import (
     alerting,
     archiving,
@@ -46,11 +48,27 @@ GROUPS = {
 }
 
 app = typer.Typer(
-    help="The log is the truth; a view is a cache of it.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(requested: bool) -> None:
+    if requested:
+        typer.echo(f"truelog {truelog.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """The log is the truth; a view is a cache of it."""
+
+
 for command in COMMANDS:
     app.command()(command)
 for name, group in GROUPS.items():

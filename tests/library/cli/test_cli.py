@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+import truelog
 from truelog.cli.commands.streaming import streams, tables
 from truelog.monitor import health
 from truelog.monitor.health import ApplicationHealth, ViewHealth
@@ -26,6 +27,11 @@ def run(home: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 def test_bad_use_is_2(tmp_path: Path) -> None:
     assert run(tmp_path, "no-such-word").returncode == 2
     assert run(tmp_path, "up", "no-such-service").returncode == 2
+
+
+def test_the_version_is_printed_without_a_platform(tmp_path: Path) -> None:
+    ended = run(tmp_path, "--version")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"truelog {truelog.__version__}\n", "")
 
 
 def test_a_home_that_was_not_set_up_is_3_with_the_cure(tmp_path: Path) -> None:
