@@ -1,8 +1,8 @@
 """Which results of a search were clicked: one row per search, merged from the search and its clicks.
 
-Either may come first, by any margin: each leaves the other's columns NULL. Whether a click counts depends on both, so
-the row keeps when each was made, and it is decided when it is asked: a click counts for a result that was shown,
-within one hour of the search, before or after, by event time (a device's clock may be a little behind).
+The search or a click may arrive first, by any margin; each leaves the other's columns NULL. Whether a click counts
+depends on both, so the row stores both times, and a query decides: a click counts for a result that the search showed,
+within one hour before or after the search by event time (the clock of a device may be slow).
 """
 
 from pyspark.sql import DataFrame
@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from truelog import First, Latest, View, latest
 
-# One row per search and result. `clicked_at` stays NULL while nobody has clicked; a click that would count may still
-# come until `counts_until`, and may be logged later than that.
+# One row per search and result. `clicked_at` is NULL until someone clicks. A click that counts may still be made until
+# `counts_until`, and may be logged even later.
 RESULTS = """
 SELECT search_id, asked_at, url, asked_at + interval '1 hour' AS counts_until, (
     SELECT min(at) FROM unnest(clicked_at, clicked) AS click(at, clicked_url)
@@ -20,7 +20,7 @@ SELECT search_id, asked_at, url, asked_at + interval '1 hour' AS counts_until, (
 FROM {view} CROSS JOIN LATERAL (SELECT DISTINCT unnest(results) AS url) AS result
 """
 
-# The hour is that of the search, so that a late click changes the row it belongs to.
+# The hour is the hour of the search, so a late click changes the row that it belongs to.
 RATES = """
 SELECT date_trunc('hour', asked_at, 'UTC') AS hour, url, count(*) AS shown, count(clicked_at) AS clicked,
     round(count(clicked_at)::numeric / count(*), 4) AS rate
@@ -33,7 +33,7 @@ SELECT search_id, asked_at, url, counts_until FROM ({results}) AS results WHERE 
 
 
 def transform(search: DataFrame, click: DataFrame) -> DataFrame:
-    """One row per event: a search brings its results, a click its URL and time."""
+    """One row per event: the results of a search, or the URL and time of a click."""
     asked = search.select(
         F.col("event_id").alias("search_id"),
         latest("event_time", asked_at="event_time", results="results").alias("search"),
@@ -54,9 +54,9 @@ VIEW = View(
     checks=("cardinality(clicked) = cardinality(clicked_at)",),
     columns={
         "search_id": "`event_id` of the search",
-        "asked_at": "when it was asked, by corrected event time; NULL while only clicks on it have come",
-        "results": "URLs that were shown, best first",
-        "clicked_at": "when something was clicked: the first 1,000 different clicks, in order",
-        "clicked": "what was clicked, in the order of `clicked_at`; whether it counts, the relation `results` says",
+        "asked_at": "time of the search, by corrected event time; NULL while only its clicks have arrived",
+        "results": "URLs that the search showed, best first",
+        "clicked_at": "times of the first 1,000 distinct clicks, in order",
+        "clicked": "clicked URLs, in the order of `clicked_at`; the relation `results` shows whether a click counts",
     },
 )

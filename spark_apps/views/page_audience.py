@@ -1,4 +1,4 @@
-"""Who views the pages of a host, minute by minute: how many visitors, and how long they waited."""
+"""The audience of a host per minute: the number of visitors, and how long they waited."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -7,7 +7,7 @@ from truelog import Distinct, Quantiles, Sum, View
 
 
 def transform(page_view: DataFrame) -> DataFrame:
-    """One row per event: sketches are kept for each host, since each costs kilobytes."""
+    """One row per event. The key has no page, because each sketch costs kilobytes."""
     return page_view.select(
         F.window("event_time", "1 minute").start.alias("minute"),
         F.try_parse_url("url", F.lit("HOST")).alias("host"),
@@ -25,9 +25,9 @@ VIEW = View(
     checks=("views > 0", "visitors > 0"),
     columns={
         "minute": "start of the minute, by corrected event time",
-        "host": "host of the URL; NULL where the URL is none",
+        "host": "host of the URL; NULL if the URL is invalid",
         "views": "page views",
-        "visitors": "different visitors, with a relative standard error of 2 %",
+        "visitors": "distinct visitors, with a relative standard error of 2 %",
         "response_ms_p50": "median response time in milliseconds, within 1 %",
     },
 )

@@ -1,11 +1,11 @@
-"""Page views per minute, host, page and browser: how many, and how many bytes were sent."""
+"""Page views per minute, host, page and browser: the number of views, and the bytes sent."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from truelog import Sum, View
 
-# The ten pages of each hour that were viewed most; of pages viewed equally often the one first in binary order.
+# The ten most viewed pages of each hour; pages with equally many views are in binary order.
 BUSIEST = """
 SELECT hour, place, host, page, views FROM (
     SELECT date_trunc('hour', minute, 'UTC') AS hour, host, page, sum(views)::bigint AS views, row_number() OVER (
@@ -17,7 +17,7 @@ SELECT hour, place, host, page, views FROM (
 
 
 def transform(page_view: DataFrame) -> DataFrame:
-    """One row per event: the cell of the cube it falls in, and what it adds there."""
+    """One row per event: its cell of the cube, and what it adds to that cell."""
     return page_view.select(
         F.window("event_time", "1 minute").start.alias("minute"),
         F.try_parse_url("url", F.lit("HOST")).alias("host"),
@@ -37,7 +37,7 @@ VIEW = View(
     checks=("views > 0", "bytes >= 0"),
     columns={
         "minute": "start of the minute in which the page was viewed, by corrected event time",
-        "host": "host of the URL; NULL where the URL is none",
+        "host": "host of the URL; NULL if the URL is invalid",
         "page": "path of the URL",
         "browser": "browser family",
         "views": "page views",

@@ -1,7 +1,7 @@
-"""How often each address asks: requests in every minute, a new minute beginning every ten seconds.
+"""Request rates of each address: requests per minute, with a new minute every ten seconds.
 
-A request lies in six such minutes. What is kept is ten-second panes, each request in one; the minutes are added up
-when they are asked for, six panes each.
+A request lies in six such minutes. The table stores ten-second panes, and each request lies in one of them. A query
+sums the six panes of a minute.
 """
 
 from pyspark.sql import DataFrame
@@ -9,9 +9,9 @@ from pyspark.sql import functions as F
 
 from truelog import Sum, View
 
-# Begins with the windows, not with the panes: a question about some windows reads the panes of those, by the key's
-# index. Every window that a request lies in is there, those after an address's last pane too. Seven days are written
-# in hours: a day has 23 or 25 of them where the reader's time zone says so.
+# Starts from the windows, not from the panes, so that a query for some windows reads only their panes, by the key's
+# index. It has every window that contains a request, also the windows after an address's last pane. Seven days are
+# written in hours, because a day has 23 or 25 hours in some time zones.
 PER_MINUTE = """
 SELECT ip, ends - interval '1 minute' AS window_start, ends AS window_end, requests
 FROM (SELECT min(pane) AS oldest, max(pane) AS newest FROM {view}) AS panes
@@ -29,7 +29,7 @@ CROSS JOIN LATERAL (
 
 
 def transform(page_view: DataFrame) -> DataFrame:
-    """One row per event: the pane of its address that it falls in."""
+    """One row per event: the address, and the pane that contains it."""
     return page_view.select(
         F.window("event_time", "10 seconds").start.alias("pane"),
         "ip",
@@ -47,7 +47,7 @@ VIEW = View(
     keep="7 days",
     columns={
         "pane": "start of the ten seconds in which the requests were made, by corrected event time",
-        "ip": "address of the visitor; NULL where it is not known",
+        "ip": "address of the visitor; NULL if unknown",
         "requests": "page views",
     },
 )

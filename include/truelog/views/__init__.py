@@ -1,1 +1,1 @@
-"""Views: the declaration of a view, its measures, the catalogue, and a view compiled against its events."""
+"""Views: the declaration of a view, its measures, the catalogue, and the compiler that checks a view."""

@@ -1,6 +1,6 @@
-"""The catalogue: every view that there is, found by looking into the folder of views.
+"""The catalogue of views: one view for each file in the folder of views.
 
-A file that cannot be loaded, or that declares no `VIEW`, is refused with its reason: a view that vanishes is worse.
+A file that cannot be loaded or declares no `VIEW` raises an error: a silently missing view would be worse.
 """
 
 import importlib.util
@@ -16,7 +16,7 @@ VIEWS = Path(__file__).parents[3] / "spark_apps" / "views"
 
 
 def view_names(folder: Path = VIEWS) -> list[str]:
-    """The views by file name, without loading any: cheap enough for a DAG file."""
+    """The names of all views, without loading them: cheap enough for a DAG file."""
     return sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
 
 
@@ -29,20 +29,20 @@ def load_view(name: str, folder: Path = VIEWS) -> "View":
     """The view declared in `<folder>/<name>.py`.
 
     Raises:
-        BadDeclaration: there is no such file, or it cannot be loaded, or declares no view.
+        BadDeclaration: the file does not exist, cannot be loaded, or declares no view.
     """
-    from truelog.views.view import View  # here: it brings PySpark, which those who only list views do without
+    from truelog.views.view import View  # imports PySpark, which a list of names does not need
 
     path = folder / f"{name}.py"
     if not path.exists():
-        raise BadDeclaration(f"There is no view {name!r}; there are {', '.join(view_names(folder))}.")
+        raise BadDeclaration(f"There is no view {name!r}; the views are {', '.join(view_names(folder))}.")
     spec = importlib.util.spec_from_file_location(f"truelog_views.{name}", path)
     assert spec is not None  # noqa: S101
     assert spec.loader is not None  # noqa: S101
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # whatever a file may raise when it is imported
+    except Exception as error:  # a file may raise anything when it is imported
         raise BadDeclaration(f"{path.name} cannot be loaded: {type(error).__name__}: {error}") from error
     view = getattr(module, "VIEW", None)
     if not isinstance(view, View):

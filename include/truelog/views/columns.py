@@ -1,4 +1,4 @@
-"""Columns that Spark and PostgreSQL hold alike: which types, under which names, in what canonical form."""
+"""Column types that Spark and PostgreSQL share, their SQL names, and the canonical form of their values."""
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -41,17 +41,17 @@ _LONGEST_CHARACTER = 4  # bytes, in UTF-8
 
 
 class ColumnTypes:
-    """Groups of types, by what may be asked of them."""
+    """Groups of types: types of key columns, and types with an order."""
 
     KEY = (StringType, ByteType, ShortType, IntegerType, LongType, BooleanType, DateType, TimestampType, DecimalType)
     ORDERED = (*KEY, FloatType, DoubleType)
 
 
 def sql_type(kind: DataType) -> str:
-    """PostgreSQL's type for Spark's; text compares by bytes, as Spark compares it."""
+    """The PostgreSQL type of a Spark type; text compares by bytes, as in Spark."""
     if isinstance(kind, DecimalType):
         return f"numeric({kind.precision},{kind.scale})"
-    if isinstance(kind, ArrayType) and not isinstance(kind.elementType, ArrayType):  # ragged ones it cannot hold
+    if isinstance(kind, ArrayType) and not isinstance(kind.elementType, ArrayType):  # PostgreSQL has no ragged arrays
         element, collate, rule = sql_type(kind.elementType).partition(" COLLATE ")
         return f"{element}[]{collate}{rule}"
     if type(kind) not in _PLAIN:
@@ -60,7 +60,7 @@ def sql_type(kind: DataType) -> str:
 
 
 def clean(value: Column, kind: DataType) -> Column:
-    """The one form of a value: text without U+0000 (PostgreSQL holds none), floats without a negative zero."""
+    """The canonical form of a value: text without U+0000, which PostgreSQL cannot store, and no negative zero."""
     if isinstance(kind, StringType):
         return F.translate(value, "\0", "\u2400")
     if isinstance(kind, FloatType | DoubleType):
@@ -71,12 +71,12 @@ def clean(value: Column, kind: DataType) -> Column:
 
 
 def comparable(array: Column) -> Column:
+    """The canonical form of an array whose order has no meaning."""
     return F.sort_array(array)
 
 
-def bounded(text: Column, most: int) -> Column:
-    """Text of at most `most` bytes: longer text is cut, and told apart by a hash of the whole of it."""
-    kept = F.concat(
-        F.substring(text, 1, (most - _HASH_BYTES) // _LONGEST_CHARACTER), F.lit(" …"), F.md5(text.cast("binary"))
-    )
-    return F.when(F.octet_length(text) > most, kept).otherwise(text)
+def bounded(text: Column, max_bytes: int) -> Column:
+    """Text of at most `max_bytes`: longer text is cut, and a hash of the whole text keeps it distinct."""
+    start = F.substring(text, 1, (max_bytes - _HASH_BYTES) // _LONGEST_CHARACTER)
+    shortened = F.concat(start, F.lit(" …"), F.md5(text.cast("binary")))
+    return F.when(F.octet_length(text) > max_bytes, shortened).otherwise(text)

@@ -1,4 +1,4 @@
-"""A view compiled against its events: the types of its columns, and the fingerprint of its code."""
+"""A compiled view: a view checked against its events, with the types of its columns and the fingerprint of its code."""
 
 import hashlib
 import re
@@ -19,18 +19,18 @@ from truelog.views.columns import ColumnTypes, bounded, clean, sql_type
 from truelog.views.measures import require_accepted
 from truelog.views.view import View
 
-# What a record adds must depend on nothing but the record, so nothing that looks at two rows at once is here.
+# The contribution of a record must depend on the record alone, so no operator here combines rows.
 _ROW_WISE = {"Project", "Filter", "Generate", "Union", "Expand", "LocalRelation", "LogicalRDD", "SubqueryAlias"}
-_KEY_BYTES = 2_000  # of text in a key: PostgreSQL's B-tree takes rows of 2,704 bytes
-_PLAIN_NAME = re.compile(r"[a-z][a-z0-9_]*")
-_NAME_LENGTH = 63  # PostgreSQL cuts what is longer, without a word
-_UNSTEADY = re.compile(r"expressions\.(Current\w+|Now|LocalTimestamp|InputFile\w+|\w*Python\w*)\"")
+_KEY_BYTES = 2_000  # of text in a key: PostgreSQL's B-tree accepts rows of up to 2,704 bytes
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_NAME_LENGTH = 63  # PostgreSQL silently truncates longer names
+_NON_DETERMINISTIC = re.compile(r"expressions\.(Current\w+|Now|LocalTimestamp|InputFile\w+|\w*Python\w*)\"")
 
-# To be raised by whoever changes what a record decodes to (`schema.decode`), or what a measure, its hash included,
-# makes of it (`truelog.views.measures`): no plan shows that, and tables made before must not be added to.
+# Raise it with every change of what a record decodes to (`schema.decode`), or of what a measure computes, its hash
+# included (`truelog.views.measures`). No plan shows such a change, and existing tables must not mix both meanings.
 MEANING = 1
 
-RowFilter = Callable[[DataFrame], DataFrame]  # which rows to look at, told by their key columns
+RowFilter = Callable[[DataFrame], DataFrame]  # selects rows by their key columns
 
 
 def all_rows(rows: DataFrame) -> DataFrame:
@@ -39,7 +39,7 @@ def all_rows(rows: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A view with its name, the types that its transform selects, and its fingerprint."""
+    """A view with its name, the types of the columns that its transform selects, and its fingerprint."""
 
     name: str
     view: View
@@ -48,14 +48,14 @@ class Compiled:
 
     @property
     def table(self) -> str:
-        """The name of the view's table, in the schema `state` as in `stage`."""
+        """The name of the view's table, the same in every schema."""
         return table_name(self.name, self.view.version)
 
     def require_same_code(self, fingerprint: object, what: str) -> None:
-        """Refuse to go on with what other code made.
+        """Refuse to continue with data that other code made.
 
         Raises:
-            CodeChanged: with the cure.
+            CodeChanged: the message says what to do.
         """
         if fingerprint != self.fingerprint:
             raise CodeChanged(
@@ -77,38 +77,38 @@ class Compiled:
 
     @property
     def merged(self) -> dict[str, str]:
-        """SQL of each measure column after a merge."""
+        """The SQL expression that merges each measure column."""
         return {c: e for n, m in self.view.measures.items() for c, e in m.merged(n, self.kinds[n]).items()}
 
     @property
     def shown(self) -> dict[str, str]:
-        """SQL of each column that readers see, key first."""
+        """The SQL expression of each column that readers see, key columns first."""
         keys = {k: f'"{k}"' for k in self.view.key}
         return keys | {c: e for n, m in self.view.measures.items() for c, e in m.shown(n, self.kinds[n]).items()}
 
     @property
     def age_column(self) -> str | None:
-        """The key column by which rows leave, where the view has `keep`."""
+        """The key column that decides when a row expires; None without `keep`."""
         return self.view.keep and next(k for k, t in self.key_columns.items() if t == "timestamptz")
 
     def prepared(self, rows: DataFrame) -> DataFrame:
-        """Rows as the transform selects them → keys in canonical form, and each row's share of the measures."""
+        """Rows as the transform selects them → keys in canonical form, and each row's contribution to the measures."""
         return rows.select(*self._prepared)
 
     def _key(self, name: str) -> Column:
-        """A hostile URL must not be too long for the index that keeps keys apart."""
+        """A key column in canonical form. A hostile URL must not be too long for the unique index."""
         value, kind = clean(F.col(name), self.kinds[name]), self.kinds[name]
         if not isinstance(kind, StringType):
             return value
         return bounded(value, _KEY_BYTES // sum(isinstance(self.kinds[k], StringType) for k in self.view.key))
 
     def with_keys(self, keys: DataFrame) -> RowFilter:
-        """Only the rows of these keys."""
+        """A filter that selects the rows with these keys; NULL equals NULL."""
 
         def only(rows: DataFrame) -> DataFrame:
-            wanted = F.broadcast(keys.toDF(*(f"_{k}" for k in self.view.key)))
-            same = reduce(Column.__and__, (rows[k].eqNullSafe(wanted[f"_{k}"]) for k in self.view.key))
-            return rows.join(wanted, same, "left_semi")
+            selected = F.broadcast(keys.toDF(*(f"_{k}" for k in self.view.key)))
+            equal = reduce(Column.__and__, (rows[k].eqNullSafe(selected[f"_{k}"]) for k in self.view.key))
+            return rows.join(selected, equal, "left_semi")
 
         return only
 
@@ -117,7 +117,7 @@ class Compiled:
         return self.view.transform(*(events[topic] for topic in self.view.reads))
 
     def totals_of(self, events: Mapping[str, DataFrame], only: RowFilter = all_rows) -> DataFrame:
-        """Events → states, one row for each key that `only` lets through.
+        """Events → states, one row for each key that `only` selects.
 
         The stream, rebuilds and verification all call this: the batch layer equals the stream because no other code
         turns events into states.
@@ -125,32 +125,32 @@ class Compiled:
         return self.totals(self.transformed(events), only)
 
     def totals(self, rows: DataFrame, only: RowFilter = all_rows) -> DataFrame:
-        """Rows as the transform selects them → one row for each key that `only` lets through, with states."""
+        """Rows as the transform selects them → states, one row for each key that `only` selects."""
         view, prepared = self.view, only(self.prepared(rows))
-        apart = [n for n, m in view.measures.items() if m.apart]
-        if not apart:
+        per_value = [n for n, m in view.measures.items() if m.per_value]
+        if not per_value:
             return self._settled(prepared.groupBy(*view.key).agg(*self._totalled))
-        # Counted once per value and key before they meet in a list: a busy key's list holds values, not events.
-        held = prepared.withColumns({f"_{n}": F.col(n) for n in apart})
-        finer = held.groupBy(*view.key, *(f"_{n}" for n in apart)).agg(*self._totalled)
-        return self.plus(self._settled(finer.drop(*(f"_{n}" for n in apart))))
+        # First count per key and value, then collect: the list of a busy key holds values, not events.
+        copied = prepared.withColumns({f"_{n}": F.col(n) for n in per_value})
+        counts = copied.groupBy(*view.key, *(f"_{n}" for n in per_value)).agg(*self._totalled)
+        return self.plus(self._settled(counts.drop(*(f"_{n}" for n in per_value))))
 
     def plus(self, states: DataFrame) -> DataFrame:
-        """Rows of states, several for a key → one for each key."""
+        """States, several rows for a key → one row for each key."""
         return self._settled(states.groupBy(*self.view.key).agg(*self._summed))
 
     def stored(self, states: DataFrame) -> DataFrame:
-        """States → the columns that PostgreSQL holds."""
+        """States → the columns that PostgreSQL stores."""
         return states.select(*self._stored)
 
     def hashed(self, states: DataFrame) -> DataFrame:
-        """The same after `row_hash`, by which it is seen whether all of them came to the database."""
+        """The stored columns with `row_hash` in front, which shows whether all rows reached the database."""
         return self.stored(states).select(*self._hashed)
 
     def _settled(self, gathered: DataFrame) -> DataFrame:
         return gathered.select(*self._ordered)
 
-    # Columns are made once: each is a dozen questions to the JVM, and a batch needs hundreds of them.
+    # Columns are cached: each costs a dozen calls to the JVM, and a batch needs hundreds of columns.
 
     @cached_property
     def _prepared(self) -> list[Column]:
@@ -183,74 +183,77 @@ class Compiled:
 
 
 def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[str, StructType]) -> Compiled:
-    """Check a view against the schemas of its events; say what it stores.
+    """Check a view against the schemas of its events, and derive its columns and its fingerprint.
 
     Raises:
-        BadDeclaration: the transform is not row-wise, is unsteady, or selects other columns than key and measures;
-            or two of these would be one column of the table.
+        BadDeclaration: the transform is not row-wise, is not deterministic, or does not select exactly key and
+            measures; or a column of the table would have two sources.
     """
     unknown = [topic for topic in view.reads if topic not in schemas]
     if unknown:
         raise BadDeclaration(f"{name} reads {', '.join(unknown)}: no such file in include/events/.")
     selected = view.transform(*(spark.createDataFrame([], schemas[topic]) for topic in view.reads))
-    _require_steady(name, selected)
+    _require_deterministic(name, selected)
     _require_columns(name, view, selected.schema)
     kinds = {f.name: f.dataType for f in selected.schema}
     require_accepted(name, view.measures, kinds)
-    _require_age(name, view, kinds)
+    _require_age_column(name, view, kinds)
     compiled = Compiled(name, view, kinds, _fingerprint(view, selected, schemas))
-    _require_one_owner(compiled)
-    _require_plain_names(compiled)
+    _require_unique_columns(compiled)
+    _require_names(compiled)
     return compiled
 
 
 def extend_view(compiled: Compiled, column: str, kind: DataType) -> Compiled:
-    """The same view with one more key column in front: many views' worth of cases in one table."""
+    """The same view with one more key column in front, which keeps many cases apart in one table."""
     view = replace(compiled.view, key=(column, *compiled.view.key))
     return replace(compiled, view=view, kinds={column: kind, **compiled.kinds})
 
 
 def _require_columns(name: str, view: View, schema: StructType) -> None:
-    wanted, got = [*view.key, *view.measures], schema.fieldNames()
-    if sorted(wanted) != sorted(got):
-        raise BadDeclaration(f"{name}: the transform selects {got}; key and measures are {wanted}.")
+    declared, selected = [*view.key, *view.measures], schema.fieldNames()
+    if sorted(declared) != sorted(selected):
+        raise BadDeclaration(f"{name}: the transform selects {selected}, but key and measures are {declared}.")
     for key in view.key:
         if not isinstance(schema[key].dataType, ColumnTypes.KEY):
             raise BadDeclaration(f"{name}.{key}: {schema[key].dataType.simpleString()} cannot be a key; cast it.")
 
 
-def _require_one_owner(compiled: Compiled) -> None:
-    """Measures may declare columns of other names than their own: of two by one name, one would hide the other."""
+def _require_unique_columns(compiled: Compiled) -> None:
+    """A measure may make columns of other names than its own; two columns of one name would hide each other."""
     for declared in ("names", "shown"):
-        owners = dict.fromkeys(compiled.view.key, "the key")
+        sources = dict.fromkeys(compiled.view.key, "the key")
         for name, measure in compiled.view.measures.items():
-            mine = f"the measure {name!r}"
+            source = f"the measure {name!r}"
             for column in getattr(measure, declared)(name, compiled.kinds[name]):
-                if column in owners:
-                    raise BadDeclaration(f"{compiled.name}: {_twice(owners[column], mine, column)} in the transform.")
-                owners[column] = mine
+                if column in sources:
+                    conflict = _conflict(sources[column], source, column)
+                    raise BadDeclaration(f"{compiled.name}: {conflict} in the transform.")
+                sources[column] = source
 
 
-def _twice(first: str, second: str, column: str) -> str:
+def _conflict(first: str, second: str, column: str) -> str:
     if first == second:
-        return f"{first} makes the column {column!r} for its own order; give the one that it selects another name"
-    return f"{first} and {second} both make a column {column!r}; give one of the two another name"
+        return f"{first} makes the column {column!r} for its own order; rename the selected column"
+    return f"{first} and {second} both make a column {column!r}; rename one of them"
 
 
-def _require_plain_names(compiled: Compiled) -> None:
-    """Names are tables and columns in two engines, and stand in SQL."""
+def _require_names(compiled: Compiled) -> None:
+    """Names of tables and columns must be plain: they appear in the SQL of two engines."""
     relations = [f"{compiled.table}_streamed", *(f"{compiled.name}_{each}" for each in compiled.view.present)]
     for name in (*relations, *compiled.stored_columns, *compiled.shown):
-        if not _PLAIN_NAME.fullmatch(name) or len(name) > _NAME_LENGTH:
+        if not _NAME.fullmatch(name) or len(name) > _NAME_LENGTH:
             raise BadDeclaration(
-                f"{compiled.name}: {name!r} cannot be a table's or a column's name; "
-                f"use a-z, 0-9 and _, beginning with a letter, {_NAME_LENGTH} characters at most."
+                f"{compiled.name}: {name!r} cannot be the name of a table or a column; "
+                f"use at most {_NAME_LENGTH} characters of a-z, 0-9 and _, beginning with a letter."
             )
 
 
-def _require_age(name: str, view: View, kinds: Mapping[str, DataType]) -> None:
+def _require_age_column(name: str, view: View, kinds: Mapping[str, DataType]) -> None:
     if view.keep and "timestamptz" not in (sql_type(kinds[k]) for k in view.key):
-        raise BadDeclaration(f"{name}: keep={view.keep!r} needs a timestamp among the key columns to tell a row's age.")
+        raise BadDeclaration(
+            f"{name}: keep={view.keep!r} needs a timestamp among the key columns, for the age of a row."
+        )
 
 
 def _analyzed(selected: DataFrame) -> Any:
@@ -264,19 +267,19 @@ def _nodes(plan: Any) -> Iterator[Any]:
         yield from _nodes(children.apply(i))
 
 
-def _require_steady(name: str, selected: DataFrame) -> None:
+def _require_deterministic(name: str, selected: DataFrame) -> None:
     plan = _analyzed(selected)
-    strange = sorted({n.nodeName() for n in _nodes(plan)} - _ROW_WISE)
-    if strange:
+    forbidden = sorted({n.nodeName() for n in _nodes(plan)} - _ROW_WISE)
+    if forbidden:
         raise BadDeclaration(
-            f"{name}: the transform uses {', '.join(strange)}. It may select, filter, explode and union: what a "
-            f"record adds must not depend on other records, or the cut into micro-batches would show."
+            f"{name}: the transform uses {', '.join(forbidden)}. It may select, filter, explode and union: the "
+            f"contribution of a record must not depend on other records, or the micro-batches would change the result."
         )
-    unsteady = sorted(set(_UNSTEADY.findall(plan.toJSON())))
-    if unsteady or not plan.deterministic():
+    changing = sorted(set(_NON_DETERMINISTIC.findall(plan.toJSON())))
+    if changing or not plan.deterministic():
         raise BadDeclaration(
-            f"{name}: the transform asks for {', '.join(unsteady) or 'a random or per-run value'}; a rebuild would "
-            f"answer otherwise. Native expressions over the event's own columns only."
+            f"{name}: the transform uses {', '.join(changing) or 'a random or per-run value'}, so a rebuild would "
+            f"differ. Use only native expressions over the event's own columns."
         )
 
 

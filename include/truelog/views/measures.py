@@ -1,13 +1,13 @@
-"""Measures: how one column of a view adds up.
+"""Measures: how one column of a view is aggregated.
 
-A measure is a commutative monoid whose zero is NULL, and its state is equal as data under any grouping and order of
-the events. The same algebra is stated twice, once as native Spark expressions (what a batch adds) and once as SQL
-(how a merge adds it to what stands); the laws in `tests/laws` hold the two against each other.
+A measure is a commutative monoid whose zero is NULL. Its state is the same data for any grouping and order of the
+events. The algebra is implemented twice: as native Spark expressions, which total a batch, and as SQL, which merges
+the batch into the table. The laws in `tests/laws` compare the two.
 
-In SQL names stand in quotes: a column may be called `order`. That they need no escaping, `views.compiled_view` sees to.
+SQL names are quoted, because a column may be called `order`. They need no escaping: `views.compiled_view` checks them.
 
-The way of a column:  prepare (a row's share) → total (aggregate) → settle → stored (as PostgreSQL keeps it)
-States add up by:     plus (aggregate) → settle in Spark,  `merged` in PostgreSQL
+From events to the table:  prepare (a row's contribution) → total (aggregate) → settle → stored (as in PostgreSQL)
+To add states:             plus (aggregate) → settle in Spark,  `merged` in PostgreSQL
 """
 
 import math
@@ -36,9 +36,9 @@ _WHOLE = (*_SMALL, LongType)
 
 @dataclass(frozen=True)
 class Measure:
-    """What every measure answers; `kind` is the type of the column that the transform selects for it."""
+    """The interface of a measure; `kind` is the type of the column that the transform selects for it."""
 
-    apart = False  # True where rows are first counted per prepared value: the state would not fit one group's list
+    per_value = False  # True if rows are first counted per prepared value, because a list of all rows would not fit
 
     def accepts(self, kind: DataType) -> bool:
         raise NotImplementedError
@@ -62,23 +62,24 @@ class Measure:
         return {name: sql_type(kind)}
 
     def names(self, name: str, kind: DataType) -> list[str]:
-        """Of these columns, each as often as it would be made: more than once is one too many."""
+        """The names of these columns, repeated if the measure would make a column twice, which is an error."""
         return list(self.columns(name, kind))
 
     def merged(self, name: str, kind: DataType) -> dict[str, str]:
-        """SQL for each stored column: `t` is the row that stands, `excluded` what is added."""
+        """The SQL that merges each stored column: `t` is the existing row, `excluded` the added row."""
         raise NotImplementedError
 
     def shown(self, name: str, kind: DataType) -> dict[str, str]:
-        """SQL for each readable column."""
+        """The SQL of each column that readers see."""
         return {name: f'"{name}"'}
 
 
 @dataclass(frozen=True)
 class Sum(Measure):
-    """Whole numbers and decimals, added exactly; floats are refused, since their sum depends on the order.
+    """The exact sum of integers or decimals. Floats are refused, because their sum depends on the order.
 
-    `int` and smaller add up to bigint, which 2**32 rows cannot overflow; `bigint` and decimals to numeric(38, scale).
+    `int` and smaller types sum to bigint, which 2**32 rows cannot overflow; `bigint` and decimals sum to
+    numeric(38, scale).
     """
 
     def accepts(self, kind: DataType) -> bool:
@@ -108,7 +109,7 @@ def _total_type(kind: DataType) -> DataType:
 
 @dataclass(frozen=True)
 class Min(Measure):
-    """The least value; text compares by its UTF-8 bytes, in both layers."""
+    """The smallest value; text compares by its UTF-8 bytes in both layers."""
 
     def accepts(self, kind: DataType) -> bool:
         return isinstance(kind, ColumnTypes.ORDERED)
@@ -122,7 +123,7 @@ class Min(Measure):
 
 @dataclass(frozen=True)
 class Max(Measure):
-    """The greatest value; text compares by its UTF-8 bytes, in both layers."""
+    """The greatest value; text compares by its UTF-8 bytes in both layers."""
 
     def accepts(self, kind: DataType) -> bool:
         return isinstance(kind, ColumnTypes.ORDERED)
@@ -136,11 +137,11 @@ class Max(Measure):
 
 @dataclass(frozen=True)
 class Latest(Measure):
-    """The columns of the greatest event by a declared order, never by arrival; a NULL among them is a value.
+    """The columns of the greatest event by a declared order, never by arrival; a NULL among them counts as a value.
 
     The transform selects `latest(order, deleted=…, name=…, …)`. The state is (order, topic, partition, offset,
-    deleted flag, columns): coordinates make the order total. A deleted row stays, so that a late older event cannot
-    bring it back; readers do not see it.
+    deleted flag, columns); the coordinates make the order total. A deleted row stays in the table, so that a late older
+    event cannot restore it; readers do not see its columns.
     """
 
     def accepts(self, kind: DataType) -> bool:
@@ -161,7 +162,7 @@ class Latest(Measure):
         return {column: sql_type(type_) for column, (_, type_) in self._fields(name, kind).items()}
 
     def names(self, name: str, kind: DataType) -> list[str]:
-        """A selected column may be named as a part of the order is."""
+        """A selected column may have the name of a part of the order."""
         assert isinstance(kind, StructType)  # noqa: S101
         return [_column(name, f.name) for f in kind]
 
@@ -184,25 +185,25 @@ _ORDER = ("at", "topic", "partition", "offset", "deleted")
 
 
 def _column(name: str, field: str) -> str:
-    """Of a `Latest` of that name: the parts of its order would be the same columns in each."""
+    """The column of a field. The parts of the order get the measure's name, so that two `Latest` do not collide."""
     return f"{name}_{field}" if field in _ORDER else field
 
 
 def latest(order: Column | str, *, deleted: Column | None = None, **columns: Column | str) -> Column:
-    """What a transform selects for a `Latest` measure: `columns` as of the event's place in `order`."""
-    place = [F.col(c).alias(c) for c in _ORDER[1:4]]
+    """The column that a transform selects for a `Latest` measure: `columns` as of the event's place in `order`."""
+    coordinates = [F.col(c).alias(c) for c in _ORDER[1:4]]
     flag = (F.lit(False) if deleted is None else F.coalesce(deleted, F.lit(False))).alias("deleted")
     values = [(F.col(c) if isinstance(c, str) else c).alias(n) for n, c in columns.items()]
     at = (F.col(order) if isinstance(order, str) else order).alias("at")
-    return F.struct(at, *place, flag, *values)
+    return F.struct(at, *coordinates, flag, *values)
 
 
 @dataclass(frozen=True)
 class First(Measure):
-    """The first different values, `most` of them at most: structs, in the order of their fields.
+    """The first distinct values, at most `most`: structs, ordered by their fields.
 
-    The `most` least values of two sets together are those of each, added up: a bounded set is a monoid as well. The
-    state is a sorted array of structs; stored, each field is an array of its own, all of them in that one order.
+    The first values of a union depend only on the first values of its parts, so the bounded set is a monoid. The state
+    is a sorted array of structs. In PostgreSQL each field is a separate array, all in the same order.
     """
 
     most: int
@@ -236,8 +237,8 @@ class First(Measure):
         both_sides = ", ".join(f't."{f}" || excluded."{f}"' for f in fields)
         values = ", ".join(f'"{f}"' for f in fields)
         order = ", ".join(f'value."{f}" NULLS FIRST' for f in fields)  # as Spark sorts structs
-        kept = f"FROM unnest({both_sides}) AS value({values}) GROUP BY {values} ORDER BY {order} LIMIT {self.most}"
-        return {f: f"nullif(ARRAY(SELECT value.\"{f}\" {kept}), '{{}}')" for f in fields}
+        first = f"FROM unnest({both_sides}) AS value({values}) GROUP BY {values} ORDER BY {order} LIMIT {self.most}"
+        return {f: f"nullif(ARRAY(SELECT value.\"{f}\" {first}), '{{}}')" for f in fields}
 
     def shown(self, name: str, kind: DataType) -> dict[str, str]:
         return {column: f'"{column}"' for column in self.columns(name, kind)}
@@ -245,19 +246,19 @@ class First(Measure):
 
 @dataclass(frozen=True)
 class Distinct(Measure):
-    """How many different values, with a relative standard error of at most `error`.
+    """The number of distinct values, with a relative standard error of at most `error`.
 
-    Registers after Flajolet et al. (HyperLogLog, 2007): a value's 64-bit hash names a register by its low p bits and
-    a rank by the leading zeros of the rest; a register keeps its greatest rank. The state is the sorted array of
-    `register * 64 + rank` of the registers in use, the same bytes however the values were grouped. The estimate is
-    made when reading, by Ertl's estimator (2017).
+    The registers follow Flajolet et al. (HyperLogLog, 2007): the low p bits of a value's 64-bit hash select a register,
+    and the leading zeros of the rest give a rank; a register stores its greatest rank. The state is the sorted array of
+    `register * 64 + rank` of the used registers, the same bytes for any grouping of the values. A read estimates the
+    number with Ertl's estimator (2017).
     """
 
     error: float = 0.02
 
     @property
     def precision(self) -> int:
-        """p, for 2**p registers: the standard error is 1.04 / sqrt(2**p)."""
+        """p of the 2**p registers: the standard error is 1.04 / sqrt(2**p)."""
         return max(4, min(16, math.ceil(math.log2((1.04 / self.error) ** 2))))
 
     def accepts(self, kind: DataType) -> bool:
@@ -278,11 +279,11 @@ class Distinct(Measure):
         return comparable(F.array_distinct(F.flatten(F.collect_list(states))))
 
     def settle(self, gathered: Column) -> Column:
-        def greatest_of_its_register(code: Column, i: Column) -> Column:
+        def is_greatest_of_register(code: Column, i: Column) -> Column:
             following = F.get(gathered, i + 1)
             return F.coalesce(F.shiftright(following, 6) != F.shiftright(code, 6), F.lit(True))
 
-        return F.when(F.size(gathered) > 0, F.filter(gathered, greatest_of_its_register))
+        return F.when(F.size(gathered) > 0, F.filter(gathered, is_greatest_of_register))
 
     def columns(self, name: str, kind: DataType) -> dict[str, str]:
         return {name: "integer[]"}
@@ -296,16 +297,16 @@ class Distinct(Measure):
 
 @dataclass(frozen=True)
 class Quantiles(Measure):
-    """The distribution of whole numbers, read as quantiles within a relative `error`.
+    """The distribution of integers, read as quantiles with a relative error of at most `error`.
 
-    A histogram of logarithmic buckets with exact counts: a value keeps its leading b + 1 bits (b from `error`), so the
-    middle of its bucket is off by at most 2**-(b+1) of it. Negative values mirror positive ones. In Spark the state
-    is an array of (bucket, n); stored, the two alternate in one bigint array.
+    A histogram of logarithmic buckets with exact counts. A bucket holds the values with the same leading b + 1 bits (b
+    follows from `error`), so its middle differs from a value by at most 2**-(b+1) of the value. Negative values mirror
+    positive values. In Spark the state is an array of (bucket, n); in PostgreSQL the two alternate in a bigint array.
     """
 
     error: float = 0.01
     shows: tuple[float, ...] = (0.5, 0.95, 0.99)
-    apart = True
+    per_value = True
 
     @property
     def bits(self) -> int:
@@ -317,7 +318,7 @@ class Quantiles(Measure):
     def prepare(self, value: Column, kind: DataType) -> Column:
         size = F.abs(F.greatest(value.cast("bigint"), F.lit(-(2**63 - 1))))
         shift = F.greatest(F.length(F.bin(size)) - (self.bits + 1), F.lit(0))
-        # shiftright takes no column of shifts from Python's functions, SQL's does
+        # The shiftright of PySpark takes no column as the shift; the SQL function does.
         bucket = F.shiftleft(shift.cast("bigint"), self.bits) + F.call_function("shiftright", size, shift)
         return F.when(value >= 0, bucket).when(value < 0, -bucket).cast("int")
 
@@ -355,10 +356,10 @@ class Quantiles(Measure):
 
 
 def require_accepted(view: str, measures: Mapping[str, Measure], kinds: Mapping[str, DataType]) -> None:
-    """Refuse a column whose type its measure cannot add up exactly."""
+    """Refuse a column of a type that its measure cannot aggregate exactly."""
     for name, measure in measures.items():
         if not measure.accepts(kinds[name]):
             raise BadDeclaration(
-                f"{view}.{name}: {type(measure).__name__} cannot add up {kinds[name].simpleString()}; "
-                f"cast it in the transform (floats never add up exactly: scale them to whole numbers)."
+                f"{view}.{name}: {type(measure).__name__} cannot aggregate {kinds[name].simpleString()}; "
+                f"cast it in the transform (sums of floats are never exact: scale them to integers)."
             )

@@ -1,11 +1,11 @@
-"""View: a pure function of the events up to some positions, kept as a table to read from.
+"""View: a pure function of the events up to given positions, maintained as a table.
 
-A view is one file in `spark_apps/views/`; the file's name is the view's name. It holds values and a plain function:
+A view is one file in `spark_apps/views/`; the file's name is the view's name. It consists of values and a function:
 
     VIEW = View(reads=("page_view",), transform=transform, key=("minute", "host"), measures={"views": Sum()})
 
-`transform` takes one DataFrame for each topic read, in the order of `reads`, and ends in a select of exactly key and
-measures. It may select, filter, explode and union: what one record adds must not depend on any other record.
+`transform` takes one DataFrame for each topic, in the order of `reads`, and ends in a select of exactly the key and the
+measures. It may select, filter, explode and union: the contribution of a record must not depend on any other record.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,13 +21,13 @@ from truelog.views.measures import Measure
 class View:
     """The declaration of a view.
 
-    reads: event types, each a topic of that name.
+    reads: event types; each is a topic of that name.
     key, measures: the columns of a row; key columns may be NULL.
-    present: further readable relations, name → SELECT over `{view}`, asked when reading.
-    checks: SQL predicates that hold for every row.
-    keep: how long rows stay by the log's clock after their first timestamp key column ("7 days"); None for ever.
-    columns: what each column means, shown to readers.
-    version: to be raised whenever the meaning of the stored rows changes.
+    present: further readable relations, name → SELECT over `{view}`, evaluated when they are read.
+    checks: SQL predicates that are true for every row.
+    keep: how long a row stays after its first timestamp key column, by the log's clock ("7 days"); None for ever.
+    columns: the meaning of each column, shown to readers.
+    version: raise it whenever the meaning of the stored rows changes.
     """
 
     reads: tuple[str, ...]
@@ -46,5 +46,5 @@ class View:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """What the view's positions name: its events, and the ticks where the clock of the log moves it."""
+        """The topics in the view's positions: what it reads, and the ticks if its rows expire by the log's clock."""
         return (*self.reads, "ticks") if self.keep and "ticks" not in self.reads else self.reads

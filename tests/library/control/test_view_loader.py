@@ -53,7 +53,7 @@ def test_a_broken_view_does_not_affect_others(spark: SparkSession, settings: Set
     assert loaded.refused.keys() == {"gone", "impossible", "unreadable", "unspeakable"}
     assert loaded.refused["unreadable"].startswith("BadDeclaration: unreadable.py cannot be loaded: SyntaxError")
     assert "no_such_column" in loaded.refused["impossible"]
-    assert "cannot be a table's or a column's name" in loaded.refused["unspeakable"]
+    assert "cannot be the name of a table or a column" in loaded.refused["unspeakable"]
     assert "There is no view 'gone'" in loaded.refused["gone"]
 
     for name, text in CONFLICTS.items():
