@@ -1,4 +1,4 @@
-"""Airflow's api-server with the pages, over a database of its own; and its users."""
+"""Airflow's api-server with the pages and its own database, and its users."""
 
 import subprocess
 import sys
@@ -25,7 +25,7 @@ USERS = ("analyst", "oncall", "admin")  # Viewer, User, Admin
 
 @pytest.fixture(scope="package")
 def filled(postgresql: Settings, s3: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """A database of their own, for other tests make views in the usual one; both applications seem to run."""
+    """A separate database, because other tests create views in the usual one. Both applications hold their locks."""
     _database(postgresql, "CREATE DATABASE {} OWNER truelog")
     folder = views_folder(tmp_path_factory.mktemp("catalogue") / "views")
     with known(postgresql, database_name=DATABASE, views_folder=folder, lag_poll_seconds=600) as settings:
@@ -40,8 +40,8 @@ def filled(postgresql: Settings, s3: Settings, tmp_path_factory: pytest.TempPath
 
 
 @pytest.fixture
-def dead_archive(filled: Settings) -> Iterator[None]:
-    """Nothing holds the archive's lease."""
+def archive_down(filled: Settings) -> Iterator[None]:
+    """The archive holds no lease."""
     rename = "UPDATE truelog.lease SET application = %s WHERE application = %s"
     with connect(filled, autocommit=True) as connection:
         connection.execute(rename, ("gone", ARCHIVE))
@@ -53,18 +53,18 @@ def dead_archive(filled: Settings) -> Iterator[None]:
 
 @pytest.fixture(scope="package")
 def pages(filled: Settings) -> Iterator[Settings]:
-    """Served by Airflow's api-server, alone."""
+    """The pages, served by Airflow's api-server without a scheduler."""
     try:
         runtime.up(filled, ["airflow-api"], tethered=True)
         yield filled
     finally:
         runtime.stop_airflow(filled)
-        _forget(filled)
+        _delete_dags(filled)
 
 
 @pytest.fixture(scope="package")
 def planned(pages: Settings) -> Settings:
-    """With the DAGs known to Airflow, none of whose tasks ever runs."""
+    """The pages, with the DAGs registered in Airflow. No task ever runs."""
     command = [sys.executable, "-m", "runtime.airflow_component", "dags", "reserialize"]
     subprocess.run(command, env=airflow.environment(pages), capture_output=True, check=True)
     return pages
@@ -72,12 +72,12 @@ def planned(pages: Settings) -> Settings:
 
 @pytest.fixture(scope="package")
 def users(pages: Settings) -> dict[str, Airflow]:
-    """Clients by name; `nobody` has not signed in."""
-    return {"nobody": Airflow(pages)} | {user: sign_in(pages, user) for user in USERS}
+    """Clients by user name; `anonymous` has not signed in."""
+    return {"anonymous": Airflow(pages)} | {user: sign_in(pages, user) for user in USERS}
 
 
-def _forget(settings: Settings) -> None:
-    """The DAGs and their runs, which a scheduler of later tests would carry out."""
+def _delete_dags(settings: Settings) -> None:
+    """Delete the DAGs and their runs, which a scheduler in a later test would execute."""
     with psycopg.connect(**own_database(settings).database()) as connection:
         connection.execute("TRUNCATE dag, dag_run, backfill, asset, asset_alias CASCADE")
 

@@ -1,6 +1,6 @@
-"""A platform as its database would have it after some days of work: what the pages are looked at with, and tested on.
+"""The database of a platform after some days of work, for tests and screenshots of the pages.
 
-No stream runs: rows are written as the kernel writes them, among them values that somebody would attack a page with.
+No stream runs: this module writes rows as the kernel does. Some values are attacks on a page.
 """
 
 import json
@@ -39,7 +39,7 @@ MADE = ("page_views", "click_through", "page_audience")
 TABLE = """
     CREATE TABLE state.{name}_v1 (minute timestamptz, host text, page text, views bigint, note bytea);
     CREATE VIEW views.{name} AS SELECT minute, host, page, views FROM state.{name}_v1;
-    COMMENT ON COLUMN views.{name}.host IS 'host of the URL; NULL where the URL is none';
+    COMMENT ON COLUMN views.{name}.host IS 'host of the URL; NULL if the URL is invalid';
     INSERT INTO state.{name}_v1 SELECT date_trunc('minute', now()) - n * interval '1 minute',
         (ARRAY['shop.example', 'news.example', NULL])[n % 3 + 1], '/item/' || n % 7, n * n % 97 + 1, NULL
         FROM generate_series(1, 300) n;
@@ -48,14 +48,14 @@ TABLE = """
 
 
 def views_folder(folder: Path) -> Path:
-    """The real views, and a file that cannot be loaded."""
+    """The real views, and a file that fails to load."""
     shutil.copytree(VIEWS, folder)
-    (folder / "broken.py").write_text('"""A view whose author is not done."""\n\nVIEW = <script>\n')
+    (folder / "broken.py").write_text('"""A view whose author has not finished it."""\n\nVIEW = <script>\n')
     return folder
 
 
 def fill(connection: Connection) -> None:
-    """A database that is migrated and empty."""
+    """Fill an empty, migrated database."""
     with connection.transaction():
         _views(connection)
         _applications(connection)
@@ -111,7 +111,7 @@ def _applications(connection: Connection) -> None:
 
 
 def _answer(connection: Connection) -> None:
-    """By the batch layer, for the view that stands still."""
+    """A batch answer for the stalled view."""
     connection.execute(
         "INSERT INTO truelog.batch_answer (view, version, as_of) VALUES ('page_audience', 1, now() - interval '4 min')"
     )
@@ -122,11 +122,11 @@ def _answer(connection: Connection) -> None:
 
 
 def _readings(now: float) -> Iterator[Reading]:
-    """A poll a minute over six hours; one view fell behind for a while, the poller was blind for a few minutes."""
+    """A poll per minute over six hours. One view fell behind for a while; the poller saw nothing for a few minutes."""
     for minute in range(360, -1, -1):
         at = now - 60 * minute - 1
         for reader, version in ((ARCHIVE, 0), *((name, 1) for name in MADE)):
-            hill = 4_000 * math.exp(-(((minute - 120) / 25) ** 2)) if reader == "page_audience" else 0
+            peak = 4_000 * math.exp(-(((minute - 120) / 25) ** 2)) if reader == "page_audience" else 0
             blind = "Kafka did not answer" if 200 < minute < 206 else ""
             places = (
                 [("search", 0), ("click", 0)] if reader == "click_through" else [("page_view", p) for p in range(4)]
@@ -136,7 +136,7 @@ def _readings(now: float) -> Iterator[Reading]:
                 version,
                 at,
                 at - 1,
-                {place: _sample(at, minute, int(hill) + 7 * n, blind) for n, place in enumerate(places)},
+                {place: _sample(at, minute, int(peak) + 7 * n, blind) for n, place in enumerate(places)},
             )
 
 
@@ -147,7 +147,7 @@ def _sample(at: float, minute: int, behind: int, blind: str) -> Sample:
 
 
 def _reconciliations(connection: Connection) -> None:
-    """Each hour of two days; one found differences and repaired them, one came too early for the archive."""
+    """Hourly comparisons over two days. One repaired differences, one was UNKNOWN because the archive lagged."""
     for hour in range(48, 0, -1):
         for view in MADE[:2]:
             verdict = "UNKNOWN" if (hour, view) == (7, "page_views") else "EQUAL"
@@ -229,19 +229,25 @@ def _reconciliation(
 
 
 def _quality(connection: Connection) -> None:
-    """Ten log days of one event type, of which the last is short; and one of which nothing could be judged."""
+    """Ten log days of one event type, the last with too few events, and a day of another type without a verdict."""
     counted: list[float] = []
     for n in range(10, 0, -1):
         value = 90 if n == 1 else 1_000 + 10 * n
         found = [quality_metric(DEFAULTS, EVENTS, value, counted[-7:]), quality_metric(DEFAULTS, LATE, 0.01 * n, [])]
-        wrong = [f"{found[0].said} {HOSTILE[0]}"] if n == 1 else []
+        wrong = [f"{found[0].description} {HOSTILE[0]}"] if n == 1 else []
         _judged(connection, "page_view", n, found, success=not wrong, failed=wrong)
         counted.append(value)
     _judged(connection, "dead_letter", 1, [quality_metric(DEFAULTS, EVENTS, 0, [])], success=None, failed=[])
 
 
 def _judged(
-    connection: Connection, event: str, ago: int, found: Sequence[QualityMetric], *, success: bool | None, failed: list[str]
+    connection: Connection,
+    event: str,
+    ago: int,
+    found: Sequence[QualityMetric],
+    *,
+    success: bool | None,
+    failed: list[str],
 ) -> None:
     day = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=ago)
     for each in found:
@@ -274,12 +280,12 @@ def _operations(connection: Connection) -> None:
 
 
 def _alerts(connection: Connection) -> None:
-    """One that is open and new, one that somebody works on, one of yesterday; one source did not look of late."""
+    """New, acknowledged and resolved alerts. One source has not checked recently."""
     for kind, subject, cause, hours, by, resolved in (
         ("stalled", "page_audience", f"DivideByZero: in {HOSTILE[0]}", 1, None, None),
         ("view_different", "click_through", "3 rows differ from the rebuild", 2, None, None),
         ("lagging", STREAM, "90 s behind for two minutes", 3, "oncall", None),
-        ("application_down", ARCHIVE, "nobody holds its lock", 30, "admin", 29),
+        ("application_down", ARCHIVE, "its lease is free", 30, "admin", 29),
     ):
         connection.execute(
             "INSERT INTO truelog.alert (kind, subject, cause, found_at, opened_at, told_at, acknowledged_at, "

@@ -1,4 +1,4 @@
-"""Who gets what over HTTP, from the api-server as it is served."""
+"""Tests of permissions over HTTP, against the running api-server."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
 PREFIX = "/truelog"
-# Imported in a process of its own: Airflow reads its configuration when it is imported.
+# Runs in a separate process, because Airflow reads its configuration when it is imported.
 ROUTES = """
 import json
 from pages.app import make
@@ -65,7 +65,7 @@ def routes(pages: Settings) -> list[tuple[str, str]]:
 
 
 def fetch(client: Airflow, method: str, path: str, body: object = None, **headers: str) -> HTTPResponse:
-    """The answer to a request for one of our paths, or for one of Airflow's own, from the root."""
+    """The response to a request. A path without a leading slash is relative to our pages."""
     connection = HTTPConnection("127.0.0.1", client.settings.airflow_port, timeout=60)
     signed = {"Authorization": f"Bearer {client.token}"} if client.token else {}
     sent = None if body is None else json.dumps(body)
@@ -74,29 +74,29 @@ def fetch(client: Airflow, method: str, path: str, body: object = None, **header
     return connection.getresponse()
 
 
-def test_a_stranger_gets_nothing_from_any_route(users: dict[str, Airflow], routes: list[tuple[str, str]]) -> None:
+def test_every_route_refuses_anonymous_requests(users: dict[str, Airflow], routes: list[tuple[str, str]]) -> None:
     assert len(routes) > 20
     assert {method for _, method in routes} == {"GET", "POST"}
     for path, method in routes:
         filled = path.format(name="stream", form="csv", number=1).lstrip("/")
-        assert fetch(users["nobody"], method, filled, **{"X-Truelog": "page"}).status == 401, path
-        forged = Airflow(users["nobody"].settings, "x.y.z")
+        assert fetch(users["anonymous"], method, filled, **{"X-Truelog": "page"}).status == 401, path
+        forged = Airflow(users["anonymous"].settings, "x.y.z")
         assert fetch(forged, method, filled, **{"X-Truelog": "page"}).status in (401, 403), path
 
 
 @pytest.mark.parametrize("user", ["analyst", "oncall", "admin"])
-def test_everybody_who_signed_in_reads(users: dict[str, Airflow], user: str) -> None:
+def test_every_signed_in_user_can_read(users: dict[str, Airflow], user: str) -> None:
     assert {path: fetch(users[user], "GET", path).status for path in READABLE} == dict.fromkeys(READABLE, 200)
 
 
-def test_what_there_is_not_is_not_found(users: dict[str, Airflow]) -> None:
+def test_unknown_paths_and_names_return_404(users: dict[str, Airflow]) -> None:
     assert {path: fetch(users["admin"], "GET", path).status for path in ABSENT} == dict.fromkeys(ABSENT, 404)
 
 
 @pytest.mark.parametrize(
     "path", ["data/rows?name=page_views&column=views&operator=%3E&value=x", "data/rows?name=page_views&order=x"]
 )
-def test_a_bad_question_is_told_why(users: dict[str, Airflow], path: str) -> None:
+def test_an_invalid_query_returns_its_reason(users: dict[str, Airflow], path: str) -> None:
     answer = fetch(users["analyst"], "GET", path)
     assert answer.status == 400
     assert json.load(answer)["detail"]
@@ -110,25 +110,27 @@ ACTS = (
     ("oncall", "start", 403),
     ("oncall", "restart", 200),
     ("admin", "stop", 200),
-    ("admin", "restart", 409),  # it is stopped
+    ("admin", "restart", 409),  # because it is stopped
     ("admin", "start", 200),
     ("admin", "restart", 200),
 )
 
 
-def test_who_may_act_is_airflows_to_say_and_the_doer_is_noted(pages: Settings, users: dict[str, Airflow]) -> None:
+def test_airflow_permissions_decide_actions_and_the_user_is_recorded(
+    pages: Settings, users: dict[str, Airflow]
+) -> None:
     for user, act, status in ACTS:
         assert fetch(users[user], "POST", f"streams/{STREAM}/{act}", **{"X-Truelog": "page"}).status == status, (
             user,
             act,
         )
     with connect(pages) as connection:
-        told = audit_trail.latest_operations(connection, 4)
+        operations = audit_trail.latest_operations(connection, 4)
         now = application.status(connection, STREAM)
-    assert [(each.doer, each.kind) for each in reversed(told)] == [
+    assert [(each.doer, each.kind) for each in reversed(operations)] == [
         (user, act) for user, act, status in ACTS if status == 200
     ]
-    assert {each.subject for each in told} == {STREAM}
+    assert {each.subject for each in operations} == {STREAM}
     assert now.desired == "running"
     assert now.wish is not None
     assert now.wish.startswith("admin, ")
@@ -145,14 +147,14 @@ def acknowledgement_withdrawn(pages: Settings) -> Iterator[None]:
         )
 
 
-def test_who_is_on_call_handles_alerts(
+def test_on_call_users_handle_alerts(
     pages: Settings, users: dict[str, Airflow], acknowledgement_withdrawn: None
 ) -> None:
-    wish = {"pattern": "disk_low/*", "hours": 2, "why": "a new disk"}
-    asked = (("acknowledge", {"key": "view_different/click_through"}), ("silence", wish))
-    for act, body in asked:
+    silence = {"pattern": "disk_low/*", "hours": 2, "why": "a new disk"}
+    requests = (("acknowledge", {"key": "view_different/click_through"}), ("silence", silence))
+    for act, body in requests:
         assert fetch(users["analyst"], "POST", f"alerts/{act}", body, **{"X-Truelog": "page"}).status == 403
-        assert fetch(users["oncall"], "POST", f"alerts/{act}", body).status == 403  # by another site's page
+        assert fetch(users["oncall"], "POST", f"alerts/{act}", body).status == 403  # from another site's page
         assert fetch(users["oncall"], "POST", f"alerts/{act}", body, **{"X-Truelog": "page"}).status == 200
     found = json.load(fetch(users["oncall"], "GET", "data/alerts"))
     assert {each["key"]: each["acknowledged_by"] for each in found["open"]}["view_different/click_through"] == "oncall"
@@ -167,18 +169,18 @@ def test_who_is_on_call_handles_alerts(
 @pytest.mark.parametrize(
     ("act", "body"),
     [
-        ("acknowledge", {"key": "application_down/nobody"}),
+        ("acknowledge", {"key": "application_down/none"}),
         ("silence", {"pattern": "*", "hours": 2, "why": ""}),
-        ("silence", {"pattern": "*", "hours": 10_000, "why": "for ever"}),
-        ("silence", {"pattern": "a\0", "hours": 1, "why": "no text for PostgreSQL"}),
+        ("silence", {"pattern": "*", "hours": 10_000, "why": "forever"}),
+        ("silence", {"pattern": "a\0", "hours": 1, "why": "PostgreSQL stores no NUL"}),
         ("unsilence", {"id": 0}),
     ],
 )
-def test_what_is_no_alert_and_no_silence_is_refused(users: dict[str, Airflow], act: str, body: object) -> None:
+def test_invalid_alerts_and_silences_are_refused(users: dict[str, Airflow], act: str, body: object) -> None:
     assert fetch(users["oncall"], "POST", f"alerts/{act}", body, **{"X-Truelog": "page"}).status in (400, 422)
 
 
-def test_a_button_shows_only_to_whom_it_serves(users: dict[str, Airflow]) -> None:
+def test_the_data_says_which_actions_a_user_may_take(users: dict[str, Airflow]) -> None:
     def allowed(user: str) -> set[tuple[bool, bool]]:
         found = json.load(fetch(users[user], "GET", "data/streams"))["applications"]
         return {(each["may_restart"], each["may_stop"]) for each in found}
@@ -193,18 +195,18 @@ def test_a_button_shows_only_to_whom_it_serves(users: dict[str, Airflow]) -> Non
 @pytest.mark.parametrize(
     "headers", [{}, {"X-Truelog": "page", "Sec-Fetch-Site": "cross-site"}, {"Origin": "http://elsewhere.example"}]
 )
-def test_another_sites_page_cannot_act(pages: Settings, users: dict[str, Airflow], headers: dict[str, str]) -> None:
+def test_another_site_cannot_act(pages: Settings, users: dict[str, Airflow], headers: dict[str, str]) -> None:
     with connect(pages) as connection:
         before = audit_trail.latest_operations(connection, 1)
         assert fetch(users["admin"], "POST", f"streams/{STREAM}/restart", **headers).status == 403
         assert audit_trail.latest_operations(connection, 1) == before
 
 
-def test_nobody_acts_on_what_is_no_application(users: dict[str, Airflow]) -> None:
+def test_an_action_on_an_unknown_application_returns_404(users: dict[str, Airflow]) -> None:
     assert fetch(users["admin"], "POST", "streams/no/restart", **{"X-Truelog": "page"}).status == 404
 
 
-def test_data_docs_run_nothing_and_are_found_by_what_a_run_judged(users: dict[str, Airflow]) -> None:
+def test_data_docs_forbid_scripts_and_are_found_by_run(users: dict[str, Airflow]) -> None:
     sent = fetch(users["analyst"], "GET", "data-docs?run=scheduled__48&of=page_views")
     assert (sent.status, sent.headers["Location"]) == (303, "data-docs/1")
     policy = fetch(users["analyst"], "GET", "data-docs/1").headers["Content-Security-Policy"]
@@ -213,7 +215,7 @@ def test_data_docs_run_nothing_and_are_found_by_what_a_run_judged(users: dict[st
 
 
 @pytest.mark.parametrize("path", ["streams", "data/views", "static/kit.js", "export/reconciliations.csv", "no"])
-def test_no_answer_may_run_what_is_not_ours(users: dict[str, Airflow], path: str) -> None:
+def test_every_response_allows_only_our_scripts(users: dict[str, Airflow], path: str) -> None:
     headers = fetch(users["analyst"], "GET", path).headers
     policy = headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
@@ -222,18 +224,18 @@ def test_no_answer_may_run_what_is_not_ours(users: dict[str, Airflow], path: str
     assert headers["X-Frame-Options"] == "SAMEORIGIN"
 
 
-def test_airflow_itself_is_not_framed_by_others(users: dict[str, Airflow]) -> None:
-    assert fetch(users["nobody"], "GET", "/api/v2/version").headers["X-Frame-Options"] == "SAMEORIGIN"
+def test_other_sites_cannot_frame_airflow(users: dict[str, Airflow]) -> None:
+    assert fetch(users["anonymous"], "GET", "/api/v2/version").headers["X-Frame-Options"] == "SAMEORIGIN"
 
 
-def test_the_document_holds_no_data_and_no_script(users: dict[str, Airflow]) -> None:
+def test_the_document_contains_no_data_and_no_inline_script(users: dict[str, Airflow]) -> None:
     page = fetch(users["analyst"], "GET", f"view?name={HOSTILE[1].replace('<', '%3C').replace('>', '%3E')}").read()
     assert b"owned" not in page
     assert page.count(b"<script") == page.count(b'<script type="module" src=') == 1
 
 
-def test_differing_rows_are_saved_as_they_are(users: dict[str, Airflow]) -> None:
-    """Nothing in a file of comma-separated values begins like a formula."""
+def test_differing_rows_are_exported_unchanged(users: dict[str, Airflow]) -> None:
+    """No cell of the CSV file begins like a formula."""
     head, *rows = fetch(users["analyst"], "GET", "export/differing.csv?id=59").read().decode().splitlines()
     assert head.split(",")[:4] == ["minute streamed", "minute rebuilt", "host streamed", "host rebuilt"]
     assert len(rows) == 3

@@ -1,4 +1,4 @@
-"""A run of `recompute` and what it has started, over HTTP: runs are made by Airflow, and no task of them ever runs."""
+"""Tests of backfills and the comparisons that they trigger, over HTTP. Airflow creates the runs; no task runs."""
 
 import json
 from collections.abc import Iterator
@@ -15,26 +15,27 @@ from tests.pages.test_access import fetch
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
-# As the scheduler does when a run's partials were announced.
-STARTED = """
-WITH told AS (
+# What the scheduler writes after a run has announced its partials.
+TRIGGERED = """
+WITH announced AS (
     INSERT INTO asset_event (asset_id, extra, source_task_id, source_dag_id, source_run_id, timestamp)
-    SELECT id, %(says)s, 'announce', 'recompute', %(run)s, now() FROM asset WHERE name LIKE 'view\\_page%%' RETURNING id
+    SELECT id, %(extra)s, 'announce', 'recompute', %(run)s, now()
+    FROM asset WHERE name LIKE 'view\\_page%%' RETURNING id
 )
 INSERT INTO dagrun_asset_event (dag_run_id, event_id)
-SELECT dag_run.id, told.id FROM dag_run, told WHERE dag_run.run_id = %(started)s
+SELECT dag_run.id, announced.id FROM dag_run, announced WHERE dag_run.run_id = %(started)s
 """
 
 
 @pytest.fixture(scope="module")
 def airflows(planned: Settings) -> dict[str, Any]:
-    """How to reach Airflow's own database, which tells what a scheduler would have done."""
+    """Connection parameters of Airflow's own database, in which tests write what a scheduler would."""
     return own_database(planned).database()
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _results(planned: Settings) -> Iterator[None]:
-    """Results that a test keeps go with this file: others count what is in the database."""
+    """Delete the results of these tests afterwards, because other tests count what is in the database."""
     with connect(planned) as connection:
         [(last,)] = connection.execute("SELECT max(id) FROM truelog.reconciliation").fetchall()
     yield
@@ -47,14 +48,14 @@ def compared(client: Airflow, run: str) -> list[tuple[str, str]]:
     return [(each["run"], each["view"]) for each in found]
 
 
-def test_a_run_is_told_with_the_comparisons_that_it_started(
+def test_a_run_is_shown_with_the_comparisons_that_it_triggered(
     planned: Settings, users: dict[str, Airflow], airflows: dict[str, Any]
 ) -> None:
     run = users["oncall"].trigger("recompute", day="2026-11-20", repair=False)
     assert compared(users["analyst"], run) == []
     started = users["oncall"].trigger("reconcile")
     with psycopg.connect(**airflows) as connection:
-        connection.execute(STARTED, {"run": run, "started": started, "says": Jsonb({})})
+        connection.execute(TRIGGERED, {"run": run, "started": started, "extra": Jsonb({})})
     with connect(planned) as connection:
         connection.execute(
             "UPDATE truelog.reconciliation SET run = %s WHERE run = 'scheduled__31' AND view = 'page_views'", (started,)
@@ -69,7 +70,7 @@ CHOSEN = ["page_views", "click_through"]
 
 
 def wanted(reprocess: str = "completed", **conf: Any) -> dict[str, Any]:
-    """As the page asks Airflow for it."""
+    """The request body that the page sends to Airflow."""
     days = {"from_date": f"{FIRST}T00:00:00Z", "to_date": f"{LAST}T00:00:00Z", "max_active_runs": 2}
     return days | {"dag_id": "recompute", "reprocess_behavior": reprocess, "dag_run_conf": conf}
 
@@ -84,12 +85,12 @@ def states(backfill: dict[str, Any]) -> list[tuple[str, list[str]]]:
 
 
 def reports(backfill: dict[str, Any]) -> list[tuple[str | None, bool]]:
-    """The comparison of each day, and whether one is to come."""
+    """The comparison of each day, and whether one is still expected."""
     return [(each["report"], each["awaited"]) for each in backfill["days"]]
 
 
-def keep_result(settings: Settings, started: str, view: str) -> None:
-    """As `reconcile` does."""
+def store_result(settings: Settings, started: str, view: str) -> None:
+    """Write a result as `reconcile` does."""
     with connect(settings) as connection:
         connection.execute(
             "INSERT INTO truelog.reconciliation (view, version, positions, from_raw, row_count, missing, extra, "
@@ -100,28 +101,28 @@ def keep_result(settings: Settings, started: str, view: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def asked(planned: Settings, users: dict[str, Airflow]) -> int:
-    """A backfill of three days, which the scheduler never begins."""
+def backfill(planned: Settings, users: dict[str, Airflow]) -> int:
+    """A backfill of three days that the scheduler never starts."""
     return int(users["oncall"].ask("POST", "/api/v2/backfills", wanted(views=CHOSEN, repair=False))["id"])
 
 
-def test_who_backfills_is_airflows_to_say(planned: Settings, users: dict[str, Airflow], asked: int) -> None:
+def test_airflow_permissions_decide_backfills(planned: Settings, users: dict[str, Airflow], backfill: int) -> None:
     may = {u: json.load(fetch(users[u], "GET", "data/backfills"))["may_backfill"] for u in ("analyst", "oncall")}
     assert may == {"analyst": False, "oncall": True}
-    for act, path in (("POST", ""), ("POST", "/dry_run"), ("PUT", f"/{asked}/cancel")):
+    for act, path in (("POST", ""), ("POST", "/dry_run"), ("PUT", f"/{backfill}/cancel")):
         assert users["analyst"].request(act, f"/api/v2/backfills{path}", wanted())[0] == 403
-        assert users["nobody"].request(act, f"/api/v2/backfills{path}", wanted())[0] == 401
-    assert users["oncall"].request("POST", "/api/v2/backfills", wanted())[0] == 409  # one is under way
+        assert users["anonymous"].request(act, f"/api/v2/backfills{path}", wanted())[0] == 401
+    assert users["oncall"].request("POST", "/api/v2/backfills", wanted())[0] == 409  # one is running
     assert users["oncall"].request("POST", "/api/v2/backfills/dry_run", wanted(views=["nothing"]))[0] == 422
 
 
-def test_a_backfill_is_told_by_days_and_views(
-    planned: Settings, users: dict[str, Airflow], airflows: dict[str, Any], asked: int
+def test_a_backfill_shows_the_state_of_each_day_and_view(
+    planned: Settings, users: dict[str, Airflow], airflows: dict[str, Any], backfill: int
 ) -> None:
-    """The three days are done, under way and to come; of the second one, the first view is done."""
+    """The first day is done, the second has finished its first view, and the third is waiting."""
     found = newest(users["analyst"])
-    told = [found[name] for name in ("id", "views", "repair", "by", "paused", "completed_at")]
-    assert told == [asked, CHOSEN, False, "oncall", False, None]
+    fields = [found[name] for name in ("id", "views", "repair", "by", "paused", "completed_at")]
+    assert fields == [backfill, CHOSEN, False, "oncall", False, None]
     assert [each["day"][:10] for each in found["days"]] == [FIRST, "2026-11-02", LAST]
     assert states(found) == [("waiting", ["waiting", "waiting"])] * 3
     runs = [each["run"] for each in found["days"]]
@@ -132,10 +133,12 @@ def test_a_backfill_is_told_by_days_and_views(
             "UPDATE task_instance SET state = %s, map_index = %s, start_date = now() "
             "WHERE task_id = 'recompute' AND run_id = %s"
         )
-        connection.execute(job, ("skipped", -1, runs[0]))  # no log day began on it
+        connection.execute(job, ("skipped", -1, runs[0]))  # no log day began on this day
         connection.execute(job, ("success", 0, runs[1]))
         started = users["oncall"].trigger("reconcile")
-        connection.execute(STARTED, {"run": runs[0], "started": started, "says": Jsonb({})})  # by an earlier release
+        connection.execute(
+            TRIGGERED, {"run": runs[0], "started": started, "extra": Jsonb({})}
+        )  # as an earlier release announced it
     found = newest(users["analyst"])
     assert states(found) == [
         ("done", ["no log day", "no log day"]),
@@ -143,32 +146,32 @@ def test_a_backfill_is_told_by_days_and_views(
         ("waiting", ["waiting", "waiting"]),
     ]
     assert reports(found) == [(None, True)] * 3
-    keep_result(planned, started, "page_views")
+    store_result(planned, started, "page_views")
     assert reports(newest(users["analyst"])) == [(started, False), (None, True), (None, True)]
 
 
-def test_days_that_were_done_are_left_out_or_repeated(users: dict[str, Airflow], asked: int) -> None:
-    """What a cancelled backfill did not begin has failed, also when the next one of the same days takes it over."""
+def test_finished_days_are_skipped_or_repeated(users: dict[str, Airflow], backfill: int) -> None:
+    """Days that a cancelled backfill did not start have failed, even after the next backfill takes them over."""
     oncall = users["oncall"]
-    oncall.ask("PUT", f"/api/v2/backfills/{asked}/cancel")
+    oncall.ask("PUT", f"/api/v2/backfills/{backfill}/cancel")
     assert [state for state, _ in states(newest(oncall))] == ["done", "running", "failed"]
-    assert states(newest(oncall))[2] == ("failed", ["not done", "not done"])
+    assert states(newest(oncall))[2] == ("failed", ["not run", "not run"])
     left = oncall.ask("POST", "/api/v2/backfills", wanted("none"))["id"]
-    assert [state for state, _ in states(newest(oncall))] == ["was done", "under way", "was done"]
+    assert [state for state, _ in states(newest(oncall))] == ["already done", "already running", "already done"]
     oncall.ask("PUT", f"/api/v2/backfills/{left}/cancel")
     again = oncall.ask("POST", "/api/v2/backfills", wanted("failed"))["id"]
     found = json.load(fetch(oncall, "GET", "data/backfills"))["backfills"]
     assert [[state for state, _ in states(each)] for each in found] == [
-        ["was done", "under way", "waiting"],
-        ["was done", "under way", "was done"],
+        ["already done", "already running", "waiting"],
+        ["already done", "already running", "already done"],
         ["done", "running", "failed"],
     ]
-    assert states(found[2])[2] == ("failed", ["not done", "not done"])
+    assert states(found[2])[2] == ("failed", ["not run", "not run"])
     oncall.ask("PUT", f"/api/v2/backfills/{again}/cancel")
 
 
 DAY = "2026-10-20"
-# As workers and the scheduler leave a run: a job for each view, in the order of the choice, then the announcement.
+# The tasks of a finished run: one job per view, in the order of the choice, and then the announcement.
 JOBS = """
 UPDATE task_instance SET state = 'success', start_date = now(), try_number = try_number + 1,
     map_index = CASE task_id WHEN 'recompute' THEN 0 ELSE -1 END,
@@ -181,27 +184,27 @@ ANNOUNCEMENT = "SELECT id::text FROM task_instance WHERE task_id = 'announce' AN
 
 
 def backfill_one_day(client: Airflow, *views: str) -> str:
-    """The run, of all views unless some are named; nothing of it has begun."""
+    """Start a backfill of the named views, by default all, and return its run. No task has started."""
     conf: dict[str, Any] = {"views": views} if views else {}
-    asked = wanted(**conf) | {"from_date": f"{DAY}T00:00:00Z", "to_date": f"{DAY}T00:00:00Z"}
-    client.ask("POST", "/api/v2/backfills", asked)
+    body = wanted(**conf) | {"from_date": f"{DAY}T00:00:00Z", "to_date": f"{DAY}T00:00:00Z"}
+    client.ask("POST", "/api/v2/backfills", body)
     return str(newest(client)["days"][0]["run"])
 
 
-def carry_out(airflow: dict[str, Any], client: Airflow, run: str, view: str) -> str:
-    """The run of `reconcile` that this attempt starts; it has no result yet."""
+def finish_attempt(airflow: dict[str, Any], client: Airflow, run: str, view: str) -> str:
+    """Finish the attempt, and return the run of `reconcile` that it triggers, which has no result yet."""
     started = client.trigger("reconcile")
     with psycopg.connect(**airflow) as connection:
         connection.execute(JOBS, {"run": run, "view": view})
         connection.execute(OVER, {"run": run})
         connection.execute(COMPLETE)
         [(attempt,)] = connection.execute(ANNOUNCEMENT, {"run": run}).fetchall()
-        says = Jsonb({"repair": True, "attempt": attempt})
-        connection.execute(STARTED, {"run": run, "started": started, "says": says})
+        extra = Jsonb({"repair": True, "attempt": attempt})
+        connection.execute(TRIGGERED, {"run": run, "started": started, "extra": extra})
     return started
 
 
-def two_newest(client: Airflow) -> tuple[dict[str, Any], dict[str, Any]]:
+def newest_two(client: Airflow) -> tuple[dict[str, Any], dict[str, Any]]:
     second, first, *_ = json.load(fetch(client, "GET", "data/backfills"))["backfills"]
     return first, second
 
@@ -209,30 +212,30 @@ def two_newest(client: Airflow) -> tuple[dict[str, Any], dict[str, Any]]:
 def test_two_backfills_of_a_day_show_their_own_results(
     planned: Settings, users: dict[str, Airflow], airflows: dict[str, Any]
 ) -> None:
-    """Airflow repeats the same run: the second backfill is of another view, which takes the first one's place."""
+    """Airflow repeats the same run. In the second backfill another view takes the first view's map index."""
     oncall = users["oncall"]
     run = backfill_one_day(oncall, "page_views")
-    first_comparison = carry_out(airflows, oncall, run, "page_views")
-    keep_result(planned, first_comparison, "page_views")
+    first_comparison = finish_attempt(airflows, oncall, run, "page_views")
+    store_result(planned, first_comparison, "page_views")
     assert (states(newest(oncall)), reports(newest(oncall))) == ([("done", ["done"])], [(first_comparison, False)])
 
     assert backfill_one_day(oncall, "click_through") == run
-    first, second = two_newest(oncall)
+    first, second = newest_two(oncall)
     assert (first["views"], states(first)) == (["page_views"], [("done", ["done"])])
     assert reports(first) == [(first_comparison, False)]
     assert (second["views"], states(second)) == (["click_through"], [("waiting", ["waiting"])])
     assert reports(second) == [(None, True)]
 
-    second_comparison = carry_out(airflows, oncall, run, "click_through")
-    assert [reports(each) for each in two_newest(oncall)] == [[(first_comparison, False)], [(None, True)]]
-    keep_result(planned, second_comparison, "click_through")
-    first, second = two_newest(oncall)
+    second_comparison = finish_attempt(airflows, oncall, run, "click_through")
+    assert [reports(each) for each in newest_two(oncall)] == [[(first_comparison, False)], [(None, True)]]
+    store_result(planned, second_comparison, "click_through")
+    first, second = newest_two(oncall)
     assert [reports(each) for each in (first, second)] == [[(first_comparison, False)], [(second_comparison, False)]]
     assert [states(each) for each in (first, second)] == [[("done", ["done"])]] * 2
     assert compared(oncall, first_comparison) == [(first_comparison, "page_views")]
 
 
-# No job has a try: `wait` or `plan` decides for all of them.
+# No job has a try: `wait` or `plan` decides the state of all jobs.
 UNDECIDED = """
 UPDATE task_instance SET state = %(rest)s WHERE run_id = %(run)s;
 UPDATE task_instance SET state = %(state)s, start_date = now(), try_number = try_number + 1
@@ -244,11 +247,11 @@ NO_LOG_DAY = {"rest": "skipped", "state": "success", "tasks": ["wait", "plan"], 
 NOT_CLOSED = {"rest": "upstream_failed", "state": "failed", "tasks": ["wait"], "ends": "failed"}
 
 
-def test_a_job_is_of_the_view_that_its_own_attempt_gave_it(users: dict[str, Airflow], airflows: dict[str, Any]) -> None:
-    """Airflow leaves the start and the name of a job on an attempt that never begins it, and drops what it decided."""
+def test_a_job_belongs_to_the_view_of_its_own_attempt(users: dict[str, Airflow], airflows: dict[str, Any]) -> None:
+    """A job that an attempt never starts keeps the previous start and label, and Airflow drops its state."""
     oncall = users["oncall"]
     run = backfill_one_day(oncall)
-    carry_out(airflows, oncall, run, "request_rates")
+    finish_attempt(airflows, oncall, run, "request_rates")
     expected = [("done", {"request_rates": "done"})]
     for ends, state, view in (
         (NOT_CLOSED, "failed", "failed"),
@@ -262,7 +265,7 @@ def test_a_job_is_of_the_view_that_its_own_attempt_gave_it(users: dict[str, Airf
         assert outcomes(oncall, len(expected)) == expected
     assert backfill_one_day(oncall, "page_audience") == run
     oncall.ask("PUT", f"/api/v2/backfills/{newest(oncall)['id']}/cancel")
-    expected.insert(0, ("failed", {"page_audience": "not done"}))
+    expected.insert(0, ("failed", {"page_audience": "not run"}))
     assert outcomes(oncall, 5) == expected
     assert backfill_one_day(oncall, "page_views") == run
     assert outcomes(oncall, 5) == [("waiting", {"page_views": "waiting"}), *expected[:4]]
@@ -270,12 +273,12 @@ def test_a_job_is_of_the_view_that_its_own_attempt_gave_it(users: dict[str, Airf
 
 
 def outcomes(client: Airflow, count: int) -> list[tuple[str, dict[str, str]]]:
-    """The day of each of the newest backfills."""
+    """The state of the days of the newest backfills, with their views."""
     found = json.load(fetch(client, "GET", "data/backfills"))["backfills"][:count]
     return [(day["state"], day["views"]) for each in found for day in each["days"]]
 
 
-def test_the_link_of_an_attempt_leads_to_its_own_comparisons(
+def test_the_link_of_an_attempt_shows_only_its_own_comparisons(
     planned: Settings, users: dict[str, Airflow], airflows: dict[str, Any]
 ) -> None:
     oncall, attempts = users["oncall"], {}
@@ -283,8 +286,8 @@ def test_the_link_of_an_attempt_leads_to_its_own_comparisons(
         run = backfill_one_day(oncall, view)
         with psycopg.connect(**airflows) as connection:
             [(attempt,)] = connection.execute(ANNOUNCEMENT, {"run": run}).fetchall()
-        started = carry_out(airflows, oncall, run, view)
-        keep_result(planned, started, view)
+        started = finish_attempt(airflows, oncall, run, view)
+        store_result(planned, started, view)
         attempts[attempt] = [(started, view)]
     for attempt, own in attempts.items():
         assert compared(oncall, f"{run}&attempt={attempt}") == own

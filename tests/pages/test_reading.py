@@ -1,4 +1,4 @@
-"""What the pages read from the database: nothing here knows of Airflow or of browsers."""
+"""Tests of what the pages read from the database, without Airflow and browsers."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -30,15 +30,15 @@ def snapshot(filled: Settings) -> Iterator[Connection]:
         yield connection
 
 
-def asked(connection: Connection, column: str, operator: Operator, value: str = "") -> RowPage:
+def select(connection: Connection, column: str, operator: Operator, value: str = "") -> RowPage:
     return browse.fetch_rows(
         connection, replace(VIEW, condition=Condition(column, operator, value), limit=browse.LIMIT)
     )
 
 
 @pytest.mark.parametrize("value", HOSTILE)
-def test_a_value_is_sought_as_it_is(snapshot: Connection, value: str) -> None:
-    found = asked(snapshot, "host", Operator.EQUAL, value)
+def test_a_hostile_value_is_found_literally(snapshot: Connection, value: str) -> None:
+    found = select(snapshot, "host", Operator.EQUAL, value)
     assert [row[1:3] for row in found.rows] == [[value, value]]
 
 
@@ -56,13 +56,13 @@ def test_a_value_is_sought_as_it_is(snapshot: Connection, value: str) -> None:
         ("minute", Operator.AT_MOST, "infinity", ROWS),
     ],
 )
-def test_a_condition_keeps_what_it_says(
+def test_conditions_select_the_expected_rows(
     snapshot: Connection, column: str, operator: Operator, value: str, rows: int
 ) -> None:
-    assert len(asked(snapshot, column, operator, value).rows) == rows
+    assert len(select(snapshot, column, operator, value).rows) == rows
 
 
-def test_rows_come_in_order_and_no_more_than_wanted(snapshot: Connection) -> None:
+def test_rows_are_ordered_and_limited(snapshot: Connection) -> None:
     found = browse.fetch_rows(snapshot, replace(VIEW, order="views", limit=2))
     assert [row[3] for row in found.rows] == ["97", "97"]
     assert found.more
@@ -79,12 +79,12 @@ def test_rows_come_in_order_and_no_more_than_wanted(snapshot: Connection) -> Non
         (replace(VIEW, order="(SELECT 1)"), "there is no column"),
     ],
 )
-def test_what_cannot_be_asked_is_refused(snapshot: Connection, question: RowQuery, why: str) -> None:
+def test_an_invalid_query_is_refused(snapshot: Connection, question: RowQuery, why: str) -> None:
     with pytest.raises(BadInput, match=why):
         browse.fetch_rows(snapshot, question)
 
 
-def test_what_takes_too_long_is_given_up(filled: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_query_is_cancelled(filled: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(browse, "SECONDS", 1)
     with connect(filled) as connection:
         connection.execute("CREATE VIEW views.slow AS SELECT pg_sleep(60)::text AS never")
@@ -93,13 +93,13 @@ def test_what_takes_too_long_is_given_up(filled: Settings, monkeypatch: pytest.M
         connection.rollback()
 
 
-def test_a_view_that_is_not_made_has_no_rows(snapshot: Connection) -> None:
-    with pytest.raises(NotSetUp, match="not made yet"):
+def test_a_view_without_a_table_has_no_rows(snapshot: Connection) -> None:
+    with pytest.raises(NotSetUp, match="does not exist yet"):
         browse.fetch_rows(snapshot, RowQuery("request_rates"))
 
 
-def test_the_course_of_lag_has_a_hill_and_a_gap(snapshot: Connection) -> None:
-    """Six hours in steps of two minutes; for five minutes the poller was blind."""
+def test_lag_over_time_has_a_peak_and_a_gap(snapshot: Connection) -> None:
+    """Six hours in steps of two minutes; the poller saw nothing for five minutes."""
     course = lag_series.lag_course(snapshot, "page_audience", 6 * 3600, least=120)
     assert course.step == 120
     assert [(each.topic, each.partition) for each in course.series] == [("page_view", p) for p in range(4)]
@@ -111,43 +111,43 @@ def test_the_course_of_lag_has_a_hill_and_a_gap(snapshot: Connection) -> None:
     assert gaps == [gaps[0] + 120 * n for n in range(len(gaps))]
 
 
-def test_streams_are_told_with_all_their_readers(filled: Settings) -> None:
+def test_streams_are_reported_with_all_their_readers(filled: Settings) -> None:
     archive, stream = stream_report.application_reports(filled)
     assert (archive.status.epoch, stream.status.epoch) == (3, 17)
     assert archive.launch
     assert (archive.launch.reason, archive.launch.within_a_day) == ("dead", 1)
     assert (len(archive.batches), len(stream.batches)) == (0, 12)
     assert stream.batches[0].steps["addBatch"] == 180 + 69
-    told = {each.reader: each for each in stream.readers}
-    assert set(told) == {*MADE, "broken", "request_rates"}
-    assert (told["page_views"].lag_events, told["page_views"].freshness) == (0 + 7 + 14 + 21, 21 / 50)
-    assert (told["page_audience"].state, told["page_audience"].version) == ("STALLED", 1)
-    unmade = told["request_rates"]
+    readers = {each.reader: each for each in stream.readers}
+    assert set(readers) == {*MADE, "broken", "request_rates"}
+    assert (readers["page_views"].lag_events, readers["page_views"].freshness) == (0 + 7 + 14 + 21, 21 / 50)
+    assert (readers["page_audience"].state, readers["page_audience"].version) == ("STALLED", 1)
+    unmade = readers["request_rates"]
     assert (unmade.verdict, unmade.lag_events, unmade.freshness) == (LagVerdict.UNKNOWN, None, None)
 
 
-def test_of_batches_only_the_last_are_kept(snapshot: Connection) -> None:
+def test_only_the_latest_batches_are_stored(snapshot: Connection) -> None:
     assert len(batch_metrics.latest_steps(snapshot, "stream", 1000)) == 60
 
 
-def test_a_partition_that_is_not_seen_is_not_left_out_of_a_sum(filled: Settings) -> None:
+def test_the_lag_is_unknown_if_one_partition_is_unknown(filled: Settings) -> None:
     [_, stream] = stream_report.application_reports(filled)
     seen = next(each.partitions for each in stream.readers if each.reader == "page_views")
     blind = [*seen, replace(seen[0], lag_events=None, lag_seconds=None)]
     assert (lag_report.lag_events(blind), lag_report.freshness(blind)) == (None, None)
 
 
-def test_the_numbers_that_matter_are_of_the_worst_view(filled: Settings) -> None:
+def test_the_card_shows_the_worst_view(filled: Settings) -> None:
     found = summary.now(filled)
     assert (found.freshness.value, found.lag.value) == (21 / 50, 42)
     assert (found.proof.view, found.proof.value) == ("page_audience", None)  # no certificate: worse than any age
 
 
-def said(found: Vitals) -> dict[str, State]:
+def stated(found: Vitals) -> dict[str, State]:
     return {each.text: each.state for each in found.problems}
 
 
-def test_what_is_wrong_now_comes_before_the_numbers(filled: Settings) -> None:
+def test_the_summary_lists_current_problems(filled: Settings) -> None:
     found = summary.now(filled)
     assert found.state is State.CRITICAL
     assert (found.alerts.count, found.alerts.severity) == (3, "critical")
@@ -159,17 +159,17 @@ def test_what_is_wrong_now_comes_before_the_numbers(filled: Settings) -> None:
         "broken cannot be loaded": State.CRITICAL,
         "request_rates has no table yet": State.WARNING,
     }
-    assert expected.items() <= said(found).items()
-    assert "archive is down" not in said(found)
+    assert expected.items() <= stated(found).items()
+    assert "archive is down" not in stated(found)
 
 
-def test_a_dead_archive_is_a_problem(filled: Settings, dead_archive: None) -> None:
-    assert said(summary.now(filled))["archive is down"] is State.CRITICAL
+def test_a_stopped_archive_is_a_problem(filled: Settings, archive_down: None) -> None:
+    assert stated(summary.now(filled))["archive is down"] is State.CRITICAL
 
 
 def test_an_application_that_never_ran_is_down(filled: Settings) -> None:
     found = summary.now(filled.model_copy(update={"applications": {"click_through": "second"}}))
-    assert said(found)["second is down"] is State.CRITICAL
+    assert stated(found)["second is down"] is State.CRITICAL
 
 
 def test_a_view_stays_different_until_it_is_found_equal(filled: Settings) -> None:
@@ -185,32 +185,32 @@ def test_a_view_stays_different_until_it_is_found_equal(filled: Settings) -> Non
                     "VALUES ('click_through', 1, '{}', false, 1, 0, 0, 1, 0, %s, '', '[]')",
                     (verdict,),
                 )
-                assert (wrong in said(summary.now(filled))) == different
+                assert (wrong in stated(summary.now(filled))) == different
         finally:
             connection.execute("DELETE FROM truelog.reconciliation WHERE id > %s", (last,))
 
 
-def test_old_samples_of_lag_are_not_shown_as_current(filled: Settings) -> None:
+def test_old_lag_samples_are_not_shown_as_current(filled: Settings) -> None:
     found = summary.now(filled.model_copy(update={"lag_poll_seconds": 0.1}))
     assert (found.freshness.value, found.lag.value) == (None, None)
-    assert said(found)[f"lag is not known: archive, {', '.join(sorted(MADE))}"] is State.UNKNOWN
+    assert stated(found)[f"lag is not known: archive, {', '.join(sorted(MADE))}"] is State.UNKNOWN
 
 
-def test_a_source_of_alerts_that_cannot_see_is_a_problem(filled: Settings) -> None:
+def test_an_alert_source_that_cannot_check_is_a_problem(filled: Settings) -> None:
     with connect(filled, autocommit=True) as connection:
         connection.execute("UPDATE truelog.alert_source SET blind = 'Kafka did not answer' WHERE source = 'lag'")
         try:
-            assert said(summary.now(filled))["alerts are not checked: applications, lag"] is State.UNKNOWN
+            assert stated(summary.now(filled))["alerts are not checked: applications, lag"] is State.UNKNOWN
         finally:
             connection.execute("UPDATE truelog.alert_source SET blind = '' WHERE source = 'lag'")
 
 
-def test_without_postgresql_nothing_is_said_to_be_good(filled: Settings) -> None:
+def test_without_postgresql_the_summary_fails(filled: Settings) -> None:
     with pytest.raises(ServiceDown):
         summary.now(filled.model_copy(update={"database_name": "none_of_this_name"}))
 
 
-def test_the_catalogue_shows_what_is_declared_and_what_became_of_it(filled: Settings) -> None:
+def test_the_catalogue_shows_declared_and_actual_state(filled: Settings) -> None:
     entries = {each.view: each for each in view_report.view_entries(filled)}
     assert "cannot be loaded: SyntaxError" in entries["broken"].broken
     assert (entries["request_rates"].declared, entries["request_rates"].table) == (1, None)
@@ -226,18 +226,18 @@ def test_the_catalogue_shows_what_is_declared_and_what_became_of_it(filled: Sett
     assert (views.answer.layer, views.answer.reason) == ("stream", "")
 
 
-def test_which_layer_answers_is_told_with_the_view_and_with_its_application(filled: Settings) -> None:
-    [told] = [each.answer for each in view_report.view_entries(filled) if each.view == "page_audience"]
-    assert told
-    assert (told.layer, told.reason) == ("batch", "its stream is stalled")
-    assert (told.age or 0) >= 240
+def test_views_and_readers_show_the_serving_layer(filled: Settings) -> None:
+    [answer] = [each.answer for each in view_report.view_entries(filled) if each.view == "page_audience"]
+    assert answer
+    assert (answer.layer, answer.reason) == ("batch", "its stream is stalled")
+    assert (answer.age or 0) >= 240
     [_, stream] = stream_report.application_reports(filled)
     [reader] = [each for each in stream.readers if each.reader == "page_audience"]
     assert reader.answer
-    assert reader.answer.layer == told.layer
+    assert reader.answer.layer == answer.layer
 
 
-def test_a_view_is_told_with_its_columns_and_where_they_come_from(filled: Settings) -> None:
+def test_a_view_is_shown_with_its_columns_and_sources(filled: Settings) -> None:
     detail = view_report.view_detail(filled, "page_views")
     roles = {each.name: (each.role, each.type) for each in detail.columns}
     assert roles["host"] == ("key", "text")
@@ -248,7 +248,7 @@ def test_a_view_is_told_with_its_columns_and_where_they_come_from(filled: Settin
     assert view_report.view_relations(filled, "truelog.view") == []
 
 
-def test_a_repair_is_told_with_the_comparison_that_checked_it(snapshot: Connection) -> None:
+def test_a_repair_belongs_to_the_comparison_that_checked_it(snapshot: Connection) -> None:
     history = reconcile_history.latest_reconciliations(snapshot, 1000, "page_views")
     assert len(history) == 50
     different = next(each for each in history if each.verdict == "DIFFERENT")
@@ -272,7 +272,7 @@ def test_a_repair_is_told_with_the_comparison_that_checked_it(snapshot: Connecti
     assert reconcile_history.reconciliation_detail(snapshot, 10_000) is None
 
 
-def test_log_days_are_told_with_their_figures_and_verdicts(snapshot: Connection) -> None:
+def test_log_days_are_shown_with_metrics_and_verdicts(snapshot: Connection) -> None:
     assert [(each.event, each.success) for each in quality_history.newest_days(snapshot)] == [
         ("dead_letter", None),
         ("page_view", False),
@@ -286,7 +286,7 @@ def test_log_days_are_told_with_their_figures_and_verdicts(snapshot: Connection)
     assert quality_history.latest_validation(snapshot, "scheduled__1", "search") is None
 
 
-def test_differing_rows_are_all_there_until_the_next_that_differ(filled: Settings) -> None:
+def test_all_differing_rows_are_stored_until_the_next_difference(filled: Settings) -> None:
     with connect(filled) as connection:
         [newest, *_] = reconcile_history.latest_reconciliations(connection, 1, "page_views")
         connection.execute(
