@@ -1,1 +1,1 @@
-"""`make bench`: how fast each part of the way of an event is, beside two peers that do the same job."""
+"""`make bench`: the speed of each part of the platform, compared with two other engines on the same jobs."""

@@ -1,4 +1,4 @@
-"""`make bench`: measure, print a table, write `build/bench.json`. Everything that it starts it stops."""
+"""`make bench`: measure, print a table and write `build/bench.json`. Stops everything that it started."""
 
 import argparse
 import logging
@@ -13,14 +13,18 @@ from tests.bench.suite import JOBS, Suite
 from truelog.support.settings import PROJECT
 
 LEAST = 400_000  # events
-WIDTH = 130  # where the output is no terminal, which tells its own
+WIDTH = 130  # if the output is not a terminal
 
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m tests.bench", description=(__doc__ or "").strip())
-    made.add_argument("--events", type=_enough, default=1_000_000, help="in the log before anything is measured")
-    made.add_argument("--seconds", type=float, default=30, help="for which freshness and the collector are measured")
-    made.add_argument("--jobs", nargs="+", choices=list(JOBS), default=list(JOBS), help="all by default")
+    made.add_argument(
+        "--events", type=_enough, default=1_000_000, help="number of events in the log before the measurements"
+    )
+    made.add_argument(
+        "--seconds", type=float, default=30, help="duration of the measurements of freshness and of the collector"
+    )
+    made.add_argument("--jobs", nargs="+", choices=list(JOBS), default=list(JOBS), help="default: all")
     made.add_argument("--output", type=Path, default=PROJECT / "build" / "bench.json")
     return made
 
@@ -28,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
 def _enough(text: str) -> int:
     if int(text) < LEAST:
         raise argparse.ArgumentTypeError(
-            f"at least {LEAST:,}: a stream's speed is that of the second half, which must be some batches"
+            f"at least {LEAST:,}: the speed of a stream is measured on the second half, which needs several batches"
         )
     return int(text)
 

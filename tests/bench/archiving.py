@@ -1,6 +1,6 @@
-"""The archive application, from the beginning of a log that is there already to its end.
+"""The archive application, from the beginning of an existing log to its end.
 
-Its batches are large, so its speed is counted from the moment at which Spark began the first one: cold code included.
+Its batches are large, so the measurement starts when Spark begins the first batch and includes cold code.
 """
 
 import time
@@ -18,17 +18,17 @@ _WITHIN_SECONDS = 180.0
 
 
 def run(settings: Settings, corpus: Corpus) -> Row:
-    """Archive every topic, and stop."""
+    """Archive every topic, then stop."""
     ends = topics.end_offsets(settings, TOPICS)
     started = time.time()
     application = start(settings, "archive.py", TRUELOG_ARCHIVE_TRIGGER_SECONDS="1")
 
-    def begun() -> bool:
+    def has_begun() -> bool:
         if application.process.poll() is not None:
-            raise RuntimeError(f"the archive ended:\n{application.tail()}")
+            raise RuntimeError(f"the archive application ended:\n{application.tail()}")
         return any((settings.home / "scratch" / "archive").glob("*/offsets/0"))
 
-    first_batch = first(_LOOK_SECONDS, begun, within=_WITHIN_SECONDS, what="the archive's first batch")
+    first_batch = first(_LOOK_SECONDS, has_begun, within=_WITHIN_SECONDS, what="the archive's first batch")
     done = first(
         _LOOK_SECONDS,
         lambda: archived_positions(settings, TOPICS).covers(ends),
@@ -41,6 +41,6 @@ def run(settings: Settings, corpus: Corpus) -> Row:
         OURS,
         corpus.events / (done - first_batch),
         "alone",
-        "from the beginning of the first batch to the last commit",
+        "from the start of the first batch to the last commit",
         more={"events": corpus.events, "start_seconds": first_batch - started},
     )

@@ -1,4 +1,4 @@
-"""Waiting in small steps: what is measured here is over sooner than `runtime.wait` looks twice."""
+"""Polling at short intervals: the events measured here are shorter than the interval of `truelog.support.wait`."""
 
 import threading
 import time
@@ -8,14 +8,14 @@ from truelog.support.errors import TruelogError
 
 
 class TooSlow(TruelogError):
-    """A job was not done within its time; the message says which."""
+    """A job exceeded its time limit; the message names the job."""
 
 
 def every(seconds: float, *, within: float, what: str) -> Iterator[float]:
-    """The time, again and again, until the caller has seen enough.
+    """Yield the time at an interval until the caller stops iterating.
 
     Raises:
-        TooSlow: it has not within its time.
+        TooSlow: the caller still iterates after `within` seconds.
     """
     pause, deadline = threading.Event(), time.monotonic() + within
     while time.monotonic() < deadline:
@@ -25,8 +25,8 @@ def every(seconds: float, *, within: float, what: str) -> Iterator[float]:
 
 
 def first(seconds: float, met: Callable[[], bool], *, within: float, what: str) -> float:
-    """The time at which a condition was first seen met."""
+    """The time at which a condition was first met."""
     for now in every(seconds, within=within, what=what):
         if met():
             return now
-    raise AssertionError("every() goes on or raises")
+    raise AssertionError("every() yields or raises")

@@ -1,6 +1,6 @@
-"""The collector: how much it takes in over HTTP, from senders on the same machine, in batches of a hundred.
+"""The collector's throughput over HTTP, with senders on the same machine and batches of 100 events.
 
-Bodies are made beforehand, so that the senders' own share of the machine, which is told, stays small.
+Bodies are prepared in advance, to keep the senders' own use of the machine small; the report shows that use.
 """
 
 import json
@@ -47,7 +47,7 @@ class Sender:
 
 
 def run(settings: Settings, *, seconds: float, ran: Ran) -> Row:
-    """As many events as go, over a few connections."""
+    """Send as many events as possible over a few connections."""
     runtime.up(settings, ["collector"], tethered=True)
     senders = [Sender(settings, _bodies()) for _ in range(CONNECTIONS)]
     watched = {s.name: psutil.Process(s.pid) for s in runtime.status(settings) if s.name in ("collector", "kafka")}
@@ -65,7 +65,7 @@ def run(settings: Settings, *, seconds: float, ran: Ran) -> Row:
         OURS,
         sum(sender.acknowledged for sender in senders) / took,
         ran,
-        f"batches of {BATCH} over {CONNECTIONS} connections, acknowledged by Kafka; *_cores: of whom, while it lasted",
+        f"batches of {BATCH} over {CONNECTIONS} connections, acknowledged by Kafka; *_cores: cores per process",
         more={"p50_seconds": at(0.5, latencies), "p99_seconds": at(0.99, latencies)}
         | {f"{name}_cores": (_cpu(process) - before[name]) / took for name, process in watched.items()},
     )

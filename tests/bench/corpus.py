@@ -1,7 +1,7 @@
-"""Corpus: the traffic that every job is given, in Kafka and, for DuckDB, the same bytes in a file.
+"""The corpus: the traffic that every job reads, in Kafka, and as the same bytes in a file for DuckDB.
 
-Its page views are keyed by the cell of the cube that they fall in. Truelog groups by itself and gains nothing by it;
-Quix Streams counts by the key of a record, and is spared a second topic through which it would have to send them all.
+A page view's key is its cell in the cube. Truelog does its own grouping and gains nothing from that. Quix Streams
+groups by the record's key, so it can count without sending every record through a second topic.
 """
 
 from collections import Counter
@@ -19,15 +19,15 @@ from truelog.schema.event import load_events
 from truelog.support.settings import Settings
 
 TOPICS = ("page_view", "search", "click")
-RATE = 5_000  # events a second of the traffic's own time
+RATE = 5_000  # events per second, by the events' own times
 
 _SEED = 7
-_NO_YEAR = 9999  # of a clock gone wild
+_NO_YEAR = 9999  # the year of a broken clock
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """How many good events lie in each topic, and the file that holds the page views."""
+    """The number of valid events in each topic, and the file with the page views."""
 
     counts: Mapping[str, int]
     ndjson: Path
@@ -38,7 +38,7 @@ class Corpus:
 
 
 def preload(settings: Settings, events: int) -> Corpus:
-    """Send so many events of traffic that ends now; keep the page views in a file too."""
+    """Send this number of events, the last of them now, and write the page views to a file."""
     begin = datetime.now(UTC) - timedelta(seconds=events / RATE)
     counts: Counter[str] = Counter()
     file = settings.home / "page_view.ndjson"
@@ -52,7 +52,7 @@ def preload(settings: Settings, events: int) -> Corpus:
 
 
 def good(records: Iterator[OutgoingRecord]) -> Iterator[OutgoingRecord]:
-    """Without what is no event: peers stumble over it, each in its own way."""
+    """Valid events only, because the other engines fail on invalid events."""
     models = {name: each.model for name, each in load_events().items()}
     for record in records:
         try:

@@ -1,4 +1,4 @@
-"""DuckDB: the cube of page views by SQL over the raw JSON. Runs in the peers' environment."""
+"""DuckDB: the cube of page views, by SQL on raw JSON. Runs in the environment `.venv-bench`."""
 
 import json
 import sys

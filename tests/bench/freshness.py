@@ -1,8 +1,7 @@
-"""Freshness: from the moment at which Kafka acknowledged an event to the moment at which a view shows it.
+"""Freshness: the time from Kafka's acknowledgement of an event until a view shows it.
 
-Among steady traffic, marked events are sent whose host and address occur nowhere else, so that each view has a cell
-for each of them. A poller looks for the cells that it has not seen yet; what it finds may have been there for as long
-as the time between two looks, which is counted in.
+Marked events are sent amid steady traffic. Their host and address occur nowhere else, so each marked event has its own
+cell in each view. A poller looks for cells that it has not seen yet. The result includes the polling interval.
 """
 
 import json
@@ -25,13 +24,13 @@ from truelog.support.settings import Settings
 
 LOOK_SECONDS = 0.02
 
-_MARKS = 20  # a second
+_MARKS = 20  # per second
 _BEAT_SECONDS = 0.01
-_WARM_SECONDS = 30.0  # of traffic before the first mark: an application runs for weeks
+_WARM_SECONDS = 30.0  # of traffic before the first mark: a real application has been warm for weeks
 _PATIENCE_SECONDS = 120.0
 _SEED = 11
 
-# Asked by the first two columns of each view's key, so that the table's index answers.
+# These conditions are on the first two columns of each view's key, so they use the table's index.
 _SHOWN = {
     "page_views": "SELECT host FROM views.page_views WHERE minute = ANY(%s) AND host = ANY(%s)",
     "page_audience": "SELECT host FROM views.page_audience WHERE minute = ANY(%s) AND host = ANY(%s)",
@@ -42,12 +41,12 @@ VIEWS = tuple(_SHOWN)
 
 @dataclass
 class Marks:
-    """When each marked event was acknowledged, and first seen in each view; marks are known by their hosts."""
+    """When each marked event was acknowledged, and when each view first showed it, by the event's host."""
 
     happened: dict[str, datetime] = field(default_factory=dict)
     acknowledged: dict[str, float] = field(default_factory=dict)
     shown: Mapping[str, dict[str, float]] = field(default_factory=lambda: {view: {} for view in VIEWS})
-    sent: float = 0.0  # when the traffic was over
+    sent: float = 0.0  # when the traffic ended
 
     def make(self, number: int) -> OutgoingRecord:
         host, now = f"m{number}.example", datetime.now(UTC)
@@ -63,13 +62,13 @@ class Marks:
         return OutgoingRecord("page_view", host, json.dumps(event).encode())
 
     def acknowledge(self, error: KafkaError | None, message: Message) -> None:
-        """What the producer calls once the broker has a mark, or has refused it."""
+        """The producer's callback after the broker accepted or refused a mark."""
         if error is not None:
             raise KafkaException(error)
         self.acknowledged[(message.key() or b"").decode()] = time.time()
 
     def look(self, connection: Connection, view: str) -> None:
-        """Note which of the marks the view shows now for the first time."""
+        """Record the marks that the view now shows for the first time."""
         missing = [host for host in list(self.acknowledged) if host not in self.shown[view]]
         if missing:
             cells = list({cell for host in missing for cell in _cells(self.happened[host])})
@@ -78,7 +77,7 @@ class Marks:
             self.shown[view].update({str(host): now for (host,) in found})
 
     def seconds(self, view: str) -> list[float]:
-        """How long each mark took, shortest first."""
+        """The delay of each mark, shortest first."""
         return sorted(seen - self.acknowledged[host] for host, seen in self.shown[view].items())
 
     @property
@@ -87,7 +86,7 @@ class Marks:
 
 
 def run(settings: Settings, *, rate: int, seconds: float, ran: Ran) -> list[Row]:
-    """One row for each view, while a stream application runs."""
+    """One row for each view. A stream application must be running."""
     traffic = list(_traffic(rate, _WARM_SECONDS + seconds))
     marks = Marks()
     sender = threading.Thread(target=_send, args=(settings, traffic, rate, marks), name="traffic")
@@ -105,7 +104,7 @@ def run(settings: Settings, *, rate: int, seconds: float, ran: Ran) -> list[Row]
 
 
 def at(share: float, ordered: list[float]) -> float:
-    """The least value that so large a share does not exceed."""
+    """The smallest value that this share of the values does not exceed: a percentile."""
     return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
 
 
@@ -115,7 +114,7 @@ def _row(view: str, seconds: list[float], rate: float, ran: Ran) -> Row:
         OURS,
         rate,
         ran,
-        f"acknowledged to readable, {len(seconds)} marked events, looked for every {LOOK_SECONDS * 1000:.0f} ms",
+        f"acknowledged to readable, {len(seconds)} marked events, polled every {LOOK_SECONDS * 1000:.0f} ms",
         more={"p50_seconds": at(0.5, seconds), "p99_seconds": at(0.99, seconds), "max_seconds": seconds[-1]},
     )
 
@@ -125,7 +124,7 @@ def _traffic(rate: int, seconds: float) -> Iterator[OutgoingRecord]:
 
 
 def _send(settings: Settings, traffic: list[OutgoingRecord], rate: int, marks: Marks) -> None:
-    """Traffic at its rate; after a while, marks among it."""
+    """Send traffic at its rate, and marks after the warm-up."""
     kafka, begin = make_producer(settings), time.time()
     sent = marked = 0
 
@@ -146,6 +145,6 @@ def _send(settings: Settings, traffic: list[OutgoingRecord], rate: int, marks: M
 
 
 def _cells(happened: datetime) -> tuple[datetime, datetime]:
-    """The minute and the ten seconds in which it happened."""
+    """The start of the minute and of the ten seconds in which it happened."""
     minute = happened.replace(second=0, microsecond=0)
     return minute, minute + timedelta(seconds=happened.second // 10 * 10)

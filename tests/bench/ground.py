@@ -1,4 +1,4 @@
-"""A platform of the bench's own: random ports, a home that goes with it, nothing left running."""
+"""A separate platform for the bench: random ports and a temporary home, all removed at the end."""
 
 import os
 import shutil
@@ -19,12 +19,12 @@ from truelog.support.wait import until
 
 SERVICES = ("postgresql", "kafka", "s3", "ticks")
 
-_KEPT_SECONDS = 300  # until Airflow has started the applications, and they stand at the end of the log
+_STARTED_SECONDS = 300  # until Airflow has started the applications and they have caught up
 
 
 @contextmanager
 def platform() -> Iterator[Settings]:
-    """Services that run for as long as the block lasts, and die with this process."""
+    """Services that run during the block and end with this process."""
     jars = os.environ.get("TRUELOG_JARS", str(default_home() / "jars"))
     for name in [name for name in os.environ if name.startswith("TRUELOG_")]:
         del os.environ[name]
@@ -43,12 +43,12 @@ def platform() -> Iterator[Settings]:
 
 
 def complete(settings: Settings) -> None:
-    """The rest of the platform too: Airflow, and the archive and the stream, which it starts and keeps."""
+    """Start the rest of the platform: Airflow, which then starts the archive and the stream."""
     runtime.up(settings, tethered=True)
-    until(lambda: _require_kept(settings), _KEPT_SECONDS, "the applications, kept by Airflow")
+    until(lambda: _require_caught_up(settings), _STARTED_SECONDS, "Airflow to start the applications")
 
 
-def _require_kept(settings: Settings) -> None:
+def _require_caught_up(settings: Settings) -> None:
     waiting = [
         f"{each.application} is {each.state}, {each.lag_events} events behind"
         for each in health.application_health(settings)
@@ -59,7 +59,7 @@ def _require_kept(settings: Settings) -> None:
 
 
 def forget_views(settings: Settings) -> None:
-    """As if no view had ever been: the next stream begins at the beginning of the log."""
+    """Delete all views, so that the next stream starts at the beginning of the log."""
     with connect(settings) as connection:
         tables = connection.execute(
             "SELECT schemaname, tablename FROM pg_tables WHERE schemaname IN ('state', 'stage', 'recon')"

@@ -1,7 +1,7 @@
 """Two well-known engines on the same data: Quix Streams on the same topic, DuckDB on the same bytes.
 
-They live in an environment of their own (`requirements-bench.txt`), so each is a script that is told by standard input
-what to do, where passwords may stand, and answers with one line of JSON.
+They have a separate environment (`requirements-bench.txt`), so each is a script. It reads its parameters from standard
+input, which may contain passwords, and prints one line of JSON.
 """
 
 import json
@@ -24,16 +24,16 @@ _DUCKDB_TIMES = 3
 
 @dataclass(frozen=True)
 class Peers:
-    """The Python in which the peers are installed."""
+    """The other engines; `python` is the interpreter of their environment."""
 
     python: Path = PYTHON
 
     def quix(self, settings: Settings, job: str) -> Row:
-        """One process a processor, as its users scale it, counted while all of them ran."""
-        told = {"kafka": settings.kafka(), "seconds": _QUIX_SECONDS}
+        """One process per core, the usual way to scale it; counts only the time when all processes ran."""
+        parameters = {"kafka": settings.kafka(), "seconds": _QUIX_SECONDS}
         count = os.cpu_count() or 1
         states = [str(settings.home / f"quix-{number}") for number in range(count)]
-        processes = [self._start("quix_count.py", {**told, "state": state}) for state in states]
+        processes = [self._start("quix_count.py", {**parameters, "state": state}) for state in states]
         try:
             answers = [_answer(process) for process in processes]
         finally:
@@ -44,13 +44,13 @@ class Peers:
             "quix streams",
             together([answer["samples"] for answer in answers]),
             "alone",
-            f"{count} processes; records keyed by cell beforehand; into its own state store and its changelog topic",
+            f"{count} processes; records already keyed by cell; state store with a changelog topic",
             more={"events": sum(answer["samples"][-1][1] for answer in answers)},
         )
 
     def duckdb(self, corpus: Corpus, job: str) -> Row:
-        told = {"file": str(corpus.ndjson), "times": _DUCKDB_TIMES, "threads": os.cpu_count() or 1}
-        process = self._start("duckdb_cube.py", told)
+        parameters = {"file": str(corpus.ndjson), "times": _DUCKDB_TIMES, "threads": os.cpu_count() or 1}
+        process = self._start("duckdb_cube.py", parameters)
         try:
             answer = _answer(process)
         finally:
@@ -62,11 +62,11 @@ class Peers:
             "duckdb",
             corpus.counts["page_view"] / answer["seconds"],
             "alone",
-            f"the raw JSON in one file, four of its fields parsed; median of {_DUCKDB_TIMES}",
+            f"raw JSON in one file, four fields parsed; median of {_DUCKDB_TIMES}",
             more={"events": corpus.counts["page_view"], "seconds": answer["seconds"], "cold_seconds": answer["cold"]},
         )
 
-    def _start(self, script: str, told: dict[str, Any]) -> "subprocess.Popen[str]":
+    def _start(self, script: str, parameters: dict[str, Any]) -> "subprocess.Popen[str]":
         process = subprocess.Popen(
             [str(self.python), "-P", str(Path(__file__).with_name(script))],
             stdin=subprocess.PIPE,
@@ -74,14 +74,14 @@ class Peers:
             text=True,
         )
         assert process.stdin is not None
-        process.stdin.write(json.dumps(told))
+        process.stdin.write(json.dumps(parameters))
         process.stdin.close()
         process.stdin = None
         return process
 
 
 def together(samples: list[list[tuple[float, int]]]) -> float:
-    """Events a second of several processes while all of them worked; each tells (time, counted so far)."""
+    """Events per second of several processes while all of them worked, from samples of (time, total so far)."""
     begin = max(each[0][0] for each in samples)
     end = min(each[-1][0] for each in samples)
     within = [[(time, counted) for time, counted in each if begin <= time <= end] for each in samples]
@@ -89,8 +89,8 @@ def together(samples: list[list[tuple[float, int]]]) -> float:
 
 
 def _answer(process: "subprocess.Popen[str]") -> dict[str, Any]:
-    said, _ = process.communicate(timeout=_QUIX_SECONDS + _GRACE_SECONDS)
+    output, _ = process.communicate(timeout=_QUIX_SECONDS + _GRACE_SECONDS)
     if process.returncode != 0:
-        raise RuntimeError(f"a peer ended with {process.returncode}; what it said stands above")
-    answer: dict[str, Any] = json.loads(said.splitlines()[-1])
+        raise RuntimeError(f"the other engine exited with {process.returncode}; its output is above")
+    answer: dict[str, Any] = json.loads(output.splitlines()[-1])
     return answer

@@ -1,6 +1,7 @@
-"""Quix Streams: page views per minute and cell, counted in its state store. Runs in the peers' environment.
+"""Quix Streams: page views per minute and cell, in its state store. Runs in the environment `.venv-bench`.
 
-The key of a record is its cell. The state is kept as it comes: on disk, with a changelog topic, at least once.
+The key of a record is its cell. Quix Streams has its default configuration: state on disk, a changelog topic, delivery
+at least once.
 """
 
 import json
@@ -17,7 +18,7 @@ _SAMPLE = 500  # messages
 
 
 def event_time(value: dict[str, Any], _: object, broker_time: int, __: object) -> int:
-    """Milliseconds by the device's clock, corrected as Truelog does: by what it said when it sent."""
+    """Milliseconds by the device's clock, corrected as in Truelog by the time at which the device sent it."""
     happened = datetime.fromisoformat(value["occurred_at"]).timestamp() * 1000
     if "sent_at" not in value:
         return int(happened)
@@ -25,7 +26,7 @@ def event_time(value: dict[str, Any], _: object, broker_time: int, __: object) -
 
 
 def late(value: Any, key: Any, timestamp: int, *_: Any) -> bool:
-    raise RuntimeError(f"{key} at {timestamp} was not counted: it came more than a day late")
+    raise RuntimeError(f"{key} at {timestamp} was not counted: it was more than a day late")
 
 
 def main() -> None:

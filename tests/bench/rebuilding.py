@@ -1,6 +1,7 @@
-"""The cube computed again from all that is archived, in a session that has done it before.
+"""The cube rebuilt from the whole archive, in a warm session.
 
-What is timed is what DuckDB does too: read, decode, add up. Putting the rows into PostgreSQL is told beside it.
+The measurement covers what DuckDB does too: read, decode, add up. Loading the rows into PostgreSQL is measured
+separately.
 """
 
 import time
@@ -23,7 +24,7 @@ _TIMES = 3
 
 
 def run(settings: Settings, corpus: Corpus) -> list[Row]:
-    """Both ways, each once unmeasured and then three times."""
+    """Rebuild from typed columns and from raw bytes: once cold, then three times warm."""
     with (
         open_batch(settings, "truelog bench", [VIEW]) as context,
         connect(settings, autocommit=True) as connection,

@@ -1,4 +1,4 @@
-"""What came out: a file for scripts, a table for people."""
+"""The results: a file for scripts and a table for people."""
 
 import json
 import os
@@ -18,7 +18,7 @@ def machine() -> str:
 
 
 def write(path: Path, rows: Sequence[Row], events: int) -> None:
-    """`{"rows": […]}`, with where and when."""
+    """Write `{"rows": […]}` with the machine and the time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     whole = {
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),

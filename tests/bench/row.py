@@ -1,11 +1,11 @@
-"""A row of `build/bench.json`: one engine doing one job once, and what else the machine was doing."""
+"""A row of `build/bench.json`: one run of one job by one engine, with the other load on the machine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-# What else ran: nothing but the services that the job needs; or the whole platform, Airflow and all that it keeps, the
-# archive and the stream taking the same events.
+# The other load: "alone" is only the services that the job needs; "all on" is the whole platform with Airflow, where
+# the archive and the stream read the same events.
 Ran = Literal["alone", "all on"]
 
 OURS = "truelog"
@@ -13,7 +13,7 @@ OURS = "truelog"
 
 @dataclass(frozen=True)
 class Row:
-    """What came out; `ratio` stands on peers' rows only: ours ÷ theirs, in events a second."""
+    """A result. `ratio` is set only for other engines: our events per second ÷ theirs."""
 
     job: str
     engine: str
@@ -37,7 +37,7 @@ class Row:
 
 
 def beside(ours: Row, peer: Row) -> Row:
-    """The peer's row, with how many times as fast we were at the same job."""
+    """The other engine's row, with the ratio of our speed to its speed at the same job."""
     if ours.job != peer.job:
         raise ValueError(f"{ours.job!r} and {peer.job!r} are different jobs")
     return replace(peer, ratio=ours.events_per_second / peer.events_per_second)

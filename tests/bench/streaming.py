@@ -1,7 +1,7 @@
-"""The stream application, from the beginning of a log that is there already to its end.
+"""The stream application, from the beginning of an existing log to its end.
 
-An application runs for weeks, so its speed is that of the second half of the log, when Java has compiled what is hot:
-Spark's start up to the first merge of every view, and the time of the whole, are told beside it.
+An application runs for weeks, so its speed is measured on the second half of the log, after Java has compiled the hot
+code. The time until every view has merged once, and the total time, are reported separately.
 """
 
 import time
@@ -19,8 +19,8 @@ from truelog.support.settings import Settings
 _LOOK_SECONDS = 0.02
 _WITHIN_SECONDS = 180.0
 
-# Each partition counts where the slowest of the views stands; ticks, which go on for ever, do not count.
-_STANDS = """
+# Each partition counts up to the slowest view. Ticks never end, so they do not count.
+_READ = """
 SELECT (SELECT count(DISTINCT view) FROM truelog.position)::int, coalesce(sum(low), 0)::bigint
 FROM (SELECT min(next_offset) AS low FROM truelog.position WHERE topic <> 'ticks' GROUP BY topic, partition) AS slowest
 """
@@ -28,7 +28,7 @@ FROM (SELECT min(next_offset) AS low FROM truelog.position WHERE topic <> 'ticks
 
 @dataclass(frozen=True)
 class Passage:
-    """A stream's way through the log: when it was started, when all views had merged once, half of it, all of it."""
+    """A stream's run through the log: times of the start, of the first merge of every view, of half and of the end."""
 
     started: float
     first: float
@@ -60,7 +60,7 @@ def row(job: str, passage: Passage) -> Row:
 
 
 def launch(settings: Settings, views: Sequence[str]) -> Application:
-    """The application as it is, told of some of the views only."""
+    """Start the real application with a catalogue of these views only."""
     folder = settings.home / f"views-{time.monotonic_ns()}"
     folder.mkdir()
     for view in views:
@@ -69,35 +69,35 @@ def launch(settings: Settings, views: Sequence[str]) -> Application:
 
 
 def follow(settings: Settings, application: Application, views: Sequence[str], corpus: Corpus) -> Passage:
-    """Watch a stream that was just launched until its views stand at the end of the corpus."""
+    """Watch a newly launched stream until its views have read the whole corpus."""
     events = corpus.counts["page_view"] if "click_through" not in views else corpus.events
     started, first, half = time.time(), 0.0, (0.0, 0)
     with connect(settings, autocommit=True) as connection:
         begun_at = _wal(connection)
         for now in every(_LOOK_SECONDS, within=_WITHIN_SECONDS, what=f"stream of {', '.join(views)}"):
             if application.process.poll() is not None:
-                raise RuntimeError(f"the stream ended:\n{application.tail()}")
-            merged, stands = _stands(connection)
+                raise RuntimeError(f"the stream application ended:\n{application.tail()}")
+            merged, read = _read(connection)
             if merged < len(views):
                 continue
             first = first or now
-            if stands >= events / 2 and not half[1]:
-                half = now, stands
-            if stands >= events:
+            if read >= events / 2 and not half[1]:
+                half = now, read
+            if read >= events:
                 break
         return Passage(started, first, half[0], now, half[1], events, _wal(connection) - begun_at)
 
 
 def total(settings: Settings) -> int:
-    """The page views that the finest cube has counted."""
+    """The number of page views in the finest cube."""
     with connect(settings) as connection:
         found = connection.execute("SELECT coalesce(sum(views), 0)::bigint FROM views.page_views").fetchone()
         assert found is not None
         return int(str(found[0]))
 
 
-def _stands(connection: Connection) -> tuple[int, int]:
-    found = connection.execute(_STANDS).fetchone()
+def _read(connection: Connection) -> tuple[int, int]:
+    found = connection.execute(_READ).fetchone()
     assert found is not None
     return int(str(found[0])), int(str(found[1]))
 

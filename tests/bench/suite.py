@@ -1,12 +1,12 @@
-"""The jobs in their order, each beside its peer, on one platform and one corpus.
+"""The jobs in order, each with the engine that it is compared with, on one platform and one corpus.
 
 1. the archive, from the beginning of the log
 2. the stream into one cube, then Quix Streams on the same topic
 3. the stream into all views: with sums only, then with sketches
-4. freshness, with the views of 3 going on
+4. freshness, while the stream of step 3 still runs
 5. the rebuild from the archive, then DuckDB on the same bytes
 6. the collector
-7. freshness and the collector again, with the whole platform on: Airflow, and what it keeps
+7. freshness and the collector again, with the whole platform and Airflow
 """
 
 import logging
@@ -33,11 +33,11 @@ log = logging.getLogger("truelog.bench")
 
 @dataclass
 class Suite:
-    """One run; `rows` is what came out so far."""
+    """One run; `rows` are the results so far."""
 
     settings: Settings
     corpus: Corpus
-    seconds: float  # of freshness, and of the collector
+    seconds: float  # of each measurement of freshness and of the collector
     peers: Peers = field(default_factory=Peers)
     rows: list[Row] = field(default_factory=list)
 
@@ -59,7 +59,7 @@ class Suite:
         return [self._streamed(SUMS)]
 
     def stream_sketches(self) -> list[Row]:
-        """Freshness is measured on the same application, which has read the whole log by then."""
+        """Then freshness on the same application, which has read the whole log by that time."""
         application = self._launched(SKETCHES)
         row = self._passed(SKETCHES, application)
         fresh = freshness.run(self.settings, rate=RATE, seconds=self.seconds, ran="alone")
@@ -93,7 +93,7 @@ class Suite:
         passage = streaming.follow(self.settings, application, VIEWS[job], self.corpus)
         counted = streaming.total(self.settings)
         if counted != self.corpus.counts["page_view"]:
-            raise RuntimeError(f"{job}: {counted} page views counted of {self.corpus.counts['page_view']}")
+            raise RuntimeError(f"{job}: counted {counted} of {self.corpus.counts['page_view']} page views")
         return streaming.row(job, passage)
 
 

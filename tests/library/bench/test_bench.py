@@ -1,4 +1,4 @@
-"""The bench's own arithmetic and the form of `build/bench.json`; the measuring itself is `make bench`."""
+"""The bench's arithmetic and the format of `build/bench.json`. `make bench` does the measurements."""
 
 import json
 from io import StringIO
@@ -20,7 +20,7 @@ OUR_ROW = Row("archive", OURS, 30_000.0, "alone", "a note", more={"wal_bytes_per
 PEER_ROW = Row("archive", "other", 2_000.0, "alone", "another")
 
 
-def test_all_jobs_run_by_default_and_a_log_too_short_to_measure_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_jobs_run_by_default_and_a_too_short_log_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert parser().parse_args([]).jobs == list(JOBS)
     assert parser().parse_args(["--events", str(LEAST), "--jobs", "stream"]).jobs == ["stream"]
     with pytest.raises(SystemExit):
@@ -28,13 +28,13 @@ def test_all_jobs_run_by_default_and_a_log_too_short_to_measure_is_refused(capsy
     assert "at least" in capsys.readouterr().err
 
 
-def test_the_ratio_is_ours_to_theirs_at_the_same_job() -> None:
+def test_the_ratio_compares_the_same_job() -> None:
     assert beside(OUR_ROW, PEER_ROW).ratio == 15
     with pytest.raises(ValueError, match="different jobs"):
         beside(OUR_ROW, Row("rebuild", "other", 1.0, "alone", ""))
 
 
-def test_the_file_has_a_ratio_on_peers_rows_only(tmp_path: Path) -> None:
+def test_only_rows_of_other_engines_have_a_ratio(tmp_path: Path) -> None:
     rows = [OUR_ROW, beside(OUR_ROW, PEER_ROW)]
     report.write(tmp_path / "build" / "bench.json", rows, events=7)
     ours, theirs = json.loads((tmp_path / "build" / "bench.json").read_text())["rows"]
@@ -52,18 +52,18 @@ def test_the_file_has_a_ratio_on_peers_rows_only(tmp_path: Path) -> None:
     assert "15.0" in shown.getvalue()
 
 
-def test_processes_are_counted_while_all_of_them_worked() -> None:
+def test_the_rate_covers_the_time_when_all_processes_worked() -> None:
     early = [(0.0, 1), (10.0, 1_001), (20.0, 2_001), (30.0, 3_001)]
     late = [(10.0, 1), (20.0, 501)]
     assert together([early, late]) == 100 + 50
 
 
-def test_percentiles_are_values_that_were_seen() -> None:
+def test_percentiles_are_observed_values() -> None:
     hundred = [float(n) for n in range(1, 101)]
     assert (at(0.5, hundred), at(0.99, hundred), at(0.99, [3.0])) == (50.0, 99.0, 3.0)
 
 
-def test_a_mark_is_shown_only_when_every_view_shows_it() -> None:
+def test_a_mark_is_complete_when_every_view_shows_it() -> None:
     marks = Marks()
     host = marks.make(1).key
     marks.acknowledged[host] = 10.0
@@ -75,5 +75,5 @@ def test_a_mark_is_shown_only_when_every_view_shows_it() -> None:
     assert marks.seconds(VIEWS[0]) == [2.0]
 
 
-def test_the_views_that_are_measured_are_there() -> None:
+def test_the_measured_views_exist() -> None:
     assert {view for views in STREAMED.values() for view in views} | set(VIEWS) <= set(catalogue.view_names())

@@ -1,4 +1,4 @@
-"""What Airflow is told, without starting it: its file, its commands, its environment."""
+"""Airflow's configuration file, commands and environment, without starting it."""
 
 import stat
 from configparser import ConfigParser
@@ -21,8 +21,8 @@ def made(tmp_path: Path) -> Settings:
     return runtime.set_up(tmp_path, random_ports=True)
 
 
-def told(settings: Settings) -> ConfigParser:
-    """As Airflow reads it: with references."""
+def parsed(settings: Settings) -> ConfigParser:
+    """The file as Airflow reads it, with references resolved."""
     parser = ConfigParser()
     parser.read_string(airflow_configuration.text(settings))
     return parser
@@ -33,7 +33,7 @@ def secrets(settings: Settings) -> list[str]:
 
 
 def known_options() -> dict[str, Any]:
-    """What Airflow itself documents; an option that it does not know it ignores without a word."""
+    """The options that Airflow documents. It silently ignores unknown options."""
     package = find_spec("airflow")
     assert package is not None
     assert package.submodule_search_locations
@@ -42,36 +42,36 @@ def known_options() -> dict[str, Any]:
 
 
 def test_airflow_knows_every_option(made: Settings) -> None:
-    known, parser = known_options(), told(made)
+    known, parser = known_options(), parsed(made)
     named = [(section, option) for section in parser.sections() for option in parser[section]]
     assert len(named) > 20
     assert [each for each in named if each[1] not in known.get(each[0], {})] == []
 
 
 def test_it_listens_on_loopback_at_its_own_port(made: Settings) -> None:
-    api = told(made)["api"]
+    api = parsed(made)["api"]
     assert (api["host"], api.getint("port")) == ("127.0.0.1", made.airflow_port)
     assert airflow.address(made) == api["base_url"] == f"http://127.0.0.1:{made.airflow_port}"
-    assert told(made)["core"]["execution_api_server_url"] == f"{api['base_url']}/execution/"
+    assert parsed(made)["core"]["execution_api_server_url"] == f"{api['base_url']}/execution/"
 
 
 def test_folders_and_parallelism_are_settings(made: Settings, tmp_path: Path) -> None:
     changes = {"dags_folder": tmp_path / "d", "plugins_folder": tmp_path / "p", "airflow_parallelism": 2}
-    core = told(made.model_copy(update=changes))["core"]
+    core = parsed(made.model_copy(update=changes))["core"]
     assert (core["dags_folder"], core["plugins_folder"]) == (str(tmp_path / "d"), str(tmp_path / "p"))
     assert core.getint("parallelism") == 2
 
 
-def test_its_role_sees_its_own_database_alone(made: Settings) -> None:
+def test_its_role_connects_to_its_own_database(made: Settings) -> None:
     password = made.airflow_password.get_secret_value()
     uri = f"postgresql+psycopg://airflow:{password}@127.0.0.1:{made.database_port}/airflow"
-    database = told(made)["database"]
+    database = parsed(made)["database"]
     assert database["sql_alchemy_conn"] == database["sql_alchemy_conn_async"] == uri
 
 
 def test_a_percent_sign_survives(made: Settings, tmp_path: Path) -> None:
     odd = {"airflow_password": SecretStr("p@ss%w"), "dags_folder": tmp_path / "100%(s)s"}
-    parser = told(made.model_copy(update=odd))
+    parser = parsed(made.model_copy(update=odd))
     assert parser["core"]["dags_folder"] == str(tmp_path / "100%(s)s")
     assert ":p%40ss%25w@" in parser["database"]["sql_alchemy_conn"]
 
@@ -89,30 +89,30 @@ def test_no_secret_is_in_a_command_or_an_environment(made: Settings) -> None:
     assert not [secret for secret in secrets(made) for word in shown if secret in word]
 
 
-def test_each_secret_is_its_own(made: Settings) -> None:
+def test_every_secret_is_unique(made: Settings) -> None:
     assert len(set(secrets(made))) == len(secrets(made)) > 15
 
 
-def test_its_metrics_are_sent_only_where_an_address_is_set(made: Settings) -> None:
-    told_to = made.model_copy(update={"otlp_endpoint": "http://127.0.0.1:4318", "otlp_seconds": 7.5})
-    assert (told(made)["metrics"].getboolean("otel_on"), told(told_to)["metrics"].getboolean("otel_on")) == (
+def test_metrics_are_sent_only_if_an_address_is_set(made: Settings) -> None:
+    exporting = made.model_copy(update={"otlp_endpoint": "http://127.0.0.1:4318", "otlp_seconds": 7.5})
+    assert (parsed(made)["metrics"].getboolean("otel_on"), parsed(exporting)["metrics"].getboolean("otel_on")) == (
         False,
         True,
     )
     assert not [name for each in airflow.SERVICES for name in each.environment(made) if name.startswith("OTEL_")]
-    found = [each.environment(told_to) for each in airflow.SERVICES]
+    found = [each.environment(exporting) for each in airflow.SERVICES]
     assert {each["OTEL_METRIC_EXPORT_INTERVAL"] for each in found} == {"7500"}
     assert len({each["OTEL_RESOURCE_ATTRIBUTES"] for each in found}) == len(airflow.SERVICES)
 
 
-def test_nobody_serves_logs_to_strangers() -> None:
-    """The two that would listen on every address, whatever `[api] host` says."""
+def test_no_component_serves_logs_over_http() -> None:
+    """These two components would listen on every address, regardless of `[api] host`."""
     settings = Settings.model_construct()
     words = {each.name: each.command(settings) for each in airflow.SERVICES}
     assert "--skip-serve-logs" in words["airflow-scheduler"]
     assert "--skip-serve-logs" in words["airflow-triggerer"]
 
 
-def test_a_home_of_an_earlier_release_says_what_to_do(made: Settings) -> None:
+def test_a_home_of_an_earlier_release_gets_advice(made: Settings) -> None:
     with pytest.raises(NotSetUp, match="truelog up"):
         airflow.configure(made.model_copy(update={"airflow_port": 0}))

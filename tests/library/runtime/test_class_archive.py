@@ -1,4 +1,4 @@
-"""The archive of Spark's classes: used wherever it was made."""
+"""The archive of Spark's classes: every Spark process uses it."""
 
 from pathlib import Path
 
@@ -11,16 +11,16 @@ from truelog.support.settings import Settings
 
 
 def test_a_session_maps_it(spark: SparkSession, settings: Settings) -> None:
-    """A Java that brings no archive of its own classes makes none of Spark's: then there is no file."""
+    """A Java without an archive of its own classes cannot make one for Spark; then there is no file."""
     jvm = spark._jvm
     assert jvm is not None
     mapped = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/maps").read_text()
     assert (class_archive(settings).name in mapped) == class_archive(settings).is_file()
 
 
-def test_options_by_the_way_make_no_other_java(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests give every Java such options, and looked for another archive than the one that installing makes."""
-    named = class_archive(settings)
+def test_java_tool_options_do_not_change_the_archive(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests set these options, and have to find the same archive that `make install` makes."""
+    expected = class_archive(settings)
     monkeypatch.delenv("JAVA_TOOL_OPTIONS")
     java._version.cache_clear()
-    assert class_archive(settings) == named
+    assert class_archive(settings) == expected

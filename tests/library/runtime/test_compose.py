@@ -1,4 +1,4 @@
-"""docker-compose.yml: valid by the specification's own schema, closed to strangers, and the platform that we embed."""
+"""docker-compose.yml: valid by the specification's schema, closed to other hosts, like the embedded platform."""
 
 import copy
 import json
@@ -15,6 +15,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 import runtime
+import truelog
 from runtime import airflow, airflow_configuration, collector, kafka, lag, postgresql, s3, ticks
 from runtime.credentials import LOOPBACK, PORTS
 from runtime.service import Service
@@ -38,7 +39,7 @@ def invalid(compose: dict[str, Any]) -> list[str]:
 
 
 def unwatched(compose: dict[str, Any]) -> list[str]:
-    """Services of which nobody can tell whether they are well, or which version they are."""
+    """Services without a health check or without a fixed version."""
     services = compose["services"].items()
     checks = {name: service.get("healthcheck", {}) for name, service in services}
     return [
@@ -49,7 +50,7 @@ def unwatched(compose: dict[str, Any]) -> list[str]:
 
 
 def beyond_loopback(compose: dict[str, Any]) -> list[str]:
-    """Ports that other machines could reach."""
+    """Ports that other machines can reach."""
     services = compose["services"].items()
     ports = [(name, port) for name, service in services for port in service.get("ports", [])]
     host = [name for name, service in services if service.get("network_mode") == "host"]
@@ -63,7 +64,7 @@ def _host(port: Any) -> str:
 
 
 def literal_secrets(compose: dict[str, Any]) -> list[str]:
-    """Lines that hold a secret, rather than the name of a variable or of a secret's file."""
+    """Lines with a literal secret instead of the name of a variable or a file."""
     return [
         line
         for line in _lines(compose)
@@ -90,15 +91,20 @@ def test_it_is_valid_by_the_specification() -> None:
     assert invalid(COMPOSE) == []
 
 
-def test_every_service_tells_how_it_is() -> None:
+def test_every_service_has_a_health_check_and_a_version() -> None:
     assert unwatched(COMPOSE) == []
+
+
+def test_our_images_have_the_version_of_the_library() -> None:
+    images = {each["image"] for each in COMPOSE["services"].values() if each["image"].startswith("truelog")}
+    assert images == {f"truelog:{truelog.__version__}", f"truelog-airflow:{truelog.__version__}"}
 
 
 def test_every_embedded_service_has_its_counterpart() -> None:
     assert set(COMPOSE["services"]) == set(SERVICES)
 
 
-def test_every_port_is_on_loopback_where_set_up_expects_it() -> None:
+def test_every_port_is_on_loopback_at_the_default_number() -> None:
     assert beyond_loopback(COMPOSE) == []
     open_ones = {name: each["ports"] for name, each in COMPOSE["services"].items() if "ports" in each}
     published = {name: [port.split(":")[1] for port in ports] for name, ports in open_ones.items()}
@@ -145,7 +151,7 @@ def _in(*path: str, **changes: Any) -> Change:
         (literal_secrets, _in("services", "s3", command=["--key", "0123456789abcdef" * 2])),
     ],
 )
-def test_what_is_wrong_is_seen(rule: Callable[[dict[str, Any]], list[str]], change: Change) -> None:
+def test_planted_faults_are_found(rule: Callable[[dict[str, Any]], list[str]], change: Change) -> None:
     planted = copy.deepcopy(COMPOSE)
     change(planted)
     assert rule(planted) != []
@@ -163,7 +169,7 @@ def _variables(made: Settings) -> dict[str, str]:
 
 
 def _text(config: str, variables: dict[str, str]) -> str:
-    """A configuration, as Compose fills it in."""
+    """A configuration with its variables filled in, as Compose does it."""
 
     def filled(found: re.Match[str]) -> str:
         return variables[found["name"]] if found["default"] is None else variables.get(found["name"], found["default"])
@@ -177,10 +183,10 @@ def _filled_in(config: str, variables: dict[str, str]) -> dict[str, str]:
 
 def test_set_up_writes_every_variable_that_it_asks_for(made: Settings) -> None:
     found = [found for line in _lines(COMPOSE) for found in VARIABLE.finditer(line)]
-    asked = {each["name"] for each in found if each["default"] is None}
-    asked |= {each["environment"] for each in COMPOSE["secrets"].values()}
-    assert len(asked) > 4
-    assert asked - set(_variables(made)) == set()
+    required = {each["name"] for each in found if each["default"] is None}
+    required |= {each["environment"] for each in COMPOSE["secrets"].values()}
+    assert len(required) > 4
+    assert required - set(_variables(made)) == set()
 
 
 def test_its_broker_is_the_embedded_one(made: Settings) -> None:
@@ -190,7 +196,7 @@ def test_its_broker_is_the_embedded_one(made: Settings) -> None:
     theirs = {name: value for name, value in _filled_in("kafka_server", _variables(made)).items() if name not in own}
     inside = {name: value for name, value in theirs.items() if name.startswith("listener.name.inside.")}
     assert {name: value for name, value in theirs.items() if name not in inside} == ours
-    # Between containers it asks for what it asks of other clients.
+    # The listener between containers requires what the listener for other clients requires.
     assert {name.replace(".inside.", ".client."): value for name, value in inside.items()}.items() <= ours.items()
     assert "PLAINTEXT" not in COMPOSE["configs"]["kafka_server"]["content"].replace("SASL_PLAINTEXT", "")
 
@@ -232,7 +238,7 @@ def test_its_airflow_runs_the_embedded_components_of_the_same_release() -> None:
 
 
 @pytest.mark.parametrize("service", [ticks.SERVICE, collector.SERVICE, lag.SERVICE], ids=lambda each: each.name)
-def test_it_runs_our_own_services_as_embedded_and_asks_them_the_same(service: Service) -> None:
+def test_it_runs_and_checks_our_own_services_like_the_embedded_platform(service: Service) -> None:
     theirs = COMPOSE["services"][service.name]
     assert theirs["command"] == ["python", *service.command(Settings.model_construct())[1:]]
     assert set(theirs["depends_on"]) == set(service.after)
@@ -246,7 +252,7 @@ def test_they_find_the_other_services(made: Settings, tmp_path: Path, config: st
     assert hosts == {"kafka", "postgresql", "s3"}
 
 
-def test_what_set_up_chose_holds_inside(made: Settings, tmp_path: Path) -> None:
+def test_containers_use_what_set_up_chose(made: Settings, tmp_path: Path) -> None:
     assert _inside("settings", made, tmp_path / "airflow").airflow_oncall_password == made.airflow_oncall_password
     inside = _inside("truelog", made, tmp_path / "truelog")
     for service, port in (("collector", inside.collector_port), ("lag", inside.lag_port)):
@@ -254,12 +260,16 @@ def test_what_set_up_chose_holds_inside(made: Settings, tmp_path: Path) -> None:
 
 
 RECEIVERS = {"alertmanager_url": "http://alerts:9093", "pagerduty_key": "k", "alert_email": "ann@example.org"}
-TO_TELL = RECEIVERS | {"alertmanager_token": "t", "heartbeat_url": "http://beat", "alert_runbooks_url": "http://books"}
+ALL_RECEIVERS = RECEIVERS | {
+    "alertmanager_token": "t",
+    "heartbeat_url": "http://beat",
+    "alert_runbooks_url": "http://books",
+}
 
 
-@pytest.mark.parametrize(("config", "wanted"), [("settings", TO_TELL), ("truelog", RECEIVERS)])
+@pytest.mark.parametrize(("config", "wanted"), [("settings", ALL_RECEIVERS), ("truelog", RECEIVERS)])
 def test_receivers_of_alerts_are_passed_on(made: Settings, tmp_path: Path, config: str, wanted: dict[str, str]) -> None:
-    """Airflow tells them, and `lag` has to know for whom it writes down what is to be told. Nobody is by default."""
+    """Airflow sends the notifications, and `lag` writes them for the configured receivers. The default is none."""
     untouched = _inside(config, made, tmp_path / "untouched")
     defaults = Settings(home=made.home)
     for name in ("alert_repeat_seconds", "pagerduty_url", "alert_runbooks_url", *wanted):
@@ -272,7 +282,7 @@ def test_receivers_of_alerts_are_passed_on(made: Settings, tmp_path: Path, confi
 
 
 def _inside(config: str, made: Settings, home: Path) -> Settings:
-    """The settings as a container finds them."""
+    """The settings that a container loads."""
     home.mkdir()
     (home / ENVIRONMENT_FILE).write_text(_text(config, _variables(made)))
     return Settings(home=home)

@@ -1,4 +1,4 @@
-"""The environment is the locked one: nothing has written over PySpark's files."""
+"""The environment matches the lock: no other package has overwritten PySpark's files."""
 
 import base64
 import hashlib
@@ -12,12 +12,12 @@ from truelog.spark.java import packaged_java
 
 
 def test_pyspark_client_is_absent() -> None:
-    """It installs into PySpark's own folder; which of the two would win is chance."""
+    """It installs into PySpark's folder, and the order of installation decides which files remain."""
     with pytest.raises(PackageNotFoundError):
         distribution("pyspark-client")
 
 
-def test_every_python_file_of_pyspark_is_the_one_it_came_with() -> None:
+def test_every_python_file_of_pyspark_is_original() -> None:
     recorded = [
         (file, file.hash)
         for file in distribution("pyspark").files or []
@@ -33,7 +33,7 @@ def test_every_python_file_of_pyspark_is_the_one_it_came_with() -> None:
 
 
 def test_the_packaged_java_starts_with_the_flag_that_spark_gives_it(tmp_path: Path) -> None:
-    """It lacks that module, so without the wrapper it would end at once; other arguments pass as they are."""
+    """It lacks that module and would exit without the wrapper, which passes all other arguments on."""
     java = packaged_java(tmp_path) / "bin" / "java"
     words = [
         str(java),
