@@ -189,7 +189,7 @@ def test_on_call_users_acknowledge_alerts_and_everyone_reads_runbooks(signed_in:
     expect(new).to_contain_text(HOSTILE[0])
     assert page.locator("button").count() == 0
     new.locator("summary").click()
-    expect(new.locator(".runbook")).to_contain_text("What it costs.")
+    expect(new.locator(".runbook")).to_contain_text("Impact.")
     page = signed_in["oncall"].new_page()
     open_page(page, "alerts")
     page.locator("[data-alert='stalled/page_audience'] [data-act=acknowledge]").click()
