@@ -1,7 +1,7 @@
 """Validates the metrics of each event type's log days against their bounds with Great Expectations.
 
-A metric that lacks history or events has no bounds. It is reported as unjudged beside the result, and a log day without
-any judged metric has no result.
+A metric that lacks history or events has no bounds and is not checked; the log says why. A log day without any checked
+metric has no result.
 """
 
 import logging

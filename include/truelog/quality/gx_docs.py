@@ -1,7 +1,7 @@
 """Data Docs: pages that Great Expectations' renderer makes of validation results, stored in the bucket.
 
 The renderer's pages load scripts from other hosts and do not escape values. Therefore this module escapes every text
-before it is rendered, and keeps only the tags and attributes of the rendered page that lay out text.
+before it is rendered, and keeps only tags and attributes that lay out text.
 """
 
 import html
@@ -28,7 +28,7 @@ _CLEANER = nh3.Cleaner(
     url_schemes=set(),
     link_rel=None,
 )
-# Control characters and those that change the direction of text, as on the other pages.
+# Control characters, and characters that change the direction of text, as on the other pages.
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 _ROWS = 20  # unexpected rows on a page; the page of a reconciliation shows more
 _DOCUMENT = """<!doctype html>
@@ -41,7 +41,7 @@ _DOCUMENT = """<!doctype html>
 def render_page(title: str, result: Mapping[str, Any]) -> bytes:
     """Render the page of a validation result, given as JSON."""
     parts = [part for each in result["results"] for part in _suite(each)]
-    body = "".join(parts) or "<p>No metric could be judged.</p>"
+    body = "".join(parts) or "<p>No metric could be checked.</p>"
     return _DOCUMENT.format(title=html.escape(title), body=body).encode()
 
 

@@ -15,7 +15,7 @@ _COLUMNS = "id, event, day, success, failed, run, finished_at"
 
 @dataclass(frozen=True)
 class ValidatedDay:
-    """The last validation of an event type's log day; `success` is None if no metric could be judged."""
+    """The last validation of an event type's log day; `success` is None if no metric could be checked."""
 
     id: int
     event: str

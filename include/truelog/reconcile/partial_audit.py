@@ -28,7 +28,7 @@ class PartialAudit:
 
 
 def audit_partials(rebuilder: Rebuilder, *, every: bool = False) -> PartialAudit:
-    """Compare the view's partials that are due, or all of them, with the raw bytes; replace those that differ."""
+    """Compare the view's partials that are due, or all of them, with the raw bytes; replace the wrong ones."""
     known = partials.load(rebuilder.context.settings, rebuilder.compiled)
     due = known.ranges if every else _due(rebuilder, known.ranges)
     wrong = [tile.day for tile in due if not _verify(rebuilder, known, tile)]
@@ -52,7 +52,7 @@ def _due(rebuilder: Rebuilder, tiles: Sequence[PartialRange]) -> list[PartialRan
 
 
 def _verify(rebuilder: Rebuilder, known: partials.Partials, tile: PartialRange) -> bool:
-    """Whether a partial equals the raw bytes; one that differs is replaced."""
+    """Whether a partial equals the raw bytes; a wrong partial is replaced."""
     compiled, from_raw = rebuilder.compiled, replace(rebuilder, from_raw=True)
     states = from_raw.states_between(tile.begin, tile.end)
     partial = known.read(rebuilder.context.spark, [tile])

@@ -44,7 +44,7 @@ def test_only_text_and_its_layout_remain(given: str, left: str) -> None:
         "<video poster=//x.example><source src=//x.example onerror=alert(1)></video>",
         "<input autofocus onfocus=alert(1)><button formaction=javascript:alert(1)>x</button>",
         '<iframe srcdoc="<script>alert(1)</script>"></iframe>',
-        # Parsers of attributes and of nested languages disagree about these: "mutation" attacks.
+        # Mutation XSS: parsers disagree on where the nested language or the attribute ends.
         '<noscript><p title="</noscript><img src=x onerror=alert(1)>"></noscript>',
         '<noembed><img src="</noembed><img src=x onerror=alert(1)>"></noembed>',
         "<form><math><mtext></form><form><mglyph><style></math><img src onerror=alert(1)>",
@@ -74,6 +74,6 @@ def test_a_page_is_deleted_after_its_retention(s3: Settings) -> None:
     gx_docs.store_page(s3, 4711, gx_docs.render_page("nothing of <it>", {"results": []}))
     assert gx_docs.drop_old_pages(s3) == 0
     found = gx_docs.read_page(s3, 4711) or b""
-    assert b"<h1>nothing of &lt;it&gt;</h1><p>No metric could be judged.</p>" in found
+    assert b"<h1>nothing of &lt;it&gt;</h1><p>No metric could be checked.</p>" in found
     assert gx_docs.drop_old_pages(s3.model_copy(update={"data_docs_keep_seconds": 1e-6})) >= 1
     assert gx_docs.read_page(s3, 4711) is None

@@ -1,4 +1,4 @@
-"""What a log day of an event type should be like: bounds, what is usual, and what nobody can tell."""
+"""Quality metrics of a log day: their bounds, their usual values, and the reasons why one is not checked."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ QUALITY = Quality(volume=(0.5, 2.0), nulls={"why": 0.9}, drift=0.25, late=0.05)
 
 
 class Said(Event):
-    """Somebody said something."""
+    """A person said something."""
 
     who: str = Field(description="Who.")
     why: str | None = Field(default=None, description="Why.")
@@ -32,7 +32,7 @@ class Said(Event):
         (MALFORMED, 0.5, [0, 0, 0], QualityMetric(MALFORMED, 0.5, 0, None, 0.05)),
     ],
 )
-def test_a_figure_has_its_bounds(name: str, value: float, before: Sequence[float], found: QualityMetric) -> None:
+def test_a_metric_has_its_bounds(name: str, value: float, before: Sequence[float], found: QualityMetric) -> None:
     assert quality_metric(QUALITY, name, value, before) == found
 
 
@@ -48,7 +48,7 @@ def test_a_figure_has_its_bounds(name: str, value: float, before: Sequence[float
         (f"{MISSING}why", None, [], "the day has no events to compute it from"),
     ],
 )
-def test_what_nobody_can_tell_is_said_and_has_no_bounds(
+def test_a_metric_that_cannot_be_checked_has_a_reason_and_no_bounds(
     name: str, value: float | None, before: Sequence[float], why: str
 ) -> None:
     found = quality_metric(QUALITY, name, value, before)
@@ -56,7 +56,7 @@ def test_what_nobody_can_tell_is_said_and_has_no_bounds(
     assert found.description.endswith(f"not checked, {why}")
 
 
-def test_a_figure_is_told_with_what_it_should_be() -> None:
+def test_a_metric_is_described_with_its_bounds() -> None:
     assert (
         quality_metric(QUALITY, EVENTS, 312, [1000] * 3).description
         == "events 312: at least 500 and at most 2,000, usually 1,000"
@@ -64,7 +64,7 @@ def test_a_figure_is_told_with_what_it_should_be() -> None:
     assert quality_metric(QUALITY, LATE, 0.25, []).description == "late 0.25: at most 0.05"
 
 
-def test_an_event_type_that_declares_nothing_has_a_suite() -> None:
+def test_an_event_type_without_declared_bounds_has_the_defaults() -> None:
     assert EventType("said", Said, TOPIC).quality == Quality()
     declared = load_events()
     assert declared["page_view"].quality.nulls["referrer"] == 0.9
@@ -75,7 +75,7 @@ def test_an_event_type_that_declares_nothing_has_a_suite() -> None:
     ("quality", "why"),
     [
         (Quality(nulls={"who": 0.1}), "`nulls` may only name optional fields, not who"),
-        (Quality(nulls={"nobody": 0.1}), "`nulls` may only name optional fields, not nobody"),
+        (Quality(nulls={"where": 0.1}), "`nulls` may only name optional fields, not where"),
         (Quality(nulls={"why": 1.5}), "1.5 is not a share"),
         (Quality(volume=(2.0, 0.5)), "no number is between 2.0 and 0.5"),
         (Quality(keys=(-1, 0.5)), "no number is between"),
@@ -84,6 +84,6 @@ def test_an_event_type_that_declares_nothing_has_a_suite() -> None:
         (Quality(lateness="0 seconds"), "is too short"),
     ],
 )
-def test_bounds_that_make_no_sense_are_refused(quality: Quality, why: str) -> None:
+def test_impossible_bounds_are_refused(quality: Quality, why: str) -> None:
     with pytest.raises(BadDeclaration, match=why):
         EventType("said", Said, TOPIC, quality)

@@ -55,7 +55,7 @@ SHARES = {
     "eleven of a hundred": (0.01, 100, 11, False),
     "one in a hundred of many": (0.01, 5_000, 50, True),
     "more of many": (0.01, 5_000, 51, False),
-    "a table of which one wrong row is left": (0.01, 0, 1, True),
+    "a table with one row left, a wrong one": (0.01, 0, 1, True),
     "nothing": (1, 100, 0, False),
     "all rows, if the settings allow all": (1, 5_000, 5_000, True),
     "one of many, if the settings allow none": (0, 5_000, 1, False),

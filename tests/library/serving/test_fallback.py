@@ -55,7 +55,7 @@ def test_readers_get_the_archived_rows_until_the_stream_has_them(ground: Archive
 
 
 def test_a_stream_that_returns_during_the_build_keeps_its_readers(ground: Archived) -> None:
-    """During the build it merges the archived click and one that the archive lacks."""
+    """During the build it merges the archived click and a click that the archive lacks."""
     ground.click(0, [("b", "2", 5_000)])
     lab, compiled = ground.lab, ground.compiled
     ahead = (
