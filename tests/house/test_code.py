@@ -1,4 +1,4 @@
-"""No `print(`, which no log level silences; no sleeping, which is a guess about how long a thing takes."""
+"""No `print(`, which ignores log levels; no sleeping, which guesses a duration."""
 
 import ast
 from collections.abc import Mapping
@@ -8,12 +8,12 @@ from tests.house.tree import PROJECT, calls, modules, plant
 
 SLEEPS = ("time.sleep", "sleep", "asyncio.sleep")
 
-# Who may sleep, and why.
+# The functions that may sleep, and why.
 WAITING = {
     ("include/truelog/support/wait.py", "until"): "polls a condition until a deadline",
     ("include/truelog/archive/archive_reader.py", "wait_for"): "polls the archive's positions until a deadline",
     ("include/truelog/log/topics.py", "_wait_for_leaders"): "polls the brokers until a deadline",
-    ("include/truelog/log/ticks.py", "run"): "a clock's beat, which nobody waits for",
+    ("include/truelog/log/ticks.py", "run"): "the interval of a clock, with no caller that waits for it",
 }
 
 
@@ -26,7 +26,7 @@ def prints(root: Path) -> list[str]:
 
 
 def sleeps(root: Path, waiting: Mapping[tuple[str, str], str]) -> list[str]:
-    """Sleeping outside of the functions that may; and functions that may and do not sleep any more."""
+    """Functions that sleep without permission, and functions with permission that no longer sleep."""
     found = {
         (name, _function_around(tree, call.lineno)): call.lineno
         for name, tree in modules(root, "tests/*.py", "include/truelog/*.py")
@@ -39,7 +39,7 @@ def sleeps(root: Path, waiting: Mapping[tuple[str, str], str]) -> list[str]:
 
 
 def _function_around(tree: ast.Module, line: int) -> str:
-    """The name of the innermost function that holds the line, or of none."""
+    """The name of the innermost function around the line, or `<module>`."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     around = [node for node in functions if node.lineno <= line <= (node.end_lineno or line)]
     return max(around, key=lambda node: node.lineno).name if around else "<module>"
@@ -49,17 +49,17 @@ def test_nothing_prints() -> None:
     assert prints(PROJECT) == []
 
 
-def test_nothing_sleeps_but_waiting_helpers() -> None:
+def test_only_waiting_helpers_sleep() -> None:
     assert sleeps(PROJECT, WAITING) == []
 
 
-def test_printing_is_seen(tmp_path: Path) -> None:
+def test_planted_prints_are_found(tmp_path: Path) -> None:
     planted = "def f(console):\n    console.print('fine')\n    blueprint('fine')\n    print('not fine')\n"
     plant(tmp_path, {"include/deep/er/module.py": planted})
     assert [problem.split()[0] for problem in prints(tmp_path)] == ["include/deep/er/module.py:4"]
 
 
-def test_sleeping_is_seen(tmp_path: Path) -> None:
+def test_planted_sleeps_are_found(tmp_path: Path) -> None:
     planted = {
         "tests/scenes/test_a.py": "import time\nclass A:\n  def test_a(self):\n    time.sleep(1)\n",
         "tests/scenes/test_b.py": "from time import sleep\nsleep(1)\n",

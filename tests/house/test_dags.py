@@ -1,7 +1,6 @@
-"""What Airflow loads every few seconds is light: importing a DAG file or a plugin imports no data library.
+"""DAG files and plugins, which Airflow loads every few seconds, import no data library.
 
-Each file is imported in a fresh interpreter in which those libraries cannot be imported, so that what a helper's
-helper imports is seen too.
+Each file is imported in a fresh interpreter that cannot import these libraries, so indirect imports are found too.
 """
 
 import os
@@ -30,12 +29,12 @@ for number, path in enumerate(sys.argv[2:]):
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-2 if isinstance(error, ImportError) else -1]
-        report.write(f"{{path}}: {{error}} (asked for by {{place.filename}}:{{place.lineno}})\\n")
+        report.write(f"{{path}}: {{error}} (imported by {{place.filename}}:{{place.lineno}})\\n")
 """
 
 
 def not_light(root: Path, home: Path) -> list[str]:
-    """The DAG files and plugins that cannot be imported without the heavy libraries, and who asks for them."""
+    """The DAG files and plugins that need the heavy libraries, and the module that imports them."""
     paths = [str(path) for path in files(root, "dags/*.py", "plugins/*.py")]
     places = os.pathsep.join(str(root / folder) for folder in (".", "include", "dags", "plugins"))
     environment = {"PATH": os.defpath, "PYTHONPATH": places, "AIRFLOW_HOME": str(home), "TRUELOG_HOME": str(home)}
@@ -46,11 +45,11 @@ def not_light(root: Path, home: Path) -> list[str]:
 
 
 def test_dag_files_are_light(tmp_path: Path) -> None:
-    runtime.set_up(tmp_path, random_ports=True)  # they read the settings
+    runtime.set_up(tmp_path, random_ports=True)  # the files read the settings
     assert not_light(PROJECT, tmp_path) == []
 
 
-def test_weight_is_seen(tmp_path: Path) -> None:
+def test_planted_heavy_imports_are_found(tmp_path: Path) -> None:
     planted = {
         "dags/light.py": "import json\nfrom helper import name\ndef task():\n    import pandas\n",
         "dags/direct.py": "import pyspark.sql\n",

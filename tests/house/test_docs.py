@@ -1,9 +1,9 @@
-"""What the documents name is there: each path, each `make` word; and the one way to install is the only one told.
+"""Paths and `make` targets in documents exist, and no file describes an installation that bypasses the lock.
 
-A path in a document is a link, or a word of `code` that ends like a file or a folder, or begins with a folder of the
-tree. It may leave out where it begins (`views/page_views.py`) and hold `*`. Where it holds `<name>`, or the document
-says to write it (Write `views/mine.py`), only its folder must be there. What .gitignore lists is made later and is
-not looked for, nor is anything in a block of Python.
+A path is a link, or a word of `code` that ends like a file or a folder, or that begins with a folder of the tree. It
+may omit its first folders (`views/page_views.py`) and contain `*`. If it contains `<name>`, or the document says to
+write it (Write `views/mine.py`), only its folder must exist. Paths in .gitignore and blocks of Python are not
+checked.
 """
 
 import fnmatch
@@ -13,36 +13,36 @@ from pathlib import Path
 
 from tests.house.tree import PROJECT, files, plant, texts
 
-DOCUMENTS = ("README.md", "docs/*.md")
+DOCUMENTS = ("*.md", ":(exclude)tests/*")
 
 CODE = re.compile(r"```(?:\w*)\n(.*?)```|`([^`\n]+)`", re.DOTALL)
 PYTHON = re.compile(r"```python\n.*?```", re.DOTALL)
 TO_WRITE = re.compile(r"\bWrite `([^`\s]+)`")
 LINK = re.compile(r"\]\(([^)#\s]+)")
-ENDINGS = "py|md|yml|yaml|toml|txt|sql|xml|sh|json|cfg|properties|csv|gz"
+ENDINGS = "py|md|yml|yaml|toml|txt|sql|xml|sh|json|cfg|properties|csv|gz|png"
 PATH = re.compile(rf"(?:[\w.*<>-]+/)+[\w.*<>-]*|[\w*<>-]+\.(?:{ENDINGS})")
 FILE_OR_FOLDER = re.compile(rf".*(?:/|\.(?:{ENDINGS}))")
 
-# Without the lock's override, and with dependencies resolved anew, this brings in what writes over PySpark.
+# This ignores the lock's override and installs pyspark-client, which overwrites files of PySpark.
 PLAIN_INSTALL = re.compile(r"pip3?\s+install\b[^\n`]*?\s(?:-r|--requirement)[ =]*\S*requirements")
 
 
-def gone(root: Path) -> list[str]:
-    """The paths that documents name and that are not in the tree."""
-    there = {str(path.relative_to(root)) for path in files(root)}
-    there |= {f"{folder}/" for name in there for folder in map(str, Path(name).parents) if folder != "."}
-    made = [line.strip() for line in (root / ".gitignore").read_text().splitlines() if line.strip()]
+def missing_paths(root: Path) -> list[str]:
+    """The paths in documents that do not exist."""
+    existing = {str(path.relative_to(root)) for path in files(root)}
+    existing |= {f"{folder}/" for name in existing for folder in map(str, Path(name).parents) if folder != "."}
+    ignored = [line.strip() for line in (root / ".gitignore").read_text().splitlines() if line.strip()]
     return [
-        f"{document}:{line} names {path}, which is not there"
+        f"{document}:{line} names {path}, which does not exist"
         for document, text in texts(root, *DOCUMENTS)
         for line, path in _paths(text, Path(document).parent)
-        if FILE_OR_FOLDER.fullmatch(path) or f"{path.partition('/')[0]}/" in there
-        if not _is_there(path, there) and not any(path.startswith(each) for each in made)
+        if FILE_OR_FOLDER.fullmatch(path) or f"{path.partition('/')[0]}/" in existing
+        if not _exists(path, existing) and not any(path.startswith(each) for each in ignored)
     ]
 
 
 def _paths(text: str, folder: Path) -> Iterator[tuple[int, str]]:
-    """Line and path; of what the reader writes, the folder."""
+    """The line and the path; only the folder if the reader is to write the file."""
     text = PYTHON.sub(lambda block: "\n" * block.group().count("\n"), text)
     to_write = set(TO_WRITE.findall(text))
     for found in LINK.finditer(text):
@@ -59,19 +59,19 @@ def _line(text: str, found: re.Match[str]) -> int:
     return text.count("\n", 0, found.start()) + 1
 
 
-def _is_there(path: str, there: set[str]) -> bool:
-    """Whether some file or folder ends in these very segments."""
+def _exists(path: str, existing: set[str]) -> bool:
+    """Whether a file or folder ends in these segments."""
     parts = Path(path).parts
     while parts and "<" in parts[-1]:
         parts = parts[:-1]
         path = "/".join(parts) + "/"
     wanted = path.rstrip("/")
-    names = [each.rstrip("/") for each in there]
+    names = [each.rstrip("/") for each in existing]
     return any(fnmatch.fnmatchcase(name, wanted) or fnmatch.fnmatchcase(name, f"*/{wanted}") for name in names)
 
 
-def words_gone(root: Path) -> list[str]:
-    """The `make` words that documents name and that the Makefile does not have."""
+def missing_targets(root: Path) -> list[str]:
+    """The `make` targets in documents that the Makefile does not have."""
     known = set(re.findall(r"^([a-z][\w-]*):", (root / "Makefile").read_text(), re.MULTILINE))
     return [
         f"{document}:{_line(text, code)} names `make {word}`, which the Makefile does not have"
@@ -84,22 +84,22 @@ def words_gone(root: Path) -> list[str]:
 
 def plain_installs(root: Path) -> list[str]:
     return [
-        f"{name}:{number} installs past the lock; say `make install`"
+        f"{name}:{number} bypasses the lock; use `make install`"
         for name, text in texts(root)
         for number, line in enumerate(text.splitlines(), 1)
         if PLAIN_INSTALL.search(line)
     ]
 
 
-def test_every_path_that_documents_name_is_there() -> None:
-    assert gone(PROJECT) == []
+def test_every_path_in_documents_exists() -> None:
+    assert missing_paths(PROJECT) == []
 
 
-def test_every_make_word_that_documents_name_is_there() -> None:
-    assert words_gone(PROJECT) == []
+def test_every_make_target_in_documents_exists() -> None:
+    assert missing_targets(PROJECT) == []
 
 
-def test_no_file_installs_past_the_lock() -> None:
+def test_no_file_bypasses_the_lock() -> None:
     assert plain_installs(PROJECT) == []
 
 
@@ -121,12 +121,12 @@ from pyspark.sql import functions
 """
 
 
-def test_what_is_gone_is_seen(tmp_path: Path) -> None:
-    there = ("spark_apps/views/page_views.py", "docs/000-scope.md", "include/runtime/wait.py")
+def test_planted_missing_paths_are_found(tmp_path: Path) -> None:
+    existing = ("spark_apps/views/page_views.py", "docs/000-scope.md", "include/runtime/wait.py")
     planted = {"docs/guide.md": GUIDE, ".gitignore": ".venv/\nbuild/\n", "Makefile": "test: install\n\tpytest\n"}
-    plant(tmp_path, planted | dict.fromkeys(there, ""))
+    plant(tmp_path, planted | dict.fromkeys(existing, ""))
 
-    assert {problem.split(" ")[2].rstrip(",") for problem in gone(tmp_path)} == {
+    assert {problem.split(" ")[2].rstrip(",") for problem in missing_paths(tmp_path)} == {
         "spark_apps/jobs/",
         "docs/gone.md",
         "old.py",
@@ -136,10 +136,10 @@ def test_what_is_gone_is_seen(tmp_path: Path) -> None:
         "docs/gone",
         "missing/",
     }
-    assert words_gone(tmp_path) == ["docs/guide.md:9 names `make dance`, which the Makefile does not have"]
+    assert missing_targets(tmp_path) == ["docs/guide.md:9 names `make dance`, which the Makefile does not have"]
 
 
-def test_installing_past_the_lock_is_seen(tmp_path: Path) -> None:
+def test_planted_installations_are_found(tmp_path: Path) -> None:
     lock = "requirements.txt"
     planted = {
         "README.md": f"`make install`. A plain `pip install -r` would break it.\nDo `pip install -q -r {lock}`.\n",

@@ -1,4 +1,4 @@
-"""Every event type loads and says what it is: its file, its class and each of its fields."""
+"""Every event type loads, and its file, its class and each of its fields are documented."""
 
 import ast
 from pathlib import Path
@@ -11,15 +11,17 @@ from truelog.support.errors import BadDeclaration
 
 
 def undocumented(root: Path) -> list[str]:
-    said = {name: tree for name, tree in modules(root, "include/events/*.py") if not Path(name).name.startswith("_")}
-    silent = [
+    declared = {
+        name: tree for name, tree in modules(root, "include/events/*.py") if not Path(name).name.startswith("_")
+    }
+    missing = [
         f"{name}:{getattr(node, 'lineno', 1)} has no docstring"
-        for name, tree in said.items()
+        for name, tree in declared.items()
         for node in (tree, *tree.body)
         if isinstance(node, ast.Module | ast.ClassDef) and not ast.get_docstring(node)
     ]
     types = load_events(root / "include" / "events")
-    return silent + [
+    return missing + [
         f"include/events/{each.name}.py: the field {field.name} has no description"
         for each in types.values()
         for field in each.fields
@@ -42,7 +44,7 @@ class Said(Event):
 """
 
 
-def test_silence_is_seen(tmp_path: Path) -> None:
+def test_missing_descriptions_are_found(tmp_path: Path) -> None:
     spoken = EVENT.format(module='"""What."""', model='"""What."""', about='description="What."')
     silent = EVENT.format(module="", model="", about="")
     plant(tmp_path, {"include/events/spoken.py": spoken, "include/events/silent.py": silent})
@@ -53,7 +55,7 @@ def test_silence_is_seen(tmp_path: Path) -> None:
     ]
 
 
-def test_a_broken_event_type_is_seen(tmp_path: Path) -> None:
+def test_a_broken_event_type_is_found(tmp_path: Path) -> None:
     plant(tmp_path, {"include/events/broken.py": '"""No declaration."""\n'})
     with pytest.raises(BadDeclaration, match=r"broken\.py"):
         undocumented(tmp_path)

@@ -1,4 +1,4 @@
-"""Nothing is longer than a reader holds in mind: 400 lines a file, 40 a function, 60 an entry point."""
+"""Limits of size: 400 lines a file, 40 a function, 60 an entry point."""
 
 import ast
 from pathlib import Path
@@ -10,7 +10,7 @@ FILE, FUNCTION, ENTRY_POINT = 400, 40, 60
 
 def too_long(root: Path) -> list[str]:
     return [
-        f"{name}:1 has {length} lines; split it by nouns, at {limit} at most"
+        f"{name}:1 has {length} lines; split it; the limit is {limit}"
         for name, text in texts(root, "*.py")
         if (length := len(text.splitlines())) > (limit := _limit(name))
     ]
@@ -22,7 +22,7 @@ def _limit(name: str) -> int:
 
 def functions_too_long(root: Path) -> list[str]:
     return [
-        f"{name}:{node.lineno} {node.name} has {length} lines; name its parts, at {FUNCTION} at most"
+        f"{name}:{node.lineno} {node.name} has {length} lines; split it; the limit is {FUNCTION}"
         for name, tree in modules(root)
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -38,7 +38,7 @@ def test_no_function_is_too_long() -> None:
     assert functions_too_long(PROJECT) == []
 
 
-def test_long_files_are_seen(tmp_path: Path) -> None:
+def test_planted_long_files_are_found(tmp_path: Path) -> None:
     planted = {
         "include/just.py": "x = 1\n" * FILE,
         "include/over.py": "x = 1\n" * (FILE + 1),
@@ -49,7 +49,7 @@ def test_long_files_are_seen(tmp_path: Path) -> None:
     assert [problem.partition(":")[0] for problem in too_long(tmp_path)] == ["include/over.py", "spark_apps/app.py"]
 
 
-def test_long_functions_are_seen(tmp_path: Path) -> None:
+def test_planted_long_functions_are_found(tmp_path: Path) -> None:
     just = "def just():\n" + "    x = 1\n" * (FUNCTION - 1)
     over = "class C:\n    async def over(self):\n" + "        x = 1\n" * FUNCTION
     plant(tmp_path, {"any.py": just + over})

@@ -1,6 +1,6 @@
-"""No file names the place where it was written: no package registry, no folder of one machine.
+"""No file names a package registry or a folder of one machine.
 
-The words are put together here, so that this file does not hold them.
+This file builds the words from parts, so that it does not contain them.
 """
 
 import re
@@ -24,7 +24,7 @@ HOSTS = tuple(
 )
 FOLDERS = tuple(f"/{name}/" for name in ("work", "root", "tmp", "home", "Users", "mnt"))
 
-# A folder of a machine is a path from its root: nothing that a path or an address could go on from stands before it.
+# A machine's folder is an absolute path: no character of a longer path or of an address precedes it.
 TRACE = re.compile("|".join([re.escape(host) for host in HOSTS] + [rf"(?<![\w.~$}}>*/-]){f}(?=\w)" for f in FOLDERS]))
 
 
@@ -37,11 +37,11 @@ def traces(root: Path) -> list[str]:
     ]
 
 
-def test_no_file_names_where_it_was_written() -> None:
+def test_no_file_names_a_registry_or_a_folder_of_one_machine() -> None:
     assert traces(PROJECT) == []
 
 
-def test_traces_are_seen(tmp_path: Path) -> None:
+def test_planted_traces_are_found(tmp_path: Path) -> None:
     host, folder = HOSTS[0], FOLDERS[0]
     planted = {
         "requirements.txt": f"--index-url https://{host}/simple\nfine==1\n",

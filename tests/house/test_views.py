@@ -1,4 +1,4 @@
-"""A view is one file and one test, and its logic is native: Python in the way of rows is slow and fails late."""
+"""A view is one file with one test and native logic. Python functions on rows are slow and fail late."""
 
 import ast
 from pathlib import Path
@@ -13,11 +13,11 @@ PYTHON_IN_ROWS = {
 
 
 def without_a_test(root: Path) -> list[str]:
-    """Views and tests whose other half is missing."""
+    """Views without a test, and tests without a view."""
     views = {path.stem for path in files(root, "spark_apps/views/*.py")} - {"__init__"}
     tests = {path.stem.removeprefix("test_") for path in files(root, "tests/views/test_*.py")}
     missing = [f"spark_apps/views/{name}.py has no tests/views/test_{name}.py" for name in sorted(views - tests)]
-    return missing + [f"tests/views/test_{name}.py tests a view that is gone" for name in sorted(tests - views)]
+    return missing + [f"tests/views/test_{name}.py tests a view that does not exist" for name in sorted(tests - views)]
 
 
 def with_python_in_rows(root: Path) -> list[str]:
@@ -30,7 +30,7 @@ def with_python_in_rows(root: Path) -> list[str]:
 
 
 def _word(node: ast.AST) -> str:
-    """The name that a node speaks of, if any."""
+    """The name that a node refers to, or an empty string."""
     if isinstance(node, ast.Attribute):
         return node.attr
     if isinstance(node, ast.Name):
@@ -46,7 +46,7 @@ def test_no_view_runs_python_on_rows() -> None:
     assert with_python_in_rows(PROJECT) == []
 
 
-def test_a_view_without_a_test_is_seen_and_a_test_without_a_view(tmp_path: Path) -> None:
+def test_a_view_without_a_test_and_a_test_without_a_view_are_found(tmp_path: Path) -> None:
     names = (
         "spark_apps/views/seen.py",
         "spark_apps/views/both.py",
@@ -56,11 +56,11 @@ def test_a_view_without_a_test_is_seen_and_a_test_without_a_view(tmp_path: Path)
     plant(tmp_path, dict.fromkeys(names, ""))
     assert without_a_test(tmp_path) == [
         "spark_apps/views/seen.py has no tests/views/test_seen.py",
-        "tests/views/test_old.py tests a view that is gone",
+        "tests/views/test_old.py tests a view that does not exist",
     ]
 
 
-def test_python_on_rows_is_seen(tmp_path: Path) -> None:
+def test_planted_python_on_rows_is_found(tmp_path: Path) -> None:
     view = "\n".join(
         (
             "from pyspark.sql.functions import udf as native",

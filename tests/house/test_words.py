@@ -1,5 +1,6 @@
-"""What people are told to type is understood: each line of a console block parses, and each `truelog …` that a
-document or a message names is a command. Words are parsed by the command line itself, and nothing is run.
+"""Commands in documents and messages are valid: each line of a console block parses, and each `truelog …` is a command.
+
+The command line itself parses them; nothing runs.
 """
 
 import re
@@ -19,20 +20,20 @@ TYPED = re.compile(r"(?m)^(?:\$ )?(?:\.venv/bin/)?truelog (.*)$")
 NAMED = re.compile(r"`(?:\.venv/bin/)?truelog ([a-z][a-z-]*(?: [a-z][a-z-]*)*)")
 
 
-def not_understood(root: Path) -> list[str]:
-    """Lines of console blocks that the command line refuses, and why."""
+def invalid_lines(root: Path) -> list[str]:
+    """Lines of console blocks that the command line refuses, with its message."""
     return [
-        f"{name} tells to type `truelog {line}`: {why}"
-        for name, text in texts(root, "README.md", "docs/*.md")
+        f"{name} shows `truelog {line}`: {why}"
+        for name, text in texts(root, "*.md")
         for line in _typed(text)
         if (why := refusal(shlex.split(line, comments=True)))
     ]
 
 
-def no_commands(root: Path) -> list[str]:
-    """The commands that documents, docstrings and messages name and that there are not."""
+def unknown_commands(root: Path) -> list[str]:
+    """The commands in documents, docstrings and messages that do not exist."""
     return [
-        f"{name} names `truelog {words}`, which is no command"
+        f"{name} names `truelog {words}`, which is not a command"
         for name, text in texts(root, "*.md", "*.py", "*.yml")
         for words in NAMED.findall(text)
         if not _is_command(words.split())
@@ -45,7 +46,7 @@ def _typed(text: str) -> Iterator[str]:
 
 
 def refusal(words: Sequence[str]) -> str:
-    """What the command line says against these words; empty where it understands them."""
+    """The command line's message about these words; empty if they are valid."""
     command, rest = get_command(app), list(words)
     while isinstance(command, TyperGroup) and not (command.invoke_without_command and _only_options(rest)):
         found = command.commands.get(rest.pop(0)) if rest else None
@@ -54,9 +55,9 @@ def refusal(words: Sequence[str]) -> str:
         command = found
     try:
         command.make_context(str(command.name), rest)
-    except Exit:  # it was asked for help
+    except Exit:  # --help
         return ""
-    except Exception as error:  # whatever the parser has against it
+    except Exception as error:  # any refusal of the parser
         return str(error)
     return ""
 
@@ -66,7 +67,7 @@ def _only_options(words: Sequence[str]) -> bool:
 
 
 def _is_command(words: Sequence[str]) -> bool:
-    """Whether they begin with a command; a group of commands may be named by itself."""
+    """Whether they begin with a command or with a group of commands."""
     command = get_command(app)
     for word in words:
         if not isinstance(command, TyperGroup):
@@ -78,14 +79,14 @@ def _is_command(words: Sequence[str]) -> bool:
     return True
 
 
-def test_what_documents_tell_to_type_is_understood() -> None:
+def test_console_blocks_are_valid() -> None:
     typed = [line for _, text in texts(PROJECT, "README.md") for line in _typed(text)]
     assert len(typed) > 5
-    assert not_understood(PROJECT) == []
+    assert invalid_lines(PROJECT) == []
 
 
-def test_every_command_that_is_named_is_there() -> None:
-    assert no_commands(PROJECT) == []
+def test_every_named_command_exists() -> None:
+    assert unknown_commands(PROJECT) == []
 
 
 GUIDE = """
@@ -102,14 +103,14 @@ Say ~truelog up~, ~truelog archive~, ~truelog dance --now~ or ~truelog archive a
 """.replace("~", "`")
 
 
-def test_what_is_not_understood_is_seen(tmp_path: Path) -> None:
+def test_planted_invalid_commands_are_found(tmp_path: Path) -> None:
     plant(tmp_path, {"docs/guide.md": GUIDE, "include/code.py": "CURE = 'run ~truelog dances~'\n".replace("~", "`")})
-    refused = [problem.partition("`truelog ")[2].partition("`")[0] for problem in not_understood(tmp_path)]
+    refused = [problem.partition("`truelog ")[2].partition("`")[0] for problem in invalid_lines(tmp_path)]
     assert refused == [
         "query page_views --limit many",
         "query",
         "status --no-such-option",
         "archive dance",
     ]
-    named = [problem.split("`")[1] for problem in no_commands(tmp_path)]
+    named = [problem.split("`")[1] for problem in unknown_commands(tmp_path)]
     assert named == ["truelog dance", "truelog archive accept-los", "truelog dances"]
