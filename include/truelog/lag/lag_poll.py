@@ -94,7 +94,7 @@ class PartitionBounds:
 
     @cached_property
     def untold(self) -> Mapping[Partition, str]:
-        return {**self.begins.untold, **self.ends.untold}
+        return {**self.begins.unknown, **self.ends.unknown}
 
     @cached_property
     def told(self) -> Positions:

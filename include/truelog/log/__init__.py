@@ -1,1 +1,1 @@
-"""The log: positions, topics, ticks, and how records are sent to Kafka and read from it."""
+"""The log: positions, topics, ticks, and the clients that send records to Kafka and read them."""

@@ -1,7 +1,7 @@
-"""Sending straight to Kafka: a producer that is an equal citizen beside the collector.
+"""A Kafka producer for senders that do not use the collector.
 
-An event counts as sent when every replica in step has it (`acks=all`), and a retry inside the producer never makes it
-two (idempotence). A key chooses the same partition as for Java's producers, so that senders of all kinds agree.
+An event counts as sent once all in-sync replicas have it (`acks=all`), and a retry of the producer never duplicates it
+(idempotence). Keys map to the same partitions as in Java's producers, so that all kinds of senders agree.
 """
 
 import time
@@ -15,12 +15,12 @@ from truelog.log import topics
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 
-# A broker that was killed is back well within this; one that is not back by then is reported, not waited for.
-_PATIENCE_MS = 60_000
+# A broker that was killed restarts well within this time. A longer outage is reported as an error.
+_TIMEOUT_MS = 60_000
 
 
 class OutgoingRecord(NamedTuple):
-    """What Kafka is to keep."""
+    """A record to send to Kafka."""
 
     topic: str
     key: str
@@ -28,7 +28,7 @@ class OutgoingRecord(NamedTuple):
 
 
 def make_producer(settings: Settings) -> Producer:
-    """A producer whose acknowledgement means that the record is in the log, once."""
+    """A producer whose acknowledgement means that the record is in the log exactly once."""
     return Producer(
         {
             **settings.kafka(),
@@ -37,18 +37,18 @@ def make_producer(settings: Settings) -> Producer:
             "partitioner": "murmur2_random",
             "linger.ms": 20,
             "compression.type": "lz4",
-            "message.timeout.ms": _PATIENCE_MS,
+            "message.timeout.ms": _TIMEOUT_MS,
             "log_level": 0,
         }
     )
 
 
 class KafkaSender:
-    """Sends records and counts what Kafka acknowledged; leaving its block waits for the rest.
+    """Sends records and counts the acknowledged ones. At its end, the context waits for the remaining ones.
 
     Raises:
-        TopicRefused: a topic is missing, or its records would carry the producers' clocks.
-        ServiceDown: Kafka did not take a record; the message says how many it took.
+        TopicRefused: a topic is missing, or its records would carry timestamps of the producers' clocks.
+        ServiceDown: Kafka did not accept a record. The message says how many it accepted.
     """
 
     def __init__(self, settings: Settings, names: Iterable[str]) -> None:
@@ -63,35 +63,35 @@ class KafkaSender:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self._producer.flush()
         if error is None:
-            self._require_taken()
+            self._require_accepted()
 
     def send(self, record: OutgoingRecord) -> None:
-        """Hand it over; waits while the producer's queue is full."""
+        """Put a record into the producer's queue. Waits while the queue is full."""
         while True:
             try:
-                self._producer.produce(record.topic, record.value, record.key, on_delivery=self._answered)
+                self._producer.produce(record.topic, record.value, record.key, on_delivery=self._delivered)
             except BufferError:
-                self.listen(0.1)
+                self.poll(0.1)
             else:
-                return self.listen(0)
+                return self.poll(0)
 
-    def listen(self, seconds: float) -> None:
-        """Take in what Kafka answers, for so long."""
+    def poll(self, seconds: float) -> None:
+        """Process Kafka's acknowledgements for `seconds`."""
         until = time.monotonic() + seconds
         self._producer.poll(0)
         while (left := until - time.monotonic()) > 0:
-            self._producer.poll(left)  # returns with each answer
-        self._require_taken()
+            self._producer.poll(left)  # returns after each acknowledgement
+        self._require_accepted()
 
-    def _answered(self, error: KafkaError | None, _: Message) -> None:
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
         if error is None:
             self.sent += 1
         else:
             self._failed = self._failed or error
 
-    def _require_taken(self) -> None:
+    def _require_accepted(self) -> None:
         if self._failed is None:
             return
         if self._failed.fatal():
             raise KafkaException(self._failed)
-        raise ServiceDown(f"Kafka took {self.sent:,} records and then no more: {self._failed.str()}")
+        raise ServiceDown(f"Kafka accepted {self.sent:,} records and then failed: {self._failed.str()}")

@@ -1,4 +1,4 @@
-"""The committed records of one partition, read from the broker by a plain client: the audit's second opinion."""
+"""The committed records of one partition, read by a plain Kafka client for the audit, independently of Spark."""
 
 from collections.abc import Iterator
 
@@ -7,12 +7,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 
-_PATIENCE_SECONDS = 30
+_TIMEOUT_SECONDS = 30
 
 
 def messages(settings: Settings, topic: str, partition: int, begin: int, end: int) -> Iterator[Message]:
     """Every record in [begin, end) that the broker still holds, in order."""
-    place = begin
+    position = begin
     consumer = Consumer(
         {
             **settings.kafka(),
@@ -25,17 +25,17 @@ def messages(settings: Settings, topic: str, partition: int, begin: int, end: in
     )
     try:
         consumer.assign([TopicPartition(topic, partition, begin)])
-        while place < end:
-            message = consumer.poll(_PATIENCE_SECONDS)
+        while position < end:
+            message = consumer.poll(_TIMEOUT_SECONDS)
             if message is None:
-                raise ServiceDown(f"Kafka gave no record of {topic} {partition} within {_PATIENCE_SECONDS} s")
+                raise ServiceDown(f"Kafka returned no record of {topic} {partition} within {_TIMEOUT_SECONDS} s")
             error = message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
                 return
             if error is not None:
                 raise KafkaException(error)
-            place = (message.offset() or 0) + 1
-            if place <= end:
+            position = (message.offset() or 0) + 1
+            if position <= end:
                 yield message
     finally:
         consumer.close()

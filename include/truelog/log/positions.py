@@ -1,7 +1,8 @@
 """Positions: the only clock that stream and batch share.
 
-A position is the next offset to read of one partition of one topic, the topic known by its id, so that a topic
-deleted and made again is not mistaken for the old one. Positions are one per partition: a vector, partially ordered.
+A position is the next offset to read in one partition of one topic. The topic is identified by its id, so that a topic
+that was deleted and created again is not mistaken for the old one. Positions are a vector with one position for each
+partition, and they are partially ordered.
 """
 
 import json
@@ -26,9 +27,9 @@ class Range:
 
 @dataclass(frozen=True)
 class Positions:
-    """Next offsets by topic and partition; a partition not named stands at 0.
+    """Next offsets by topic and partition. A partition without an entry is at 0.
 
-    `ids` maps a topic to the id that the broker gave it; empty where only offsets are compared.
+    `ids` maps each topic to the id that the broker assigned. It is empty if only offsets are compared.
     """
 
     offsets: Offsets = field(default_factory=dict)
@@ -46,15 +47,15 @@ class Positions:
         return [(topic, partition) for topic, by in self.offsets.items() for partition in by]
 
     def only(self, topics: Iterable[str]) -> "Positions":
-        """These positions of the topics that are named."""
-        kept = set(topics)
+        """The positions in the given topics."""
+        wanted = set(topics)
         return Positions(
-            {t: by for t, by in self.offsets.items() if t in kept},
-            {t: i for t, i in self.ids.items() if t in kept},
+            {t: by for t, by in self.offsets.items() if t in wanted},
+            {t: i for t, i in self.ids.items() if t in wanted},
         )
 
     def covers(self, other: "Positions") -> bool:
-        """True where every partition stands at or past `other`."""
+        """True if every partition is at or past its position in `other`."""
         return all(self.at(t, p) >= other.at(t, p) for t, p in other.partitions())
 
     def earliest(self, other: "Positions") -> "Positions":
@@ -64,49 +65,49 @@ class Positions:
         return self._combined(other, max)
 
     def portion_to(self, end: "Positions", records: int) -> "Positions":
-        """On the way to `end`, as far as about so many records reach, spread over the partitions."""
-        each = max(1, records // max(1, len(end.partitions())))
+        """The positions on the way to `end` that about `records` records reach, spread evenly over the partitions."""
+        share = max(1, records // max(1, len(end.partitions())))
         offsets: dict[str, dict[int, int]] = {}
         for topic, partition in end.partitions():
             here = self.at(topic, partition)
-            offsets.setdefault(topic, {})[partition] = max(here, min(end.at(topic, partition), here + each))
+            offsets.setdefault(topic, {})[partition] = max(here, min(end.at(topic, partition), here + share))
         return Positions(offsets, end.ids)
 
     def ranges_to(self, end: "Positions") -> list[Range]:
-        """What lies between here and `end`, partition by partition; nothing where `end` is not ahead."""
+        """The range from here to `end` of each partition in which `end` is ahead."""
         return [Range(t, p, self.at(t, p), end.at(t, p)) for t, p in end.partitions() if end.at(t, p) > self.at(t, p)]
 
     def require_same_topics(self, other: "Positions") -> None:
-        """Refuse to mix positions of a topic with those of its re-created namesake."""
+        """Raise TopicRecreated if a topic was deleted and created again between the two positions."""
         for topic in self.ids.keys() & other.ids.keys():
             if self.ids[topic] != other.ids[topic]:
                 raise TopicRecreated(
-                    f"{topic} was deleted and made again: it is {other.ids[topic]} now, the positions were made on "
+                    f"{topic} was deleted and created again: its id is {other.ids[topic]}, the positions have the id "
                     f"{self.ids[topic]}. Bump `version` of the views that read it and rebuild them."
                 )
 
     def plain(self) -> dict[str, dict[int, int]]:
-        """The offsets as dictionaries, for those who show them."""
+        """The offsets as plain dictionaries, for JSON and display."""
         return {topic: dict(by) for topic, by in self.offsets.items()}
 
     def as_json(self) -> str:
-        """`{topic: {partition: offset}}`, keys in order: equal positions are equal text."""
+        """`{topic: {partition: offset}}` with sorted keys, so that equal positions give equal text."""
         plain = {t: {str(p): o for p, o in by.items()} for t, by in self.offsets.items()}
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
     def with_ids(self) -> str:
-        """Offsets and topic ids together, for those who keep positions in one field; see `from_text`."""
+        """Offsets and topic ids in one text, which `from_text` parses."""
         return json.dumps([json.loads(self.as_json()), dict(self.ids)], sort_keys=True, separators=(",", ":"))
 
     @staticmethod
     def from_text(text: str) -> "Positions":
-        """What `with_ids` wrote."""
+        """Parse the text of `with_ids`."""
         offsets, ids = json.loads(text)
         return Positions.from_json(json.dumps(offsets), ids)
 
     @staticmethod
     def of_rows(rows: Iterable[tuple[object, ...]]) -> "Positions":
-        """Of rows as the database has them: topic, partition, next offset, topic id."""
+        """Positions from database rows: topic, partition, next offset, topic id."""
         offsets: dict[str, dict[int, int]] = {}
         ids: dict[str, str] = {}
         for topic, partition, next_offset, topic_id in rows:

@@ -1,7 +1,7 @@
-"""Records: the log as a DataFrame, decoded once for all the views of an application.
+"""Records: the log as a DataFrame, decoded once for all views of an application.
 
-A decoded frame holds topic, partition, offset, broker_time, `invalid` (why a record is no event, else NULL) and one
-struct column for each event type, NULL where the record is of another type.
+A decoded frame has the columns topic, partition, offset, broker_time and `invalid` (the reason if a record is not a
+valid event, else NULL). It has one struct column for each event type, which is NULL for records of other types.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,18 +28,18 @@ _COORDINATES = pa.schema(
 )
 
 EventTypes = Mapping[str, EventType]
-EventFrames = Mapping[str, DataFrame]  # the good events of each topic, as transforms see them
+EventFrames = Mapping[str, DataFrame]  # the valid events of each topic: the arguments of a transform
 _Batches = Iterable[pa.RecordBatch]
 _Decoder = Callable[[_Batches], Iterator[pa.RecordBatch]]
 
 
 def schema(event_type: EventType) -> StructType:
-    """What a transform sees of an event type: where the record lies in the log, then the typed columns."""
+    """The columns of an event type in a transform: the record's coordinates in the log, then the typed columns."""
     return from_arrow_schema(pa.schema([*_COORDINATES, *event_type.arrow_schema]))
 
 
 def read_stream(spark: SparkSession, settings: Settings, topics: tuple[str, ...], begin: Positions) -> DataFrame:
-    """The log from `begin` on, as an endless frame of raw records."""
+    """A streaming frame of raw records from `begin` on."""
     options = {
         **settings.spark_kafka(),
         "subscribe": ",".join(topics),
@@ -51,7 +51,7 @@ def read_stream(spark: SparkSession, settings: Settings, topics: tuple[str, ...]
 
 
 def read_range(spark: SparkSession, settings: Settings, begin: Positions, end: Positions) -> DataFrame:
-    """The raw records in [begin, end), read from the log at once."""
+    """A batch frame of the raw records in [begin, end)."""
     options = {
         **settings.spark_kafka(),
         "subscribe": ",".join(end.offsets),
@@ -63,64 +63,64 @@ def read_range(spark: SparkSession, settings: Settings, begin: Positions, end: P
 
 
 def decoded(raw: DataFrame, types: EventTypes) -> DataFrame:
-    """Raw records → decoded ones, in the executors' Python, by Arrow."""
+    """Decode raw records, with Arrow in the executors' Python."""
     columns = [
         *_COORDINATES,
         pa.field("invalid", pa.string()),
         *(pa.field(name, pa.struct(list(each.arrow_schema))) for name, each in types.items()),
     ]
-    shape = pa.schema(columns)
-    read = raw.selectExpr("topic", "partition", "offset", "timestamp AS broker_time", "value")
-    return read.mapInArrow(_decoder(types, shape), from_arrow_schema(shape))
+    output = pa.schema(columns)
+    selected = raw.selectExpr("topic", "partition", "offset", "timestamp AS broker_time", "value")
+    return selected.mapInArrow(_decoder(types, output), from_arrow_schema(output))
 
 
 def events(records: DataFrame, types: EventTypes) -> EventFrames:
-    """Decoded records → the good events of each type."""
-    return {name: _of(records, name) for name in types}
+    """The valid events of each type, from decoded records."""
+    return {name: _events_of_topic(records, name) for name in types}
 
 
-def _of(records: DataFrame, topic: str) -> DataFrame:
-    """An archive table is called as its struct column is here: a name of the frame's own tells the two apart."""
-    mine = records.alias("record").where(f"topic = '{topic}' AND invalid IS NULL")
-    return mine.select(*_COORDINATES.names, f"record.{topic}.*")
+def _events_of_topic(records: DataFrame, topic: str) -> DataFrame:
+    """The alias distinguishes the struct column from an archive table of the same name."""
+    valid = records.alias("record").where(f"topic = '{topic}' AND invalid IS NULL")
+    return valid.select(*_COORDINATES.names, f"record.{topic}.*")
 
 
-def from_position(by_topic: EventFrames, stands: Positions, begin: Positions) -> EventFrames:
-    """What a view that stands past `begin` in some partitions still lacks of the events from `begin` on."""
-    ahead = [(t, p, stands.at(t, p)) for t, p in stands.partitions() if stands.at(t, p) > begin.at(t, p)]
-    return _but_for(by_topic, [(t, (F.col("partition") == p) & (F.col("offset") < o)) for t, p, o in ahead])
+def from_position(by_topic: EventFrames, position: Positions, begin: Positions) -> EventFrames:
+    """The events from `begin` on that a view at `position` lacks, if it is past `begin` in some partitions."""
+    ahead = [(t, p, position.at(t, p)) for t, p in position.partitions() if position.at(t, p) > begin.at(t, p)]
+    return _without(by_topic, [(t, (F.col("partition") == p) & (F.col("offset") < o)) for t, p, o in ahead])
 
 
-def without_records(by_topic: EventFrames, places: list[tuple[str, int, int]]) -> EventFrames:
-    """Events but for those at the given (topic, partition, offset)."""
-    return _but_for(by_topic, [(t, (F.col("partition") == p) & (F.col("offset") == o)) for t, p, o in places])
+def without_records(by_topic: EventFrames, coordinates: list[tuple[str, int, int]]) -> EventFrames:
+    """The events without the records at the given (topic, partition, offset)."""
+    return _without(by_topic, [(t, (F.col("partition") == p) & (F.col("offset") == o)) for t, p, o in coordinates])
 
 
-def _but_for(by_topic: EventFrames, conditions: list[tuple[str, Column]]) -> EventFrames:
-    kept = dict(by_topic)
+def _without(by_topic: EventFrames, conditions: list[tuple[str, Column]]) -> EventFrames:
+    frames = dict(by_topic)
     for topic, condition in conditions:
-        if topic in kept:
-            kept[topic] = kept[topic].where(~condition)
-    return kept
+        if topic in frames:
+            frames[topic] = frames[topic].where(~condition)
+    return frames
 
 
-def _decoder(types: EventTypes, shape: pa.Schema) -> _Decoder:
+def _decoder(types: EventTypes, output: pa.Schema) -> _Decoder:
     def decode_batches(batches: _Batches) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for topic in pc.unique(batch.column("topic")).to_pylist():
-                mine = batch.filter(pc.equal(batch.column("topic"), topic))
-                yield _decode(mine, types[topic], shape)
+                records = batch.filter(pc.equal(batch.column("topic"), topic))
+                yield _decode(records, types[topic], output)
 
     return decode_batches
 
 
-def _decode(batch: pa.RecordBatch, event_type: EventType, shape: pa.Schema) -> pa.RecordBatch:
-    """Raw records of one topic → the columns of `shape`."""
+def _decode(batch: pa.RecordBatch, event_type: EventType, output: pa.Schema) -> pa.RecordBatch:
+    """Decode raw records of one topic into the columns of `output`."""
     events = decode(event_type, batch.column("value"), batch.column("broker_time"), FUTURE_LIMIT)
     fields = event_type.arrow_schema
     typed = [events.column(name) for name in fields.names]
     columns = {name: batch.column(name) for name in _COORDINATES.names}
     columns["invalid"] = events.column("invalid")
     columns[event_type.name] = pa.StructArray.from_arrays(typed, fields=list(fields))
-    arrays = [columns[f.name] if f.name in columns else pa.nulls(batch.num_rows, f.type) for f in shape]
-    return pa.RecordBatch.from_arrays([a.cast(f.type) for a, f in zip(arrays, shape, strict=True)], schema=shape)
+    arrays = [columns[f.name] if f.name in columns else pa.nulls(batch.num_rows, f.type) for f in output]
+    return pa.RecordBatch.from_arrays([a.cast(f.type) for a, f in zip(arrays, output, strict=True)], schema=output)

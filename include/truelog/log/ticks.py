@@ -1,14 +1,13 @@
-"""Ticks: the clock of the log, a topic in which the platform writes what time it is and how far every topic reaches.
+"""Ticks: the clock of the log. The platform writes the time and the end offsets of every topic into a topic.
 
-A tick's time is taken first, its end offsets are read after: every record appended before that time lies below them
-[12]. So at positions V the log says that it is at least the time of any tick that V has passed and whose ends V has
-reached; the greatest of these is the clock at V, a function of V alone. Time passes on a quiet log, no partition
-that stands still holds it back, and none that runs ahead hurries it. This takes for granted that the machine of this
-service and those of the brokers agree about the time.
+The service takes a tick's time first and reads the end offsets afterwards, so every record appended before that time
+is below these offsets. At positions V it is therefore at least the time of any tick that V has passed and whose end
+offsets V has reached. The latest such time is the clock at V, which depends on V alone. The clock advances on a quiet
+log, and neither an idle partition nor a fast one affects it. The clocks of this service and of the brokers must agree.
 
-A tick is an event as all are (`include/events/ticks.py`): `occurred_at` is its time, and its field `ends` holds
-`{topic: {partition: offset}}` as text, written by `Positions.as_json`, so `Positions.from_json` reads it, PostgreSQL
-as jsonb, and Spark by `from_json(ends, 'map<string,map<int,bigint>>')`.
+A tick is an ordinary event (`include/events/ticks.py`). `occurred_at` is its time. The field `ends` holds
+`{topic: {partition: offset}}` as text, written by `Positions.as_json`. `Positions.from_json` parses it, PostgreSQL
+reads it as jsonb, and Spark by `from_json(ends, 'map<string,map<int,bigint>>')`.
 
     python -m truelog.log.ticks
 """
@@ -34,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 def run(settings: Settings) -> None:
-    """Write a tick every `tick_seconds`, for ever; one that Kafka does not take is skipped, not made up."""
+    """Write a tick every `tick_seconds`, for ever. A tick that Kafka does not accept is skipped and not repeated."""
     types = load_events()
     topics.require_log_append_time(settings, types)
     broker, producer = topics.client(settings), _producer(settings)
@@ -44,13 +43,13 @@ def run(settings: Settings) -> None:
         try:
             _send(producer, _tick(broker, types[TOPIC], read))
         except ServiceDown as down:
-            log.warning("no tick: %s", down)
+            log.warning("tick skipped: %s", down)
         due = max(due + settings.tick_seconds, time.monotonic())
         time.sleep(max(0.0, due - time.monotonic()))
 
 
 def _tick(broker: AdminClient, event_type: EventType, read: Iterable[str]) -> bytes:
-    now = datetime.now(UTC)  # before the offsets, or a record could be older than a tick and yet beyond it
+    now = datetime.now(UTC)  # before the offsets: a record past the offsets of a tick must be later than its time
     ends = topics.ends(broker, read)
     event = event_type.model.model_validate(
         {"event_id": str(uuid.uuid4()), "occurred_at": now, "ends": ends.as_json()},
@@ -59,7 +58,7 @@ def _tick(broker: AdminClient, event_type: EventType, read: Iterable[str]) -> by
 
 
 def _producer(settings: Settings) -> Producer:
-    """A tick that waited long in the queue is true still, but of no use: it is given up."""
+    """A producer that discards a tick after ten seconds in the queue. A late tick is correct, but useless."""
     return Producer(
         {
             **settings.kafka(),
@@ -73,18 +72,23 @@ def _producer(settings: Settings) -> Producer:
 
 
 def _send(producer: Producer, value: bytes) -> None:
-    """Until Kafka has it; ServiceDown if it has not, KafkaException if this producer can go on no more."""
-    failed: list[KafkaError] = []
+    """Send a tick and wait for its acknowledgement.
 
-    def answered(error: KafkaError | None, _: Message) -> None:
-        failed.extend([error] if error else [])
+    Raises:
+        ServiceDown: Kafka did not accept it.
+        KafkaException: the producer failed permanently.
+    """
+    errors: list[KafkaError] = []
 
-    producer.produce(TOPIC, value, on_delivery=answered)
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        errors.extend([error] if error else [])
+
+    producer.produce(TOPIC, value, on_delivery=delivered)
     producer.flush()
-    for error in failed:
+    for error in errors:
         if error.fatal():
             raise KafkaException(error)
-        raise ServiceDown(f"Kafka did not take it: {error.str()}")
+        raise ServiceDown(f"Kafka did not accept it: {error.str()}")
 
 
 def main() -> None:

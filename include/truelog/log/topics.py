@@ -1,7 +1,8 @@
-"""Topics: the declared ones made as declared, and what the broker says about them.
+"""Topics: creation from their declarations, and the broker's information about them.
 
-Only a topic that stamps records with the broker's own time (LogAppendTime) is read: a producer's clock must not
-decide when a record came [36]. A topic is known by its id, since one deleted and made again starts its offsets anew.
+Truelog reads only topics that stamp records with the broker's own time (LogAppendTime), because a producer's clock must
+not decide when a record arrived. A topic is identified by its id, because a topic that was deleted and created again
+starts at offset 0.
 """
 
 import time
@@ -31,10 +32,10 @@ from truelog.support.errors import ServiceDown, TopicRefused
 from truelog.support.settings import Settings
 
 _TIMEOUT = 10.0
-_SOON = 3.0  # where somebody looks on
+_SHORT_TIMEOUT = 3.0  # for a caller that checks every few seconds
 _TIMESTAMPS = "message.timestamp.type"
-# What a broker answers while it starts or loses its lead; `retriable()` knows these of transactions alone.
-_PASSING = frozenset(
+# Errors of a broker that is starting or losing leadership. `retriable()` is only true for errors of transactions.
+_TRANSIENT = frozenset(
     {
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -49,7 +50,7 @@ _PASSING = frozenset(
         KafkaError.OFFSET_NOT_AVAILABLE,
     }
 )
-# Compaction must not outrun the archive, which would then miss records [24].
+# Compaction must not remove records that the archive has not read yet.
 _COMPACTION_LAG_MS = 7 * 86_400_000
 
 
@@ -58,134 +59,136 @@ PartitionKey = tuple[str, int]  # topic, partition
 
 @dataclass(frozen=True)
 class PartitionOffsets:
-    """Where partitions begin or end; and of those of which the brokers do not tell, why."""
+    """The first or the end offsets of partitions. `unknown` holds the reason for each partition without an answer."""
 
     positions: Positions
-    untold: Mapping[PartitionKey, str]
+    unknown: Mapping[PartitionKey, str]
 
     def whole(self) -> Positions:
-        """Of all of them, or none.
+        """The offsets of all partitions.
 
         Raises:
-            ServiceDown: of some partition nothing is told.
+            ServiceDown: the offset of at least one partition is unknown.
         """
-        if self.untold:
-            raise ServiceDown(" ".join(self.untold.values()))
+        if self.unknown:
+            raise ServiceDown(" ".join(self.unknown.values()))
         return self.positions
 
 
 def apply(settings: Settings, types: Mapping[str, EventType]) -> None:
-    """Make the topics as they are declared; what is right already is left as it is.
+    """Create and configure the topics as declared. Correct topics stay as they are.
 
-    1. Refuse, before anything is changed, what cannot be made right.
-    2. Create what is missing, add partitions, set the configuration.
+    1. Before any change, raise TopicRefused if a topic cannot be corrected.
+    2. Create missing topics, add partitions, and set the configuration.
     3. Wait until every partition has a leader.
     """
     broker = client(settings)
-    there = existing_topics(broker)
-    present = _described(broker, [name for name in types if name in there])
+    existing = existing_topics(broker)
+    present = _described(broker, [name for name in types if name in existing])
     _require_log_append_time(broker, present)
     for name, description in present.items():
-        _require_no_fewer(name, len(description.partitions), types[name].topic)
+        _require_no_fewer_partitions(name, len(description.partitions), types[name].topic)
     _create(broker, {name: each.topic for name, each in types.items() if name not in present})
-    _grow(broker, {name: types[name].topic for name, found in present.items() if _is_short(found, types[name])})
+    growing = {n: types[n].topic for n, found in present.items() if _needs_partitions(found, types[n])}
+    _add_partitions(broker, growing)
     _configure(broker, {name: types[name].topic for name in present})
     _wait_for_leaders(broker, types)
 
 
 def client(settings: Settings) -> AdminClient:
-    """A client that says what fails by exceptions alone."""
+    """A client that reports errors only by exceptions, not on standard error."""
     return AdminClient({**settings.kafka(), "log_level": 0})
 
 
 def topic_ids(settings: Settings, topics: Iterable[str]) -> dict[str, str]:
-    """The id that the broker gave each topic when it was created."""
+    """The id that the broker assigned to each topic at its creation."""
     return {name: str(found.topic_id) for name, found in _described(client(settings), topics).items()}
 
 
 def end_offsets(settings: Settings, topics: Iterable[str]) -> Positions:
-    """Past the last record of each partition."""
+    """The offset after the last record of each partition."""
     return ends(client(settings), topics)
 
 
 def earliest_offsets(settings: Settings, topics: Iterable[str]) -> Positions:
-    """The first record of each partition that retention has left."""
+    """The offset of the first record of each partition that retention has not deleted."""
     return begins(client(settings), topics)
 
 
 def ends(broker: AdminClient, topics: Iterable[str]) -> Positions:
-    """`end_offsets` by a client that the caller keeps."""
+    """The same as `end_offsets`, with the caller's client."""
     return ends_by_partition(broker, topics).whole()
 
 
 def begins(broker: AdminClient, topics: Iterable[str]) -> Positions:
-    """`earliest_offsets` by a client that the caller keeps."""
+    """The same as `earliest_offsets`, with the caller's client."""
     return begins_by_partition(broker, topics).whole()
 
 
 def committed_ends(broker: AdminClient, topics: Iterable[str]) -> Positions:
-    """Past the last record that those are given who read what is committed: a transaction left open ends the log."""
+    """The end offsets for readers of committed records. An open transaction holds them back."""
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     return _offsets(broker, topics, latest, IsolationLevel.READ_COMMITTED).whole()
 
 
 def first_since(broker: AdminClient, topics: Iterable[str], moment: datetime) -> datetime | None:
-    """When the first committed record after `moment` came, by the broker's clock; None where none has come.
+    """When the first committed record after `moment` arrived, by the broker's clock. None if there is none.
 
     Raises:
-        ServiceDown: none is known of, and not all partitions are.
+        ServiceDown: no such record was found, and at least one partition is unknown.
     """
     after = OffsetSpec.for_timestamp(int(moment.timestamp() * 1000) + 1)
-    described = _described(broker, topics, _SOON)
-    answers, untold = _answers(broker, described, after, IsolationLevel.READ_COMMITTED)
-    came = [each.timestamp for each in answers.values() if each.offset >= 0]
-    if untold and not came:
-        raise ServiceDown(" ".join(untold.values()))
-    return datetime.fromtimestamp(min(came) / 1000, UTC) if came else None
+    described = _described(broker, topics, _SHORT_TIMEOUT)
+    answers, unknown = _answers(broker, described, after, IsolationLevel.READ_COMMITTED)
+    arrivals = [each.timestamp for each in answers.values() if each.offset >= 0]
+    if unknown and not arrivals:
+        raise ServiceDown(" ".join(unknown.values()))
+    return datetime.fromtimestamp(min(arrivals) / 1000, UTC) if arrivals else None
 
 
 def ends_by_partition(broker: AdminClient, topics: Iterable[str]) -> PartitionOffsets:
-    """The same, as far as the brokers tell it."""
+    """The end offsets that the brokers know. Unlike `ends`, it does not require all of them."""
     return _offsets(broker, topics, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
 
 def begins_by_partition(broker: AdminClient, topics: Iterable[str]) -> PartitionOffsets:
-    """The same, as far as the brokers tell it."""
+    """The first offsets that the brokers know. Unlike `begins`, it does not require all of them."""
     return _offsets(broker, topics, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
 
 def existing_topics(broker: AdminClient) -> set[str]:
-    """Every topic that there is."""
+    """The names of all topics."""
     try:
         return set(broker.list_topics(timeout=_TIMEOUT).topics)
-    except KafkaException as failed:
-        raise ServiceDown(f"Kafka did not answer: {failed.args[0].str()}; see `truelog status`.") from failed
+    except KafkaException as error:
+        raise ServiceDown(f"Kafka did not answer: {error.args[0].str()}; see `truelog status`.") from error
 
 
 def retention_seconds(broker: AdminClient, topics: Iterable[str]) -> dict[str, float | None]:
-    """Seconds for which the brokers keep a record of each topic, by what they go by now; None for ever."""
-    return {name: _retention(told) for name, told in _configurations(broker, topics).items()}
+    """Seconds for which the brokers currently keep the records of each topic. None means for ever."""
+    return {name: _retention(entries) for name, entries in _configurations(broker, topics).items()}
 
 
-def _retention(told: Mapping[str, ConfigEntry]) -> float | None:
-    milliseconds = int(str(told["retention.ms"].value))
-    forever = milliseconds < 0 or "delete" not in str(told["cleanup.policy"].value)
+def _retention(entries: Mapping[str, ConfigEntry]) -> float | None:
+    milliseconds = int(str(entries["retention.ms"].value))
+    forever = milliseconds < 0 or "delete" not in str(entries["cleanup.policy"].value)
     return None if forever else milliseconds / 1000
 
 
 def require_log_append_time(settings: Settings, topics: Iterable[str]) -> None:
-    """Refuse topics whose records carry their producers' clocks."""
+    """Raise TopicRefused if the records of a topic carry timestamps of their producers' clocks."""
     broker = client(settings)
     _require_log_append_time(broker, _described(broker, topics))
 
 
 def _require_log_append_time(broker: AdminClient, topics: Iterable[str]) -> None:
-    for name, told in _configurations(broker, topics).items():
-        stamped = told[_TIMESTAMPS].value
-        if stamped != "LogAppendTime":
+    for name, entries in _configurations(broker, topics).items():
+        value = entries[_TIMESTAMPS].value
+        if value != "LogAppendTime":
             raise TopicRefused(
-                f"{name} has {_TIMESTAMPS}={stamped}: its records carry their producers' clocks, and those already in "
-                "it always will. Send to a topic that `truelog up` made, or delete this one and let it be made anew."
+                f"{name} has {_TIMESTAMPS}={value}: its records carry timestamps of their producers' clocks, and its "
+                "existing records cannot be corrected. Send to a topic that `truelog up` created, or delete this topic "
+                "and run `truelog up`."
             )
 
 
@@ -197,15 +200,15 @@ def _configurations(broker: AdminClient, topics: Iterable[str]) -> dict[str, Map
     return {name: _result(name, found[resource]) for name, resource in resources.items()}
 
 
-def _require_no_fewer(name: str, partitions: int, topic: Topic) -> None:
+def _require_no_fewer_partitions(name: str, partitions: int, topic: Topic) -> None:
     if partitions > topic.partitions:
         raise TopicRefused(
-            f"{name} has {partitions} partitions, its declaration says {topic.partitions}: partitions cannot be taken "
-            f"away. Declare `partitions={partitions}` in include/events/{name}.py."
+            f"{name} has {partitions} partitions, but declares {topic.partitions}: partitions cannot be removed. "
+            f"Declare `partitions={partitions}` in include/events/{name}.py."
         )
 
 
-def _is_short(found: TopicDescription, event_type: EventType) -> bool:
+def _needs_partitions(found: TopicDescription, event_type: EventType) -> bool:
     return len(found.partitions) < event_type.topic.partitions
 
 
@@ -213,13 +216,13 @@ def _create(broker: AdminClient, topics: Mapping[str, Topic]) -> None:
     new = [NewTopic(name, topic.partitions, config=_config(topic)) for name, topic in topics.items()]
     if new:
         for name, future in broker.create_topics(new, request_timeout=_TIMEOUT).items():
-            _result(name, future, unless=KafkaError.TOPIC_ALREADY_EXISTS)  # somebody else applies them too
+            _result(name, future, unless=KafkaError.TOPIC_ALREADY_EXISTS)  # by a concurrent call
 
 
-def _grow(broker: AdminClient, topics: Mapping[str, Topic]) -> None:
-    more = [NewPartitions(name, topic.partitions) for name, topic in topics.items()]
-    if more:
-        for name, future in broker.create_partitions(more, request_timeout=_TIMEOUT).items():
+def _add_partitions(broker: AdminClient, topics: Mapping[str, Topic]) -> None:
+    new = [NewPartitions(name, topic.partitions) for name, topic in topics.items()]
+    if new:
+        for name, future in broker.create_partitions(new, request_timeout=_TIMEOUT).items():
             _result(name, future)
 
 
@@ -250,22 +253,22 @@ def _entries(topic: Topic) -> list[ConfigEntry]:
 def _wait_for_leaders(broker: AdminClient, types: Mapping[str, EventType]) -> None:
     deadline = time.monotonic() + 3 * _TIMEOUT
     while time.monotonic() < deadline:
-        if all(_is_led(broker, name, each.topic.partitions) for name, each in types.items()):
+        if all(_has_leaders(broker, name, each.topic.partitions) for name, each in types.items()):
             return
         time.sleep(0.05)
-    raise ServiceDown(f"Kafka elected no leaders for {', '.join(types)}; is a broker missing?")
+    raise ServiceDown(f"Kafka elected no leader for some partitions of {', '.join(types)}; is a broker missing?")
 
 
-def _is_led(broker: AdminClient, name: str, partitions: int) -> bool:
+def _has_leaders(broker: AdminClient, name: str, partitions: int) -> bool:
     try:
         found = _described(broker, [name])[name]
-    except TopicRefused:  # made a moment ago, and not known to this broker yet
+    except TopicRefused:  # just created, and still unknown to this broker
         return False
     return len(found.partitions) == partitions and not partitions_without_leader([found])
 
 
 def partitions_without_leader(described: Iterable[TopicDescription]) -> dict[PartitionKey, str]:
-    """The partitions that no broker answers for, which would be waited for in vain; each with the reason."""
+    """The partitions without a leader, each with a message. No broker would answer a request about them."""
     return {
         (found.name, each.id): f"{found.name} {each.id} has no leader: is a broker missing? See `truelog status`."
         for found in described
@@ -289,34 +292,33 @@ def _offsets(
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> PartitionOffsets:
     described = _described(broker, topics)
-    answers, untold = _answers(broker, described, spec, isolation)
+    answers, unknown = _answers(broker, described, spec, isolation)
     offsets: dict[str, dict[int, int]] = {name: {} for name in described}
     for (topic, partition), answer in answers.items():
         offsets[topic][partition] = answer.offset
-    return PartitionOffsets(
-        Positions(offsets, {name: str(found.topic_id) for name, found in described.items()}), untold
-    )
+    ids = {name: str(found.topic_id) for name, found in described.items()}
+    return PartitionOffsets(Positions(offsets, ids), unknown)
 
 
 def _answers(
     broker: AdminClient, described: Mapping[str, TopicDescription], spec: OffsetSpec, isolation: IsolationLevel
 ) -> tuple[dict[PartitionKey, ListOffsetsResultInfo], dict[PartitionKey, str]]:
-    """What the brokers answer about each partition; and why they do not."""
-    answers, untold = dict[PartitionKey, ListOffsetsResultInfo](), partitions_without_leader(described.values())
-    places = [(name, each.id) for name, found in described.items() for each in found.partitions]
-    asked = {TopicPartition(*place): spec for place in places if place not in untold}
-    told = broker.list_offsets(asked, isolation_level=isolation, request_timeout=_TIMEOUT)
-    for partition, future in told.items():
-        place = (partition.topic, partition.partition)
+    """The brokers' answer for each partition, and the reason for each partition without an answer."""
+    answers, unknown = dict[PartitionKey, ListOffsetsResultInfo](), partitions_without_leader(described.values())
+    keys = [(name, each.id) for name, found in described.items() for each in found.partitions]
+    request = {TopicPartition(*key): spec for key in keys if key not in unknown}
+    futures = broker.list_offsets(request, isolation_level=isolation, request_timeout=_TIMEOUT)
+    for partition, future in futures.items():
+        key = (partition.topic, partition.partition)
         try:
-            answers[place] = _result(partition.topic, future)
-        except ServiceDown as silent:
-            untold[place] = str(silent)
-    return answers, untold
+            answers[key] = _result(partition.topic, future)
+        except ServiceDown as down:
+            unknown[key] = str(down)
+    return answers, unknown
 
 
 def _result(topic: str, future: "Future[Any]", unless: int | None = None) -> Any:
-    """What the broker answered about the topic; errors in the platform's words."""
+    """The broker's answer about the topic; None for the error `unless`. Other errors become platform exceptions."""
     try:
         return future.result()
     except KafkaException as failed:
@@ -324,7 +326,7 @@ def _result(topic: str, future: "Future[Any]", unless: int | None = None) -> Any
         if error.code() == unless:
             return None
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            raise TopicRefused(f"Kafka has no topic {topic}; `truelog up` makes those that are declared.") from None
-        if error.code() < 0 or error.code() in _PASSING:
+            raise TopicRefused(f"Kafka has no topic {topic}; `truelog up` creates the declared topics.") from None
+        if error.code() < 0 or error.code() in _TRANSIENT:
             raise ServiceDown(f"Kafka did not answer about {topic}: {error.str()}; see `truelog status`.") from failed
         raise TopicRefused(f"{topic}: {error.str()}.") from failed

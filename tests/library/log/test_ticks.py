@@ -1,4 +1,4 @@
-"""The clock of the log: what it says at some positions, and that the service behind it outlives the broker."""
+"""The clock of the log: its time at given positions, and a tick service that survives a crash of the broker."""
 
 import os
 import signal
@@ -36,28 +36,28 @@ TICKS = [tick(0, 0, a={0: 0, 1: 0}, b={0: 9}), tick(1, 10, a={0: 5, 1: 0}, b={0:
 @pytest.mark.parametrize(
     ("ticks", "a", "read", "second"),
     [
-        (0, {0: 9, 1: 9}, ["a"], None),  # no tick is passed yet
+        (0, {0: 9, 1: 9}, ["a"], None),  # no tick was passed
         (1, {0: 0, 1: 0}, ["a"], 0),
-        (3, {0: 0, 1: 0}, ["a"], 0),  # passed, but not reached
-        (3, {0: 5, 1: 0}, ["a"], 10),  # partition 1 stands still, and does not hold the clock back
+        (3, {0: 0, 1: 0}, ["a"], 0),  # the later ticks were passed, but their end offsets not reached
+        (3, {0: 5, 1: 0}, ["a"], 10),  # partition 1 is idle and does not hold the clock back
         (3, {0: 5, 1: 7}, ["a"], 20),
-        (2, {0: 5, 1: 7}, ["a"], 10),  # reached, but the tick itself is not passed
-        (3, {0: 5, 1: 7}, ["a", "b"], 20),  # the last tick knows of no b: there was none
-        (2, {0: 5, 1: 7}, ["a", "b"], None),  # the others do, and b is not read up to 9
+        (2, {0: 5, 1: 7}, ["a"], 10),  # the end offsets of the last tick are reached, but the tick was not passed
+        (3, {0: 5, 1: 7}, ["a", "b"], 20),  # the last tick has no b: the topic did not exist
+        (2, {0: 5, 1: 7}, ["a", "b"], None),  # the other ticks have b, which was not read up to 9
         (3, {0: 5, 1: 7}, [], 20),
     ],
 )
-def test_the_clock_at(ticks: int, a: dict[int, int], read: list[str], second: int | None) -> None:
+def test_the_clock_at_positions(ticks: int, a: dict[int, int], read: list[str], second: int | None) -> None:
     positions = Positions({"ticks": {0: ticks}, "a": a})
     assert clock(TICKS, positions, read) == (None if second is None else at(second))
 
 
-def test_a_clock_set_back_does_not_set_the_log_back() -> None:
+def test_a_system_clock_that_is_set_back_does_not_set_the_log_back() -> None:
     ticks = [tick(0, 10, a={0: 1}), tick(1, 5, a={0: 1})]
     assert clock(ticks, Positions({"ticks": {0: 2}, "a": {0: 1}}), ["a"]) == at(10)
 
 
-happenings = st.lists(st.sampled_from(["a", "b", "c", "tick"]), max_size=40)
+histories = st.lists(st.sampled_from(["a", "b", "c", "tick"]), max_size=40)
 vectors = st.fixed_dictionaries({topic: st.integers(0, 15) for topic in ("a", "b", "c", "ticks")})
 seeded = hypothesis(derandomize=True, database=None, deadline=None, max_examples=300)
 
@@ -67,20 +67,20 @@ def at_vector(vector: dict[str, int]) -> Positions:
 
 
 @seeded
-@given(happenings, vectors, st.sets(st.sampled_from(["a", "b", "c"])))
-def test_whatever_was_appended_before_the_clocks_time_has_been_read(
-    happened: list[str], vector: dict[str, int], read: set[str]
+@given(histories, vectors, st.sets(st.sampled_from(["a", "b", "c"])))
+def test_every_record_that_was_appended_before_the_clocks_time_was_read(
+    history: list[str], vector: dict[str, int], read: set[str]
 ) -> None:
-    log, now = Log(happened), clock(Log(happened).ticks, at_vector(vector), read)
+    log, now = Log(history), clock(Log(history).ticks, at_vector(vector), read)
     for topic, offset, appended in log.records:
         if now is not None and topic in read and appended < now:
             assert offset < vector[topic]
 
 
 @seeded
-@given(happenings, vectors, vectors)
-def test_who_has_read_more_has_no_earlier_clock(happened: list[str], one: dict[str, int], two: dict[str, int]) -> None:
-    ticks, more = Log(happened).ticks, {topic: max(one[topic], two[topic]) for topic in one}
+@given(histories, vectors, vectors)
+def test_the_clock_is_monotonic_in_the_positions(history: list[str], one: dict[str, int], two: dict[str, int]) -> None:
+    ticks, more = Log(history).ticks, {topic: max(one[topic], two[topic]) for topic in one}
     early, late = clock(ticks, at_vector(one), ["a", "b"]), clock(ticks, at_vector(more), ["a", "b"])
     assert early is None or (late is not None and early <= late)
 
@@ -90,9 +90,9 @@ def ticker(kafka: Settings) -> Iterator[subprocess.Popen[str]]:
     topics.apply(kafka, load_events())
     environment = os.environ | {"TRUELOG_TICK_SECONDS": "0.1"}
     command = [sys.executable, "-m", "truelog.log.ticks"]
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as it:
-        yield it
-        it.kill()
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
 
 
 def send_page_view(settings: Settings) -> None:
@@ -102,7 +102,7 @@ def send_page_view(settings: Settings) -> None:
 
 
 def read_ticks(settings: Settings) -> list[Tick]:
-    """Every tick in the log, read as any event is."""
+    """Every tick in the log, decoded like any other event."""
     end = topics.end_offsets(settings, ["ticks"]).at("ticks", 0)
     consumer = Consumer({**settings.kafka(), "group.id": "test"})
     consumer.assign([TopicPartition("ticks", 0, 0)])
@@ -118,15 +118,15 @@ def read_ticks(settings: Settings) -> list[Tick]:
 def wait_for_ticks(settings: Settings, more: int) -> list[Tick]:
     before = topics.end_offsets(settings, ["ticks"]).at("ticks", 0)
 
-    def come() -> None:
+    def arrived() -> None:
         if topics.end_offsets(settings, ["ticks"]).at("ticks", 0) < before + more:
             raise ServiceDown("not yet")
 
-    until(come, 30, f"{more} ticks")
+    until(arrived, 30, f"{more} ticks")
     return read_ticks(settings)
 
 
-def test_ticks_come_say_how_far_the_log_reaches_and_outlive_the_broker(
+def test_ticks_hold_the_end_of_the_log_and_continue_after_a_crash_of_the_broker(
     kafka: Settings, ticker: subprocess.Popen[str]
 ) -> None:
     wait_for_ticks(kafka, more=3)
@@ -141,7 +141,7 @@ def test_ticks_come_say_how_far_the_log_reaches_and_outlive_the_broker(
     passed = Positions({**reached.offsets, "ticks": {0: len(ticks)}})
     assert clock(ticks, passed, ["page_view"]) == ticks[-1].time
 
-    kill_and_await(kafka)
+    kill_and_wait(kafka)
     after = wait_for_ticks(kafka, more=3)
     assert after[: len(ticks)] == ticks
     assert after[-1].time > ticks[-1].time
@@ -152,13 +152,13 @@ def test_ticks_come_say_how_far_the_log_reaches_and_outlive_the_broker(
     assert "Traceback" not in logged
 
 
-def kill_and_await(settings: Settings) -> None:
+def kill_and_wait(settings: Settings) -> None:
     [pid] = [state.pid for state in runtime.status(settings) if state.name == "kafka"]
     psutil.Process(pid).kill()
 
-    def ready_again() -> None:
+    def restarted() -> None:
         [state] = [state for state in runtime.status(settings) if state.name == "kafka"]
         if state.state != "READY" or state.pid == pid:
             raise ServiceDown(state.state)
 
-    until(ready_again, 60, "Kafka after its kill")
+    until(restarted, 60, "Kafka after its kill")

@@ -1,4 +1,4 @@
-"""Topics on a real broker: made as declared, however often; refused where the log could not be trusted."""
+"""Topics on a real broker: created as declared, idempotently, and rejected if their log could not be trusted."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -28,7 +28,7 @@ def visits(partitions: int = 2, retention: str = "7 days", compacted: bool = Fal
 
 @pytest.fixture
 def admin(kafka: Settings) -> Iterator[AdminClient]:
-    """The topic `visits` is the test's own, and gone afterwards."""
+    """A client. The topic `visits` belongs to the test and is deleted after it."""
     client = AdminClient(kafka.kafka())
     yield client
     if "visits" in client.list_topics(timeout=10).topics:
@@ -42,7 +42,7 @@ def configuration(admin: AdminClient, topic: str = "visits") -> dict[str, str]:
     return {name: found[name].value for name in names}
 
 
-def made_by_hand(admin: AdminClient, partitions: int = 1, **config: str) -> None:
+def create_by_hand(admin: AdminClient, partitions: int = 1, **config: str) -> None:
     new = NewTopic("visits", partitions, config={name.replace("_", "."): value for name, value in config.items()})
     admin.create_topics([new])["visits"].result()
 
@@ -54,7 +54,7 @@ def send(settings: Settings, *partitions: int) -> None:
     assert producer.flush(10) == 0
 
 
-def test_a_topic_is_made_as_declared(kafka: Settings, admin: AdminClient) -> None:
+def test_a_topic_is_created_as_declared(kafka: Settings, admin: AdminClient) -> None:
     topics.apply(kafka, visits())
     assert topics.end_offsets(kafka, ["visits"]).offsets == {"visits": {0: 0, 1: 0}}
     assert configuration(admin) == {
@@ -72,7 +72,7 @@ def test_applying_again_changes_nothing(kafka: Settings, admin: AdminClient) -> 
     assert (configuration(admin), topics.topic_ids(kafka, ["visits"])) == before
 
 
-def test_a_changed_declaration_is_followed(kafka: Settings, admin: AdminClient) -> None:
+def test_a_changed_declaration_is_applied(kafka: Settings, admin: AdminClient) -> None:
     topics.apply(kafka, visits())
     send(kafka, 0)
     topics.apply(kafka, visits(partitions=3, retention="2 hours", compacted=True))
@@ -85,7 +85,7 @@ def test_a_changed_declaration_is_followed(kafka: Settings, admin: AdminClient) 
     }
 
 
-def test_fewer_partitions_are_refused_and_nothing_is_changed(kafka: Settings, admin: AdminClient) -> None:
+def test_fewer_partitions_are_rejected_without_any_change(kafka: Settings, admin: AdminClient) -> None:
     topics.apply(kafka, visits(partitions=2))
     before = configuration(admin)
     with pytest.raises(TopicRefused, match=r"Declare `partitions=2` in include/events/visits\.py"):
@@ -93,43 +93,43 @@ def test_fewer_partitions_are_refused_and_nothing_is_changed(kafka: Settings, ad
     assert configuration(admin) == before
 
 
-def test_a_topic_with_its_producers_clocks_is_refused(kafka: Settings, admin: AdminClient) -> None:
-    made_by_hand(admin, message_timestamp_type="CreateTime")
-    with pytest.raises(TopicRefused, match="its records carry their producers' clocks"):
+def test_a_topic_with_producer_timestamps_is_rejected(kafka: Settings, admin: AdminClient) -> None:
+    create_by_hand(admin, message_timestamp_type="CreateTime")
+    with pytest.raises(TopicRefused, match="its records carry timestamps of their producers' clocks"):
         topics.apply(kafka, visits())
     with pytest.raises(TopicRefused, match=r"message\.timestamp\.type=CreateTime"):
         topics.require_log_append_time(kafka, ["visits"])
     assert configuration(admin)["message.timestamp.type"] == "CreateTime"
 
 
-def test_a_declared_topic_is_not_refused(kafka: Settings, admin: AdminClient) -> None:
+def test_a_declared_topic_is_accepted(kafka: Settings, admin: AdminClient) -> None:
     topics.apply(kafka, visits())
     topics.require_log_append_time(kafka, visits())
 
 
-def test_a_topic_that_is_not_there_is_refused(kafka: Settings) -> None:
-    for ask in (topics.end_offsets, topics.earliest_offsets, topics.topic_ids, topics.require_log_append_time):
-        with pytest.raises(TopicRefused, match="Kafka has no topic nowhere; `truelog up` makes"):
-            ask(kafka, ["nowhere"])
+def test_a_missing_topic_is_rejected(kafka: Settings) -> None:
+    for function in (topics.end_offsets, topics.earliest_offsets, topics.topic_ids, topics.require_log_append_time):
+        with pytest.raises(TopicRefused, match="Kafka has no topic nowhere; `truelog up` creates"):
+            function(kafka, ["nowhere"])
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "expected"),
     [
-        (KafkaError.UNKNOWN_LEADER_EPOCH, ServiceDown),  # a broker that was killed, and is not done starting
+        (KafkaError.UNKNOWN_LEADER_EPOCH, ServiceDown),  # a broker that was killed and is starting
         (KafkaError.NOT_LEADER_FOR_PARTITION, ServiceDown),
         (KafkaError._TRANSPORT, ServiceDown),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, TopicRefused),
     ],
 )
-def test_what_will_pass_is_told_from_what_stays(code: int, told: type[Exception]) -> None:
-    answered: Future[None] = Future()
-    answered.set_exception(KafkaException(KafkaError(code)))
-    with pytest.raises(told):
-        topics._result("visits", answered)
+def test_transient_and_permanent_errors_are_distinguished(code: int, expected: type[Exception]) -> None:
+    future: Future[None] = Future()
+    future.set_exception(KafkaException(KafkaError(code)))
+    with pytest.raises(expected):
+        topics._result("visits", future)
 
 
-def test_a_topic_made_anew_has_another_id(kafka: Settings, admin: AdminClient) -> None:
+def test_a_topic_that_was_created_again_has_another_id(kafka: Settings, admin: AdminClient) -> None:
     topics.apply(kafka, visits())
     first = topics.topic_ids(kafka, ["visits"])
     admin.delete_topics(["visits"])["visits"].result()
@@ -138,16 +138,16 @@ def test_a_topic_made_anew_has_another_id(kafka: Settings, admin: AdminClient) -
     assert topics.topic_ids(kafka, ["visits"]) != first
 
 
-def test_offsets_are_where_records_end_and_where_retention_left_them(kafka: Settings, admin: AdminClient) -> None:
+def test_end_offsets_and_the_offsets_that_retention_left(kafka: Settings, admin: AdminClient) -> None:
     topics.apply(kafka, visits())
     send(kafka, 0, 0, 0, 1)
     ids = topics.topic_ids(kafka, ["visits"])
     assert topics.end_offsets(kafka, ["visits"]) == Positions({"visits": {0: 3, 1: 1}}, ids)
     assert topics.earliest_offsets(kafka, ["visits"]) == Positions({"visits": {0: 0, 1: 0}}, ids)
-    _forget_before(admin, partition=0, offset=2)
+    _delete_before(admin, partition=0, offset=2)
     assert topics.earliest_offsets(kafka, ["visits"]).offsets == {"visits": {0: 2, 1: 0}}
 
 
-def _forget_before(admin: AdminClient, partition: int, offset: int) -> None:
-    for forgotten in admin.delete_records([TopicPartition("visits", partition, offset)]).values():
-        forgotten.result()
+def _delete_before(admin: AdminClient, partition: int, offset: int) -> None:
+    for future in admin.delete_records([TopicPartition("visits", partition, offset)]).values():
+        future.result()

@@ -60,7 +60,7 @@ def _send(
             for number, record in enumerate(records):
                 early = began + number / rate - time.monotonic()
                 if early > 0:
-                    sender.listen(early)
+                    sender.poll(early)
                     done(number)
                 sender.send(record)
                 result.topics[record.topic] += 1
