@@ -13,7 +13,7 @@ export function show(_, { shown, form }) {
 
 function drawn({ open, resolved, silences, neglected, may_handle: may, as_of: now }, again) {
   return [
-    neglected.length ? h("p", { class: "means", role: "alert" }, `Not checked recently: ${neglected.join(", ")}. These sources may have problems that no alert shows. Check with truelog status that the service lag is READY.`) : null,
+    neglected.length ? h("p", { class: "means", role: "alert" }, marked(`Not checked recently: ${neglected.join(", ")}. These sources may have problems that no alert shows. Check with \`truelog status\` that the service \`lag\` is READY.`)) : null,
     h("h1", {}, open.length ? count(open.length, "open alert") : "No open alerts"),
     open.map((each) => incident(each, now, may, again)),
     h("h3", {}, "Silences"),
@@ -61,7 +61,7 @@ function runbook(kind, key) {
 }
 
 function silenceForm(form, again) {
-  const pattern = h("input", { "aria-label": "Alerts", placeholder: "application_down/* or */page_views", required: true, maxlength: 500 });
+  const pattern = h("input", { "aria-label": "Alerts", placeholder: "stalled/*", title: "Patterns such as stalled/* or */page_views", required: true, maxlength: 500 });
   const hours = h("select", { "aria-label": "Duration" }, [[0.5, "30 minutes"], [2, "2 hours"], [8, "8 hours"], [24, "24 hours"]].map(([n, text]) => h("option", { value: n, selected: n === 2 }, text)));
   const why = h("input", { "aria-label": "Reason", placeholder: "Reason", required: true, maxlength: 500 });
   form.append(h("form", { submit: (event) => {

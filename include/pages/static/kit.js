@@ -72,7 +72,7 @@ export function number(given, digits = 0) {
 
 // PostgreSQL's estimate of a table's rows, which it makes when it analyzes the table.
 export function about(rows) {
-  return rows === null ? "Not analyzed yet" : `about ${number(rows)}`;
+  return rows === null ? "Not analyzed yet" : `About ${number(rows)}`;
 }
 
 export function bytes(given) {

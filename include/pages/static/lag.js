@@ -1,7 +1,7 @@
 // Lag: how far one reader was behind the log, over time and by partition, and its current verdict.
 import { chart } from "./chart.js";
 import { ask, live } from "./live.js";
-import { badge, duration, h, number, seen, table } from "./kit.js";
+import { badge, duration, h, marked, number, seen, table } from "./kit.js";
 
 const SPANS = [[0.25, "15 minutes"], [1, "1 hour"], [6, "6 hours"], [24, "1 day"], [72, "3 days"]];
 
@@ -19,10 +19,10 @@ export function show(given, { shown, form }) {
 
 function drawn({ reader, course, rows }) {
   const series = (name) => course.series.map((each) => ({ name: `${each.topic} ${each.partition}`, values: each[name] }));
-  const sampled = course.series.length > 0;
+  const hasSamples = course.series.length > 0;
   return [
-    sampled ? chart({ title: "Lag in events", at: course.at, series: series("events") }) : h("p", { class: "quiet" }, `No samples of ${reader} in this time range. Check with truelog status that the service lag is READY.`),
-    sampled ? chart({ title: "Lag in time", at: course.at, series: series("seconds"), write: duration }) : null,
+    hasSamples ? chart({ title: "Lag in events", at: course.at, series: series("events") }) : h("p", { class: "quiet" }, marked(`No samples of ${reader} in this time range. Check with \`truelog status\` that the service \`lag\` is READY.`)),
+    hasSamples ? chart({ title: "Lag in time", at: course.at, series: series("seconds"), write: duration }) : null,
     table(["Topic", { title: "Partition", number: true }, { title: "Position", number: true }, { title: "Log start", number: true },
       { title: "Log end", number: true }, { title: "Lag (events)", number: true }, { title: "Lag (time)", number: true },
       { title: "In/s", number: true, hint: "Records that arrive per second" }, { title: "Out/s", number: true, hint: "Records that the reader processes per second" },

@@ -3,7 +3,7 @@ import { h, link } from "./kit.js";
 import { followTheme, nameTab } from "./theme.js";
 
 const TABS = { streams: "Streams", views: "Views", reconciliations: "Reconciliations", quality: "Quality", backfills: "Backfills", lag: "Lag", alerts: "Alerts", operations: "Operations" };
-const OWN_HEADING = ["view", "reconciliation", "quality", "backfills", "alerts"];
+const OWN_HEADING = ["view", "reconciliation", "backfills", "alerts"];
 const PARENTS = { view: "views", reconciliation: "reconciliations" };
 
 const name = location.pathname.split("/").pop();

@@ -6,7 +6,7 @@ import { badge, count, docs, h, link, moment, number, seen, table } from "./kit.
 export function show(given, { shown }) {
   live(shown, () => ask("data/quality", { of: given.get("of") ?? "" }), 30, ({ newest, of, days }) => [
     overview(newest),
-    h("h1", {}, of),
+    h("h2", {}, of),
     days.length ? charts([...days].reverse()) : null,
     table(["Log day (UTC)", "Validation", "Problems and metrics", "Run"], days.map(day),
       "No log day of this event type was validated yet. The DAG quality runs once a day."),
@@ -45,7 +45,7 @@ function charts(days) {
   return [
     chart({ title: "Events per log day", at, series: [["events", "value"], ["usual", "usual"], ["minimum", "least"], ["maximum", "most"]]
       .map(([name, part]) => ({ name, values: values("events", part) })) }),
-    chart({ title: "Shares", at, write: percent, series: shares.map((name) => ({ name, values: values(name, "value") })) }),
+    shares.length ? chart({ title: "Shares", at, write: percent, series: shares.map((name) => ({ name, values: values(name, "value") })) }) : null,
   ];
 }
 

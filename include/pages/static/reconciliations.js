@@ -18,7 +18,7 @@ export function show(given, { shown, form }) {
   const files = () => saved.replaceChildren(...["csv", "json"].map((form) => link(`export/reconciliations.${form}`, chosen(), `Save as ${form.toUpperCase()}`, { download: true })));
   files();
   form.append(choice, saved);
-  if (run) form.append(h("span", {}, attempt ? "Started by one attempt of the run " : "Belonging to the run ", h("code", {}, seen(run)), attempt ? ". " : " or started by it. ", link("reconciliations", {}, "Show all runs")));
+  if (run) form.append(h("span", {}, attempt ? "Showing runs that one attempt started, of " : "Showing the run ", h("code", {}, seen(run)), attempt ? ". " : " and the runs that it started. ", link("reconciliations", {}, "Show all runs")));
   const again = live(shown, () => ask("data/reconciliations", chosen()), 10, (found) => {
     if (choice.length === 1) choice.append(...found.views.map((each) => h("option", { selected: each === view }, each)));
     return [plot(found.reconciliations), list(found.reconciliations, view || run)];
@@ -62,5 +62,5 @@ function list(all, filtered) {
 
 export function validation(each) {
   if (each.judged === null) return h("span", { class: "quiet" }, "Not run");
-  return [each.judged ? "Passed" : h("span", { class: "means" }, `Failed: ${seen((each.failed ?? []).join("; "))}`), " ", docs(each.validation)];
+  return [each.judged ? "Passed" : h("span", { class: "means" }, `Failed checks: ${seen((each.failed ?? []).join("; "))}`), " ", docs(each.validation)];
 }

@@ -39,7 +39,7 @@ function application(each, now, again) {
       pair("Last batch", ago(status.batch_at, now)),
       pair("Running since", status.alive && status.taken_at ? `${moment(status.taken_at)} UTC (${since(status.taken_at, now)})` : "Not running"),
       pair("Epoch", number(status.epoch)),
-      pair("Process", status.alive ? `${status.pid} on ${seen(status.host ?? "unknown host")}` : "None"),
+      pair("Process", status.alive ? (status.pid ? `${status.pid} on ${seen(status.host ?? "an unknown host")}` : "Unknown") : "None"),
       pair("Code", code(status)),
       pair("Last start", lastStart(each.launch, now)),
       pair("Lag sampled", sampled(each.readers))),

@@ -20,10 +20,10 @@ function drawn({ entry, columns, checks, sources, versions, as_of: now }) {
   return [
     h("h1", {}, entry.view, " ", badge(entry.state)),
     ...paragraphs(entry.about).map((each) => h("p", {}, each)),
-    entry.broken ? h("p", { class: "means" }, "The file of this view cannot be loaded: ", seen(entry.broken)) : null,
-    entry.reason ? h("p", { class: "means" }, seen(entry.reason)) : null,
+    entry.broken ? h("p", { class: "means" }, seen(entry.broken)) : null,
+    entry.reason ? h("p", { class: "means" }, seen(sentence(entry.reason))) : null,
     layerOf(entry.answer),
-    lineage(entry, sources, now),
+    sources.length ? lineage(entry, sources, now) : null,
     h("h3", {}, "Columns"),
     table(["Column", "Aggregation", "Type", "Description"], columns.map((each) => [
       each.name, sentence(each.role), each.type ?? h("span", { class: "quiet" }, "Not created yet"), seen(each.comment ?? ""),
