@@ -1,8 +1,9 @@
-"""Lag: how far behind the log somebody stands, in records and in seconds.
+"""Lag: how far a reader is behind the end of the log, in records and in seconds.
 
-Seconds are read from the log and never reckoned: they are the age, by the broker's clock, of the first record that is
-still to be counted. Who has counted everything lags by nothing, however long ago the last record came. Where retention
-took that record, the age is that of the first one left: who asks must look where the log begins.
+The seconds are read from the log, not estimated: they are the age, by the broker's clock, of the first record that the
+reader has not read. A reader that has read everything has no lag, however long ago the last record came. If retention
+has deleted the first unread record, the age is that of the first record left, so the caller must also check where the
+log begins.
 """
 
 import time
@@ -18,39 +19,40 @@ from truelog.support.settings import Settings
 
 _SECONDS = 10.0
 
-Partition = tuple[str, int]  # of a topic
+Partition = tuple[str, int]  # topic, partition
 Coordinates = tuple[str, int, int]  # topic, partition, offset
 
 
 @dataclass(frozen=True)
 class Lag:
-    """Records up to the end of the log, and seconds since the first of them came."""
+    """The number of unread records, and the age of the first of them in seconds."""
 
     events: int
     seconds: float
 
 
-def lags(settings: Settings, stands: Mapping[str, Positions], ends: Positions) -> dict[str, dict[Partition, Lag]]:
-    """The lag of each, by name, in every partition of its topics, against where the log ends."""
-    first = {(r.topic, r.partition, r.start) for at in stands.values() for r in at.ranges_to(ends.only(at.offsets))}
-    came = _times(settings, first)
+def lags(settings: Settings, positions: Mapping[str, Positions], ends: Positions) -> dict[str, dict[Partition, Lag]]:
+    """The lag of each reader in every partition of its topics, by the reader's name."""
+    first = {(r.topic, r.partition, r.start) for at in positions.values() for r in at.ranges_to(ends.only(at.offsets))}
+    times = _times(settings, first)
     now = time.time()
 
     def lag(at: Positions, topic: str, partition: int) -> Lag:
         start = at.at(topic, partition)
-        since = came.get((topic, partition, start), now)
+        since = times.get((topic, partition, start), now)
         return Lag(max(0, ends.at(topic, partition) - start), max(0.0, now - since))
 
     return {
-        name: {place: lag(at, *place) for place in ends.only(at.offsets).partitions()} for name, at in stands.items()
+        name: {partition: lag(at, *partition) for partition in ends.only(at.offsets).partitions()}
+        for name, at in positions.items()
     }
 
 
-def _times(settings: Settings, places: Iterable[Coordinates]) -> dict[Coordinates, float]:
-    """When the first record at or past each place came; none where only the traces of transactions follow."""
+def _times(settings: Settings, starts: Iterable[Coordinates]) -> dict[Coordinates, float]:
+    """The time of the first record at or after each offset, unless only transaction markers follow it."""
     found: dict[Coordinates, float] = {}
-    rest = sorted(places)
-    if not rest:
+    remaining = sorted(starts)
+    if not remaining:
         return found
     consumer = Consumer(
         settings.kafka()
@@ -58,41 +60,41 @@ def _times(settings: Settings, places: Iterable[Coordinates]) -> dict[Coordinate
             "group.id": "truelog.lag",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            "isolation.level": "read_uncommitted",  # else a transaction left open would hide what came after it
-            "auto.offset.reset": "earliest",  # where retention took the record
-            "fetch.message.max.bytes": 65_536,  # one record is asked for, of partitions with millions
+            "isolation.level": "read_uncommitted",  # an open transaction would hide the records after it
+            "auto.offset.reset": "earliest",  # for records that retention has deleted
+            "fetch.message.max.bytes": 65_536,  # only one record is needed, of partitions with millions
             "queued.min.messages": 1,
             "log_level": 0,
         }
     )
     try:
-        while rest:  # a consumer reads a partition at one offset at a time
-            round_ = {(topic, partition): offset for topic, partition, offset in reversed(rest)}
-            found |= _first_of(consumer, round_)
-            rest = [place for place in rest if round_[place[:2]] != place[2]]
+        while remaining:  # a consumer reads a partition from one offset at a time
+            round_ = {(topic, partition): offset for topic, partition, offset in reversed(remaining)}
+            found |= _first_times(consumer, round_)
+            remaining = [start for start in remaining if round_[start[:2]] != start[2]]
     finally:
         consumer.close()
     return found
 
 
-def _first_of(consumer: Consumer, at: dict[Partition, int]) -> dict[Coordinates, float]:
+def _first_times(consumer: Consumer, offsets: dict[Partition, int]) -> dict[Coordinates, float]:
     found: dict[Coordinates, float] = {}
-    waiting = set(at)
-    consumer.assign([TopicPartition(topic, partition, offset) for (topic, partition), offset in at.items()])
+    waiting = set(offsets)
+    consumer.assign([TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()])
     deadline = time.monotonic() + _SECONDS
     while waiting and time.monotonic() < deadline:
         message: Any = consumer.poll(0.2)
         if message is None:
             continue
-        place = (message.topic(), message.partition())
+        partition = (message.topic(), message.partition())
         error = message.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             raise ServiceDown(f"Kafka did not answer: {error.str()}; see `truelog status`.") from KafkaException(error)
-        if error is None and place in waiting:
-            found[*place, at[place]] = message.timestamp()[1] / 1000
-        if place in waiting:
-            waiting.remove(place)
-            consumer.incremental_unassign([TopicPartition(*place)])  # its batches could fill each answer of the broker
+        if error is None and partition in waiting:
+            found[*partition, offsets[partition]] = message.timestamp()[1] / 1000
+        if partition in waiting:
+            waiting.remove(partition)
+            consumer.incremental_unassign([TopicPartition(*partition)])  # its batches could fill every broker response
     if waiting:
-        raise ServiceDown(f"Kafka did not give the records at {sorted(waiting)} in time; see `truelog status`.")
+        raise ServiceDown(f"Kafka did not return the records at {sorted(waiting)} in time; see `truelog status`.")
     return found

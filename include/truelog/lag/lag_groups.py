@@ -1,7 +1,7 @@
-"""Positions as consumer groups, so that the tools which people have for Kafka see how far each reader has come.
+"""Publishes positions as Kafka consumer groups, so that common Kafka tools show how far each reader has come.
 
-A view is the group `truelog.<application>.<view>`, the archive `truelog.archive`. Nobody reads them back: positions
-live where they commit with the rows, and what stands here is a copy that is seconds old.
+A view is the group `truelog.<application>.<view>`, the archive is `truelog.archive`. Truelog never reads the groups.
+Positions are committed with a view's rows; the groups hold copies that are seconds old.
 """
 
 from collections.abc import Mapping
@@ -20,33 +20,34 @@ _TIMEOUT = 10.0
 
 
 def group_name(settings: Settings, reader: str) -> str:
-    """The group under which a reader's positions are published."""
+    """The group that holds a reader's positions."""
     return (
         f"truelog.{reader}" if reader == ARCHIVE else f"truelog.{application.application_of(settings, reader)}.{reader}"
     )
 
 
-def publish_groups(settings: Settings, broker: AdminClient, stands: Mapping[str, Positions]) -> None:
-    """Commit these positions, each reader's in its group; what fails for one holds up no other.
+def publish_groups(settings: Settings, broker: AdminClient, positions: Mapping[str, Positions]) -> None:
+    """Commit each reader's positions in its group. A failure of one group does not prevent the others.
 
     Raises:
-        ServiceDown: Kafka did not take all of them.
+        ServiceDown: Kafka did not accept all of them.
     """
-    asked: dict[str, Future[ConsumerGroupTopicPartitions]] = {}
-    for reader, at in stands.items():
+    responses: dict[str, Future[ConsumerGroupTopicPartitions]] = {}
+    for reader, at in positions.items():
         group = group_name(settings, reader)
-        places = [TopicPartition(topic, partition, at.at(topic, partition)) for topic, partition in at.partitions()]
-        if places:
-            wanted = [ConsumerGroupTopicPartitions(group, places)]
-            asked |= broker.alter_consumer_group_offsets(wanted, request_timeout=_TIMEOUT)
-    if wrong := [f"{group}: {why}" for group, answer in asked.items() if (why := _refused(answer))]:
-        raise ServiceDown(f"Kafka did not take the positions of {'; '.join(wrong)}. Does somebody join these groups?")
+        offsets = [TopicPartition(topic, partition, at.at(topic, partition)) for topic, partition in at.partitions()]
+        if offsets:
+            request = [ConsumerGroupTopicPartitions(group, offsets)]
+            responses |= broker.alter_consumer_group_offsets(request, request_timeout=_TIMEOUT)
+    errors = [f"{group}: {error}" for group, response in responses.items() if (error := _error(response))]
+    if errors:
+        raise ServiceDown(f"Kafka did not accept the positions of {'; '.join(errors)}. Has a consumer joined a group?")
 
 
-def _refused(answer: "Future[ConsumerGroupTopicPartitions]") -> str:
-    """Why the broker did not take a group's positions, or those of one partition; else nothing."""
+def _error(response: "Future[ConsumerGroupTopicPartitions]") -> str:
+    """Why the broker rejected the positions of a group or of one of its partitions; else an empty string."""
     try:
-        places = answer.result().topic_partitions or []
-    except KafkaException as failed:
-        return str(failed)
-    return ", ".join(f"{each.topic} {each.partition} {each.error.str()}" for each in places if each.error)
+        partitions = response.result().topic_partitions or []
+    except KafkaException as error:
+        return str(error)
+    return ", ".join(f"{each.topic} {each.partition} {each.error.str()}" for each in partitions if each.error)

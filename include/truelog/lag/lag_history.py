@@ -1,6 +1,6 @@
-"""The history of lag: what each poll saw, a row for each reader, kept in PostgreSQL for `lag_keep_seconds`.
+"""The history of lag in PostgreSQL: one row for each reader and poll, deleted after `lag_keep_seconds`.
 
-A new version of a view begins its history anew: its positions are those of another table.
+A new version of a view starts a new history, because its positions belong to another table.
 """
 
 import json
@@ -14,13 +14,12 @@ from truelog.storage.database import Connection
 
 History = dict[Partition, list[Sample]]  # the newest last
 
-# Of all partitions alike, so they have columns of their own.
-_SHARED = ("at", "batch_at")
+_SHARED = ("at", "batch_at")  # the same in all partitions of a poll, so they have columns of their own
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What one poll saw of one reader; all its samples are of one moment."""
+    """The result of one poll for one reader. All samples have the same time."""
 
     reader: str
     version: int
@@ -30,13 +29,13 @@ class Reading:
 
 
 def append(connection: Connection, readings: Iterable[Reading], seconds: float) -> None:
-    """Add these, and forget what is older than so many seconds, or of a clock that was set back since."""
+    """Store readings. Delete readings that are older than `seconds`, or in the future because a clock was set back."""
     with connection.cursor() as cursor:
         for each in readings:
             cursor.execute(
                 "INSERT INTO truelog.lag_sample (reader, version, at, batch_at, partitions) "
                 "VALUES (%s, %s, to_timestamp(%s), to_timestamp(%s), %s) ON CONFLICT DO NOTHING",
-                (each.reader, each.version, each.at, each.batch_at, _text(each.samples)),
+                (each.reader, each.version, each.at, each.batch_at, _as_json(each.samples)),
             )
         cursor.execute(
             "DELETE FROM truelog.lag_sample "
@@ -46,7 +45,7 @@ def append(connection: Connection, readings: Iterable[Reading], seconds: float) 
 
 
 def since(connection: Connection, moment: float) -> dict[str, list[Reading]]:
-    """By reader, what was seen from then to now of its newest version; the newest last."""
+    """The readings of each reader's newest version from `moment` to now, the newest last."""
     rows: Iterable[tuple[Any, ...]] = connection.execute(
         "SELECT reader, version, extract(epoch FROM at)::float8, extract(epoch FROM batch_at)::float8, partitions "
         "FROM truelog.lag_sample WHERE at >= to_timestamp(%s) AND at <= now() + interval '5 s' ORDER BY reader, at",
@@ -61,17 +60,17 @@ def since(connection: Connection, moment: float) -> dict[str, list[Reading]]:
 
 
 def by_partition(readings: Iterable[Reading]) -> History:
-    """The history of each partition that the newest reading still has."""
+    """The history of each partition in the newest reading."""
     found: History = {}
     newest: Mapping[Partition, Sample] = {}
     for reading in readings:
         newest = reading.samples
-        for place, sample in reading.samples.items():
-            found.setdefault(place, []).append(sample)
-    return {place: found[place] for place in newest}
+        for partition, sample in reading.samples.items():
+            found.setdefault(partition, []).append(sample)
+    return {partition: found[partition] for partition in newest}
 
 
-def _text(samples: Mapping[Partition, Sample]) -> str:
+def _as_json(samples: Mapping[Partition, Sample]) -> str:
     rows = [
         {"topic": topic, "partition": partition} | {n: v for n, v in asdict(sample).items() if n not in _SHARED}
         for (topic, partition), sample in samples.items()

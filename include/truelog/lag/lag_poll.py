@@ -1,11 +1,11 @@
-"""A poll: what the brokers, PostgreSQL and the archive say of every reader at one moment.
+"""One poll of the brokers, PostgreSQL and the archive: a sample of lag for every reader.
 
-1. Where each partition begins, and for how long it is kept.
-2. Where the readers stand.
-3. Where each partition ends.
-4. When the first record came that each reader has still to count.
+1. The beginning of each partition, and its retention.
+2. The positions of the readers.
+3. The end of each partition.
+4. The time of the first record that each reader has not read.
 
-In another order, a reader could be seen behind what retention took since, or past the end of the log.
+In another order, a reader could appear behind records that retention deleted meanwhile, or past the end of the log.
 """
 
 import time
@@ -34,7 +34,7 @@ from truelog.views import catalogue
 
 @dataclass(frozen=True)
 class PolledReader:
-    """A view or the archive: where it stands, and when its application last ended a batch."""
+    """The positions of a view or of the archive, and when its application last finished a batch."""
 
     version: int
     at: Positions
@@ -46,97 +46,103 @@ ListReaders = Callable[[Settings], PolledReaders]
 
 
 def polled_views(settings: Settings) -> PolledReaders:
-    """Every view that has been made, in one snapshot of the database."""
+    """Every view that has a table, in one snapshot of the database."""
     with db_snapshot.read_snapshot(settings) as connection:
-        stood = reader_positions.view_positions(connection, catalogue.view_names(settings.views_folder))
+        positions = reader_positions.view_positions(connection, catalogue.view_names(settings.views_folder))
         batches = {
             name: _batch_at(application.status(connection, name)) for name in application.application_names(settings)
         }
-    made = {view: stand for view, stand in stood.items() if stand.version}
-    return {view: _reader(stand, batches[application.application_of(settings, view)]) for view, stand in made.items()}
+    return {
+        view: _reader(position, batches[application.application_of(settings, view)])
+        for view, position in positions.items()
+        if position.version
+    }
 
 
 def polled_archive(settings: Settings) -> PolledReaders:
-    """The archive; it has a reader's place once it has a table."""
+    """The archive, or nothing while the archive has no table."""
     with db_snapshot.read_snapshot(settings) as connection:
         batch_at = _batch_at(application.status(connection, ARCHIVE))
-    stand = ReaderPosition(0, archived_positions(settings, event.event_names()))
-    return {ARCHIVE: _reader(stand, batch_at)} if stand.positions.offsets else {}
+    position = ReaderPosition(0, archived_positions(settings, event.event_names()))
+    return {ARCHIVE: _reader(position, batch_at)} if position.positions.offsets else {}
 
 
 def poll_once(
-    settings: Settings, broker: AdminClient, declared: Iterable[str], ask: ListReaders
+    settings: Settings, broker: AdminClient, declared: Iterable[str], list_readers: ListReaders
 ) -> tuple[PolledReaders, list[Reading]]:
-    """The readers that `ask` finds, and what is to be told of each; `declared` are the topics that they may read.
+    """The readers, and a reading of each. `declared` are the topics that they may read.
 
-    The readers come with those of their positions that are of the topics as they are now.
+    The readers' positions are only those on topics that exist now under the same id.
     """
-    there = (set(declared) & topics.existing_topics(broker)) - {ticks.TOPIC}
-    begins, kept = topics.begins_by_partition(broker, there), topics.retention_seconds(broker, there)  # 1
-    found = ask(settings)  # 2
-    log = PartitionBounds(begins, topics.ends_by_partition(broker, there), kept)  # 3
-    seen = {name: replace(reader, at=log.seen(reader.at)) for name, reader in found.items()}
-    behind = lags(settings, {name: reader.at for name, reader in seen.items()}, log.told)  # 4
+    existing = (set(declared) & topics.existing_topics(broker)) - {ticks.TOPIC}
+    begins, retention = topics.begins_by_partition(broker, existing), topics.retention_seconds(broker, existing)  # 1
+    readers = list_readers(settings)  # 2
+    log = PartitionBounds(begins, topics.ends_by_partition(broker, existing), retention)  # 3
+    current = {name: replace(reader, at=log.current(reader.at)) for name, reader in readers.items()}
+    by_reader = lags(settings, {name: reader.at for name, reader in current.items()}, log.known_ends)  # 4
     now = time.time()
-    return seen, [
-        Reading(name, reader.version, now, reader.batch_at, log.samples(reader, behind[name], now))
-        for name, reader in found.items()
+    return current, [
+        Reading(name, reader.version, now, reader.batch_at, log.samples(reader, by_reader[name], now))
+        for name, reader in readers.items()
     ]
 
 
 @dataclass(frozen=True)
 class PartitionBounds:
-    """What the brokers say; of a partition of which they say nothing, its readers are told that alone."""
+    """What the brokers say about each partition. `unknown` says why a partition's bounds are not known."""
 
     begins: PartitionOffsets
     ends: PartitionOffsets
-    kept: Mapping[str, float | None]
+    retention: Mapping[str, float | None]
 
     @cached_property
-    def untold(self) -> Mapping[Partition, str]:
+    def unknown(self) -> Mapping[Partition, str]:
         return {**self.begins.unknown, **self.ends.unknown}
 
     @cached_property
-    def told(self) -> Positions:
-        """Where the partitions end of which beginning and end are known."""
+    def known_ends(self) -> Positions:
+        """The ends of the partitions whose beginning and end are known."""
         ends = self.ends.positions
-        known = {t: {p: o for p, o in by.items() if (t, p) not in self.untold} for t, by in ends.offsets.items()}
+        known = {t: {p: o for p, o in by.items() if (t, p) not in self.unknown} for t, by in ends.offsets.items()}
         return Positions(known, ends.ids)
 
-    def seen(self, at: Positions) -> Positions:
-        """Of the topics that are those on which the positions were made."""
-        return at.only(topic for topic in at.offsets if not self._blind(at, topic))
+    def current(self, at: Positions) -> Positions:
+        """The positions on topics that exist under the same id."""
+        return at.only(topic for topic in at.offsets if not self._unusable(at, topic))
 
-    def samples(self, reader: PolledReader, behind: Mapping[Partition, Lag], now: float) -> dict[Partition, Sample]:
-        """Of each partition of each topic that the reader reads; `behind` is its lag in those that are told."""
-        blind = {place: why for place, why in self.untold.items() if place[0] in reader.at.offsets}
-        blind |= {place: why for place in reader.at.partitions() if (why := self._blind(reader.at, place[0]))}
-        seen = {place: self._sample(reader, place, lag, now) for place, lag in behind.items()}
-        return seen | {place: Sample(now, batch_at=reader.batch_at, blind=why) for place, why in blind.items()}
+    def samples(self, reader: PolledReader, lags: Mapping[Partition, Lag], now: float) -> dict[Partition, Sample]:
+        """A sample for each partition of the reader's topics. `lags` has the lag in the known partitions."""
+        blind = {partition: reason for partition, reason in self.unknown.items() if partition[0] in reader.at.offsets}
+        for partition in reader.at.partitions():
+            if reason := self._unusable(reader.at, partition[0]):
+                blind[partition] = reason
+        seen = {partition: self._sample(reader, partition, lag, now) for partition, lag in lags.items()}
+        return seen | {p: Sample(now, batch_at=reader.batch_at, blind=reason) for p, reason in blind.items()}
 
-    def _sample(self, reader: PolledReader, place: Partition, lag: Lag, now: float) -> Sample:
+    def _sample(self, reader: PolledReader, partition: Partition, lag: Lag, now: float) -> Sample:
         return Sample(
             at=now,
-            position=reader.at.at(*place),
-            earliest=self.begins.positions.at(*place),
-            end=self.told.at(*place),
+            position=reader.at.at(*partition),
+            earliest=self.begins.positions.at(*partition),
+            end=self.known_ends.at(*partition),
             seconds=round(lag.seconds, 3),
             batch_at=reader.batch_at,
-            retention=self.kept[place[0]],
-            topic_id=self.told.ids[place[0]],
+            retention=self.retention[partition[0]],
+            topic_id=self.known_ends.ids[partition[0]],
         )
 
-    def _blind(self, at: Positions, topic: str) -> str:
-        ids = self.told.ids
+    def _unusable(self, at: Positions, topic: str) -> str:
+        """Why the positions on a topic cannot be compared with the log; else an empty string."""
+        ids = self.known_ends.ids
         if topic not in ids:
-            return f"{topic} is not declared, or the brokers do not have it"
+            return f"{topic} is not declared, or does not exist on the brokers"
         if at.ids.get(topic, ids[topic]) != ids[topic]:
-            return f"{topic} was deleted and made again: its positions are those of another log"
+            return f"{topic} was deleted and created again: the positions belong to the old topic"
         return ""
 
 
-def _reader(stand: ReaderPosition, batch_at: float | None) -> PolledReader:
-    return PolledReader(stand.version, reader_positions.without_ticks(stand.positions), batch_at)
+def _reader(position: ReaderPosition, batch_at: float | None) -> PolledReader:
+    return PolledReader(position.version, reader_positions.without_ticks(position.positions), batch_at)
 
 
 def _batch_at(status: application.Status) -> float | None:

@@ -1,4 +1,4 @@
-"""The report of lag: of every reader and partition its newest sample and the verdict on its history."""
+"""The lag of every reader by partition: the newest sample, and the verdict on the history."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -8,19 +8,19 @@ from truelog.control import application
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_history
 from truelog.lag.lag_history import Reading
-from truelog.lag.lag_verdict import BLIND_SECONDS, LagAssessment, LagVerdict, Limits, Sample, assess
+from truelog.lag.lag_verdict import UNKNOWN_RULE, LagAssessment, LagVerdict, Limits, Sample, assess
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
-_FINE_SECONDS = 10.0  # beyond the trigger; what a batch may take
-POLLS = 3  # after which a poller that says nothing is blind
+_FINE_SECONDS = 10.0  # beyond the trigger interval: the usual duration of a batch
+POLLS = 3  # a sample older than so many poll intervals is not current
 
 
 @dataclass(frozen=True)
 class LagRow:
-    """Of one reader in one partition, without numbers where the poller is blind. Rates are records a second."""
+    """One reader in one partition. Without a current sample there are no numbers. Rates are in records per second."""
 
     reader: str
     application: str
@@ -45,8 +45,8 @@ class LagRow:
 class ReaderLag:
     """The lag of a reader over all its partitions, by the newest sample of each.
 
-    Where one partition has no current sample, the numbers are None, and `unknown` says why. `age` is the age in
-    seconds of the oldest of these samples.
+    If one partition has no current sample, the numbers are None, and `unknown` says why. `age` is the age in seconds
+    of the oldest of these samples.
     """
 
     events: int | None = None
@@ -56,7 +56,7 @@ class ReaderLag:
 
 
 def lag_rows_now(settings: Settings, names: Iterable[str] = ()) -> list[LagRow]:
-    """Of these readers; by default of the archive and all views.
+    """The rows of these readers; by default, of the archive and all views.
 
     Raises:
         ServiceDown: PostgreSQL does not answer.
@@ -66,83 +66,83 @@ def lag_rows_now(settings: Settings, names: Iterable[str] = ()) -> list[LagRow]:
 
 
 def rows(settings: Settings, connection: Connection, names: Iterable[str] = ()) -> list[LagRow]:
-    """The same within a snapshot that the caller has."""
+    """The same, in the caller's snapshot."""
     now = time.time()
     wanted = list(names) or [ARCHIVE, *catalogue.view_names(settings.views_folder)]
     known = lag_history.since(connection, now - max(limits(settings, reader).window for reader in wanted))
-    return [row for reader in wanted for row in _of(settings, reader, known.get(reader, []), now)]
+    return [row for reader in wanted for row in _reader_rows(settings, reader, known.get(reader, []), now)]
 
 
 def by_reader(found: Iterable[LagRow]) -> dict[str, list[LagRow]]:
-    """The same for each reader, in the order in which they come."""
+    """The rows grouped by reader, in their order."""
     of_reader: dict[str, list[LagRow]] = {}
     for row in found:
         of_reader.setdefault(row.reader, []).append(row)
     return of_reader
 
 
-def worst(of_reader: Iterable[LagRow]) -> LagRow:
-    """The partition that speaks for its reader; the first of several."""
-    return max(of_reader, key=lambda row: list(LagVerdict).index(row.verdict))
+def worst(rows: Iterable[LagRow]) -> LagRow:
+    """The row with the worst verdict, the first of several."""
+    return max(rows, key=lambda row: list(LagVerdict).index(row.verdict))
 
 
-def lag_events(of_reader: Sequence[LagRow]) -> int | None:
-    """Of all its partitions; None where one is not seen."""
-    known = [row.lag_events for row in of_reader if row.lag_events is not None]
-    return sum(known) if len(known) == len(of_reader) else None
+def lag_events(rows: Sequence[LagRow]) -> int | None:
+    """The sum over all partitions, or None if one has no current sample."""
+    known = [row.lag_events for row in rows if row.lag_events is not None]
+    return sum(known) if len(known) == len(rows) else None
 
 
-def freshness(of_reader: Sequence[LagRow]) -> float | None:
-    """Age in seconds of the oldest record that the reader has still to count; 0 where it has counted all.
+def freshness(rows: Sequence[LagRow]) -> float | None:
+    """The age in seconds of the oldest record that the reader has not processed, or 0.
 
-    None where one of its partitions is not seen.
+    None if one partition has no current sample.
     """
-    known = [row.lag_seconds for row in of_reader if row.lag_seconds is not None]
-    return max(known, default=None) if len(known) == len(of_reader) else None
+    known = [row.lag_seconds for row in rows if row.lag_seconds is not None]
+    return max(known, default=None) if len(known) == len(rows) else None
 
 
-def reader_lag(of_reader: Sequence[LagRow]) -> ReaderLag:
-    """The lag of the reader that these rows are about."""
-    unknown = next((row.reason for row in of_reader if row.rule == BLIND_SECONDS), "")
-    ages = [row.sample_age for row in of_reader if row.sample_age is not None]
-    return ReaderLag(lag_events(of_reader), freshness(of_reader), max(ages, default=None), unknown)
+def reader_lag(rows: Sequence[LagRow]) -> ReaderLag:
+    """The lag of one reader, from its rows."""
+    unknown = next((row.reason for row in rows if row.rule == UNKNOWN_RULE), "")
+    ages = [row.sample_age for row in rows if row.sample_age is not None]
+    return ReaderLag(lag_events(rows), freshness(rows), max(ages, default=None), unknown)
 
 
 def application_of(settings: Settings, reader: str) -> str:
-    """The application that the reader is part of."""
+    """The application that runs the reader."""
     return ARCHIVE if reader == ARCHIVE else application.application_of(settings, reader)
 
 
 def limits(settings: Settings, reader: str) -> Limits:
-    """What is too much for this reader: the archive is behind by its trigger, and nothing is wrong."""
-    runs = application_of(settings, reader)
-    trigger = settings.archive_trigger_seconds if runs == ARCHIVE else settings.stream_trigger_seconds
+    """The limits of this reader. The archive may always be behind by its trigger interval."""
+    runner = application_of(settings, reader)
+    trigger = settings.archive_trigger_seconds if runner == ARCHIVE else settings.stream_trigger_seconds
     return Limits(
         blind=POLLS * settings.lag_poll_seconds,
         fine=trigger + _FINE_SECONDS,
         late=trigger + settings.lag_late_seconds,
-        still=application.silence_limits(settings, runs).silence.total_seconds(),
+        still=application.silence_limits(settings, runner).silence.total_seconds(),
         falling=settings.lag_falling_seconds,
-        backed=runs != ARCHIVE,
+        backed=runner != ARCHIVE,
     )
 
 
-def _of(settings: Settings, reader: str, readings: list[Reading], now: float) -> list[LagRow]:
-    runs, allowed = application_of(settings, reader), limits(settings, reader)
+def _reader_rows(settings: Settings, reader: str, readings: list[Reading], now: float) -> list[LagRow]:
+    runner, allowed = application_of(settings, reader), limits(settings, reader)
     histories = lag_history.by_partition(readings)
     if not histories:
         found = assess([], now, allowed)
-        return [LagRow(reader, runs, found.verdict, found.rule, found.reason)]
+        return [LagRow(reader, runner, found.verdict, found.rule, found.reason)]
     return [
-        _row(LagRow(reader, runs, found.verdict, found.rule, found.reason, *place), found, history[-1], now)
-        for place, history in sorted(histories.items())
+        _row(LagRow(reader, runner, found.verdict, found.rule, found.reason, *partition), found, history[-1], now)
+        for partition, history in sorted(histories.items())
         for found in [assess(history, now, allowed)]
     ]
 
 
 def _row(row: LagRow, found: LagAssessment, last: Sample, now: float) -> LagRow:
     row = replace(row, sampled_at=last.at, sample_age=round(max(0.0, now - last.at), 3))
-    if found.rule == BLIND_SECONDS:  # numbers of another time
+    if found.rule == UNKNOWN_RULE:  # the numbers would be out of date
         return row
     return replace(
         row,
@@ -151,7 +151,7 @@ def _row(row: LagRow, found: LagAssessment, last: Sample, now: float) -> LagRow:
         earliest=last.earliest,
         lag_events=last.events,
         lag_seconds=last.seconds,
-        rate_in=found.came,
-        rate_counted=found.counted,
+        rate_in=found.rate_in,
+        rate_counted=found.rate_counted,
         caught_up_in=found.caught_up_in,
     )

@@ -1,4 +1,4 @@
-"""The course of lag: of one reader, by partition, in as many steps as a plot can show."""
+"""The lag of one reader over time, by partition, in as many steps as a chart can show."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ STEPS = 240
 
 @dataclass(frozen=True)
 class LagSeries:
-    """The worst of each step; None where the poller saw nothing in it. `at` is shared by all series of one answer."""
+    """The highest lag of one partition in each step, or None for a step without a sample."""
 
     topic: str
     partition: int
@@ -21,7 +21,7 @@ class LagSeries:
 
 @dataclass(frozen=True)
 class LagCourse:
-    """Moments in seconds since 1970, a step apart, and what was seen in each."""
+    """The start of each step in seconds since 1970, and the series of all partitions."""
 
     step: float
     at: Sequence[float]
@@ -29,27 +29,27 @@ class LagCourse:
 
 
 def lag_course(connection: Connection, reader: str, span: float, least: float) -> LagCourse:
-    """Over the last `span` seconds, in steps of at least so many seconds: those between two polls."""
+    """The lag over the last `span` seconds. A step is at least `least` seconds, the interval between two polls."""
     step = max(least, span / STEPS)
-    rows: list[tuple[Any, ...]] = connection.execute(_ASK, {"reader": reader, "span": span, "step": step}).fetchall()
+    rows: list[tuple[Any, ...]] = connection.execute(_QUERY, {"reader": reader, "span": span, "step": step}).fetchall()
     now = connection.execute("SELECT extract(epoch FROM now())::float8").fetchone()
     last = int(float(str(now[0])) // step) if now else 0
-    begin = last - int(span // step)
-    seen: dict[tuple[str, int], dict[int, tuple[int | None, float | None]]] = {}
+    first = last - int(span // step)
+    lags: dict[tuple[str, int], dict[int, tuple[int | None, float | None]]] = {}
     for number, topic, partition, events, seconds in rows:
-        seen.setdefault((topic, partition), {})[number] = (events, seconds)
-    numbers, nothing = range(begin, last + 1), (None, None)
+        lags.setdefault((topic, partition), {})[number] = (events, seconds)
+    numbers, nothing = range(first, last + 1), (None, None)
     return LagCourse(
         step,
         [number * step for number in numbers],
         [
-            LagSeries(*place, [at.get(n, nothing)[0] for n in numbers], [at.get(n, nothing)[1] for n in numbers])
-            for place, at in sorted(seen.items())
+            LagSeries(*partition, [by.get(n, nothing)[0] for n in numbers], [by.get(n, nothing)[1] for n in numbers])
+            for partition, by in sorted(lags.items())
         ],
     )
 
 
-_ASK = """
+_QUERY = """
     SELECT floor(extract(epoch FROM at) / %(step)s::numeric)::bigint AS number, p.topic, p.partition,
         max(greatest(p."end" - p.position, 0)) FILTER (WHERE p.blind = ''),
         max(p.seconds) FILTER (WHERE p.blind = '')

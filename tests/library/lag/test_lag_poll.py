@@ -1,4 +1,4 @@
-"""What a poll makes of what the brokers and the database say, where one of them says less than all."""
+"""A poll where the brokers or the database give incomplete answers."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -39,7 +39,7 @@ def described(name: str, *leaders: Node | None) -> TopicDescription:
     return TopicDescription(name, Uuid(1, 1), False, parts)
 
 
-def test_a_partition_without_a_leader_is_not_waited_for() -> None:
+def test_a_partition_without_a_leader_is_reported_at_once() -> None:
     here, gone = Node(1, "here", 1), Node(-1, "", 0)
     found = topics.partitions_without_leader([described("a", here, NOBODY), described("b", gone, here)])
     assert found == {
@@ -48,26 +48,26 @@ def test_a_partition_without_a_leader_is_not_waited_for() -> None:
     }
 
 
-def test_who_wants_all_partitions_is_told_which_one_is_missing() -> None:
+def test_a_caller_that_needs_all_partitions_learns_which_one_is_missing() -> None:
     assert LOG.begins.whole() is LOG.begins.positions
     with pytest.raises(ServiceDown, match="page_view 1 has no leader"):
         LOG.ends.whole()
 
 
-def test_a_silent_partition_blinds_its_readers_in_it_and_nobody_else() -> None:
-    assert LOG.told.partitions() == [("click", 0), ("page_view", 0)]
-    of_both = PolledReader(1, Positions({"page_view": {0: 9, 1: 3}, "click": {0: 7}}, IDS), NOW)
-    seen = LOG.samples(of_both, dict.fromkeys(LOG.told.partitions(), Lag(0, 0.0)), NOW)
-    told = {place: assess([sample], NOW, Limits()).verdict for place, sample in seen.items()}
-    assert told == {("click", 0): "OK", ("page_view", 0): "OK", ("page_view", 1): "UNKNOWN"}
-    assert seen["page_view", 1].blind == "page_view 1 has no leader"
-    of_clicks = PolledReader(1, Positions({"click": {0: 7}}, IDS), NOW)
-    assert list(LOG.samples(of_clicks, {("click", 0): Lag(0, 0.0)}, NOW)) == [("click", 0)]
+def test_a_partition_without_a_leader_is_unknown_to_its_readers_only() -> None:
+    assert LOG.known_ends.partitions() == [("click", 0), ("page_view", 0)]
+    both = PolledReader(1, Positions({"page_view": {0: 9, 1: 3}, "click": {0: 7}}, IDS), NOW)
+    samples = LOG.samples(both, dict.fromkeys(LOG.known_ends.partitions(), Lag(0, 0.0)), NOW)
+    verdicts = {partition: assess([sample], NOW, Limits()).verdict for partition, sample in samples.items()}
+    assert verdicts == {("click", 0): "OK", ("page_view", 0): "OK", ("page_view", 1): "UNKNOWN"}
+    assert samples["page_view", 1].blind == "page_view 1 has no leader"
+    clicks = PolledReader(1, Positions({"click": {0: 7}}, IDS), NOW)
+    assert list(LOG.samples(clicks, {("click", 0): Lag(0, 0.0)}, NOW)) == [("click", 0)]
 
 
 @pytest.fixture
 def made(connection: Connection) -> Iterator[Connection]:
-    """Of `merged` the newest version has merged nothing yet; of `old` nobody noted what it reads."""
+    """The newest version of `merged` has merged nothing yet; the topics of `old` were not recorded."""
     connection.execute(
         "INSERT INTO truelog.view (view, version, fingerprint, spark, reads) VALUES ('merged', 1, '', '', '{click}'), "
         "('merged', 2, '', '', '{click}'), ('first', 1, '', '', '{click,page_view}'), ('old', 1, '', '', NULL)"
@@ -78,19 +78,18 @@ def made(connection: Connection) -> Iterator[Connection]:
         connection.execute(f"DELETE FROM truelog.{table} WHERE view IN ('merged', 'first', 'old')".encode())
 
 
-def test_a_version_that_has_merged_nothing_stands_at_the_beginning(made: Connection) -> None:
+def test_a_version_that_has_merged_nothing_is_at_the_beginning(made: Connection) -> None:
     found = reader_positions.view_positions(made, ["first", "merged", "old", "unmade"])
-    nowhere = Positions({"click": {}})
+    beginning = Positions({"click": {}})
     assert (found["merged"], found["old"], found["unmade"]) == (
-        ReaderPosition(2, nowhere),
+        ReaderPosition(2, beginning),
         ReaderPosition(1, Positions()),
         ReaderPosition(0, Positions()),
     )
     assert found["first"] == ReaderPosition(1, Positions({"click": {}, "page_view": {}}))
 
 
-def test_one_that_never_merges_stalls_or_has_stopped() -> None:
-    """It is no less wrong than one that once did."""
+def test_a_view_that_never_merged_gets_the_verdict_stall_or_stop() -> None:
     reader = PolledReader(2, Positions({"click": {}}), NOW)
     [sample] = LOG.samples(reader, {("click", 0): Lag(7, 900.0)}, NOW).values()
     history = [replace(sample, at=NOW - ago * 10, seconds=900.0 - ago * 10) for ago in reversed(range(60))]
@@ -100,7 +99,9 @@ def test_one_that_never_merges_stalls_or_has_stopped() -> None:
     assert assess(silent, NOW, Limits(backed=True)).verdict == "STOP"
 
 
-def test_what_is_declared_while_the_service_runs_is_polled(migrated: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_type_declared_while_the_service_runs_is_polled(
+    migrated: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     polled: list[list[str]] = []
 
     def poll(*given: object) -> tuple[dict[str, PolledReader], list[object]]:

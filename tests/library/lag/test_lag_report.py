@@ -1,4 +1,4 @@
-"""What polls have seen, as PostgreSQL keeps it; and what the command and the metrics make of it."""
+"""The history of lag in PostgreSQL, `truelog lag` and the metrics."""
 
 import time
 from collections.abc import Iterator
@@ -22,16 +22,16 @@ PLACE = ("page_view", 0)
 FINE, FALLING, UNSEEN = "fine", "falling", "unseen"
 
 
-def reading(reader: str, at: float, version: int = 1, **seen: float | str | None) -> Reading:
-    """Of a reader in two partitions: a hundred records behind in one, in the other as it is said."""
+def reading(reader: str, at: float, version: int = 1, **values: float | str | None) -> Reading:
+    """A reader in two partitions: a hundred records behind in one, as given in the other."""
     usual = Sample(at, position=900, earliest=0, end=1000, seconds=2.5, batch_at=at - 1, retention=7 * DAY)
-    samples = {("page_view", 1): usual, PLACE: replace(usual, **seen)}  # type: ignore[arg-type]
+    samples = {("page_view", 1): usual, PLACE: replace(usual, **values)}  # type: ignore[arg-type]
     return Reading(reader, version, at, at - 1, samples)
 
 
 @pytest.fixture
-def kept(postgresql: Settings, tmp_path: Path) -> Iterator[Settings]:
-    """A database of which the poller has just seen two views and the archive; a third view is not made yet."""
+def sampled(postgresql: Settings, tmp_path: Path) -> Iterator[Settings]:
+    """A database with fresh samples of two views and the archive; a third view has no table yet."""
     for name in (FINE, FALLING, UNSEEN):
         (tmp_path / f"{name}.py").touch()
     now = time.time()
@@ -44,15 +44,15 @@ def kept(postgresql: Settings, tmp_path: Path) -> Iterator[Settings]:
         connection.execute("TRUNCATE truelog.lag_sample")
 
 
-def told(kept: Settings) -> dict[str, str]:
-    """How the command finds this database's views."""
-    return {"TRUELOG_VIEWS_FOLDER": str(kept.views_folder)}
+def environment(sampled: Settings) -> dict[str, str]:
+    """The command's environment, with the folder of these views."""
+    return {"TRUELOG_VIEWS_FOLDER": str(sampled.views_folder)}
 
 
-def test_what_was_kept_is_found_again(kept: Settings) -> None:
+def test_stored_readings_are_read_back(sampled: Settings) -> None:
     now = time.time()
     blind = reading(FINE, now, blind="no topic", retention=None, topic_id="an id")
-    with connect(kept) as connection:
+    with connect(sampled) as connection:
         lag_history.append(connection, [blind], seconds=3600)
         found = lag_history.since(connection, now - 60)[FINE]
     assert [round(each.at - now) for each in found] == [0, 0]
@@ -62,10 +62,10 @@ def test_what_was_kept_is_found_again(kept: Settings) -> None:
     assert abs(found[-1].at - now) < 0.001
 
 
-def test_a_new_version_begins_anew_and_what_is_old_is_forgotten(kept: Settings) -> None:
+def test_a_new_version_starts_a_new_history_and_old_readings_are_deleted(sampled: Settings) -> None:
     now = time.time()
     given = [reading(FINE, now - 7000), reading(FINE, now - 50, 2), reading(FINE, now - 60), reading(FINE, now + 1, 2)]
-    with connect(kept) as connection:
+    with connect(sampled) as connection:
         lag_history.append(connection, given[:1], seconds=8000)
         assert len(lag_history.since(connection, 0)[FINE]) == 2
         lag_history.append(connection, given[1:], seconds=3600)
@@ -75,10 +75,10 @@ def test_a_new_version_begins_anew_and_what_is_old_is_forgotten(kept: Settings) 
     assert rows == (4,)
 
 
-def test_what_is_stamped_in_the_future_is_not_the_newest_and_is_forgotten(kept: Settings) -> None:
-    """Somebody set the clock back."""
+def test_a_reading_from_the_future_is_ignored_and_deleted(sampled: Settings) -> None:
+    """It exists if the clock was set back."""
     now = time.time()
-    with connect(kept) as connection:
+    with connect(sampled) as connection:
         connection.execute(
             "INSERT INTO truelog.lag_sample VALUES (%s, 1, to_timestamp(%s), NULL, '[]')", (FINE, now + 3600)
         )
@@ -88,22 +88,22 @@ def test_what_is_stamped_in_the_future_is_not_the_newest_and_is_forgotten(kept: 
     assert rows == (1,)
 
 
-def test_what_was_seen_too_long_ago_is_not_told_as_if_it_were_now(kept: Settings) -> None:
-    """The moment is told, the numbers are not; of a reader that is not seen in one partition, freshness is not."""
+def test_an_old_sample_gives_its_time_but_no_numbers(sampled: Settings) -> None:
+    """A reader without a current sample of one partition has no freshness."""
     then = time.time() - 60
-    with connect(kept) as connection:
+    with connect(sampled) as connection:
         connection.execute("TRUNCATE truelog.lag_sample")
         lag_history.append(
             connection, [reading(FINE, then), reading(FALLING, then + 60, blind="no topic")], seconds=3600
         )
-    rows = lag_report.lag_rows_now(kept, [FINE, FALLING])
+    rows = lag_report.lag_rows_now(sampled, [FINE, FALLING])
     assert [(row.reader, row.rule, row.lag_events, row.end) for row in rows] == [
         *((FINE, 1, None, None) for _ in (0, 1)),
         (FALLING, 1, None, None),
         (FALLING, 12, 100, 1000),
     ]
     assert all(row.sampled_at is not None for row in rows)
-    text = metrics.scrape(kept)
+    text = metrics.scrape(sampled)
     place = 'application="stream",partition="1",reader="{}",topic="page_view"'
     assert f"truelog_lag_events{{{place.format('fine')}}}" not in text
     assert f"truelog_lag_sampled_timestamp_seconds{{{place.format('fine')}}}" in text
@@ -111,36 +111,36 @@ def test_what_was_seen_too_long_ago_is_not_told_as_if_it_were_now(kept: Settings
     assert f"truelog_lag_events{{{place.format('falling')}}} 100" in text
 
 
-def test_only_the_archive_loses_what_the_log_drops(kept: Settings) -> None:
-    """Views read it from there."""
+def test_only_the_archive_loses_what_the_log_drops(sampled: Settings) -> None:
+    """Views read dropped records from the archive."""
     now = time.time()
-    with connect(kept) as connection:
+    with connect(sampled) as connection:
         connection.execute("TRUNCATE truelog.lag_sample")
         readings = [reading(name, now, position=10, earliest=30) for name in (FINE, ARCHIVE)]
         lag_history.append(connection, readings, seconds=3600)
-    verdicts = {row.reader: (row.verdict, row.rule) for row in lag_report.lag_rows_now(kept) if row.partition == 0}
+    verdicts = {row.reader: (row.verdict, row.rule) for row in lag_report.lag_rows_now(sampled) if row.partition == 0}
     assert verdicts == {ARCHIVE: ("FALLING_OFF", 2), FINE: ("OK", 12)}
 
 
-def test_a_long_patience_is_given_as_long_a_history(kept: Settings) -> None:
+def test_long_limits_use_a_long_history(sampled: Settings) -> None:
     now = time.time()
-    patient = kept.model_copy(update={"archive_trigger_seconds": 600.0})
-    with connect(kept) as connection:
+    patient = sampled.model_copy(update={"archive_trigger_seconds": 600.0})
+    with connect(sampled) as connection:
         connection.execute("TRUNCATE truelog.lag_sample")
-        standing = [reading(ARCHIVE, now - ago, seconds=1000.0) for ago in range(0, 900, 10)]
-        lag_history.append(connection, [replace(each, batch_at=now - 1000) for each in standing], seconds=3600)
+        motionless = [reading(ARCHIVE, now - ago, seconds=1000.0) for ago in range(0, 900, 10)]
+        lag_history.append(connection, [replace(each, batch_at=now - 1000) for each in motionless], seconds=3600)
     assert lag_report.lag_rows_now(patient, [ARCHIVE])[0].verdict == "STOP"
 
 
-def test_a_partition_that_the_newest_poll_did_not_find_is_no_longer_told_of() -> None:
+def test_a_partition_missing_from_the_newest_poll_is_dropped() -> None:
     now = time.time()
     fewer = replace(reading(FINE, now), samples={PLACE: Sample(now)})
     histories = lag_history.by_partition([reading(FINE, now - 10), fewer])
     assert {place: len(samples) for place, samples in histories.items()} == {PLACE: 2}
 
 
-def test_every_reader_has_its_rows(kept: Settings) -> None:
-    rows = {(row.reader, row.topic, row.partition): row for row in lag_report.lag_rows_now(kept)}
+def test_every_reader_has_its_rows(sampled: Settings) -> None:
+    rows = {(row.reader, row.topic, row.partition): row for row in lag_report.lag_rows_now(sampled)}
     assert list(rows) == [
         *((ARCHIVE, "dead_letter", p) for p in (0, 1)),
         *((view, "page_view", p) for view in (FALLING, FINE) for p in (0, 1)),
@@ -156,31 +156,31 @@ def test_every_reader_has_its_rows(kept: Settings) -> None:
     assert (rows[UNSEEN, None, None].verdict, rows[ARCHIVE, "dead_letter", 0].application) == ("UNKNOWN", ARCHIVE)
 
 
-def test_what_is_too_much_depends_on_the_reader(kept: Settings) -> None:
-    """Between two of its batches the archive is behind, and that is as it should be."""
-    archive, view = lag_report.limits(kept, ARCHIVE), lag_report.limits(kept, FINE)
-    assert archive.fine == kept.archive_trigger_seconds + 10
-    assert archive.late == kept.archive_trigger_seconds + kept.lag_late_seconds
-    assert archive.still > view.still > kept.silence_seconds
+def test_the_limits_depend_on_the_reader(sampled: Settings) -> None:
+    """Between two of its batches the archive is always behind."""
+    archive, view = lag_report.limits(sampled, ARCHIVE), lag_report.limits(sampled, FINE)
+    assert archive.fine == sampled.archive_trigger_seconds + 10
+    assert archive.late == sampled.archive_trigger_seconds + sampled.lag_late_seconds
+    assert archive.still > view.still > sampled.silence_seconds
 
 
-def test_the_command_ends_as_the_verdicts_say(kept: Settings) -> None:
-    """0 where all is well, 1 where something is wrong, else 3 where nobody knows; 2 where there is no view."""
-    rows = answer("lag", FINE, exit_code=0, **told(kept))["lag"]
+def test_the_exit_code_of_the_command_follows_the_verdicts(sampled: Settings) -> None:
+    """0 if all are OK, 1 if one is not, else 3 if one is unknown; 2 for an unknown view."""
+    rows = answer("lag", FINE, exit_code=0, **environment(sampled))["lag"]
     assert [(row["topic"], row["partition"], row["position"], row["end"], row["earliest"]) for row in rows] == [
         ("page_view", p, 900, 1000, 0) for p in (0, 1)
     ]
     assert {(row["lag_events"], row["lag_seconds"], row["verdict"]) for row in rows} == {(100, 2.5, "OK")}
-    wrong = truelog("lag", ARCHIVE, FALLING, COLUMNS="80", **told(kept))
+    wrong = truelog("lag", ARCHIVE, FALLING, COLUMNS="80", **environment(sampled))
     assert wrong.returncode == 1, wrong.stderr
     lines = [line.split() for line in wrong.stdout.splitlines()]
-    assert ["page_view", "0", "10", "990", "604,740", "FALLING_OFF"] in lines  # in one piece
+    assert ["page_view", "0", "10", "990", "604,740", "FALLING_OFF"] in lines  # no number is truncated
     [reason] = [line for line in wrong.stdout.splitlines() if line.startswith("falling page_view 0")]
-    assert reason.startswith("falling page_view 0: FALLING_OFF, the log drops what it has not read in 60 s")
-    assert truelog("lag", FINE, UNSEEN, **told(kept)).returncode == 3
-    rows = answer("lag", exit_code=1, **told(kept))["lag"]
+    assert reason.startswith("falling page_view 0: FALLING_OFF, the log drops unread records in 60 s")
+    assert truelog("lag", FINE, UNSEEN, **environment(sampled)).returncode == 3
+    rows = answer("lag", exit_code=1, **environment(sampled))["lag"]
     assert {row["verdict"] for row in rows} == {"OK", "FALLING_OFF", "UNKNOWN"}
-    assert truelog("lag", "nothing", **told(kept)).returncode == 2
+    assert truelog("lag", "nothing", **environment(sampled)).returncode == 2
 
 
 PLANTED = """
@@ -188,7 +188,7 @@ INSERT INTO truelog.view (view, version, fingerprint, spark) VALUES ('fine', 1, 
 INSERT INTO truelog.view VALUES ('falling', 1, '', '', now() - interval '3 days'), ('gone', 1, '', '', now());
 INSERT INTO truelog.exclusion (view, version, topic, partition, "offset", error)
     VALUES ('fine', 1, 't', 0, 1, ''), ('fine', 2, 't', 0, 1, ''), ('fine', 2, 't', 0, 2, '');
-CREATE TABLE state.falling_v1 AS SELECT 1;  -- not analysed, so that its size is not known
+CREATE TABLE state.falling_v1 AS SELECT 1;  -- not analysed, so its size is unknown
 CREATE TABLE state.fine_v2 AS SELECT generate_series(1, 7);
 ANALYZE state.fine_v2;
 INSERT INTO truelog.application (application) VALUES ('planted');
@@ -208,7 +208,7 @@ INSERT INTO truelog.batch VALUES ('planted', now() - interval '2 s', '{"addBatch
 INSERT INTO truelog.straggler VALUES ('planted', 7);
 INSERT INTO truelog.merge_tally VALUES ('fine', 1, 90, 90, 90, 90), ('fine', 2, 4, 12, 5, 3);
 """
-# What batches and merges took and brought, as planted.
+# The planted durations and counts of batches and merges.
 WORK = {
     'truelog_batch_step_seconds{application="planted",step="addBatch"}': 3,
     'truelog_batch_step_seconds{application="planted",step="triggerExecution"}': 4,
@@ -220,11 +220,11 @@ WORK = {
 }
 
 
-def test_a_scrape_tells_all_of_it(kept: Settings) -> None:
-    """Each family has a point; what was planted is found. Nothing of it stays in the database."""
-    with psycopg.connect(**kept.database()) as connection:
+def test_a_scrape_has_every_metric(sampled: Settings) -> None:
+    """Each family has a point, and the planted values are found. The planted rows are rolled back."""
+    with psycopg.connect(**sampled.database()) as connection:
         connection.execute(PLANTED.encode())
-        text = metrics.format_families(kept, connection)
+        text = metrics.format_families(sampled, connection)
         connection.rollback()
     points = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     assert {point.partition("{")[0] for point in points} == set(metrics.FAMILIES)
@@ -251,8 +251,8 @@ def test_a_scrape_tells_all_of_it(kept: Settings) -> None:
     }.items() <= found.items()
     assert WORK.items() <= found.items()
     assert not [point for point in points if 'view="gone"' in point]
-    unsaid = {
+    without_value = {
         f'truelog_{name}{{view="falling"}}'
         for name in ("view_rows", "reconcile_age_seconds", "certificate_age_seconds")
     }
-    assert not {f'truelog_{name}{{view="falling"}}' for name in unsaid} & points.keys()
+    assert not without_value & points.keys()
