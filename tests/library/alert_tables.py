@@ -1,4 +1,4 @@
-"""The tables of alerts as they are on a platform of which nothing is known yet."""
+"""The tables of alerts on a platform that has recorded nothing yet."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ _MOMENTS = {
 
 
 def age(database: Connection, by: timedelta = timedelta(hours=1)) -> None:
-    """All that is known happened that much earlier."""
+    """Move all recorded times back."""
     for table, moments in _MOMENTS.items():
         earlier = ", ".join(f"{moment} = {moment} - %(by)s" for moment in moments)
         database.execute(f"UPDATE truelog.{table} SET {earlier}".encode(), {"by": by})
@@ -26,7 +26,7 @@ def age(database: Connection, by: timedelta = timedelta(hours=1)) -> None:
 
 @contextmanager
 def emptied(settings: Settings, *more: str) -> Iterator[Connection]:
-    """They, and these others, hold nothing before and nothing afterwards."""
+    """Empty these tables, and `more`, before and after."""
     truncate = f"TRUNCATE {', '.join(f'truelog.{table}' for table in (*_TABLES, *more))} CASCADE".encode()
     with connect(settings, autocommit=True) as connection:
         connection.execute(truncate)

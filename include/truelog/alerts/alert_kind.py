@@ -11,7 +11,7 @@ _RESOLVE_AFTER = timedelta(seconds=20)
 
 
 class Severity(StrEnum):
-    """A critical alert is worth waking somebody for."""
+    """Whether an alert is worth waking a person for."""
 
     CRITICAL = "critical"
     WARNING = "warning"

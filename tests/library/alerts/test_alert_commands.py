@@ -23,7 +23,7 @@ def database(postgresql: Settings) -> Iterator[Connection]:
 
 
 def test_from_an_alert_to_its_silence(postgresql: Settings, database: Connection) -> None:
-    """Nothing is checked, all is well, an alert opens, and somebody acknowledges it."""
+    """Nothing is checked, all is well, an alert opens, and Ann acknowledges it."""
     assert answer("alerts", exit_code=3)["neglected"] == [source.name for source in SOURCES]
 
     for source in SOURCES:
@@ -57,8 +57,8 @@ def test_from_an_alert_to_its_silence(postgresql: Settings, database: Connection
     former = truelog("alerts", "silence", "down/*", "--for", "2h", "--why", "by its former name", "--json")
     assert '"pattern":"application_down/*"' in former.stdout
     assert "down/* is now called application_down/*." in former.stderr
-    refused = truelog("alerts", "ack", "application_down/nobody", "--by", "ann")
-    assert (refused.returncode, "No alert application_down/nobody is open" in refused.stderr) == (3, True)
+    refused = truelog("alerts", "ack", "application_down/none", "--by", "ann")
+    assert (refused.returncode, "No alert application_down/none is open" in refused.stderr) == (3, True)
     assert truelog("alerts", "silence", "*", "--for", "two hours", "--why", "").returncode == 2
 
 

@@ -51,14 +51,13 @@ def database(postgresql: Settings) -> Iterator[Connection]:
 
 @pytest.fixture
 def receiving(postgresql: Settings, database: Connection, listener: Listener) -> Settings:
-    """Settings for one server that acts as Alertmanager and as PagerDuty, with a short time limit."""
+    """Settings for one server that acts as Alertmanager and as PagerDuty."""
     return postgresql.model_copy(
         update={
             "alertmanager_url": SecretStr(listener.url),
             "alertmanager_token": SecretStr("a-token"),
             "pagerduty_url": f"{listener.url}/v2/enqueue?x=1",
             "pagerduty_key": SecretStr("a-routing-key"),
-            "alert_answer_seconds": 0.3,
         }
     )
 
@@ -160,10 +159,12 @@ def test_a_receiver_that_fails_hangs_and_disappears_gets_each_incident_once_in_t
     """Incidents open and end during each failure. Each attempt fails until the receiver is back."""
     assert configured(receiving) == RECEIVERS
 
+    impatient = receiving.model_copy(update={"alert_answer_seconds": 0.3})
+
     def attempt() -> None:
         for name in RECEIVERS:
             with pytest.raises(ReceiverDown, match=f"{name} did not accept application_down/one open: it"):
-                deliver(receiving, name)
+                deliver(impatient, name)
 
     look(database, "one", "two")
     for mood in (FAILS, HANGS):
