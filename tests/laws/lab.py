@@ -1,7 +1,7 @@
-"""Many generated logs at once, each both streamed and rebuilt through the real code and the real database.
+"""Streams and rebuilds many generated logs at once, through the real code and the real database.
 
-A Spark job costs a second, whatever it holds: the cases become one more key column, and the laws are checked on
-hundreds of them in a few jobs.
+A Spark job costs a second whatever its size, so the case becomes one more key column, and a few jobs check the laws on
+hundreds of cases.
 """
 
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ CASES = 200
 
 
 def cases(types: dict[str, EventType], reads: tuple[str, ...], *, number: int = CASES) -> list[list[Record]]:
-    """`number` logs, the same ones in every run."""
+    """`number` logs, the same in every run."""
     drawn: list[list[Record]] = []
 
     @seed(20260301)
@@ -54,13 +54,13 @@ def last_cut(drawn: list[list[Record]]) -> int:
 
 
 def clock_after(view: View, cut: int) -> datetime:
-    """The clock of the generated logs: where a view has `keep`, each cut ends in a tick that lets some rows leave."""
+    """The clock of the generated logs: for a view with `keep`, each cut ends with a tick that expires some rows."""
     return START + timedelta(seconds=seconds(view.keep or "0 seconds") - 90 + 5 * cut)
 
 
 @dataclass
 class Lab:
-    """Runs generated logs through one view."""
+    """Runs generated logs through a view."""
 
     spark: SparkSession
     settings: Settings
@@ -75,7 +75,7 @@ class Lab:
         return compile_view(self.spark, name, view, {n: records.schema(t) for n, t in self.types.items()})
 
     def compare_all(self, name: str, view: View, drawn: list[list[Record]]) -> DiffCounts:
-        """Every case streamed batch by batch, and rebuilt at once; how the two tables differ."""
+        """Stream every case batch by batch, rebuild it at once, and count the differences between the two tables."""
         plain = self.compiled(name, view)
         by_case = replace(extend_view(plain, "case_id", IntegerType()), name=f"{name}_by_case")
         by_cut = replace(extend_view(by_case, "cut", IntegerType()), name=f"{name}_by_cut")
@@ -92,14 +92,14 @@ class Lab:
         return row_diff.find_differences(self.connection, by_case)
 
     def digests(self, name: str, view: View, drawn: list[list[Record]]) -> tuple[Compiled, TableHash, TableHash]:
-        """What PostgreSQL and what Spark tell of the same rows; the rows stay in `recon`."""
+        """The hashes of the same rows by PostgreSQL and by Spark; the rows stay in `recon`."""
         plain = self.compiled(name, view)
         by_case = replace(extend_view(plain, "case_id", IntegerType()), name=f"{name}_digested")
         self._fresh(by_case)
         states = by_case.totals(self.transformed(view, drawn)).persist()
         merge.add(self.connection, by_case, "recon", stage.load(states, by_case, self.settings))
-        told = table_hash.hash_table(self.connection, by_case, sql.Identifier("recon", by_case.table))
-        return by_case, told, table_hash.hash_frame(by_case, by_case.stored(states))
+        in_database = table_hash.hash_table(self.connection, by_case, sql.Identifier("recon", by_case.table))
+        return by_case, in_database, table_hash.hash_frame(by_case, by_case.stored(states))
 
     def transformed(self, view: View, drawn: list[list[Record]]) -> DataFrame:
         frames = [ProvenanceFrame(self.events(topic, drawn), ("case_id", "cut")) for topic in view.reads]
@@ -107,7 +107,7 @@ class Lab:
         return rows.frame
 
     def events(self, topic: str, drawn: list[list[Record]]) -> DataFrame:
-        """The good events of a topic in all cases, decoded as a stream decodes them."""
+        """The valid events of a topic in all cases, decoded as the stream decodes them."""
         columns: dict[str, list[Any]] = {c: [] for c in ("case_id", "cut", "topic", "partition", "offset", "value")}
         for case_id, case in enumerate(drawn):
             offsets: dict[int, int] = {}
@@ -129,20 +129,20 @@ class Lab:
     def _fresh(self, compiled: Compiled) -> None:
         self.connection.execute("DELETE FROM truelog.view WHERE view = %s", (compiled.name,))
         for schema in ("state", "stage", "recon", "batch"):
-            gone = sql.SQL("DROP TABLE IF EXISTS {} CASCADE").format(sql.Identifier(schema, compiled.table))
-            self.connection.execute(gone)
+            drop = sql.SQL("DROP TABLE IF EXISTS {} CASCADE").format(sql.Identifier(schema, compiled.table))
+            self.connection.execute(drop)
         table.deploy_table(self.connection, replace(compiled, view=replace(compiled.view, present={}, columns={})))
         table.create_table(self.connection, compiled, "recon", compiled.table)
 
     def _tick(self, by_case: Compiled, end: int) -> None:
-        """One tick in each cut, for the views that have `keep`."""
+        """Store one tick for each cut, if the view has `keep`."""
         if by_case.view.keep:
             ticks = [(cut, clock_after(by_case.view, cut).isoformat(), "{}") for cut in range(end + 1)]
             frame = self.spark.createDataFrame(ticks, "offset bigint, occurred_at string, ends string")
             clock.store_ticks(self.connection, by_case.name, frame)
 
     def _stream(self, by_case: Compiled, by_cut: Compiled, end: int) -> None:
-        """Merge cut after cut; then leave the streamed table where a reconcile would have copied it."""
+        """Merge cut after cut, and copy the streamed table to where a reconcile copies it."""
         self.connection.execute(
             sql.SQL(
                 "INSERT INTO {} (attempt, row_hash, {columns}) SELECT cut::text, row_hash, {columns} FROM {}"
@@ -159,5 +159,5 @@ class Lab:
 
 
 def _reached(by_case: Compiled, cut: int) -> Positions:
-    """Just past the tick of that cut."""
+    """The positions just past the tick of that cut."""
     return Positions({clock.TOPIC: {0: cut + 1}}, {clock.TOPIC: by_case.name})

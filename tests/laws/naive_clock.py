@@ -1,4 +1,4 @@
-"""The clock of the log, told plainly: what `truelog.kernel.clock` must answer; and logs to ask it about."""
+"""A naive clock of the log, which `truelog.kernel.clock` must agree with, and logs to compare the two on."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ def at(second: int) -> datetime:
 
 @dataclass(frozen=True)
 class Tick:
-    """At `time` or later the topics reached to `ends`; the tick itself lies at `offset`."""
+    """A tick at `offset`: the topics ended at `ends` at `time` or later."""
 
     offset: int
     time: datetime
@@ -24,7 +24,7 @@ class Tick:
 
 
 def clock(ticks: Iterable[Tick], positions: Positions, read: Iterable[str]) -> datetime | None:
-    """The clock at `positions` of somebody who reads these topics; None before the first tick that counts."""
+    """The clock at `positions` for a reader of these topics; None before the first tick that counts."""
     names = set(read)
     passed = (tick for tick in ticks if tick.offset < positions.at(TOPIC, 0))
     reached = (tick.time for tick in passed if positions.covers(tick.ends.only(names)))
@@ -32,19 +32,19 @@ def clock(ticks: Iterable[Tick], positions: Positions, read: Iterable[str]) -> d
 
 
 class Log:
-    """A log of three partitions, told as what happened second by second."""
+    """A log of three partitions, built from what happens in each second."""
 
-    def __init__(self, happenings: list[str]) -> None:
+    def __init__(self, steps: list[str]) -> None:
         self.records: list[tuple[str, int, datetime]] = []  # topic, offset, when appended
         self.ticks: list[Tick] = []
         self.ends = {"a": 0, "b": 0, "c": 0}
         pending: datetime | None = None
-        for second, happening in enumerate(happenings):
-            if happening in self.ends:
-                self.records.append((happening, self.ends[happening], at(second)))
-                self.ends[happening] += 1
+        for second, step in enumerate(steps):
+            if step in self.ends:
+                self.records.append((step, self.ends[step], at(second)))
+                self.ends[step] += 1
             elif pending is None:
-                pending = at(second)  # the time is taken; records may come before the offsets are read
+                pending = at(second)  # the time is taken; records may arrive before the offsets are read
             else:
                 ends = Positions({topic: {0: end} for topic, end in self.ends.items()})
                 self.ticks.append(Tick(len(self.ticks), pending, ends))

@@ -1,4 +1,4 @@
-"""One incident causes one alert, whatever a source finds, misses or cannot see, and whoever silences it.
+"""One incident causes one alert, whatever a source finds, misses or cannot see, and with any silence.
 
 The laws hold for random histories of looks. The table lists single cases, each with its reason.
 """

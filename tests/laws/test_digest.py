@@ -1,4 +1,4 @@
-"""Spark and PostgreSQL tell the same digests of the same rows, hostile values among them, and other ones of others."""
+"""Spark and PostgreSQL compute equal hashes for equal rows, also for hostile values, and different hashes otherwise."""
 
 import pytest
 from psycopg import sql
@@ -9,14 +9,14 @@ from truelog.reconcile import table_hash
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_both_engines_tell_the_same(lab: Lab, name: str) -> None:
+def test_both_engines_compute_the_same_hashes(lab: Lab, name: str) -> None:
     _, in_database, in_spark = lab.digests(name, VIEWS[name], cases(lab.types, VIEWS[name].reads))
 
     assert table_hash.count_rows(in_database) > len(in_database) > table_hash.BUCKETS / 2
     assert table_hash.unequal_buckets(in_database, in_spark) == []
 
 
-def test_one_altered_row_shows_in_its_bucket_and_nowhere_else(lab: Lab) -> None:
+def test_an_altered_row_changes_the_hash_of_its_bucket_alone(lab: Lab) -> None:
     compiled, before, _ = lab.digests("every_measure", VIEWS["every_measure"], cases(lab.types, ("page_view",)))
     table = sql.Identifier("recon", compiled.table)
 

@@ -1,7 +1,7 @@
-"""Certificates of an earlier release still verify: each is read unaltered, and the code of its view is still the same.
+"""Certificates of an earlier release still verify: they are read unaltered, and the code of their views is the same.
 
 The files in `golden/` are certificates that `truelog reconcile --from-raw` made on a running platform. A change that
-fails here makes every certificate in every archive SUPERSEDED: raise the view's `version` only if its rows change.
+fails here makes every existing certificate SUPERSEDED. Raise the view's `version` only if its rows change.
 """
 
 import json
@@ -18,7 +18,7 @@ from truelog.views.compiled_view import compile_view
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.json"))
 
 
-def test_there_is_a_certificate_of_each_first_view() -> None:
+def test_every_view_of_the_first_release_has_a_certificate() -> None:
     assert [path.stem for path in GOLDEN] == ["click_through", "page_audience", "page_views", "request_rates"]
 
 

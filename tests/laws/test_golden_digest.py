@@ -1,7 +1,7 @@
-"""The encoding of a row and its hash are fixed: Spark, PostgreSQL and plain Python come to the same written numbers.
+"""The encoding of a row and its hash are fixed: Spark, PostgreSQL and plain Python compute the numbers in this file.
 
-A certificate holds these hashes for years. What changes one of them here makes every certificate worthless: it needs
-another `FORMAT` in `truelog.certificate`.
+A certificate holds these hashes for years. A change of any of them makes every certificate worthless, and needs a new
+`FORMAT` in `truelog.reconcile.certificate`.
 """
 
 import hashlib
@@ -65,11 +65,11 @@ ZERO = {
 
 
 def lists(*rows: dict[str, Any]) -> dict[str, list[Any]]:
-    """Of each column, its values in these rows as one array."""
+    """The values of each column in these rows, as one array."""
     return {f"{name}_list": [row.get(name) for row in rows] for name in PLAIN}
 
 
-# By key: the values of the columns that are not NULL. Keys 1 and 354 lie in one bucket.
+# By key: the values of the columns that are not NULL. Keys 1 and 354 are in the same bucket.
 VECTORS: dict[int, dict[str, Any]] = {
     1: {},
     2: ZERO | lists(),
@@ -84,7 +84,7 @@ VECTORS: dict[int, dict[str, Any]] = {
     354: {"words_list": ["", ""], "float": 0.1},
     -(2**31): {"short": 0.5, "money": Decimal("1.5"), "sum": Decimal(12), "flag": True},
 }
-# By bucket: rows, and the sum of their hashes.
+# By bucket: the number of rows, and the sum of their hashes.
 GOLDEN = {
     32: (1, "5cd681f1d485e4049d1cf3067bf9c4d3"),
     46: (1, "a8f1a40d4a016a8c470a9cca5f531998"),
@@ -101,7 +101,7 @@ GOLDEN = {
 
 
 def encoded(value: Any, kind: t.DataType) -> str:
-    """A value behind its length, in plain Python."""
+    """A value prefixed with its length, in plain Python."""
     if value is None:
         return "-"
     written = text(value, kind)
@@ -142,7 +142,7 @@ ROWS = [tuple(({"id": key} | values).get(name) for name in KINDS) for key, value
 
 
 def naive(rows: list[tuple[Any, ...]]) -> dict[int, tuple[int, str]]:
-    """Each bucket's rows, and the sums of the halves of their hashes."""
+    """The number of rows in each bucket, and the sums of the halves of their hashes."""
     found: dict[int, tuple[int, int, int]] = {}
     for row in rows:
         hashed = hashlib.md5("".join(map(encoded, row, KINDS.values())).encode()).digest()
@@ -153,33 +153,33 @@ def naive(rows: list[tuple[Any, ...]]) -> dict[int, tuple[int, str]]:
     return {b: (n, f"{high % 2**64:016x}{low % 2**64:016x}") for b, (n, high, low) in found.items()}
 
 
-def told(digests: table_hash.TableHash) -> dict[int, tuple[int, str]]:
+def hashes(digests: table_hash.TableHash) -> dict[int, tuple[int, str]]:
     return {bucket: (each.rows, each.hash) for bucket, each in digests.items()}
 
 
-def test_the_vectors_hold_every_type_that_a_view_may_own() -> None:
+def test_the_vectors_have_every_type_that_a_view_may_store() -> None:
     assert {type(kind) for kind in PLAIN.values()} == {*columns._PLAIN, t.DecimalType}
 
 
 def test_an_array_of_arrays_is_no_column() -> None:
-    """PostgreSQL's would have to be rectangular, and are taken apart to the last element."""
+    """In PostgreSQL they must be rectangular, and `unnest` flattens them completely."""
     with pytest.raises(BadDeclaration, match="no column for array<array<int>>"):
         columns.sql_type(t.ArrayType(t.ArrayType(t.IntegerType())))
 
 
-def test_plain_python_comes_to_the_golden_numbers() -> None:
+def test_plain_python_computes_the_golden_numbers() -> None:
     assert naive(ROWS) == GOLDEN
     assert {rows for rows, _ in GOLDEN.values()} == {1, 2}
 
 
-def test_both_engines_come_to_the_golden_numbers(lab: Lab) -> None:
+def test_both_engines_compute_the_golden_numbers(lab: Lab) -> None:
     every = t.StructType([t.StructField(name.removeprefix("last_"), kind) for name, kind in list(KINDS.items())[1:]])
     view = View(reads=(), transform=lambda none: none, key=("id",), measures={"last": Latest()})
     compiled = Compiled("golden", view, {"id": KINDS["id"], "last": every}, "")
     assert list(compiled.stored_columns) == list(KINDS)
 
     schema = t.StructType([t.StructField(name, kind) for name, kind in KINDS.items()])
-    assert told(table_hash.hash_frame(compiled, lab.spark.createDataFrame(ROWS, schema))) == GOLDEN
+    assert hashes(table_hash.hash_frame(compiled, lab.spark.createDataFrame(ROWS, schema))) == GOLDEN
 
     stored = sql.Identifier("recon", compiled.table)
     lab.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(stored))
@@ -188,11 +188,11 @@ def test_both_engines_come_to_the_golden_numbers(lab: Lab) -> None:
         insert = sql.SQL("INSERT INTO {} ({}) VALUES ({})")
         values = sql.SQL(", ").join(sql.Placeholder() * len(KINDS))
         cursor.executemany(insert.format(stored, names(compiled.stored_columns), values), ROWS)
-    assert told(table_hash.hash_table(lab.connection, compiled, stored)) == GOLDEN
+    assert hashes(table_hash.hash_table(lab.connection, compiled, stored)) == GOLDEN
 
-    # A NaN that the processor made has its sign set.
+    # A NaN computed by the processor has its sign bit set.
     negative = sql.SQL(
         "UPDATE {} SET float = 'Infinity'::float8 - 'Infinity' WHERE float = 'NaN' RETURNING float8send(float)"
     )
     assert lab.connection.execute(negative.format(stored)).fetchall() != [(bytes.fromhex("7ff8000000000000"),)]
-    assert told(table_hash.hash_table(lab.connection, compiled, stored)) == GOLDEN
+    assert hashes(table_hash.hash_table(lab.connection, compiled, stored)) == GOLDEN

@@ -1,7 +1,7 @@
-"""Law 7: the code that made a table is known, the library's part of it included.
+"""Law 7: the code that made a table is known, including the library's part of it.
 
-Where one of these fails, records or values have come to mean something else, and tables made before must not be added
-to: raise `MEANING` in `truelog.views.compiled_view`, and note here what comes out now.
+A failure means that records or values have a new meaning, and that merges must not add to existing tables. Raise
+`MEANING` in `truelog.views.compiled_view`, and record the new digests here.
 """
 
 import hashlib
@@ -20,15 +20,15 @@ from truelog.schema.event import FUTURE_LIMIT
 from truelog.views import compiled_view
 
 DECODED = {1: "88f62afc8fc78b3e0ff0cff361441ed1261badb1a4d027e402d59a8f345e3443"}
-ADDED_UP = {1: "e55e22d6be765a0311d126df1549123e681ef9ded3ce74dea39cb9b2bf5d86fc"}
+TOTALLED = {1: "e55e22d6be765a0311d126df1549123e681ef9ded3ce74dea39cb9b2bf5d86fc"}
 
 
 def digest(rows: list[dict[str, object]]) -> str:
     return hashlib.sha256(json.dumps(rows, default=str, sort_keys=True).encode()).hexdigest()
 
 
-def test_a_record_means_what_it_meant() -> None:
-    """Words of refusal aside: those may come from a library."""
+def test_records_have_not_changed_their_meaning() -> None:
+    """Without the reasons of invalid records, whose wording may come from a library."""
     values = pa.array([GOOD, *HOSTILE], pa.binary())
     times = pa.array([datetime(2026, 11, 21, 10, 0, tzinfo=UTC)] * len(values), pa.timestamp("us", "UTC"))
     rows = decode(THING, values, times, FUTURE_LIMIT).to_pylist()
@@ -37,7 +37,7 @@ def test_a_record_means_what_it_meant() -> None:
     assert digest([row | {"invalid": row["invalid"] is not None} for row in rows]) == DECODED[compiled_view.MEANING]
 
 
-def test_a_measure_means_what_it_meant(lab: Lab) -> None:
+def test_measures_have_not_changed_their_meaning(lab: Lab) -> None:
     view, shape = lab.compiled("meant", EVERY_MEASURE), records.schema(lab.types["page_view"])
     event = {
         "topic": "page_view",
@@ -50,10 +50,10 @@ def test_a_measure_means_what_it_meant(lab: Lab) -> None:
     }
     events = [event | {"offset": n, "visitor_id": f"v{n}", "response_ms": 10**n} for n in range(9)]
     rows = view.totals(EVERY_MEASURE.transform(lab.spark.createDataFrame(events, shape)))
-    assert digest([row.asDict() for row in view.stored(rows).collect()]) == ADDED_UP[compiled_view.MEANING]
+    assert digest([row.asDict() for row in view.stored(rows).collect()]) == TOTALLED[compiled_view.MEANING]
 
 
-def test_what_the_library_makes_of_it_is_part_of_a_views_fingerprint(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_meaning_is_part_of_a_views_fingerprint(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     before = lab.compiled("same", EVERY_MEASURE).fingerprint
     assert lab.compiled("same", EVERY_MEASURE).fingerprint == before
     monkeypatch.setattr(compiled_view, "MEANING", compiled_view.MEANING + 1)

@@ -1,4 +1,4 @@
-"""A merge by example, on a view that counts: what it adds, and what it refuses to add."""
+"""Merges by example, on a view that counts: what they add, and what they refuse."""
 
 import uuid
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ PER_MINUTE = View(reads=("page_view",), transform=_per_minute, key=("minute",), 
 
 @dataclass
 class Bench:
-    """A view of its own for one test, and batches to feed it."""
+    """A view for one test, and batches for it."""
 
     lab: Lab
     compiled: Compiled
@@ -44,7 +44,7 @@ class Bench:
         return Positions(offsets, {"page_view": self.topic_id, "ticks": "ticks-id"}).only(self.compiled.view.topics)
 
     def events(self, start: int, end: int) -> dict[str, DataFrame]:
-        """One event each second, the offset its number."""
+        """One event per second; the offset is its number."""
         seconds = F.timestamp_seconds(F.lit(START.timestamp()).cast("bigint") + F.col("id"))
         kinds = {"offset": F.col("id"), "partition": F.lit(0), "topic": F.lit("page_view"), "event_time": seconds}
         return {"page_view": _shaped(self.lab, self.lab.spark.range(start, end), "page_view", kinds)}
@@ -57,8 +57,8 @@ class Bench:
         return BatchApplier(self.lab.settings, self.holder)
 
     def apply(self, start: int, end: int, /, **changes: object) -> None:
-        given = Merge(self.at(start), self.at(end), self.staged(start, end))
-        merge.apply(self.lab.connection, self.compiled, replace(given, **changes), self.holder)  # type: ignore[arg-type]
+        batch = Merge(self.at(start), self.at(end), self.staged(start, end))
+        merge.apply(self.lab.connection, self.compiled, replace(batch, **changes), self.holder)  # type: ignore[arg-type]
 
     def counted(self) -> int:
         query = sql.SQL("SELECT coalesce(sum(views), 0)::bigint FROM {}")
@@ -67,20 +67,20 @@ class Bench:
         return int(str(row[0]))
 
     def tally(self) -> tuple[object, ...]:
-        """Merges, the rows that they brought, and whether they took time."""
+        """The number of merges and of their rows, and whether they took time."""
         row = self.lab.connection.execute(
             "SELECT merges, rows, merging > 0 FROM truelog.merge_tally WHERE view = %s", (self.compiled.name,)
         ).fetchone()
         assert row is not None
         return row
 
-    def stands(self) -> int:
+    def offset(self) -> int:
         return merge.positions(self.lab.connection, self.compiled).at("page_view", 0)
 
 
-def _shaped(lab: Lab, frame: DataFrame, topic: str, given: dict[str, Column]) -> DataFrame:
+def _shaped(lab: Lab, frame: DataFrame, topic: str, columns: dict[str, Column]) -> DataFrame:
     shape: StructType = records.schema(lab.types[topic])
-    return frame.select(*(given.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in shape))
+    return frame.select(*(columns.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in shape))
 
 
 @pytest.fixture
@@ -94,16 +94,18 @@ def _bench(lab: Lab, view: View) -> Bench:
     return Bench(lab, compiled)
 
 
-def test_merges_that_follow_each_other_add_up(bench: Bench) -> None:
+def test_consecutive_merges_add_up(bench: Bench) -> None:
     bench.apply(0, 90)
     bench.apply(90, 150)
 
-    assert (bench.counted(), bench.stands()) == (150, 150)
+    assert (bench.counted(), bench.offset()) == (150, 150)
     assert bench.tally() == (2, 2 + 2, True)
 
 
-def test_without_the_comparison_a_replay_doubles(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted defect: what the comparison of positions is for."""
+def test_without_the_comparison_of_positions_a_replay_counts_twice(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A planted defect shows what the comparison of positions prevents."""
     monkeypatch.setattr(merge, "require_at", lambda *_: None)
     bench.apply(0, 90)
     bench.apply(0, 90)
@@ -121,27 +123,27 @@ def test_a_recreated_topic_is_refused(bench: Bench) -> None:
     assert bench.counted() == 90
 
 
-def test_staging_emptied_by_a_crash_is_noticed(bench: Bench) -> None:
+def test_staging_emptied_by_a_crash_is_detected(bench: Bench) -> None:
     lost = bench.staged(0, 90)
     bench.lab.connection.execute(sql.SQL("TRUNCATE {}").format(stage.table(bench.compiled)))
 
     with pytest.raises(StagingTorn):
         bench.apply(0, 90, staged=lost)
 
-    assert (bench.counted(), bench.stands()) == (0, 0)
+    assert (bench.counted(), bench.offset()) == (0, 0)
 
 
 def test_rows_of_a_repeated_or_suspended_attempt_are_not_counted(bench: Bench) -> None:
-    bench.staged(0, 90)  # an attempt that Spark gave up
+    bench.staged(0, 90)  # an attempt that Spark abandoned
     winner = bench.staged(0, 90)
-    bench.staged(0, 90)  # one that woke up after the winner reported
+    bench.staged(0, 90)  # an attempt that resumed after the winner reported
 
     bench.apply(0, 90, staged=winner)
 
     assert bench.counted() == 90
 
 
-def test_altered_rows_of_the_right_number_are_noticed(bench: Bench) -> None:
+def test_altered_rows_are_detected_although_their_number_is_right(bench: Bench) -> None:
     staged = bench.staged(0, 90)
     bench.lab.connection.execute(sql.SQL("UPDATE {} SET row_hash = row_hash + 1").format(stage.table(bench.compiled)))
 
@@ -159,7 +161,7 @@ def test_a_process_whose_lease_is_over_cannot_write(bench: Bench) -> None:
     with pytest.raises(Fenced):
         bench.apply(30, 60)
 
-    assert (bench.counted(), bench.stands(), bench.tally()) == (30, 30, (1, 1, True))
+    assert (bench.counted(), bench.offset(), bench.tally()) == (30, 30, (1, 1, True))
     held.release()
 
 
@@ -176,30 +178,30 @@ def test_a_second_process_of_an_application_is_refused(bench: Bench) -> None:
     second.release()
 
 
-def test_each_view_takes_only_what_it_lacks(bench: Bench) -> None:
-    """A batch that begins at the least of several views' positions overlaps with what the others have."""
+def test_each_view_merges_only_the_records_that_it_lacks(bench: Bench) -> None:
+    """A batch begins at the least of several views' positions, so it overlaps with what other views have merged."""
     bench.apply(0, 60)
 
-    piece = EventRange(bench.events(20, 100), bench.at(20), bench.at(100))
-    bench.applier.apply(bench.lab.connection, bench.compiled, piece, bench.at(60))
+    batch = EventRange(bench.events(20, 100), bench.at(20), bench.at(100))
+    bench.applier.apply(bench.lab.connection, bench.compiled, batch, bench.at(60))
 
-    assert (bench.counted(), bench.stands()) == (100, 100)
+    assert (bench.counted(), bench.offset()) == (100, 100)
 
 
-def test_a_record_that_the_transform_cannot_take_is_set_aside_and_the_rest_goes_on(lab: Lab) -> None:
+def test_a_record_on_which_the_transform_fails_is_excluded_and_the_rest_is_merged(lab: Lab) -> None:
     def divides(page_view: DataFrame) -> DataFrame:
         return page_view.select("url", (F.lit(100) / (F.col("offset") - 7)).cast("int").alias("share"))
 
     bench = _bench(lab, View(reads=("page_view",), transform=divides, key=("url",), measures={"share": Sum()}))
-    piece = EventRange(bench.events(0, 20), bench.at(0), bench.at(20))
-    bench.applier.apply(lab.connection, bench.compiled, piece, bench.at(0))
+    batch = EventRange(bench.events(0, 20), bench.at(0), bench.at(20))
+    bench.applier.apply(lab.connection, bench.compiled, batch, bench.at(0))
 
-    assert bench.stands() == 20
+    assert bench.offset() == 20
     rows = lab.connection.execute(
         'SELECT "offset", error FROM truelog.exclusion WHERE view = %s', (bench.compiled.name,)
     ).fetchall()
     assert [offset for offset, _ in rows] == [7]
     assert "DIVIDE_BY_ZERO" in str(rows[0][1])
-    failing, fine, none_there = (("page_view", 0, offset) for offset in (7, 8, 99))
-    events, places = bench.events(0, 20), [failing, fine, none_there]
-    assert bad_records.unfounded_exclusions(bench.compiled, events, places) == [fine, none_there]
+    failing, fine, missing = (("page_view", 0, offset) for offset in (7, 8, 99))
+    events, places = bench.events(0, 20), [failing, fine, missing]
+    assert bad_records.unfounded_exclusions(bench.compiled, events, places) == [fine, missing]

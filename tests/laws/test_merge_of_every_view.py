@@ -1,7 +1,7 @@
-"""Laws 2, 3, 7 and 8 for every view: a merge applies once, wholly, at its place, by the code that made the table; and
-rows leave by the log's clock alone.
+"""Laws 2, 3, 7 and 8 for every view: a merge applies once, completely, at its positions, and by the code that made the
+table; and rows expire by the log's clock alone.
 
-Each view is fed a generated log, hostile values among it, in two batches that follow each other.
+Each view gets a generated log with hostile values, in two consecutive batches.
 """
 
 import uuid
@@ -27,21 +27,21 @@ from truelog.support.durations import seconds
 from truelog.support.errors import CodeChanged, Gap, Stale
 from truelog.views.compiled_view import Compiled
 
-LOGS = 40  # in one
+LOGS = 40  # joined into one
 POINTS = ("merge.locked", "merge.added", "merge.advanced")
 EMPTY = StagedRows((), 0, 0)
 
 
 @dataclass(frozen=True)
 class Fed:
-    """A view, made for one test, that stands at the beginning of a log."""
+    """A view for one test, at the beginning of a log."""
 
     lab: Lab
     compiled: Compiled
     log: list[Record]
 
     def at(self, records: int, ticks: int = 0) -> Positions:
-        """Just past so many records of the log, and so many ticks."""
+        """The positions after that many records of the log, and that many ticks."""
         reached: dict[str, Counter[int]] = {topic: Counter() for topic in self.compiled.view.reads}
         for record in self.log[:records]:
             reached[record.topic][record.partition] += 1
@@ -49,13 +49,13 @@ class Fed:
         return Positions(offsets, dict.fromkeys(offsets, self.compiled.name)).only(self.compiled.view.topics)
 
     def batches(self) -> tuple[Merge, Merge]:
-        """The log in two halves, staged."""
+        """The log as two staged halves."""
         half, end = len(self.log) // 2, len(self.log)
         first, second = (self._staged(number) for number in (0, 1))
         return Merge(self.at(0), self.at(half), first), Merge(self.at(half), self.at(end), second)
 
     def _staged(self, number: int) -> StagedRows:
-        halves = [replace(record, cut=2 * place // len(self.log)) for place, record in enumerate(self.log)]
+        halves = [replace(record, cut=2 * index // len(self.log)) for index, record in enumerate(self.log)]
         events = {topic: self.lab.events(topic, [halves]) for topic in self.compiled.view.reads}
         half = {topic: frame.where(f"cut = {number}") for topic, frame in events.items()}
         return BatchApplier(self.lab.settings).stage_totals(self.compiled, half)
@@ -63,14 +63,14 @@ class Fed:
     def apply(self, batch: Merge) -> None:
         merge.apply(self.lab.connection, self.compiled, batch)
 
-    def stands(self) -> tuple[list[str], Positions]:
-        """All that a merge may change: the rows, whole, and the positions."""
+    def contents(self) -> tuple[list[str], Positions]:
+        """Everything that a merge may change: the rows and the positions."""
         query = sql.SQL("SELECT t::text FROM {} AS t ORDER BY 1").format(self.table)
         rows = self.lab.connection.execute(query).fetchall()
         return [str(row) for (row,) in rows], merge.positions(self.lab.connection, self.compiled)
 
     def ages(self) -> list[datetime | None]:
-        """Of each row, the time by which it grows old."""
+        """The time of each row that decides when it expires."""
         age = sql.Identifier(str(self.compiled.age_column))
         query = sql.SQL("SELECT {} FROM {} ORDER BY 1").format(age, self.table)
         return [time for (time,) in self.lab.connection.execute(query).fetchall()]  # type: ignore[misc]
@@ -86,7 +86,7 @@ class Fed:
 
 
 def deployed(lab: Lab, name: str) -> Compiled:
-    """A view under a name that is a test's own."""
+    """A view under a name that no other test uses."""
     compiled = lab.compiled(f"{name}_{uuid.uuid4().hex[:8]}", VIEWS[name])
     table.deploy_table(lab.connection, compiled)
     return compiled
@@ -98,12 +98,12 @@ def fed(lab: Lab, name: str) -> Fed:
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_a_merge_applies_wholly_and_once_and_at_its_place(
+def test_a_merge_applies_completely_once_and_at_its_positions(
     lab: Lab, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = fed(lab, name)
     first, second = view.batches()
-    untouched = view.stands()
+    untouched = view.contents()
 
     for point in POINTS:
         with monkeypatch.context() as armed:
@@ -113,43 +113,43 @@ def test_a_merge_applies_wholly_and_once_and_at_its_place(
             with pytest.raises(faults.FaultInjectedError):
                 view.apply(first)
         assert (tmp_path / point).exists()
-        assert view.stands() == untouched, point
+        assert view.contents() == untouched, point
 
     with pytest.raises(Gap):
         view.apply(second)
-    assert view.stands() == untouched
+    assert view.contents() == untouched
 
     view.apply(first)
-    once = view.stands()
+    once = view.contents()
     for stale in (first, replace(second, begin=first.begin)):  # a replay, and a batch that overlaps
         with pytest.raises(Stale):
             view.apply(stale)
-        assert view.stands() == once
+        assert view.contents() == once
 
     view.apply(second)
-    twice = view.stands()
+    twice = view.contents()
     assert (len(untouched[0]), untouched[1].partitions()) == (0, [])
-    assert once[0] not in (untouched[0], twice[0]), "the batches hold too little"
+    assert once[0] not in (untouched[0], twice[0]), "the batches hold too few events"
     assert twice[1] == second.end
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_changed_code_does_not_go_on_with_the_table(lab: Lab, name: str) -> None:
-    declared, called = VIEWS[name], deployed(lab, name).name
+def test_changed_code_cannot_continue_with_the_table(lab: Lab, name: str) -> None:
+    declared, deployed_name = VIEWS[name], deployed(lab, name).name
 
-    def without_the_first(*events: DataFrame) -> DataFrame:
+    def without_first_record(*events: DataFrame) -> DataFrame:
         return declared.transform(*(frame.where("offset > 0") for frame in events))
 
-    changed = replace(declared, transform=without_the_first)
-    table.deploy_table(lab.connection, lab.compiled(called, declared))
+    changed = replace(declared, transform=without_first_record)
+    table.deploy_table(lab.connection, lab.compiled(deployed_name, declared))
     with pytest.raises(CodeChanged):
-        table.deploy_table(lab.connection, lab.compiled(called, changed))
-    table.deploy_table(lab.connection, lab.compiled(called, replace(changed, version=declared.version + 1)))
+        table.deploy_table(lab.connection, lab.compiled(deployed_name, changed))
+    table.deploy_table(lab.connection, lab.compiled(deployed_name, replace(changed, version=declared.version + 1)))
 
 
 @pytest.mark.parametrize("name", [name for name, view in VIEWS.items() if view.keep])
-def test_old_rows_leave_by_the_clock_of_the_log_alone(lab: Lab, name: str) -> None:
-    """A tick counts once the view has reached both the tick and the offsets that it names."""
+def test_old_rows_expire_by_the_clock_of_the_log_alone(lab: Lab, name: str) -> None:
+    """A tick counts as soon as the view has reached the tick and the offsets in it."""
     view = fed(lab, name)
     first, second = view.batches()
     view.apply(first)
@@ -165,4 +165,4 @@ def test_old_rows_leave_by_the_clock_of_the_log_alone(lab: Lab, name: str) -> No
 
     view.apply(Merge(ticked, view.at(len(view.log), ticks=1), EMPTY))
     assert view.ages() == [age for age in before if age is None or age >= limit]
-    assert 0 < len(view.ages()) < len(before), "the clock lets too few rows leave, or too many"
+    assert 0 < len(view.ages()) < len(before), "the clock expires too few rows, or too many"

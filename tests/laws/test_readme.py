@@ -1,5 +1,5 @@
-"""The README's "Add a view in five steps", followed: the file that it tells to write is found, gives rows, and keeps
-the first law.
+"""The README's "Add a view in five steps": the catalogue finds the file that step 1 writes, its view gives rows, and it
+obeys the first law.
 """
 
 import re
@@ -19,7 +19,7 @@ STEP = re.compile(r"^1\. Write `spark_apps/views/(\w+)\.py`.*?```python\n(.*?)``
 
 @pytest.fixture
 def written(tmp_path: Path) -> tuple[str, View]:
-    """The view's name, and the view as the catalogue finds it in the folder where the file was written."""
+    """The view and its name, as the catalogue finds them in the folder of the written file."""
     step = STEP.search((PROJECT / "README.md").read_text())
     assert step is not None
     (tmp_path / f"{step[1]}.py").write_text(textwrap.dedent(step[2].lstrip("\n")))
@@ -27,7 +27,7 @@ def written(tmp_path: Path) -> tuple[str, View]:
     return name, view
 
 
-def test_its_view_gives_rows_in_every_way(lab: Lab, written: tuple[str, View]) -> None:
+def test_the_view_gives_the_same_rows_in_every_way(lab: Lab, written: tuple[str, View]) -> None:
     hours, languages = ("10:00:00", "10:59:59", "11:00:00"), ("en", "en", None)
     events = [
         sent("page_view", occurred_at=at(hour), language=language, visitor_id="ann", url="https://shop.example/")
@@ -41,7 +41,7 @@ def test_its_view_gives_rows_in_every_way(lab: Lab, written: tuple[str, View]) -
     assert {way: found[way][None] for way in WAYS} == dict.fromkeys(WAYS, rows)
 
 
-def test_its_view_keeps_the_first_law(lab: Lab, written: tuple[str, View]) -> None:
+def test_the_view_obeys_the_first_law(lab: Lab, written: tuple[str, View]) -> None:
     name, view = written
     result = lab.compare_all(name, view, cases(lab.types, view.reads, number=50))
     assert (result.rows > 50, result.unequal) == (True, 0)

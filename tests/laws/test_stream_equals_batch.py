@@ -1,4 +1,4 @@
-"""Law 1: cut the log anywhere, interleave its partitions anyhow; the streamed table is the rebuilt one."""
+"""Law 1: however the log is cut into micro-batches and interleaved, the streamed table equals the rebuilt table."""
 
 from dataclasses import replace
 
@@ -12,9 +12,11 @@ from truelog.views import measures
 from truelog.views.compiled_view import extend_view
 
 
-def test_no_measure_is_forgotten() -> None:
-    there = {each for each in vars(measures).values() if isinstance(each, type) and issubclass(each, measures.Measure)}
-    assert {type(measure) for measure in EVERY_MEASURE.measures.values()} == there - {measures.Measure}
+def test_the_laws_cover_every_measure() -> None:
+    existing = {
+        each for each in vars(measures).values() if isinstance(each, type) and issubclass(each, measures.Measure)
+    }
+    assert {type(measure) for measure in EVERY_MEASURE.measures.values()} == existing - {measures.Measure}
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -23,23 +25,23 @@ def test_streamed_equals_rebuilt(lab: Lab, name: str) -> None:
 
     result = lab.compare_all(name, VIEWS[name], drawn)
 
-    assert result.rows > len(drawn), "the cases hold too little to tell the two apart"
+    assert result.rows > len(drawn), "the cases hold too few events to show a difference"
     assert (result.missing, result.extra, result.different) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("name", [name for name, view in VIEWS.items() if view.keep])
-def test_old_rows_leave_the_stream_and_the_rebuild_alike(lab: Lab, name: str) -> None:
+def test_old_rows_expire_in_the_stream_and_in_the_rebuild_alike(lab: Lab, name: str) -> None:
     drawn, view = cases(lab.types, VIEWS[name].reads), VIEWS[name]
 
-    kept_for_ever = lab.compare_all(f"{name}_for_ever", replace(view, keep=None), drawn)
-    kept = lab.compare_all(name, view, drawn)
+    without_expiry = lab.compare_all(f"{name}_for_ever", replace(view, keep=None), drawn)
+    with_expiry = lab.compare_all(name, view, drawn)
 
-    assert len(drawn) < kept.rows < kept_for_ever.rows, "the clock lets too few rows leave, or too many"
-    assert kept.unequal == 0
+    assert len(drawn) < with_expiry.rows < without_expiry.rows, "the clock expires too few rows, or too many"
+    assert with_expiry.unequal == 0
 
 
 class _Overwritten(Sum):
-    """A sum that forgets what stands: the classic defect, which the first example never shows."""
+    """A sum that overwrites the existing value: a classic defect, which the first merge never shows."""
 
     def merged(self, name: str, kind: DataType) -> dict[str, str]:
         return {name: f"excluded.{name}"}
@@ -54,7 +56,7 @@ def test_the_law_catches_a_merge_that_overwrites(lab: Lab) -> None:
 
 
 def test_states_add_up_in_spark_as_they_do_in_postgresql(lab: Lab) -> None:
-    """Partials of a log day are states; a rebuild adds them up in Spark."""
+    """The partials of a log day are states, and a rebuild adds them in Spark."""
     compiled = lab.compiled("partials", EVERY_MEASURE)
     by_case = extend_view(compiled, "case_id", IntegerType())
     by_cut = extend_view(by_case, "cut", IntegerType())

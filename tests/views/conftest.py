@@ -1,7 +1,7 @@
-"""The fixtures of a view's examples, asked once for each way of running: `run([event, …]) == [row, …]` for the rows
-of the view, `ask("relation", [event, …])` for those of a relation that it presents.
+"""Fixtures for the examples of a view, parametrised by the way of running it.
 
-The view is the one that the test file is named for.
+`run([event, …]) == [row, …]` gives the rows of the view; `query("relation", [event, …])` gives the rows of a relation
+that it presents. The name of the test file selects the view.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from truelog import View
 from truelog.views import catalogue
 
 Run = Callable[[list[Sent]], list[Row]]
-Ask = Callable[[str, list[Sent]], list[Row]]
+Query = Callable[[str, list[Sent]], list[Row]]
 
 
 @pytest.fixture(scope="session")
@@ -43,5 +43,5 @@ def run(ways: Ways, lab: Lab, name: str, view: View, way: str) -> Run:
 
 
 @pytest.fixture
-def ask(ways: Ways, lab: Lab, name: str, view: View, way: str) -> Ask:
+def query(ways: Ways, lab: Lab, name: str, view: View, way: str) -> Query:
     return lambda relation, events: ways.relations(lab, name, view, events)[way][relation]

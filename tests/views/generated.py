@@ -1,4 +1,4 @@
-"""The generated logs of the laws as a plain Python test sees them: the good events of each, ready to be added up."""
+"""The generated logs of the laws, with the valid events of each as plain Python rows."""
 
 import hashlib
 from collections.abc import Iterator
@@ -15,12 +15,12 @@ from truelog.schema.decode import decode
 
 
 def bounded(text: str, keys: int) -> str:
-    """A long text in a key of so many text columns, as readers see it: its start, and a hash of the whole."""
-    most = 2_000 // keys
-    return text if len(text) <= most else f"{text[: (most - 36) // 4]} …{hashlib.md5(text.encode()).hexdigest()}"
+    """A long text in a key of `keys` text columns, as readers see it: its start, and a hash of the whole text."""
+    size = 2_000 // keys
+    return text if len(text) <= size else f"{text[: (size - 36) // 4]} …{hashlib.md5(text.encode()).hexdigest()}"
 
 
-# Where each URL of the generated events points to, as read by a person.
+# The host and the path of each URL in the generated events, written by hand.
 PLACES: dict[str, tuple[str | None, str | None]] = {
     "http://h/p": ("h", "/p"),
     "http://h/q?x=1": ("h", "/q"),
@@ -37,13 +37,13 @@ def minute_of(event: Row) -> datetime:
 
 
 def logs_and_rows(lab: Lab, name: str, view: View) -> Iterator[tuple[list[Row], list[Row]]]:
-    """For each of 200 logs: its good events, and the rows that the view makes of them."""
+    """The valid events of each of 200 logs, and the rows of the view."""
     for events, found in logs_and_relations(lab, name, view):
         yield events, found[None]
 
 
 def logs_and_relations(lab: Lab, name: str, view: View) -> Iterator[tuple[list[Row], Relations]]:
-    """The same, with the rows of every relation that the view presents."""
+    """The valid events of each log, and the rows of the view and of every relation that it presents."""
     logs = cases(lab.types, view.reads)
     lab.compare_all(name, view, logs)
     read = Reader(lab, name, view)
@@ -53,19 +53,19 @@ def logs_and_relations(lab: Lab, name: str, view: View) -> Iterator[tuple[list[R
 
 
 def clock_at_the_end(lab: Lab, view: View) -> datetime:
-    """What the log's clock says after all these logs."""
+    """The time of the log's clock after all these logs."""
     return clock_after(view, last_cut(cases(lab.types, view.reads)))
 
 
 def _good(lab: Lab, topic: str, log: list[Record]) -> list[Row]:
-    """The good events of a topic, with their topic, partition and offset."""
-    mine = [record for record in log if record.topic == topic]
-    values = pa.array([record.value for record in mine], pa.binary())
-    times = pa.array([START] * len(mine), pa.timestamp("us", "UTC"))
+    """The valid events of a topic, with their topic, partition and offset."""
+    records = [record for record in log if record.topic == topic]
+    values = pa.array([record.value for record in records], pa.binary())
+    times = pa.array([START] * len(records), pa.timestamp("us", "UTC"))
     decoded = decode(lab.types[topic], values, times, timedelta(days=5_000_000)).to_pylist()
-    offsets = {partition: count() for partition in {record.partition for record in mine}}
+    offsets = {partition: count() for partition in {record.partition for record in records}}
     placed = [
         event | {"topic": topic, "partition": record.partition, "offset": next(offsets[record.partition])}
-        for event, record in zip(decoded, mine, strict=True)
+        for event, record in zip(decoded, records, strict=True)
     ]
     return [event for event in placed if event["invalid"] is None]

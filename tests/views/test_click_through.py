@@ -1,4 +1,4 @@
-"""Which results of a search were clicked, whichever came first, and within an hour."""
+"""Clicks on the results of a search: in any order of arrival, and within an hour."""
 
 from collections import defaultdict
 from datetime import datetime, timedelta
@@ -6,7 +6,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 from tests.laws.lab import CASES, Lab
-from tests.views.conftest import Ask, Run
+from tests.views.conftest import Query, Run
 from tests.views.generated import logs_and_relations
 from tests.views.ways import Row, Sent, at, sent
 from truelog import View
@@ -15,8 +15,8 @@ HOUR = timedelta(hours=1)
 
 
 def searched(time: str = "10:00:00", results: tuple[str, ...] = ("/a", "/b"), **fields: Any) -> Sent:
-    given = {"event_id": "s1", "visitor_id": "ann", "query": "lamp", "results": results} | fields
-    return sent("search", occurred_at=at(time), **given)
+    defaults = {"event_id": "s1", "visitor_id": "ann", "query": "lamp", "results": results}
+    return sent("search", occurred_at=at(time), **defaults | fields)
 
 
 def clicked(time: str = "10:00:30", url: str = "/a", search_id: str = "s1") -> Sent:
@@ -24,8 +24,9 @@ def clicked(time: str = "10:00:30", url: str = "/a", search_id: str = "s1") -> S
 
 
 def result(url: str, clicked_at: str | None, asked_at: str = "10:00:00", search_id: str = "s1") -> Row:
-    asked, found = at(asked_at), clicked_at and at(clicked_at)
-    return {"search_id": search_id, "asked_at": asked, "url": url, "counts_until": asked + HOUR, "clicked_at": found}
+    searched_at, click = at(asked_at), clicked_at and at(clicked_at)
+    until = searched_at + HOUR
+    return {"search_id": search_id, "asked_at": searched_at, "url": url, "counts_until": until, "clicked_at": click}
 
 
 def test_a_search_and_its_clicks_are_one_row(run: Run) -> None:
@@ -40,41 +41,41 @@ def test_a_search_and_its_clicks_are_one_row(run: Run) -> None:
     ]
 
 
-def test_a_click_without_its_search_waits_for_it(run: Run, ask: Ask) -> None:
-    click, asked = {"clicked_at": [at("10:00:30")], "clicked": ["/a"]}, {"asked_at": None, "results": None}
-    assert run([clicked()]) == [{"search_id": "s1"} | asked | click]
-    assert ask("results", [clicked()]) == []
+def test_a_click_without_its_search_waits_for_it(run: Run, query: Query) -> None:
+    click, search = {"clicked_at": [at("10:00:30")], "clicked": ["/a"]}, {"asked_at": None, "results": None}
+    assert run([clicked()]) == [{"search_id": "s1"} | search | click]
+    assert query("results", [clicked()]) == []
 
 
-def test_a_search_that_is_logged_after_its_click_finds_it(ask: Ask) -> None:
-    assert ask("results", [clicked(), searched()]) == [result("/a", "10:00:30"), result("/b", None)]
+def test_a_search_that_is_logged_after_its_click_is_matched(query: Query) -> None:
+    assert query("results", [clicked(), searched()]) == [result("/a", "10:00:30"), result("/b", None)]
 
 
-def test_a_click_counts_within_an_hour(ask: Ask) -> None:
+def test_a_click_counts_within_an_hour(query: Query) -> None:
     for time, counts in {"11:00:00": True, "11:00:01": False, "09:00:00": True, "08:59:59": False}.items():
-        [found, _] = ask("results", [searched(), clicked(time)])
+        [found, _] = query("results", [searched(), clicked(time)])
         assert found == result("/a", time if counts else None)
 
 
-def test_a_click_that_does_not_count_hides_none_that_does(ask: Ask) -> None:
+def test_a_click_that_does_not_count_does_not_hide_a_click_that_does(query: Query) -> None:
     events = [clicked("08:00:00"), clicked("12:00:00"), searched(), clicked("10:59:00"), clicked("10:01:00")]
-    assert ask("results", events)[0] == result("/a", "10:01:00")
+    assert query("results", events)[0] == result("/a", "10:01:00")
 
 
-def test_a_click_on_what_was_not_shown_counts_for_nothing(ask: Ask) -> None:
+def test_a_click_on_a_url_that_was_not_shown_does_not_count(query: Query) -> None:
     events = [searched(), clicked(url="/c"), clicked(search_id="s2")]
-    assert ask("results", events) == [result("/a", None), result("/b", None)]
+    assert query("results", events) == [result("/a", None), result("/b", None)]
 
 
-def test_a_result_that_was_shown_twice_in_a_search_is_one(ask: Ask) -> None:
-    assert ask("results", [searched(results=("/a", "/a")), clicked(), clicked()]) == [result("/a", "10:00:30")]
+def test_a_result_that_a_search_shows_twice_is_one_row(query: Query) -> None:
+    assert query("results", [searched(results=("/a", "/a")), clicked(), clicked()]) == [result("/a", "10:00:30")]
 
 
-def test_a_search_without_results_has_none(ask: Ask) -> None:
-    assert ask("results", [searched(results=())]) == []
+def test_a_search_without_results_has_no_rows(query: Query) -> None:
+    assert query("results", [searched(results=())]) == []
 
 
-def test_the_rate_is_that_of_a_url_and_of_the_hour_of_the_search(ask: Ask) -> None:
+def test_the_rate_is_per_url_and_hour_of_the_search(query: Query) -> None:
     events = [
         searched("10:00:00"),
         searched("10:59:59", event_id="s2"),
@@ -83,34 +84,34 @@ def test_the_rate_is_that_of_a_url_and_of_the_hour_of_the_search(ask: Ask) -> No
         clicked("11:10:00", search_id="s2"),
         clicked("11:10:00", "/b", "s4"),
     ]
-    assert [tuple(row.values()) for row in ask("rates", events)] == [
+    assert [tuple(row.values()) for row in query("rates", events)] == [
         (at("10:00:00"), "/a", 3, 1, round_4(1, 3)),
         (at("10:00:00"), "/b", 2, 0, round_4(0, 2)),
         (at("11:00:00"), "/b", 1, 1, round_4(1, 1)),
     ]
 
 
-def test_what_was_never_clicked(ask: Ask) -> None:
+def test_results_that_were_never_clicked(query: Query) -> None:
     row = {"search_id": "s1", "asked_at": at("10:00:00"), "url": "/b", "counts_until": at("11:00:00")}
-    assert ask("never_clicked", [searched(), clicked(), clicked("12:00:00", "/b")]) == [row]
+    assert query("never_clicked", [searched(), clicked(), clicked("12:00:00", "/b")]) == [row]
 
 
-def test_generated_logs_give_what_a_loop_gives(lab: Lab, name: str, view: View) -> None:
-    answered = unanswered = 0
+def test_generated_logs_give_the_rows_of_a_naive_loop(lab: Lab, name: str, view: View) -> None:
+    with_click = no_click = 0
     for events, found in logs_and_relations(lab, name, view):
-        results = told_by_a_loop(events)
+        results = naive_results(events)
         assert found["results"] == results
         assert found["never_clicked"] == [without_click(row) for row in results if row["clicked_at"] is None]
         assert found["rates"] == rates(results)
         assert {row["search_id"] for row in found[None]} == {search_of(event) for event in events}
-        answered += sum(row["clicked_at"] is not None for row in results)
-        unanswered += sum(row["clicked_at"] is None for row in results)
-    assert answered > CASES / 4, "the clicks of the logs find too few results"
-    assert unanswered > CASES
+        with_click += sum(row["clicked_at"] is not None for row in results)
+        no_click += sum(row["clicked_at"] is None for row in results)
+    assert with_click > CASES / 4, "too few clicks in the logs match a result"
+    assert no_click > CASES
 
 
-def told_by_a_loop(events: list[Row]) -> list[Row]:
-    """The latest search of each id, each of its URLs once, with the first click that counts."""
+def naive_results(events: list[Row]) -> list[Row]:
+    """The latest search of each id, and each of its URLs once, with the first click that counts."""
     searches = [event for event in events if event["topic"] == "search"]
     latest = {e["event_id"]: e for e in sorted(searches, key=lambda e: (e["event_time"], e["partition"], e["offset"]))}
     rows = []

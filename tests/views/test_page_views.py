@@ -1,9 +1,9 @@
-"""Page views: how many, and how many bytes, per minute, host, page and browser."""
+"""Page views: views and bytes per minute, host, page and browser."""
 
 from typing import Any
 
 from tests.laws.lab import CASES, Lab
-from tests.views.conftest import Ask, Run
+from tests.views.conftest import Query, Run
 from tests.views.generated import PLACES, logs_and_rows, minute_of
 from tests.views.ways import Row, Sent, at, sent
 from truelog import View
@@ -19,16 +19,16 @@ def cell(time: str = "10:00:00", host: str | None = "shop.example", page: str | 
     return {"minute": at(time), "host": host, "page": page, "browser": None, "views": 1, "bytes": None} | columns
 
 
-def test_nobody_came(run: Run) -> None:
+def test_no_events_give_no_rows(run: Run) -> None:
     assert run([]) == []
 
 
-def test_views_of_a_minute_add_up(run: Run) -> None:
+def test_views_of_a_minute_are_counted(run: Run) -> None:
     events = [viewed("10:00:00", bytes=100), viewed("10:00:30", bytes=20), viewed("10:00:59", bytes=3)]
     assert run(events) == [cell("10:00:00", views=3, bytes=123)]
 
 
-def test_each_minute_host_page_and_browser_is_a_row_of_its_own(run: Run) -> None:
+def test_each_minute_host_page_and_browser_has_its_own_row(run: Run) -> None:
     events = [
         viewed("10:00:59"),
         viewed("10:01:00"),
@@ -45,12 +45,12 @@ def test_each_minute_host_page_and_browser_is_a_row_of_its_own(run: Run) -> None
     ]
 
 
-def test_a_page_is_its_path_whatever_else_the_url_says(run: Run) -> None:
+def test_a_page_is_the_path_of_its_url(run: Run) -> None:
     urls = (SHOP, f"{SHOP}?size=42", f"{SHOP}#top", "http://ann@shop.example:8080/shoes")
     assert run([viewed(url=url) for url in urls]) == [cell(views=4)]
 
 
-def test_a_url_that_is_none_counts_for_no_host_and_no_page(run: Run) -> None:
+def test_an_invalid_url_has_no_host_and_no_page(run: Run) -> None:
     assert run([viewed(url=url) for url in ("http://[bad", "http://h/%zz", "a b", "C:\\N")]) == [
         cell(host=None, page=None, views=4)
     ]
@@ -62,26 +62,26 @@ def test_unknown_bytes_add_nothing_to_known_ones(run: Run) -> None:
     assert run([viewed(bytes=0)]) == [cell(bytes=0)]
 
 
-def test_a_clock_that_goes_wrong_is_put_right(run: Run) -> None:
-    """The phone is an hour behind: it was sent ten seconds after the view, and received at eleven."""
+def test_a_wrong_device_clock_is_corrected(run: Run) -> None:
+    """The phone's clock is an hour slow: it sent the event ten seconds after the view, which was at eleven."""
     event = viewed("10:00:00", sent_at=at("10:00:10"), received_at=at("11:00:10"))
     assert run([event]) == [cell("11:00:00")]
 
 
-def test_what_is_no_page_view_counts_nowhere(run: Run) -> None:
+def test_an_invalid_event_counts_nowhere(run: Run) -> None:
     malformed = [Sent("page_view", value) for value in (b"", b"not json", b"[]", b'{"url": "x"}')]
     assert run([*malformed, viewed(), viewed(bytes=-1)]) == [cell()]
 
 
-def test_the_busiest_pages_of_an_hour_come_first_and_equals_in_binary_order(ask: Ask) -> None:
-    often = {"/Z": 2, "/a": 2, "/\u00e9": 2, "/top": 3} | {f"/{n}": 1 for n in range(8)}
+def test_the_busiest_pages_of_an_hour_come_first_and_ties_are_in_binary_order(query: Query) -> None:
+    counts = {"/Z": 2, "/a": 2, "/\u00e9": 2, "/top": 3} | {f"/{n}": 1 for n in range(8)}
     events = [
-        viewed(f"10:{n:02}:00", f"https://h/{p[1:]}", browser=f"b{n}") for p, m in often.items() for n in range(m)
+        viewed(f"10:{n:02}:00", f"https://h/{p[1:]}", browser=f"b{n}") for p, m in counts.items() for n in range(m)
     ]
     places = ["/top", "/Z", "/a", "/\u00e9", *(f"/{n}" for n in range(6))]
-    assert ask("busiest", [*events, viewed("11:00:00", "a b")]) == [
+    assert query("busiest", [*events, viewed("11:00:00", "a b")]) == [
         *(
-            {"hour": at("10:00:00"), "place": n, "host": "h", "page": p, "views": often[p]}
+            {"hour": at("10:00:00"), "place": n, "host": "h", "page": p, "views": counts[p]}
             for n, p in enumerate(places, 1)
         ),
         {"hour": at("11:00:00"), "place": 1, "host": None, "page": None, "views": 1},
@@ -91,7 +91,7 @@ def test_the_busiest_pages_of_an_hour_come_first_and_equals_in_binary_order(ask:
 Cells = dict[tuple[Any, ...], tuple[int, int | None]]
 
 
-def told_by_a_dictionary(events: list[Row]) -> Cells:
+def naive_cells(events: list[Row]) -> Cells:
     cells: Cells = {}
     for event in events:
         key = (minute_of(event), *PLACES[event["url"]], event["browser"])
@@ -101,9 +101,9 @@ def told_by_a_dictionary(events: list[Row]) -> Cells:
     return cells
 
 
-def test_generated_logs_give_what_a_dictionary_gives(lab: Lab, name: str, view: View) -> None:
+def test_generated_logs_give_the_rows_of_a_naive_dictionary(lab: Lab, name: str, view: View) -> None:
     cells = 0
     for events, found in logs_and_rows(lab, name, view):
-        assert {tuple(r[k] for k in view.key): (r["views"], r["bytes"]) for r in found} == told_by_a_dictionary(events)
+        assert {tuple(r[k] for k in view.key): (r["views"], r["bytes"]) for r in found} == naive_cells(events)
         cells += len(found)
-    assert cells > CASES, "the logs hold too little"
+    assert cells > CASES, "the logs hold too few events"

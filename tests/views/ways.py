@@ -1,6 +1,6 @@
-"""Events in, rows out: one list of events taken by a view in every way in which it may come.
+"""Events in, rows out: runs a view over a list of events in every way: as a batch, as a stream, and shuffled.
 
-All ways go through the lab of the laws at once, as cases of one run: a Spark job costs a second, whatever it holds.
+All ways are cases of one run in the lab of the laws, because a Spark job costs a second whatever its size.
 """
 
 import json
@@ -22,7 +22,7 @@ from truelog.support import timestamps
 WAYS = ("batch", "stream", "shuffled")
 
 Row = dict[str, Any]
-Relations = dict[str | None, list[Row]]  # None is the view itself, beside the relations that it presents
+Relations = dict[str | None, list[Row]]  # by relation; None is the view itself
 
 
 @dataclass(frozen=True)
@@ -34,31 +34,31 @@ class Sent:
 
 
 def sent(topic: str, **fields: Any) -> Sent:
-    """An event of that type; an id and a time are made up where none is given."""
-    given = {"event_id": "an-id", "occurred_at": START} | fields
-    return Sent(topic, json.dumps(given, default=timestamps.to_text).encode())
+    """An event of that type, with a default id and a default time."""
+    defaults = {"event_id": "an-id", "occurred_at": START}
+    return Sent(topic, json.dumps(defaults | fields, default=timestamps.to_text).encode())
 
 
 def at(time: str) -> datetime:
-    """`at("10:00:05")`: that time, UTC, on the day on which all examples happen."""
+    """`at("10:00:05")`: that time in UTC, on the day of all examples."""
     return datetime.combine(START, datetime.strptime(time, "%H:%M:%S").time(), UTC)
 
 
 @dataclass
 class Ways:
-    """Runs a view over events in every way, and remembers the rows, so that each way can be asked by itself."""
+    """Runs a view over events in every way, and caches the rows, so that each way can be a separate test."""
 
-    ran: dict[tuple[str, tuple[Sent, ...]], dict[str, Relations]] = field(default_factory=dict)
+    cached: dict[tuple[str, tuple[Sent, ...]], dict[str, Relations]] = field(default_factory=dict)
 
     def relations(self, lab: Lab, name: str, view: View, events: list[Sent]) -> dict[str, Relations]:
-        asked = (name, tuple(events))
-        if asked not in self.ran:
-            self.ran[asked] = _every_way(lab, name, view, events)
-        return self.ran[asked]
+        key = (name, tuple(events))
+        if key not in self.cached:
+            self.cached[key] = _every_way(lab, name, view, events)
+        return self.cached[key]
 
 
 def _every_way(lab: Lab, name: str, view: View, events: list[Sent]) -> dict[str, Relations]:
-    """Rebuilt at once; each event its own micro-batch; the same in another order and over several partitions."""
+    """Rebuild at once; stream each event as a micro-batch; stream them shuffled over several partitions."""
     shuffled = random.Random(len(events)).sample(events, len(events))
     in_order = [Record(e.topic, 0, e.value, cut) for cut, e in enumerate(events)]
     out_of_order = [Record(e.topic, cut % 3, e.value, cut) for cut, e in enumerate(shuffled)]
@@ -69,7 +69,7 @@ def _every_way(lab: Lab, name: str, view: View, events: list[Sent]) -> dict[str,
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads cases that the lab ran, as readers see them: the view's rows by its key, others by their columns."""
+    """Reads cases of the lab as readers see them: the view ordered by key, relations ordered by their columns."""
 
     lab: Lab
     name: str

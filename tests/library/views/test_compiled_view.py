@@ -1,9 +1,9 @@
-"""Compiled views: what their module needs."""
+"""Compiled views: what their module imports."""
 
 import subprocess
 import sys
 
 
-def test_compiling_a_view_needs_no_database_driver() -> None:
+def test_compiling_a_view_imports_no_database_driver() -> None:
     code = "import sys, truelog.views.compiled_view; sys.exit('psycopg' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
