@@ -1,7 +1,7 @@
-"""The body of a request, whole and unpacked, within bounds that no sender can talk the collector out of.
+"""The body of a request, complete and decompressed, within limits that no sender can exceed.
 
-A body may come gzipped. It is unpacked while it arrives and never past the limit, so that a small body cannot become
-a large one in memory. All requests under way share one room; who finds it full is asked to come again.
+A body may be gzipped. It is decompressed while it arrives and never past the limit, so that a small body cannot become
+a large one in memory. All requests in progress share one capacity limit. If it is reached, the sender must retry.
 """
 
 import zlib
@@ -14,97 +14,102 @@ RETRY_SECONDS = 1
 
 
 class CapacityLimit:
-    """What the collector holds at once: so many requests, so many bytes of their bodies."""
+    """The number of requests that the collector handles at once, and of the bytes in their bodies."""
 
     def __init__(self, requests: int, size: int) -> None:
         self._requests = requests
         self._bytes = size
 
     @contextmanager
-    def visit(self) -> Iterator["CapacityLease"]:
+    def admit(self) -> Iterator["CapacityLease"]:
+        """Admit one request and release its capacity at the end.
+
+        Raises:
+            RequestRefused: 429, too many requests are in progress.
+        """
         if self._requests < 1:
             raise _full()
         self._requests -= 1
-        visit = CapacityLease(self)
+        lease = CapacityLease(self)
         try:
-            yield visit
+            yield lease
         finally:
             self._requests += 1
-            self._bytes += visit.taken
+            self._bytes += lease.size
 
-    def take(self, size: int) -> None:
+    def acquire(self, size: int) -> None:
         if self._bytes < size:
             raise _full()
         self._bytes -= size
 
 
 class CapacityLease:
-    """One request's part of the room."""
+    """The part of the capacity that one request holds."""
 
-    def __init__(self, room: CapacityLimit) -> None:
-        self._room = room
-        self.taken = 0
+    def __init__(self, limit: CapacityLimit) -> None:
+        self._limit = limit
+        self.size = 0
 
-    def take(self, size: int) -> None:
-        self._room.take(size)
-        self.taken += size
+    def acquire(self, size: int) -> None:
+        self._limit.acquire(size)
+        self.size += size
 
 
 def _full() -> RequestRefused:
-    return RequestRefused(429, "too much is under way; send it again in a while", retry_after=RETRY_SECONDS)
+    return RequestRefused(429, "too many requests in progress; retry later", retry_after=RETRY_SECONDS)
 
 
-async def read_body(chunks: AsyncIterator[bytes], encoding: str, limit: int, visit: CapacityLease) -> bytes:
-    """The body's bytes; 413 where there are more than `limit`, packed or unpacked."""
-    body, unpack, came = bytearray(), _unpacker(encoding), 0
+async def read_body(chunks: AsyncIterator[bytes], encoding: str, limit: int, lease: CapacityLease) -> bytes:
+    """The body's bytes; 413 if there are more than `limit`, compressed or decompressed."""
+    body, decoder, received = bytearray(), _decoder(encoding), 0
     async for chunk in chunks:
-        came += len(chunk)
-        # Packed bytes count as well: deflate has blocks that hold nothing.
-        piece = unpack.feed(chunk, limit - len(body))
-        if came > limit or len(body) + len(piece) > limit:
+        received += len(chunk)
+        decoded = decoder.feed(chunk, limit - len(body))
+        # Compressed bytes count too: deflate has empty blocks, so the decompressed size alone limits nothing.
+        if received > limit or len(body) + len(decoded) > limit:
             raise too_large(limit)
-        visit.take(len(piece))
-        body += piece
-    unpack.end()
+        lease.acquire(len(decoded))
+        body += decoded
+    decoder.end()
     return bytes(body)
 
 
 def too_large(limit: int) -> RequestRefused:
-    return RequestRefused(413, f"a body holds at most {limit} bytes, unpacked; send fewer events at a time")
+    return RequestRefused(413, f"a body may have at most {limit} bytes, decompressed; send fewer events at a time")
 
 
 class _Plain:
-    """A body as it is."""
+    """An uncompressed body."""
 
     def feed(self, chunk: bytes, _: int) -> bytes:
         return chunk
 
     def end(self) -> None:
-        """It ends where it ends."""
+        """An uncompressed body may end anywhere."""
 
 
 class _Gzip:
-    """A gzipped body: one member, whole."""
+    """A body of one complete gzip member."""
 
     def __init__(self) -> None:
         self._stream = zlib.decompressobj(wbits=31)
 
     def feed(self, chunk: bytes, left: int) -> bytes:
-        """At most one byte more than may come: enough to know that it is too much."""
+        """Decompress at most one byte more than allowed, which is enough to detect an excess."""
         try:
-            piece = self._stream.decompress(chunk, left + 1)
+            decoded = self._stream.decompress(chunk, left + 1)
         except zlib.error as error:
-            raise RequestRefused(400, f"the body is no gzip: {error}") from None
+            raise RequestRefused(400, f"the body is not gzip: {error}") from None
         if self._stream.unused_data:
-            raise RequestRefused(400, "the body goes on after its gzip ends; send one gzip member")
-        return piece
+            raise RequestRefused(400, "the body continues after its gzip member; send one gzip member")
+        return decoded
 
     def end(self) -> None:
         if not self._stream.eof:
-            raise RequestRefused(400, "the body's gzip is cut short")
+            raise RequestRefused(400, "the body's gzip member is incomplete")
 
 
-def _unpacker(encoding: str) -> _Plain | _Gzip:
+def _decoder(encoding: str) -> _Plain | _Gzip:
     if encoding in ("", "identity"):
         return _Plain()
     if encoding in ("gzip", "x-gzip"):

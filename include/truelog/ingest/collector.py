@@ -1,26 +1,26 @@
-"""The collector: events in over HTTP, acknowledged when Kafka has them.
+"""The collector: receives events over HTTP and acknowledges them once Kafka has them.
 
     POST /events            Authorization: Bearer KEY
-        Content-Type: application/json      one event, or an array of them
-        Content-Type: application/x-ndjson  an event a line
-        Content-Encoding: gzip              if it is
+        Content-Type: application/json      one event, or an array of events
+        Content-Type: application/x-ndjson  one event per line
+        Content-Encoding: gzip              if the body is gzipped
 
-Each event names its `type`. The answer tells of each by its index where the log keeps it, good or bad:
+Each event names its `type`. For each event, good or bad, the response gives its index and its offset in the log:
 
     {"good": [{"index": 0, "topic": "page_view", "partition": 3, "offset": 17}],
      "bad": [{"index": 1, "field": "url", "reason": "Field required",
               "topic": "dead_letter", "partition": 0, "offset": 4}]}
 
-| status | what became of the request |
+| status | result of the request |
 | --- | --- |
-| 200 | every event is good and in the log |
-| 207 | some are good; the bad ones are dead letters. Sending them again unchanged is of no use |
-| 422 | none is good; all are dead letters |
-| 400, 408, 413, 415 | it could not be read, was too slow, too large, or of another kind: nothing was kept |
-| 401, 403 | no such key; a key that may not do this |
-| 429, 503 | too much is under way; Kafka is away. Nothing is acknowledged: send it again after `Retry-After` |
+| 200 | all events are good and in the log |
+| 207 | some events are good; the bad ones are dead letters. To send them again unchanged is useless |
+| 422 | no event is good; all are dead letters |
+| 400, 408, 413, 415 | the body is unreadable, too slow, too large, or of an unsupported type: nothing was stored |
+| 401, 403 | the key is unknown; the key does not permit the request |
+| 429, 503 | too many requests; Kafka is unavailable. Nothing is acknowledged: retry after `Retry-After` |
 
-`GET /health` needs no key and tells none: 200 while events can be taken in, else 503.
+`GET /health` needs no key: 200 while the collector can accept events, else 503.
 
     python -m truelog.ingest.collector
 """
@@ -45,24 +45,24 @@ from truelog.support.errors import RequestRefused, ServiceDown
 from truelog.support.http_server import error_response, run_server
 from truelog.support.settings import Settings
 
-_AWAY_SECONDS = 2  # to come again after Kafka was away
-_AT_ONCE = 64 * 1024  # longer bodies are examined beside the event loop, which others wait for
+_RETRY_SECONDS = 2  # for senders while Kafka is unavailable
+_INLINE_BYTES = 64 * 1024  # longer bodies are processed in a thread, so that they do not block the event loop
 
-_PIECES = {
+_SPLITTERS = {
     "application/json": body_splitter.split_document,
     "application/x-ndjson": body_splitter.split_lines,
 }
 
 
 class Collector:
-    """What all requests share."""
+    """The state that all requests share."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.keys = KeyRing(settings)
-        self.log = EventProducer(settings)
-        self._room = body_reader.CapacityLimit(settings.collector_room_requests, settings.collector_room_bytes)
-        self._intake = EventClassifier(
+        self.producer = EventProducer(settings)
+        self._capacity = body_reader.CapacityLimit(settings.collector_room_requests, settings.collector_room_bytes)
+        self._classifier = EventClassifier(
             load_events(),
             settings.collector_body_events,
             settings.collector_event_bytes,
@@ -71,53 +71,53 @@ class Collector:
     @asynccontextmanager
     async def running(self, _: FastAPI) -> AsyncIterator[None]:
         self.keys.load()
-        self.log.ask()
-        again = Background("keys", self.keys.reload, RELOAD_SECONDS)
-        again.start()
-        self.log.start()
+        self.producer.check()
+        reload = Background("keys", self.keys.reload, RELOAD_SECONDS)
+        reload.start()
+        self.producer.start()
         yield
-        again.stop()
-        self.log.stop()
+        reload.stop()
+        self.producer.stop()
 
-    async def take(self, request: Request) -> JSONResponse:
-        """1. Who is it, and what does it bring? 2. The body. 3. Its events. 4. Kafka has them. 5. The answer."""
+    async def post(self, request: Request) -> JSONResponse:
+        """1. Check the key and the content type. 2. Read the body. 3. Classify its events. 4. Send them. 5. Respond."""
         sender = self.keys.authorize(request.headers.get("authorization", ""), Role.PRODUCER)
-        pieces = _PIECES.get(_media_type(request))
-        if pieces is None:
-            raise RequestRefused(415, f"Content-Type: send {' or '.join(_PIECES)}")
-        self.log.require_reachable()
-        with self._room.visit() as visit:
-            body = await self._body(request, visit)
+        split = _SPLITTERS.get(_media_type(request))
+        if split is None:
+            raise RequestRefused(415, f"Content-Type: send {' or '.join(_SPLITTERS)}")
+        self.producer.require_reachable()
+        with self._capacity.admit() as lease:
+            body = await self._body(request, lease)
             receipt = Receipt(_now(), sender.name)
-            if len(body) <= _AT_ONCE:
-                records = self._intake.records(pieces(body), receipt)
+            if len(body) <= _INLINE_BYTES:
+                records = self._classifier.classify(split(body), receipt)
             else:
-                records = await asyncio.to_thread(lambda: self._intake.records(pieces(body), receipt))
-            return _answer(records, await self.log.append(records))
+                records = await asyncio.to_thread(lambda: self._classifier.classify(split(body), receipt))
+            return _response(records, await self.producer.append(records))
 
-    async def _body(self, request: Request, visit: body_reader.CapacityLease) -> bytes:
+    async def _body(self, request: Request, lease: body_reader.CapacityLease) -> bytes:
         limit = self.settings.collector_body_bytes
         if int(request.headers.get("content-length", 0)) > limit:
             raise body_reader.too_large(limit)
         encoding = request.headers.get("content-encoding", "").strip().lower()
         try:
             async with asyncio.timeout(self.settings.collector_body_seconds):
-                return await body_reader.read_body(request.stream(), encoding, limit, visit)
+                return await body_reader.read_body(request.stream(), encoding, limit, lease)
         except TimeoutError:
             raise RequestRefused(408, "the body took too long to arrive") from None
         except ClientDisconnect:
-            raise RequestRefused(400, "the body ended before its end") from None
+            raise RequestRefused(400, "the body is incomplete") from None
 
 
 def application(settings: Settings) -> FastAPI:
-    """The collector as uvicorn serves it; it has no pages that describe it to strangers."""
+    """The ASGI application. It has no documentation pages, because these would need no key."""
     collector = Collector(settings)
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=collector.running)
-    app.add_api_route("/events", collector.take, methods=["POST"], response_model=None)
+    app.add_api_route("/events", collector.post, methods=["POST"], response_model=None)
 
     @app.get("/health", response_model=None)
     async def health() -> JSONResponse:
-        ready = collector.log.is_reachable
+        ready = collector.producer.is_reachable
         return JSONResponse({"kafka": ready}, 200 if ready else 503)
 
     @app.exception_handler(RequestRefused)
@@ -126,19 +126,19 @@ def application(settings: Settings) -> FastAPI:
 
     @app.exception_handler(ServiceDown)
     async def down(_: Request, error: ServiceDown) -> JSONResponse:
-        return error_response(503, f"{error}; nothing is acknowledged", _AWAY_SECONDS)
+        return error_response(503, f"{error}; nothing is acknowledged", _RETRY_SECONDS)
 
     return app
 
 
-def _answer(records: Sequence[ClassifiedRecord], places: Sequence[PartitionOffset]) -> JSONResponse:
+def _response(records: Sequence[ClassifiedRecord], offsets: Sequence[PartitionOffset]) -> JSONResponse:
     good, bad = [], []
-    for index, (record, (partition, offset)) in enumerate(zip(records, places, strict=True)):
-        place = {"topic": record.topic, "partition": partition, "offset": offset}
-        if record.flaw is None:
-            good.append({"index": index, **place})
+    for index, (record, (partition, offset)) in enumerate(zip(records, offsets, strict=True)):
+        location = {"topic": record.topic, "partition": partition, "offset": offset}
+        if record.defect is None:
+            good.append({"index": index, **location})
         else:
-            bad.append({"index": index, "field": record.flaw.field, "reason": record.flaw.reason, **place})
+            bad.append({"index": index, "field": record.defect.field, "reason": record.defect.reason, **location})
     status = 200 if not bad else 207 if good else 422
     return JSONResponse({"good": good, "bad": bad}, status)
 
@@ -150,13 +150,13 @@ def _media_type(request: Request) -> str:
 
 
 def _now() -> datetime:
-    """In whole milliseconds, as the broker counts, whose time for the record is then not before this one."""
+    """The time in whole milliseconds, like the broker's, so that the broker's time of the record is never earlier."""
     now = datetime.now(UTC)
     return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
 
 def main() -> None:
-    """The service; ends on SIGTERM when the requests under way are answered."""
+    """The service. It ends on SIGTERM, after the requests in progress."""
     settings = Settings()
     run_server(application(settings), settings.collector_host, settings.collector_port, grace=20)
 

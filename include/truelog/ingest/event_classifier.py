@@ -1,12 +1,14 @@
-"""Pieces of a body sorted: which are events, which are not and why, and the record that Kafka is to keep of each.
+"""The classifier: the good and the bad events of a body, and the Kafka record of each.
 
-1. Its bytes are one JSON object, which names its `type`: an event type to which others than the platform write.
-2. It keeps what that type's model declares, the receipt apart, which is the collector's to say.
-3. By its times it happened no later than the future limit allows.
+An event is good if it passes these checks:
 
-A good event is kept as it came, byte for byte, but for `received_at` put in front. A bad one is kept as a dead letter.
-What is good here is good for `schema.decode` too: the model is the same, and what the two would read differently is a
-flaw of the piece.
+1. Its bytes are one JSON object with a `type`, which is an event type that is not internal to the platform.
+2. It is valid for that type's model, and leaves `received_at` to the collector.
+3. Its time is not past the future limit.
+
+A good event is stored byte for byte, with `received_at` inserted in front. A bad event is stored as a dead letter.
+`schema.decode` accepts every good event: both use the same model, and the splitter rejects what they would parse
+differently.
 """
 
 import base64
@@ -17,7 +19,7 @@ from datetime import datetime, timedelta
 
 from pydantic import ValidationError
 
-from truelog.ingest.body_splitter import Piece
+from truelog.ingest.body_splitter import RawEvent
 from truelog.schema import record_validation
 from truelog.schema.event import FUTURE_LIMIT, Event, EventType
 from truelog.support import timestamps
@@ -29,7 +31,7 @@ RECEIPT = "received_at"
 
 @dataclass(frozen=True)
 class Defect:
-    """Why a piece is no event."""
+    """Why an event is bad."""
 
     field: str
     reason: str
@@ -37,17 +39,17 @@ class Defect:
 
 @dataclass(frozen=True)
 class ClassifiedRecord:
-    """What Kafka is to keep: an event, or a dead letter with its flaw."""
+    """A record for Kafka: a good event, or a dead letter with its defect."""
 
     topic: str
     key: bytes | None
     value: bytes
-    flaw: Defect | None = None
+    defect: Defect | None = None
 
 
 @dataclass(frozen=True)
 class Receipt:
-    """When the pieces came, and with whose key."""
+    """When the events arrived, and the name of the sender's key."""
 
     time: datetime
     sender: str
@@ -55,66 +57,67 @@ class Receipt:
 
 @dataclass(frozen=True)
 class EventClassifier:
-    """What is asked of a piece, and how many and how long they may be."""
+    """Classifies events, within limits on their number and size."""
 
     types: Mapping[str, EventType]
-    most: int
-    longest: int
+    max_events: int
+    max_bytes: int
 
-    def records(self, pieces: Iterable[Piece], receipt: Receipt) -> list[ClassifiedRecord]:
-        """A record for each piece, in order; 413 where they are too many or one is too long."""
-        return [self._record(piece, receipt) for piece in self._within_bounds(pieces)]
+    def classify(self, events: Iterable[RawEvent], receipt: Receipt) -> list[ClassifiedRecord]:
+        """A record for each event, in order; 413 if there are too many events or one is too long."""
+        return [self._record(event, receipt) for event in self._within_limits(events)]
 
-    def _within_bounds(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
-        for index, piece in enumerate(pieces):
-            if index == self.most:
-                raise RequestRefused(413, f"more than {self.most} events; send fewer at a time")
-            if len(piece.raw) > self.longest:
-                why = f" ({piece.flaw[1]})" if piece.flaw else ""
-                raise RequestRefused(413, f"event {index} has more than {self.longest} bytes{why}; nothing was kept")
-            yield piece
+    def _within_limits(self, events: Iterable[RawEvent]) -> Iterator[RawEvent]:
+        for index, event in enumerate(events):
+            if index == self.max_events:
+                raise RequestRefused(413, f"more than {self.max_events} events; send fewer at a time")
+            if len(event.raw) > self.max_bytes:
+                why = f" ({event.defect[1]})" if event.defect else ""
+                reason = f"event {index} has more than {self.max_bytes} bytes{why}; nothing was stored"
+                raise RequestRefused(413, reason)
+            yield event
 
-    def _record(self, piece: Piece, receipt: Receipt) -> ClassifiedRecord:
-        found = self._examined(piece, receipt)
-        return self._dead_letter(piece, found, receipt) if isinstance(found, Defect) else found
+    def _record(self, event: RawEvent, receipt: Receipt) -> ClassifiedRecord:
+        result = self._good_record(event, receipt)
+        return self._dead_letter(event, result, receipt) if isinstance(result, Defect) else result
 
-    def _examined(self, piece: Piece, receipt: Receipt) -> ClassifiedRecord | Defect:
-        if piece.flaw:
-            return Defect(*piece.flaw)
-        event_type = self._type(piece)
+    def _good_record(self, event: RawEvent, receipt: Receipt) -> ClassifiedRecord | Defect:
+        if event.defect:
+            return Defect(*event.defect)
+        event_type = self._type(event)
         if isinstance(event_type, Defect):
             return event_type
-        if RECEIPT in piece.said:
-            return Defect(RECEIPT, "the collector says when it received an event; leave it out")
+        if RECEIPT in event.value:
+            return Defect(RECEIPT, "only the collector sets it; leave it out")
         try:
-            event = event_type.model.model_validate_json(piece.raw)
+            model = event_type.model.model_validate_json(event.raw)
         except ValidationError as error:
             return Defect(*record_validation.first_invalid(error))
-        if flaw := self._misplaced(event, receipt.time):
-            return flaw
-        key = None if event_type.topic.key is None else getattr(event, event_type.topic.key)
+        if defect := self._time_defect(model, receipt.time):
+            return defect
+        key = None if event_type.topic.key is None else getattr(model, event_type.topic.key)
         return ClassifiedRecord(
-            event_type.name, None if key is None else key.encode(), _stamped(piece.raw, receipt.time)
+            event_type.name, None if key is None else key.encode(), _with_receipt(event.raw, receipt.time)
         )
 
-    def _type(self, piece: Piece) -> EventType | Defect:
-        if not isinstance(piece.said, dict):
+    def _type(self, event: RawEvent) -> EventType | Defect:
+        if not isinstance(event.value, dict):
             return Defect("record", "not a JSON object")
-        if "type" not in piece.said:
-            return Defect("type", "missing; it names the event type")
-        name = piece.said["type"]
+        if "type" not in event.value:
+            return Defect("type", "missing; it must name the event type")
+        name = event.value["type"]
         event_type = self.types.get(name) if isinstance(name, str) else None
         if event_type is None:
-            return Defect("type", f"no event type; there are {', '.join(sorted(self._open()))}")
+            return Defect("type", f"not an event type; use one of {', '.join(sorted(self._public_types()))}")
         if event_type.topic.internal:
             return Defect("type", f"only the platform writes {event_type.name}")
         return event_type
 
-    def _open(self) -> Iterator[str]:
+    def _public_types(self) -> Iterator[str]:
         return (name for name, each in self.types.items() if not each.topic.internal)
 
-    def _misplaced(self, event: Event, received: datetime) -> Defect | None:
-        """The rule of `batch_validation` for one event; its record's broker time is not before its receipt."""
+    def _time_defect(self, event: Event, received: datetime) -> Defect | None:
+        """The rule of `batch_validation` for one event. The broker's time of its record is never before its receipt."""
         try:
             event_time = event.occurred_at + (received - event.sent_at if event.sent_at else timedelta())
         except OverflowError:
@@ -123,24 +126,24 @@ class EventClassifier:
             return Defect("event_time", f"more than {FUTURE_LIMIT.total_seconds():g} s after its receipt")
         return None
 
-    def _dead_letter(self, piece: Piece, flaw: Defect, receipt: Receipt) -> ClassifiedRecord:
-        named = piece.said.get("type") if isinstance(piece.said, dict) else None
+    def _dead_letter(self, event: RawEvent, defect: Defect, receipt: Receipt) -> ClassifiedRecord:
+        name = event.value.get("type") if isinstance(event.value, dict) else None
         letter = self.types[DEAD_LETTER].model.model_validate(
             {
                 "event_id": str(uuid.uuid4()),
                 "occurred_at": receipt.time,
                 "received_at": receipt.time,
-                "event_type": named if isinstance(named, str) and named in self.types else None,
-                "field": flaw.field,
-                "reason": flaw.reason,
+                "event_type": name if isinstance(name, str) and name in self.types else None,
+                "field": defect.field,
+                "reason": defect.reason,
                 "sender": receipt.sender,
-                "raw": base64.b64encode(piece.raw).decode(),
+                "raw": base64.b64encode(event.raw).decode(),
             }
         )
-        return ClassifiedRecord(DEAD_LETTER, None, letter.model_dump_json(exclude_none=True).encode(), flaw)
+        return ClassifiedRecord(DEAD_LETTER, None, letter.model_dump_json(exclude_none=True).encode(), defect)
 
 
-def _stamped(raw: bytes, received: datetime) -> bytes:
-    """The event with its receipt in front; it has a member already, so a comma follows."""
+def _with_receipt(raw: bytes, received: datetime) -> bytes:
+    """The event with `received_at` as its first member. A comma follows, because a good event has other members."""
     members = raw[raw.index(b"{") + 1 :]
     return b'{"%b":"%b",%b' % (RECEIPT.encode(), timestamps.to_text(received).encode(), members)

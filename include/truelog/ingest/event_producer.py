@@ -1,8 +1,8 @@
-"""The collector's way into Kafka: records in, and where the log keeps each of them, or that it does not.
+"""The collector's Kafka producer, which returns the offset of each record.
 
-A request's records are answered together, by one future, when Kafka has all of them (`acks=all`, idempotent). If it
-fails to take one, none is acknowledged: those that it did take lie in the log unacknowledged, and come twice when they
-are sent again. `event_id` tells them apart.
+One future completes for all records of a request once Kafka has all of them (`acks=all`, idempotent). If one record
+fails, none is acknowledged. The other records may be in the log nevertheless, and a retry then duplicates them.
+`event_id` identifies the duplicates.
 """
 
 import asyncio
@@ -24,20 +24,20 @@ log = logging.getLogger(__name__)
 
 PartitionOffset = tuple[int, int]  # partition and offset
 
-_ASK_SECONDS = 1.0
-_ANSWER_SECONDS = 2.0
+_CHECK_SECONDS = 1.0
+_CHECK_TIMEOUT_SECONDS = 2.0
 
 
 class EventProducer:
-    """One producer for all requests; threads of its own wait for Kafka, so that the event loop never does."""
+    """One producer for all requests. Its own threads wait for Kafka, so that the event loop never blocks."""
 
     def __init__(self, settings: Settings) -> None:
         self.is_reachable = False
         self._seconds = settings.collector_acknowledge_seconds
-        self._producer = Producer(_configuration(settings) | {"error_cb": self._failed})
+        self._producer = Producer(_configuration(settings) | {"error_cb": self._on_error})
         self._threads = (
             Background("deliveries", partial(self._producer.poll, 0.2)),
-            Background("kafka-answers", self.ask, _ASK_SECONDS),
+            Background("kafka-check", self.check, _CHECK_SECONDS),
         )
 
     def start(self) -> None:
@@ -45,65 +45,70 @@ class EventProducer:
             thread.start()
 
     def stop(self) -> None:
-        """Whatever was taken in is in Kafka, or its time is over."""
+        """Wait until Kafka has all accepted records, or until their time limit."""
         for thread in self._threads:
             thread.stop()
         self._producer.flush(self._seconds)
 
-    def ask(self) -> None:
-        """Whether Kafka answers: who comes while it does not is sent away at once, and does not wait in vain."""
+    def check(self) -> None:
+        """Check that Kafka answers. While it does not, requests are rejected at once instead of waiting in vain."""
         try:
-            self._producer.list_topics(timeout=_ANSWER_SECONDS)
-        except KafkaException as away:
+            self._producer.list_topics(timeout=_CHECK_TIMEOUT_SECONDS)
+        except KafkaException as error:
             if self.is_reachable:
-                log.warning("Kafka is away: %s", away.args[0].str())
+                log.warning("Kafka is unavailable: %s", error.args[0].str())
             self.is_reachable = False
         else:
             if not self.is_reachable:
-                log.info("Kafka answers")
+                log.info("Kafka is available")
             self.is_reachable = True
 
     def require_reachable(self) -> None:
         if not self.is_reachable:
-            raise ServiceDown("Kafka is away")
+            raise ServiceDown("Kafka is unavailable")
 
     async def append(self, records: Sequence[ClassifiedRecord]) -> list[PartitionOffset]:
-        """Where each record lies; ServiceDown if Kafka has not all of them in time."""
+        """Send the records and return the partition and offset of each.
+
+        Raises:
+            RequestRefused: 429, the producer's queue is full.
+            ServiceDown: Kafka did not acknowledge all records in time.
+        """
         if not records:
             return []
-        waiting = _Append(len(records))
+        request = _Append(len(records))
         try:
             for index, record in enumerate(records):
                 self._producer.produce(
-                    record.topic, record.value, record.key, on_delivery=partial(waiting.delivered, index)
+                    record.topic, record.value, record.key, on_delivery=partial(request.delivered, index)
                 )
         except BufferError:
-            raise RequestRefused(429, "too much waits for Kafka", retry_after=RETRY_SECONDS) from None
+            raise RequestRefused(429, "the queue for Kafka is full", retry_after=RETRY_SECONDS) from None
         except KafkaException as failed:
-            raise ServiceDown(f"Kafka did not take it: {failed.args[0].str()}") from failed
-        return await waiting.done
+            raise ServiceDown(f"Kafka did not accept the events: {failed.args[0].str()}") from failed
+        return await request.done
 
-    def _failed(self, error: KafkaError) -> None:
-        """Called by Kafka's client; a producer that can go on no more ends the process, for a new one to begin."""
+    def _on_error(self, error: KafkaError) -> None:
+        """Called by Kafka's client. A permanent failure ends the process, so that supervision starts a new one."""
         if error.fatal():
-            log.critical("Kafka's client gives up: %s", error.str())
+            log.critical("Kafka's client failed permanently: %s", error.str())
             os.kill(os.getpid(), signal.SIGTERM)
 
 
 class _Append:
-    """The records of a request on their way; told of each by the one thread that polls."""
+    """The unacknowledged records of one request. Only the polling thread calls `delivered`."""
 
     def __init__(self, records: int) -> None:
         self._loop = asyncio.get_running_loop()
         self.done: asyncio.Future[list[PartitionOffset]] = self._loop.create_future()
-        self._places: list[PartitionOffset] = [(-1, -1)] * records
+        self._offsets: list[PartitionOffset] = [(-1, -1)] * records
         self._left = records
         self._error: KafkaError | None = None
 
     def delivered(self, index: int, error: KafkaError | None, message: Message) -> None:
         partition, offset = message.partition(), message.offset()
         if error is None and partition is not None and offset is not None:
-            self._places[index] = partition, offset
+            self._offsets[index] = partition, offset
         self._error = self._error or error
         self._left -= 1
         if not self._left:
@@ -113,9 +118,9 @@ class _Append:
         if self.done.done():
             return
         if self._error is None:
-            self.done.set_result(self._places)
+            self.done.set_result(self._offsets)
         else:
-            self.done.set_exception(ServiceDown(f"Kafka did not take it: {self._error.str()}"))
+            self.done.set_exception(ServiceDown(f"Kafka did not accept the events: {self._error.str()}"))
 
 
 def _configuration(settings: Settings) -> dict[str, object]:
@@ -128,7 +133,7 @@ def _configuration(settings: Settings) -> dict[str, object]:
         "queue.buffering.max.messages": 1_000_000,
         "queue.buffering.max.kbytes": 512 * 1024,
         "reconnect.backoff.max.ms": 1000,
-        # As Java's clients do it: a key lies in one partition, whoever sends it.
+        # The partitioner of Java's clients, so that a key has the same partition for every sender.
         "partitioner": "murmur2_random",
         "log_level": 0,
     }

@@ -1,10 +1,10 @@
-"""Made-up traffic of a shop: a function of its seed and its beginning, as unruly as real traffic is.
+"""Generated traffic of a shop, as irregular as real traffic. It depends only on the seed and the start time.
 
-Visitors come in sessions and view pages whose popularity follows Zipf's law; some search and click on results. Events
-come late and out of order; devices whose clocks are wrong say when they sent, so that their times can be corrected;
-some records are no events at all. A click may come before its search, and some come more than an hour after it.
+Visitors come in sessions and view pages, whose popularity follows Zipf's law. Some search and click on results. Events
+arrive late and out of order. Devices with wrong clocks report when they sent an event, so that its time can be
+corrected. Some records are malformed. A click may arrive before its search, or more than an hour after it.
 
-The i-th record is due i/rate seconds after the beginning; the times within it are told as of then.
+Record i is due i/rate seconds after the start, and the times in its event are relative to that moment.
 """
 
 import heapq
@@ -25,12 +25,12 @@ LANGUAGES = {"en": 50, "de": 20, "fr": 15, "ja": 10, None: 5}
 STATUSES = {200: 93, 304: 3, 404: 3, 500: 1}
 WORDS = ("lamp", "chair", "table", "desk", "sofa", "shelf", "rug", "mirror", "bed", "clock", "vase", "stool")
 
-# How often, of all records, sessions, devices, searches or clicks.
+# Shares of all records, sessions, devices, searches or clicks.
 MALFORMED = 0.01
 NEW_SESSION = 0.04
 SEARCHES = 0.1
 WRONG_CLOCKS = 0.05
-SILENT_ABOUT_SENDING = 0.2
+WITHOUT_SENT_AT = 0.2
 LATE, OUT_OF_ORDER = 0.02, 0.2
 EARLY_CLICKS, HOUR_LATE_CLICKS = 0.1, 0.1
 
@@ -39,7 +39,7 @@ _SESSIONS, _VISITORS, _PAGES, _RESULTS = 50, 5_000, 500, 10
 
 @dataclass(frozen=True)
 class Zipf:
-    """The n-th most popular of these is chosen n times as rarely as the first."""
+    """A random choice by Zipf's law: item n is chosen n times less often than the first item."""
 
     items: tuple[str, ...]
     weights: tuple[float, ...] = field(init=False)
@@ -57,7 +57,7 @@ QUERIES = Zipf(WORDS + tuple(f"{a} {b}" for a in WORDS for b in WORDS if a != b)
 
 @dataclass(frozen=True)
 class Session:
-    """One visit: who, from where, on which device, and how wrong its clock is."""
+    """One visit: the visitor, the device, and the error of its clock."""
 
     session_id: str
     visitor_id: str
@@ -65,12 +65,12 @@ class Session:
     browser: str | None
     language: str | None
     skew: timedelta
-    tells_sending: bool
+    has_sent_at: bool
 
 
 @dataclass(frozen=True, order=True)
 class Planned:
-    """An event that is due later; `number` makes the order total."""
+    """An event that is due later. `number` makes the order total."""
 
     due: datetime
     number: int
@@ -81,14 +81,14 @@ class Planned:
 
 
 def generate(*, seed: int, begin: datetime, rate: float, seconds: float) -> Iterator[OutgoingRecord]:
-    """`rate * seconds` records, in the order in which they are to be sent."""
+    """`rate * seconds` records, in the order of sending."""
     shop = _Shop(Random(seed))  # noqa: S311 — repeatable, not secret
     for number in range(round(rate * seconds)):
         yield shop.record(begin + timedelta(seconds=number / rate))
 
 
 class _Shop:
-    """Who is visiting, and what they are about to do."""
+    """The current sessions and the planned events."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -97,37 +97,37 @@ class _Shop:
         self.numbers = count()
 
     def record(self, now: datetime) -> OutgoingRecord:
-        """What comes in now: an event that was planned, or whatever a visitor does next."""
+        """The next record: a planned event that is due, or a visitor's next action."""
         if self.planned and self.planned[0].due <= now:
-            return self._sent(heapq.heappop(self.planned), now)
-        place = self.random.randrange(_SESSIONS)
+            return self._record(heapq.heappop(self.planned), now)
+        index = self.random.randrange(_SESSIONS)
         if self._chance(NEW_SESSION):
-            self.sessions[place] = self._session()
-        session = self.sessions[place]
+            self.sessions[index] = self._session()
+        session = self.sessions[index]
         if self._chance(SEARCHES):
             return self._search(session, now)
-        return self._sent(self._plan("page_view", session, now, now - self._delay(), self._page_view(session)), now)
+        return self._record(self._plan("page_view", session, now, now - self._delay(), self._page_view(session)), now)
 
     def _search(self, session: Session, now: datetime) -> OutgoingRecord:
-        """A search and the clicks on its results; which of them comes first, and how long after, differs."""
+        """A search and the clicks on its results, in varying order and at varying intervals."""
         results = [SITE + page for page in dict.fromkeys(PAGES.draw(self.random) for _ in range(_RESULTS))]
         search = self._event(session) | {"query": QUERIES.draw(self.random), "results": results}
         clicks = [self._event(session) | {"search_id": search["event_id"], "url": url} for url in self._chosen(results)]
-        if clicks and self._chance(EARLY_CLICKS):  # the search was held up on its way
+        if clicks and self._chance(EARLY_CLICKS):  # the search arrives late
             due, happened = now + self._seconds(2), now - self._seconds(5)
             heapq.heappush(self.planned, self._plan("search", session, due, happened, search))
-            return self._sent(self._plan("click", session, now, now, clicks[0]), now)
+            return self._record(self._plan("click", session, now, now, clicks[0]), now)
         hour_late = self._chance(HOUR_LATE_CLICKS)
         delay = timedelta(minutes=61) + self._seconds(3_600) if hour_late else self._delay()
         for click in clicks:
             due = now + self._seconds(8)
             heapq.heappush(self.planned, self._plan("click", session, due, due, click))
-        return self._sent(self._plan("search", session, now, now - delay, search), now)
+        return self._record(self._plan("search", session, now, now - delay, search), now)
 
     def _chosen(self, results: list[str]) -> list[str]:
-        """Rather the first results than the last, and often none."""
-        wanted = self.random.choice((0, 0, 1, 1, 2))
-        return results[:wanted] if self._chance(0.5) else self.random.sample(results, min(wanted, len(results)))
+        """The results that the visitor clicks: often none, and the first results more often than others."""
+        n = self.random.choice((0, 0, 1, 1, 2))
+        return results[:n] if self._chance(0.5) else self.random.sample(results, min(n, len(results)))
 
     def _page_view(self, session: Session) -> dict[str, Any]:
         random = self.random
@@ -149,18 +149,18 @@ class _Shop:
     def _plan(self, topic: str, session: Session, due: datetime, happened: datetime, event: dict[str, Any]) -> Planned:
         return Planned(due, next(self.numbers), topic, session, happened, event)
 
-    def _sent(self, planned: Planned, now: datetime) -> OutgoingRecord:
+    def _record(self, planned: Planned, now: datetime) -> OutgoingRecord:
         session = planned.session
         event = {**planned.event, "occurred_at": timestamps.to_text(planned.happened + session.skew)}
-        if session.tells_sending:
+        if session.has_sent_at:
             event["sent_at"] = timestamps.to_text(now + session.skew)
-        value = json.dumps({name: given for name, given in event.items() if given is not None}).encode()
+        value = json.dumps({name: member for name, member in event.items() if member is not None}).encode()
         if self._chance(MALFORMED):
             value = self._malformed(event, value)
         return OutgoingRecord(planned.topic, session.visitor_id, value)
 
     def _malformed(self, event: dict[str, Any], value: bytes) -> bytes:
-        """What bugs and strangers send."""
+        """One of the malformed records that bugs and strangers send."""
         return self.random.choice(
             (
                 b"",
@@ -175,20 +175,20 @@ class _Shop:
         )
 
     def _session(self) -> Session:
-        visitor = int(_VISITORS ** self.random.random())  # a few come again and again
-        wrong = self._chance(WRONG_CLOCKS)
+        visitor = int(_VISITORS ** self.random.random())  # a few visitors have many sessions
+        is_clock_wrong = self._chance(WRONG_CLOCKS)
         return Session(
             session_id=f"{self.random.getrandbits(64):016x}",
             visitor_id=f"v{visitor}",
             ip=f"198.51.100.{visitor % 250}",
             browser=self._weighted(BROWSERS),
             language=self._weighted(LANGUAGES),
-            skew=timedelta(seconds=self.random.gauss(0, 86_400)) if wrong else timedelta(),
-            tells_sending=wrong or not self._chance(SILENT_ABOUT_SENDING),
+            skew=timedelta(seconds=self.random.gauss(0, 86_400)) if is_clock_wrong else timedelta(),
+            has_sent_at=is_clock_wrong or not self._chance(WITHOUT_SENT_AT),
         )
 
     def _delay(self) -> timedelta:
-        """From the event to its sending."""
+        """The time between an event and its sending."""
         if self._chance(LATE):
             return self._seconds(1_800)
         return self._seconds(5) if self._chance(OUT_OF_ORDER) else self._seconds(0.1)

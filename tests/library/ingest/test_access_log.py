@@ -1,4 +1,4 @@
-"""Access logs: what a line tells, and what a line is that tells nothing."""
+"""Access logs: the page view of a line, and lines without a page view."""
 
 import gzip
 from datetime import UTC, datetime
@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truelog.ingest.access_log import AccessLog, opened, origin
+from truelog.ingest.access_log import AccessLog, open_log, origin
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:38.0) Gecko/20100101 Firefox/38.0"
 LOG = AccessLog("https://shop.example", b"a key")
 
 
-def line(  # noqa: PLR0917 — the parts of a line
+def line(  # noqa: PLR0917 — the fields of a line
     request: str = "GET /p/1 HTTP/1.1",
     ip: str = "192.0.2.1",
     time: str = "17/May/2015:10:05:03 +0000",
@@ -25,7 +25,7 @@ def line(  # noqa: PLR0917 — the parts of a line
     return f'{ip} - - [{time}] "{request}" {answer} "{referrer}" "{agent}"'.encode()
 
 
-def test_a_line_is_a_page_view() -> None:
+def test_a_line_becomes_a_page_view() -> None:
     event = LOG.page_view(1, line(referrer="https://search.example/?q=a"))
     assert event is not None
     assert event.model_dump(exclude={"event_id", "visitor_id"}, exclude_none=True) == {
@@ -39,7 +39,7 @@ def test_a_line_is_a_page_view() -> None:
     }
 
 
-def test_what_is_not_known_is_null_but_no_bytes_are_0() -> None:
+def test_missing_values_are_null_and_a_missing_size_is_0() -> None:
     event = LOG.page_view(1, line(answer="304 -", agent="-"))
     assert event is not None
     assert (event.bytes, event.referrer, event.browser, event.sent_at, event.session_id) == (0, None, None, None, None)
@@ -53,7 +53,7 @@ def test_what_is_not_known_is_null_but_no_bytes_are_0() -> None:
         ("29/Feb/2016:00:00:00 +0000", "2016-02-29T00:00:00"),
     ],
 )
-def test_times_are_taken_to_utc(logged: str, utc: str) -> None:
+def test_times_are_converted_to_utc(logged: str, utc: str) -> None:
     event = LOG.page_view(1, line(time=logged))
     assert event is not None
     assert event.occurred_at == datetime.fromisoformat(utc).replace(tzinfo=UTC)
@@ -72,7 +72,7 @@ def test_times_are_taken_to_utc(logged: str, utc: str) -> None:
         ("http://other.example/x", "http://other.example/x"),
     ],
 )
-def test_urls_are_absolute_and_legal(target: str, url: str) -> None:
+def test_urls_are_absolute_and_valid(target: str, url: str) -> None:
     event = LOG.page_view(1, line(f"GET {target} HTTP/1.1"))
     assert event is not None
     assert event.url == url
@@ -85,9 +85,9 @@ def test_urls_are_absolute_and_legal(target: str, url: str) -> None:
         b"not a line of a log",
         line()[:-1],  # cut off
         line() + b' "more"',
-        line("-"),  # the client said nothing
+        line("-"),  # the client sent nothing
         line("OPTIONS * HTTP/1.1"),
-        line(r"\x16\x03\x01"),  # TLS, to a server that speaks none
+        line(r"\x16\x03\x01"),  # TLS, sent to a server without TLS
         line(time="31/Feb/2015:10:05:03 +0000"),
         line(time="17/Mai/2015:10:05:03 +0000"),
         line(time="17/May/2015:10:05:03"),
@@ -96,11 +96,11 @@ def test_urls_are_absolute_and_legal(target: str, url: str) -> None:
         line(ip=50 * "1"),
     ],
 )
-def test_a_malformed_line_tells_nothing(malformed: bytes) -> None:
+def test_a_malformed_line_has_no_page_view(malformed: bytes) -> None:
     assert LOG.page_view(1, malformed) is None
 
 
-def test_the_visitor_is_who_has_this_address_and_browser_under_this_key() -> None:
+def test_the_visitor_depends_on_address_user_agent_and_key() -> None:
     def visitor(log: AccessLog, logged: bytes) -> str:
         event = log.page_view(1, logged)
         assert event is not None
@@ -117,33 +117,33 @@ def test_the_visitor_is_who_has_this_address_and_browser_under_this_key() -> Non
     assert "192.0.2.1" not in same
 
 
-def test_the_id_is_the_lines_own() -> None:
-    def identity(number: int, logged: bytes) -> str:
+def test_the_event_id_depends_on_the_line_and_its_number() -> None:
+    def event_id(number: int, logged: bytes) -> str:
         event = LOG.page_view(number, logged)
         assert event is not None
         return event.event_id
 
-    assert identity(1, line()) == identity(1, line())
-    assert len({identity(1, line()), identity(2, line()), identity(1, line(answer="200 1"))}) == 3
+    assert event_id(1, line()) == event_id(1, line())
+    assert len({event_id(1, line()), event_id(2, line()), event_id(1, line(answer="200 1"))}) == 3
 
 
 @given(st.binary(max_size=200), st.sampled_from(["request", "ip", "time", "answer", "referrer", "agent"]))
-def test_no_line_is_too_odd(odd: bytes, place: str) -> None:
-    marked = line(**{place: "ODD"})
+def test_no_line_raises_an_exception(odd: bytes, field: str) -> None:
+    marked = line(**{field: "ODD"})
     LOG.page_view(1, marked.replace(b"ODD", odd))
     LOG.page_view(1, odd)
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_files_are_read_plain_or_packed_whatever_their_name(tmp_path: Path, packed: bool) -> None:
+@pytest.mark.parametrize("is_gzip", [False, True])
+def test_plain_and_gzipped_files_are_read_whatever_their_name(tmp_path: Path, is_gzip: bool) -> None:
     content = b"one\ntwo\r\nthree"
-    file = tmp_path / "access.log"
-    file.write_bytes(gzip.compress(content) if packed else content)
-    with opened(file) as (lines, beneath):
+    path = tmp_path / "access.log"
+    path.write_bytes(gzip.compress(content) if is_gzip else content)
+    with open_log(path) as (lines, file):
         assert list(lines) == [b"one\n", b"two\r\n", b"three"]
-        assert beneath.tell() == file.stat().st_size
+        assert file.tell() == path.stat().st_size
 
 
-def test_a_host_may_name_its_scheme() -> None:
+def test_a_host_may_include_its_scheme() -> None:
     assert origin("shop.example") == "http://shop.example"
     assert origin("https://shop.example/") == "https://shop.example"

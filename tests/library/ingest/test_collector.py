@@ -1,4 +1,4 @@
-"""The collector without its services: bodies bounded and told apart, and what it takes in, the stream can read."""
+"""The collector without services: limits on bodies, splitting, and agreement with the decoder on good events."""
 
 import asyncio
 import base64
@@ -23,12 +23,12 @@ from truelog.support.errors import RequestRefused
 
 REPEATABLE = settings(derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 TYPES = {"thing": THING, **load_events()}
-INTAKE = EventClassifier(TYPES, most=1000, longest=200_000)
+CLASSIFIER = EventClassifier(TYPES, max_events=1000, max_bytes=200_000)
 RECEIPT = Receipt(datetime(2026, 11, 21, 10, 0, 0, 123000, tzinfo=UTC), "tester")
 
 
 def typed(raw: bytes) -> bytes:
-    """The same record, naming its type."""
+    """The same record with its type."""
     return raw.replace(b'{"event_id"', b'{"type":"thing","event_id"', 1)
 
 
@@ -37,19 +37,19 @@ POSTED = [typed(raw) for raw in HOSTILE]
 posted = st.one_of(st.sampled_from(POSTED), mutilated().map(typed))
 
 
-def taken(*raw: bytes) -> list[ClassifiedRecord]:
-    """Each posted alone."""
-    return [record for each in raw for record in INTAKE.records(split_document(each), RECEIPT)]
+def classify(*raw: bytes) -> list[ClassifiedRecord]:
+    """The records of bodies that are posted one by one."""
+    return [record for each in raw for record in CLASSIFIER.classify(split_document(each), RECEIPT)]
 
 
-def flaw(raw: bytes) -> tuple[str, str]:
-    [record] = taken(raw)
-    assert record.flaw is not None
-    return record.flaw.field, record.flaw.reason
+def defect(raw: bytes) -> tuple[str, str]:
+    [record] = classify(raw)
+    assert record.defect is not None
+    return record.defect.field, record.defect.reason
 
 
 def decoded(event_type: EventType, *values: bytes) -> pa.RecordBatch:
-    """As the stream reads them; the broker's time is the earliest that it can be."""
+    """The records as the stream reads them, with the earliest possible time of the broker."""
     times = pa.array([RECEIPT.time] * len(values), pa.timestamp("us", "UTC"))
     return decode(event_type, pa.array(values, pa.binary()), times, FUTURE_LIMIT)
 
@@ -58,30 +58,30 @@ def decoded(event_type: EventType, *values: bytes) -> pa.RecordBatch:
 
 
 def require_agreement(records: list[ClassifiedRecord]) -> None:
-    """What was taken in is an event to the stream too, and a dead letter is one of its own type."""
+    """The stream accepts good events, and accepts dead letters as events of their own type."""
     for name in {record.topic for record in records}:
-        read = decoded(TYPES[name], *(record.value for record in records if record.topic == name))
-        assert read["invalid"].null_count == len(read), (name, read["invalid"])
-        assert set(read["received_at"].to_pylist()) == {RECEIPT.time}
+        rows = decoded(TYPES[name], *(record.value for record in records if record.topic == name))
+        assert rows["invalid"].null_count == len(rows), (name, rows["invalid"])
+        assert set(rows["received_at"].to_pylist()) == {RECEIPT.time}
 
 
 @settings(REPEATABLE, max_examples=400)
 @given(posted)
-def test_what_the_collector_accepts_decode_accepts(raw: bytes) -> None:
-    require_agreement(taken(raw))
+def test_the_decoder_accepts_what_the_collector_accepts(raw: bytes) -> None:
+    require_agreement(classify(raw))
 
 
-def test_hostile_events_are_taken_or_kept() -> None:
-    records = [record for raw in POSTED if len(raw) < INTAKE.longest for record in taken(raw)]
-    good = [record for record in records if record.flaw is None]
+def test_hostile_events_become_events_or_dead_letters() -> None:
+    records = [record for raw in POSTED if len(raw) < CLASSIFIER.max_bytes for record in classify(raw)]
+    good = [record for record in records if record.defect is None]
     assert len(good) > 20
     assert len(records) - len(good) > 60
     require_agreement(records)
 
 
-def test_a_good_event_is_kept_as_it_came() -> None:
+def test_a_good_event_is_stored_unchanged_except_for_its_receipt() -> None:
     raw = EVENT[:-1] + b', "unknown": [1.10, {"a": "\\u00e9"}]} '
-    [record] = taken(b" \n" + raw)
+    [record] = classify(b" \n" + raw)
     assert record.topic == "thing"
     assert record.key == b"t"
     assert record.value == b'{"received_at":"2026-11-21T10:00:00.123000Z",' + raw[1:]
@@ -89,17 +89,17 @@ def test_a_good_event_is_kept_as_it_came() -> None:
 
 @settings(REPEATABLE, max_examples=200)
 @given(st.lists(posted, max_size=4))
-def test_a_dead_letter_holds_what_was_posted_byte_for_byte(several: list[bytes]) -> None:
-    pieces = list(split_lines(b"\n".join(several)))
-    for piece, record in zip(pieces, INTAKE.records(pieces, RECEIPT), strict=True):
-        if record.flaw is not None:
+def test_a_dead_letter_holds_the_posted_bytes(several: list[bytes]) -> None:
+    events = list(split_lines(b"\n".join(several)))
+    for event, record in zip(events, CLASSIFIER.classify(events, RECEIPT), strict=True):
+        if record.defect is not None:
             letter = json.loads(record.value)
-            assert base64.b64decode(letter["raw"]) == piece.raw
-            assert (letter["field"], letter["reason"]) == (record.flaw.field, record.flaw.reason)
+            assert base64.b64decode(letter["raw"]) == event.raw
+            assert (letter["field"], letter["reason"]) == (record.defect.field, record.defect.reason)
             assert letter["sender"] == "tester"
 
 
-# --- what is refused, and why ----------------------------------------------------------------------------
+# --- bad events ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -110,15 +110,15 @@ def test_a_dead_letter_holds_what_was_posted_byte_for_byte(several: list[bytes])
         (b"5", "record", "not a JSON object"),
         (b"\xff", "record", "not JSON: Expecting value at character 0"),
         (EVENT + b" {}", "record", f"not JSON: Extra data at character {len(EVENT)}"),
-        (GOOD, "type", "missing; it names the event type"),
-        (EVENT.replace(b"thing", b"thong"), "type", "no event type; there are click, page_view, search, thing"),
-        (EVENT.replace(b'"thing"', b'["thing"]'), "type", "no event type; there are click, page_view, search, thing"),
+        (GOOD, "type", "missing; it must name the event type"),
+        (EVENT.replace(b"thing", b"thong"), "type", "not an event type; use one of click, page_view, search, thing"),
+        (EVENT.replace(b'"thing"', b'["thing"]'), "type", "not an event type; use one of click, page_view, search"),
         (EVENT.replace(b"thing", b"ticks"), "type", "only the platform writes ticks"),
         (EVENT.replace(b"thing", b"dead_letter"), "type", "only the platform writes dead_letter"),
-        (typed(GOOD[:-1] + b',"received_at":null}'), "received_at", "the collector says when it received an event"),
+        (typed(GOOD[:-1] + b',"received_at":null}'), "received_at", "only the collector sets it; leave it out"),
         (typed(GOOD[:-1] + b',"text":"u"}'), "text", "a duplicate field"),
         (typed(GOOD[:-1] + b',"x":1e400}'), "record", "a number outside the range of float"),
-        (typed(GOOD[:-1] + b',"x":[-Infinity]}'), "record", "not JSON: -Infinity is no number"),
+        (typed(GOOD[:-1] + b',"x":[-Infinity]}'), "record", "not JSON: -Infinity is not a number"),
         (typed(GOOD[:-1] + b',"x":"\x00"}'), "record", "Invalid JSON: control character"),
         (typed(GOOD.replace(b'"text":"t"', b'"text":5')), "text", "Input should be a valid string"),
         (EVENT.replace(b"09:59:00", b"10:05:01"), "event_time", "more than 300 s after its receipt"),
@@ -130,26 +130,26 @@ def test_a_dead_letter_holds_what_was_posted_byte_for_byte(several: list[bytes])
         ),
     ],
 )
-def test_a_bad_event_is_told_where_and_why(raw: bytes, field: str, reason: str) -> None:
-    told = flaw(raw)
-    assert told[0] == field
-    assert told[1].startswith(reason)
+def test_a_bad_event_has_its_field_and_reason(raw: bytes, field: str, reason: str) -> None:
+    found = defect(raw)
+    assert found[0] == field
+    assert found[1].startswith(reason)
 
 
-def test_a_device_whose_clock_is_wrong_is_corrected_before_it_is_judged() -> None:
+def test_the_error_of_a_devices_clock_is_corrected_before_the_time_is_checked() -> None:
     ahead = typed(GOOD[:-1] + b',"sent_at":"2026-11-22T10:00:00Z"}').replace(b"2026-11-21T09:59", b"2026-11-22T09:59")
-    [record] = taken(ahead)
-    assert record.flaw is None
+    [record] = classify(ahead)
+    assert record.defect is None
 
 
-def test_too_many_and_too_long_are_refused_whole() -> None:
+def test_a_body_with_too_many_or_too_long_events_is_rejected() -> None:
     with pytest.raises(RequestRefused, match="more than 1000 events"):
-        INTAKE.records(split_document(b"[" + b"1," * 1000 + b"1]"), RECEIPT)
+        CLASSIFIER.classify(split_document(b"[" + b"1," * 1000 + b"1]"), RECEIPT)
     with pytest.raises(RequestRefused, match="event 1 has more than 200000 bytes"):
-        INTAKE.records(split_document(b'[1,"' + b"x" * 200_000 + b'"]'), RECEIPT)
+        CLASSIFIER.classify(split_document(b'[1,"' + b"x" * 200_000 + b'"]'), RECEIPT)
 
 
-# --- told apart -------------------------------------------------------------------------------------------
+# --- splitting --------------------------------------------------------------------------------------------
 
 
 @settings(REPEATABLE, max_examples=300)
@@ -157,32 +157,32 @@ def test_too_many_and_too_long_are_refused_whole() -> None:
 @example([EVENT, b"", EVENT])
 @example([EVENT, b"]", EVENT])
 def test_no_byte_of_an_array_is_lost(several: list[bytes]) -> None:
-    """The pieces' bytes stand in the body in order; nothing but punctuation is between them."""
+    """The bytes of the events are in the body in order, with only punctuation between them."""
     body = b"[" + b",".join(several) + b"]"
     at = 0
-    for piece in split_document(body):
-        begin = body.index(piece.raw, at)
+    for event in split_document(body):
+        begin = body.index(event.raw, at)
         assert set(body[at:begin]) <= set(b"[], \t\r\n")
-        at = begin + len(piece.raw)
+        at = begin + len(event.raw)
     assert set(body[at:]) <= set(b"[], \t\r\n")
 
 
 @settings(REPEATABLE, max_examples=200)
 @given(st.lists(posted.filter(lambda raw: b"\n" not in raw and raw.strip(b" \t\r")), max_size=5))
-def test_lines_are_what_each_is_alone(several: list[bytes]) -> None:
-    alone = [piece for raw in several for piece in split_lines(raw)]
+def test_splitting_lines_equals_splitting_each_line_alone(several: list[bytes]) -> None:
+    alone = [event for raw in several for event in split_lines(raw)]
     assert list(split_lines(b"\r\n".join(several))) == alone
     assert len(alone) == len(several)
 
 
-WHOLE = [raw for raw in POSTED if raw.startswith(b'{"type"') and next(iter(split_document(raw))).flaw is None]
+COMPLETE = [raw for raw in POSTED if raw.startswith(b'{"type"') and next(iter(split_document(raw))).defect is None]
 
 
 @settings(REPEATABLE, max_examples=200)
-@given(st.lists(st.sampled_from(WHOLE), max_size=5))
-def test_an_array_of_whole_events_is_what_each_is_alone(several: list[bytes]) -> None:
+@given(st.lists(st.sampled_from(COMPLETE), max_size=5))
+def test_splitting_an_array_of_complete_events_equals_splitting_each_alone(several: list[bytes]) -> None:
     body = b" [ " + b" , ".join(several) + b" ] "
-    assert list(split_document(body)) == [piece for raw in several for piece in split_document(raw.strip())]
+    assert list(split_document(body)) == [event for raw in several for event in split_document(raw.strip())]
 
 
 @pytest.mark.parametrize(
@@ -201,8 +201,8 @@ def test_an_array_of_whole_events_is_what_each_is_alone(several: list[bytes]) ->
         (b"[" * 5000, [b"[" * 4999]),
     ],
 )
-def test_from_where_it_cannot_be_told_apart_the_rest_is_one_piece(body: bytes, raw: list[bytes]) -> None:
-    assert [piece.raw for piece in split_document(body)] == raw
+def test_the_rest_of_a_body_that_cannot_be_split_further_is_one_event(body: bytes, raw: list[bytes]) -> None:
+    assert [event.raw for event in split_document(body)] == raw
 
 
 # --- bodies -----------------------------------------------------------------------------------------------
@@ -213,65 +213,65 @@ def body(sent: bytes, encoding: str = "", limit: int = 1000, chunk: int = 7) -> 
         for start in range(0, len(sent), chunk):
             yield sent[start : start + chunk]
 
-    with CapacityLimit(1, 10**6).visit() as visit:
-        return asyncio.run(read_body(chunks(), encoding, limit, visit))
+    with CapacityLimit(1, 10**6).admit() as lease:
+        return asyncio.run(read_body(chunks(), encoding, limit, lease))
 
 
 def status(*args: object) -> int:
-    with pytest.raises(RequestRefused) as refused:
+    with pytest.raises(RequestRefused) as raised:
         body(*args)  # type: ignore[arg-type]
-    return refused.value.status
+    return raised.value.status
 
 
 @settings(REPEATABLE, max_examples=50)
 @given(st.binary(max_size=1000), st.integers(1, 1000))
-def test_a_gzipped_body_is_the_body(sent: bytes, chunk: int) -> None:
+def test_a_gzipped_body_gives_the_same_bytes(sent: bytes, chunk: int) -> None:
     assert body(gzip.compress(sent), "gzip", 2000, chunk) == body(sent) == sent
 
 
-def test_bodies_out_of_bounds_are_refused() -> None:
+def test_bodies_that_are_too_large_are_rejected() -> None:
     assert body(b"x" * 1000) == b"x" * 1000
     assert status(b"x" * 1001) == 413
     assert status(gzip.compress(b"x" * 1001), "gzip") == 413
-    nothing = b"\x00\x00\x00\xff\xff" * 300  # blocks of deflate that hold no byte
-    assert status(gzip.compress(b"")[:10] + nothing, "gzip") == 413
+    empty_blocks = b"\x00\x00\x00\xff\xff" * 300  # deflate blocks without data
+    assert status(gzip.compress(b"")[:10] + empty_blocks, "gzip") == 413
 
 
-def test_a_bomb_is_never_unpacked() -> None:
+def test_a_decompression_bomb_is_never_decompressed() -> None:
     bomb = gzip.compress(b"\x00" * 50_000_000)
-    room = CapacityLimit(1, 2_000)
+    capacity = CapacityLimit(1, 2_000)
 
     async def chunks() -> AsyncIterator[bytes]:
         yield bomb
 
-    with room.visit() as visit, pytest.raises(RequestRefused) as refused:
-        asyncio.run(read_body(chunks(), "gzip", 1000, visit))
-    assert refused.value.status == 413
-    assert visit.taken <= 1000
+    with capacity.admit() as lease, pytest.raises(RequestRefused) as raised:
+        asyncio.run(read_body(chunks(), "gzip", 1000, lease))
+    assert raised.value.status == 413
+    assert lease.size <= 1000
 
 
-def test_what_is_no_gzip_is_refused() -> None:
-    packed = gzip.compress(b"some text")
+def test_invalid_encodings_are_rejected() -> None:
+    compressed = gzip.compress(b"some text")
     assert status(b"no gzip", "gzip") == 400
-    assert status(packed[:-1], "gzip") == 400
-    assert status(packed + b"x", "gzip") == 400
-    assert status(packed + packed, "gzip", 1000, 1000) == 400
+    assert status(compressed[:-1], "gzip") == 400
+    assert status(compressed + b"x", "gzip") == 400
+    assert status(compressed + compressed, "gzip", 1000, 1000) == 400
     assert status(b"x", "br") == 415
 
 
-def test_a_full_room_turns_away_and_is_free_again() -> None:
-    room = CapacityLimit(requests=2, size=10)
-    with room.visit() as first, room.visit() as second:
-        first.take(6)
-        with pytest.raises(RequestRefused) as refused:
-            second.take(5)
-        assert (refused.value.status, refused.value.retry_after) == (429, 1)
-        second.take(4)
-        with pytest.raises(RequestRefused), room.visit():
+def test_requests_beyond_the_capacity_are_rejected_until_others_end() -> None:
+    capacity = CapacityLimit(requests=2, size=10)
+    with capacity.admit() as first, capacity.admit() as second:
+        first.acquire(6)
+        with pytest.raises(RequestRefused) as raised:
+            second.acquire(5)
+        assert (raised.value.status, raised.value.retry_after) == (429, 1)
+        second.acquire(4)
+        with pytest.raises(RequestRefused), capacity.admit():
             pass
-    with room.visit() as again:
-        again.take(10)
+    with capacity.admit() as third:
+        third.acquire(10)
 
 
-def test_the_dead_letter_is_a_declared_event_of_the_platforms_own() -> None:
+def test_the_dead_letter_is_an_internal_event_type() -> None:
     assert TYPES[DEAD_LETTER].topic.internal

@@ -1,4 +1,4 @@
-"""Made-up traffic: the same again from the same seed, and everything in it that real traffic has."""
+"""Generated traffic: the same seed gives the same traffic, which has all the irregularities of real traffic."""
 
 import json
 from collections import Counter, defaultdict
@@ -26,17 +26,17 @@ def records() -> list[OutgoingRecord]:
 
 @pytest.fixture(scope="module")
 def rows(records: list[OutgoingRecord]) -> list[dict[str, Any]]:
-    """As the platform decodes each, when it is due; beside it, `due`, `topic` and `place`."""
+    """Each record as the platform decodes it at its due time, with `due`, `topic` and `index`."""
     found: dict[int, dict[str, Any]] = {}
-    dues = [BEGIN + timedelta(seconds=place / RATE) for place in range(len(records))]
+    due_times = [BEGIN + timedelta(seconds=index / RATE) for index in range(len(records))]
     for topic in {record.topic for record in records}:
-        places = [place for place, record in enumerate(records) if record.topic == topic]
-        values = pa.array([records[place].value for place in places], pa.binary())
-        times = pa.array([dues[place] for place in places], pa.timestamp("us", "UTC"))
+        indices = [index for index, record in enumerate(records) if record.topic == topic]
+        values = pa.array([records[index].value for index in indices], pa.binary())
+        times = pa.array([due_times[index] for index in indices], pa.timestamp("us", "UTC"))
         decoded = decode(TYPES[topic], values, times, timedelta(minutes=5)).to_pylist()
-        for place, row in zip(places, decoded, strict=True):
-            found[place] = row | {"due": dues[place], "topic": topic, "place": place}
-    return [found[place] for place in sorted(found)]
+        for index, row in zip(indices, decoded, strict=True):
+            found[index] = row | {"due": due_times[index], "topic": topic, "index": index}
+    return [found[index] for index in sorted(found)]
 
 
 @pytest.fixture(scope="module")
@@ -44,18 +44,18 @@ def good(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if row["invalid"] is None]
 
 
-def test_as_many_as_asked_for(records: list[OutgoingRecord]) -> None:
+def test_the_number_of_records_is_rate_times_seconds(records: list[OutgoingRecord]) -> None:
     assert len(records) == RATE * SECONDS
     assert list(generate(seed=1, begin=BEGIN, rate=RATE, seconds=0)) == []
 
 
-def test_a_function_of_the_seed_and_the_beginning(records: list[OutgoingRecord]) -> None:
+def test_traffic_depends_only_on_the_seed_and_the_start(records: list[OutgoingRecord]) -> None:
     assert list(generate(seed=1, begin=BEGIN, rate=RATE, seconds=SECONDS)) == records
     assert list(generate(seed=1, begin=BEGIN, rate=RATE, seconds=1)) == records[:RATE]
     assert list(generate(seed=2, begin=BEGIN, rate=RATE, seconds=1)) != records[:RATE]
 
 
-def test_every_topic_is_there_and_each_key_is_the_visitors(
+def test_traffic_has_every_topic_and_visitor_ids_as_keys(
     records: list[OutgoingRecord], rows: list[dict[str, Any]]
 ) -> None:
     topics = Counter(record.topic for record in records)
@@ -65,7 +65,7 @@ def test_every_topic_is_there_and_each_key_is_the_visitors(
         assert row["visitor_id"] in (record.key, None)
 
 
-def test_some_are_malformed_in_every_way(rows: list[dict[str, Any]]) -> None:
+def test_some_records_are_malformed_in_several_ways(rows: list[dict[str, Any]]) -> None:
     bad = [row["invalid"] for row in rows if row["invalid"] is not None]
     assert 0.005 < len(bad) / len(rows) < 0.02
     assert len(set(bad)) >= 5
@@ -76,7 +76,7 @@ def test_each_event_has_its_own_id(good: list[dict[str, Any]]) -> None:
     assert len({row["event_id"] for row in good}) == len(good)
 
 
-def test_pages_follow_zipf(good: list[dict[str, Any]]) -> None:
+def test_the_popularity_of_pages_follows_zipfs_law(good: list[dict[str, Any]]) -> None:
     views = Counter(row["url"] for row in good if row["topic"] == "page_view")
     ranked = [n for _, n in views.most_common()]
     assert len(ranked) > 300
@@ -99,27 +99,25 @@ def test_wrong_clocks_are_corrected(good: list[dict[str, Any]]) -> None:
         assert timedelta() <= row["due"] - row["event_time"] < timedelta(hours=10)
 
 
-def test_some_are_late_and_out_of_order(good: list[dict[str, Any]]) -> None:
+def test_some_events_are_late_and_out_of_order(good: list[dict[str, Any]]) -> None:
     delays = [row["due"] - row["event_time"] for row in good]
     assert 0.01 < sum(delay > timedelta(minutes=1) for delay in delays) / len(delays) < 0.1
     backwards = sum(b["event_time"] < a["event_time"] for a, b in pairwise(good))
     assert backwards > len(good) / 20
 
 
-def test_clicks_follow_searches_and_some_come_first_or_an_hour_late(good: list[dict[str, Any]]) -> None:
+def test_some_clicks_arrive_before_their_search_or_an_hour_late(good: list[dict[str, Any]]) -> None:
     searches = {row["event_id"]: row for row in good if row["topic"] == "search"}
     pairs = [(searches[row["search_id"]], row) for row in good if row.get("search_id") in searches]
     assert len(pairs) > 100
     assert all(click["url"] in search["results"] for search, click in pairs)
     assert all(search["event_time"] <= click["event_time"] for search, click in pairs)
-    assert any(click["place"] < search["place"] for search, click in pairs)
+    assert any(click["index"] < search["index"] for search, click in pairs)
     hour_late = [click for search, click in pairs if click["event_time"] - search["event_time"] > timedelta(hours=1)]
     assert 0 < len(hour_late) < len(pairs) / 4
 
 
-def test_records_are_json_lines_where_they_are_events(
-    records: list[OutgoingRecord], rows: list[dict[str, Any]]
-) -> None:
+def test_valid_records_are_json(records: list[OutgoingRecord], rows: list[dict[str, Any]]) -> None:
     for record, row in zip(records, rows, strict=True):
         if row["invalid"] is None:
             assert json.loads(record.value)["event_id"] == row["event_id"]

@@ -47,13 +47,13 @@ def access_log(file: LogFile, host: Host = "localhost", as_json: AsJson = False)
 
 
 def _import(settings: Settings, file: Path, host: str, aside: Path) -> Imported:
-    from truelog.ingest.access_log import AccessLog, opened, origin
+    from truelog.ingest.access_log import AccessLog, open_log, origin
     from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
 
     log, result = AccessLog(origin(host), _salt(settings)), Imported()
     with (
         progress(file.name, file.stat().st_size) as done,
-        opened(file) as (lines, beneath),
+        open_log(file) as (lines, beneath),
         _kept_aside(aside) as malformed,
         KafkaSender(settings, ["page_view"]) as sender,
     ):
