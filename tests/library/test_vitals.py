@@ -59,7 +59,7 @@ def late(reader: str, verdict: LagVerdict) -> Facts:
         (
             application("archive", "HUNG"),
             State.CRITICAL,
-            ["archive makes no batches: it has hung, or has nothing to read"],
+            ["archive makes no batches: it hangs or has nothing to read"],
         ),
         (application("stream", "STOPPED"), State.WARNING, ["stream is stopped on request"]),
         (application("stream", "STARTING"), State.WARNING, ["stream is starting"]),
@@ -78,8 +78,8 @@ def late(reader: str, verdict: LagVerdict) -> Facts:
         ),
         (late("orders", LagVerdict.WARN), State.WARNING, ["orders: warn"]),
         (late("archive", LagVerdict.STALL), State.CRITICAL, ["archive: stall"]),
-        (late("orders", LagVerdict.UNKNOWN), State.UNKNOWN, ["lag is not known: orders"]),
-        (replace(GOOD, lag={}), State.UNKNOWN, ["lag is not known: archive, orders"]),
+        (late("orders", LagVerdict.UNKNOWN), State.UNKNOWN, ["lag is unknown: orders"]),
+        (replace(GOOD, lag={}), State.UNKNOWN, ["lag is unknown: archive, orders"]),
         (replace(late("orders", LagVerdict.STOP), applications={"stream": "DOWN"}), State.CRITICAL, ["stream is down"]),
         (
             replace(late("orders", LagVerdict.FALLING_OFF), applications={"stream": "STOPPED"}),

@@ -193,7 +193,7 @@ def test_a_view_stays_different_until_it_is_found_equal(filled: Settings) -> Non
 def test_old_lag_samples_are_not_shown_as_current(filled: Settings) -> None:
     found = summary.now(filled.model_copy(update={"lag_poll_seconds": 0.1}))
     assert (found.freshness.value, found.lag.value) == (None, None)
-    assert stated(found)[f"lag is not known: archive, {', '.join(sorted(MADE))}"] is State.UNKNOWN
+    assert stated(found)[f"lag is unknown: archive, {', '.join(sorted(MADE))}"] is State.UNKNOWN
 
 
 def test_an_alert_source_that_cannot_check_is_a_problem(filled: Settings) -> None:

@@ -1,10 +1,10 @@
-"""The lag service: polls views and archive every `lag_poll_seconds`, tells Prometheus what is known, and watches.
+"""The lag service: polls views and archive every `lag_poll_seconds`, serves metrics, and runs the checks for alerts.
 
-    GET /metrics        Authorization: Bearer KEY       of a reader or an admin
-    GET /health         needs no key: 200 while everything that is polled is seen, else 503
+    GET /metrics        Authorization: Bearer KEY       the key of a reader or an admin
+    GET /health         needs no key: 200 while the views and the archive are polled successfully, else 503
 
-Views and archive are polled apart from each other: a store that hangs makes nobody blind for the views. What a poll
-saw is kept in the history, and published as consumer groups. What is wrong is found here, and told by Airflow.
+Views and archive are polled separately, so that a hanging store does not stop the poll of the views. Each poll is
+stored in the history and published as consumer groups. Airflow delivers the alerts that the checks find.
 
     python -m truelog.monitor.lag_service
 """
@@ -38,46 +38,46 @@ from truelog.support.errors import RequestRefused, ServiceDown, TruelogError
 from truelog.support.http_server import error_response, run_server
 from truelog.support.settings import Settings
 
-_STOP_SECONDS = 1.0  # a poll is not waited for to its end: what it has not kept is not needed
+_STOP_SECONDS = 1.0  # an unfinished poll may be lost
 
 _STATEMENT_SECONDS = 10
-# Of a server that acknowledges nothing: the first is of what was sent, the others are of answers that are waited for.
-_VANISHED = {"tcp_user_timeout": 10_000, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+# Detect a server that no longer responds: the first for data that was sent, the others while waiting for an answer.
+_TCP_LIMITS = {"tcp_user_timeout": 10_000, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
 
 log = logging.getLogger(__name__)
 
 
-class Impatient(Settings):
-    """Settings by which a PostgreSQL that hangs or has vanished is found missing, and does not hang the poller."""
+class ShortTimeouts(Settings):
+    """Settings with time limits on PostgreSQL, so that a server that hangs or is gone does not block the poller."""
 
-    def __init__(self, **given: Any) -> None:  # as of Settings: type checkers make up another one
+    def __init__(self, **given: Any) -> None:  # the signature of Settings: type checkers synthesize a different one
         super().__init__(**given)
 
     def database(self) -> dict[str, Any]:
         given = super().database()
-        return given | _VANISHED | {"options": f"{given['options']} -c statement_timeout={_STATEMENT_SECONDS}s"}
+        return given | _TCP_LIMITS | {"options": f"{given['options']} -c statement_timeout={_STATEMENT_SECONDS}s"}
 
     def iceberg(self) -> dict[str, str]:
         given = super().iceberg()
-        return given | {"uri": f"{given['uri']}&{urlencode(_VANISHED)}"}
+        return given | {"uri": f"{given['uri']}&{urlencode(_TCP_LIMITS)}"}
 
 
 class LagService:
-    """What polls and requests share."""
+    """The state that polls and requests share."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.keys = KeyRing(settings)
         self._broker = topics.client(settings)
-        self._asked: dict[str, ListReaders] = {"views": lag_poll.polled_views, "archive": lag_poll.polled_archive}
-        self._seen = dict.fromkeys(self._asked, 0.0)  # when each was last polled well
+        self._readers: dict[str, ListReaders] = {"views": lag_poll.polled_views, "archive": lag_poll.polled_archive}
+        self._polled_at = dict.fromkeys(self._readers, 0.0)  # the last successful poll of each
 
     @asynccontextmanager
     async def running(self, _: Starlette) -> AsyncIterator[None]:
         self.keys.load()
         threads = [Background("keys", self.keys.reload, RELOAD_SECONDS)]
         threads += [
-            Background(what, partial(self._poll_again, what), self.settings.lag_poll_seconds) for what in self._asked
+            Background(name, partial(self._try_poll, name), self.settings.lag_poll_seconds) for name in self._readers
         ]
         threads += alert_watch.watcher_threads(self.settings)
         for thread in threads:
@@ -86,22 +86,26 @@ class LagService:
         for thread in threads:
             thread.stop(_STOP_SECONDS)
 
-    def poll(self, what: str) -> None:
-        """1. Look. 2. Keep what was seen. 3. Publish the positions."""
-        seen, readings = lag_poll.poll_once(self.settings, self._broker, event.event_names(), self._asked[what])  # 1
+    def poll(self, name: str) -> None:
+        """1. Poll. 2. Store the readings. 3. Publish the positions."""
+        readers, readings = lag_poll.poll_once(
+            self.settings, self._broker, event.event_names(), self._readers[name]
+        )  # 1
         with connect(self.settings) as connection:
             lag_history.append(connection, readings, self.settings.lag_keep_seconds)  # 2
-        self._seen[what] = time.monotonic()
-        lag_groups.publish_groups(self.settings, self._broker, {name: reader.at for name, reader in seen.items()})  # 3
+        self._polled_at[name] = time.monotonic()
+        lag_groups.publish_groups(
+            self.settings, self._broker, {name: reader.at for name, reader in readers.items()}
+        )  # 3
 
-    def _poll_again(self, what: str) -> None:
-        """What was not seen is missing from the history, and so seen to be missing."""
+    def _try_poll(self, name: str) -> None:
+        """Poll, or log the failure: the history then has a gap, which the verdict reports."""
         try:
-            self.poll(what)
-        except (TruelogError, psycopg.Error) as blind:
-            log.warning("the poll of the %s: %s", what, blind)
-        except Exception:  # a defect, and no reason to be blind from now on
-            log.exception("the poll of the %s", what)
+            self.poll(name)
+        except (TruelogError, psycopg.Error) as error:
+            log.warning("The poll of the %s failed: %s", name, error)
+        except Exception:  # a defect must not end the polls
+            log.exception("The poll of the %s failed", name)
 
     async def metrics(self, request: Request) -> Response:
         self.keys.authorize(request.headers.get("authorization", ""), Role.READER)
@@ -110,12 +114,12 @@ class LagService:
 
     async def health(self, _: Request) -> Response:
         limit = time.monotonic() - POLLS * self.settings.lag_poll_seconds
-        sees = {what: seen > limit for what, seen in self._seen.items()}
-        return JSONResponse(sees, 200 if all(sees.values()) else 503)
+        current = {name: at > limit for name, at in self._polled_at.items()}
+        return JSONResponse(current, 200 if all(current.values()) else 503)
 
 
 def application(settings: Settings) -> Starlette:
-    """The service as uvicorn serves it."""
+    """The application that uvicorn serves."""
     service = LagService(settings)
     return Starlette(
         routes=[Route("/metrics", service.metrics), Route("/health", service.health)],
@@ -129,12 +133,12 @@ async def _refused(_: Request, error: Exception) -> Response:
 
 
 async def _down(_: Request, error: Exception) -> Response:
-    log.warning("not scraped: %s", error)
+    log.warning("No metrics: %s", error)
     return error_response(503, "PostgreSQL did not answer")
 
 
 def main() -> None:
-    settings = Impatient()
+    settings = ShortTimeouts()
     run_server(application(settings), settings.lag_host, settings.lag_port, grace=5)
 
 

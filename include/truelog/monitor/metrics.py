@@ -1,7 +1,6 @@
-"""Metrics in Prometheus' text format: all that there are, by name, and what they say now.
+"""All metrics, in Prometheus' text format.
 
-They are asked of PostgreSQL when somebody scrapes them, lag among them: where the poller sees nothing, a scrape says
-how long that has been so.
+Each scrape reads them from PostgreSQL. Lag comes from the newest samples, and a metric gives the time of each sample.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,46 +23,52 @@ from truelog.views import catalogue
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
-# Name: type, and what it says.
+# Name: type and help text.
 FAMILIES = {
-    "truelog_lag_events": ("gauge", "Records that the reader has still to count"),
-    "truelog_lag_seconds": ("gauge", "Age of the first of these by the log's clock, when it was last seen"),
-    "truelog_lag_verdict": ("gauge", "1 for the verdict on the reader's lag, as `truelog lag` says it"),
+    "truelog_lag_events": ("gauge", "Records that the reader has not processed"),
+    "truelog_lag_seconds": ("gauge", "Age of the first unprocessed record by the log's clock, at the last sample"),
+    "truelog_lag_verdict": ("gauge", "1 for the verdict on the reader's lag that `truelog lag` shows"),
     "truelog_lag_caught_up_seconds": (
         "gauge",
-        "Until the reader has caught up, at its pace; none where it falls behind",
+        "Time until the reader catches up at its present rate; absent if it does not gain",
     ),
-    "truelog_lag_sampled_timestamp_seconds": ("gauge", "When the poller last saw the reader"),
-    "truelog_freshness_seconds": ("gauge", "Everything older than this has been counted by the reader"),
-    "truelog_position": ("gauge", "Next offset that the reader counts"),
-    "truelog_log_end": ("gauge", "Where the partition ends"),
-    "truelog_log_earliest": ("gauge", "Where retention lets the partition begin"),
-    "truelog_dead_letters_total": ("counter", "Events that were no good, kept with the reason"),
+    "truelog_lag_sampled_timestamp_seconds": ("gauge", "Time of the last sample of the reader"),
+    "truelog_freshness_seconds": ("gauge", "The reader has processed every record older than this"),
+    "truelog_position": ("gauge", "Next offset that the reader processes"),
+    "truelog_log_end": ("gauge", "End offset of the partition"),
+    "truelog_log_earliest": ("gauge", "First offset that retention has left in the partition"),
+    "truelog_dead_letters_total": ("counter", "Invalid events, stored with the reason"),
     "truelog_application_alive": ("gauge", "1 while a process holds the application's lease"),
-    "truelog_application_batch_age_seconds": ("gauge", "Since the application last ended a batch"),
+    "truelog_application_batch_age_seconds": ("gauge", "Time since the application last finished a batch"),
     "truelog_batch_step_seconds": (
         "gauge",
-        "That each step of the application's last batch took; triggerExecution is all of it",
+        "Duration of each step of the application's last batch; triggerExecution is the whole batch",
     ),
     "truelog_application_launches_total": ("counter", "Starts of the application"),
-    "truelog_stragglers_total": ("counter", "Records that came to the log long after their event"),
+    "truelog_stragglers_total": ("counter", "Records that reached the log long after their event"),
     "truelog_merges_total": ("counter", "Merges into the view's table"),
-    "truelog_merged_rows_total": ("counter", "Rows that merges brought to the view's table"),
-    "truelog_merge_seconds_total": ("counter", "That merges into the view's table took, without their commit"),
-    "truelog_prepare_seconds_total": ("counter", "That transforming, adding up and staging took before these merges"),
-    "truelog_reconcile_verdict": ("gauge", "1 for what the last reconcile of the view found"),
-    "truelog_reconcile_age_seconds": ("gauge", "Since the last reconcile of the view ended"),
-    "truelog_reconcile_equal_age_seconds": ("gauge", "Since the view was last found equal to its rebuild, or was made"),
-    "truelog_certificates": ("gauge", "Certificates of the view in its newest version"),
-    "truelog_certificate_age_seconds": ("gauge", "Since the newest of these was made; none where there is none"),
-    "truelog_excluded_records": ("gauge", "Records on which the view's transform failed, left out of it"),
-    "truelog_view_rows": ("gauge", "Rows of the view's table, as PostgreSQL estimates them"),
+    "truelog_merged_rows_total": ("counter", "Rows that merges wrote to the view's table"),
+    "truelog_merge_seconds_total": ("counter", "Duration of merges into the view's table, without the commit"),
+    "truelog_prepare_seconds_total": (
+        "counter",
+        "Duration of transforming, aggregating and staging before these merges",
+    ),
+    "truelog_reconcile_verdict": ("gauge", "1 for the verdict of the view's last reconcile"),
+    "truelog_reconcile_age_seconds": ("gauge", "Time since the view's last reconcile finished"),
+    "truelog_reconcile_equal_age_seconds": (
+        "gauge",
+        "Time since the view last equalled its rebuild, or since it was made",
+    ),
+    "truelog_certificates": ("gauge", "Certificates of the view's newest version"),
+    "truelog_certificate_age_seconds": ("gauge", "Age of the newest certificate; absent without certificates"),
+    "truelog_excluded_records": ("gauge", "Skipped records: the view's transform failed on them"),
+    "truelog_view_rows": ("gauge", "Rows of the view's table, estimated by PostgreSQL"),
 }
 
 
 @dataclass(frozen=True)
 class Point:
-    """One value of a family."""
+    """One sample of a metric."""
 
     name: str
     value: float
@@ -71,7 +76,7 @@ class Point:
 
 
 def scrape(settings: Settings) -> str:
-    """All metrics as of now.
+    """The text of all metrics as of now.
 
     Raises:
         ServiceDown: PostgreSQL does not answer.
@@ -81,17 +86,17 @@ def scrape(settings: Settings) -> str:
 
 
 def format_families(settings: Settings, connection: Connection) -> str:
-    """The same within a transaction that the caller has."""
+    """The same, in the caller's transaction."""
     lag = _lag(lag_report.rows(settings, connection))
     views = catalogue.view_names(settings.views_folder)
-    of_all = (_applications, _steps, _stragglers)
-    of_views = (_merges, _reconciliations, _certainties, _tables)
-    found = [*(of(connection) for of in of_all), *(of(connection, views) for of in of_views)]
-    return render_metrics(chain(lag, *found))
+    platform = (_applications, _steps, _stragglers)
+    by_view = (_merges, _reconciliations, _certainties, _tables)
+    points = [*(read(connection) for read in platform), *(read(connection, views) for read in by_view)]
+    return render_metrics(chain(lag, *points))
 
 
 def render_metrics(points: Iterable[Point]) -> str:
-    """Every family with its points; those without any are named all the same."""
+    """The text of every metric, including metrics without a sample."""
     families = {name: _family(name) for name in FAMILIES}
     for point in points:
         labels = {name: str(value) for name, value in point.labels.items()}
@@ -100,13 +105,13 @@ def render_metrics(points: Iterable[Point]) -> str:
 
 
 def _family(name: str) -> Metric:
-    kind, says = FAMILIES[name]
-    return CounterMetricFamily(name, says) if kind == "counter" else GaugeMetricFamily(name, says)
+    kind, help_text = FAMILIES[name]
+    return CounterMetricFamily(name, help_text) if kind == "counter" else GaugeMetricFamily(name, help_text)
 
 
 @dataclass(frozen=True)
 class _Families(Collector):
-    """What one scrape found, in the form that `prometheus_client` writes out."""
+    """The metrics of one scrape, as `prometheus_client` expects them."""
 
     families: list[Metric]
 
@@ -116,9 +121,9 @@ class _Families(Collector):
 
 def _lag(rows: list[LagRow]) -> Iterator[Point]:
     for row in rows:
-        of = {"reader": row.reader, "application": row.application, "topic": row.topic, "partition": row.partition}
-        of = {name: value for name, value in of.items() if value is not None}
-        yield Point("truelog_lag_verdict", 1, of | {"verdict": row.verdict})
+        labels = {"reader": row.reader, "application": row.application, "topic": row.topic, "partition": row.partition}
+        labels = {name: value for name, value in labels.items() if value is not None}
+        yield Point("truelog_lag_verdict", 1, labels | {"verdict": row.verdict})
         values = {
             "truelog_lag_events": row.lag_events,
             "truelog_lag_seconds": row.lag_seconds,
@@ -128,23 +133,23 @@ def _lag(rows: list[LagRow]) -> Iterator[Point]:
             "truelog_log_end": row.end,
             "truelog_log_earliest": row.earliest,
         }
-        yield from (Point(name, value, of) for name, value in values.items() if value is not None)
+        yield from (Point(name, value, labels) for name, value in values.items() if value is not None)
     yield from _freshness(rows)
     yield from _dead_letters(rows)
 
 
 def _freshness(rows: list[LagRow]) -> Iterator[Point]:
-    """Of readers that are seen in every partition."""
-    for reader, of_reader in lag_report.by_reader(rows).items():
-        if (seconds := lag_report.freshness(of_reader)) is not None:
+    """Readers with a current sample of every partition."""
+    for reader, partitions in lag_report.by_reader(rows).items():
+        if (seconds := lag_report.freshness(partitions)) is not None:
             yield Point("truelog_freshness_seconds", seconds, {"reader": reader})
 
 
 def _dead_letters(rows: list[LagRow]) -> Iterator[Point]:
-    """The archive reads every topic, so that its samples know where each ends."""
+    """From the samples of the archive, which reads every topic."""
     ends = [row.end for row in rows if row.reader == ARCHIVE and row.topic == "dead_letter"]
     known = [end for end in ends if end is not None]
-    if known and len(known) == len(ends):  # a sum over fewer partitions would look like a counter begun anew
+    if known and len(known) == len(ends):  # a sum over fewer partitions would look like a counter reset
         yield Point("truelog_dead_letters_total", sum(known))
 
 
@@ -155,15 +160,15 @@ def _applications(connection: Connection) -> Iterator[Point]:
         "FROM truelog.application_status s ORDER BY application"
     )
     for name, alive, batch_age, launches in rows.fetchall():
-        of: dict[str, object] = {"application": name}
-        yield Point("truelog_application_alive", 1 if alive else 0, of)
-        yield Point("truelog_application_launches_total", _number(launches), of)
+        labels: dict[str, object] = {"application": name}
+        yield Point("truelog_application_alive", 1 if alive else 0, labels)
+        yield Point("truelog_application_launches_total", _number(launches), labels)
         if batch_age is not None:
-            yield Point("truelog_application_batch_age_seconds", _number(batch_age), of)
+            yield Point("truelog_application_batch_age_seconds", _number(batch_age), labels)
 
 
 def _steps(connection: Connection) -> Iterator[Point]:
-    """Of the last batch that was seen; one that is long over has its age beside it."""
+    """The steps of the last batch, whose age is a metric of its own."""
     rows = connection.execute(
         "SELECT application, step, milliseconds::float8 / 1000 FROM ("
         "SELECT DISTINCT ON (application) application, steps FROM truelog.batch ORDER BY application, at DESC"
@@ -179,7 +184,7 @@ def _stragglers(connection: Connection) -> Iterator[Point]:
 
 
 def _merges(connection: Connection, views: list[str]) -> Iterator[Point]:
-    """Of each view in its newest version, with which it begins anew."""
+    """The totals of each view's newest version; a new version starts at zero."""
     rows = connection.execute(
         "SELECT DISTINCT ON (view) view, merges, rows, merging, preparing FROM truelog.merge_tally "
         "WHERE view = ANY(%s) ORDER BY view, version DESC",
@@ -192,7 +197,7 @@ def _merges(connection: Connection, views: list[str]) -> Iterator[Point]:
 
 
 def _reconciliations(connection: Connection, views: list[str]) -> Iterator[Point]:
-    """Of each view the last comparison of its newest version."""
+    """The last comparison of each view's newest version."""
     rows = connection.execute(
         "SELECT DISTINCT ON (view) view, verdict, extract(epoch FROM now() - finished_at)::float8 "
         "FROM (SELECT view, max(version) AS version FROM truelog.view WHERE view = ANY(%s) GROUP BY view) n "
@@ -205,18 +210,18 @@ def _reconciliations(connection: Connection, views: list[str]) -> Iterator[Point
 
 
 def _certainties(connection: Connection, views: list[str]) -> Iterator[Point]:
-    """Until a view was found EQUAL once it is as old as it is unproved; one without certificates has no age of them."""
+    """A view that was never EQUAL reports its own age. A view without certificates has no certificate age."""
     for view, known in verification_status.verification_statuses(connection, views).items():
-        of: dict[str, object] = {"view": view}
+        labels: dict[str, object] = {"view": view}
         equal_age, age = known.equal_age, known.certified_age
-        yield Point("truelog_reconcile_equal_age_seconds", known.age if equal_age is None else equal_age, of)
-        yield Point("truelog_certificates", known.certificates, of)
+        yield Point("truelog_reconcile_equal_age_seconds", known.age if equal_age is None else equal_age, labels)
+        yield Point("truelog_certificates", known.certificates, labels)
         if age is not None:
-            yield Point("truelog_certificate_age_seconds", age, of)
+            yield Point("truelog_certificate_age_seconds", age, labels)
 
 
 def _tables(connection: Connection, views: list[str]) -> Iterator[Point]:
-    """Of each view in its newest version; a table that was never analysed has no estimate."""
+    """The table of each view's newest version. A table that was never analysed has no estimate."""
     rows = connection.execute(
         "SELECT view, (SELECT count(*) FROM truelog.exclusion e WHERE (e.view, e.version) = (n.view, n.version)), "
         "(SELECT nullif(reltuples, -1)::float8 FROM pg_class "

@@ -1,6 +1,6 @@
-"""The report on streams: each application as it should be and as it is, with its readers, partition by partition.
+"""The report on streams: the desired and the actual state of each application, and its readers by partition.
 
-Lag is what the poller saw last: asking brokers and archive anew for everybody who looks would load both.
+Lag comes from the newest samples of the lag service: each page view would otherwise load the brokers and the archive.
 """
 
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ from truelog.streaming import batch_metrics
 from truelog.streaming.batch_metrics import BatchSteps
 from truelog.support.settings import Settings
 
-_BATCHES = 12  # that are told
+_BATCHES = 12  # in the report
 
 
 @dataclass(frozen=True)
 class ReaderReport:
-    """A view, or the archive; its lag is the sum over partitions, its freshness the worst of them.
+    """A view or the archive. Lag is the sum over its partitions, freshness the maximum.
 
-    Both are None where one partition is not seen: a sum over the others would look too good.
+    Both are None if one partition has no current sample: a sum over the others would be too low.
     """
 
     reader: str
@@ -41,15 +41,15 @@ class ReaderReport:
     verdict: LagVerdict
     lag_events: int | None
     freshness: float | None
-    lag_age: float | None  # of the samples that lag and freshness come from
-    lag_unknown: str  # why there is no lag; empty where it is known
+    lag_age: float | None  # age of the samples behind lag and freshness
+    lag_unknown: str  # why the lag is unknown; else empty
     partitions: Sequence[lag_report.LagRow]
-    answer: ServingStatus | None  # which layer gives it to readers; the archive is no view
+    answer: ServingStatus | None  # None for the archive, which is not a view
 
 
 @dataclass(frozen=True)
 class LaunchReport:
-    """The last start of an application, and how many there were in a day."""
+    """The last start of an application, and the number of starts in the last 24 hours."""
 
     at: datetime
     reason: str
@@ -67,7 +67,7 @@ class ApplicationReport:
 
 
 def application_reports(settings: Settings) -> list[ApplicationReport]:
-    """Of all applications, as of one moment.
+    """The reports of all applications as of one moment.
 
     Raises:
         ServiceDown: PostgreSQL does not answer.
@@ -78,14 +78,14 @@ def application_reports(settings: Settings) -> list[ApplicationReport]:
         batches = {
             each.application: batch_metrics.latest_steps(connection, each.application, _BATCHES) for each in statuses
         }
-        read = _readers(settings, connection)
+        readers = _readers(settings, connection)
     return [
         ApplicationReport(
             status,
             health.application_state(settings, status),
             launches.get(status.application),
             batches[status.application],
-            [each for each in read if lag_report.application_of(settings, each.reader) == status.application],
+            [each for each in readers if lag_report.application_of(settings, each.reader) == status.application],
         )
         for status in statuses
     ]
@@ -93,30 +93,30 @@ def application_reports(settings: Settings) -> list[ApplicationReport]:
 
 def _readers(settings: Settings, connection: Connection) -> list[ReaderReport]:
     rows = lag_report.by_reader(lag_report.rows(settings, connection))
-    stood = reader_positions.view_positions(connection, [reader for reader in rows if reader != ARCHIVE])
-    told = {each.view: each for each in view_status.view_statuses(connection)}
+    positions = reader_positions.view_positions(connection, [reader for reader in rows if reader != ARCHIVE])
+    states = {each.view: each for each in view_status.view_statuses(connection)}
     answers = serving_status.serving_statuses(connection)
     unknown = ("UNKNOWN", "no application has run it yet", None)
     return [
         ReaderReport(
             reader,
-            stood[reader].version if reader in stood else None,
-            *(("", "", None) if reader == ARCHIVE else _said(told[reader]) if reader in told else unknown),
-            lag_report.worst(seen).verdict,
+            positions[reader].version if reader in positions else None,
+            *(("", "", None) if reader == ARCHIVE else _state(states[reader]) if reader in states else unknown),
+            lag_report.worst(partitions).verdict,
             lag.events,
             lag.seconds,
             lag.age,
             lag.unknown,
-            seen,
+            partitions,
             answers.get(reader),
         )
-        for reader, seen in rows.items()
-        for lag in [lag_report.reader_lag(seen)]
+        for reader, partitions in rows.items()
+        for lag in [lag_report.reader_lag(partitions)]
     ]
 
 
-def _said(told: ViewStatus) -> tuple[str, str, datetime | None]:
-    return told.state, told.reason, told.since
+def _state(status: ViewStatus) -> tuple[str, str, datetime | None]:
+    return status.state, status.reason, status.since
 
 
 def _launches(connection: Connection) -> dict[str, LaunchReport]:

@@ -1,10 +1,10 @@
-"""Vital signs: what is wrong now, and the three numbers that matter, each of the view where it is worst.
+"""The summary on the home page: the current problems, and three numbers, each for the view with the worst value.
 
-* freshness: age of the oldest record that a view has still to count
-* lag: records that a view has still to count
-* proof: age of the newest certificate of a view
+* freshness: the age of the oldest record that a view has not processed
+* lag: the number of records that a view has not processed
+* proof: the age of the newest certificate of a view
 
-`All good` takes evidence: whatever is not known makes a problem of its own.
+`All good` requires evidence: everything unknown is a problem of its own.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ _STREAMS, _ALERTS, _LAG = "truelog-streams", "truelog-alerts", "truelog-lag"
 
 
 class State(StrEnum):
-    """The worst last. What is not known may be worse than a warning."""
+    """Ordered from good to bad. Something unknown may be worse than a warning."""
 
     ALL_GOOD = "All good"
     WARNING = "Warning"
@@ -41,7 +41,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that is wrong now; `page` is where one acts on it, below Airflow's `plugin/`."""
+    """A current problem; `page` is the page to act on it, relative to Airflow's `plugin/`."""
 
     state: State
     text: str
@@ -50,19 +50,19 @@ class Problem:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of the platform at one moment."""
+    """The facts about the platform at one moment."""
 
     alerts: Sequence[Alert]  # open
-    unwatched: Sequence[str]  # sources of alerts that have not checked of late, or could not
-    applications: Mapping[str, str]  # the state of each
-    views: Sequence[ViewEntry]  # all of the catalogue
-    answers: Mapping[str, str]  # the last verdict on each view, EQUAL or DIFFERENT
-    lag: Mapping[str, LagRow]  # the worst partition of each reader
+    unwatched: Sequence[str]  # alert sources whose last check is too old or failed
+    applications: Mapping[str, str]  # the state of each application
+    views: Sequence[ViewEntry]  # the whole catalogue
+    answers: Mapping[str, str]  # the latest verdict on each view, EQUAL or DIFFERENT
+    lag: Mapping[str, LagRow]  # the row of each reader's worst partition
 
 
 @dataclass(frozen=True)
 class OpenAlerts:
-    """`worst` is what the worst alert means; None where no alert is open."""
+    """`worst` is the meaning of the worst alert, or None if no alert is open."""
 
     count: int
     severity: Severity | None
@@ -71,7 +71,7 @@ class OpenAlerts:
 
 @dataclass(frozen=True)
 class Sign:
-    """`value` is None where it is not known, of the view that is named; of no view where there is none."""
+    """A number and its view. The value is None if it is unknown; the view is None if no view has a table."""
 
     view: str | None
     value: float | None
@@ -83,25 +83,25 @@ class Vitals:
     alerts: OpenAlerts
     problems: Sequence[Problem]
     views: int
-    unmade: int  # views that have no table yet
+    unmade: int  # views without a table
     freshness: Sign
     lag: Sign
     proof: Sign
 
 
-_OF_SEVERITY = {Severity.CRITICAL: State.CRITICAL, Severity.WARNING: State.WARNING}
+_STATE_BY_SEVERITY = {Severity.CRITICAL: State.CRITICAL, Severity.WARNING: State.WARNING}
 _RUNS = "RUNNING"
-_OF_APPLICATION = {
+_STATE_BY_APPLICATION = {
     "DOWN": (State.CRITICAL, "is down"),
-    "HUNG": (State.CRITICAL, "makes no batches: it has hung, or has nothing to read"),
+    "HUNG": (State.CRITICAL, "makes no batches: it hangs or has nothing to read"),
     "STOPPED": (State.WARNING, "is stopped on request"),
     "STOP": (State.WARNING, "runs, though it should be stopped"),
     "STARTING": (State.WARNING, "is starting"),
     "RESTART_PENDING": (State.WARNING, "is about to restart"),
     "CHANGED": (State.WARNING, "runs old code"),
 }
-_IDLE = ("DOWN", "HUNG", "STOPPED")  # then its readers are late as well
-_OF_LAG = {
+_IDLE = ("DOWN", "HUNG", "STOPPED")  # its readers are then late as well
+_STATE_BY_VERDICT = {
     LagVerdict.OK: State.ALL_GOOD,
     LagVerdict.WARN: State.WARNING,
     LagVerdict.UNDERPROVISIONED: State.WARNING,
@@ -111,7 +111,7 @@ _LOSS = (LagVerdict.REWIND, LagVerdict.FALLING_OFF)
 
 
 def now(settings: Settings) -> Vitals:
-    """As of now; numbers are of the views that have a table.
+    """The summary as of now. The numbers cover the views that have a table.
 
     Raises:
         ServiceDown: PostgreSQL does not answer.
@@ -122,81 +122,81 @@ def now(settings: Settings) -> Vitals:
         rows = by_reader(lag_report.rows(settings, connection, [ARCHIVE, *names]))
         statuses = [application.status(connection, name) for name in application.application_names(settings)]
         unwatched = [*alert_watch.overdue_sources(connection), *alert_watch.blind_sources(connection)]
-        opened, answers = alert_store.open_alerts(connection), reconcile_history.latest_verdicts(connection, names)
-        proved = {
+        alerts, verdicts = alert_store.open_alerts(connection), reconcile_history.latest_verdicts(connection, names)
+        certified = {
             view: each.certified_age
             for view, each in verification_status.verification_statuses(connection, made).items()
         }
     states = {each.application: _state(settings, each) for each in statuses}
-    worst = {reader: lag_report.worst(of) for reader, of in rows.items()}
-    facts = Facts(opened, list(dict.fromkeys(unwatched)), states, views, answers, worst)
-    seen = {view: rows[view] for view in made}
+    worst = {reader: lag_report.worst(partitions) for reader, partitions in rows.items()}
+    facts = Facts(alerts, list(dict.fromkeys(unwatched)), states, views, verdicts, worst)
+    of_views = {view: rows[view] for view in made}
     return Vitals(
         card_state(facts),
-        open_alerts(opened),
+        open_alerts(alerts),
         problems(facts),
         len(names),
         len(names) - len(made),
-        _worst(_by(seen, freshness)),
-        _worst(_by(seen, lag_events)),
-        _worst(proved),
+        _worst(_by_view(of_views, freshness)),
+        _worst(_by_view(of_views, lag_events)),
+        _worst(certified),
     )
 
 
 def _state(settings: Settings, status: Status) -> str:
-    """By its row alone: asking Kafka why an application is silent could keep the card waiting."""
+    """The state from the database alone: a question to Kafka could delay the card."""
     allowed = application.silence_limits(settings, status.application)
     return health.state_name(status, application.diagnose_status(status, allowed, datetime.now(UTC)))
 
 
 def card_state(facts: Facts) -> State:
-    """The worst of all alerts and problems."""
-    found = [_OF_SEVERITY[each.definition.severity] for each in facts.alerts]
+    """The worst state among all alerts and problems."""
+    found = [_STATE_BY_SEVERITY[each.definition.severity] for each in facts.alerts]
     return max([*found, *(each.state for each in problems(facts))], key=_rank, default=State.ALL_GOOD)
 
 
-def open_alerts(opened: Sequence[Alert]) -> OpenAlerts:
-    """The worst is a critical one if there is any, an unacknowledged one if there is any, and the oldest of these."""
-    if not opened:
+def open_alerts(alerts: Sequence[Alert]) -> OpenAlerts:
+    """The worst alert is critical if possible, then unacknowledged if possible, then the oldest."""
+    if not alerts:
         return OpenAlerts(0, None, None)
     worst = min(
-        opened, key=lambda each: (each.definition.severity != Severity.CRITICAL, each.acknowledged_at is not None)
+        alerts, key=lambda each: (each.definition.severity != Severity.CRITICAL, each.acknowledged_at is not None)
     )
-    return OpenAlerts(len(opened), worst.definition.severity, worst.definition.meaning.format(subject=worst.subject))
+    return OpenAlerts(len(alerts), worst.definition.severity, worst.definition.meaning.format(subject=worst.subject))
 
 
 def problems(facts: Facts) -> list[Problem]:
-    """The worst first. Alerts are counted apart.
+    """All problems except alerts, the worst first.
 
-    1. A source of alerts does not check: that no alert is open says nothing then.
-    2. An application is not as it should be.
-    3. A view is broken, has no table, is stalled, or its last comparison found it DIFFERENT.
-    4. A reader is late, or its lag is not known.
+    1. An alert source makes no checks, so the absence of alerts proves nothing.
+    2. An application is not in its desired state.
+    3. A view is broken, has no table, is stalled, or was DIFFERENT in its latest comparison.
+    4. A reader is late, or its lag is unknown.
     """
-    found = [*_of_alerts(facts), *_of_applications(facts), *_of_views(facts), *_of_lag(facts)]
+    found = [*_alert_problems(facts), *_application_problems(facts), *_view_problems(facts), *_lag_problems(facts)]
     return sorted(found, key=lambda each: -_rank(each.state))
 
 
-def _of_alerts(facts: Facts) -> Iterator[Problem]:
-    """1. Sources."""
+def _alert_problems(facts: Facts) -> Iterator[Problem]:
+    """1. Alert sources."""
     if facts.unwatched:
         yield Problem(State.UNKNOWN, f"alerts are not checked: {', '.join(facts.unwatched)}", _ALERTS)
 
 
-def _of_applications(facts: Facts) -> Iterator[Problem]:
-    """2. Applications, the archive among them."""
+def _application_problems(facts: Facts) -> Iterator[Problem]:
+    """2. Applications, including the archive."""
     for name, word in facts.applications.items():
         if word != _RUNS:
-            state, text = _OF_APPLICATION.get(word, (State.UNKNOWN, f"is {word}"))
+            state, text = _STATE_BY_APPLICATION.get(word, (State.UNKNOWN, f"is {word}"))
             yield Problem(state, f"{name} {text}", _STREAMS)
 
 
-def _of_views(facts: Facts) -> Iterator[Problem]:
+def _view_problems(facts: Facts) -> Iterator[Problem]:
     """3. Views."""
     if not facts.views:
         yield Problem(State.UNKNOWN, "the catalogue has no view", "truelog-views")
     for view in facts.views:
-        if found := _of_view(view, facts):
+        if found := _view_problem(view, facts):
             state, text = found
             yield Problem(state, f"{view.view} {text}", _page("views", "view", name=view.view))
         if facts.answers.get(view.view) == "DIFFERENT":
@@ -204,7 +204,7 @@ def _of_views(facts: Facts) -> Iterator[Problem]:
             yield Problem(State.CRITICAL, f"{view.view} was last found DIFFERENT from its rebuild", page)
 
 
-def _of_view(view: ViewEntry, facts: Facts) -> tuple[State, str] | None:
+def _view_problem(view: ViewEntry, facts: Facts) -> tuple[State, str] | None:
     if view.broken:
         return State.CRITICAL, "cannot be loaded"
     if view.state == view_status.STALLED:
@@ -218,14 +218,14 @@ def _of_view(view: ViewEntry, facts: Facts) -> tuple[State, str] | None:
     return State.UNKNOWN, f"may not be up to date: {view.reason}"
 
 
-def _of_lag(facts: Facts) -> Iterator[Problem]:
-    """4. Lag; where the application does nothing, only of records that are lost."""
+def _lag_problems(facts: Facts) -> Iterator[Problem]:
+    """4. Lag. If the application is idle, only the loss of records counts."""
     unknown = list[str]()
     for reader in (ARCHIVE, *(view.view for view in facts.views if view.table)):
         row = facts.lag.get(reader)
         verdict = row.verdict if row else LagVerdict.UNKNOWN
         idle = row is not None and facts.applications.get(row.application) in _IDLE
-        state = _OF_LAG.get(verdict, State.CRITICAL)
+        state = _STATE_BY_VERDICT.get(verdict, State.CRITICAL)
         if state is State.ALL_GOOD or (idle and verdict not in _LOSS):
             continue
         if row is None or state is State.UNKNOWN:
@@ -233,7 +233,7 @@ def _of_lag(facts: Facts) -> Iterator[Problem]:
         else:
             yield Problem(state, f"{reader}: {row.reason}", _page("lag", "lag", reader=reader))
     if unknown:
-        yield Problem(State.UNKNOWN, f"lag is not known: {', '.join(unknown)}", _LAG)
+        yield Problem(State.UNKNOWN, f"lag is unknown: {', '.join(unknown)}", _LAG)
 
 
 def _page(route: str, page: str, **parameters: str) -> str:
@@ -244,12 +244,12 @@ def _rank(state: State) -> int:
     return list(State).index(state)
 
 
-def _by(seen: dict[str, list[LagRow]], measure: Callable[[list[LagRow]], float | None]) -> dict[str, float | None]:
-    return {reader: measure(rows) for reader, rows in seen.items()}
+def _by_view(rows: dict[str, list[LagRow]], measure: Callable[[list[LagRow]], float | None]) -> dict[str, float | None]:
+    return {view: measure(partitions) for view, partitions in rows.items()}
 
 
 def _worst(values: dict[str, float | None]) -> Sign:
-    """What is not known may be worse than anything that is."""
+    """The view with the worst value. An unknown value counts as the worst."""
     if not values:
         return Sign(None, None)
     return max((Sign(view, value) for view, value in values.items()), key=lambda s: (s.value is None, s.value or 0))

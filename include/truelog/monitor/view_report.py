@@ -1,6 +1,6 @@
-"""The report on views: what each file declares, and what became of it in the database.
+"""The report on views: what each file declares, and its state in the database.
 
-A file that cannot be loaded is shown with its reason: a view that vanishes is worse.
+A file that cannot be loaded is listed with the reason, so that no view disappears.
 """
 
 import ast
@@ -27,7 +27,7 @@ from truelog.views.view import View
 
 @dataclass(frozen=True)
 class ViewTable:
-    """A version of a view as PostgreSQL has it; a table that was never analysed has no estimate of its rows."""
+    """The table of one version of a view. A table that was never analysed has no estimate of its rows."""
 
     version: int
     made_at: datetime
@@ -38,7 +38,7 @@ class ViewTable:
 
 @dataclass(frozen=True)
 class VerificationState:
-    """The newest comparison of the newest version, and when that version was last found EQUAL, and last certified."""
+    """The latest comparison of a view's newest version, and when that version was last EQUAL and last certified."""
 
     id: int
     verdict: str
@@ -49,7 +49,7 @@ class VerificationState:
 
 @dataclass(frozen=True)
 class ViewEntry:
-    """A view in the catalogue. `broken` is why its file cannot be loaded; then nothing is known of what it declares."""
+    """A view in the catalogue. `broken` says why its file cannot be loaded; its declaration is then unknown."""
 
     view: str
     about: str
@@ -65,12 +65,12 @@ class ViewEntry:
     positions: dict[str, dict[int, int]] = field(default_factory=dict)
     table: ViewTable | None = None
     proof: VerificationState | None = None
-    answer: ServingStatus | None = None  # which layer gives it to readers
+    answer: ServingStatus | None = None  # the layer that serves its readers
 
 
 @dataclass(frozen=True)
 class ViewColumn:
-    """`role` is `key`, or the measure by which it adds up; type and comment as the database has them, once made."""
+    """`role` is `key` or the name of the measure. Type and comment come from the database once the table exists."""
 
     name: str
     role: str
@@ -80,7 +80,7 @@ class ViewColumn:
 
 @dataclass(frozen=True)
 class SourceTopic:
-    """An event type that a view reads, and where its records lie."""
+    """An event type that a view reads, with the settings of its topic."""
 
     event: str
     about: str
@@ -98,7 +98,7 @@ class ViewDetail:
 
 
 def view_entries(settings: Settings) -> list[ViewEntry]:
-    """All views by name.
+    """All views of the catalogue, by name.
 
     Raises:
         ServiceDown: PostgreSQL does not answer.
@@ -109,20 +109,20 @@ def view_entries(settings: Settings) -> list[ViewEntry]:
 
 
 def view_detail(settings: Settings, view: str) -> ViewDetail:
-    """Of a view that the catalogue has."""
+    """The details of a view in the catalogue."""
     with db_snapshot.read_snapshot(settings) as connection:
         [entry] = _entries(settings, connection, [view])
-        made = {str(each["name"]): each for each in db_snapshot.view_columns(connection, view)}
+        existing = {str(each["name"]): each for each in db_snapshot.view_columns(connection, view)}
         versions = [table for _, table in _tables(connection, [view])]
     if entry.broken:
         return ViewDetail(
-            entry, [ViewColumn(n, "", c["type"], c["comment"]) for n, c in made.items()], (), (), versions
+            entry, [ViewColumn(n, "", c["type"], c["comment"]) for n, c in existing.items()], (), (), versions
         )
     declared = catalogue.load_view(view, settings.views_folder)
     events = load_events()
     return ViewDetail(
         entry,
-        list(_columns(declared, made)),
+        list(_columns(declared, existing)),
         declared.checks,
         [_source(events[name]) for name in declared.reads],
         versions,
@@ -130,7 +130,7 @@ def view_detail(settings: Settings, view: str) -> ViewDetail:
 
 
 def view_relations(settings: Settings, view: str) -> list[str]:
-    """What readers may read of a view: itself, and what it presents."""
+    """The relations that readers may query: the view itself, and the relations that it presents."""
     if view not in catalogue.view_names(settings.views_folder):
         return []
     declared, broken = _declared(settings, view)
@@ -138,33 +138,33 @@ def view_relations(settings: Settings, view: str) -> list[str]:
 
 
 def _entries(settings: Settings, connection: Connection, names: Sequence[str]) -> Iterator[ViewEntry]:
-    stood = reader_positions.view_positions(connection, names)
-    told = {each.view: each for each in view_status.view_statuses(connection)}
+    positions = reader_positions.view_positions(connection, names)
+    states = {each.view: each for each in view_status.view_statuses(connection)}
     newest = dict(_tables(connection, names))
     proofs, answers = _proofs(connection, names), serving_status.serving_statuses(connection)
     for name in names:
-        entry = _entry(settings, name, told.get(name), stood[name], newest.get(name))
+        entry = _entry(settings, name, states.get(name), positions[name], newest.get(name))
         yield replace(entry, proof=proofs.get(name), answer=answers.get(name))
 
 
 def _entry(
-    settings: Settings, name: str, told: ViewStatus | None, stand: ReaderPosition, table: ViewTable | None
+    settings: Settings, name: str, status: ViewStatus | None, position: ReaderPosition, table: ViewTable | None
 ) -> ViewEntry:
     declared, broken = _declared(settings, name)
-    says: dict[str, Any] = {}
+    known: dict[str, Any] = {}
     if declared is not None:
-        says = {"declared": declared.version, "reads": declared.reads, "keep": declared.keep}
-        says["relations"] = _relations(name, declared)
-    if told is not None:
-        says |= {"state": told.state, "reason": told.reason, "since": told.since}
+        known = {"declared": declared.version, "reads": declared.reads, "keep": declared.keep}
+        known["relations"] = _relations(name, declared)
+    if status is not None:
+        known |= {"state": status.state, "reason": status.reason, "since": status.since}
     return ViewEntry(
         view=name,
         about=_about(settings, name),
         application=application.application_of(settings, name),
         broken=broken,
-        positions=stand.positions.plain(),
+        positions=position.positions.plain(),
         table=table,
-        **says,
+        **known,
     )
 
 
@@ -187,12 +187,12 @@ def _about(settings: Settings, name: str) -> str:
         return ""
 
 
-def _columns(declared: View, made: dict[str, dict[str, str | None]]) -> Iterator[ViewColumn]:
+def _columns(declared: View, existing: dict[str, dict[str, str | None]]) -> Iterator[ViewColumn]:
     roles = dict.fromkeys(declared.key, "key") | {n: type(m).__name__ for n, m in declared.measures.items()}
-    for name in made or roles:
-        there = made.get(name, {})
-        comment = there.get("comment") or declared.columns.get(name)
-        yield ViewColumn(name, roles.get(name, ""), there.get("type"), comment)
+    for name in existing or roles:
+        column = existing.get(name, {})
+        comment = column.get("comment") or declared.columns.get(name)
+        yield ViewColumn(name, roles.get(name, ""), column.get("type"), comment)
 
 
 def _source(event: EventType) -> SourceTopic:
@@ -201,7 +201,7 @@ def _source(event: EventType) -> SourceTopic:
 
 
 def _tables(connection: Connection, names: Sequence[str]) -> list[tuple[str, ViewTable]]:
-    """Every version, the newest last."""
+    """The tables of all versions, the newest last."""
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT view, version, made_at, pg_total_relation_size(c.oid), nullif(c.reltuples, -1)::bigint, "
         "(SELECT count(*) FROM truelog.exclusion e WHERE (e.view, e.version) = (v.view, v.version)) "

@@ -1,4 +1,4 @@
-"""The lag service where PostgreSQL is all that answers: it says so, tells what it knows, and to whom it may."""
+"""The lag service while only PostgreSQL answers: its health, its metrics and its access control."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from truelog.lag import lag_groups
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.monitor import metrics
-from truelog.monitor.lag_service import Impatient
+from truelog.monitor.lag_service import ShortTimeouts
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
@@ -27,7 +27,7 @@ from truelog.support.wait import until
 
 @pytest.fixture
 def blind(postgresql: Settings) -> Iterator["subprocess.Popen[str]"]:
-    """A service for which there is no Kafka and no store."""
+    """A service without Kafka and without a store."""
     given = {"TRUELOG_KAFKA_BOOTSTRAP": "127.0.0.1:1", "TRUELOG_S3_ENDPOINT": "http://127.0.0.1:1"}
     with subprocess.Popen(
         lag.SERVICE.command(postgresql), env=os.environ | given, stderr=subprocess.PIPE, text=True
@@ -50,14 +50,14 @@ def bearer(key: SecretStr) -> str:
     return f"Bearer {key.get_secret_value()}"
 
 
-def test_postgresql_is_not_waited_for_without_end(postgresql: Settings) -> None:
-    """Neither where a statement takes too long nor where the server has vanished; the archive's catalog is alike."""
-    impatient = Impatient(**postgresql.model_dump())
-    with connect(impatient) as connection:
+def test_waiting_for_postgresql_is_limited(postgresql: Settings) -> None:
+    """For slow statements and for a server that is gone; the same for the archive's catalog."""
+    limited = ShortTimeouts(**postgresql.model_dump())
+    with connect(limited) as connection:
         assert connection.execute("SHOW statement_timeout").fetchone() == ("10s",)
         assert connection.execute("SHOW timezone").fetchone() == ("UTC",)
         assert {"tcp_user_timeout": "10000", "keepalives_idle": "5"}.items() <= connection.info.get_parameters().items()
-    catalog = create_engine(impatient.iceberg()["uri"])
+    catalog = create_engine(limited.iceberg()["uri"])
     with catalog.connect() as connected:
         assert connected.exec_driver_sql("SHOW search_path").scalar() == "iceberg"
         driver: Any = connected.connection.driver_connection
@@ -65,17 +65,17 @@ def test_postgresql_is_not_waited_for_without_end(postgresql: Settings) -> None:
     catalog.dispose()
 
 
-def test_groups_that_cannot_be_published_hold_up_no_other(
+def test_a_group_that_cannot_be_published_does_not_prevent_the_others(
     postgresql: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a broker each is asked, and each is told of."""
+    """Without a broker, each group is tried and each failure is reported."""
     monkeypatch.setattr(lag_groups, "_TIMEOUT", 1.0)
     broker = topics.client(postgresql.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"}))
     with pytest.raises(ServiceDown, match=r"truelog\.archive: .*; truelog\.stream\.one: "):
         lag_groups.publish_groups(postgresql, broker, dict.fromkeys((ARCHIVE, "one"), Positions({"page_view": {0: 1}})))
 
 
-def test_a_service_that_sees_nothing_says_so_and_tells_what_it_knows(
+def test_a_service_without_kafka_reports_that_and_still_serves_metrics(
     postgresql: Settings, blind: "subprocess.Popen[str]"
 ) -> None:
     def answers() -> None:
@@ -90,8 +90,8 @@ def test_a_service_that_sees_nothing_says_so_and_tells_what_it_knows(
     with pytest.raises(ServiceDown, match="'views': False"):
         lag.SERVICE.ready(postgresql)
 
-    for nobody in ("", "Bearer ", "Bearer reader.wrong", "Basic " + postgresql.reader_key.get_secret_value()):
-        status, headers, text = get(postgresql, "/metrics", nobody)
+    for wrong in ("", "Bearer ", "Bearer reader.wrong", "Basic " + postgresql.reader_key.get_secret_value()):
+        status, headers, text = get(postgresql, "/metrics", wrong)
         assert (status, headers["WWW-Authenticate"], "truelog_" in text) == (401, "Bearer", False)
     assert get(postgresql, "/metrics", bearer(postgresql.producer_key))[0] == 403
     assert get(postgresql, "/metrics", bearer(postgresql.admin_key))[0] == 200
@@ -104,6 +104,6 @@ def test_a_service_that_sees_nothing_says_so_and_tells_what_it_knows(
 
     blind.send_signal(signal.SIGTERM)
     _, logged = blind.communicate(timeout=60)
-    assert blind.returncode == -signal.SIGTERM  # which uvicorn passes on when it has answered everybody
+    assert blind.returncode == -signal.SIGTERM  # uvicorn raises it again after its shutdown
     assert "Traceback" not in logged
     assert postgresql.reader_key.get_secret_value() not in logged

@@ -1,4 +1,4 @@
-"""The metrics: their text format, and the example files for Prometheus and Grafana, which name nothing else."""
+"""The text format of the metrics, and the example files for Prometheus and Grafana."""
 
 import json
 import re
@@ -21,14 +21,14 @@ LABELLED = re.compile(r'verdict(?:=~?|!=)"([^"]+)"')
 
 
 def expressions() -> Iterator[str]:
-    """Of every alert and every panel."""
+    """The expressions of every alert and every panel."""
     for group in yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"]:
         yield from (rule["expr"] for rule in group["rules"])
     for panel in json.loads((FOLDER / "grafana.json").read_text())["panels"]:
         yield from (target["expr"] for target in panel["targets"])
 
 
-def test_every_metric_that_the_examples_name_is_there() -> None:
+def test_every_metric_in_the_examples_exists() -> None:
     named = {name for expression in expressions() for name in METRIC.findall(expression)}
     assert len(named) > 8
     assert named - FAMILIES.keys() == set()
@@ -40,21 +40,21 @@ def test_every_verdict_that_is_not_ok_has_an_alert() -> None:
     assert {*caught, "OK"} == set(LagVerdict)
 
 
-def test_an_alert_on_several_verdicts_goes_on_when_one_follows_the_other() -> None:
-    """The label would make each of them an alert of its own, resolved when the next one begins."""
+def test_an_alert_on_several_verdicts_survives_a_change_between_them() -> None:
+    """With the label, each verdict would be an alert of its own, resolved when the next one starts."""
     several = [each for each in expressions() if "|" in "".join(LABELLED.findall(each))]
     assert len(several) == 2
     assert all(each.startswith("max without (verdict) (") for each in several)
 
 
-def test_rates_are_of_counters_and_slopes_of_gauges() -> None:
+def test_rates_use_counters_and_slopes_use_gauges() -> None:
     used = {found for expression in expressions() for found in PACE.findall(expression)}
     assert {function for function, _ in used} == {"rate", "increase", "deriv"}
     for function, name in used:
         assert FAMILIES[name][0] == ("gauge" if function == "deriv" else "counter")
 
 
-def test_every_alert_says_how_bad_it_is_and_what_to_do_first() -> None:
+def test_every_alert_has_a_severity_a_summary_and_a_first_step() -> None:
     rules = [r for g in yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"] for r in g["rules"]]
     assert len({rule["alert"] for rule in rules}) == len(rules)
     for rule in rules:
@@ -62,15 +62,15 @@ def test_every_alert_says_how_bad_it_is_and_what_to_do_first() -> None:
         assert set(rule["annotations"]) == {"summary", "first_step"}
 
 
-def test_prometheus_scrapes_where_set_up_puts_the_service() -> None:
+def test_prometheus_scrapes_the_port_of_the_service() -> None:
     [job] = yaml.safe_load((FOLDER / "prometheus.yml").read_text())["scrape_configs"]
     assert job["static_configs"] == [{"targets": [f"127.0.0.1:{PORTS['lag']}"]}]
     assert job["authorization"]["type"] == "Bearer"
-    gone = next(e for e in expressions() if "absent" in e)
-    assert f'job="{job["job_name"]}"' in gone
+    absent = next(e for e in expressions() if "absent" in e)
+    assert f'job="{job["job_name"]}"' in absent
 
 
-def test_the_dashboards_panels_lie_side_by_side() -> None:
+def test_the_panels_of_the_dashboard_do_not_overlap() -> None:
     panels: list[dict[str, Any]] = json.loads((FOLDER / "grafana.json").read_text())["panels"]
     cells = [(x, y) for p in panels for x in _span(p, "x", "w") for y in _span(p, "y", "h")]
     assert len(cells) == len(set(cells))
@@ -104,15 +104,15 @@ def test_points_follow_their_family_and_labels_are_escaped() -> None:
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_names_follow_prometheus_conventions(name: str) -> None:
-    kind, says = FAMILIES[name]
+    kind, help_text = FAMILIES[name]
     assert (kind == "counter") == name.endswith("_total")
     assert kind in ("counter", "gauge")
-    assert "\n" not in says
+    assert "\n" not in help_text
 
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [(0, "0 s"), (2.6, "3 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h"), (7 * 86400, "7 days")],
 )
-def test_durations_are_told_in_a_unit_that_says_something(seconds: float, words: str) -> None:
+def test_durations_have_a_suitable_unit(seconds: float, words: str) -> None:
     assert in_words(seconds) == words
