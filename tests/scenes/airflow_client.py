@@ -1,4 +1,4 @@
-"""Airflow's four for the scenes that need them."""
+"""Starts the four Airflow services for a scene."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +13,9 @@ __all__ = ["Airflow", "orchestrated", "password", "sign_in"]
 
 @contextmanager
 def orchestrated(settings: Settings, **changes: object) -> Iterator[Settings]:
-    """Airflow's four over services that run; stopped at the end, for other scenes need the memory.
+    """Start Airflow's four services on the running platform, and stop them at the end to free their memory.
 
-    The changes (`dags_folder=…`) are known to Airflow's own configuration; a task reads the home's `settings.env`.
+    The changes (`dags_folder=…`) apply to Airflow's configuration; tasks read the home's `settings.env`.
     """
     changed = settings.model_copy(update=changes)
     names = [service.name for service in airflow.SERVICES]

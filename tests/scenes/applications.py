@@ -27,16 +27,16 @@ class Application:
     log: Path
     fired: Path
     armed: bool = False
-    kept: bool = field(default=False)  # outlives the test that started it
+    kept: bool = field(default=False)  # survives the test that started it
 
     def die(self) -> None:
-        """Kill the process group, as a machine that fails would."""
+        """Kill the process group, as a machine failure would."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def end(self) -> int:
-        """Ask it to stop after the batch under way."""
+        """Terminate it, and wait for the end of its current batch."""
         os.kill(self.process.pid, signal.SIGTERM)
         return self.process.wait(timeout=60)
 
@@ -52,7 +52,7 @@ class Application:
         os.kill(self.process.pid, signal.SIGCONT)
 
     def wait_fault(self, seconds: float = 90) -> None:
-        """Until the fault fired; an application that ends or runs on without it fails the test."""
+        """Wait until the fault fires; if the application ends or continues without it, the test fails."""
         self.wait(self.fired.exists, seconds, "its fault to fire")
 
     def wait_death(self, seconds: float = 30) -> int:
@@ -67,7 +67,7 @@ class Application:
                 raise AssertionError(
                     f"{self.name} ended ({self.process.returncode}), waiting for {what}:\n{self.tail()}"
                 )
-            raise ServiceDown(f"{self.name}: {what} did not come:\n{self.tail()}")
+            raise ServiceDown(f"{self.name}: {what} did not happen:\n{self.tail()}")
 
         until(met, seconds, f"{self.name}: {what}")
 
@@ -78,7 +78,7 @@ class Application:
 def start(
     settings: Settings, script: str, *arguments: str, fault: str | None = None, **environment: str
 ) -> Application:
-    """Start an entry point; `fault` is a point, the how-many-eth time, and `kill` or `stop`."""
+    """Start an entry point; `fault` is `POINT:N:kill` or `POINT:N:stop`, for the N-th time at the point."""
     folder = settings.home / "applications"
     folder.mkdir(exist_ok=True)
     stem = f"{Path(script).stem}-{len(list(folder.iterdir()))}"
@@ -99,5 +99,5 @@ def start(
 
 
 def unfired(applications: Iterable[Application]) -> list[str]:
-    """Those whose fault did not fire: what their scene claims was not seen."""
+    """The applications whose fault did not fire: their scene proved nothing."""
     return [each.name for each in applications if each.armed and not each.fired.exists()]

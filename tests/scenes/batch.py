@@ -1,4 +1,4 @@
-"""Batch work within the session that the tests share: in a process of its own each one costs twenty seconds more."""
+"""Batch work in the Spark session that the tests share: a new process for each job would take twenty seconds more."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from truelog.views.compiled_view import Compiled, compile_view
 
 @dataclass(frozen=True)
 class Batch:
-    """Works on views as the scene's environment has them at that moment."""
+    """Batch jobs on the views of the scene's current environment."""
 
     spark: SparkSession
 
@@ -37,7 +37,7 @@ class Batch:
         return recompute(self.context, self.compiled(view), day, unfinished=unfinished)
 
     def require_equal_from_raw(self, views: Sequence[str]) -> None:
-        """Each view is what the archive's raw bytes come to, parsed again."""
+        """Each view equals its rebuild from the archive's raw bytes."""
         assert views
         for view in views:
             found = self.reconcile(view, ReconcileRequest(from_raw=True))

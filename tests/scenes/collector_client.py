@@ -1,4 +1,4 @@
-"""The collector as its senders see it, and as its log shows it; other collectors beside the one that is kept."""
+"""A client of the collector, a reader of its topics, and additional collectors with other settings."""
 
 import json
 import os
@@ -28,33 +28,33 @@ def page_view(number: int = 0, **fields: object) -> dict[str, object]:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a request was answered."""
+class Response:
+    """The response to a request."""
 
     status: int
     headers: Mapping[str, str]
-    said: dict[str, Any]
+    body: dict[str, Any]
 
 
 @dataclass
 class Client:
-    """A sender with a key; each request on a connection of its own."""
+    """A sender with a key; each request uses a new connection."""
 
     settings: Settings
     key: str
 
-    def post(self, body: object, content_type: str = JSON, **headers: str) -> Answer:
-        """Bytes as they are, anything else as JSON."""
-        sent = body if isinstance(body, bytes) else json.dumps(body).encode()
-        given = {"Authorization": f"Bearer {self.key}", "Content-Type": content_type}
-        given |= {name.replace("_", "-"): value for name, value in headers.items()}
-        return self.request("POST", "/events", sent, given)
+    def post(self, body: object, content_type: str = JSON, **headers: str) -> Response:
+        """Send bytes unchanged, anything else as JSON."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        sent_headers = {"Authorization": f"Bearer {self.key}", "Content-Type": content_type}
+        sent_headers |= {name.replace("_", "-"): value for name, value in headers.items()}
+        return self.request("POST", "/events", data, sent_headers)
 
-    def request(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Answer:
+    def request(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Response:
         connection = self.connection()
         try:
             connection.request(method, path, body, headers)
-            return answer(connection)
+            return read_response(connection)
         finally:
             connection.close()
 
@@ -63,7 +63,7 @@ class Client:
 
     @contextmanager
     def slow(self, body: bytes) -> Iterator[HTTPConnection]:
-        """A request whose body has come but for its last byte."""
+        """A request whose body has been sent, except the last byte."""
         connection = self.connection()
         connection.putrequest("POST", "/events")
         connection.putheader("Authorization", f"Bearer {self.key}")
@@ -76,36 +76,37 @@ class Client:
             connection.close()
 
 
-def answer(connection: HTTPConnection) -> Answer:
+def read_response(connection: HTTPConnection) -> Response:
     response = connection.getresponse()
-    return Answer(response.status, dict(response.getheaders()), json.loads(response.read()))
+    return Response(response.status, dict(response.getheaders()), json.loads(response.read()))
 
 
 @contextmanager
 def another(settings: Settings, **changes: object) -> Iterator[tuple[Settings, "subprocess.Popen[bytes]"]]:
-    """A collector beside the one that is kept, with other settings."""
+    """An additional collector with other settings."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    mine = settings.model_copy(update={"collector_port": port, **changes})
-    given = {f"TRUELOG_{name.upper()}": str(value) for name, value in {"collector_port": port, **changes}.items()}
-    environment = os.environ | {"TRUELOG_HOME": str(settings.home)} | given
-    process = subprocess.Popen(collector.SERVICE.command(mine), env=environment, stderr=subprocess.DEVNULL)
+    changed = settings.model_copy(update={"collector_port": port, **changes})
+    variables = {f"TRUELOG_{name.upper()}": str(value) for name, value in {"collector_port": port, **changes}.items()}
+    environment = os.environ | {"TRUELOG_HOME": str(settings.home)} | variables
+    process = subprocess.Popen(collector.SERVICE.command(changed), env=environment, stderr=subprocess.DEVNULL)
     try:
-        until(lambda: collector.SERVICE.ready(mine), 30, "another collector")
-        yield mine, process
+        until(lambda: collector.SERVICE.ready(changed), 30, "another collector")
+        yield changed, process
     finally:
         process.terminate()
         process.wait(30)
 
 
-def record(settings: Settings, place: Mapping[str, Any]) -> tuple[bytes | None, bytes | None]:
-    """Key and value of the record that an answer names."""
-    return read(settings, place["topic"], place["partition"], place["offset"], place["offset"] + 1)[place["offset"]]
+def record(settings: Settings, coordinates: Mapping[str, Any]) -> tuple[bytes | None, bytes | None]:
+    """The key and value of the record that a response names."""
+    topic, partition, offset = (coordinates[name] for name in ("topic", "partition", "offset"))
+    return read(settings, topic, partition, offset, offset + 1)[offset]
 
 
-def whole(settings: Settings, topic: str) -> dict[tuple[int, int], bytes | None]:
-    """Every value that the topic holds, by partition and offset."""
+def read_topic(settings: Settings, topic: str) -> dict[tuple[int, int], bytes | None]:
+    """Every value in the topic, by partition and offset."""
     begins, ends = topics.earliest_offsets(settings, [topic]), topics.end_offsets(settings, [topic])
     found = {}
     for partition, end in ends.offsets[topic].items():

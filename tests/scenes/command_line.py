@@ -1,4 +1,4 @@
-"""`truelog …` as people and scripts run it, and the one line of JSON that it answers with."""
+"""Runs `truelog …` in a process, and reads the line of JSON that it prints."""
 
 import json
 import os
@@ -15,7 +15,7 @@ def truelog(*words: str, **environment: str) -> "subprocess.CompletedProcess[str
 
 
 def answer(*words: str, exit_code: int = 0, **environment: str) -> Any:
-    """The one line of JSON that it answers with."""
+    """The one line of JSON that the command prints."""
     ended = truelog(*words, "--json", **environment)
     assert ended.returncode == exit_code, ended.stderr
     [line] = ended.stdout.splitlines()

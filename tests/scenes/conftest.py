@@ -1,4 +1,4 @@
-"""A platform with its topics and tables made, its archive running, and traffic and batch work at hand."""
+"""A platform with topics and tables, a running archive, traffic, and batch work, for the scenes."""
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tests.scenes.applications import STARTED, Application, start, unfired
 from tests.scenes.batch import Batch
-from tests.scenes.traffic import Traffic, good, in_the_log
+from tests.scenes.traffic import Traffic, count_valid, in_the_log
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.schema.event import load_events
@@ -24,17 +24,17 @@ from truelog.views.catalogue import VIEWS
 
 @dataclass
 class World:
-    """What a scene needs to ask: where views stand, and what they hold."""
+    """Queries of a scene: the positions of views, and their rows."""
 
     settings: Settings
     traffic: Traffic
 
     def ask(self, query: str | sql.Composed, *parameters: object) -> list[tuple[Any, ...]]:
-        """On a connection of its own: scenes kill databases."""
+        """The rows of a query, on a new connection, since scenes kill databases."""
         with connect(self.settings, autocommit=True) as connection:
             return connection.execute(query, parameters).fetchall()
 
-    def stands(self, view: str) -> Positions:
+    def positions(self, view: str) -> Positions:
         rows = self.ask("SELECT topic, partition, next_offset FROM truelog.position WHERE view = %s", view)
         offsets: dict[str, dict[int, int]] = {}
         for topic, partition, offset in rows:
@@ -42,20 +42,20 @@ class World:
         return Positions(offsets)
 
     def caught_up(self, view: str, reads: Iterable[str] = ("page_view",)) -> bool:
-        return self.stands(view).covers(topics.end_offsets(self.settings, reads))
+        return self.positions(view).covers(topics.end_offsets(self.settings, reads))
 
     def catch_up(self, stream: Application, view: str = "page_views", reads: Iterable[str] = ("page_view",)) -> None:
-        """To where the log ended when the stream had begun, whatever else comes in."""
+        """Wait until the view reaches the end that the log had when the stream began, whatever arrives later."""
         ends: Positions | None = None
 
-        def there() -> bool:
+        def reached() -> bool:
             nonlocal ends
             if not self.ask("SELECT FROM truelog.lease WHERE pid = %s", stream.process.pid):
                 return False
             ends = ends or topics.end_offsets(self.settings, reads)
-            return self.stands(view).covers(ends)
+            return self.positions(view).covers(ends)
 
-        stream.wait(there, 90, f"{view} at the end of the log")
+        stream.wait(reached, 90, f"{view} at the end of the log")
 
     def counted(self, view: str) -> int:
         query = sql.SQL("SELECT coalesce(sum(views), 0)::bigint FROM {}").format(sql.Identifier("views", view))
@@ -64,10 +64,10 @@ class World:
     def require_each_counted_once(self, view: str = "page_views") -> None:
         values = in_the_log(self.settings)
         assert len(values) >= self.traffic.acknowledged
-        assert self.counted(view) == good(values)
+        assert self.counted(view) == count_valid(values)
 
     def cut_off(self, application: str) -> None:
-        """Take the lease from whoever holds it, as a network that fails would."""
+        """Take the lease from its holder, as a network failure would."""
         cut = self.ask(
             "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' "
             "AND (classid::bigint << 32) | objid::bigint = hashtextextended(%s, 0)",
@@ -78,9 +78,9 @@ class World:
     def overtaken(
         self, application: str, points: Sequence[str], suspended: Callable[[str], Application]
     ) -> Application:
-        """One suspended at each point, the successor of the one before it, which then wakes up and has to end.
+        """Suspend an application at each point. At the next point its successor takes over, and it wakes up and ends.
 
-        The last one stands at the last point.
+        Returns the last application, suspended at the last point.
         """
         zombie = suspended(points[0])
         for point in points[1:]:
@@ -92,7 +92,7 @@ class World:
         return zombie
 
     def overtake(self, zombie: Application, view: str, application: str) -> None:
-        """It stands still in the middle of a merge; its successor finishes; then it wakes up."""
+        """Let a successor finish while the application is suspended in the middle of a merge, then wake it up."""
         zombie.wait_fault()
         self.cut_off(application)
         self.traffic.send(300)
@@ -104,7 +104,7 @@ class World:
 
 @contextmanager
 def known(settings: Settings, **more: object) -> Iterator[Settings]:
-    """Settings that every process of this home reads, for as long as this lasts."""
+    """Add settings that every process of this home reads, until the block ends."""
     file = settings.home / ENVIRONMENT_FILE
     before = file.read_text()
     file.write_text(before + "".join(f"TRUELOG_{name.upper()}={value}\n" for name, value in more.items()))
@@ -125,22 +125,22 @@ def batch(spark: SparkSession, world: World) -> Batch:
 
 
 @pytest.fixture(scope="session")
-def page_views_alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A catalogue of `page_views` alone."""
-    folder = tmp_path_factory.mktemp("page_views_alone")
+def only_page_views(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A views folder with only `page_views`."""
+    folder = tmp_path_factory.mktemp("only_page_views")
     shutil.copy(VIEWS / "page_views.py", folder)
     return folder
 
 
 @pytest.fixture
-def one_view(page_views_alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For scenes that ask about the protocol: each view more costs every start."""
-    monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(page_views_alone))
+def one_view(only_page_views: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For scenes about the protocol: each additional view makes every start slower."""
+    monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(only_page_views))
 
 
 @pytest.fixture(autouse=True)
-def _nothing_left() -> Iterator[None]:
-    """What a failed scene left running would hold the lease of the next one's application; each fault has fired."""
+def _no_application_is_left() -> Iterator[None]:
+    """End applications that a failed scene left, which hold the next scene's lease; require that each fault fired."""
     earlier = len(STARTED)
     yield
     _end(application for application in STARTED if not application.kept)
@@ -161,7 +161,7 @@ def _end(applications: Iterable[Application]) -> None:
 
 @pytest.fixture
 def archive(world: World, archives: list[Application]) -> Application:
-    """The archive, running: started again where an earlier scene took its database away."""
+    """The running archive; it is started again if an earlier scene killed its database."""
     return keep_archiving(world, archives)
 
 

@@ -1,6 +1,6 @@
-"""A stream application with a defect or a burden planted in it: `defective_stream.py WHICH APPLICATION`.
+"""A stream application with a planted defect or a slow view: `defective_stream.py WHICH APPLICATION`.
 
-The scenes must be able to see what they are there to see: run with a defect, each has to fail.
+The scenes must detect what they test for: with a defect, each must fail.
 """
 
 import sys
@@ -36,7 +36,7 @@ def applied_twice() -> None:
 
 
 def staging_not_cleared() -> None:
-    """Rows stay after their merge, and the merge takes whatever lies there."""
+    """Rows remain in the staging table after their merge, and the next merge adds them again."""
 
     def add(connection: Any, compiled: Any, schema: str, staged: Any) -> None:
         rows = connection.execute(sql.SQL("SELECT DISTINCT attempt FROM {}").format(stage.table(compiled))).fetchall()
@@ -48,7 +48,7 @@ def staging_not_cleared() -> None:
 
 
 def slow_view() -> None:
-    """No defect but a burden: what the view `slow` stages takes ten seconds a batch."""
+    """Not a defect: the view `slow` takes ten seconds to stage each batch."""
 
     def load(states: Any, compiled: Any, settings: Any) -> Any:
         if compiled.name == "slow":

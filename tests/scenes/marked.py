@@ -1,4 +1,4 @@
-"""How fresh a view is meanwhile: marked events, from their acknowledgement to when the view shows them."""
+"""Measures the freshness of a view with marked events: the time from acknowledgement until the view shows them."""
 
 import threading
 from collections.abc import Iterator
@@ -13,37 +13,37 @@ from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
 VIEW = "page_views"
-_LOOK_SECONDS = 0.05
-_WITHIN_SECONDS = 600.0
-_numbers = count()  # a mark is told by its host, which occurs once
+_POLL_SECONDS = 0.05
+_TIMEOUT_SECONDS = 600.0
+_numbers = count()  # a mark has a unique host
 
 
 @contextmanager
 def marked(settings: Settings) -> Iterator[Marks]:
-    """A mark with each look, for as long as the block runs; after it all of them have been seen."""
-    marks, over = Marks(shown={VIEW: {}}), threading.Event()
+    """Send a mark at each poll while the block runs; at its end, wait until the view shows all marks."""
+    marks, ended = Marks(shown={VIEW: {}}), threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        looking = pool.submit(_look, settings, marks, over)
+        polling = pool.submit(_poll, settings, marks, ended)
         try:
             yield marks
         finally:
-            over.set()
-        looking.result()
+            ended.set()
+        polling.result()
 
 
 def p99(marks: Marks) -> float:
-    """Seconds."""
+    """The 99th percentile of the freshness, in seconds."""
     return at(0.99, marks.seconds(VIEW))
 
 
-def _look(settings: Settings, marks: Marks, over: threading.Event) -> None:
+def _poll(settings: Settings, marks: Marks, ended: threading.Event) -> None:
     kafka = make_producer(settings)
     with connect(settings, autocommit=True) as connection:
-        for _ in every(_LOOK_SECONDS, within=_WITHIN_SECONDS, what="freshness"):
-            if not over.is_set():
+        for _ in every(_POLL_SECONDS, within=_TIMEOUT_SECONDS, what="freshness"):
+            if not ended.is_set():
                 mark = marks.make(next(_numbers))
                 kafka.produce(mark.topic, mark.value, mark.key, on_delivery=marks.acknowledge)
             kafka.poll(0)
             marks.look(connection, VIEW)
-            if over.is_set() and not kafka.flush(1) and marks.all_shown:
+            if ended.is_set() and not kafka.flush(1) and marks.all_shown:
                 break

@@ -1,4 +1,4 @@
-"""Airflow as a service: who may do what, what it shows, where it listens, and what a kill costs."""
+"""Airflow as a service: access, metrics, ports, secrets, and recovery from kills."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ from truelog.support.wait import until
 T = TypeVar("T")
 NAMES = [service.name for service in airflow.SERVICES]
 
-# What it inherits it would hand on to every Spark job.
+# A task passes its environment on to every Spark job.
 DAG = """
 import json, os, shutil
 from airflow.sdk import dag, task
@@ -44,7 +44,7 @@ surroundings()
 
 @pytest.fixture(scope="module")
 def metrics() -> Iterator[Listener]:
-    """Where Airflow's own metrics are sent."""
+    """The receiver of Airflow's own metrics."""
     with listening() as it:
         yield it
 
@@ -71,13 +71,13 @@ def family(settings: Settings, *names: str) -> list[psutil.Process]:
     return [member for pid in pids for member in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True))]
 
 
-def asked(settings: Settings, ask: Callable[[psutil.Process], T]) -> list[T]:
-    """The answer of every process of the four; one that reads a DAG file may be gone before it answers."""
-    answers = []
+def inspected(settings: Settings, inspect: Callable[[psutil.Process], T]) -> list[T]:
+    """A property of every process of the four services, except processes that end meanwhile, like DAG file readers."""
+    values = []
     for process in family(settings, *NAMES):
         with suppress(psutil.NoSuchProcess):
-            answers.append(ask(process))
-    return answers
+            values.append(inspect(process))
+    return values
 
 
 def secrets(settings: Settings) -> list[str]:
@@ -99,12 +99,12 @@ def test_each_user_signs_in_by_a_password_of_their_own(running: Settings, user: 
 
 
 @pytest.mark.parametrize("path", ["/api/v2/dags", "/api/v2/connections", "/api/v2/config"])
-def test_a_stranger_reads_nothing(running: Settings, path: str) -> None:
+def test_a_client_without_a_token_reads_nothing(running: Settings, path: str) -> None:
     assert Airflow(running).request("GET", path)[0] == 401
     assert Airflow(running, token="0" * 48).request("GET", path)[0] in (401, 403)
 
 
-def test_analysts_look_and_oncall_acts(running: Settings, tmp_path: Path) -> None:
+def test_analysts_only_read_and_oncall_may_act(running: Settings, tmp_path: Path) -> None:
     analyst, oncall = sign_in(running, "analyst"), sign_in(running, "oncall")
     analyst.wait_for_dag("surroundings")
     wanted = {"logical_date": None, "conf": {"to": str(tmp_path / "seen")}}
@@ -125,18 +125,18 @@ def test_a_task_finds_spark_and_inherits_no_secret(running: Settings, admin: Air
 
 
 def test_each_component_sends_its_metrics_by_otlp(running: Settings, metrics: Listener) -> None:
-    beats = {(f"airflow-{name}", f"airflow.{name}_heartbeat") for name in ("scheduler", "triggerer")}
+    heartbeats = {(f"airflow-{name}", f"airflow.{name}_heartbeat") for name in ("scheduler", "triggerer")}
 
-    def told() -> None:
-        if missing := {*beats, ("airflow-dags", "airflow.dag_processor_heartbeat")} - _measured(metrics):
-            raise ServiceDown(f"nobody sent {missing}")
+    def received() -> None:
+        if missing := {*heartbeats, ("airflow-dags", "airflow.dag_processor_heartbeat")} - _measured(metrics):
+            raise ServiceDown(f"no metrics yet: {missing}")
 
-    until(told, 90, "metrics")
+    until(received, 90, "metrics")
     assert set(metrics.paths) == {"/v1/metrics"}
 
 
 def _measured(metrics: Listener) -> set[tuple[str, str]]:
-    """Who sent which."""
+    """Components and the names of their metrics."""
     sent = [each for body in [*metrics.taken] for each in ExportMetricsServiceRequest.FromString(body).resource_metrics]
     return {
         (attribute.value.string_value, metric.name)
@@ -149,23 +149,23 @@ def _measured(metrics: Listener) -> set[tuple[str, str]]:
 
 
 def test_every_port_is_on_loopback(running: Settings) -> None:
-    connections = asked(running, lambda process: process.net_connections(kind="inet"))
+    connections = inspected(running, lambda process: process.net_connections(kind="inet"))
     listening = [each.laddr for found in connections for each in found if each.status == psutil.CONN_LISTEN]
     assert {(address.ip, address.port) for address in listening} == {("127.0.0.1", running.airflow_port)}
 
 
 def test_no_secret_is_in_a_command_line_an_environment_or_a_log(running: Settings) -> None:
-    shown = asked(running, lambda process: " ".join([*process.cmdline(), *process.environ().values()]))
+    shown = inspected(running, lambda process: " ".join([*process.cmdline(), *process.environ().values()]))
     assert len(shown) > len(NAMES)
-    assert any(str(running.home) in text for text in shown)  # not in all: a new title is written over them
+    assert any(str(running.home) in text for text in shown)  # not in all: some processes overwrite them with a title
     logs = [*(running.home / "logs").glob("airflow-*.log"), *(running.home / "airflow" / "logs").rglob("*.log")]
     assert {"airflow-setup.log", "airflow-api.log"} <= {file.name for file in logs}
     shown += [file.read_text(errors="replace") for file in logs]
     assert [secret for secret in secrets(running) for text in shown if secret in text] == []
 
 
-def test_setting_up_again_mends_what_is_missing_and_changes_nothing(running: Settings, admin: Airflow) -> None:
-    """The connection is the one truth about Spark's master, whatever the settings say afterwards."""
+def test_another_set_up_adds_what_is_missing_and_changes_nothing(running: Settings, admin: Airflow) -> None:
+    """The connection alone defines Spark's master, even if the settings change."""
     connection, pool = f"/api/v2/connections/{SPARK}", f"/api/v2/pools/{airflow.POOL}"
     assert admin.ask("GET", connection)["host"] == running.spark_master
     moved = {"connection_id": SPARK, "conn_type": "spark", "host": "spark://elsewhere:7077"}
@@ -179,14 +179,14 @@ def test_setting_up_again_mends_what_is_missing_and_changes_nothing(running: Set
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_kill_is_survived_and_leaves_nothing_behind(running: Settings, name: str) -> None:
+def test_a_killed_service_is_restarted_and_leaves_no_process(running: Settings, name: str) -> None:
     [leader, *children] = family(running, name)
     leader.kill()
     until(lambda: _require_new_and_ready(running, name, leader.pid), 60, name)
     assert psutil.wait_procs(children, timeout=10)[1] == []
 
 
-def test_after_the_kills_work_goes_on(running: Settings, admin: Airflow, tmp_path: Path) -> None:
+def test_after_the_kills_runs_succeed(running: Settings, admin: Airflow, tmp_path: Path) -> None:
     run = admin.trigger("surroundings", to=str(tmp_path / "seen"))
     admin.wait_for_run("surroundings", run)
 

@@ -1,4 +1,4 @@
-"""The archive as a process: killed, suspended, compacted under; it holds what the log holds, byte for byte, once."""
+"""The archive application, killed, suspended and compacted: it holds every record of the log once, byte for byte."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ from truelog.support.errors import ArchiveBehind, Fenced
 POINTS = ("archive.files_written", "archive.before_commit", "archive.after_commit")
 DAY_SECONDS = 5
 TOPIC = "page_view"
-OTHER_TOPIC = "search"  # for what page views must not suffer: scenes of the views come after these
+OTHER_TOPIC = "search"  # for damage that page views must not suffer, since later scenes count them
 
 Coordinates = tuple[int, int]
 Bytes = tuple[datetime, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
@@ -43,7 +43,7 @@ def run(world: World, fault: str | None = None, **environment: str) -> Applicati
 
 
 def send(world: World, records: int) -> None:
-    """Page views, some malformed, and what nobody should send: a tombstone, no key, odd headers."""
+    """Send page views, some malformed, and unusual records: a tombstone, no key, odd headers."""
     world.traffic.send(records)
     world.traffic.flush()
     producer = Producer(world.settings.kafka())
@@ -64,7 +64,7 @@ def catch_up(world: World, application: Application) -> None:
 
 @contextmanager
 def archiving(world: World, **environment: str) -> Iterator[Application]:
-    """An archive that ends well; if the test fails, it just ends."""
+    """A running archive that must catch up and end with 0; if the test fails, it is killed."""
     running = run(world, **environment)
     try:
         yield running
@@ -80,7 +80,7 @@ def archive_once(world: World) -> None:
 
 
 def in_the_log(world: World, topic: str) -> dict[Coordinates, Bytes]:
-    """Every record that the broker holds, read by a client that shares nothing with the archive."""
+    """Every record that the broker holds, read independently of the archive."""
     consumer = Consumer({**world.settings.kafka(), "group.id": "oracle", "enable.auto.commit": False})
     ends, found = topics.end_offsets(world.settings, [topic]), dict[Coordinates, Bytes]()
     consumer.assign([TopicPartition(topic, p, 0) for p in ends.offsets[topic]])
@@ -134,7 +134,7 @@ def test_killed_at_every_point_of_the_commit(world: World) -> None:
 
 
 def suspended(world: World, point: str) -> Application:
-    """An archive that stands still in the midst of a batch."""
+    """An archive application that is suspended in the middle of a batch."""
     send(world, 200)
     zombie = run(world, fault=f"{point}:1:stop")
     zombie.wait_fault()
@@ -142,7 +142,7 @@ def suspended(world: World, point: str) -> Application:
 
 
 def test_suspended_at_every_point_of_the_commit_and_overtaken(world: World) -> None:
-    """Each wakes up while its successor stands at the next point, the last one while its successor goes on."""
+    """Each wakes up while its successor is suspended at the next point, the last one while its successor runs."""
     zombie = world.overtaken("archive", POINTS, partial(suspended, world))
     world.cut_off("archive")
     with archiving(world) as successor:
@@ -155,7 +155,7 @@ def test_suspended_at_every_point_of_the_commit_and_overtaken(world: World) -> N
 
 
 def test_positions_survive_compaction_and_expiry(world: World, spark: SparkSession) -> None:
-    """Between two appends of one archive, and beside its appends."""
+    """Between two appends of one archive, and concurrently with its appends."""
     with archiving(world) as running:
         for _ in range(2):
             send(world, 200)
@@ -185,8 +185,8 @@ def ticking(world: World) -> Iterator[None]:
         service.die()
 
 
-def test_days_close_on_a_quiet_log_and_their_ranges_tile_it(world: World) -> None:
-    """Only ticks are written: they close the days of topics to which nobody sends. Days were longer until now."""
+def test_days_close_on_a_quiet_log_and_their_ranges_are_adjacent(world: World) -> None:
+    """Only ticks are written, and they close the days of topics without records. Earlier days were longer."""
     short = world.settings.model_copy(update={"log_day_seconds": DAY_SECONDS})
     before = archive_reader.closed_days(short, [TOPIC])
     with archiving(world, TRUELOG_LOG_DAY_SECONDS=str(DAY_SECONDS)) as running, ticking(world):
@@ -209,21 +209,21 @@ def test_days_close_on_a_quiet_log_and_their_ranges_tile_it(world: World) -> Non
         archive_reader.day_range(short, [TOPIC], datetime.now(UTC))
 
 
-def test_a_day_starts_once_and_only_by_the_word_of_the_holder(world: World) -> None:
-    ids, first = {"t": "an id of no topic"}, Start(10, 5)
-    held = lease.take_lease(world.settings, "a test of log days")
+def test_a_day_starts_once_and_only_the_lease_holder_starts_it(world: World) -> None:
+    ids, first = {"t": "unknown topic id"}, Start(10, 5)
+    taken = lease.take_lease(world.settings, "a test of log days")
     try:
         with connect(world.settings, autocommit=True) as connection:
-            log_day.record_days(connection, held.holder, ids, [("t", 0, first)])
-            log_day.record_days(connection, held.holder, ids, [("t", 0, Start(10, 7)), ("t", 0, Start(20, 9))])
+            log_day.record_days(connection, taken.holder, ids, [("t", 0, first)])
+            log_day.record_days(connection, taken.holder, ids, [("t", 0, Start(10, 7)), ("t", 0, Start(20, 9))])
             assert log_day.load_days(connection, ids).at("t", 0) == (first, Start(20, 9))
 
-            connection.execute("UPDATE truelog.lease SET epoch = epoch + 1")  # as a successor does
+            connection.execute("UPDATE truelog.lease SET epoch = epoch + 1")  # like a successor
             with pytest.raises(Fenced):
-                log_day.record_days(connection, held.holder, ids, [("t", 0, Start(30, 11))])
+                log_day.record_days(connection, taken.holder, ids, [("t", 0, Start(30, 11))])
             assert log_day.load_days(connection, ids).at("t", 0) == (first, Start(20, 9))
     finally:
-        held.release()
+        taken.release()
 
 
 @pytest.mark.parametrize("from_raw", [False, True], ids=["typed", "from raw"])
@@ -238,11 +238,11 @@ def test_a_range_is_read_by_offset(world: World, spark: SparkSession, from_raw: 
     ]
     urls = {(r.partition, r.offset): r.page_view and r.page_view.url for r in found}
     typed = {(r["partition"], r["offset"]): r["url"] for r in table(world, TOPIC).to_pylist()}
-    assert urls == {place: typed[place] for place in urls}
+    assert urls == {coordinates: typed[coordinates] for coordinates in urls}
     assert {r.invalid is None for r in found} == {True, False}
 
 
-def test_a_reader_of_what_is_not_archived_is_told(world: World, spark: SparkSession) -> None:
+def test_reading_records_that_are_not_archived_fails(world: World, spark: SparkSession) -> None:
     types, end = {TOPIC: load_events()[TOPIC]}, archived_positions(world.settings, [TOPIC])
     beyond = Positions({TOPIC: {p: o + 7 for p, o in end.offsets[TOPIC].items()}}, end.ids)
     with pytest.raises(ArchiveBehind, match="28 events behind"):
@@ -251,7 +251,7 @@ def test_a_reader_of_what_is_not_archived_is_told(world: World, spark: SparkSess
         archive_reader.wait_for(world.settings, beyond, seconds=1)
 
 
-def test_one_deleted_file_turns_the_audit_red(world: World) -> None:
+def test_one_deleted_file_fails_the_audit(world: World) -> None:
     with open_catalog(world.settings) as catalog:
         lost = next(iter(catalog.load_table(identifier(TOPIC)).scan().plan_files())).file.file_path
     s3, key = bucket.s3_client(world.settings), lost.removeprefix(f"s3://{world.settings.s3_bucket}/")
@@ -259,16 +259,16 @@ def test_one_deleted_file_turns_the_audit_red(world: World) -> None:
     s3.delete_object(Bucket=world.settings.s3_bucket, Key=key)
     report = run_audit(world.settings)
     assert (report.verdict, len(report.faults)) == ("BROKEN", 1)
-    assert f"{lost} is gone" in report.faults[0]
+    assert f"{lost} is missing" in report.faults[0]
 
     s3.put_object(Bucket=world.settings.s3_bucket, Key=key, Body=kept[:-1])
-    assert "bytes, not" in run_audit(world.settings).faults[0]
+    assert "bytes instead of" in run_audit(world.settings).faults[0]
     s3.put_object(Bucket=world.settings.s3_bucket, Key=key, Body=kept)
     assert run_audit(world.settings).verdict == "SOUND"
 
 
 def aborted_and_committed(world: World) -> None:
-    """An aborted transaction leaves its records and a marker where no reader sees any."""
+    """An aborted transaction leaves its records and a marker in the log, which readers skip."""
     producer = Producer({**world.settings.kafka(), "transactional.id": "a scene"})
     producer.init_transactions()
     for finish in (producer.abort_transaction, producer.commit_transaction):
@@ -278,20 +278,20 @@ def aborted_and_committed(world: World) -> None:
         finish()
 
 
-def taken_by_retention(world: World) -> None:
-    """Five of nine records, before the archive saw them."""
+def drop_by_retention(world: World) -> None:
+    """Write nine records and drop five of them before they are archived."""
     producer = Producer(world.settings.kafka())
     for _ in range(9):
         producer.produce(OTHER_TOPIC, b"{}", partition=1)
     producer.flush()
-    gone = TopicPartition(OTHER_TOPIC, 1, 5)
-    broker = topics.client(world.settings)  # kept: its futures end with it
-    broker.delete_records([gone])[gone].result(30)
+    end = TopicPartition(OTHER_TOPIC, 1, 5)
+    broker = topics.client(world.settings)  # kept alive: its futures end with it
+    broker.delete_records([end])[end].result(30)
 
 
-def test_holes_are_explained_and_what_retention_took_is_a_loss_until_somebody_accepts_it(world: World) -> None:
+def test_holes_are_explained_and_records_dropped_by_retention_are_a_loss_until_accepted(world: World) -> None:
     aborted_and_committed(world)
-    taken_by_retention(world)
+    drop_by_retention(world)
     refused = run(world)
     assert refused.wait_death(60) != 0
     assert "search 1: the log begins at 5, the archive ends at 0" in refused.tail()
@@ -308,8 +308,8 @@ def test_holes_are_explained_and_what_retention_took_is_a_loss_until_somebody_ac
     assert (parts[1].committed, parts[1].position) == (4, 9)
 
 
-def test_a_deep_audit_finds_other_bytes(world: World) -> None:
-    """Somebody changed rows past the archive: coordinates and counts are right, the bytes are not."""
+def test_a_deep_audit_finds_changed_bytes(world: World) -> None:
+    """Rows changed directly in the table: coordinates and counts are right, the bytes are wrong."""
     assert run_audit(world.settings, deep=True).verdict == "SOUND"
     with open_catalog(world.settings) as catalog:
         table = catalog.load_table(identifier(OTHER_TOPIC))

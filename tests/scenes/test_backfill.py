@@ -1,4 +1,4 @@
-"""History recomputed through Airflow's own backfill, and what it does to views that differ from the log."""
+"""History recomputed by an Airflow backfill, which compares and repairs views that differ from the log."""
 
 import shutil
 from collections.abc import Iterator
@@ -28,8 +28,8 @@ pytestmark = pytest.mark.alone
 
 CHOSEN = ("page_audience", "page_views")
 DAYS, DAY_SECONDS = 7, 10
-ENOUGH = 600  # marks
-BACKFILLED = "page_views"  # one of them, and no repair
+MIN_MARKS = 600
+BACKFILLED = "page_views"
 COMPARE = {"views": [BACKFILLED], "repair": False}
 MIDNIGHT = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 FIRST, LAST = MIDNIGHT - timedelta(days=1), MIDNIGHT
@@ -37,21 +37,21 @@ FIRST, LAST = MIDNIGHT - timedelta(days=1), MIDNIGHT
 
 @pytest.fixture(scope="module")
 def short(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """Log days of seconds, two views, and the batch layer's DAGs; Airflow does not keep the applications here."""
+    """Log days of ten seconds, two views and the batch layer's DAGs; Airflow does not run the applications here."""
     views, dags = tmp_path_factory.mktemp("views"), tmp_path_factory.mktemp("dags")
     for view in CHOSEN:
         shutil.copy(VIEWS / f"{view}.py", views)
     for dag in ("recompute", "reconcile", "quality", "archive"):
         shutil.copy(PROJECT / "dags" / f"{dag}.py", dags)
-    _only_when_asked(dags / "reconcile.py")
+    _remove_schedule(dags / "reconcile.py")
     with known(
         world.settings, log_day_seconds=DAY_SECONDS, views_folder=views, archive_trigger_seconds=5.0
     ) as settings:
         yield settings.model_copy(update={"dags_folder": dags})
 
 
-def _only_when_asked(dag: Path) -> None:
-    """At the full hour it would repair what a scene has planted."""
+def _remove_schedule(dag: Path) -> None:
+    """At the full hour, the DAG would repair rows that a scene has planted."""
     hourly = 'by_clock("0 * * * *")'
     assert hourly in dag.read_text()
     dag.write_text(dag.read_text().replace(hourly, 'by_clock("0 0 29 2 *")'))
@@ -59,19 +59,19 @@ def _only_when_asked(dag: Path) -> None:
 
 @pytest.fixture(scope="module")
 def history(world: World, short: Settings) -> Iterator[datetime]:
-    """Archive and stream run, and log days close; when all this began."""
-    begun = datetime.now(UTC)
+    """Run archive and stream while log days close; the time of their start."""
+    began = datetime.now(UTC)
     running = [start(short, "archive.py"), start(short, str(Path(ticks.__file__))), start(short, "stream.py")]
     for each in running:
         each.kept = True
-    yield begun
+    yield began
     for each in running:
         each.die()
 
 
 @pytest.fixture(scope="module")
 def oncall(world: World, history: datetime, short: Settings) -> Iterator[Airflow]:
-    """Signed in to an Airflow over a platform with seven closed days, each with traffic in it."""
+    """On-call, signed in to Airflow, on a platform with seven closed days that have traffic."""
     with orchestrated(short) as settings:
         signed_in = sign_in(settings, "oncall")
 
@@ -79,11 +79,11 @@ def oncall(world: World, history: datetime, short: Settings) -> Iterator[Airflow
             world.traffic.send(100)
             days = [day for day in archive_reader.closed_days(short, ["page_view"]) if day > history]
             if len(days) < DAYS:
-                raise ServiceDown(f"closed since then: {days}")
+                raise ServiceDown(f"closed days: {days}")
 
         def caught_up() -> None:
             if not all(world.caught_up(view) for view in CHOSEN):
-                raise ServiceDown(f"views stand at {[world.stands(view) for view in CHOSEN]}")
+                raise ServiceDown(f"positions of the views: {[world.positions(view) for view in CHOSEN]}")
 
         until(closed, 120, "closed log days")
         until(caught_up, 60, "the views at the end of the log")
@@ -94,7 +94,7 @@ def oncall(world: World, history: datetime, short: Settings) -> Iterator[Airflow
 
 
 def jobs(settings: Settings, script: str) -> list[psutil.Process]:
-    """The processes of a Spark job: spark-submit's JVM, and the Python that it runs."""
+    """The processes of a Spark job: the JVM of spark-submit, and its Python process."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -106,7 +106,7 @@ def jobs(settings: Settings, script: str) -> list[psutil.Process]:
 
 
 def running(settings: Settings, script: str) -> list[dict[str, Any]]:
-    """Both processes of a job, once it runs: their words and their environments."""
+    """The command lines and environments of both processes of a job, once it runs."""
     seen: dict[str, dict[str, Any]] = {}
 
     def both() -> None:
@@ -116,15 +116,15 @@ def running(settings: Settings, script: str) -> list[dict[str, Any]]:
             except psutil.Error:
                 continue
         if len(seen) < 2:
-            raise ServiceDown(f"seen are {list(seen)}")
+            raise ServiceDown(f"found only {list(seen)}")
 
     until(both, 150, f"both processes of {script}")
     return list(seen.values())
 
 
-def enough(marks: Marks) -> None:
-    if len(marks.shown[VIEW]) < ENOUGH:
-        raise ServiceDown(f"{len(marks.shown[VIEW])} are shown")
+def require_marks(marks: Marks) -> None:
+    if len(marks.shown[VIEW]) < MIN_MARKS:
+        raise ServiceDown(f"{len(marks.shown[VIEW])} marks are shown")
 
 
 def partial_days(settings: Settings, view: str) -> set[datetime]:
@@ -140,17 +140,17 @@ def started_by_assets(oncall: Airflow, since: datetime) -> dict[str, Any]:
 
     def started() -> None:
         runs = oncall.runs("reconcile")
-        mine = [run for run in runs if run["run_type"] == "asset_triggered"]
-        found[:] = [run for run in mine if datetime.fromisoformat(run["run_after"]) > since]
+        triggered = [run for run in runs if run["run_type"] == "asset_triggered"]
+        found[:] = [run for run in triggered if datetime.fromisoformat(run["run_after"]) > since]
         if not found:
-            raise ServiceDown(f"there are {[(run['run_type'], run['run_after']) for run in runs]}")
+            raise ServiceDown(f"runs: {[(run['run_type'], run['run_after']) for run in runs]}")
 
     until(started, 60, "a comparison started by assets")
     return found[0]
 
 
 def outcomes(world: World, run: str) -> dict[str, tuple[Any, ...]]:
-    """By view: what was found, and how it was judged."""
+    """The verdict, counts and validation of each view."""
     rows = world.ask(
         "SELECT view, verdict, different, repaired, success, failed FROM truelog.reconciliation AS r "
         "JOIN truelog.validation AS v ON v.reconciliation = r.id WHERE r.run = %s",
@@ -160,7 +160,7 @@ def outcomes(world: World, run: str) -> dict[str, tuple[Any, ...]]:
 
 
 def plant(world: World) -> tuple[Any, ...]:
-    """A row that no log explains; it is told by its key."""
+    """Change a row against the log, and return its key."""
     [row] = world.ask(
         "UPDATE state.page_views_v1 SET views = views + 1000 WHERE ctid = "
         "(SELECT ctid FROM state.page_views_v1 ORDER BY minute LIMIT 1) RETURNING minute, host, page, browser"
@@ -168,29 +168,29 @@ def plant(world: World) -> tuple[Any, ...]:
     return row
 
 
-def planted(world: World, row: tuple[Any, ...]) -> bool:
+def is_planted(world: World, row: tuple[Any, ...]) -> bool:
     same = " AND ".join(f"{column} IS NOT DISTINCT FROM %s" for column in ("minute", "host", "page", "browser"))
     query = f"SELECT views > 1000 FROM state.page_views_v1 WHERE {same}"
-    [(still,)] = world.ask(query, *row)
-    return bool(still)
+    [(is_there,)] = world.ask(query, *row)
+    return bool(is_there)
 
 
-def reported(oncall: Airflow, run: str) -> set[tuple[str, str]]:
-    """The comparisons to which the link of the run's last task leads."""
+def report_of(oncall: Airflow, run: str) -> set[tuple[str, str]]:
+    """The comparisons on the page that the last task's link opens."""
     links = oncall.ask("GET", f"/api/v2/dags/recompute/dagRuns/{quote(run)}/taskInstances/announce/links")
     page = links["extra_links"]["Report"].removeprefix("/plugin/truelog-reconciliations")
     found = oncall.ask("GET", page.replace("/truelog/", "/truelog/data/"))["reconciliations"]
     return {(each["run"], each["view"]) for each in found}
 
 
-def test_a_backfill_ends_with_rows_proved_equal(
+def test_a_backfill_ends_with_views_equal_to_the_log(
     world: World, oncall: Airflow, short: Settings, history: datetime
 ) -> None:
-    """Two calendar days: in the first one the log had not begun. The stream is hardly less fresh meanwhile."""
-    asked = datetime.now(UTC)
+    """Two calendar days, the first before the log began. Meanwhile the stream stays nearly as fresh."""
+    began = datetime.now(UTC)
     with world.traffic.arriving(20, 0.1):
         with marked(short) as idle:
-            until(lambda: enough(idle), 120, "marks on an idle platform")
+            until(lambda: require_marks(idle), 120, "marks on an idle platform")
         with marked(short) as loaded:
             backfill = oncall.backfill("recompute", FIRST, LAST, reprocess="completed", conf=COMPARE)
             found = running(short, "recompute.py")
@@ -206,19 +206,19 @@ def test_a_backfill_ends_with_rows_proved_equal(
     today = next(run for run in runs if datetime.fromisoformat(run["logical_date"]) == MIDNIGHT)
     tasks = [task for task in oncall.tasks("recompute", today["dag_run_id"]) if task["task_id"] == "recompute"]
     assert [task["rendered_map_index"].split()[0] for task in tasks] == [BACKFILLED]
-    closed = {day for day in archive_reader.closed_days(short, ["page_view"]) if MIDNIGHT <= day < asked}
+    closed = {day for day in archive_reader.closed_days(short, ["page_view"]) if MIDNIGHT <= day < began}
     assert len(closed) >= DAYS
     assert closed <= partial_days(short, BACKFILLED)
 
-    compared = started_by_assets(oncall, since=asked)
+    compared = started_by_assets(oncall, since=began)
     for process in running(short, "reconcile.py"):
         assert process["cmdline"][-3:] == ["--spare", BACKFILLED, BACKFILLED]
     oncall.wait_for_run("reconcile", compared["dag_run_id"])
     assert outcomes(world, compared["dag_run_id"]) == {BACKFILLED: ("EQUAL", 0, 0, True, [])}
-    assert reported(oncall, today["dag_run_id"]) == {(compared["dag_run_id"], BACKFILLED)}
+    assert report_of(oncall, today["dag_run_id"]) == {(compared["dag_run_id"], BACKFILLED)}
 
 
-def test_a_row_that_no_log_explains_makes_a_run_red(world: World, oncall: Airflow) -> None:
+def test_a_row_that_differs_from_the_log_fails_the_run(world: World, oncall: Airflow) -> None:
     row = plant(world)
     run = oncall.trigger("reconcile", views=["page_views"], repair=False)
     oncall.wait_for_run("reconcile", run, "failed")
@@ -226,12 +226,12 @@ def test_a_row_that_no_log_explains_makes_a_run_red(world: World, oncall: Airflo
     assert states == {"choose": "success", "compare": "success", "validate": "failed"}
     failed = ["the streamed table equals its rebuild", "no row differs", "its table of differences is empty"]
     assert outcomes(world, run) == {"page_views": ("DIFFERENT", 1, 0, False, failed)}
-    assert planted(world, row)
+    assert is_planted(world, row)
 
 
-def test_a_day_by_hand_and_the_row_is_repaired(world: World, oncall: Airflow, short: Settings) -> None:
-    """New partials have the view compared, and what differs is replaced, while events arrive."""
-    asked = datetime.now(UTC)
+def test_a_day_recomputed_by_hand_leads_to_a_repair(world: World, oncall: Airflow, short: Settings) -> None:
+    """New partials start a comparison of the view, and differing rows are replaced while events arrive."""
+    began = datetime.now(UTC)
     [(before,)] = world.ask("SELECT count(*) FROM truelog.repair")
     [day] = sorted(partial_days(short, "page_views"))[-1:]
     run = oncall.trigger("recompute", day=f"{day:%Y-%m-%d %H:%M:%S}", views=["page_views"])
@@ -240,16 +240,16 @@ def test_a_day_by_hand_and_the_row_is_repaired(world: World, oncall: Airflow, sh
     [task] = [task for task in oncall.tasks("recompute", run) if task["task_id"] == "recompute"]
     assert task["rendered_map_index"].startswith(f"page_views {day:%Y-%m-%d}")
 
-    compared = started_by_assets(oncall, since=asked)
+    compared = started_by_assets(oncall, since=began)
     oncall.wait_for_run("reconcile", compared["dag_run_id"])
     assert outcomes(world, compared["dag_run_id"]) == {"page_views": ("EQUAL", 0, 1, True, [])}
     assert world.ask("SELECT count(*) FROM truelog.repair") == [(before + 1,)]
 
 
-def test_a_log_day_of_each_event_type_is_judged(
+def test_a_log_day_of_each_event_type_is_validated(
     world: World, oncall: Airflow, short: Settings, history: datetime
 ) -> None:
-    """These page views come without a referrer, which is declared to be odd."""
+    """The page views have no referrer, which their declaration limits."""
     closed = [f"'{day}'" for day in archive_reader.closed_days(short, ["page_view"]) if day > history]
     query = f"SELECT log_day, count(*) FROM page_view WHERE invalid IS NULL AND log_day IN ({', '.join(closed)}) "
     with analyst.run_query(short, query + "GROUP BY log_day ORDER BY 2 DESC") as rows:
@@ -262,21 +262,21 @@ def test_a_log_day_of_each_event_type_is_judged(
     assert links["extra_links"]["Data Docs"].startswith("/plugin/truelog-reconciliations/truelog/data-docs?run=")
     assert set(links["extra_links"]) == {"Report", "Data Docs"}
     assert (states["page_view"], states["ticks"]) == ("failed", "success")
-    judged = world.ask(
+    validated = world.ask(
         "SELECT failed FROM truelog.validation WHERE (run, event, day) = (%s, 'page_view', %s)", run, day
     )
-    assert "missing referrer 1: at most 0.9" in judged[0][0]
+    assert "missing referrer 1: at most 0.9" in validated[0][0]
     found = world.ask("SELECT value FROM truelog.figure WHERE (event, name, day) = ('page_view', 'events', %s)", day)
     assert found == [(counted,)]
 
 
 def test_upkeep_leaves_the_archive_sound(oncall: Airflow) -> None:
-    """While the archive runs on."""
+    """The archive runs meanwhile."""
     run = oncall.trigger("archive_upkeep", deep=True)
     oncall.wait_for_run("archive_upkeep", run)
 
 
 @pytest.mark.parametrize("conf", [{"day": "yesterday"}, {"views": ["nothing"]}, {"open": "perhaps"}])
-def test_a_form_that_makes_no_sense_is_refused(oncall: Airflow, conf: dict[str, Any]) -> None:
-    wanted = {"logical_date": None, "conf": conf}
-    assert oncall.request("POST", "/api/v2/dags/recompute/dagRuns", wanted)[0] == 400
+def test_invalid_parameters_are_rejected(oncall: Airflow, conf: dict[str, Any]) -> None:
+    body = {"logical_date": None, "conf": conf}
+    assert oncall.request("POST", "/api/v2/dags/recompute/dagRuns", body)[0] == 400

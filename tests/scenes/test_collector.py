@@ -1,4 +1,4 @@
-"""The collector with its services: every answer that it gives, and what the log holds when it has given it."""
+"""The collector with its services: every response, and the log's content after it."""
 
 import base64
 import gzip
@@ -14,7 +14,16 @@ import pytest
 
 import runtime
 from runtime import collector as service
-from tests.scenes.collector_client import NDJSON, Answer, Client, another, answer, page_view, record, whole
+from tests.scenes.collector_client import (
+    NDJSON,
+    Client,
+    Response,
+    another,
+    page_view,
+    read_response,
+    read_topic,
+    record,
+)
 from truelog.log import topics
 from truelog.storage import api_key
 from truelog.storage.api_key import Role
@@ -41,32 +50,32 @@ def pid(settings: Settings, name: str) -> int:
     return found
 
 
-# --- events in --------------------------------------------------------------------------------------------
+# --- events -----------------------------------------------------------------------------------------------
 
 
-def test_an_event_is_in_the_log_where_the_answer_says(producer: Client) -> None:
+def test_an_event_is_in_the_log_where_the_response_says(producer: Client) -> None:
     sent = json.dumps(page_view(7, unknown={"kept": [1.50]})).encode()
-    said = producer.post(sent)
-    assert (said.status, said.said["bad"]) == (200, [])
-    [place] = said.said["good"]
-    assert (place["index"], place["topic"]) == (0, "page_view")
-    key, value = record(producer.settings, place)
+    response = producer.post(sent)
+    assert (response.status, response.body["bad"]) == (200, [])
+    [coordinates] = response.body["good"]
+    assert (coordinates["index"], coordinates["topic"]) == (0, "page_view")
+    key, value = record(producer.settings, coordinates)
     assert key == b"v7"
     assert value is not None
     assert value.startswith(b'{"received_at":"')
     assert value.endswith(b'Z",' + sent[1:])
 
 
-def test_good_and_bad_events_are_told_apart(producer: Client) -> None:
-    said = producer.post([page_view(0), page_view(1, status=99), 5, page_view(3), {"type": "ticks"}])
-    assert said.status == 207
-    assert [place["index"] for place in said.said["good"]] == [0, 3]
-    assert [(bad["index"], bad["field"], bad["topic"]) for bad in said.said["bad"]] == [
+def test_valid_and_invalid_events_are_listed_separately(producer: Client) -> None:
+    response = producer.post([page_view(0), page_view(1, status=99), 5, page_view(3), {"type": "ticks"}])
+    assert response.status == 207
+    assert [coordinates["index"] for coordinates in response.body["good"]] == [0, 3]
+    assert [(bad["index"], bad["field"], bad["topic"]) for bad in response.body["bad"]] == [
         (1, "status", "dead_letter"),
         (2, "record", "dead_letter"),
         (4, "type", "dead_letter"),
     ]
-    values = [record(producer.settings, place)[1] for place in said.said["good"]]
+    values = [record(producer.settings, coordinates)[1] for coordinates in response.body["good"]]
     assert [json.loads(value or b"")["event_id"] for value in values] == ["e0", "e3"]
 
 
@@ -74,24 +83,24 @@ def test_lines_and_gzip(producer: Client) -> None:
     sent = b"\r\n".join([json.dumps(page_view(n)).encode() for n in range(3)] + [b"", b"no json"])
     plain = producer.post(sent, NDJSON)
     packed = producer.post(gzip.compress(sent), "application/x-ndjson; charset=utf-8", Content_Encoding="gzip")
-    for said in (plain, packed):
-        assert said.status == 207
-        assert [place["index"] for place in said.said["good"]] == [0, 1, 2]
-        assert [bad["index"] for bad in said.said["bad"]] == [3]
+    for response in (plain, packed):
+        assert response.status == 207
+        assert [coordinates["index"] for coordinates in response.body["good"]] == [0, 1, 2]
+        assert [bad["index"] for bad in response.body["bad"]] == [3]
 
 
-def test_nothing_is_no_fault(producer: Client) -> None:
-    for said in (producer.post([]), producer.post(b"\n\n", NDJSON)):
-        assert (said.status, said.said) == (200, {"good": [], "bad": []})
+def test_an_empty_request_is_valid(producer: Client) -> None:
+    for response in (producer.post([]), producer.post(b"\n\n", NDJSON)):
+        assert (response.status, response.body) == (200, {"good": [], "bad": []})
 
 
 @pytest.mark.parametrize(
     "raw", [b"", b" \x00\xff not json\r\n", b'{"type":"page_view","url":"\\ud800\xfe"}', b"{" * 3000]
 )
-def test_a_bad_event_is_kept_byte_for_byte(producer: Client, raw: bytes) -> None:
-    said = producer.post(raw)
-    assert (said.status, said.said["good"]) == (422, [])
-    [bad] = said.said["bad"]
+def test_an_invalid_event_is_stored_byte_for_byte(producer: Client, raw: bytes) -> None:
+    response = producer.post(raw)
+    assert (response.status, response.body["good"]) == (422, [])
+    [bad] = response.body["bad"]
     _, value = record(producer.settings, bad)
     letter = json.loads(value or b"")
     assert base64.b64decode(letter["raw"]) == raw
@@ -99,33 +108,33 @@ def test_a_bad_event_is_kept_byte_for_byte(producer: Client, raw: bytes) -> None
     assert letter["sender"] == "producer"
 
 
-def test_one_key_lies_in_one_partition(producer: Client) -> None:
-    said = producer.post([page_view(n, visitor_id=f"v{n % 9}") for n in range(90)])
-    places = said.said["good"]
-    assert len({place["partition"] for place in places}) > 1
-    assert len({(place["index"] % 9, place["partition"]) for place in places}) == 9
+def test_events_with_one_key_go_to_one_partition(producer: Client) -> None:
+    response = producer.post([page_view(n, visitor_id=f"v{n % 9}") for n in range(90)])
+    places = response.body["good"]
+    assert len({coordinates["partition"] for coordinates in places}) > 1
+    assert len({(coordinates["index"] % 9, coordinates["partition"]) for coordinates in places}) == 9
 
 
-# --- who may ----------------------------------------------------------------------------------------------
+# --- access -----------------------------------------------------------------------------------------------
 
 
-def test_no_key_and_wrong_keys_are_refused(producer: Client, collector: Settings) -> None:
+def test_missing_and_wrong_keys_are_rejected(producer: Client, collector: Settings) -> None:
     right = producer.key
     before = topics.end_offsets(collector, ["page_view", "dead_letter"])
     for wrong in ("", "producer", "producer.", right[:-1], right + "0", right.upper(), "nobody" + right[8:], "ü"):
-        said = Client(collector, wrong.encode().decode("latin-1")).post(page_view())
-        assert (said.status, said.headers["www-authenticate"]) == (401, "Bearer")
+        response = Client(collector, wrong.encode().decode("latin-1")).post(page_view())
+        assert (response.status, response.headers["www-authenticate"]) == (401, "Bearer")
     assert producer.post(page_view(), Authorization=f"Basic {right}").status == 401
     assert producer.request("POST", "/events", b"{}", {"Content-Type": "application/json"}).status == 401
     assert topics.end_offsets(collector, ["page_view", "dead_letter"]) == before
 
 
-def test_a_key_does_what_its_role_may(collector: Settings) -> None:
+def test_a_key_has_the_rights_of_its_role(collector: Settings) -> None:
     assert Client(collector, collector.reader_key.get_secret_value()).post(page_view()).status == 403
     assert Client(collector, collector.admin_key.get_secret_value()).post(page_view()).status == 200
 
 
-def test_keys_come_and_go_without_a_restart(collector: Settings) -> None:
+def test_keys_are_added_and_revoked_without_a_restart(collector: Settings) -> None:
     key = api_key.generate_key("shop")
     shop = Client(collector, key)
     assert shop.post(page_view()).status == 401
@@ -142,16 +151,16 @@ def test_keys_come_and_go_without_a_restart(collector: Settings) -> None:
 
 
 def _require(client: Client, status: int) -> None:
-    said = client.post(page_view())
-    if said.status != status:
-        raise ServiceDown(str(said))
+    response = client.post(page_view())
+    if response.status != status:
+        raise ServiceDown(str(response))
 
 
-def test_strangers_learn_nothing(producer: Client) -> None:
+def test_a_client_without_a_key_learns_nothing(producer: Client) -> None:
     for path in ("/", "/docs", "/redoc", "/openapi.json"):
         assert producer.request("GET", path, None, {}).status == 404
     health = producer.request("GET", "/health", None, {})
-    assert (health.status, health.said) == (200, {"kafka": True})
+    assert (health.status, health.body) == (200, {"kafka": True})
     assert "server" not in health.headers
 
 
@@ -162,10 +171,10 @@ def test_no_key_is_in_a_log(producer: Client, collector: Settings) -> None:
     assert not [secret for secret in secrets for text in shown if secret in text]
 
 
-# --- bounds -----------------------------------------------------------------------------------------------
+# --- limits -----------------------------------------------------------------------------------------------
 
 
-def test_what_is_too_large_is_refused_whole(producer: Client, collector: Settings) -> None:
+def test_a_request_that_is_too_large_is_rejected_as_a_whole(producer: Client, collector: Settings) -> None:
     before = topics.end_offsets(collector, ["page_view", "dead_letter"])
     limit = collector.collector_body_bytes
     bomb = gzip.compress(b" " * (20 * limit))
@@ -176,61 +185,62 @@ def test_what_is_too_large_is_refused_whole(producer: Client, collector: Setting
     assert topics.end_offsets(collector, ["page_view", "dead_letter"]) == before
 
 
-def test_the_longest_bad_event_is_kept(producer: Client, collector: Settings) -> None:
+def test_the_longest_invalid_event_is_stored(producer: Client, collector: Settings) -> None:
     raw = b"x" * collector.collector_event_bytes
-    said = producer.post(raw)
-    assert said.status == 422
-    assert base64.b64decode(json.loads(record(collector, said.said["bad"][0])[1] or b"")["raw"]) == raw
+    response = producer.post(raw)
+    assert response.status == 422
+    assert base64.b64decode(json.loads(record(collector, response.body["bad"][0])[1] or b"")["raw"]) == raw
 
 
-def test_other_kinds_are_refused(producer: Client) -> None:
+def test_other_content_types_and_encodings_are_rejected(producer: Client) -> None:
     assert producer.post(page_view(), "text/plain").status == 415
     assert producer.post(page_view(), "nonsense").status == 415
     assert producer.post(page_view(), Content_Encoding="br").status == 415
     assert producer.post(b"no gzip", Content_Encoding="gzip").status == 400
 
 
-def test_who_finds_no_room_comes_again(collector: Settings) -> None:
+def test_a_sender_without_room_must_retry(collector: Settings) -> None:
     with another(collector, collector_room_requests=2, collector_room_bytes=2000) as (settings, _):
         client = Client(settings, settings.producer_key.get_secret_value())
         body = json.dumps([page_view()]).encode()
         with client.slow(body) as first, client.slow(b" " * 1600 + body) as second:
-            until(lambda: _require(client, 429), 10, "a full house")
-            said = client.post(page_view())
-            assert (said.status, said.headers["retry-after"]) == (429, "1")
+            until(lambda: _require(client, 429), 10, "a full collector")
+            response = client.post(page_view())
+            assert (response.status, response.headers["retry-after"]) == (429, "1")
             first.send(body[-1:])
-            assert answer(first).status == 200
-            assert client.post([page_view()] * 3).status == 429  # there is room for a request, not for its bytes
+            assert read_response(first).status == 200
+            # There is room for another request, but not for its bytes.
+            assert client.post([page_view()] * 3).status == 429
             second.send(body[-1:])
-            assert answer(second).status == 200
+            assert read_response(second).status == 200
         assert client.post([page_view()] * 3).status == 200
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(collector: Settings) -> None:
+def test_a_body_that_does_not_arrive_times_out(collector: Settings) -> None:
     with another(collector, collector_body_seconds=0.5) as (settings, _):
         client = Client(settings, settings.producer_key.get_secret_value())
         with client.slow(b"[1]") as connection:
-            assert answer(connection).status == 408
+            assert read_response(connection).status == 408
 
 
-# --- ends and absences ------------------------------------------------------------------------------------
+# --- stops and outages ------------------------------------------------------------------------------------
 
 
-def test_what_is_under_way_is_answered_before_it_ends(collector: Settings) -> None:
+def test_a_stopping_collector_answers_running_requests(collector: Settings) -> None:
     with another(collector) as (settings, process):
         client = Client(settings, settings.producer_key.get_secret_value())
         body = json.dumps([page_view(n) for n in range(20)]).encode()
         with client.slow(body) as connection:
             until(lambda: _require(client, 200), 10, "the collector")
             process.terminate()
-            until(lambda: _require_no_more(settings), 10, "it takes in nobody new")
+            until(lambda: _require_refused(settings), 10, "it to refuse new requests")
             connection.send(body[-1:])
-            said = answer(connection)
-        assert (said.status, len(said.said["good"])) == (200, 20)
+            response = read_response(connection)
+        assert (response.status, len(response.body["good"])) == (200, 20)
         assert process.wait(20) in (0, -signal.SIGTERM)
 
 
-def _require_no_more(settings: Settings) -> None:
+def _require_refused(settings: Settings) -> None:
     try:
         service.SERVICE.ready(settings)
     except ServiceDown:
@@ -238,7 +248,7 @@ def _require_no_more(settings: Settings) -> None:
     raise ServiceDown("it still answers")
 
 
-def test_a_killed_collector_and_killed_ticks_come_again(producer: Client, collector: Settings) -> None:
+def test_a_killed_collector_and_killed_ticks_are_restarted(producer: Client, collector: Settings) -> None:
     before = {name: pid(collector, name) for name in ("collector", "ticks")}
     for each in before.values():
         os.kill(each, signal.SIGKILL)
@@ -252,44 +262,44 @@ def test_a_killed_collector_and_killed_ticks_come_again(producer: Client, collec
     assert producer.post(page_view()).status == 200
 
 
-def test_while_kafka_is_silent_nothing_is_acknowledged(collector: Settings) -> None:
-    """Suspended, so that connections stand and nobody answers: the worst of absences."""
+def test_while_kafka_hangs_nothing_is_acknowledged(collector: Settings) -> None:
+    """Kafka is suspended, so that connections stay open without a reply: the worst outage."""
     kafka = pid(collector, "kafka")
     with another(collector, collector_acknowledge_seconds=2) as (settings, _):
         client = Client(settings, settings.producer_key.get_secret_value())
         os.kill(kafka, signal.SIGSTOP)
         try:
             first = client.post([page_view(n) for n in range(10)])
-            until(lambda: _require_no_more(settings), 10, "the absence to be noticed")
+            until(lambda: _require_refused(settings), 10, "the outage to be noticed")
             second = client.post(page_view())
         finally:
             os.kill(kafka, signal.SIGCONT)
-        for said in (first, second):
-            assert (said.status, said.headers["retry-after"]) == (503, "2")
-            assert said.said.keys() == {"error"}
+        for response in (first, second):
+            assert (response.status, response.headers["retry-after"]) == (503, "2")
+            assert response.body.keys() == {"error"}
         until(lambda: _require(client, 200), 60, "Kafka's return")
 
 
 @dataclass
 class Sender:
-    """Sends its batch again until it is acknowledged, and comes again when it is told to, as senders should."""
+    """Sends batches until Kafka acknowledges one after its return, and obeys `Retry-After`, as senders should."""
 
     client: Client
     name: str
-    said: list[tuple[float, Answer]] = field(default_factory=list)  # when each request began
+    responses: list[tuple[float, Response]] = field(default_factory=list)  # with the time of the request
     acknowledged: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def send(self, warm: threading.Event, back: threading.Event) -> None:
-        """Until Kafka is back and has taken in a batch that began after that."""
+        """Send until Kafka is back and has acknowledged a batch sent after that."""
         for number in range(100_000):
             ids, is_back, began = [f"{self.name}-{number}-{n}" for n in range(20)], back.is_set(), time.time()
             answered = self.client.post([page_view(n, event_id=each) for n, each in enumerate(ids)] + ["bad"])
-            self.said.append((began, answered))
+            self.responses.append((began, answered))
             assert answered.status in (207, 503), answered
-            for place in answered.said.get("good", ()):
-                at = place["partition"], place["offset"]
-                assert at not in self.acknowledged, "one place for two events"
-                self.acknowledged[at] = ids[place["index"]]
+            for coordinates in answered.body.get("good", ()):
+                at = coordinates["partition"], coordinates["offset"]
+                assert at not in self.acknowledged, "two events have the same coordinates"
+                self.acknowledged[at] = ids[coordinates["index"]]
             if number == 5:
                 warm.set()
             if is_back and answered.status == 207:
@@ -300,7 +310,7 @@ class Sender:
 
 
 def test_every_acknowledged_event_is_in_the_log_after_kafka_was_killed(collector: Settings) -> None:
-    """Kafka takes seconds to come again, an acknowledgement may take one: the first answer after the kill is a no."""
+    """Kafka's restart takes seconds, and an acknowledgement at most one: the first response after the kill is 503."""
     warm, back = threading.Event(), threading.Event()
     with another(collector, collector_acknowledge_seconds=1) as (settings, _), ThreadPoolExecutor(2) as pool:
         client = Client(settings, settings.producer_key.get_secret_value())
@@ -315,16 +325,16 @@ def test_every_acknowledged_event_is_in_the_log_after_kafka_was_killed(collector
         for each in sending:
             each.result()
 
-    log = whole(collector, "page_view")
+    log = read_topic(collector, "page_view")
     for sender in senders:
-        first, *_ = afterwards = [answered for began, answered in sender.said if began > killed]
+        first, *_ = afterwards = [answered for began, answered in sender.responses if began > killed]
         assert (first.status, first.headers["retry-after"]) == (503, "2")
-        assert all(each.said.keys() == {"error"} for each in afterwards if each.status == 503)
+        assert all(each.body.keys() == {"error"} for each in afterwards if each.status == 503)
         assert afterwards[-1].status == 207
-        held = {place: json.loads(log[place] or b"")["event_id"] for place in sender.acknowledged}
+        held = {coordinates: json.loads(log[coordinates] or b"")["event_id"] for coordinates in sender.acknowledged}
         assert held == sender.acknowledged
     [one, other] = (sender.acknowledged.keys() for sender in senders)
-    assert not one & other, "one place for two events"
+    assert not one & other, "two events have the same coordinates"
 
 
 def _require_another_kafka(settings: Settings, before: int) -> None:

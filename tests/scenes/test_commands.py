@@ -1,4 +1,4 @@
-"""The command line against real services: what it prints for scripts, and how it ends."""
+"""The command line with real services: its output for scripts, and its exit codes."""
 
 import gzip
 import json
@@ -20,7 +20,7 @@ from truelog.storage.database import connect
 from truelog.support.errors import BadInput
 
 LINE = '192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /p HTTP/1.1" 200 512 "-" "Firefox"'
-VIEW = '''"""A view that a test tells of."""
+VIEW = '''"""A view of a test."""
 from truelog import Sum, View
 VIEW = View(
     reads=("page_view",), transform=lambda page_view: page_view, key=("a",), measures={"n": Sum()},
@@ -29,37 +29,38 @@ VIEW = View(
 '''
 
 
-TOLD = """
-CREATE VIEW views.told AS SELECT * FROM (VALUES
+CREATE = """
+CREATE VIEW views.made_view AS SELECT * FROM (VALUES
     (timestamptz '2015-05-17 10:05+00', 'é "', 12345678901234567890123::numeric), (NULL, NULL, 2), (NULL, 'z', 3)
 ) AS v (at, a, n);
-CREATE VIEW views.told_doubled AS SELECT a, 2 * n AS n FROM views.told;
-COMMENT ON COLUMN views.told.a IS 'what a means';
-INSERT INTO truelog.view (view, version, fingerprint, spark) VALUES ('told', 1, '', ''), ('told', 2, '', '');
+CREATE VIEW views.made_view_doubled AS SELECT a, 2 * n AS n FROM views.made_view;
+COMMENT ON COLUMN views.made_view.a IS 'what a means';
+INSERT INTO truelog.view (view, version, fingerprint, spark) VALUES ('made_view', 1, '', ''), ('made_view', 2, '', '');
 INSERT INTO truelog.position VALUES
-    ('told', 1, 'page_view', 0, 'x', 7), ('told', 2, 'page_view', 0, 'x', 5), ('told', 2, 'page_view', 1, 'x', 6);
+    ('made_view', 1, 'page_view', 0, 'x', 7),
+    ('made_view', 2, 'page_view', 0, 'x', 5), ('made_view', 2, 'page_view', 1, 'x', 6);
 """
-FORGOTTEN = """
-DROP VIEW views.told_doubled, views.told;
-DELETE FROM truelog.position WHERE view = 'told';
-DELETE FROM truelog.view WHERE view = 'told';
+DROP = """
+DROP VIEW views.made_view_doubled, views.made_view;
+DELETE FROM truelog.position WHERE view = 'made_view';
+DELETE FROM truelog.view WHERE view = 'made_view';
 """
 
 
 @pytest.fixture(scope="module")
 def views(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A folder with two views: of `told` there is a relation with three rows, `untold` was never made."""
+    """A folder with two views: `made_view` has a relation with three rows, `unmade_view` has no table."""
     folder = tmp_path_factory.mktemp("views")
-    for name in ("told", "untold"):
+    for name in ("made_view", "unmade_view"):
         (folder / f"{name}.py").write_text(VIEW)
     with connect(world.settings, autocommit=True) as connection:
-        connection.execute(TOLD.encode())
+        connection.execute(CREATE.encode())
     yield str(folder)
     with connect(world.settings, autocommit=True) as connection:
-        connection.execute(FORGOTTEN.encode())
+        connection.execute(DROP.encode())
 
 
-def test_a_log_is_imported_and_malformed_lines_are_kept_aside(world: World, tmp_path: Path) -> None:
+def test_a_log_is_imported_and_malformed_lines_are_stored(world: World, tmp_path: Path) -> None:
     log = tmp_path / "access.log.gz"
     log.write_bytes(gzip.compress(f"{LINE}\nnot a line\n{LINE}\n".encode()))
     before = len(in_the_log(world.settings))
@@ -76,14 +77,14 @@ def test_a_log_is_imported_and_malformed_lines_are_kept_aside(world: World, tmp_
     assert urls == ["http://commands.example/p"] * 2
 
 
-def test_a_log_without_fault_leaves_nothing_aside(world: World, tmp_path: Path) -> None:
+def test_a_log_without_malformed_lines_stores_none(world: World, tmp_path: Path) -> None:
     (tmp_path / "access.log").write_text(f"{LINE}\n")
     result = answer("import", "access-log", str(tmp_path / "access.log"))
     assert result == {"lines": 1, "sent": 1, "malformed": 0, "kept_aside": None}
     assert not list((world.settings.home / "imports").glob("access.log.malformed"))
 
 
-def test_a_file_cut_off_is_3_and_no_file_is_2(world: World, tmp_path: Path) -> None:
+def test_a_truncated_file_exits_with_3_and_a_missing_file_with_2(world: World, tmp_path: Path) -> None:
     log = tmp_path / "cut.log.gz"
     log.write_bytes(gzip.compress(f"{LINE}\n".encode() * 1_000)[:-20])
     ended = truelog("import", "access-log", str(log), "--json")
@@ -93,7 +94,7 @@ def test_a_file_cut_off_is_3_and_no_file_is_2(world: World, tmp_path: Path) -> N
 
 
 def harmless_seed(records: int) -> int:
-    """Other scenes count page views by their model, which knows nothing of events of the future."""
+    """A seed without events in the future, which other scenes would count differently."""
     begin = datetime(2026, 1, 1, tzinfo=UTC)
     return next(
         seed
@@ -102,7 +103,7 @@ def harmless_seed(records: int) -> int:
     )
 
 
-def test_generated_traffic_is_in_the_log_each_record_where_its_key_belongs(world: World) -> None:
+def test_generated_traffic_is_in_the_log(world: World) -> None:
     seed, topics_ = harmless_seed(600), ("page_view", "search", "click")
     before = topics.end_offsets(world.settings, topics_)
 
@@ -110,11 +111,11 @@ def test_generated_traffic_is_in_the_log_each_record_where_its_key_belongs(world
 
     after = topics.end_offsets(world.settings, topics_)
     grown = {t: sum(after.offsets[t].values()) - sum(before.offsets[t].values()) for t in topics_}
-    assert 0.1 < result.pop("seconds") < 30  # a second, on a machine that has nothing else to do
+    assert 0.1 < result.pop("seconds") < 30  # about a second on an idle machine
     assert result == {"seed": seed, "sent": 600, "topics": grown}
     records = list(generate(seed=seed, begin=datetime(2026, 1, 1, tzinfo=UTC), rate=600, seconds=1))
-    wanted = {identity(r.value) for r in records if r.topic == "search"} - {None}
-    assert wanted <= {identity(value) for value in in_the_log(world.settings, "search")}
+    expected = {identity(r.value) for r in records if r.topic == "search"} - {None}
+    assert expected <= {identity(value) for value in in_the_log(world.settings, "search")}
 
 
 def identity(value: bytes | None) -> str | None:
@@ -124,55 +125,57 @@ def identity(value: bytes | None) -> str | None:
         return None
 
 
-def test_a_broker_that_is_away_is_3(world: World) -> None:
+def test_a_broker_that_is_down_exits_with_3(world: World) -> None:
     ended = truelog("generate", "--seconds", "1", "--json", TRUELOG_KAFKA_BOOTSTRAP="127.0.0.1:1")
     assert (ended.returncode, ended.stdout) == (3, "")
     assert ended.stderr.splitlines()[-1].startswith("ServiceDown: Kafka did not answer")
 
 
 @pytest.mark.parametrize("words", [["reconcile", "nothing"], ["recompute", "nothing", "--day", "2026-11-01"]])
-def test_a_view_that_there_is_not_is_bad_use(words: list[str]) -> None:
+def test_an_unknown_view_is_wrong_usage(words: list[str]) -> None:
     ended = truelog(*words)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "page_views" in ended.stderr
 
 
 def test_query_prints_rows_as_lines_of_json(views: str) -> None:
-    ended = truelog("query", "told", TRUELOG_VIEWS_FOLDER=views)
+    ended = truelog("query", "made_view", TRUELOG_VIEWS_FOLDER=views)
     assert [json.loads(line) for line in ended.stdout.splitlines()] == [
         {"at": "2015-05-17T10:05:00+00:00", "a": 'é "', "n": 12345678901234567890123},
         {"at": None, "a": None, "n": 2},
         {"at": None, "a": "z", "n": 3},
     ]
-    assert answer("query", "told", "--limit", "1", TRUELOG_VIEWS_FOLDER=views)["a"] == 'é "'
-    assert truelog("query", "told", "--limit", "0", TRUELOG_VIEWS_FOLDER=views).stdout == ""
+    assert answer("query", "made_view", "--limit", "1", TRUELOG_VIEWS_FOLDER=views)["a"] == 'é "'
+    assert truelog("query", "made_view", "--limit", "0", TRUELOG_VIEWS_FOLDER=views).stdout == ""
 
 
-def test_query_of_a_further_relation(views: str) -> None:
-    ended = truelog("query", "told", "--relation", "doubled", TRUELOG_VIEWS_FOLDER=views)
+def test_query_of_another_relation(views: str) -> None:
+    ended = truelog("query", "made_view", "--relation", "doubled", TRUELOG_VIEWS_FOLDER=views)
     assert [json.loads(line)["n"] for line in ended.stdout.splitlines()][1:] == [4, 6]
 
 
-def test_query_of_what_is_not_there(views: str) -> None:
+def test_query_of_an_unknown_or_unmade_view(views: str) -> None:
     unknown = truelog("query", "nothing", TRUELOG_VIEWS_FOLDER=views)
     assert (unknown.returncode, unknown.stdout) == (2, "")
-    assert truelog("query", "told", "--relation", "tripled", TRUELOG_VIEWS_FOLDER=views).returncode == 2
-    unmade = truelog("query", "untold", TRUELOG_VIEWS_FOLDER=views)
+    assert truelog("query", "made_view", "--relation", "tripled", TRUELOG_VIEWS_FOLDER=views).returncode == 2
+    unmade = truelog("query", "unmade_view", TRUELOG_VIEWS_FOLDER=views)
     assert (unmade.returncode, unmade.stdout) == (3, "")
     assert "not made yet" in unmade.stderr
 
 
 def test_positions_are_those_of_the_newest_version(views: str) -> None:
-    stands = answer("positions", TRUELOG_VIEWS_FOLDER=views)
-    assert stands == {"told": {"page_view": {"0": 5, "1": 6}}, "untold": {}}
+    found = answer("positions", TRUELOG_VIEWS_FOLDER=views)
+    assert found == {"made_view": {"page_view": {"0": 5, "1": 6}}, "unmade_view": {}}
 
 
-def test_views_tell_the_catalogue(views: str) -> None:
-    told, untold = answer("views", TRUELOG_VIEWS_FOLDER=views, TRUELOG_APPLICATIONS='{"told": "other"}')["views"]
-    assert told.pop("as_of")
-    assert told.pop("age") >= 0
-    assert told == {
-        "view": "told",
+def test_views_lists_the_catalogue(views: str) -> None:
+    applications = '{"made_view": "other"}'
+    found = answer("views", TRUELOG_VIEWS_FOLDER=views, TRUELOG_APPLICATIONS=applications)
+    made_view, unmade_view = found["views"]
+    assert made_view.pop("as_of")
+    assert made_view.pop("age") >= 0
+    assert made_view == {
+        "view": "made_view",
         "version": 1,
         "reads": ["page_view"],
         "key": ["a"],
@@ -189,18 +192,18 @@ def test_views_tell_the_catalogue(views: str) -> None:
         "layer": "stream",
         "reason": "",
     }
-    assert untold["layer"] is None
-    assert (untold["application"], untold["columns"], untold["positions"]) == ("stream", [], {})
+    assert unmade_view["layer"] is None
+    assert (unmade_view["application"], unmade_view["columns"], unmade_view["positions"]) == ("stream", [], {})
 
 
 @pytest.mark.parametrize("words", [["query", "page_views"], ["positions"], ["views"]])
-def test_a_database_that_is_away_is_3(world: World, words: list[str]) -> None:
+def test_a_database_that_is_down_exits_with_3(world: World, words: list[str]) -> None:
     ended = truelog(*words, "--json", TRUELOG_DATABASE_PORT="1")
     assert (ended.returncode, ended.stdout) == (3, "")
     assert ended.stderr.startswith("ServiceDown: PostgreSQL did not answer")
 
 
-def test_sql_answers_with_columns_and_rows(world: World) -> None:
+def test_sql_prints_columns_and_rows(world: World) -> None:
     query = (
         "SELECT 1 AS n, 2 AS n, 'nan'::DOUBLE AS odd, NULL AS nothing, timestamptz '2015-05-17 10:05+00' AS at -- so;"
     )
@@ -236,12 +239,12 @@ def test_sql_reads_the_archive_and_nothing_else(world: World, query: str) -> Non
 
 
 @pytest.mark.parametrize("words", [[], ["nothing", "--day", "2026-11-01"], ["page_views", "--day", "yesterday"]])
-def test_recompute_of_what_is_not_there_is_2(world: World, words: list[str]) -> None:
+def test_recompute_with_wrong_arguments_exits_with_2(world: World, words: list[str]) -> None:
     ended = truelog("recompute", *words, "--json")
     assert (ended.returncode, ended.stdout) == (2, "")
 
 
-def test_a_wrong_query_is_2_and_says_where(world: World) -> None:
+def test_a_wrong_query_exits_with_2_and_its_position(world: World) -> None:
     ended = truelog("sql", "SELECT nothing FROM page_view", "--json")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "nothing" in ended.stderr

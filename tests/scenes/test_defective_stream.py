@@ -1,4 +1,4 @@
-"""With a defect planted in the stream a scene has to fail; and a slow view, which is none, holds nobody up."""
+"""A scene fails if a defect is planted in the stream; a slow view, which is no defect, delays no other view."""
 
 import json
 import logging
@@ -13,17 +13,17 @@ from tests.scenes import defective_stream
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
 from tests.scenes.conftest import World
-from tests.scenes.traffic import good, in_the_log
+from tests.scenes.traffic import count_valid, in_the_log
 from truelog.views.catalogue import VIEWS
 
 log = logging.getLogger("truelog.scene")
 
 
 @pytest.mark.parametrize("defect", defective_stream.DEFECTS)
-def test_a_planted_defect_is_seen(
+def test_a_planted_defect_is_detected(
     world: World, archive: Application, defect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The scenes on a copy of the view, with a defect in the application: not every record is counted once."""
+    """With a defect in the application, a copy of the view does not count every record once."""
     view = f"views_{defect}"
     shutil.copy(VIEWS / "page_views.py", tmp_path / f"{view}.py")
     monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(tmp_path))
@@ -33,7 +33,7 @@ def test_a_planted_defect_is_seen(
     if defect == "positions_unchecked":
         zombie = start(world.settings, script, defect, defect, fault="merge.staged:1:stop")
         world.overtake(zombie, view, defect)
-        once = good(in_the_log(world.settings))
+        once = count_valid(in_the_log(world.settings))
         zombie.wait(lambda: world.counted(view) > once, 30, "the zombie to write")
     else:
         broken = start(world.settings, script, defect, defect)
@@ -46,37 +46,37 @@ def test_a_planted_defect_is_seen(
         world.require_each_counted_once(view)
 
 
-def test_a_slow_view_holds_nobody_up_and_catches_up_from_the_log(
+def test_a_slow_view_delays_no_other_and_catches_up_from_the_log(
     world: World, archive: Application, batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It delays neither the one beside it nor one in another application, which is as fresh as it was alone."""
+    """It delays neither another view of its application nor a view of another application, which stays as fresh."""
     for view in ("page_views", "quick", "slow"):
         shutil.copy(VIEWS / "page_views.py", tmp_path / f"{view}.py")
     monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(tmp_path))
     monkeypatch.setenv("TRUELOG_APPLICATIONS", json.dumps({"quick": "burdened", "slow": "burdened"}))
     monkeypatch.setenv("TRUELOG_BATCH_GRACE_SECONDS", "0.5")
-    apart = start(world.settings, "stream.py")
-    world.catch_up(apart)
-    alone = freshness(world, apart)
+    separate = start(world.settings, "stream.py")
+    world.catch_up(separate)
+    alone = freshness(world, separate)
 
     burdened = start(world.settings, str(Path(defective_stream.__file__)), "slow_view", "burdened")
     world.catch_up(burdened, "quick")
-    beside = freshness(world, apart)
+    beside = freshness(world, separate)
     world.catch_up(burdened, "quick")
     assert not world.caught_up("slow")
-    log.warning("counted after %.1f s, beside an application with a slow view after %.1f s", alone, beside)
-    assert beside < alone + 5  # whoever waits for the slow view waits for ten seconds
+    log.warning("counted after %.1f s; with a slow view in another application after %.1f s", alone, beside)
+    assert beside < alone + 5  # waiting for the slow view would take ten seconds
 
     world.catch_up(burdened, "slow")
     burdened.die()
-    assert apart.end() == 0
+    assert separate.end() == 0
     for view in ("page_views", "quick", "slow"):
         world.require_each_counted_once(view)
     batch.require_equal_from_raw(["slow"])
 
 
 def freshness(world: World, stream: Application) -> float:
-    """Seconds from acknowledged to counted, in the middle of five times."""
+    """The median of five times from acknowledgement to counting, in seconds."""
 
     def once() -> float:
         world.traffic.send(20)

@@ -1,4 +1,4 @@
-"""Every view, under the shop's traffic: killed among the merges of a batch, carried on by a cluster's executors."""
+"""Every view under the shop's traffic: killed between the merges of a batch, continued by a cluster's executors."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,7 @@ TOPICS = {topic for view in VIEWS.values() for topic in view.reads}
 
 @pytest.fixture(scope="module")
 def ticking(world: World) -> Iterator[None]:
-    """So that the clock passes by which rows leave that a view keeps for some days only."""
+    """Advances the clock that removes the rows of views with a limited retention."""
     service = start(world.settings, str(Path(ticks.__file__)))
     service.kept = True
     yield
@@ -33,7 +33,7 @@ def ticking(world: World) -> Iterator[None]:
 
 
 def shop(world: World, seed: int) -> None:
-    """What it sends now, and what some devices kept to themselves for longer than `request_rates` keeps anything."""
+    """Send current events, and events that arrive later than `request_rates` keeps rows."""
     now = datetime.now(UTC)
     with KafkaSender(world.settings, TOPICS) as sender:
         for begin in (now, now - timedelta(days=8)):
@@ -48,7 +48,7 @@ def catch_up(world: World, stream: Application) -> None:
 
 @pytest.fixture
 def spark_home(tmp_path: Path) -> Path:
-    """PySpark's programs and jars, with room beside them: the workers of a local cluster put their folders there."""
+    """A Spark home with PySpark's programs and jars, where the workers of a local cluster can create folders."""
     home = tmp_path / "spark"
     home.mkdir()
     for name in ("bin", "jars"):
@@ -56,10 +56,10 @@ def spark_home(tmp_path: Path) -> Path:
     return home
 
 
-def test_killed_among_the_merges_and_carried_on_by_executors(
+def test_killed_between_merges_and_continued_by_executors(
     world: World, archive: Application, ticking: None, batch: Batch, spark_home: Path
 ) -> None:
-    """Some views have merged what others have not; whoever comes next finds each where it stands."""
+    """Some views have merged the batch and others have not; the successor continues each from its own positions."""
     shop(world, seed=1)
     stream = start(world.settings, "stream.py", fault="merge.added:3:kill")
     stream.wait_fault()

@@ -1,7 +1,7 @@
-"""Lag against a real log and a real database: what a poll sees, keeps, publishes and tells, and what became of it.
+"""Lag with a real log and a real database: what a poll measures, stores and publishes.
 
-The readers are made up by hand, in a folder of views of their own: nobody runs them, so that they stand where they
-are put.
+The readers are rows made by hand, with a views folder of their own. No process runs these views, so their positions
+do not change.
 """
 
 import time
@@ -29,12 +29,12 @@ from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
 
 TOPIC = "page_view"
-THERE, BEHIND, STRANGER, UNMADE = VIEWS = ("lag_there", "lag_behind", "lag_stranger", "lag_unmade")
+AT_END, BEHIND, OTHER_TOPIC, UNMADE = VIEWS = ("lag_at_end", "lag_behind", "lag_other_topic", "lag_unmade")
 
 
 @pytest.fixture(scope="module")
 def ends(world: World) -> Positions:
-    """Of a log that has some records in each partition."""
+    """The end offsets of a log with records in each partition."""
     world.traffic.send(100)
     return topics.end_offsets(world.settings, [TOPIC])
 
@@ -47,21 +47,21 @@ def total(parts: dict[Partition, Lag]) -> Lag:
     return Lag(sum(each.events for each in parts.values()), max(each.seconds for each in parts.values()))
 
 
-def test_who_has_counted_everything_lags_by_nothing(world: World, ends: Positions) -> None:
+def test_a_reader_at_the_end_has_no_lag(world: World, ends: Positions) -> None:
     [parts] = lags(world.settings, {"one": ends}, ends).values()
     assert parts == dict.fromkeys(ends.partitions(), Lag(0, 0.0))
 
 
-def test_the_age_is_that_of_the_first_record_still_to_be_counted(world: World, ends: Positions) -> None:
-    """Each stands elsewhere in the same partitions, and is told its own lag."""
+def test_the_lag_in_seconds_is_the_age_of_the_first_unread_record(world: World, ends: Positions) -> None:
+    """Readers at different positions of the same partitions get different lags."""
     began = time.time()
-    stands = {"behind": less(ends, 1), "farther": less(ends, 2), "there": ends}
-    found = {name: total(parts) for name, parts in lags(world.settings, stands, ends).items()}
-    assert {name: lag.events for name, lag in found.items()} == {"behind": 4, "farther": 8, "there": 0}
+    readers = {"behind": less(ends, 1), "farther": less(ends, 2), "at_end": ends}
+    found = {name: total(parts) for name, parts in lags(world.settings, readers, ends).items()}
+    assert {name: lag.events for name, lag in found.items()} == {"behind": 4, "farther": 8, "at_end": 0}
     assert 0 < found["behind"].seconds <= found["farther"].seconds
     world.traffic.send(1)
     now = topics.end_offsets(world.settings, [TOPIC])
-    fresh = total(lags(world.settings, {"there": ends}, now)["there"])
+    fresh = total(lags(world.settings, {"at_end": ends}, now)["at_end"])
     assert fresh.events == 1
     assert 0 <= fresh.seconds <= time.time() - began + 1
     assert fresh.seconds < found["behind"].seconds + time.time() - began
@@ -72,7 +72,7 @@ def test_a_position_past_the_end_is_no_lag(world: World, ends: Positions) -> Non
     assert set(parts.values()) == {Lag(0, 0.0)}
 
 
-def test_where_retention_took_the_record_the_age_is_that_of_the_first_one_left(world: World) -> None:
+def test_if_retention_dropped_the_record_the_age_is_that_of_the_first_remaining(world: World) -> None:
     broker = topics.client(world.settings)
     _make_topic(broker, "dropped", 1)
     producer = Producer({**world.settings.kafka(), "acks": "all"})
@@ -87,7 +87,7 @@ def test_where_retention_took_the_record_the_age_is_that_of_the_first_one_left(w
 
 
 def test_large_batches_in_one_partition_do_not_hide_the_records_of_another(world: World) -> None:
-    """A broker fills its answer with the first partition's batch, however large, and leaves out what does not fit."""
+    """A broker's response always holds the first partition's batch, whatever its size, and then only what fits."""
     broker, partitions = topics.client(world.settings), range(4)
     _make_topic(broker, "large", len(partitions))
     producer = Producer({**world.settings.kafka(), "acks": "all", "linger.ms": 1_000, "batch.size": 1_000_000})
@@ -109,23 +109,23 @@ def _make_topic(broker: AdminClient, name: str, partitions: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def put(world: World, ends: Positions, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """Views that stand at the end, before it, in a topic that was made again; and one that nobody made."""
+def readers(world: World, ends: Positions, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """Views at the end of the log, behind it, and in a recreated topic; and a view without a table."""
     folder = tmp_path_factory.mktemp("views")
     for name in VIEWS:
         (folder / f"{name}.py").touch()
     end = topics.end_offsets(world.settings, [TOPIC])
     with connect(world.settings, autocommit=True) as connection:
-        _stand(connection, THERE, end)
-        _stand(connection, BEHIND, less(end, 3))
-        _stand(connection, STRANGER, Positions(end.offsets, {TOPIC: "another"}))
-        yield world.settings.model_copy(update={"views_folder": folder, "applications": {THERE: "other"}})
+        _insert(connection, AT_END, end)
+        _insert(connection, BEHIND, less(end, 3))
+        _insert(connection, OTHER_TOPIC, Positions(end.offsets, {TOPIC: "another"}))
+        yield world.settings.model_copy(update={"views_folder": folder, "applications": {AT_END: "other"}})
         for table in ("position", "view"):
             connection.execute(f"DELETE FROM truelog.{table} WHERE view = ANY(%s)".encode(), (list(VIEWS),))
         connection.execute("DELETE FROM truelog.lag_sample WHERE reader = ANY(%s)", (list(VIEWS),))
 
 
-def _stand(connection: Connection, view: str, at: Positions) -> None:
+def _insert(connection: Connection, view: str, at: Positions) -> None:
     connection.execute("INSERT INTO truelog.view (view, version, fingerprint, spark) VALUES (%s, 2, '', '')", (view,))
     with_ticks = Positions({**at.offsets, "ticks": {0: 0}}, {**at.ids, "ticks": "any"})
     for topic, partition in with_ticks.partitions():
@@ -136,25 +136,25 @@ def _stand(connection: Connection, view: str, at: Positions) -> None:
 
 
 @pytest.fixture(scope="module")
-def polled(put: Settings) -> dict[str, Reading]:
-    _, readings = lag_poll.poll_once(put, topics.client(put), [TOPIC, "ticks"], lag_poll.polled_views)
+def polled(readers: Settings) -> dict[str, Reading]:
+    _, readings = lag_poll.poll_once(readers, topics.client(readers), [TOPIC, "ticks"], lag_poll.polled_views)
     return {each.reader: each for each in readings}
 
 
 def test_a_poll_sees_each_reader_in_each_partition(polled: dict[str, Reading], ends: Positions) -> None:
-    assert {reader: reading.version for reader, reading in polled.items()} == {THERE: 2, BEHIND: 2, STRANGER: 2}
+    assert {reader: reading.version for reader, reading in polled.items()} == {AT_END: 2, BEHIND: 2, OTHER_TOPIC: 2}
     for reading in polled.values():
-        assert set(reading.samples) == set(ends.partitions())  # and not of ticks
-    there, behind = polled[THERE].samples.values(), polled[BEHIND].samples.values()
-    assert {(each.events, each.seconds) for each in there} == {(0, 0.0)}
+        assert set(reading.samples) == set(ends.partitions())  # without ticks
+    at_end, behind = polled[AT_END].samples.values(), polled[BEHIND].samples.values()
+    assert {(each.events, each.seconds) for each in at_end} == {(0, 0.0)}
     assert {(each.events, each.end - each.position, each.retention) for each in behind} == {(3, 3, 7 * 86_400)}
     assert all(0 < each.seconds < 600 for each in behind)
-    [blind] = {each.blind for each in polled[STRANGER].samples.values()}
-    assert "page_view was deleted and made again" in blind
+    [blind] = {each.blind for each in polled[OTHER_TOPIC].samples.values()}
+    assert "page_view was deleted and created again" in blind
 
 
 def test_the_archive_is_a_reader_too(world: World) -> None:
-    """Where no scene has archived anything yet, one topic has an empty table: none of it is archived."""
+    """If no earlier scene has archived records, one topic gets an empty table."""
     broker = topics.client(world.settings)
     begins = topics.begins(broker, [TOPIC])
     if not archive_table.archived_positions(world.settings, [TOPIC]).offsets:
@@ -163,23 +163,23 @@ def test_the_archive_is_a_reader_too(world: World) -> None:
     found, [reading] = lag_poll.poll_once(world.settings, broker, [TOPIC], lag_poll.polled_archive)
     assert (reading.reader, reading.version, list(found)) == (ARCHIVE, 0, [ARCHIVE])
     at, end = found[ARCHIVE].at, topics.ends(broker, [TOPIC])
-    seen = {place: sample for place, sample in reading.samples.items() if place[0] == TOPIC}
-    assert {place: (each.position, each.end) for place, each in seen.items()} == {
-        place: (at.at(*place), end.at(*place)) for place in end.partitions()
+    seen = {part: sample for part, sample in reading.samples.items() if part[0] == TOPIC}
+    assert {part: (each.position, each.end) for part, each in seen.items()} == {
+        part: (at.at(*part), end.at(*part)) for part in end.partitions()
     }
     assert {each.seconds > 0 for each in seen.values() if each.events} <= {True}
 
 
-def test_positions_are_published_as_consumer_groups(put: Settings) -> None:
-    """The stock client reads them, each in the group of its application and view."""
-    broker = topics.client(put)
-    found = lag_poll.polled_views(put)
-    lag_groups.publish_groups(put, broker, {name: reader.at for name, reader in found.items()})
-    assert lag_groups.group_name(put, ARCHIVE) == "truelog.archive"
-    for view, group in ((THERE, f"truelog.other.{THERE}"), (BEHIND, f"truelog.stream.{BEHIND}")):
+def test_positions_are_published_as_consumer_groups(readers: Settings) -> None:
+    """A standard client reads them; each group is named after its application and view."""
+    broker = topics.client(readers)
+    found = lag_poll.polled_views(readers)
+    lag_groups.publish_groups(readers, broker, {name: reader.at for name, reader in found.items()})
+    assert lag_groups.group_name(readers, ARCHIVE) == "truelog.archive"
+    for view, group in ((AT_END, f"truelog.other.{AT_END}"), (BEHIND, f"truelog.stream.{BEHIND}")):
         answers = broker.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
         committed = {(each.topic, each.partition): each.offset for each in answers[group].result().topic_partitions}
-        assert committed == {place: found[view].at.at(*place) for place in found[view].at.partitions()}
+        assert committed == {part: found[view].at.at(*part) for part in found[view].at.partitions()}
 
 
 @pytest.fixture(scope="module")
@@ -189,8 +189,8 @@ def service(world: World) -> Iterator[Settings]:
     keeper.stop(world.settings, "lag")
 
 
-def test_the_service_sees_every_reader_and_tells_prometheus(service: Settings) -> None:
-    """Its two polls, which begin side by side, do not get in each other's way."""
+def test_the_service_measures_every_reader_for_prometheus(service: Settings) -> None:
+    """Its two polls run concurrently, and do not conflict."""
     logged = log_file(service, "lag").read_text()
     assert "declare" not in logged
     assert "Traceback" not in logged

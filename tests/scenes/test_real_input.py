@@ -1,4 +1,4 @@
-"""Four days of a real site, imported: the views hold what plain Python counts in the file."""
+"""Four days of a real site's log, imported: the views equal counts that plain Python makes from the file."""
 
 import gzip
 import json
@@ -22,13 +22,13 @@ from truelog.log import topics
 from truelog.support.settings import PROJECT
 
 FILE = PROJECT.parent / "shared" / "data" / "apache_combined_2015-05.log.gz"
-HOST = "real.example"  # nobody else sends its pages
+HOST = "real.example"  # no other test sends pages of this host
 
-pytestmark = pytest.mark.skipif(not FILE.exists(), reason=f"the log of a real site is not at {FILE}")
+pytestmark = pytest.mark.skipif(not FILE.exists(), reason=f"there is no log of a real site at {FILE}")
 
 
 class Request(NamedTuple):
-    """A line of the log, by an understanding of it that shares nothing with the importer's."""
+    """A line of the log, parsed independently of the importer."""
 
     time: datetime
     page: str
@@ -43,25 +43,25 @@ class Request(NamedTuple):
 
 
 @dataclass
-class Told:
-    """What the file says."""
+class LogFile:
+    """The content of the file."""
 
     requests: list[Request]
     malformed: list[str]
 
 
-def read(file: Path) -> Told:
-    told = Told([], [])
+def read(file: Path) -> LogFile:
+    log = LogFile([], [])
     for line in gzip.decompress(file.read_bytes()).decode().splitlines():
         try:
-            told.requests.append(understood(line))
+            log.requests.append(parse(line))
         except ValueError:
-            told.malformed.append(line)
-    return told
+            log.malformed.append(line)
+    return log
 
 
-def understood(line: str) -> Request:
-    """By its quotation marks; none of this file's lines escapes one."""
+def parse(line: str) -> Request:
+    """Split the line at quotation marks; no line of this file escapes one."""
     start, request, answered, _, _, agent, end = line.split('"')
     _, target, _ = request.split()
     status, size = answered.split()
@@ -87,37 +87,37 @@ def rows(view: str) -> Iterator[dict[str, Any]]:
     """The view's rows about this host, as `truelog query` prints them."""
     ended = truelog("query", view)
     assert ended.returncode == 0, ended.stderr
-    every = (json.loads(line) for line in ended.stdout.splitlines())
-    return (row for row in every if row["host"] == HOST)
+    parsed = (json.loads(line) for line in ended.stdout.splitlines())
+    return (row for row in parsed if row["host"] == HOST)
 
 
 @pytest.fixture(scope="module")
-def told() -> Told:
+def log() -> LogFile:
     return read(FILE)
 
 
 @pytest.fixture(scope="module")
 def imported(world: World) -> dict[str, Any]:
-    """What the import said; the stream has counted everything since."""
-    said: dict[str, Any] = answer("import", "access-log", str(FILE), "--host", HOST)
+    """The result of the import, after the stream has counted everything."""
+    result: dict[str, Any] = answer("import", "access-log", str(FILE), "--host", HOST)
     stream = start(world.settings, "stream.py")
     for view in ("page_views", "page_audience"):
         stream.wait(lambda view=view: world.caught_up(view), 120, f"{view} at the end of the log")  # type: ignore[misc]
     assert stream.end() == 0
-    return said
+    return result
 
 
-def test_every_line_is_sent_or_kept_aside(imported: dict[str, Any], told: Told) -> None:
-    assert (len(told.requests), len(told.malformed)) == (9_999, 1)
-    assert imported["sent"] == len(told.requests)
-    assert imported["malformed"] == len(told.malformed)
+def test_every_line_is_sent_or_stored_as_malformed(imported: dict[str, Any], log: LogFile) -> None:
+    assert (len(log.requests), len(log.malformed)) == (9_999, 1)
+    assert imported["sent"] == len(log.requests)
+    assert imported["malformed"] == len(log.malformed)
     assert imported["lines"] == 10_000
-    assert Path(imported["kept_aside"]).read_text().splitlines() == told.malformed
+    assert Path(imported["kept_aside"]).read_text().splitlines() == log.malformed
 
 
-def test_page_views_row_for_row(imported: dict[str, Any], told: Told) -> None:
+def test_page_views_row_for_row(imported: dict[str, Any], log: LogFile) -> None:
     views, sent = Counter[Any](), Counter[Any]()
-    for request in told.requests:
+    for request in log.requests:
         key = (request.minute, request.page, request.browser)
         views[key] += 1
         sent[key] += request.bytes
@@ -127,9 +127,9 @@ def test_page_views_row_for_row(imported: dict[str, Any], told: Told) -> None:
     assert found == {key: (views[key], sent[key]) for key in views}
 
 
-def test_page_audience_row_for_row(imported: dict[str, Any], told: Told) -> None:
+def test_page_audience_row_for_row(imported: dict[str, Any], log: LogFile) -> None:
     views, visitors = Counter[str](), defaultdict[str, set[tuple[str, str]]](set)
-    for request in told.requests:
+    for request in log.requests:
         views[request.minute] += 1
         visitors[request.minute].add(request.visitor)
 
@@ -138,17 +138,17 @@ def test_page_audience_row_for_row(imported: dict[str, Any], told: Told) -> None
     assert {minute: row["views"] for minute, row in found.items()} == views
     for minute, row in found.items():
         assert row["visitors"] == pytest.approx(len(visitors[minute]), rel=0.1, abs=1)
-        assert row["response_ms_p50"] is None  # this format does not tell it
+        assert row["response_ms_p50"] is None  # this format does not contain it
 
 
 def test_positions_are_at_the_end_of_the_log(world: World, imported: dict[str, Any]) -> None:
     ends = topics.end_offsets(world.settings, ["page_view"])
-    said = answer("positions")["page_views"]["page_view"]
-    assert {int(partition): offset for partition, offset in said.items()} == ends.offsets["page_view"]
+    positions = answer("positions")["page_views"]["page_view"]
+    assert {int(partition): offset for partition, offset in positions.items()} == ends.offsets["page_view"]
 
 
-def test_the_archive_answers_analysts_alike(
-    world: World, archive: Application, imported: dict[str, Any], told: Told
+def test_the_archive_returns_the_same_counts(
+    world: World, archive: Application, imported: dict[str, Any], log: LogFile
 ) -> None:
     ends = topics.end_offsets(world.settings, ["page_view"])
     archive.wait(lambda: archived_positions(world.settings, ["page_view"]).covers(ends), 90, "the end of the log")
@@ -158,11 +158,11 @@ def test_the_archive_answers_analysts_alike(
     )
     found = {row["status"]: (row["n"], row["bytes"]) for row in answer("sql", query)["rows"]}
 
-    wanted = {}
-    for status in {request.status for request in told.requests}:
-        sizes = [request.bytes for request in told.requests if request.status == status]
-        wanted[status] = (len(sizes), sum(sizes))
-    assert found == wanted
+    expected = {}
+    for status in {request.status for request in log.requests}:
+        sizes = [request.bytes for request in log.requests if request.status == status]
+        expected[status] = (len(sizes), sum(sizes))
+    assert found == expected
 
     table = truelog("sql", f"SELECT count(*) AS views FROM page_view WHERE url LIKE 'http://{HOST}/%'")
     assert "9999" in table.stdout

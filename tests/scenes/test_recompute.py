@@ -1,4 +1,4 @@
-"""A stream that stops for three log days: history recomputed meanwhile, no trace of the pause, rebuilds that agree."""
+"""A stream stops for three log days, which are recomputed meanwhile: views show no trace of it, and rebuilds agree."""
 
 import shutil
 import threading
@@ -39,35 +39,35 @@ from truelog.views.catalogue import VIEWS
 DAY_SECONDS = 15
 PAUSE, PANE = timedelta(seconds=60), timedelta(seconds=10)
 RATE = 100  # events a second
-FOLLOWED = ("page_views", "request_rates")
+STREAMED = ("page_views", "request_rates")
 
 
 @dataclass(frozen=True)
 class Pause:
-    """What was seen of it."""
+    """What was observed during the pause and after it."""
 
     began: datetime
-    counted: datetime  # when the stream had caught up again
-    days: list[datetime]  # log days that were closed since the scene began
-    made: list[Recomputed]  # partials of those that were closed during the pause
-    answered: "Answered"  # by the batch layer, while the stream was away
-    read: list[tuple[str, int]]  # by somebody who asked all the time while it came back: layer, and page views
+    counted: datetime  # when the stream had caught up
+    days: list[datetime]  # log days that closed after the scene began
+    recomputed: list[Recomputed]  # partials of the days that closed during the pause
+    fallback: "Fallback"  # from the batch layer, while the stream was stopped
+    reads: list[tuple[str, int]]  # layer and page views, in polls while the stream started again
 
 
 @dataclass(frozen=True)
-class Answered:
-    """What one reader got at one moment of the pause."""
+class Fallback:
+    """What a reader got at one moment of the pause."""
 
-    layer: ServingStatus
+    status: ServingStatus
     positions: Positions
     minutes: dict[datetime, int]
 
 
 @pytest.fixture(scope="module")
 def short(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """Short log days and few views, for these tests and for what they start."""
+    """Short log days and few views, for these tests and the processes that they start."""
     folder = tmp_path_factory.mktemp("views")
-    for view in FOLLOWED:
+    for view in STREAMED:
         shutil.copy(VIEWS / f"{view}.py", folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRUELOG_LOG_DAY_SECONDS", str(DAY_SECONDS))
@@ -78,31 +78,31 @@ def short(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 
 @pytest.fixture(scope="module")
 def pause(world: World, short: Settings, archives: list[Application], _spark_ends: None) -> Pause:
-    """The stream follows steady traffic, stops for as long as three log days, is started again and catches up."""
-    seen = len(archive_reader.closed_days(short, ["page_view"]))
-    keeper.stop(short, "ticks")  # an earlier scene's: here no day closes once all has been sent
-    archiving, ticking = archive_anew(short, archives), start(short, str(Path(ticks.__file__)))
+    """The stream processes steady traffic, stops for three log days, starts again and catches up."""
+    closed_before = len(archive_reader.closed_days(short, ["page_view"]))
+    keeper.stop(short, "ticks")  # started by an earlier scene; here no day may close after the traffic has ended
+    archiving, ticking = restart_archive(short, archives), start(short, str(Path(ticks.__file__)))
     with Traffic(short, seed=2, delay=1).arriving(RATE // 10, 0.1) as arrived:
-        assert following(world).end() == 0
+        assert start_stream(world).end() == 0
         began = datetime.now(UTC)
-        made = recomputed_as_they_close(Batch(session(short, "tests")), archiving, seen, began)
-        answered = answered_from_the_archive(world, short)
-        archiving.wait(lambda: datetime.now(UTC) > began + PAUSE, 60, "the pause to be over")
-        with reading(world) as read:
-            stream = following(world)
+        recomputed = recompute_closed_days(Batch(session(short, "tests")), archiving, closed_before, began)
+        fallback = build_fallback(world, short)
+        archiving.wait(lambda: datetime.now(UTC) > began + PAUSE, 60, "the end of the pause")
+        with polling(world) as reads:
+            stream = start_stream(world)
         counted = datetime.now(UTC)
     assert arrived.per_second > 0.9 * RATE
     ticking.die()
-    for view in FOLLOWED:
+    for view in STREAMED:
         world.catch_up(stream, view)
     assert stream.end() == 0
     archiving.wait(lambda: archived(world), 60, "the archive at the end of the log")
-    days = archive_reader.closed_days(short, ["page_view"])[seen:]
-    return Pause(began, counted, days, made, answered, read)
+    days = archive_reader.closed_days(short, ["page_view"])[closed_before:]
+    return Pause(began, counted, days, recomputed, fallback, reads)
 
 
-def archive_anew(short: Settings, archives: list[Application]) -> Application:
-    """In the place of one whose log days are longer; later scenes go on with it."""
+def restart_archive(short: Settings, archives: list[Application]) -> Application:
+    """Replace an archive with longer log days; later scenes continue with the new one."""
     for other in archives:
         other.die()
     archives.append(start(short, "archive.py"))
@@ -110,61 +110,61 @@ def archive_anew(short: Settings, archives: list[Application]) -> Application:
     return archives[-1]
 
 
-def following(world: World) -> Application:
+def start_stream(world: World) -> Application:
     stream = start(world.settings, "stream.py")
-    for view in FOLLOWED:
+    for view in STREAMED:
         world.catch_up(stream, view)
     return stream
 
 
-def recomputed_as_they_close(batch: Batch, archiving: Application, seen: int, since: datetime) -> list[Recomputed]:
-    """Every day that closes after the first `seen`, until three that began after that moment are done."""
-    made: list[Recomputed] = []
+def recompute_closed_days(batch: Batch, archiving: Application, skip: int, since: datetime) -> list[Recomputed]:
+    """Recompute every day that closes after the first `skip`, until three days that began after `since` are done."""
+    recomputed: list[Recomputed] = []
 
     def waiting() -> list[datetime]:
-        return archive_reader.closed_days(batch.context.settings, ["page_view"])[seen + len(made) :]
+        return archive_reader.closed_days(batch.context.settings, ["page_view"])[skip + len(recomputed) :]
 
-    while sum(each.covered.day >= since for each in made) < 3:
+    while sum(each.covered.day >= since for each in recomputed) < 3:
         archiving.wait(lambda: bool(waiting()), 60, "a log day to close")
-        made += [batch.recompute("page_views", day) for day in waiting()]
-    return made
+        recomputed += [batch.recompute("page_views", day) for day in waiting()]
+    return recomputed
 
 
-def answered_from_the_archive(world: World, short: Settings) -> Answered:
-    """As the DAG `answers` has it done, which also asks for a view that there is not."""
-    assert fallback_policy.views_due(short.model_copy(update={"batch_answer_seconds": 1.0})) == sorted(FOLLOWED)
-    answering = start(short, "answer.py", *FOLLOWED, "nothing")
-    assert answering.wait_death(120) == 0, answering.tail()
+def build_fallback(world: World, short: Settings) -> Fallback:
+    """Build fallbacks as the DAG `answers` does, including a request for an unknown view."""
+    assert fallback_policy.views_due(short.model_copy(update={"batch_answer_seconds": 1.0})) == sorted(STREAMED)
+    building = start(short, "answer.py", *STREAMED, "nothing")
+    assert building.wait_death(120) == 0, building.tail()
     assert world.ask("DELETE FROM truelog.batch_refusal RETURNING view, reason LIKE '%%no view%%'") == [
         ("nothing", True)
     ]
-    [said] = [line for line in truelog("query", "page_views", "--limit", "1").stderr.splitlines() if "layer" in line]
-    assert "page_views: batch layer, as of " in said
+    [notice] = [line for line in truelog("query", "page_views", "--limit", "1").stderr.splitlines() if "layer" in line]
+    assert "page_views: batch layer, as of " in notice
     with db_snapshot.read_snapshot(world.settings) as connection:
-        told = serving_status.serving_statuses(connection)["page_views"]
+        status = serving_status.serving_statuses(connection)["page_views"]
         rows = connection.execute("SELECT minute, sum(views)::bigint FROM views.page_views GROUP BY minute").fetchall()
         at = fallback_policy.served_positions(connection, "page_views", 1)
-    return Answered(told, at, {minute: int(str(n)) for minute, n in rows if isinstance(minute, datetime)})
+    return Fallback(status, at, {minute: int(str(n)) for minute, n in rows if isinstance(minute, datetime)})
 
 
 @contextmanager
-def reading(world: World) -> Iterator[list[tuple[str, int]]]:
-    """Ask again and again, as long as the block lasts."""
-    read: list[tuple[str, int]] = []
-    over = threading.Event()
-    asked = (
+def polling(world: World) -> Iterator[list[tuple[str, int]]]:
+    """Read the view's layer and its page views repeatedly while the block runs."""
+    reads: list[tuple[str, int]] = []
+    ended = threading.Event()
+    query = (
         "SELECT layer, (SELECT sum(views) FROM views.page_views)::bigint FROM truelog.answer WHERE view = 'page_views'"
     )
 
-    def ask() -> None:
-        while not over.wait(0.05):
-            read.extend(world.ask(asked))
+    def poll() -> None:
+        while not ended.wait(0.05):
+            reads.extend(world.ask(query))
 
     with ThreadPoolExecutor(1) as pool:
-        asking = pool.submit(ask)
-        yield read
-        over.set()
-        asking.result()
+        polls = pool.submit(poll)
+        yield reads
+        ended.set()
+        polls.result()
 
 
 def archived(world: World) -> bool:
@@ -173,55 +173,55 @@ def archived(world: World) -> bool:
 
 
 def test_a_pause_leaves_neither_dip_nor_spike(world: World, pause: Pause, batch: Batch) -> None:
-    """By the time of the events; what came in during it was counted in one go."""
+    """Rows by event time are steady, although the events of the pause were counted at once."""
     panes = list(between(pause.began - PANE, pause.counted - PANE / 2))
     assert len(panes) >= PAUSE / PANE
-    told = Counter(
+    expected = Counter(
         datetime.fromtimestamp(event.occurred_at.timestamp() // PANE.seconds * PANE.seconds, UTC)
         for event in page_views(in_the_log(world.settings))
-        if event.sent_at is None  # else the time of the event is another one
+        if event.sent_at is None  # otherwise its event time differs
     )
     query = "SELECT pane, sum(requests)::bigint FROM views.request_rates WHERE pane >= %s AND pane <= %s GROUP BY pane"
 
     counted = dict(world.ask(query, panes[0], panes[-1]))
 
-    assert counted == {pane: told[pane] for pane in panes}
+    assert counted == {pane: expected[pane] for pane in panes}
     steady = RATE * PANE.seconds
     assert [n for n in counted.values() if not 0.5 * steady < n < 1.5 * steady] == []
-    batch.require_equal_from_raw(FOLLOWED)
+    batch.require_equal_from_raw(STREAMED)
 
 
-def test_meanwhile_the_batch_layer_answers_with_what_the_log_holds(world: World, pause: Pause) -> None:
-    """To the record, as a naive reader of the log counts it up to there; and it says that it is the batch layer."""
-    answered = pause.answered
-    assert (answered.layer.layer, answered.layer.reason) == (serving_status.BATCH, "stream is not running")
-    assert pause.began < (answered.layer.as_of or pause.began) < pause.counted
-    events = page_views(in_the_log(world.settings, before=answered.positions.offsets["page_view"]))
-    assert sum(answered.minutes.values()) == len(events)
-    plain = Counter(e.occurred_at.replace(second=0, microsecond=0) for e in events if e.sent_at is None)
-    here = [minute for minute in plain if minute > pause.began - PANE]
-    assert {minute: answered.minutes[minute] for minute in here} == {minute: plain[minute] for minute in here}
+def test_during_the_pause_the_batch_layer_serves_the_logs_content(world: World, pause: Pause) -> None:
+    """Its counts equal those of a naive reader of the log, and its status names the batch layer."""
+    fallback = pause.fallback
+    assert (fallback.status.layer, fallback.status.reason) == (serving_status.BATCH, "stream is not running")
+    assert pause.began < (fallback.status.as_of or pause.began) < pause.counted
+    events = page_views(in_the_log(world.settings, before=fallback.positions.offsets["page_view"]))
+    assert sum(fallback.minutes.values()) == len(events)
+    expected = Counter(e.occurred_at.replace(second=0, microsecond=0) for e in events if e.sent_at is None)
+    here = [minute for minute in expected if minute > pause.began - PANE]
+    assert {minute: fallback.minutes[minute] for minute in here} == {minute: expected[minute] for minute in here}
 
 
-def test_readers_come_back_by_themselves_and_never_see_less(pause: Pause) -> None:
-    layers = [told for told, _ in pause.read]
-    counts = [views for _, views in pause.read]
-    assert layers == sorted(layers)  # batch, and from one moment on the stream
+def test_readers_return_to_the_stream_and_never_see_fewer_events(pause: Pause) -> None:
+    layers = [layer for layer, _ in pause.reads]
+    counts = [views for _, views in pause.reads]
+    assert layers == sorted(layers)  # first batch, then stream
     assert set(layers) == {serving_status.BATCH, serving_status.STREAM}
     assert counts == sorted(counts)
-    assert counts[0] == sum(pause.answered.minutes.values()) < counts[-1]
+    assert counts[0] == sum(pause.fallback.minutes.values()) < counts[-1]
 
 
 def between(begin: datetime, end: datetime) -> Iterator[datetime]:
-    """The panes that begin after the one and end before the other."""
+    """The panes that begin after `begin` and end before `end`."""
     pane = datetime.fromtimestamp((begin.timestamp() // PANE.seconds + 1) * PANE.seconds, UTC)
     while pane + PANE < end:
         yield pane
         pane += PANE
 
 
-def test_rebuilds_stand_on_recomputed_days(world: World, pause: Pause, batch: Batch) -> None:
-    made = pause.made
+def test_rebuilds_use_recomputed_days(world: World, pause: Pause, batch: Batch) -> None:
+    made = pause.recomputed
     assert [each.covered.begin for each in made[1:]] == [each.covered.end for each in made[:-1]]
     assert all(each.rows > 0 for each in made if each.covered.day >= pause.began)
 
@@ -229,40 +229,44 @@ def test_rebuilds_stand_on_recomputed_days(world: World, pause: Pause, batch: Ba
     assert (found.verdict, found.missing, found.extra, found.different) == ("EQUAL", 0, 0, 0)
     assert found.rows > sum(each.rows for each in made) / len(made)
     known = partials.load(batch.context.settings, batch.compiled("page_views"))
-    tiled = select_partials(known.ranges, replace(world.stands("page_views"), ids=found.positions.ids))
+    tiled = select_partials(known.ranges, replace(world.positions("page_views"), ids=found.positions.ids))
     assert [each.covered.day for each in made] == pause.days[: len(made)]
     assert {each.covered.day for each in made} <= {each.day for each in tiled.partials}
 
 
 @pytest.mark.parametrize(
-    "asked", [ReconcileRequest(audit=True), ReconcileRequest(from_raw=True, repair=True)], ids=["turn", "repair"]
+    "reconcile_request",
+    [ReconcileRequest(audit=True), ReconcileRequest(from_raw=True, repair=True)],
+    ids=["audit", "repair"],
 )
-def test_a_spoilt_day_is_seen_and_mended_from_the_raw_bytes(
-    pause: Pause, batch: Batch, asked: ReconcileRequest
+def test_a_damaged_day_is_detected_and_rebuilt_from_raw_bytes(
+    pause: Pause, batch: Batch, reconcile_request: ReconcileRequest
 ) -> None:
-    """In the turn of that day, all others having been proved; or by a repair, which must last."""
-    spoilt = pause.made[-1]
+    """By the audit of that day, after all other days were verified, or by a repair, which must be permanent."""
+    damaged = pause.recomputed[-1]
     settings, compiled = batch.context.settings, batch.compiled("page_views")
     known = partials.load(settings, compiled)
-    others = [tile.day for tile in known.ranges if tile.day != spoilt.covered.day]
-    proved = "INSERT INTO truelog.proof (view, version, day) SELECT 'page_views', 1, unnest(%s) ON CONFLICT DO NOTHING"
+    others = [tile.day for tile in known.ranges if tile.day != damaged.covered.day]
+    verified = (
+        "INSERT INTO truelog.proof (view, version, day) SELECT 'page_views', 1, unnest(%s) ON CONFLICT DO NOTHING"
+    )
     with connect(settings) as connection:
-        connection.execute(proved, (others,))
-    rows = known.read(batch.spark, [spoilt.covered])
+        connection.execute(verified, (others,))
+    rows = known.read(batch.spark, [damaged.covered])
     assert rows is not None
-    partials.replace(batch.spark, settings, compiled, spoilt.covered, rows.limit(0))
+    partials.replace(batch.spark, settings, compiled, damaged.covered, rows.limit(0))
 
     found = batch.reconcile("page_views")
     assert found.verdict == "DIFFERENT"
-    assert found.extra + found.different == spoilt.rows
+    assert found.extra + found.different == damaged.rows
     assert batch.reconcile("page_views", ReconcileRequest(from_raw=True)).equal
 
-    mended = batch.reconcile("page_views", asked)
-    assert mended.mended_days == (spoilt.covered.day.isoformat(),)
-    assert mended.equal
+    repaired = batch.reconcile("page_views", reconcile_request)
+    assert repaired.mended_days == (damaged.covered.day.isoformat(),)
+    assert repaired.equal
 
 
-def test_a_day_that_is_not_over_can_be_recomputed_by_hand(pause: Pause, batch: Batch) -> None:
+def test_an_open_day_can_be_recomputed_by_hand(pause: Pause, batch: Batch) -> None:
     today = pause.days[-1] + timedelta(seconds=DAY_SECONDS)
     with pytest.raises(ArchiveBehind, match="still open"):
         batch.recompute("page_views", today)

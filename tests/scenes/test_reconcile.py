@@ -1,4 +1,4 @@
-"""Reconcile and repair while the stream goes on: a planted wrong row is found, mended and gone; no event is lost."""
+"""Reconcile and repair while the stream runs: planted wrong rows are found and repaired, and no event is lost."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,16 +17,16 @@ pytestmark = pytest.mark.usefixtures("one_view")
 
 
 @pytest.fixture(scope="module")
-def stream(world: World, page_views_alone: Path) -> Iterator[Application]:
-    """One for all of these scenes, which ask little of it."""
-    running = start(world.settings, "stream.py", TRUELOG_VIEWS_FOLDER=str(page_views_alone))
+def stream(world: World, only_page_views: Path) -> Iterator[Application]:
+    """One stream for all scenes of this file, which put little load on it."""
+    running = start(world.settings, "stream.py", TRUELOG_VIEWS_FOLDER=str(only_page_views))
     running.kept = True
     yield running
     running.die()
 
 
 def plant(world: World) -> None:
-    """One row altered, one lost, one that nobody sent."""
+    """Change one row, delete one, and add one without events."""
     world.ask(
         "UPDATE state.page_views_v1 SET views = views + 7 "
         "WHERE ctid = (SELECT min(ctid) FROM state.page_views_v1) RETURNING 1"
@@ -51,7 +51,7 @@ def test_planted_rows_are_repaired_while_events_arrive(
     first, second = world.ask("SELECT missing, extra, different FROM truelog.reconciliation ORDER BY id DESC LIMIT 2")[
         ::-1
     ]
-    missing, extra, different = first  # an event that came since may have brought the lost row's key again
+    missing, extra, different = first  # a newer event may have created the deleted row's key again
     assert (missing + different, extra) == (2, 1)
     assert second == (0, 0, 0)
     kept = world.ask(
@@ -68,10 +68,10 @@ def test_planted_rows_are_repaired_while_events_arrive(
     assert (newest["id"], newest["row_count"]) == (proved["certificate"], proved["rows"])
 
 
-def test_more_than_a_share_is_left_to_a_person(
+def test_more_differences_than_the_allowed_share_are_not_repaired(
     world: World, archive: Application, stream: Application, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Found as people ask, from the raw bytes."""
+    """Found by the command line, from raw bytes."""
     plant(world)
     [found] = answer("reconcile", "page_views", "--from-raw", exit_code=1)["views"]
     assert (found["missing"], found["extra"], found["different"], found["repaired"]) == (1, 1, 1, 0)
@@ -88,7 +88,7 @@ def test_more_than_a_share_is_left_to_a_person(
     assert batch.reconcile("page_views", ReconcileRequest(repair=True)).repaired == 3
 
 
-def test_an_archive_that_is_behind_is_no_difference(
+def test_an_archive_that_is_behind_gives_no_verdict(
     world: World, archive: Application, stream: Application, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = topics.end_offsets(world.settings, ["page_view"])

@@ -1,4 +1,4 @@
-"""The embedded services: who is let in, where they listen, what they show, and what a kill costs."""
+"""The embedded services: access, ports, secrets, and recovery from kills."""
 
 import stat
 from contextlib import suppress
@@ -24,7 +24,7 @@ WRONG = SecretStr("0" * 48)
 
 
 def states(settings: Settings) -> list[runtime.State]:
-    """Of the services that keep data; those above them have scenes of their own."""
+    """The states of the services that store data; the other services have scenes of their own."""
     return [state for state in runtime.status(settings) if state.name in ("postgresql", "kafka", "s3")]
 
 
@@ -36,25 +36,25 @@ def test_all_are_ready(platform: Settings) -> None:
     }
 
 
-def test_postgresql_refuses_a_wrong_password(postgresql: Settings) -> None:
+def test_postgresql_rejects_a_wrong_password(postgresql: Settings) -> None:
     wrong = postgresql.model_copy(update={"database_password": WRONG})
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
         psycopg.connect(**wrong.database())
 
 
-def test_kafka_refuses_a_wrong_password(kafka: Settings) -> None:
+def test_kafka_rejects_a_wrong_password(kafka: Settings) -> None:
     wrong = kafka.model_copy(update={"kafka_password": WRONG})
-    assert "Authentication failed" in _what_kafka_says(wrong.kafka())
+    assert "Authentication failed" in _first_kafka_error(wrong.kafka())
 
 
-def test_kafkas_controller_refuses_what_lets_clients_in(kafka: Settings) -> None:
+def test_kafkas_controller_rejects_clients_credentials(kafka: Settings) -> None:
     address = f"127.0.0.1:{kafka.kafka_controller_port}"
     stranger = kafka.kafka() | {"bootstrap.servers": address, "sasl.mechanism": "PLAIN"}
-    assert "Authentication failed" in _what_kafka_says(stranger)
+    assert "Authentication failed" in _first_kafka_error(stranger)
 
 
-@pytest.mark.parametrize("wrong", [{"s3_secret_key": WRONG}, {"s3_access_key": "nobody"}])
-def test_s3_refuses_wrong_keys(s3: Settings, wrong: dict[str, object]) -> None:
+@pytest.mark.parametrize("wrong", [{"s3_secret_key": WRONG}, {"s3_access_key": "unknown"}])
+def test_s3_rejects_wrong_keys(s3: Settings, wrong: dict[str, object]) -> None:
     with pytest.raises(ClientError) as refused:
         bucket.s3_client(s3.model_copy(update=wrong)).list_buckets()
     assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 403
@@ -78,12 +78,12 @@ def test_the_analyst_reads_views_and_changes_nothing(postgresql: Settings) -> No
         owner.execute("DROP VIEW views.shown")
 
 
-def test_text_is_ordered_by_code_point_and_time_is_utc(postgresql: Settings) -> None:
+def test_text_is_ordered_by_code_point_and_times_are_utc(postgresql: Settings) -> None:
     with psycopg.connect(**postgresql.database()) as connection:
         ordered = connection.execute("SELECT x FROM unnest(ARRAY['a', 'B', 'é', 'z']) x ORDER BY x").fetchall()
         assert ordered == [("B",), ("a",), ("z",), ("é",)]
-        asked = "SELECT lower('É'), current_setting('timezone'), current_setting('data_checksums')"
-        assert connection.execute(asked).fetchone() == ("é", "UTC", "on")
+        query = "SELECT lower('É'), current_setting('timezone'), current_setting('data_checksums')"
+        assert connection.execute(query).fetchone() == ("é", "UTC", "on")
 
 
 def test_every_port_is_on_loopback(platform: Settings) -> None:
@@ -105,14 +105,14 @@ def test_no_secret_is_in_a_command_line_or_a_log(platform: Settings) -> None:
 
 
 def test_files_with_secrets_are_private(platform: Settings) -> None:
-    """Only their owner can open them, whatever the folders above allow."""
+    """Only their owner can open them, whatever the permissions of their folders."""
     secrets = [secret.encode() for secret in _secrets(platform)]
     holding = [file for file in platform.home.rglob("*") if _holds(file, secrets)]
     assert {file.name for file in holding} >= {"settings.env", "server.properties", "s3proxy.properties"}
     assert [file for file in holding if stat.S_IMODE(file.stat().st_mode) & 0o077] == []
 
 
-def test_what_was_acknowledged_survives_a_kill_of_every_service(platform: Settings) -> None:
+def test_acknowledged_writes_survive_a_kill_of_every_service(platform: Settings) -> None:
     _write_everywhere(platform)
     before = {state.name: state.pid for state in states(platform)}
     for pid in before.values():
@@ -122,19 +122,19 @@ def test_what_was_acknowledged_survives_a_kill_of_every_service(platform: Settin
     _require_everything_read(platform)
 
 
-def _what_kafka_says(client: dict[str, Any]) -> str:
-    """The first thing that a client hears about its connection."""
-    heard: list[str] = []
-    listening = client | {"error_cb": lambda error: heard.append(str(error)), "log_level": 0}
-    admin = AdminClient(listening)
+def _first_kafka_error(client: dict[str, Any]) -> str:
+    """The first error that a client gets for its connection."""
+    errors: list[str] = []
+    config = client | {"error_cb": lambda error: errors.append(str(error)), "log_level": 0}
+    admin = AdminClient(config)
 
-    def something_heard() -> None:
+    def failed() -> None:
         admin.poll(0.1)
-        if not heard:
+        if not errors:
             raise ServiceDown("nothing yet")
 
-    until(something_heard, 10, "Kafka's answer")
-    return heard[0]
+    until(failed, 10, "Kafka's error")
+    return errors[0]
 
 
 def _secrets(settings: Settings) -> list[str]:
@@ -143,7 +143,7 @@ def _secrets(settings: Settings) -> list[str]:
 
 
 def _holds(file: Path, secrets: list[bytes]) -> bool:
-    """A file that the services removed since it was listed holds nothing any more."""
+    """Whether a file holds a secret; a file that a service has removed since holds none."""
     with suppress(FileNotFoundError):
         if file.is_file() and file.stat().st_size < 100_000:
             content = file.read_bytes()

@@ -1,4 +1,4 @@
-"""The stream is killed at each named point of its protocol, suspended and overtaken; each record counts once."""
+"""The stream is killed, or suspended and overtaken, at each named point of its protocol; each record counts once."""
 
 import os
 import shutil
@@ -25,7 +25,7 @@ POINTS = (
 
 
 def suspended(world: World, point: str) -> Application:
-    """A stream that stands still in the midst of a batch."""
+    """A stream that is suspended in the middle of a batch."""
     world.traffic.send(300)
     zombie = start(world.settings, "stream.py", fault=f"{point}:1:stop")
     zombie.wait_fault()
@@ -33,7 +33,7 @@ def suspended(world: World, point: str) -> Application:
 
 
 def test_killed_at_every_point_of_the_merge(world: World, archive: Application, batch: Batch) -> None:
-    """Once even the dead one's checkpoint goes, with the batch that was under way."""
+    """After one kill, the checkpoint is deleted too, with its unfinished batch."""
     scratch = world.settings.home / "scratch" / "stream"
     for point in POINTS:
         world.traffic.send(500)
@@ -54,9 +54,9 @@ def test_killed_at_every_point_of_the_merge(world: World, archive: Application, 
 
 
 def test_suspended_at_every_point_and_overtaken(world: World, archive: Application, batch: Batch) -> None:
-    """Each wakes up while its successor stands at the next point, the last one after its successor has finished.
+    """Each wakes up while its successor is suspended at the next point, the last one after its successor has finished.
 
-    Before the merge the zombie holds nothing, within it the view's lock, after it what it wrote is counted.
+    Before the merge, the zombie holds nothing; during it, the view's lock; after it, its rows are already counted.
     """
     zombie = world.overtaken("stream", POINTS, partial(suspended, world))
     world.overtake(zombie, "page_views", "stream")
@@ -78,7 +78,7 @@ def test_database_and_broker_killed_under_load(
         world.traffic.flush()
         if service == "postgresql":
             for application in (stream, archive):
-                application.wait_death()  # without its lease it must not go on; whoever keeps it starts it again
+                application.wait_death()  # without its lease it must end; Airflow would start it again
             runtime.up(world.settings, [service], tethered=True)
             stream = start(world.settings, "stream.py")
             keep_archiving(world, archives)
@@ -90,10 +90,10 @@ def test_database_and_broker_killed_under_load(
 
 
 def _kill(world: World, service: str) -> None:
-    """kill -9; the supervisor starts it again."""
+    """Kill a service; the supervisor starts it again."""
     for state in runtime.status(world.settings):
         if state.name == service:
             assert state.pid is not None
             os.kill(state.pid, signal.SIGKILL)
             return
-    raise AssertionError(f"{service} does not run")
+    raise AssertionError(f"{service} is not running")

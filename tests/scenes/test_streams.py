@@ -32,36 +32,36 @@ from truelog.support.wait import until
 from truelog.views.catalogue import VIEWS
 
 DAG = "stream_stream"
-TELLS = "alerts_alertmanager"
-PAGE_SECONDS = 15.0  # from a death to the page, as docs/alerts.md says
+ALERT_DAG = "alerts_alertmanager"
+PAGE_SECONDS = 15.0  # from a death to the page, as in docs/alerts.md
 
 log = logging.getLogger("truelog.scene")
 
 
 @pytest.fixture(scope="module")
 def pager() -> Iterator[Listener]:
-    """What on-call carries."""
+    """A receiver of pages."""
     with listening() as it:
         yield it
 
 
 @pytest.fixture(scope="module")
 def kept(world: World, pager: Listener, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """Airflow and what it keeps, with view files that a scene may change; at the end nothing is left of either."""
+    """Airflow and the applications that it runs, with view files that scenes change; stopped completely at the end."""
     folder = tmp_path_factory.mktemp("views")
     for view in ("page_views", "request_rates"):
         shutil.copy(VIEWS / f"{view}.py", folder)
-    told = {"alertmanager_url": pager.url, "heartbeat_url": f"{pager.url}/beat"}
-    beside = [name for name in runtime.EVERY if not name.startswith("airflow-")]
-    with known(world.settings, views_folder=folder, **told) as changed:
-        runtime.up(changed, beside, tethered=True)
+    receivers = {"alertmanager_url": pager.url, "heartbeat_url": f"{pager.url}/beat"}
+    services = [name for name in runtime.EVERY if not name.startswith("airflow-")]
+    with known(world.settings, views_folder=folder, **receivers) as changed:
+        runtime.up(changed, services, tethered=True)
         with orchestrated(changed) as settings:
             yield settings
-        for name in set(beside) - {"postgresql", "kafka", "s3"}:
+        for name in set(services) - {"postgresql", "kafka", "s3"}:
             keeper.stop(changed, name)
     launcher.stop_all(world.settings)
     with connect(world.settings) as connection:
-        application.set_desired(connection, "stream", application.RUNNING, "somebody")
+        application.set_desired(connection, "stream", application.RUNNING, "a scene")
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def wait(settings: Settings, condition: Callable[[Status], bool], what: str, sec
     return status(settings)
 
 
-def stand(settings: Settings) -> Positions:
+def positions(settings: Settings) -> Positions:
     with connect(settings) as connection:
         return reader_positions.view_positions(connection, ["page_views"])["page_views"].positions
 
@@ -94,7 +94,7 @@ def running_again(settings: Settings, before: Status) -> Status:
 
 
 def working(settings: Settings, since: datetime | None = None) -> Status:
-    """It made a batch, or one since then."""
+    """Wait until it has made a batch, or a batch after that time."""
 
     def batched(now: Status) -> bool:
         return now.alive and now.batch_at is not None and (since is None or now.batch_at > since)
@@ -113,37 +113,37 @@ def test_the_applications_are_started_and_watched(kept: Settings, oncall: Airflo
     until(watched, 90, "the archive, and a deferred task")
 
 
-def test_a_second_one_leaves_the_first_alone(kept: Settings) -> None:
+def test_a_second_start_leaves_the_application_alone(kept: Settings) -> None:
     before = status(kept)
     assert launcher.ensure(kept, "stream") == "healthy"
     assert status(kept).epoch == before.epoch
 
 
-def test_status_tells_of_applications_views_and_memory(kept: Settings) -> None:
-    """All of it together fits eight gigabytes."""
-    told: dict[str, Any] = {}
+def test_status_shows_applications_views_and_memory(kept: Settings) -> None:
+    """The whole platform fits in eight gigabytes."""
+    shown: dict[str, Any] = {}
 
     def caught_up() -> None:
-        told.update(json.loads(truelog("status", "--json").stdout))
-        told["streams"] = {each["application"]: each for each in told["streams"]}
-        if (behind := told["streams"]["stream"]["lag_seconds"]) is None or behind > 30:
+        shown.update(json.loads(truelog("status", "--json").stdout))
+        shown["streams"] = {each["application"]: each for each in shown["streams"]}
+        if (behind := shown["streams"]["stream"]["lag_seconds"]) is None or behind > 30:
             raise ServiceDown(f"the stream is {behind} s behind")
 
     until(caught_up, 90, "the stream at the end of what other scenes wrote")
-    stream = told["streams"]["stream"]
-    assert (set(told["streams"]), stream["state"]) == ({"archive", "stream"}, "RUNNING")
+    stream = shown["streams"]["stream"]
+    assert (set(shown["streams"]), stream["state"]) == ({"archive", "stream"}, "RUNNING")
     assert stream["memory_mb"] > 300
     assert {view["view"]: view["state"] for view in stream["views"]}["page_views"] == "UP_TO_DATE"
 
-    memory = {each["name"]: each["memory_mb"] for each in told["services"]}
-    memory |= {name: each["memory_mb"] for name, each in told["streams"].items()}
+    memory = {each["name"]: each["memory_mb"] for each in shown["services"]}
+    memory |= {name: each["memory_mb"] for name, each in shown["streams"].items()}
     assert memory.keys() == {*runtime.EVERY, "archive", "stream"}
     log.warning("the whole platform: %.0f MB", sum(memory.values()))
     assert sum(memory.values()) < 8_000, memory
 
 
-def test_of_each_application_the_steps_of_batches_are_known(kept: Settings) -> None:
-    def noted() -> None:
+def test_the_steps_of_each_applications_batches_are_recorded(kept: Settings) -> None:
+    def recorded() -> None:
         with connect(kept) as connection:
             batches = [
                 batch for name in ("archive", "stream") for batch in batch_metrics.latest_steps(connection, name, 1)
@@ -151,16 +151,16 @@ def test_of_each_application_the_steps_of_batches_are_known(kept: Settings) -> N
         if len(batches) < 2 or not all({"addBatch", "triggerExecution"} <= batch.steps.keys() for batch in batches):
             raise ServiceDown(str(batches))
 
-    log.warning("steps of a batch of each: %.1f s", until(noted, 90, "steps"))
+    log.warning("steps of a batch of each: %.1f s", until(recorded, 90, "steps"))
 
 
-def test_a_killed_application_runs_again_and_nothing_is_left_of_the_old_one(
+def test_a_killed_application_is_restarted_and_leaves_no_process(
     kept: Settings, oncall: Airflow, pager: Listener
 ) -> None:
-    """On-call is paged meanwhile; and told once that it was over, though the receiver was down when it was."""
-    oncall.wait_for_dag(TELLS)
-    _deferred(oncall, TELLS)
-    until(lambda: _require_calm(kept), 90, "the end of what the start was told as")
+    """On-call is paged. The resolution arrives once, although the receiver was down when the alert resolved."""
+    oncall.wait_for_dag(ALERT_DAG)
+    _deferred(oncall, ALERT_DAG)
+    until(lambda: _require_calm(kept), 90, "the alerts of the start to resolve")
     before = status(kept)
     family = launcher.application_processes(before)
     killed = time.time()
@@ -168,32 +168,32 @@ def test_a_killed_application_runs_again_and_nothing_is_left_of_the_old_one(
     running_again(kept, before)
     assert [process for process in family if is_alive(process)] == []
 
-    def told(times: int) -> None:
+    def paged(times: int) -> None:
         if len(_pages(pager, killed)) < times:
             raise ServiceDown(f"{pager.taken}")
 
-    until(lambda: told(1), 60, "a page")
+    until(lambda: paged(1), 60, "a page")
     [(opened, page), *_] = _pages(pager, killed)
     log.warning("paged after %.1f s", opened - killed)
     assert opened - killed <= PAGE_SECONDS
 
-    pager.mood, tried = FAILS, len(_asked(pager))
+    pager.mood, tried = FAILS, len(_requests(pager))
     working(kept)
 
     def refused() -> None:
-        if len(_asked(pager)) < tried + 2:
+        if len(_requests(pager)) < tried + 2:
             raise ServiceDown(f"{pager.asked}")
 
     until(refused, 90, "two tries")
     pager.mood = TAKES
-    until(lambda: told(2), 60, "its end")
-    _, (_, over) = _pages(pager, killed)
-    assert over["labels"] == page["labels"]
-    assert over["endsAt"] < page["endsAt"]
+    until(lambda: paged(2), 60, "the resolution")
+    _, (_, resolved) = _pages(pager, killed)
+    assert resolved["labels"] == page["labels"]
+    assert resolved["endsAt"] < page["endsAt"]
 
 
 def _require_calm(settings: Settings) -> None:
-    """Nobody is paged for the stream, or is still to be told."""
+    """No alert for the stream is open or waits to be sent."""
     with connect(settings) as connection:
         keys = [alert.key for alert in alert_store.open_alerts(connection)]
         waits = alert_outbox.overdue(connection, ["alertmanager"], 0)
@@ -202,12 +202,12 @@ def _require_calm(settings: Settings) -> None:
 
 
 def _pages(pager: Listener, since: float) -> list[tuple[float, dict[str, Any]]]:
-    """What was told of the stream's being down, and when."""
-    told = [(at, body[0]) for at, body in zip(pager.times, pager.taken, strict=True) if isinstance(body, list)]
-    return [(at, alert) for at, alert in told if at >= since and _is_of_the_stream(alert["labels"])]
+    """The notifications that the stream is down, with their times."""
+    notified = [(at, body[0]) for at, body in zip(pager.times, pager.taken, strict=True) if isinstance(body, list)]
+    return [(at, alert) for at, alert in notified if at >= since and _is_of_the_stream(alert["labels"])]
 
 
-def _asked(pager: Listener) -> list[str]:
+def _requests(pager: Listener) -> list[str]:
     return [path for path in pager.asked if path != "/beat"]
 
 
@@ -231,8 +231,8 @@ def test_a_killed_airflow_leaves_the_application_alone(kept: Settings, service: 
     assert (after.epoch, after.pid) == (before.epoch, before.pid)
 
 
-def test_airflow_that_came_back_watches_on(kept: Settings) -> None:
-    """This time the JVM is killed, and the Python that holds the lease does not outlive it."""
+def test_restarted_airflow_continues_to_watch(kept: Settings) -> None:
+    """The JVM is killed, and the Python process that holds the lease ends too."""
     before = status(kept)
     family = launcher.application_processes(before)
     [java] = [process for process in family if process.name() == "java"]
@@ -241,7 +241,7 @@ def test_airflow_that_came_back_watches_on(kept: Settings) -> None:
     assert [process for process in family if is_alive(process)] == []
 
 
-def test_clearing_the_task_starts_it_anew_once(kept: Settings, oncall: Airflow) -> None:
+def test_clearing_the_task_restarts_the_application_once(kept: Settings, oncall: Airflow) -> None:
     run, before = _deferred(oncall), status(kept)
     wanted = {"dry_run": False, "dag_run_id": run, "task_ids": ["keep"], "only_failed": False}
     oncall.ask("POST", f"/api/v2/dags/{DAG}/clearTaskInstances", wanted)
@@ -250,25 +250,25 @@ def test_clearing_the_task_starts_it_anew_once(kept: Settings, oncall: Airflow) 
     assert status(kept).epoch == (before.epoch or 0) + 1
 
 
-def test_a_release_that_changes_no_fingerprint_starts_nothing_anew(kept: Settings, oncall: Airflow) -> None:
-    """The safety net's work in each minute, asked for at once."""
+def test_a_release_without_a_changed_fingerprint_restarts_nothing(kept: Settings, oncall: Airflow) -> None:
+    """The DAG `streams` detects releases each minute; here it is triggered at once."""
     before = wait(kept, lambda now: now.code_running is not None, "its code")
     with connect(kept) as connection:
-        connection.execute("UPDATE truelog.application SET digest = 'of other files'")
+        connection.execute("UPDATE truelog.application SET digest = 'other files'")
 
     oncall.trigger("streams")
 
     def released() -> None:
         with connect(kept) as connection:
             if application.release_due(connection, kept):
-                raise ServiceDown("the wanted code is that of other files still")
+                raise ServiceDown("the wanted code is still that of other files")
 
     log.warning("released: %.1f s", until(released, 120, "a release"))
     after = status(kept)
     assert (after.epoch, after.code_running) == (before.epoch, after.code_wanted)
 
 
-def test_a_release_starts_only_what_changed_anew(kept: Settings, oncall: Airflow) -> None:
+def test_a_release_restarts_only_changed_applications(kept: Settings, oncall: Airflow) -> None:
     before, archive = status(kept), status(kept, "archive")
     file = kept.views_folder / "page_views.py"
     file.write_text(file.read_text().replace("VIEW = View(", "VIEW = View(version=2, "))
@@ -279,23 +279,23 @@ def test_a_release_starts_only_what_changed_anew(kept: Settings, oncall: Airflow
     assert status(kept, "archive").epoch == archive.epoch
 
 
-def test_the_outside_watcher_has_heard_of_us(kept: Settings, pager: Listener) -> None:
-    def beaten() -> None:
+def test_the_external_monitor_receives_heartbeats(kept: Settings, pager: Listener) -> None:
+    def has_heartbeat() -> None:
         if "/beat" not in pager.paths:
-            raise ServiceDown("no beat yet")
+            raise ServiceDown("no heartbeat yet")
 
-    until(beaten, 90, "a heartbeat")
+    until(has_heartbeat, 90, "a heartbeat")
 
 
-def test_down_leaves_nothing_and_a_second_start_is_quick(kept: Settings) -> None:
-    """Nothing is lost meanwhile, and the applications run again."""
+def test_down_leaves_no_process_and_a_second_start_is_quick(kept: Settings) -> None:
+    """Nothing is lost, and the applications run again."""
     before = status(kept)
     running = [
         *runtime.processes(kept),
         *launcher.application_processes(before),
         *launcher.application_processes(status(kept, "archive")),
     ]
-    ends, stood = topics.end_offsets(kept, ["page_view"]), stand(kept)
+    ends, before_down = topics.end_offsets(kept, ["page_view"]), positions(kept)
 
     assert truelog("down").returncode == 0
     assert not keeper.is_up(kept)
@@ -307,15 +307,15 @@ def test_down_leaves_nothing_and_a_second_start_is_quick(kept: Settings) -> None
     log.warning("second start: %.1f s", took)
     assert took < 120
     assert topics.end_offsets(kept, ["page_view"]) == ends
-    assert stand(kept).covers(stood)
+    assert positions(kept).covers(before_down)
     running_again(kept, before)
 
 
-def test_one_that_should_stop_is_stopped(kept: Settings, oncall: Airflow) -> None:
+def test_an_application_with_desired_state_stopped_is_stopped(kept: Settings, oncall: Airflow) -> None:
     family = launcher.application_processes(status(kept))
     assert truelog("application", "stop", "stream").returncode == 0
     wait(kept, lambda now: not now.alive, "stopped")
-    until(lambda: _require_none(family), 30, "its processes")
+    until(lambda: _require_none(family), 30, "the end of its processes")
     _deferred(oncall)
     assert not status(kept).alive
 
@@ -331,14 +331,14 @@ def _service(settings: Settings, name: str) -> runtime.State:
 
 
 def _task(airflow: Airflow, dag: str = DAG) -> tuple[str, str]:
-    """The newest run's state and its task's."""
+    """The states of the newest run and of its task."""
     [run, *_] = airflow.runs(dag) or [{"dag_run_id": "", "state": "none"}]
     states = [task["state"] for task in airflow.tasks(dag, run["dag_run_id"])] if run["dag_run_id"] else []
     return run["state"], str(states[0] if states else "none")
 
 
 def _deferred(airflow: Airflow, dag: str = DAG) -> str:
-    """Wait for the newest run's task to watch; the run's id."""
+    """Wait until the newest run's task is deferred, and return the run's id."""
 
     def watching() -> None:
         if _task(airflow, dag) != ("running", "deferred"):

@@ -1,4 +1,4 @@
-"""Page views sent straight to Kafka, by a producer that knows what the broker acknowledged."""
+"""Sends page views directly to Kafka, and counts the acknowledged ones."""
 
 import json
 import random
@@ -20,7 +20,7 @@ from truelog.support.settings import Settings
 
 @dataclass
 class Arrival:
-    """What came in while a block ran; known when it has ended."""
+    """The events sent during a block, and its duration; set at its end."""
 
     events: int = 0
     seconds: float = 0.0
@@ -31,11 +31,11 @@ class Arrival:
 
 
 class Traffic:
-    """Sends seeded page views, one in fifty malformed; counts those that the broker acknowledged."""
+    """Sends seeded random page views, one in fifty malformed, and counts the acknowledged ones."""
 
     def __init__(self, settings: Settings, seed: int = 1, delay: float = 10) -> None:
         self.random = random.Random(seed)
-        self.delay = delay  # seconds from the event to its sending, on average
+        self.delay = delay  # average seconds from an event to its sending
         self.producer = Producer({**settings.kafka(), "acks": "all", "enable.idempotence": True, "linger.ms": 5})
         self.acknowledged = 0
 
@@ -49,13 +49,13 @@ class Traffic:
 
     @contextmanager
     def arriving(self, events: int, seconds: float) -> Iterator[Arrival]:
-        """So many events every so many seconds by the clock, late ones made up for, for as long as the block runs."""
-        arrival, over, began = Arrival(), threading.Event(), time.monotonic()
+        """Send events at a fixed rate while the block runs; a delay is made up for."""
+        arrival, ended, began = Arrival(), threading.Event(), time.monotonic()
         before = self.acknowledged
 
         def send() -> None:
             due = began
-            while not over.wait(max(0.0, due - time.monotonic())):
+            while not ended.wait(max(0.0, due - time.monotonic())):
                 self.send(events, flush=False)
                 due += seconds
 
@@ -64,7 +64,7 @@ class Traffic:
             try:
                 yield arrival
             finally:
-                over.set()
+                ended.set()
         sent.result()
         self.flush()
         arrival.events, arrival.seconds = self.acknowledged - before, time.monotonic() - began
@@ -96,37 +96,37 @@ class Traffic:
 def in_the_log(
     settings: Settings, topic: str = "page_view", before: Mapping[int, int] | None = None
 ) -> list[bytes | None]:
-    """The value of every record that the log still has of a topic, or before some offsets; read with a stock client."""
+    """The values of a topic's records in the log, or of those before some offsets, read with a standard client."""
     begins = topics.earliest_offsets(settings, [topic]).offsets[topic]
-    wanted = {**settings.kafka(), "group.id": "scenes", "enable.auto.commit": False, "enable.partition.eof": True}
-    consumer = Consumer(wanted)
+    config = {**settings.kafka(), "group.id": "scenes", "enable.auto.commit": False, "enable.partition.eof": True}
+    consumer = Consumer(config)
     consumer.assign([TopicPartition(topic, partition, begin) for partition, begin in begins.items()])
     values: list[bytes | None] = []
     ended: set[int | None] = set()
-    while ended != set(begins):  # by its ends, not by counting: transactions leave holes
+    while ended != set(begins):  # transactions leave holes, so counting records would not end
         messages = consumer.consume(10_000, timeout=1)
         for message in messages:
             if error := message.error():
                 assert error.code() == KafkaError._PARTITION_EOF, error
                 ended.add(message.partition())
-            elif before is None or _lies_before(message, before):
+            elif before is None or _is_before(message, before):
                 values.append(message.value())
     consumer.close()
     return values
 
 
-def _lies_before(message: Message, offsets: Mapping[int, int]) -> bool:
+def _is_before(message: Message, offsets: Mapping[int, int]) -> bool:
     partition, offset = message.partition(), message.offset()
     return partition is not None and offset is not None and offset < offsets.get(partition, 0)
 
 
-def good(values: list[bytes | None]) -> int:
-    """How many are page views."""
+def count_valid(values: list[bytes | None]) -> int:
+    """The number of valid page views."""
     return len(page_views(values))
 
 
 def page_views(values: Iterable[bytes | None]) -> list[Event]:
-    """By the model that the collector validates with, and not of the future: a second opinion on the decoder."""
+    """The valid page views that are not in the future, by the collector's model; it is independent of the decoder."""
     model, now = load_events()["page_view"].model, datetime.now(UTC)
     events: list[Event] = []
     for value in values:

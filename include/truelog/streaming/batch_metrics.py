@@ -37,7 +37,7 @@ class BatchSteps:
 
 @contextmanager
 def collecting_steps(settings: Settings, application: str, query: "StreamingQuery") -> Iterator[None]:
-    """Records batches meanwhile, in a thread, so that a hanging database does not delay the application's stop."""
+    """Record the query's batches in a thread while the block runs, so that a hanging database delays no stop."""
     thread = Background("progress", _Recorder(settings, application, query).poll, _POLL_SECONDS)
     thread.start()
     try:

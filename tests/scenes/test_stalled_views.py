@@ -1,4 +1,4 @@
-"""A release with a broken view and a changed one: they stand still and are shown, the others go on."""
+"""A release with a broken view and a changed view: both are stalled with their reason, and the others continue."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ def transform(page_views: DataFrame) -> DataFrame:
 
 VIEW = View(reads=("page_view",), transform=transform, key=("what",), measures={{"n": Sum()}})
 '''
-NAMES = ("standing_good", "standing_broken", "standing_changed")
+NAMES = ("release_good", "release_broken", "release_changed")
 
 
 @pytest.fixture
@@ -35,38 +35,39 @@ def folder(world: World, tmp_path: Path) -> Iterator[Path]:
                 connection.execute(f"DELETE FROM truelog.{table} WHERE view = %s".encode(), (name,))
 
 
-def shown(world: World) -> dict[str, ViewStatus]:
+def statuses(world: World) -> dict[str, ViewStatus]:
     with connect(world.settings) as connection:
         return {each.view: each for each in view_status.view_statuses(connection)}
 
 
-def test_only_what_is_broken_stands_still(world: World, folder: Path) -> None:
-    """Two starts of the application, with a release between them."""
+def test_only_broken_and_changed_views_are_stalled(world: World, folder: Path) -> None:
+    """The application starts, a release changes view files, and it starts again."""
     given = {"TRUELOG_VIEWS_FOLDER": str(folder)}
     first = start(world.settings, "stream.py", **given)
-    first.wait(lambda: _states(world) == dict.fromkeys(NAMES, "UP_TO_DATE"), 90, "all views to follow")
+    first.wait(lambda: _states(world) == dict.fromkeys(NAMES, "UP_TO_DATE"), 90, "all views to be up to date")
     assert first.end() == 0
 
-    (folder / "standing_changed.py").write_text(VIEW.format(by="language"))
-    (folder / "standing_broken.py").write_text("import what_there_is_not\n")
+    (folder / "release_changed.py").write_text(VIEW.format(by="language"))
+    (folder / "release_broken.py").write_text("import missing_module\n")
     _released(world, folder)
     with connect(world.settings) as connection:
         now = application.status(connection, "stream")
     assert now.code_wanted != now.code_running
 
     second = start(world.settings, "stream.py", **given)
-    second.wait(lambda: "STALLED" in _states(world).values(), 90, "a view to stand still")
+    second.wait(lambda: "STALLED" in _states(world).values(), 90, "a stalled view")
     world.traffic.send(20)
-    second.wait(lambda: world.caught_up("standing_good"), 60, "the good view to catch up")
-    told = shown(world)
+    second.wait(lambda: world.caught_up("release_good"), 60, "the good view to catch up")
+    found = statuses(world)
     assert _states(world) == dict(zip(NAMES, ("UP_TO_DATE", "STALLED", "STALLED"), strict=True))
-    assert "No module named 'what_there_is_not'" in told["standing_broken"].reason
-    assert "Bump `version`" in told["standing_changed"].reason
+    assert "No module named 'missing_module'" in found["release_broken"].reason
+    assert "Bump `version`" in found["release_changed"].reason
     with connect(world.settings) as connection:
         now = application.status(connection, "stream")
     assert now.batch_at is not None
     assert (
-        diagnose_status(now, application.silence_limits(world.settings, "stream"), now.batch_at) is not Diagnosis.CHANGED
+        diagnose_status(now, application.silence_limits(world.settings, "stream"), now.batch_at)
+        is not Diagnosis.CHANGED
     )
     assert second.end() == 0
     assert _states(world) == dict(zip(NAMES, ("STOPPED", "STALLED", "STALLED"), strict=True))
@@ -78,4 +79,4 @@ def _released(world: World, folder: Path) -> None:
 
 
 def _states(world: World) -> dict[str, str]:
-    return {view: told.state for view, told in shown(world).items() if view in NAMES}
+    return {view: status.state for view, status in statuses(world).items() if view in NAMES}
