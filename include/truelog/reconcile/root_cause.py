@@ -3,7 +3,7 @@
 1. Check the archive's files: a missing file, or fewer records than were committed, explains any difference.
 2. Read from the archive, by offset, what each record below the positions adds to the keys that differ.
 3. Wrong partial: the sum of all records equals the streamed rows, so only the rebuild from partials is wrong.
-4. Wrong value by hand: no event has the row's key, or a sum is more than twice what its events add.
+4. Wrong value by hand: no event has the row's key, or a sum is negative or more than twice what its events add.
 5. Lost batch or duplicate, for the remaining rows: without some ranges of records (`offset_search`), or with these
    ranges twice, the records add up to the streamed rows in every column.
 """
@@ -129,7 +129,7 @@ class _Investigation:
         keys_of_events = {row[0] for row in added.select(self._key(added)).distinct().collect()}
         without_event = self.rows.keys() - keys_of_events
         excessive = {k for k in keys_of_events if any(_is_excessive(self.rows[k], measure) for measure in sums)}
-        reason = "a sum is more than twice what the key's events add"
+        reason = "a sum is negative, or more than twice what the key's events add"
         return _all(without_event, Cause.HAND, "no event has the key") | _all(excessive, Cause.HAND, reason)
 
     def _nonnegative_sums(self, added: DataFrame) -> list[str]:
