@@ -1,7 +1,7 @@
-"""Answer for views from the batch layer: `answer.py [VIEW …]`, all of them without names.
+"""Build the batch answers of views: `answer.py [VIEW …]`. The default is all views.
 
-A line of JSON. A view whose file is not what made its table is refused, and remembered until the files change; one that
-failed ends the job with its reason, after the others were answered.
+Prints one line of JSON. A view whose file does not match its table is rejected, and not tried again until the files
+change. If a view fails, the job builds the other answers and then ends with the reason as its error.
 """
 
 import argparse

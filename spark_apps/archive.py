@@ -1,4 +1,4 @@
-"""Run the archive: every record of every declared topic, for ever. It ends on SIGTERM, after the batch under way."""
+"""Archive every record of every declared topic continuously. The job ends on SIGTERM, after its current batch."""
 
 import logging
 import signal
@@ -18,8 +18,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:
         run_archive(Settings(), stop)
-    except Fenced as fenced:
-        logging.getLogger("truelog").error("%s", fenced)
+    except Fenced as error:
+        logging.getLogger("truelog").error("%s", error)
         return LEASE_LOST
     return 0
 

@@ -1,6 +1,7 @@
 """Recompute the partials of views for log days: `recompute.py --day TIME … [--open] [VIEW …]`.
 
-A line of JSON; where a view had to be refused, the others are done, and the reasons end the job.
+Prints one line of JSON. If a view is rejected, the job recomputes the others and then ends with the reasons as its
+error.
 """
 
 import argparse
@@ -16,11 +17,11 @@ def main() -> str | None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("views", nargs="*")
     parser.add_argument(
-        "--day", required=True, action="append", type=parse_moment, help="the moment at which a day begins"
+        "--day", required=True, action="append", type=parse_moment, help="the time at which a log day begins"
     )
-    parser.add_argument("--open", action="store_true", help="also a day that is not closed, as far as it is archived")
-    given = parser.parse_args()
-    outcome = recompute_all(Settings(), given.views, given.day, unfinished=given.open)
+    parser.add_argument("--open", action="store_true", help="include the archived part of a day that is still open")
+    arguments = parser.parse_args()
+    outcome = recompute_all(Settings(), arguments.views, arguments.day, unfinished=arguments.open)
     sys.stdout.write(json.dumps(outcome.as_dict()) + "\n")
     return "\n".join(f"{view}: {reason}" for view, reason in outcome.refused.items()) or None
 

@@ -1,7 +1,7 @@
 """Compare streamed views with their rebuilds: `reconcile.py [--from-raw] [--repair] [--run NAME] [VIEW …]`.
 
-A line of JSON, and the verdicts as exit code. In a named run the verdicts are left for `truelog.validation` to judge:
-the code only tells that the comparison could be made.
+Prints one line of JSON. The exit code reflects the verdicts. In a named run, later tasks judge the verdicts
+(`truelog.reconcile.reconcile_checks`), and exit code 0 only means that the comparison completed.
 """
 
 import argparse
@@ -18,10 +18,12 @@ def main() -> int:
     parser.add_argument("views", nargs="*")
     parser.add_argument("--from-raw", action="store_true")
     parser.add_argument("--repair", action="store_true")
-    parser.add_argument("--spare", action="append", default=[], metavar="VIEW", help="compare it, and repair nothing")
-    parser.add_argument("--prove", action="store_true", help="hold some partials against the raw bytes first")
-    parser.add_argument("--run", help="keep this name with the results")
-    parser.add_argument("--doer", default=audit_trail.AIRFLOW, help="who asked for it")
+    parser.add_argument(
+        "--spare", action="append", default=[], metavar="VIEW", help="compare this view without repairing it"
+    )
+    parser.add_argument("--prove", action="store_true", help="first compare some partials with the raw bytes")
+    parser.add_argument("--run", help="the run's name, stored with the results")
+    parser.add_argument("--doer", default=audit_trail.AIRFLOW, help="the user who started the comparison")
     arguments = parser.parse_args()
     request = ReconcileRequest(
         from_raw=arguments.from_raw,

@@ -1,4 +1,4 @@
-"""Release: find the code that each application should run now; those that run other code are then started anew."""
+"""Release: determine the code that each application should run. Applications with other code are then restarted."""
 
 import json
 import sys
@@ -13,14 +13,14 @@ from truelog.support.settings import Settings
 
 def main() -> None:
     settings = Settings()
-    found_from = application.digest(settings)  # first: files that change meanwhile make another release due
+    digest = application.digest(settings)  # first, so that a file that changes in the meantime makes a release due
     spark = session(settings, "truelog release")
-    found = application_codes(spark, settings, load_events(), application.application_names(settings))
+    codes = application_codes(spark, settings, load_events(), application.application_names(settings))
     with connect(settings) as connection:
-        for name, code in found.items():
-            application.set_code(connection, name, code, found_from)
+        for name, code in codes.items():
+            application.set_code(connection, name, code, digest)
     spark.stop()
-    sys.stdout.write(json.dumps({"codes": found}) + "\n")
+    sys.stdout.write(json.dumps({"codes": codes}) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Run a stream application: `stream.py [--application NAME]`. It ends on SIGTERM, after the batch under way."""
+"""Run a stream application: `stream.py [--application NAME]`. It ends on SIGTERM, after its current batch."""
 
 import argparse
 import logging
@@ -22,8 +22,8 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:
         Stream(Settings(), arguments.application).run(stop)
-    except Fenced as fenced:
-        logging.getLogger("truelog").error("%s", fenced)
+    except Fenced as error:
+        logging.getLogger("truelog").error("%s", error)
         return LEASE_LOST
     return 0
 

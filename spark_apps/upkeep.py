@@ -1,4 +1,4 @@
-"""Drop what nobody can need any more, and compact what is needed (`truelog.maintenance.upkeep`): a line of JSON."""
+"""Upkeep: drop data that is no longer needed and compact the rest (`truelog.maintenance.upkeep`). Prints JSON."""
 
 import json
 import sys

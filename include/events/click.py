@@ -1,4 +1,4 @@
-"""A visitor clicked on a result. The click may be logged before its search: the two come from different senders."""
+"""A click on a search result. It may be logged before its search, because different senders log the two."""
 
 from pydantic import Field
 
@@ -8,9 +8,9 @@ TOPIC = Topic(key="visitor_id", subject=("visitor_id",), partitions=4, retention
 
 
 class Click(Event):
-    """One result of one search, opened."""
+    """A visitor opened one result of a search."""
 
-    session_id: str | None = Field(None, max_length=128, description="The visit, as the site counts visits.")
-    visitor_id: str = Field(min_length=1, max_length=128, description="The visitor, as the site knows them.")
+    session_id: str | None = Field(None, max_length=128, description="The site's id of the visit.")
+    visitor_id: str = Field(min_length=1, max_length=128, description="The site's id of the visitor.")
     search_id: str = Field(min_length=1, max_length=128, description="`event_id` of the search.")
     url: str = Field(max_length=8192, description="The result that was opened.")

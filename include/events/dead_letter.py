@@ -1,20 +1,20 @@
-"""A dead letter: what was posted to the collector and is no event, byte for byte, with the reason."""
+"""A dead letter: the bytes of a bad event that was posted to the collector, with the reason."""
 
 from pydantic import Field
 
 from truelog import Event, Quality, Topic
 
-# No subject: nobody can tell whose data it is that could not be read. Whoever forgets somebody searches `raw`.
+# No subject: a bad event does not reliably say whose data it is. To erase a person's data, search `raw`.
 TOPIC = Topic(key=None, subject=(), partitions=2, retention="30 days", internal=True)
-# Fewer than usual is good news, and how many there are has an alert of its own; whoever sends them may send anything.
+# Few dead letters are good, many raise their own alert, and their contents follow no pattern.
 QUALITY = Quality(volume=(0, 10), drift=1.0)
 
 
 class DeadLetter(Event):
-    """Something posted that was refused, so that it can be mended and sent again."""
+    """A bad event, stored so that it can be corrected and sent again."""
 
-    event_type: str | None = Field(None, description="The event type that it names, where there is such a type.")
-    field: str = Field(description="The field at fault; `record` where it is the whole.")
-    reason: str = Field(description="Why it was refused.")
-    sender: str = Field(description="Name of the API key that it came with.")
-    raw: str = Field(description="The bytes as they were posted, in base64.")
+    event_type: str | None = Field(None, description="The event type that it names, if that type exists.")
+    field: str = Field(description="The invalid field, or `record` for the event as a whole.")
+    reason: str = Field(description="Why the event is invalid.")
+    sender: str = Field(description="Name of the sender's API key.")
+    raw: str = Field(description="The posted bytes in base64.")

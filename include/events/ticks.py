@@ -1,4 +1,4 @@
-"""A tick: the log's own clock, so that time passes on a quiet log and every reader agrees how late it is."""
+"""A tick of the log's own clock, so that time advances on a quiet log and all readers agree on it."""
 
 from pydantic import Field
 
@@ -8,6 +8,6 @@ TOPIC = Topic(key=None, subject=(), partitions=1, retention="7 days", internal=T
 
 
 class Tick(Event):
-    """At `occurred_at`, or earlier, every record before `ends` had been appended."""
+    """Every record that was appended before `occurred_at` is below the offsets in `ends`."""
 
-    ends: str = Field(description="End offsets, read after the time: {topic: {partition: offset}} as text.")
+    ends: str = Field(description="End offsets, read after the time, as text: {topic: {partition: offset}}.")

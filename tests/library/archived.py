@@ -1,4 +1,4 @@
-"""An archive without a broker: records written into tables of their own, where a test says, and a view over them."""
+"""An archive without a broker: tables into which a test writes records, and a view of them."""
 
 import json
 import pickle
@@ -28,7 +28,7 @@ MORNING = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 def _per_url(click: DataFrame) -> DataFrame:
-    """It fails on a `search_id` that is no number."""
+    """A transform that fails on a `search_id` that is not a number."""
     return click.select(
         F.date_trunc("minute", "event_time").alias("minute"),
         "url",
@@ -48,7 +48,7 @@ PER_URL = View(
 
 @dataclass
 class Archived:
-    """Clicks and ticks, and a view that counts them up to where they end."""
+    """Archived clicks and ticks, and a view that merges them up to their end."""
 
     lab: Lab
     compiled: Compiled
@@ -64,7 +64,7 @@ class Archived:
         return Rebuilder(self.lab.context, self.lab.connection, self.compiled)
 
     def click(self, partition: int, clicks: Sequence[tuple[str, str, int]]) -> None:
-        """Archive clicks: URL, `search_id`, and at which second."""
+        """Archive clicks, each with its URL, `search_id` and second."""
         values = [
             {"url": url, "search_id": spent, "visitor_id": "v", "occurred_at": self._at(second)}
             for url, spent, second in clicks
@@ -75,16 +75,15 @@ class Archived:
         self._archive("ticks", 0, [{"occurred_at": self._at(second), "ends": self.positions.as_json()}])
 
     def stream(self, excluded: Sequence[tuple[int, int]] = ()) -> None:
-        """The view merges all that is archived, but for these clicks."""
-        set_aside = [Excluded("click", partition, offset, "planted") for partition, offset in excluded]
-        merge.exclude(self.lab.connection, self.compiled, set_aside)
-        stands = merge.positions(self.lab.connection, self.compiled)
-        begin = (
-            stands if stands.offsets else Positions({t: dict.fromkeys(p, 0) for t, p in self.ends.items()}, self.ids)
-        )
+        """Merge all archived records into the view, without the excluded clicks."""
+        skipped = [Excluded("click", partition, offset, "planted") for partition, offset in excluded]
+        merge.exclude(self.lab.connection, self.compiled, skipped)
+        current = merge.positions(self.lab.connection, self.compiled)
+        start = Positions({t: dict.fromkeys(p, 0) for t, p in self.ends.items()}, self.ids)
+        begin = current if current.offsets else start
         staged = self.rebuilder.stage_rows(self.positions)
         self.lab.connection.execute(f'DELETE FROM state."{self.compiled.table}"'.encode())
-        merge.apply(self.lab.connection, self.compiled, Merge(begin, self.positions, staged, set_aside))
+        merge.apply(self.lab.connection, self.compiled, Merge(begin, self.positions, staged, skipped))
 
     def _at(self, second: int) -> str:
         return (MORNING + timedelta(seconds=second)).isoformat()
@@ -94,8 +93,8 @@ class Archived:
         self.ends[topic][partition] += len(values)
         offsets = range(begin[partition], self.ends[topic][partition])
         with open_catalog(settings) as catalog:
-            made = catalog.load_table(identifier(topic)).metadata
-            tables = {topic: blueprint(made)}
+            metadata = catalog.load_table(identifier(topic)).metadata
+            tables = {topic: blueprint(metadata)}
             writer: FileWriter = pickle.loads(pickle.dumps(FileWriter(settings, tables, {})))
             files = [
                 load_archived_file(b["file"][0].as_py(), tables)
@@ -122,18 +121,18 @@ def _batch(topic: str, partition: int, offsets: range, values: Sequence[dict[str
 
 @contextmanager
 def archived(lab: Lab, settings: Settings) -> Iterator[Archived]:
-    """Nothing yet in it; and nothing of it afterwards."""
+    """An empty archive whose tables are dropped at the end."""
     compiled = lab.compiled(f"v{uuid.uuid4().hex[:8]}", PER_URL)
-    made = Archived(lab, compiled)
+    archive = Archived(lab, compiled)
     with open_catalog(settings) as catalog:
-        for topic, ends in made.ends.items():
+        for topic, ends in archive.ends.items():
             if catalog.table_exists(identifier(topic)):
                 catalog.drop_table(identifier(topic))
-            ensure(catalog, lab.types[topic], made.ids[topic], ends)
+            ensure(catalog, lab.types[topic], archive.ids[topic], ends)
     table.deploy_table(lab.connection, compiled)
     try:
-        yield made
+        yield archive
     finally:
         with open_catalog(settings) as catalog:
-            for topic in made.ends:
+            for topic in archive.ends:
                 catalog.drop_table(identifier(topic))

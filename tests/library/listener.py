@@ -1,4 +1,4 @@
-"""A receiver of alerts, as far as HTTP goes: it takes what it is told, refuses it, hangs, or is not there at all."""
+"""A test receiver of alerts over HTTP. It accepts, fails, rejects or hangs, or does not listen at all."""
 
 import json
 import threading
@@ -13,7 +13,7 @@ _STATUS = {TAKES: 202, FAILS: 503, REFUSES: 400}
 
 
 class Listener:
-    """What it took, each with its path, headers and moment; what it should do with the next request is `mood`."""
+    """Records the accepted messages with their paths, headers and times. `mood` is its behaviour from now on."""
 
     def __init__(self) -> None:
         self.mood = TAKES
@@ -21,7 +21,7 @@ class Listener:
         self.paths: list[str] = []
         self.headers: list[dict[str, str]] = []
         self.times: list[float] = []
-        self.asked: list[str] = []  # paths, taken or not
+        self.asked: list[str] = []  # the paths of all requests, accepted or not
         self._let_go = threading.Event()
         self._server = self._serve(0)
         self.port = self._server.server_address[1]
@@ -31,7 +31,7 @@ class Listener:
         return f"http://127.0.0.1:{self.port}"
 
     def away(self) -> None:
-        """Nobody listens at its address, and whoever hangs is let go."""
+        """Stop listening, and end the requests that hang."""
         self._let_go.set()
         self._server.shutdown()
         self._server.server_close()
@@ -71,7 +71,7 @@ def _handler(answer: Callable[[BaseHTTPRequestHandler], None]) -> type[BaseHTTPR
             answer(self)
 
         def log_message(self, *_: object) -> None:
-            """Nothing to standard error."""
+            """Suppress the log on standard error."""
 
     return Handler
 

@@ -1,4 +1,4 @@
-"""The verdict on a lag, written a second time: nothing shared with the library, no cleverness, each rule in place."""
+"""A second, naive implementation of the verdict on a lag, which shares nothing with the library but its data types."""
 
 import statistics
 
@@ -6,7 +6,7 @@ from truelog.lag.lag_verdict import Limits, Sample
 
 
 def verdict(history: list[Sample], now: float, limits: Limits) -> tuple[str, int]:
-    """The verdict, and the number of the rule that gave it."""
+    """The verdict and the number of its rule."""
     if len(history) == 0 or now > history[-1].at + limits.blind or history[-1].blind != "":
         return "UNKNOWN", 1
     newest = history[-1]
@@ -16,17 +16,17 @@ def verdict(history: list[Sample], now: float, limits: Limits) -> tuple[str, int
     watched = newest.at - window[0].at
     unread = newest.end - newest.position
     far = unread > 0 and newest.seconds >= limits.fine
-    stands = unread > 0 and newest.seconds >= limits.still and newest.at - _still_since(window) >= limits.still
-    silent = newest.batch_at is None or newest.at - newest.batch_at >= limits.still
+    is_stuck = unread > 0 and newest.seconds >= limits.still and newest.at - _still_since(window) >= limits.still
+    has_no_batch = newest.batch_at is None or newest.at - newest.batch_at >= limits.still
     passed = min(newest.earliest, newest.end) > newest.position
-    loses = far and not (limits.backed and passed)
+    at_risk = far and not (limits.backed and passed)
     answers = [
         (passed and not limits.backed, "FALLING_OFF", 2),
         (any(sample.position > newest.position for sample in window) or unread < 0, "REWIND", 3),
-        (loses and _ends_soon_by_time(window[0], newest, limits), "FALLING_OFF", 4),
-        (loses and _ends_soon_by_offsets(window, limits), "FALLING_OFF", 5),
-        (stands and silent, "STOP", 6),
-        (stands and not silent, "STALL", 7),
+        (at_risk and _ends_soon_by_time(window[0], newest, limits), "FALLING_OFF", 4),
+        (at_risk and _ends_soon_by_offsets(window, limits), "FALLING_OFF", 5),
+        (is_stuck and has_no_batch, "STOP", 6),
+        (is_stuck and not has_no_batch, "STALL", 7),
         (far and watched < 60, "UNKNOWN", 8),
         (far and watched >= 0.9 * length and _loses_in_each_third(window), "UNDERPROVISIONED", 9),
         (_usually_late(window, limits), "WARN", 10),
@@ -92,7 +92,7 @@ def _loses_in_each_third(window: list[Sample]) -> bool:
     for third in range(3):
         begin = window[round(third * (len(window) - 1) / 3)]
         end = window[round((third + 1) * (len(window) - 1) / 3)]
-        counted, came = end.position - begin.position, end.end - begin.end
-        if counted <= 0 or came <= counted:
+        consumed, produced = end.position - begin.position, end.end - begin.end
+        if consumed <= 0 or produced <= consumed:
             return False
     return True

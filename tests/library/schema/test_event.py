@@ -165,7 +165,7 @@ def test_the_documentation_names_every_field() -> None:
 
 def test_bounds_are_documented() -> None:
     markdown = load_events()["page_view"].markdown
-    assert "| status | int |  | ≥ 100, ≤ 599 | HTTP status of the answer. |" in markdown
+    assert "| status | int |  | ≥ 100, ≤ 599 | HTTP status of the response. |" in markdown
     assert "| visitor_id | str | yes | length ≥ 1, length ≤ 128 |" in markdown
 
 
