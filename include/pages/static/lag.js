@@ -33,7 +33,7 @@ function drawn({ reader, course, rows }) {
       each.caught_up_in === null ? "" : duration(each.caught_up_in),
       h("span", {}, badge(each.verdict), each.verdict === "OK" ? null : h("small", {}, ` ${seen(each.reason)}`)),
     ])),
-    h("p", { class: "quiet" }, `Each point is the highest lag within ${duration(course.step)}. ${sampled(rows)}`),
+    h("p", { class: "quiet" }, hasSamples ? `Each point is the highest lag within ${duration(course.step)}. ` : null, sampled(rows)),
   ];
 }
 
