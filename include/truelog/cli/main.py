@@ -1,4 +1,4 @@
-"""The command line: `truelog WORD …`. To add a word, write its function in `commands/` and name it below."""
+"""The command line `truelog`. To add a command, write its function in `commands/` and list it below."""
 
 import logging
 import sys
@@ -83,6 +83,6 @@ def main() -> None:
     except TruelogError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         sys.exit(Exit.UNKNOWN)
-    except Exception:  # Python's own code for it is 1, which here would say that the answer is known
-        logging.getLogger("truelog").exception("this should not have happened")
+    except Exception:  # Python would exit with 1, which here means that the answer is known
+        logging.getLogger("truelog").exception("An unexpected error occurred")
         sys.exit(Exit.UNKNOWN)

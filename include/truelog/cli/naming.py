@@ -1,4 +1,4 @@
-"""Views named on the command line: a name that is none is bad use, not a failure."""
+"""Names of views on the command line: an unknown name is bad use, not a failure."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -7,11 +7,11 @@ import typer
 
 from truelog.support.settings import Settings
 
-Views = Annotated[list[str] | None, typer.Argument(help="Which views; all of them by default.")]
+Views = Annotated[list[str] | None, typer.Argument(help="The views; all of them by default.")]
 
 
 def named(settings: Settings, views: Sequence[str] | None) -> list[str]:
-    """The views as they were named.
+    """The given names, checked.
 
     Raises:
         typer.BadParameter: there is no such view.

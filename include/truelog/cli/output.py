@@ -1,4 +1,4 @@
-"""What every command prints, and how it ends: answers on standard output, everything else on standard error."""
+"""The output and the exit codes of commands: answers on standard output, everything else on standard error."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -10,16 +10,16 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-AsJson = Annotated[bool, typer.Option("--json", help="Answer with one line of JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as one line of JSON.")]
 
 
 class Exit(IntEnum):
-    """Exit codes; scripts rely on them."""
+    """Exit codes. Scripts rely on them."""
 
     FINE = 0
-    DIFFERENT = 1  # the answer is known, and it is not the wanted one
+    DIFFERENT = 1  # the answer is known, and it is not the desired one
     BAD_USE = 2
-    UNKNOWN = 3  # no answer: something that is needed is missing or down
+    UNKNOWN = 3  # no answer: something necessary is missing or down
 
 
 def print_json(answer: dict[str, Any]) -> None:
@@ -27,9 +27,9 @@ def print_json(answer: dict[str, Any]) -> None:
 
 
 @contextmanager
-def progress(what: str, total: float) -> Iterator[Callable[[float], None]]:
-    """A bar on standard error; what it yields is told how much of the total is done."""
+def progress(title: str, total: float) -> Iterator[Callable[[float], None]]:
+    """A progress bar on standard error. Call the yielded function with the amount done so far."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task(what, total=total)
+        task = bar.add_task(title, total=total)
         yield lambda completed: bar.update(task, completed=completed)

@@ -1,4 +1,4 @@
-"""The command line's contract: one JSON line on standard output, and an exit code that says what it means."""
+"""The contract of the command line: one line of JSON on standard output, and meaningful exit codes."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ def test_the_version_is_printed_without_a_platform(tmp_path: Path) -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"truelog {truelog.__version__}\n", "")
 
 
-def test_a_home_that_was_not_set_up_is_3_with_the_cure(tmp_path: Path) -> None:
+def test_a_home_without_set_up_is_3_with_the_cure(tmp_path: Path) -> None:
     ended = run(tmp_path, "status", "--json")
     assert (ended.returncode, ended.stdout) == (3, "")
     assert "truelog up" in ended.stderr
@@ -43,7 +43,9 @@ def test_a_home_that_was_not_set_up_is_3_with_the_cure(tmp_path: Path) -> None:
 def test_status_of_stopped_services_is_1() -> None:
     import runtime
 
-    with tempfile.TemporaryDirectory(prefix="truelog-") as home:  # pytest's own are too long for a socket
+    with tempfile.TemporaryDirectory(
+        prefix="truelog-"
+    ) as home:  # the paths of pytest's own folders are too long for a socket
         made = runtime.set_up(Path(home), random_ports=True)
         ended = run(Path(home), "status", "--json")
     assert ended.returncode == 1
@@ -54,22 +56,22 @@ def test_status_of_stopped_services_is_1() -> None:
     assert made.analyst_password.get_secret_value() not in ended.stdout
 
 
-def test_a_reason_is_shown_as_it_is_whatever_it_holds() -> None:
-    """Brackets are words of the table's own language, and one that closes nothing would be an error."""
-    nobody = {"pid": None, "memory_mb": None, "lag_events": None, "lag_seconds": None, "lag_age": None}
-    nobody |= {"batch_at": None}
-    view = nobody | {"view": "one", "state": "STALLED", "reason": "in [red]a[/nothing]"}
-    told = nobody | {"application": "stream", "state": "RUNNING", "reason": "Kafka [/] is away", "views": [view]}
+def test_brackets_in_a_reason_are_shown_unchanged() -> None:
+    """Brackets are the markup of the table, and an unmatched closing tag would be an error."""
+    empty = {"pid": None, "memory_mb": None, "lag_events": None, "lag_seconds": None, "lag_age": None}
+    empty |= {"batch_at": None}
+    view = empty | {"view": "one", "state": "STALLED", "reason": "in [red]a[/nothing]"}
+    application = empty | {"application": "stream", "state": "RUNNING", "reason": "Kafka [/] is away", "views": [view]}
     printed = StringIO()
     console = Console(width=200, file=printed)
-    for table in tables([told]):
+    for table in tables([application]):
         console.print(table)
     shown = printed.getvalue()
     assert "in [red]a[/nothing]" in shown
     assert "lag unknown: Kafka [/] is away" in shown
 
 
-def test_json_shows_the_name_that_a_state_had_before(postgresql: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_shows_the_former_name_of_a_state(postgresql: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     view = ViewHealth("one", "STALLED", "it fails", None, {}, None, None)
     found = [
         ApplicationHealth("archive", "DOWN", "running"),
@@ -84,7 +86,7 @@ def test_json_shows_the_name_that_a_state_had_before(postgresql: Settings, monke
 
 
 @pytest.mark.parametrize("word", ["up", "down", "status"])
-def test_each_command_explains_itself(tmp_path: Path, word: str) -> None:
+def test_every_command_has_help(tmp_path: Path, word: str) -> None:
     ended = run(tmp_path, word, "--help")
     assert ended.returncode == 0
     assert "--json" in ended.stdout

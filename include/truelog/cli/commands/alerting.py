@@ -1,4 +1,4 @@
-"""`truelog alerts`: what is wrong now; and what people do about it."""
+"""`truelog alerts`: lists, acknowledges and silences alerts."""
 
 import os
 from dataclasses import asdict
@@ -15,76 +15,75 @@ from truelog.support.settings import Settings
 if TYPE_CHECKING:
     from truelog.alerts.alert import Alert, Silence
 
-By = Annotated[str, typer.Option("--by", metavar="NAME", help="Who says so.")]
-Lasts = Annotated[str, typer.Option("--for", metavar="DURATION", help="As 30m, 2h or 1d.")]
-Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="What is going on.")]
-Key = Annotated[str, typer.Argument(help="As `truelog alerts` shows it.")]
+By = Annotated[str, typer.Option("--by", metavar="NAME", help="Your name; by default, your user name.")]
+Lasts = Annotated[str, typer.Option("--for", metavar="DURATION", help="For example 30m, 2h or 1d.")]
+Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="The reason for the silence.")]
+Key = Annotated[str, typer.Argument(help="The key that `truelog alerts` shows.")]
 Pattern = Annotated[
-    str, typer.Argument(help="Of keys: application_down/stream, 'application_down/*', '*/page_views', '*'.")
+    str, typer.Argument(help="A pattern of keys: application_down/stream, 'application_down/*', '*/page_views', '*'.")
 ]
-Number = Annotated[int, typer.Argument(metavar="NUMBER", help="As `truelog alerts` shows it.")]
+Number = Annotated[int, typer.Argument(metavar="NUMBER", help="The number that `truelog alerts` shows.")]
 
-app = typer.Typer(help="What is wrong now, who works on it, and what is told to nobody.", invoke_without_command=True)
+app = typer.Typer(help="Open alerts, acknowledgements and silences.", invoke_without_command=True)
 
 
 @app.callback()
 def alerts(context: typer.Context, as_json: AsJson = False) -> None:
-    """Show the alerts that are open, and the silences that hold.
+    """Show the open alerts and the active silences.
 
-    Exit code 0 where no alert is open, 1 where one is, 3 where nobody looks whether anything is wrong.
+    Exit code 0 if no alert is open, 1 if an alert is open, 3 if an alert source makes no checks.
     """
     if context.invoked_subcommand is not None:
         return
-    from truelog.alerts import alert_store as kept
-    from truelog.alerts import alert_watch
+    from truelog.alerts import alert_store, alert_watch
     from truelog.storage import db_snapshot
 
     with db_snapshot.read_snapshot(Settings()) as connection:
-        found, quiet = kept.open_alerts(connection), kept.active_silences(connection)
-        neglected = alert_watch.overdue_sources(connection)
+        alerts, silences = alert_store.open_alerts(connection), alert_store.active_silences(connection)
+        overdue = alert_watch.overdue_sources(connection)
     if as_json:
-        answer = {"alerts": [_plain(each) for each in found], "silences": [asdict(each) for each in quiet]}
-        print_json(answer | {"neglected": neglected})
+        answer = {"alerts": [_as_json(each) for each in alerts], "silences": [asdict(each) for each in silences]}
+        print_json(answer | {"neglected": overdue})
     else:
-        _show(found, quiet, neglected)
-    if neglected:
+        _show(alerts, silences, overdue)
+    if overdue:
         raise typer.Exit(Exit.UNKNOWN)
-    if found:
+    if alerts:
         raise typer.Exit(Exit.DIFFERENT)
 
 
 @app.command()
 def ack(key: Key, by: By = "", as_json: AsJson = False) -> None:
-    """Say that somebody works on an alert: it is told no more until it is resolved."""
-    from truelog.alerts import alert_store as kept
+    """Acknowledge an alert: reminders stop until it is resolved."""
+    from truelog.alerts import alert_store
     from truelog.storage.database import connect
 
     with connect(Settings()) as connection:
-        alert = kept.acknowledge(connection, _with_current_kind(key), by or _me())
-    _tell(_plain(alert), f"{alert.key} is acknowledged by {alert.acknowledged_by}", as_json)
+        alert = alert_store.acknowledge(connection, _with_current_kind(key), by or _user())
+    _answer(_as_json(alert), f"{alert.key} is acknowledged by {alert.acknowledged_by}", as_json)
 
 
 @app.command()
 def silence(pattern: Pattern, lasts: Lasts, why: Why, by: By = "", as_json: AsJson = False) -> None:
-    """Have nothing new told of keys like this, for maintenance; what is resolved is told all the same."""
-    from truelog.alerts import alert_store as kept
+    """Silence new alerts that match a pattern, for maintenance. Resolutions are still sent."""
+    from truelog.alerts import alert_store
     from truelog.storage.database import connect
 
     duration = _duration(lasts)
     with connect(Settings()) as connection:
-        made = kept.add_silence(connection, _with_current_kind(pattern), duration, by=by or _me(), why=why)
-    _tell(asdict(made), f"silence {made.id} holds of {made.pattern} until {made.until:%Y-%m-%d %H:%M} UTC", as_json)
+        made = alert_store.add_silence(connection, _with_current_kind(pattern), duration, by=by or _user(), why=why)
+    _answer(asdict(made), f"silence {made.id} covers {made.pattern} until {made.until:%Y-%m-%d %H:%M} UTC", as_json)
 
 
 @app.command()
 def unsilence(number: Number, by: By = "", as_json: AsJson = False) -> None:
-    """End a silence before its time: what is open and was not told yet is told now."""
-    from truelog.alerts import alert_store as kept
+    """End a silence early. Open alerts that it held back are sent now."""
+    from truelog.alerts import alert_store
     from truelog.storage.database import connect
 
     with connect(Settings()) as connection:
-        kept.end_silence(connection, number, by or _me())
-    _tell({"id": number}, f"silence {number} has ended", as_json)
+        alert_store.end_silence(connection, number, by or _user())
+    _answer({"id": number}, f"silence {number} has ended", as_json)
 
 
 def _with_current_kind(key: str) -> str:
@@ -97,53 +96,53 @@ def _with_current_kind(key: str) -> str:
     return current
 
 
-def _duration(written: str) -> Any:
+def _duration(text: str) -> Any:
     from truelog.support.durations import parse_brief
     from truelog.support.errors import BadDeclaration
 
     try:
-        return parse_brief(written)
-    except BadDeclaration as wrong:
-        raise typer.BadParameter(str(wrong)) from wrong
+        return parse_brief(text)
+    except BadDeclaration as error:
+        raise typer.BadParameter(str(error)) from error
 
 
-def _me() -> str:
+def _user() -> str:
     return os.environ.get("USER") or "somebody"
 
 
-def _plain(alert: "Alert") -> dict[str, Any]:
+def _as_json(alert: "Alert") -> dict[str, Any]:
     from truelog.alerts.alert_kind import former_kind
 
     kind = alert.definition
-    told = {"key": alert.key, "former_kind": former_kind(alert.kind)}
-    told |= {"severity": str(kind.severity), "first_step": kind.first_step}
-    return told | {"runbook": f"docs/runbooks/{alert.kind}.md"} | asdict(alert)
+    described = {"key": alert.key, "former_kind": former_kind(alert.kind)}
+    described |= {"severity": str(kind.severity), "first_step": kind.first_step}
+    return described | {"runbook": f"docs/runbooks/{alert.kind}.md"} | asdict(alert)
 
 
-def _tell(answer: dict[str, Any], said: str, as_json: bool) -> None:
+def _answer(answer: dict[str, Any], line: str, as_json: bool) -> None:
     if as_json:
         print_json(answer)
     else:
-        typer.echo(said)
+        typer.echo(line)
 
 
-def _show(found: "list[Alert]", quiet: "list[Silence]", neglected: list[str]) -> None:
+def _show(alerts: "list[Alert]", silences: "list[Silence]", overdue: list[str]) -> None:
     table, console = Table("alert", "severity", "since", "acknowledged", box=SIMPLE, padding=(0, 1, 0, 0)), Console()
-    for alert in found:
+    for alert in alerts:
         since = f"{alert.opened_at:%m-%d %H:%M:%S}"
         table.add_row(alert.key, str(alert.definition.severity), since, alert.acknowledged_by or "")
-    if found:
+    if alerts:
         console.print(table)
-    for alert in found:
+    for alert in alerts:
         kind = alert.definition
-        said = f"{kind.meaning.format(subject=alert.subject)}: {alert.cause}\n    {kind.first_step}"
-        said += f" docs/runbooks/{alert.kind}.md"
-        console.print(f"{alert.key}: {said}", highlight=False, markup=False, soft_wrap=True)
-    for each in quiet:
-        said = f"silence {each.id}: {each.pattern} until {each.until:%m-%d %H:%M} UTC by {each.by}: {each.why}"
-        console.print(said, highlight=False, markup=False, soft_wrap=True)
-    if neglected:
-        said = f"nobody looks at: {', '.join(neglected)}. `truelog status`: is `lag` READY?"
-        console.print(said, highlight=False, markup=False, soft_wrap=True)
-    elif not found:
+        line = f"{kind.meaning.format(subject=alert.subject)}: {alert.cause}\n    {kind.first_step}"
+        line += f" docs/runbooks/{alert.kind}.md"
+        console.print(f"{alert.key}: {line}", highlight=False, markup=False, soft_wrap=True)
+    for each in silences:
+        line = f"silence {each.id}: {each.pattern} until {each.until:%m-%d %H:%M} UTC by {each.by}: {each.why}"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if overdue:
+        line = f"These sources make no checks: {', '.join(overdue)}. Is `lag` READY in `truelog status`?"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    elif not alerts:
         console.print("no alert is open")

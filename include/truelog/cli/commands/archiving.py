@@ -1,4 +1,4 @@
-"""`truelog archive …`: is everything there that the log ever held?"""
+"""`truelog archive audit` and `accept-loss`: is the archive complete?"""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -9,14 +9,16 @@ from rich.console import Console
 from truelog.cli.output import AsJson, Exit, print_json
 from truelog.support.settings import Settings
 
-Deep = Annotated[bool, typer.Option("--deep", help="Compare every byte with Kafka, as far back as it holds them.")]
+Deep = Annotated[
+    bool, typer.Option("--deep", help="Compare every record with Kafka, byte by byte, as far back as Kafka has it.")
+]
 
-app = typer.Typer(help="The archive: every record of every topic, for ever.", no_args_is_help=True)
+app = typer.Typer(help="The archive of every record of every topic.", no_args_is_help=True)
 
 
 @app.command()
 def audit(deep: Deep = False, as_json: AsJson = False) -> None:
-    """Hold the archive against the bucket's files and the broker's offsets."""
+    """Check the archive against the files in the bucket and the offsets of the brokers."""
     from truelog.archive import audit_evidence
 
     report = audit_evidence.run_audit(Settings(), deep=deep)
@@ -26,8 +28,8 @@ def audit(deep: Deep = False, as_json: AsJson = False) -> None:
         console = Console()
         for fault in report.faults:
             console.print(fault, highlight=False, markup=False, soft_wrap=True)
-        held = sum(file.records for each in report.partitions for file in each.files)
-        facts = f"{held:,} records in {len(report.partitions)} partitions, {report.orphans} files of no table"
+        records = sum(file.records for each in report.partitions for file in each.files)
+        facts = f"{records:,} records in {len(report.partitions)} partitions, {report.orphans} orphaned files"
         console.print(f"{report.verdict}  {facts}", highlight=False)
     if report.faults:
         raise typer.Exit(Exit.DIFFERENT)
@@ -35,7 +37,7 @@ def audit(deep: Deep = False, as_json: AsJson = False) -> None:
 
 @app.command("accept-loss")
 def accept_loss(as_json: AsJson = False) -> None:
-    """Record what the log dropped before it was archived as lost for ever, so that the archive may start behind it."""
+    """Record as lost what the log dropped before it was archived. The archive then continues after it."""
     from truelog.archive import accept_loss
 
     accepted = accept_loss.accept_lost_ranges(Settings())

@@ -1,4 +1,4 @@
-"""`truelog verify`, `truelog certificates`: what was proved equal, when, and whether it still is."""
+"""`truelog verify` and `truelog certificates`: proofs that views equalled their rebuilds, and their verification."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -17,50 +17,49 @@ if TYPE_CHECKING:
     from truelog.reconcile.certificate_store import CertificateEntry
 
 Name = Annotated[
-    str, typer.Argument(metavar="CERTIFICATE", help="An id, a file, an object in the bucket, or latest:VIEW.")
+    str, typer.Argument(metavar="CERTIFICATE", help="The id, a file, an object in the bucket, or latest:VIEW.")
 ]
-One = Annotated[str | None, typer.Argument(metavar="[VIEW]", help="Only of this view.")]
-Limit = Annotated[int, typer.Option(min=1, help="At most so many, the newest first.")]
+OneView = Annotated[str | None, typer.Argument(metavar="[VIEW]", help="Only the certificates of this view.")]
+Limit = Annotated[int, typer.Option(min=1, help="Maximum number of certificates, the newest first.")]
 
 
 def verify(name: Name, as_json: AsJson = False) -> None:
-    """Rebuild a certified view from the archive's raw bytes alone, no database asked, and compare it by hashes.
+    """Rebuild a certified view from the archive's raw bytes, without the database, and compare hashes.
 
-    Exit code 0 where it is EQUAL, 1 where it is DIFFERENT, 3 where nobody can tell: SUPERSEDED by other code, or the
-    archive does not reach so far.
+    Exit code 0 if it is EQUAL, 1 if it is DIFFERENT, 3 if neither is known: other code SUPERSEDED the certificate, or
+    the archive does not reach its positions.
     """
     from truelog.reconcile import certificate_store
-    from truelog.reconcile.certificate_verifier import VerificationVerdict
-    from truelog.reconcile.certificate_verifier import verify_certificate as prove
+    from truelog.reconcile.certificate_verifier import VerificationVerdict, verify_certificate
     from truelog.support.errors import BadInput
 
     settings = Settings()
     try:
         certified = certificate_store.find_certificate(settings, name)
-    except BadInput as wrong:
-        typer.echo(wrong, err=True)
-        raise typer.Exit(Exit.BAD_USE) from wrong
-    found = prove(settings, certified)
+    except BadInput as error:
+        typer.echo(error, err=True)
+        raise typer.Exit(Exit.BAD_USE) from error
+    result = verify_certificate(settings, certified)
     if as_json:
-        print_json(found.as_dict())
+        print_json(result.as_dict())
     else:
-        line = f"{found.certificate}  {found.rows:,} rows  {found.answer}  {found.reason}".rstrip()
+        line = f"{result.certificate}  {result.rows:,} rows  {result.answer}  {result.reason}".rstrip()
         Console().print(line, highlight=False, markup=False, soft_wrap=True)
     codes = {VerificationVerdict.EQUAL: Exit.FINE, VerificationVerdict.DIFFERENT: Exit.DIFFERENT}
-    raise typer.Exit(codes.get(found.answer, Exit.UNKNOWN))
+    raise typer.Exit(codes.get(result.answer, Exit.UNKNOWN))
 
 
-def certificates(view: One = None, limit: Limit = 50, as_json: AsJson = False) -> None:
-    """List what was proved equal, and how old each proof is; below it, the views that have none."""
-    from truelog.reconcile import certificate_store as kept
+def certificates(view: OneView = None, limit: Limit = 50, as_json: AsJson = False) -> None:
+    """List the certificates with their ages, and the views without one."""
+    from truelog.reconcile import certificate_store
     from truelog.storage import db_snapshot
     from truelog.views import catalogue
 
     settings = Settings()
-    asked = named(settings, [view] if view else None) or catalogue.view_names(settings.views_folder)
+    names = named(settings, [view] if view else None) or catalogue.view_names(settings.views_folder)
     with db_snapshot.read_snapshot(settings) as connection:
-        entries = kept.newest_certificates(connection, view, limit)
-        without = [each for each in asked if not kept.newest_certificates(connection, each, 1)]
+        entries = certificate_store.newest_certificates(connection, view, limit)
+        without = [each for each in names if not certificate_store.newest_certificates(connection, each, 1)]
     if as_json:
         print_json({"certificates": [asdict(entry) for entry in entries], "without": without})
         return
@@ -72,7 +71,7 @@ def certificates(view: One = None, limit: Limit = 50, as_json: AsJson = False) -
 
 
 def _table(entries: "list[CertificateEntry]") -> Table:
-    """Each id begins with its view; one that is cut short finds nothing."""
+    """Ids are wrapped, not truncated: a truncated id finds no certificate."""
     table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
     table.add_column("certificate", overflow="fold")
     for name in ("version", "rows", "age"):

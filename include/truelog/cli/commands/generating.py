@@ -1,4 +1,4 @@
-"""`truelog generate`: made-up traffic, at a steady rate and for a while."""
+"""`truelog generate`: sends synthetic traffic at a constant rate for a limited time."""
 
 import secrets
 import time
@@ -15,10 +15,13 @@ from truelog.support.settings import Settings
 if TYPE_CHECKING:
     from truelog.log.kafka_producer import OutgoingRecord
 
-Rate = Annotated[float, typer.Option(min=0.1, max=100_000, help="Events a second.")]
-Seconds = Annotated[float, typer.Option(min=0, max=86_400, help="For how long.")]
+Rate = Annotated[float, typer.Option(min=0.1, max=100_000, help="Events per second.")]
+Seconds = Annotated[float, typer.Option(min=0, max=86_400, help="Duration in seconds.")]
 Seed = Annotated[
-    int | None, typer.Option(help="The same seed, the same traffic, but for its times; by default a new one.")
+    int | None,
+    typer.Option(
+        help="Seed of the traffic: the same seed gives the same events, except for their times. Random by default."
+    ),
 ]
 
 TOPICS = ("page_view", "search", "click")
@@ -26,7 +29,7 @@ TOPICS = ("page_view", "search", "click")
 
 @dataclass
 class Generated:
-    """What was sent; `seconds` is how long it took."""
+    """The result: events sent by topic, and the duration in seconds."""
 
     seed: int
     sent: int = 0
@@ -35,7 +38,7 @@ class Generated:
 
 
 def generate(rate: Rate = 200, seconds: Seconds = 30, seed: Seed = None, as_json: AsJson = False) -> None:
-    """Send made-up traffic to Kafka: late, out of order, with wrong clocks, and some of it malformed."""
+    """Send synthetic traffic to Kafka: late, out of order, with wrong clocks, and partly malformed."""
     from truelog.ingest import generator
 
     result = Generated(secrets.randbelow(2**31) if seed is None else seed)
@@ -44,14 +47,14 @@ def generate(rate: Rate = 200, seconds: Seconds = 30, seed: Seed = None, as_json
     if as_json:
         print_json(asdict(result))
         return
-    each = ", ".join(f"{count:,} {topic}" for topic, count in result.topics.items())
-    typer.echo(f"{result.sent:,} events sent in {result.seconds:.1f} s ({each}) from seed {result.seed}")
+    by_topic = ", ".join(f"{count:,} {topic}" for topic, count in result.topics.items())
+    typer.echo(f"{result.sent:,} events sent in {result.seconds:.1f} s ({by_topic}) from seed {result.seed}")
 
 
 def _send(
     settings: Settings, records: Iterable["OutgoingRecord"], rate: float, seconds: float, result: Generated
 ) -> None:
-    """Each record when it is due, or as soon after as Kafka takes it."""
+    """Send each record when it is due, or as soon as Kafka accepts it."""
     from truelog.log.kafka_producer import KafkaSender
 
     with progress("generating", round(rate * seconds)) as done:

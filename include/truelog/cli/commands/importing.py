@@ -1,4 +1,4 @@
-"""`truelog import access-log`: what happened before, as events like any others."""
+"""`truelog import access-log`: sends past traffic as events."""
 
 import os
 import zlib
@@ -14,17 +14,20 @@ from truelog.cli.output import AsJson, print_json, progress
 from truelog.support.errors import BadInput, NotSetUp
 from truelog.support.settings import ENVIRONMENT_FILE, Settings
 
-app = typer.Typer(help="Bring in what happened before, as events like any others.", no_args_is_help=True)
+app = typer.Typer(help="Import past traffic as events.", no_args_is_help=True)
 
-LogFile = Annotated[Path, typer.Argument(exists=True, dir_okay=False, readable=True, help="Plain, or packed by gzip.")]
-Host = Annotated[str, typer.Option(help="The site that the log was written for, as `shop.example` or `https://…`.")]
+LogFile = Annotated[
+    Path,
+    typer.Argument(exists=True, dir_okay=False, readable=True, help="The log file, plain or compressed with gzip."),
+]
+Host = Annotated[str, typer.Option(help="The site that the log belongs to, as `shop.example` or `https://…`.")]
 
-_STEP = 500  # lines between two looks at the progress
+_STEP = 500  # lines between two updates of the progress bar
 
 
 @dataclass
 class Imported:
-    """What became of the lines."""
+    """The result: the number of lines read, sent and malformed."""
 
     lines: int = 0
     sent: int = 0
@@ -43,7 +46,7 @@ def access_log(file: LogFile, host: Host = "localhost", as_json: AsJson = False)
         return
     typer.echo(f"{result.lines:,} lines: {result.sent:,} page views sent, {result.malformed:,} malformed")
     if result.kept_aside:
-        typer.echo(f"malformed lines are kept in {result.kept_aside}")
+        typer.echo(f"malformed lines are in {result.kept_aside}")
 
 
 def _import(settings: Settings, file: Path, host: str, aside: Path) -> Imported:
@@ -53,8 +56,8 @@ def _import(settings: Settings, file: Path, host: str, aside: Path) -> Imported:
     log, result = AccessLog(origin(host), _salt(settings)), Imported()
     with (
         progress(file.name, file.stat().st_size) as done,
-        open_log(file) as (lines, beneath),
-        _kept_aside(aside) as malformed,
+        open_log(file) as (lines, raw),
+        _private_file(aside) as malformed,
         KafkaSender(settings, ["page_view"]) as sender,
     ):
         for line in _lines(lines, file):
@@ -68,8 +71,8 @@ def _import(settings: Settings, file: Path, host: str, aside: Path) -> Imported:
                     OutgoingRecord("page_view", event.visitor_id, event.model_dump_json(exclude_none=True).encode())
                 )
             if result.lines % _STEP == 0:
-                done(beneath.tell())
-        done(beneath.tell())
+                done(raw.tell())
+        done(raw.tell())
     result.sent = sender.sent
     result.kept_aside = str(aside) if result.malformed else None
     return result
@@ -78,7 +81,7 @@ def _import(settings: Settings, file: Path, host: str, aside: Path) -> Imported:
 def _salt(settings: Settings) -> bytes:
     salt = settings.visitor_salt.get_secret_value()
     if not salt:
-        raise NotSetUp(f"TRUELOG_VISITOR_SALT is not in {settings.home / ENVIRONMENT_FILE}: `truelog up` writes it")
+        raise NotSetUp(f"TRUELOG_VISITOR_SALT is missing from {settings.home / ENVIRONMENT_FILE}. Run `truelog up`.")
     return salt.encode()
 
 
@@ -91,8 +94,8 @@ def _lines(lines: BinaryIO, file: Path) -> Iterator[bytes]:
 
 
 @contextmanager
-def _kept_aside(path: Path) -> Iterator[BinaryIO]:
-    """A file for its owner's eyes only: the lines hold addresses. Where no line came, there is no file."""
+def _private_file(path: Path) -> Iterator[BinaryIO]:
+    """A file that only its owner can read, because lines contain IP addresses. An empty file is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

@@ -1,4 +1,4 @@
-"""`truelog lag`: how far behind the log each view and the archive are, and what that comes to."""
+"""`truelog lag`: how far each view and the archive are behind the log, with a verdict."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from truelog.lag.lag_report import LagRow
 
 Readers = Annotated[
-    list[str] | None, typer.Argument(metavar="[VIEW]...", help="Which views, or archive; all of them by default.")
+    list[str] | None, typer.Argument(metavar="[VIEW]...", help="Views, or archive; all of them by default.")
 ]
 
 
 def lag(views: Readers = None, as_json: AsJson = False) -> None:
-    """Show how far behind each view and the archive are, by partition, with a verdict and its reason.
+    """Show how far each view and the archive are behind the log, by partition, with a verdict and its reason.
 
-    Exit code 0 where all are OK, 1 where something is wrong, 3 where of something nobody knows.
+    Exit code 0 if all are OK, 1 if a verdict is neither OK nor UNKNOWN, else 3.
     """
     from truelog.cli.naming import named
     from truelog.control.application import ARCHIVE
@@ -45,19 +45,19 @@ def lag(views: Readers = None, as_json: AsJson = False) -> None:
 
 
 def _show(rows: "list[LagRow]") -> None:
-    """The numbers, reader by reader, as wide as a terminal; then the reason of each verdict that is not OK."""
+    """Print the numbers by reader, then the reason of each verdict that is not OK."""
     from truelog.lag import lag_report
 
     table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
     table.add_column("partition", no_wrap=True)
     for name in ("position", "lag", "seconds", "in/s", "out/s"):
-        table.add_column(name, justify="right", overflow="fold")  # a number cut short is another number
+        table.add_column(name, justify="right", overflow="fold")  # a truncated number would be a wrong number
     table.add_column("verdict", no_wrap=True)
-    for reader, of_reader in lag_report.by_reader(rows).items():
+    for reader, partitions in lag_report.by_reader(rows).items():
         table.add_row(f"[bold]{reader}[/bold]")
-        for row in of_reader:
+        for row in partitions:
             numbers = (row.position, row.lag_events, row.lag_seconds, row.rate_in, row.rate_counted)
-            table.add_row(f"  {_place(row)}", *map(_number, numbers), row.verdict)
+            table.add_row(f"  {_partition(row)}", *map(_number, numbers), row.verdict)
     console = Console()
     console.print(table)
     ages = [row.sample_age for row in rows if row.sample_age is not None and row.lag_events is not None]
@@ -65,17 +65,17 @@ def _show(rows: "list[LagRow]") -> None:
         console.print(f"Sampled up to {in_words(max(ages))} ago.", highlight=False)
     for row in rows:
         if row.verdict != "OK":
-            reason = f"{row.reader} {_place(row)}".strip() + f": {row.verdict}, {row.reason}"
-            soon = f"; caught up in {in_words(row.caught_up_in)}" if row.caught_up_in else ""
-            console.print(reason + soon, highlight=False, markup=False, soft_wrap=True)
+            reason = f"{row.reader} {_partition(row)}".strip() + f": {row.verdict}, {row.reason}"
+            remaining = f"; caught up in {in_words(row.caught_up_in)}" if row.caught_up_in else ""
+            console.print(reason + remaining, highlight=False, markup=False, soft_wrap=True)
 
 
-def _place(row: "LagRow") -> str:
+def _partition(row: "LagRow") -> str:
     return "" if row.topic is None else f"{row.topic} {row.partition}"
 
 
 def _number(value: float | None) -> str:
-    """Tenths matter to small ones alone."""
+    """Small numbers get one decimal."""
     if value is None:
         return ""
     return f"{value:,.1f}" if isinstance(value, float) and value < 100 else f"{value:,.0f}"

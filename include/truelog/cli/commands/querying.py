@@ -1,4 +1,4 @@
-"""`truelog query`, `positions`, `views`, `sql`: what the platform knows, read and never changed."""
+"""`truelog query`, `positions`, `views` and `sql`: read-only queries."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,16 +13,18 @@ from truelog.support.settings import Settings
 if TYPE_CHECKING:
     from truelog.views.view import View
 
-Name = Annotated[str, typer.Argument(metavar="VIEW", help="Its file's name; `truelog views` shows them all.")]
-Limit = Annotated[int | None, typer.Option(min=0, help="At most so many rows; all of them by default.")]
-Relation = Annotated[str | None, typer.Option(help="A further relation that the view presents, by its name there.")]
-Query = Annotated[str, typer.Argument(metavar="QUERY", help="As: SELECT url, count(*) FROM page_view GROUP BY url")]
+Name = Annotated[str, typer.Argument(metavar="VIEW", help="The name of the view; `truelog views` lists all views.")]
+Limit = Annotated[int | None, typer.Option(min=0, help="Maximum number of rows; all rows by default.")]
+Relation = Annotated[str | None, typer.Option(help="The name of an additional relation that the view presents.")]
+Query = Annotated[
+    str, typer.Argument(metavar="QUERY", help="For example: SELECT url, count(*) FROM page_view GROUP BY url")
+]
 
 
 def query(view: Name, limit: Limit = None, relation: Relation = None, as_json: AsJson = False) -> None:
-    """Print a view's rows, each as one line of JSON, as of one moment.
+    """Print the rows of a view as of one moment, one JSON object per line.
 
-    Where the batch layer answers, or rows are doubted, a line on standard error says so.
+    A line on standard error says if the batch layer serves the view or its rows are known to be wrong.
     """
     from truelog.serving import serving_status
     from truelog.storage import db_snapshot
@@ -44,7 +46,7 @@ def query(view: Name, limit: Limit = None, relation: Relation = None, as_json: A
 
 
 def positions(as_json: AsJson = False) -> None:
-    """Show up to where each view has counted the log: its next offset in each partition; and what is the matter."""
+    """Show the position of each view: its next offset in each partition. List the problems of views."""
     from truelog.apps import reader_positions
     from truelog.control import view_status
     from truelog.serving import serving_status
@@ -53,39 +55,39 @@ def positions(as_json: AsJson = False) -> None:
 
     settings = Settings()
     with db_snapshot.read_snapshot(settings) as connection:
-        stood = reader_positions.view_positions(connection, catalogue.view_names(settings.views_folder))
-        still = [each for each in view_status.view_statuses(connection) if each.state == view_status.STALLED]
+        known = reader_positions.view_positions(connection, catalogue.view_names(settings.views_folder))
+        stalled = [each for each in view_status.view_statuses(connection) if each.state == view_status.STALLED]
         answers = serving_status.serving_statuses(connection)
-    shown = {view: stand.positions.plain() for view, stand in stood.items()}
+    shown = {view: each.positions.plain() for view, each in known.items()}
     if as_json:
         print_json(shown)
         return
     table = Table("view", "topic", "next offsets by partition")
     for view, topics in shown.items():
         for topic, offsets in topics.items() or {"": dict[int, int]()}.items():
-            places = "  ".join(f"{p}:{offset:,}" for p, offset in offsets.items())
-            table.add_row(view, topic, places or ("nothing merged yet" if topic else "not made yet"))
+            by_partition = "  ".join(f"{p}:{offset:,}" for p, offset in offsets.items())
+            table.add_row(view, topic, by_partition or ("nothing merged yet" if topic else "no table yet"))
     Console().print(table)
-    for each in still:
-        why = f"{each.view} stands still since {each.since:%Y-%m-%d %H:%M:%S}: {each.reason}"
-        Console().print(why, highlight=False, markup=False)
+    for each in stalled:
+        line = f"{each.view} has been stalled since {each.since:%Y-%m-%d %H:%M:%S}: {each.reason}"
+        Console().print(line, highlight=False, markup=False)
     for answer in (answers[view] for view in shown if view in answers and answers[view].reason):
         Console().print(answer.line, highlight=False, markup=False, soft_wrap=True)
 
 
 def views(as_json: AsJson = False) -> None:
-    """Show the catalogue: each view, what it reads, its columns and what they mean.
+    """Show the catalogue: each view, its topics, and its columns with their meanings.
 
-    Exit code 3 where a view's file is broken; its reason is told, and the others are shown.
+    Exit code 3 if the file of a view is broken. The reason is printed, and the other views are shown.
     """
     from truelog.apps import reader_positions
     from truelog.serving import serving_status
     from truelog.storage import db_snapshot
 
     settings = Settings()
-    declared, refused = _declared(settings)
+    declared, broken = _declared(settings)
     with db_snapshot.read_snapshot(settings) as connection:
-        stood = reader_positions.view_positions(connection, declared)
+        known = reader_positions.view_positions(connection, declared)
         columns = {name: db_snapshot.view_columns(connection, name) for name in declared}
         answers = serving_status.serving_statuses(connection)
     entries = [
@@ -99,40 +101,40 @@ def views(as_json: AsJson = False) -> None:
             "keep": view.keep,
             "application": settings.applications.get(name, "stream"),
             "columns": columns[name],
-            "positions": stood[name].positions.plain(),
+            "positions": known[name].positions.plain(),
             **serving_status.serving_fields(answers.get(name)),
         }
         for name, view in declared.items()
     ]
     if as_json:
-        print_json({"views": entries, "refused": refused})
+        print_json({"views": entries, "refused": broken})
     else:
         for entry in entries:
             _show(entry)
-        for name, reason in refused.items():
+        for name, reason in broken.items():
             Console().print(f"{name}  {reason}", highlight=False, markup=False)
-    if refused:
+    if broken:
         raise typer.Exit(Exit.UNKNOWN)
 
 
 def _declared(settings: Settings) -> "tuple[dict[str, View], dict[str, str]]":
-    """Each view by its name; and of those whose files are broken, why."""
+    """The views by name, and the reason for each broken file."""
     from truelog.support.errors import BadDeclaration
     from truelog.views import catalogue
 
-    declared, refused = {}, {}
+    declared, broken = {}, {}
     for name in catalogue.view_names(settings.views_folder):
         try:
             declared[name] = catalogue.load_view(name, settings.views_folder)
-        except BadDeclaration as bad:
-            refused[name] = str(bad)
-    return declared, refused
+        except BadDeclaration as error:
+            broken[name] = str(error)
+    return declared, broken
 
 
 def sql(query: Query, as_json: AsJson = False) -> None:
-    """Ask the archive: a SELECT over tables named like event types, each holding every record for ever.
+    """Query the archive with a SELECT. Each event type is a table with all its records.
 
-    Records that are no such event have `invalid` set and no typed columns. Nothing but these tables can be reached.
+    Invalid records have the column `invalid` set and no typed columns. No other data can be read.
     """
     from truelog.archive import analyst
     from truelog.support.errors import BadInput
@@ -143,18 +145,18 @@ def sql(query: Query, as_json: AsJson = False) -> None:
                 print_json({"columns": rows.columns, "rows": analyst.as_dicts(rows)})
             else:
                 rows.show(max_rows=1_000)
-    except BadInput as wrong:
-        typer.echo(wrong, err=True)
-        raise typer.Exit(Exit.BAD_USE) from wrong
+    except BadInput as error:
+        typer.echo(error, err=True)
+        raise typer.Exit(Exit.BAD_USE) from error
 
 
 def _show(entry: dict[str, Any]) -> None:
     console = Console()
     facts = f"version {entry['version']}, reads {', '.join(entry['reads'])}, run by {entry['application']}"
-    facts += f", answered by its {entry['layer']} layer" if entry["layer"] else ""
+    facts += f", served by the {entry['layer']} layer" if entry["layer"] else ""
     console.print(f"[bold]{entry['view']}[/bold]  {facts}", highlight=False)
-    table = Table("column", "type", "adds up as", "meaning")
+    table = Table("column", "type", "aggregation", "meaning")
     for column in entry["columns"]:
-        adds_up = "key" if column["name"] in entry["key"] else entry["measures"].get(column["name"], "")
-        table.add_row(column["name"], column["type"], adds_up, column["comment"] or "")
-    console.print(table if entry["columns"] else "  not made yet: its stream makes it when it first runs")
+        aggregation = "key" if column["name"] in entry["key"] else entry["measures"].get(column["name"], "")
+        table.add_row(column["name"], column["type"], aggregation, column["comment"] or "")
+    console.print(table if entry["columns"] else "  no table yet: the stream makes it on its first run")

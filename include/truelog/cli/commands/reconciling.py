@@ -1,4 +1,4 @@
-"""`truelog reconcile`: prove that the streamed views equal their rebuilds."""
+"""`truelog reconcile`: compares the streamed views with their rebuilds."""
 
 from typing import Annotated
 
@@ -9,10 +9,12 @@ from truelog.cli.naming import Views, named
 from truelog.cli.output import AsJson, print_json
 from truelog.support.settings import Settings
 
-FromRaw = Annotated[bool, typer.Option("--from-raw", help="Parse the archive's raw bytes again.")]
+FromRaw = Annotated[bool, typer.Option("--from-raw", help="Parse the raw bytes in the archive again.")]
 
-All = Annotated[bool, typer.Option("--all", help="All views, as without names.")]
-Repair = Annotated[bool, typer.Option("--repair", help="Replace differing rows by the rebuild's, and compare again.")]
+All = Annotated[bool, typer.Option("--all", help="All views; the default without names.")]
+Repair = Annotated[
+    bool, typer.Option("--repair", help="Replace differing rows with the rows of the rebuild, and compare again.")
+]
 
 
 def reconcile(
@@ -22,13 +24,13 @@ def reconcile(
     repair: Repair = False,
     as_json: AsJson = False,
 ) -> None:
-    """Rebuild views from the archive at their exact positions, and compare them row for row."""
+    """Rebuild views from the archive at their exact positions, and compare them row by row."""
     from truelog.reconcile.reconcile import ReconcileRequest, exit_code, reconcile_all
     from truelog.storage.audit_trail import by_hand
 
     settings = Settings()
     if every and views:
-        raise typer.BadParameter("give names of views, or --all")
+        raise typer.BadParameter("give the names of views or --all, not both")
     request = ReconcileRequest(from_raw=from_raw, repair=repair, doer=by_hand())
     results = reconcile_all(settings, named(settings, views), request)
     if as_json:

@@ -1,4 +1,4 @@
-"""`truelog up`, `down`, `status`: the embedded services of this machine."""
+"""`truelog up`, `down` and `status`: the embedded services on this machine."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,11 +15,11 @@ from truelog.support.settings import ENVIRONMENT_FILE, Settings, default_home
 if TYPE_CHECKING:
     from runtime import State
 
-Chosen = Annotated[list[str] | None, typer.Argument(help="Which services; all of them by default.")]
+Services = Annotated[list[str] | None, typer.Argument(help="The services; all of them by default.")]
 
 
-def up(services: Chosen = None, as_json: AsJson = False) -> None:
-    """Start the services, and wait until each answers."""
+def up(services: Services = None, as_json: AsJson = False) -> None:
+    """Start the services and wait until each one answers."""
     import runtime
     from runtime import class_archive
 
@@ -33,7 +33,7 @@ def up(services: Chosen = None, as_json: AsJson = False) -> None:
 
 
 def down(as_json: AsJson = False) -> None:
-    """Stop the applications and the services; nothing is left running, and no data is lost."""
+    """Stop all applications and services. No data is lost."""
     import runtime
 
     runtime.down(Settings())
@@ -42,37 +42,37 @@ def down(as_json: AsJson = False) -> None:
 
 
 def status(as_json: AsJson = False) -> None:
-    """Show each service and each application: its state, its memory, how far behind it is; and how to connect."""
+    """Show the state, memory and lag of each service and application, and how to connect."""
     import runtime
 
     settings = Settings()
-    states, kept = runtime.status(settings), streams(settings)
-    _show(settings, states, kept, as_json)
-    if any(state.state != "READY" for state in states) or any(each["state"] not in FINE for each in kept):
+    states, applications = runtime.status(settings), streams(settings)
+    _show(settings, states, applications, as_json)
+    if any(state.state != "READY" for state in states) or any(each["state"] not in FINE for each in applications):
         raise typer.Exit(Exit.DIFFERENT)
 
 
-def _show(settings: Settings, states: "list[State]", kept: list[dict[str, Any]], as_json: bool) -> None:
-    connect = _ways_in(settings)
+def _show(settings: Settings, states: "list[State]", applications: list[dict[str, Any]], as_json: bool) -> None:
+    connect = _connections(settings)
     if as_json:
-        print_json({"services": [asdict(state) for state in states], "streams": kept, "connect": connect})
+        print_json({"services": [asdict(state) for state in states], "streams": applications, "connect": connect})
         return
     console = Console()
     console.print(_table(states))
-    for table in tables(kept):
+    for table in tables(applications):
         console.print(table)
     airflow = connect["airflow"]
     lines = [
         f"analysts: {connect['psql']}",
         f"          password: {connect['password']}",
         f"Airflow:  {airflow['url']}",
-        *(f"          sign in as {user}, password: {place}" for user, place in airflow["passwords"].items()),
+        *(f"          sign in as {user}, password: {setting}" for user, setting in airflow["passwords"].items()),
     ]
     console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
 
 
-def _ways_in(settings: Settings) -> dict[str, Any]:
-    """Addresses and users, and where each password is written; never a password."""
+def _connections(settings: Settings) -> dict[str, Any]:
+    """Addresses and users, and the setting that holds each password; never a password itself."""
     from runtime import airflow
 
     file = settings.home / ENVIRONMENT_FILE
@@ -90,8 +90,8 @@ def _table(states: "list[State]") -> Table:
     for state in states:
         memory = "" if state.memory_mb is None else f"{state.memory_mb:.0f}"
         table.add_row(state.name, state.state, str(state.pid or ""), memory, state.address)
-    known = sum(state.memory_mb or 0 for state in states)
+    total = sum(state.memory_mb or 0 for state in states)
     table.add_section()
-    table.add_row("all", "", "", f"{known:.0f}", "")
+    table.add_row("all", "", "", f"{total:.0f}", "")
     table.caption = escape("\n".join(f"{state.name}: {state.reason}" for state in states if state.reason))
     return table

@@ -1,4 +1,4 @@
-"""`truelog application start` and `stop`, and the applications as `truelog status` shows them."""
+"""`truelog application start` and `stop`, and the applications in `truelog status`."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,9 +14,9 @@ from truelog.support.settings import Settings
 if TYPE_CHECKING:
     from truelog.monitor.health import ApplicationHealth
 
-FINE = ("RUNNING", "STARTING", "STOPPED")  # states in which an application is as it should be
+FINE = ("RUNNING", "STARTING", "STOPPED")  # states that need no action
 
-# Names of states before 0.2: JSON shows them as `former_state` until 0.3.
+# The names of states before 0.2. JSON shows them as `former_state` until 0.3.
 _FORMER_STATES = {
     "UP_TO_DATE": "FOLLOWING",
     "STALLED": "STANDING",
@@ -25,28 +25,30 @@ _FORMER_STATES = {
     "RESTART_PENDING": "WISHED",
 }
 
-Name = Annotated[str, typer.Argument(metavar="APPLICATION", help="archive, stream, or one that views are given to.")]
+Name = Annotated[
+    str, typer.Argument(metavar="APPLICATION", help="archive, stream, or an application of TRUELOG_APPLICATIONS.")
+]
 
-app = typer.Typer(help="What each application should do; Airflow sees to it.", no_args_is_help=True)
+app = typer.Typer(help="Start and stop applications, through Airflow.", no_args_is_help=True)
 
 
 @app.command()
 def start(name: Name, as_json: AsJson = False) -> None:
-    """Have the application running, from now on."""
+    """Set the desired state to running. Airflow starts the application and keeps it running."""
     from truelog.control.application import RUNNING
 
-    _want(name, RUNNING, as_json)
+    _set_desired(name, RUNNING, as_json)
 
 
 @app.command()
 def stop(name: Name, as_json: AsJson = False) -> None:
-    """Have the application stopped, until it is started again."""
+    """Set the desired state to stopped. Airflow stops the application."""
     from truelog.control.application import STOPPED
 
-    _want(name, STOPPED, as_json)
+    _set_desired(name, STOPPED, as_json)
 
 
-def _want(name: str, desired: str, as_json: bool) -> None:
+def _set_desired(name: str, desired: str, as_json: bool) -> None:
     from truelog.control import application
     from truelog.storage.audit_trail import by_hand
     from truelog.storage.database import connect
@@ -59,11 +61,13 @@ def _want(name: str, desired: str, as_json: bool) -> None:
     if as_json:
         print_json({"application": name, "desired": desired})
     else:
-        typer.echo(f"{name}: {desired} is wanted; its DAG stream_{name} sees to it, `truelog status` shows it")
+        typer.echo(
+            f"{name}: the desired state is {desired}. The DAG stream_{name} applies it; `truelog status` shows it."
+        )
 
 
 def streams(settings: Settings) -> list[dict[str, Any]]:
-    """What `truelog status` tells of each application; without a database, only which there are."""
+    """The health of each application for `truelog status`. Without the database, every state is UNKNOWN."""
     from truelog.control import application
     from truelog.monitor import health
     from truelog.support.errors import ServiceDown
@@ -85,7 +89,7 @@ def _former_state(state: str) -> dict[str, str]:
 
 
 def tables(streams: list[dict[str, Any]]) -> list[Table]:
-    """The applications, and their views."""
+    """The tables of applications and of their views."""
     applications = Table("application", "state", "pid", "MB", "lag events", "lag seconds", "last batch")
     views = Table("view", "run by", "state", "lag events", "lag seconds", "reason")
     for each in streams:
