@@ -43,7 +43,7 @@ def test_old_rows_expire_in_the_stream_and_in_the_rebuild_alike(lab: Lab, name: 
 class _Overwritten(Sum):
     """A sum that overwrites the existing value: a classic defect, which the first merge never shows."""
 
-    def merged(self, name: str, kind: DataType) -> dict[str, str]:
+    def merged(self, name: str, dtype: DataType) -> dict[str, str]:
         return {name: f"excluded.{name}"}
 
 

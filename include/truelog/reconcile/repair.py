@@ -72,7 +72,7 @@ def _keys(rebuilder: Rebuilder) -> DataFrame:
     compiled = rebuilder.compiled
     query = sql.SQL("SELECT {} FROM {}").format(names(compiled.key_columns), row_diff.diff_table(compiled))
     rows = rebuilder.connection.execute(query).fetchall()
-    schema = StructType([StructField(key, compiled.kinds[key]) for key in compiled.view.key])
+    schema = StructType([StructField(key, compiled.dtypes[key]) for key in compiled.view.key])
     return rebuilder.context.spark.createDataFrame(rows, schema)
 
 

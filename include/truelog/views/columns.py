@@ -47,26 +47,26 @@ class ColumnTypes:
     ORDERED = (*KEY, FloatType, DoubleType)
 
 
-def sql_type(kind: DataType) -> str:
+def sql_type(dtype: DataType) -> str:
     """The PostgreSQL type of a Spark type; text compares by bytes, as in Spark."""
-    if isinstance(kind, DecimalType):
-        return f"numeric({kind.precision},{kind.scale})"
-    if isinstance(kind, ArrayType) and not isinstance(kind.elementType, ArrayType):  # PostgreSQL has no ragged arrays
-        element, collate, rule = sql_type(kind.elementType).partition(" COLLATE ")
+    if isinstance(dtype, DecimalType):
+        return f"numeric({dtype.precision},{dtype.scale})"
+    if isinstance(dtype, ArrayType) and not isinstance(dtype.elementType, ArrayType):  # PostgreSQL has no ragged arrays
+        element, collate, rule = sql_type(dtype.elementType).partition(" COLLATE ")
         return f"{element}[]{collate}{rule}"
-    if type(kind) not in _PLAIN:
-        raise BadDeclaration(f"PostgreSQL has no column for {kind.simpleString()}; select its fields one by one.")
-    return _PLAIN[type(kind)]
+    if type(dtype) not in _PLAIN:
+        raise BadDeclaration(f"PostgreSQL has no column for {dtype.simpleString()}; select its fields one by one.")
+    return _PLAIN[type(dtype)]
 
 
-def clean(value: Column, kind: DataType) -> Column:
+def clean(value: Column, dtype: DataType) -> Column:
     """The canonical form of a value: text without U+0000, which PostgreSQL cannot store, and no negative zero."""
-    if isinstance(kind, StringType):
+    if isinstance(dtype, StringType):
         return F.translate(value, "\0", "\u2400")
-    if isinstance(kind, FloatType | DoubleType):
-        return F.when(value == 0, F.lit(0.0).cast(kind)).otherwise(value)
-    if isinstance(kind, ArrayType):
-        return F.transform(value, lambda element: clean(element, kind.elementType))
+    if isinstance(dtype, FloatType | DoubleType):
+        return F.when(value == 0, F.lit(0.0).cast(dtype)).otherwise(value)
+    if isinstance(dtype, ArrayType):
+        return F.transform(value, lambda element: clean(element, dtype.elementType))
     return value
 
 

@@ -43,7 +43,7 @@ class Compiled:
 
     name: str
     view: View
-    kinds: Mapping[str, DataType]
+    dtypes: Mapping[str, DataType]
     fingerprint: str
 
     @property
@@ -65,11 +65,11 @@ class Compiled:
 
     @cached_property
     def key_columns(self) -> dict[str, str]:
-        return {k: sql_type(self.kinds[k]) for k in self.view.key}
+        return {k: sql_type(self.dtypes[k]) for k in self.view.key}
 
     @cached_property
     def measure_columns(self) -> dict[str, str]:
-        return {c: t for n, m in self.view.measures.items() for c, t in m.columns(n, self.kinds[n]).items()}
+        return {c: t for n, m in self.view.measures.items() for c, t in m.columns(n, self.dtypes[n]).items()}
 
     @property
     def stored_columns(self) -> dict[str, str]:
@@ -78,13 +78,13 @@ class Compiled:
     @property
     def merged(self) -> dict[str, str]:
         """The SQL expression that merges each measure column."""
-        return {c: e for n, m in self.view.measures.items() for c, e in m.merged(n, self.kinds[n]).items()}
+        return {c: e for n, m in self.view.measures.items() for c, e in m.merged(n, self.dtypes[n]).items()}
 
     @property
     def shown(self) -> dict[str, str]:
         """The SQL expression of each column that readers see, key columns first."""
         keys = {k: f'"{k}"' for k in self.view.key}
-        return keys | {c: e for n, m in self.view.measures.items() for c, e in m.shown(n, self.kinds[n]).items()}
+        return keys | {c: e for n, m in self.view.measures.items() for c, e in m.shown(n, self.dtypes[n]).items()}
 
     @property
     def age_column(self) -> str | None:
@@ -97,10 +97,10 @@ class Compiled:
 
     def _key(self, name: str) -> Column:
         """A key column in canonical form. A hostile URL must not be too long for the unique index."""
-        value, kind = clean(F.col(name), self.kinds[name]), self.kinds[name]
-        if not isinstance(kind, StringType):
+        value, dtype = clean(F.col(name), self.dtypes[name]), self.dtypes[name]
+        if not isinstance(dtype, StringType):
             return value
-        return bounded(value, _KEY_BYTES // sum(isinstance(self.kinds[k], StringType) for k in self.view.key))
+        return bounded(value, _KEY_BYTES // sum(isinstance(self.dtypes[k], StringType) for k in self.view.key))
 
     def with_keys(self, keys: DataFrame) -> RowFilter:
         """A filter that selects the rows with these keys; NULL equals NULL."""
@@ -155,7 +155,7 @@ class Compiled:
     @cached_property
     def _prepared(self) -> list[Column]:
         keys = [self._key(k).alias(k) for k in self.view.key]
-        return keys + [m.prepare(F.col(n), self.kinds[n]).alias(n) for n, m in self.view.measures.items()]
+        return keys + [m.prepare(F.col(n), self.dtypes[n]).alias(n) for n, m in self.view.measures.items()]
 
     @cached_property
     def _totalled(self) -> list[Column]:
@@ -174,7 +174,7 @@ class Compiled:
     def _stored(self) -> list[Column]:
         columns = {k: F.col(k) for k in self.view.key}
         for name, measure in self.view.measures.items():
-            columns |= measure.stored(name, F.col(name), self.kinds[name])
+            columns |= measure.stored(name, F.col(name), self.dtypes[name])
         return [column.alias(name) for name, column in columns.items()]
 
     @cached_property
@@ -195,19 +195,19 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
     selected = view.transform(*(spark.createDataFrame([], schemas[topic]) for topic in view.reads))
     _require_deterministic(name, selected)
     _require_columns(name, view, selected.schema)
-    kinds = {f.name: f.dataType for f in selected.schema}
-    require_accepted(name, view.measures, kinds)
-    _require_age_column(name, view, kinds)
-    compiled = Compiled(name, view, kinds, _fingerprint(view, selected, schemas))
+    dtypes = {f.name: f.dataType for f in selected.schema}
+    require_accepted(name, view.measures, dtypes)
+    _require_age_column(name, view, dtypes)
+    compiled = Compiled(name, view, dtypes, _fingerprint(view, selected, schemas))
     _require_unique_columns(compiled)
     _require_names(compiled)
     return compiled
 
 
-def extend_view(compiled: Compiled, column: str, kind: DataType) -> Compiled:
+def extend_view(compiled: Compiled, column: str, dtype: DataType) -> Compiled:
     """The same view with one more key column in front, which keeps many cases apart in one table."""
     view = replace(compiled.view, key=(column, *compiled.view.key))
-    return replace(compiled, view=view, kinds={column: kind, **compiled.kinds})
+    return replace(compiled, view=view, dtypes={column: dtype, **compiled.dtypes})
 
 
 def _require_columns(name: str, view: View, schema: StructType) -> None:
@@ -225,7 +225,7 @@ def _require_unique_columns(compiled: Compiled) -> None:
         sources = dict.fromkeys(compiled.view.key, "the key")
         for name, measure in compiled.view.measures.items():
             source = f"the measure {name!r}"
-            for column in getattr(measure, declared)(name, compiled.kinds[name]):
+            for column in getattr(measure, declared)(name, compiled.dtypes[name]):
                 if column in sources:
                     conflict = _conflict(sources[column], source, column)
                     raise BadDeclaration(f"{compiled.name}: {conflict} in the transform.")
@@ -249,8 +249,8 @@ def _require_names(compiled: Compiled) -> None:
             )
 
 
-def _require_age_column(name: str, view: View, kinds: Mapping[str, DataType]) -> None:
-    if view.keep and "timestamptz" not in (sql_type(kinds[k]) for k in view.key):
+def _require_age_column(name: str, view: View, dtypes: Mapping[str, DataType]) -> None:
+    if view.keep and "timestamptz" not in (sql_type(dtypes[k]) for k in view.key):
         raise BadDeclaration(
             f"{name}: keep={view.keep!r} needs a timestamp among the key columns, for the age of a row."
         )

@@ -36,15 +36,15 @@ _WHOLE = (*_SMALL, LongType)
 
 @dataclass(frozen=True)
 class Measure:
-    """The interface of a measure; `kind` is the type of the column that the transform selects for it."""
+    """The interface of a measure; `dtype` is the type of the column that the transform selects for it."""
 
     per_value = False  # True if rows are first counted per prepared value, because a list of all rows would not fit
 
-    def accepts(self, kind: DataType) -> bool:
+    def accepts(self, dtype: DataType) -> bool:
         raise NotImplementedError
 
-    def prepare(self, value: Column, kind: DataType) -> Column:
-        return clean(value, kind)
+    def prepare(self, value: Column, dtype: DataType) -> Column:
+        return clean(value, dtype)
 
     def total(self, prepared: Column) -> Column:
         raise NotImplementedError
@@ -55,21 +55,21 @@ class Measure:
     def settle(self, gathered: Column) -> Column:
         return gathered
 
-    def stored(self, name: str, state: Column, kind: DataType) -> dict[str, Column]:
+    def stored(self, name: str, state: Column, dtype: DataType) -> dict[str, Column]:
         return {name: state}
 
-    def columns(self, name: str, kind: DataType) -> dict[str, str]:
-        return {name: sql_type(kind)}
+    def columns(self, name: str, dtype: DataType) -> dict[str, str]:
+        return {name: sql_type(dtype)}
 
-    def names(self, name: str, kind: DataType) -> list[str]:
+    def names(self, name: str, dtype: DataType) -> list[str]:
         """The names of these columns, repeated if the measure would make a column twice, which is an error."""
-        return list(self.columns(name, kind))
+        return list(self.columns(name, dtype))
 
-    def merged(self, name: str, kind: DataType) -> dict[str, str]:
+    def merged(self, name: str, dtype: DataType) -> dict[str, str]:
         """The SQL that merges each stored column: `t` is the existing row, `excluded` the added row."""
         raise NotImplementedError
 
-    def shown(self, name: str, kind: DataType) -> dict[str, str]:
+    def shown(self, name: str, dtype: DataType) -> dict[str, str]:
         """The SQL of each column that readers see."""
         return {name: f'"{name}"'}
 
@@ -82,42 +82,42 @@ class Sum(Measure):
     numeric(38, scale).
     """
 
-    def accepts(self, kind: DataType) -> bool:
-        return isinstance(kind, (*_WHOLE, DecimalType))
+    def accepts(self, dtype: DataType) -> bool:
+        return isinstance(dtype, (*_WHOLE, DecimalType))
 
-    def prepare(self, value: Column, kind: DataType) -> Column:
-        return value.cast("decimal(20,0)") if isinstance(kind, LongType) else value
+    def prepare(self, value: Column, dtype: DataType) -> Column:
+        return value.cast("decimal(20,0)") if isinstance(dtype, LongType) else value
 
     def total(self, prepared: Column) -> Column:
         return F.sum(prepared)
 
-    def stored(self, name: str, state: Column, kind: DataType) -> dict[str, Column]:
-        return {name: state.cast(_total_type(kind))}
+    def stored(self, name: str, state: Column, dtype: DataType) -> dict[str, Column]:
+        return {name: state.cast(_total_type(dtype))}
 
-    def columns(self, name: str, kind: DataType) -> dict[str, str]:
-        return {name: sql_type(_total_type(kind))}
+    def columns(self, name: str, dtype: DataType) -> dict[str, str]:
+        return {name: sql_type(_total_type(dtype))}
 
-    def merged(self, name: str, kind: DataType) -> dict[str, str]:
+    def merged(self, name: str, dtype: DataType) -> dict[str, str]:
         return {name: f'coalesce(t."{name}" + excluded."{name}", t."{name}", excluded."{name}")'}
 
 
-def _total_type(kind: DataType) -> DataType:
-    if isinstance(kind, _SMALL):
+def _total_type(dtype: DataType) -> DataType:
+    if isinstance(dtype, _SMALL):
         return LongType()
-    return DecimalType(38, kind.scale if isinstance(kind, DecimalType) else 0)
+    return DecimalType(38, dtype.scale if isinstance(dtype, DecimalType) else 0)
 
 
 @dataclass(frozen=True)
 class Min(Measure):
     """The smallest value; text compares by its UTF-8 bytes in both layers."""
 
-    def accepts(self, kind: DataType) -> bool:
-        return isinstance(kind, ColumnTypes.ORDERED)
+    def accepts(self, dtype: DataType) -> bool:
+        return isinstance(dtype, ColumnTypes.ORDERED)
 
     def total(self, prepared: Column) -> Column:
         return F.min(prepared)
 
-    def merged(self, name: str, kind: DataType) -> dict[str, str]:
+    def merged(self, name: str, dtype: DataType) -> dict[str, str]:
         return {name: f'least(t."{name}", excluded."{name}")'}
 
 
@@ -125,13 +125,13 @@ class Min(Measure):
 class Max(Measure):
     """The greatest value; text compares by its UTF-8 bytes in both layers."""
 
-    def accepts(self, kind: DataType) -> bool:
-        return isinstance(kind, ColumnTypes.ORDERED)
+    def accepts(self, dtype: DataType) -> bool:
+        return isinstance(dtype, ColumnTypes.ORDERED)
 
     def total(self, prepared: Column) -> Column:
         return F.max(prepared)
 
-    def merged(self, name: str, kind: DataType) -> dict[str, str]:
+    def merged(self, name: str, dtype: DataType) -> dict[str, str]:
         return {name: f'greatest(t."{name}", excluded."{name}")'}
 
 
@@ -144,41 +144,41 @@ class Latest(Measure):
     event cannot restore it; readers do not see its columns.
     """
 
-    def accepts(self, kind: DataType) -> bool:
-        return isinstance(kind, StructType) and kind.fieldNames()[: len(_ORDER)] == list(_ORDER)
+    def accepts(self, dtype: DataType) -> bool:
+        return isinstance(dtype, StructType) and dtype.fieldNames()[: len(_ORDER)] == list(_ORDER)
 
-    def prepare(self, value: Column, kind: DataType) -> Column:
-        assert isinstance(kind, StructType)  # noqa: S101
-        fields = [clean(value[f.name], f.dataType).alias(f.name) for f in kind]
+    def prepare(self, value: Column, dtype: DataType) -> Column:
+        assert isinstance(dtype, StructType)  # noqa: S101
+        fields = [clean(value[f.name], f.dataType).alias(f.name) for f in dtype]
         return F.when(value["at"].isNotNull(), F.struct(*fields))
 
     def total(self, prepared: Column) -> Column:
         return F.max(prepared)
 
-    def stored(self, name: str, state: Column, kind: DataType) -> dict[str, Column]:
-        return {column: state[field] for column, (field, _) in self._fields(name, kind).items()}
+    def stored(self, name: str, state: Column, dtype: DataType) -> dict[str, Column]:
+        return {column: state[field] for column, (field, _) in self._fields(name, dtype).items()}
 
-    def columns(self, name: str, kind: DataType) -> dict[str, str]:
-        return {column: sql_type(type_) for column, (_, type_) in self._fields(name, kind).items()}
+    def columns(self, name: str, dtype: DataType) -> dict[str, str]:
+        return {column: sql_type(type_) for column, (_, type_) in self._fields(name, dtype).items()}
 
-    def names(self, name: str, kind: DataType) -> list[str]:
+    def names(self, name: str, dtype: DataType) -> list[str]:
         """A selected column may have the name of a part of the order."""
-        assert isinstance(kind, StructType)  # noqa: S101
-        return [_column(name, f.name) for f in kind]
+        assert isinstance(dtype, StructType)  # noqa: S101
+        return [_column(name, f.name) for f in dtype]
 
-    def merged(self, name: str, kind: DataType) -> dict[str, str]:
+    def merged(self, name: str, dtype: DataType) -> dict[str, str]:
         order = [f"{name}_{part}" for part in _ORDER[:4]]
         old, new = ("(" + ", ".join(f'{side}."{c}"' for c in order) + ")" for side in ("t", "excluded"))
         newer = f'(t."{name}_at" IS NULL OR {new} > {old}) AND excluded."{name}_at" IS NOT NULL'
-        return {c: f'CASE WHEN {newer} THEN excluded."{c}" ELSE t."{c}" END' for c in self.columns(name, kind)}
+        return {c: f'CASE WHEN {newer} THEN excluded."{c}" ELSE t."{c}" END' for c in self.columns(name, dtype)}
 
-    def shown(self, name: str, kind: DataType) -> dict[str, str]:
-        values = [c for c in self._fields(name, kind) if c not in {f"{name}_{part}" for part in _ORDER}]
+    def shown(self, name: str, dtype: DataType) -> dict[str, str]:
+        values = [c for c in self._fields(name, dtype) if c not in {f"{name}_{part}" for part in _ORDER}]
         return {c: f'CASE WHEN NOT "{name}_deleted" THEN "{c}" END' for c in values}
 
-    def _fields(self, name: str, kind: DataType) -> dict[str, tuple[str, DataType]]:
-        assert isinstance(kind, StructType)  # noqa: S101
-        return {_column(name, f.name): (f.name, f.dataType) for f in kind}
+    def _fields(self, name: str, dtype: DataType) -> dict[str, tuple[str, DataType]]:
+        assert isinstance(dtype, StructType)  # noqa: S101
+        return {_column(name, f.name): (f.name, f.dataType) for f in dtype}
 
 
 _ORDER = ("at", "topic", "partition", "offset", "deleted")
@@ -208,12 +208,12 @@ class First(Measure):
 
     most: int
 
-    def accepts(self, kind: DataType) -> bool:
-        return isinstance(kind, StructType) and all(isinstance(f.dataType, ColumnTypes.ORDERED) for f in kind)
+    def accepts(self, dtype: DataType) -> bool:
+        return isinstance(dtype, StructType) and all(isinstance(f.dataType, ColumnTypes.ORDERED) for f in dtype)
 
-    def prepare(self, value: Column, kind: DataType) -> Column:
-        assert isinstance(kind, StructType)  # noqa: S101
-        fields = [clean(value[f.name], f.dataType).alias(f.name) for f in kind]
+    def prepare(self, value: Column, dtype: DataType) -> Column:
+        assert isinstance(dtype, StructType)  # noqa: S101
+        fields = [clean(value[f.name], f.dataType).alias(f.name) for f in dtype]
         return F.when(value.isNotNull(), F.struct(*fields))
 
     def total(self, prepared: Column) -> Column:
@@ -225,23 +225,23 @@ class First(Measure):
     def settle(self, gathered: Column) -> Column:
         return F.when(F.size(gathered) > 0, F.slice(gathered, 1, self.most))
 
-    def stored(self, name: str, state: Column, kind: DataType) -> dict[str, Column]:
-        return {column: state[column] for column in self.columns(name, kind)}
+    def stored(self, name: str, state: Column, dtype: DataType) -> dict[str, Column]:
+        return {column: state[column] for column in self.columns(name, dtype)}
 
-    def columns(self, name: str, kind: DataType) -> dict[str, str]:
-        assert isinstance(kind, StructType)  # noqa: S101
-        return {f.name: sql_type(ArrayType(f.dataType)) for f in kind}
+    def columns(self, name: str, dtype: DataType) -> dict[str, str]:
+        assert isinstance(dtype, StructType)  # noqa: S101
+        return {f.name: sql_type(ArrayType(f.dataType)) for f in dtype}
 
-    def merged(self, name: str, kind: DataType) -> dict[str, str]:
-        fields = list(self.columns(name, kind))
+    def merged(self, name: str, dtype: DataType) -> dict[str, str]:
+        fields = list(self.columns(name, dtype))
         both_sides = ", ".join(f't."{f}" || excluded."{f}"' for f in fields)
         values = ", ".join(f'"{f}"' for f in fields)
         order = ", ".join(f'value."{f}" NULLS FIRST' for f in fields)  # as Spark sorts structs
         first = f"FROM unnest({both_sides}) AS value({values}) GROUP BY {values} ORDER BY {order} LIMIT {self.most}"
         return {f: f"nullif(ARRAY(SELECT value.\"{f}\" {first}), '{{}}')" for f in fields}
 
-    def shown(self, name: str, kind: DataType) -> dict[str, str]:
-        return {column: f'"{column}"' for column in self.columns(name, kind)}
+    def shown(self, name: str, dtype: DataType) -> dict[str, str]:
+        return {column: f'"{column}"' for column in self.columns(name, dtype)}
 
 
 @dataclass(frozen=True)
@@ -261,12 +261,12 @@ class Distinct(Measure):
         """p of the 2**p registers: the standard error is 1.04 / sqrt(2**p)."""
         return max(4, min(16, math.ceil(math.log2((1.04 / self.error) ** 2))))
 
-    def accepts(self, kind: DataType) -> bool:
-        return isinstance(kind, ColumnTypes.ORDERED)
+    def accepts(self, dtype: DataType) -> bool:
+        return isinstance(dtype, ColumnTypes.ORDERED)
 
-    def prepare(self, value: Column, kind: DataType) -> Column:
+    def prepare(self, value: Column, dtype: DataType) -> Column:
         p = self.precision
-        hashed = F.xxhash64(clean(value, kind))
+        hashed = F.xxhash64(clean(value, dtype))
         rest = F.shiftrightunsigned(hashed, p)
         length = F.when(rest == 0, 0).otherwise(F.length(F.bin(rest)))
         code = F.shiftleft(hashed.bitwiseAND(F.lit((1 << p) - 1)), 6) + (F.lit(65 - p) - length)
@@ -285,13 +285,13 @@ class Distinct(Measure):
 
         return F.when(F.size(gathered) > 0, F.filter(gathered, is_greatest_of_register))
 
-    def columns(self, name: str, kind: DataType) -> dict[str, str]:
+    def columns(self, name: str, dtype: DataType) -> dict[str, str]:
         return {name: "integer[]"}
 
-    def merged(self, name: str, kind: DataType) -> dict[str, str]:
+    def merged(self, name: str, dtype: DataType) -> dict[str, str]:
         return {name: f'truelog.distinct_plus(t."{name}", excluded."{name}")'}
 
-    def shown(self, name: str, kind: DataType) -> dict[str, str]:
+    def shown(self, name: str, dtype: DataType) -> dict[str, str]:
         return {name: f'truelog.distinct_estimate("{name}", {self.precision})'}
 
 
@@ -312,10 +312,10 @@ class Quantiles(Measure):
     def bits(self) -> int:
         return max(1, math.ceil(-math.log2(self.error)) - 1)
 
-    def accepts(self, kind: DataType) -> bool:
-        return isinstance(kind, _WHOLE)
+    def accepts(self, dtype: DataType) -> bool:
+        return isinstance(dtype, _WHOLE)
 
-    def prepare(self, value: Column, kind: DataType) -> Column:
+    def prepare(self, value: Column, dtype: DataType) -> Column:
         size = F.abs(F.greatest(value.cast("bigint"), F.lit(-(2**63 - 1))))
         shift = F.greatest(F.length(F.bin(size)) - (self.bits + 1), F.lit(0))
         # The shiftright of PySpark takes no column as the shift; the SQL function does.
@@ -338,28 +338,28 @@ class Quantiles(Measure):
         buckets = comparable(F.array_distinct(F.transform(gathered, lambda e: e["bucket"])))
         return F.when(F.size(gathered) > 0, F.transform(buckets, counted))
 
-    def stored(self, name: str, state: Column, kind: DataType) -> dict[str, Column]:
+    def stored(self, name: str, state: Column, dtype: DataType) -> dict[str, Column]:
         pairs = F.transform(state, lambda e: F.array(e["bucket"].cast("bigint"), e["n"]))
         return {name: F.flatten(pairs)}
 
-    def columns(self, name: str, kind: DataType) -> dict[str, str]:
+    def columns(self, name: str, dtype: DataType) -> dict[str, str]:
         return {name: "bigint[]"}
 
-    def merged(self, name: str, kind: DataType) -> dict[str, str]:
+    def merged(self, name: str, dtype: DataType) -> dict[str, str]:
         return {name: f'truelog.quantiles_plus(t."{name}", excluded."{name}")'}
 
-    def shown(self, name: str, kind: DataType) -> dict[str, str]:
+    def shown(self, name: str, dtype: DataType) -> dict[str, str]:
         return {
             f"{name}_p{100 * q:g}".replace(".", "_"): f'truelog.quantile("{name}", {q}, {self.bits})'
             for q in self.shows
         }
 
 
-def require_accepted(view: str, measures: Mapping[str, Measure], kinds: Mapping[str, DataType]) -> None:
+def require_accepted(view: str, measures: Mapping[str, Measure], dtypes: Mapping[str, DataType]) -> None:
     """Refuse a column of a type that its measure cannot aggregate exactly."""
     for name, measure in measures.items():
-        if not measure.accepts(kinds[name]):
+        if not measure.accepts(dtypes[name]):
             raise BadDeclaration(
-                f"{view}.{name}: {type(measure).__name__} cannot aggregate {kinds[name].simpleString()}; "
+                f"{view}.{name}: {type(measure).__name__} cannot aggregate {dtypes[name].simpleString()}; "
                 f"cast it in the transform (sums of floats are never exact: scale them to integers)."
             )
