@@ -41,7 +41,7 @@ HABITS = {
 _HABITS = {re.compile(pattern): cure for pattern, cure in HABITS.items()}
 _LEAST_WORDS = 5  # of a sentence that a reader can judge
 # Where a sentence ends: at its mark before a capital letter, at an empty line, before an item of a list.
-_END = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[A-Z`\"(*])|\n[ ]*\n\s*|\n[ ]*(?:[-*]|\d+\.)[ ]+")
+_END = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[A-Z`\"(*])|\n[ ]*\n\s*(?:Raises:\s*)?|\n[ ]*(?:[-*]|\d+\.)[ ]+")
 _SENTENCE = re.compile(r"[A-Z`\"(*][^|]*[.!?][\"')*]*")
 
 
@@ -61,9 +61,9 @@ def _plain(words: str) -> str:
 
 
 def sentences(root: Path, *patterns: str) -> Iterator[str]:
-    """Whole sentences, each with its place; no fragments, tables or code."""
+    """Whole sentences, each with its place; no fragments, tables, code or data of tests."""
     for passage in passages(root, *patterns):
-        if passage.form is Form.CELL:
+        if passage.form is Form.CELL or (passage.form is Form.STRING and passage.path.startswith("tests/")):
             continue
         start = 0
         for part in _END.split(passage.text):

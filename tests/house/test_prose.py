@@ -95,6 +95,7 @@ def test_only_whole_sentences_are_drawn(tmp_path: Path) -> None:
     plant(
         tmp_path, {"docs/a.md": text, "include/a.py": '"""Steps:\n\n1. The first of the steps.\n2. and no more\n"""\n'}
     )
+    plant(tmp_path, {"tests/test_a.py": 'DATA = "These are the data of a test."\n'})
     assert list(sentences(tmp_path)) == [
         "docs/a.md:1 The title of a document.",
         "docs/a.md:3 A whole sentence is drawn here.",
