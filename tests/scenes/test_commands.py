@@ -160,7 +160,7 @@ def test_query_of_an_unknown_or_unmade_view(views: str) -> None:
     assert truelog("query", "made_view", "--relation", "tripled", TRUELOG_VIEWS_FOLDER=views).returncode == 2
     unmade = truelog("query", "unmade_view", TRUELOG_VIEWS_FOLDER=views)
     assert (unmade.returncode, unmade.stdout) == (3, "")
-    assert "not made yet" in unmade.stderr
+    assert "does not exist yet" in unmade.stderr
 
 
 def test_positions_are_those_of_the_newest_version(views: str) -> None:
