@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import truelog
 from truelog.spark.java import packaged_java
 
 
@@ -15,6 +16,11 @@ def test_pyspark_client_is_absent() -> None:
     """It installs into PySpark's folder, and the order of installation decides which files remain."""
     with pytest.raises(PackageNotFoundError):
         distribution("pyspark-client")
+
+
+def test_the_installed_version_is_the_version_of_the_source() -> None:
+    """Certificates name the installed version. `make install` renews it."""
+    assert distribution("truelog").version == truelog.__version__
 
 
 def test_every_python_file_of_pyspark_is_original() -> None:
