@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-import truelog
+from truelog import __version__
 from truelog.cli.commands import (
     alerting,
     archiving,
@@ -56,7 +56,7 @@ app = typer.Typer(
 
 def _print_version(requested: bool) -> None:
     if requested:
-        typer.echo(f"truelog {truelog.__version__}")
+        typer.echo(f"truelog {__version__}")
         raise typer.Exit
 
 
