@@ -28,7 +28,7 @@ def _spark_ends() -> Iterator[None]:
 
 @pytest.fixture
 def spark(settings: Settings, _spark_ends: None) -> SparkSession:
-    """The one session of the test run; begun anew where a test has stopped it."""
+    """The session of the test run, started again if a test has stopped it."""
     from truelog.spark.session import session
 
     return session(settings, "tests")

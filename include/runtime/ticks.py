@@ -35,7 +35,8 @@ def ready(settings: Settings) -> None:
         raise ServiceDown(str(error)) from error
     if age > settings.tick_seconds + _LATE_SECONDS:
         ends = topics.ends_by_partition(broker, topics.existing_topics(broker).intersection(event.event_names()))
-        why = f": a tick needs the end of every partition, and {' '.join(ends.unknown.values())}" if ends.unknown else ""
+        reasons = " ".join(ends.unknown.values())
+        why = f": a tick needs the end of every partition, and {reasons}" if reasons else ""
         raise ServiceDown(f"no recent tick{why}")
 
 
