@@ -42,6 +42,7 @@ check: .venv/.installed
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
+	.venv/bin/python -m tests.house.prose
 
 # The engines that it compares with have a separate environment, so that their dependencies stay out of the platform.
 bench: install .venv-bench/.installed
