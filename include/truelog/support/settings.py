@@ -103,7 +103,7 @@ class Settings(BaseSettings):
 
     log_day_seconds: PositiveInt = 86_400
     archive_trigger_seconds: PositiveFloat = 30
-    straggler_seconds: PositiveFloat = 3600.0  # a record that reaches the log later after its event is a straggler
+    straggler_seconds: PositiveFloat = 3600.0  # delay between an event and its record beyond which it is a straggler
     stream_trigger_seconds: PositiveFloat = 1.0
     max_offsets_per_trigger: PositiveInt = 100_000
     tick_seconds: PositiveFloat = 1.0
@@ -113,7 +113,7 @@ class Settings(BaseSettings):
     # Largest automatic repair, as a share of the view's rows. At 0 no repair is automatic.
     repair_share: float = Field(default=0.01, ge=0, le=1)
     repair_rows: PositiveInt = 10  # allowed whatever the share is: a person can still inspect that many rows
-    batch_answer_seconds: PositiveFloat = 120.0  # without a batch, before the batch layer answers (again)
+    batch_answer_seconds: PositiveFloat = 120.0  # without a batch, before the batch layer answers; also between answers
     batch_grace_seconds: PositiveFloat = 5.0  # how long a batch waits for a slow view
     silence_seconds: PositiveFloat = 120.0  # without a batch, beyond the trigger, before an application counts as hung
     start_seconds: PositiveFloat = 600.0  # time limit for an application's first batch
