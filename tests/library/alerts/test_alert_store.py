@@ -176,13 +176,8 @@ def test_a_receiver_that_fails_hangs_and_disappears_gets_each_incident_once_in_t
     attempt()
     listener.back()
 
-    first = [
-        "application_down/one open",
-        "application_down/two open",
-        "application_down/one resolved",
-        "application_down/two resolved",
-    ]
-    first += ["application_down/two open", "application_down/three open"]
+    events = ("one open", "two open", "one resolved", "two resolved", "two open", "three open")
+    first = [f"application_down/{each}" for each in events]
     assert [deliver(receiving, name) for name in RECEIVERS] == [first, first]
     resolve_all(database)
     then = ["application_down/two resolved", "application_down/three resolved"]
