@@ -1,1 +1,1 @@
-"""Lag: how far each reader is behind the log, the history of that, and the rules for its verdict."""
+"""Lag: how far each reader is behind the log, the lag history, and the rules for the lag verdict."""

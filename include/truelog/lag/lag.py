@@ -1,9 +1,9 @@
 """Lag: how far a reader is behind the end of the log, in records and in seconds.
 
-The seconds are read from the log, not estimated: they are the age, by the broker's clock, of the first record that the
-reader has not read. A reader that has read everything has no lag, however long ago the last record came. If retention
-has deleted the first unread record, the age is that of the first record left, so the caller must also check where the
-log begins.
+The seconds come from the log and are not an estimate. They are the age of the reader's first unread record, by the
+broker's clock. A reader that has read everything has no lag, however long ago the last record arrived. If retention
+has deleted the first unread record, the age is that of the first remaining record, so the caller must also check where
+the log begins.
 """
 
 import time
@@ -25,14 +25,14 @@ Coordinates = tuple[str, int, int]  # topic, partition, offset
 
 @dataclass(frozen=True)
 class Lag:
-    """The number of unread records, and the age of the first of them in seconds."""
+    """The number of unread records, and the age of the first unread record in seconds."""
 
     events: int
     seconds: float
 
 
 def lags(settings: Settings, positions: Mapping[str, Positions], ends: Positions) -> dict[str, dict[Partition, Lag]]:
-    """The lag of each reader in every partition of its topics, by the reader's name."""
+    """The lag of each reader in every partition of its topics, by reader name."""
     first = {(r.topic, r.partition, r.start) for at in positions.values() for r in at.ranges_to(ends.only(at.offsets))}
     times = _times(settings, first)
     now = time.time()
@@ -49,7 +49,7 @@ def lags(settings: Settings, positions: Mapping[str, Positions], ends: Positions
 
 
 def _times(settings: Settings, starts: Iterable[Coordinates]) -> dict[Coordinates, float]:
-    """The time of the first record at or after each offset, unless only transaction markers follow it."""
+    """The time of the first record at or after each offset. An offset is left out if it has no such record."""
     found: dict[Coordinates, float] = {}
     remaining = sorted(starts)
     if not remaining:
@@ -61,8 +61,8 @@ def _times(settings: Settings, starts: Iterable[Coordinates]) -> dict[Coordinate
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": "read_uncommitted",  # an open transaction would hide the records after it
-            "auto.offset.reset": "earliest",  # for records that retention has deleted
-            "fetch.message.max.bytes": 65_536,  # only one record is needed, of partitions with millions
+            "auto.offset.reset": "earliest",  # if retention has deleted the record at the offset
+            "fetch.message.max.bytes": 65_536,  # one record is enough, and a partition may have millions
             "queued.min.messages": 1,
             "log_level": 0,
         }
@@ -94,7 +94,7 @@ def _first_times(consumer: Consumer, offsets: dict[Partition, int]) -> dict[Coor
             found[*partition, offsets[partition]] = message.timestamp()[1] / 1000
         if partition in waiting:
             waiting.remove(partition)
-            consumer.incremental_unassign([TopicPartition(*partition)])  # its batches could fill every broker response
+            consumer.incremental_unassign([TopicPartition(*partition)])  # or its batches could fill every response
     if waiting:
         raise ServiceDown(f"Kafka did not return the records at {sorted(waiting)} in time; see `truelog status`.")
     return found

@@ -1,7 +1,7 @@
-"""Publishes positions as Kafka consumer groups, so that common Kafka tools show how far each reader has come.
+"""Publishes positions as Kafka consumer groups, so that common Kafka tools show how far each reader has read.
 
-A view is the group `truelog.<application>.<view>`, the archive is `truelog.archive`. Truelog never reads the groups.
-Positions are committed with a view's rows; the groups hold copies that are seconds old.
+A view has the `truelog.<application>.<view>` group, and the archive has the `truelog.archive` group. Truelog never
+reads the groups. A view's positions are committed with its rows, and its group only has a copy that is seconds old.
 """
 
 from collections.abc import Mapping
@@ -20,17 +20,17 @@ _TIMEOUT = 10.0
 
 
 def group_name(settings: Settings, reader: str) -> str:
-    """The group that holds a reader's positions."""
+    """The name of a reader's consumer group."""
     return (
         f"truelog.{reader}" if reader == ARCHIVE else f"truelog.{application.application_of(settings, reader)}.{reader}"
     )
 
 
 def publish_groups(settings: Settings, broker: AdminClient, positions: Mapping[str, Positions]) -> None:
-    """Commit each reader's positions in its group. A failure of one group does not prevent the others.
+    """Commit each reader's positions to its group. A failed commit does not prevent the commits to other groups.
 
     Raises:
-        ServiceDown: Kafka did not accept all of them.
+        ServiceDown: Kafka did not accept all positions.
     """
     responses: dict[str, Future[ConsumerGroupTopicPartitions]] = {}
     for reader, at in positions.items():
@@ -45,7 +45,7 @@ def publish_groups(settings: Settings, broker: AdminClient, positions: Mapping[s
 
 
 def _error(response: "Future[ConsumerGroupTopicPartitions]") -> str:
-    """Why the broker rejected the positions of a group or of one of its partitions; else an empty string."""
+    """Why the broker rejected a group's positions or some of them, or an empty string if it accepted them all."""
     try:
         partitions = response.result().topic_partitions or []
     except KafkaException as error:

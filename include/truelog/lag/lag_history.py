@@ -1,4 +1,4 @@
-"""The history of lag in PostgreSQL: one row for each reader and poll, deleted after `lag_keep_seconds`.
+"""The lag history in PostgreSQL: one row for each reader and poll, deleted after `lag_keep_seconds`.
 
 A new version of a view starts a new history, because its positions belong to another table.
 """
@@ -12,9 +12,9 @@ from truelog.lag.lag import Partition
 from truelog.lag.lag_verdict import Sample
 from truelog.storage.database import Connection
 
-History = dict[Partition, list[Sample]]  # the newest last
+History = dict[Partition, list[Sample]]  # newest last
 
-_SHARED = ("at", "batch_at")  # the same in all partitions of a poll, so they have columns of their own
+_SHARED = ("at", "batch_at")  # the same in all partitions of a poll, so each has its own column
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Reading:
 
 
 def append(connection: Connection, readings: Iterable[Reading], seconds: float) -> None:
-    """Store readings. Delete readings that are older than `seconds`, or in the future because a clock was set back."""
+    """Store readings. Delete readings older than `seconds`, and readings in the future because a clock was set back."""
     with connection.cursor() as cursor:
         for each in readings:
             cursor.execute(
@@ -45,7 +45,7 @@ def append(connection: Connection, readings: Iterable[Reading], seconds: float) 
 
 
 def since(connection: Connection, moment: float) -> dict[str, list[Reading]]:
-    """The readings of each reader's newest version from `moment` to now, the newest last."""
+    """The readings of each reader's newest version from `moment` to now, newest last."""
     rows: Iterable[tuple[Any, ...]] = connection.execute(
         "SELECT reader, version, extract(epoch FROM at)::float8, extract(epoch FROM batch_at)::float8, partitions "
         "FROM truelog.lag_sample WHERE at >= to_timestamp(%s) AND at <= now() + interval '5 s' ORDER BY reader, at",

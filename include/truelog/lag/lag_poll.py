@@ -1,11 +1,14 @@
-"""One poll of the brokers, PostgreSQL and the archive: a sample of lag for every reader.
+"""Polls the brokers, PostgreSQL and the archive once, and samples the lag of every reader.
 
-1. The beginning of each partition, and its retention.
+A poll reads, in this order:
+
+1. The beginning and the retention of each partition.
 2. The positions of the readers.
 3. The end of each partition.
-4. The time of the first record that each reader has not read.
+4. The time of each reader's first unread record.
 
-In another order, a reader could appear behind records that retention deleted meanwhile, or past the end of the log.
+In any other order, retention could delete records between two steps and a reader would appear to be behind them, or a
+reader could appear to be past the end of the log.
 """
 
 import time
@@ -34,7 +37,7 @@ from truelog.views import catalogue
 
 @dataclass(frozen=True)
 class PolledReader:
-    """The positions of a view or of the archive, and when its application last finished a batch."""
+    """The positions of a view or of the archive, and the time at which its application last finished a batch."""
 
     version: int
     at: Positions
@@ -46,7 +49,7 @@ ListReaders = Callable[[Settings], PolledReaders]
 
 
 def polled_views(settings: Settings) -> PolledReaders:
-    """Every view that has a table, in one snapshot of the database."""
+    """All views that have a table, read from one database snapshot."""
     with db_snapshot.read_snapshot(settings) as connection:
         positions = reader_positions.view_positions(connection, catalogue.view_names(settings.views_folder))
         batches = {
@@ -60,7 +63,7 @@ def polled_views(settings: Settings) -> PolledReaders:
 
 
 def polled_archive(settings: Settings) -> PolledReaders:
-    """The archive, or nothing while the archive has no table."""
+    """The archive, or nothing if the archive has no table yet."""
     with db_snapshot.read_snapshot(settings) as connection:
         batch_at = _batch_at(application.status(connection, ARCHIVE))
     position = ReaderPosition(0, archived_positions(settings, event.event_names()))
@@ -70,9 +73,9 @@ def polled_archive(settings: Settings) -> PolledReaders:
 def poll_once(
     settings: Settings, broker: AdminClient, declared: Iterable[str], list_readers: ListReaders
 ) -> tuple[PolledReaders, list[Reading]]:
-    """The readers, and a reading of each. `declared` are the topics that they may read.
+    """The readers, and one reading for each reader. `declared` lists the topics that readers may read.
 
-    The readers' positions are only those on topics that exist now under the same id.
+    The readers' positions cover only the topics that still exist under the same id.
     """
     existing = (set(declared) & topics.existing_topics(broker)) - {ticks.TOPIC}
     begins, retention = topics.begins_by_partition(broker, existing), topics.retention_seconds(broker, existing)  # 1
@@ -89,7 +92,7 @@ def poll_once(
 
 @dataclass(frozen=True)
 class PartitionBounds:
-    """What the brokers say about each partition. `unknown` says why a partition's bounds are not known."""
+    """The bounds of each partition on the brokers. `unknown` contains the reason for each partition without bounds."""
 
     begins: PartitionOffsets
     ends: PartitionOffsets
@@ -107,11 +110,11 @@ class PartitionBounds:
         return Positions(known, ends.ids)
 
     def current(self, at: Positions) -> Positions:
-        """The positions on topics that exist under the same id."""
+        """The positions on topics that still exist under the same id."""
         return at.only(topic for topic in at.offsets if not self._unusable(at, topic))
 
     def samples(self, reader: PolledReader, lags: Mapping[Partition, Lag], now: float) -> dict[Partition, Sample]:
-        """A sample for each partition of the reader's topics. `lags` has the lag in the known partitions."""
+        """A sample for each partition of the reader's topics. `lags` contains the lag in each known partition."""
         blind = {partition: reason for partition, reason in self.unknown.items() if partition[0] in reader.at.offsets}
         for partition in reader.at.partitions():
             if reason := self._unusable(reader.at, partition[0]):
@@ -132,7 +135,7 @@ class PartitionBounds:
         )
 
     def _unusable(self, at: Positions, topic: str) -> str:
-        """Why the positions on a topic cannot be compared with the log; else an empty string."""
+        """Why the positions on a topic cannot be compared with the log, or an empty string if they can."""
         ids = self.known_ends.ids
         if topic not in ids:
             return f"{topic} is not declared, or does not exist on the brokers"

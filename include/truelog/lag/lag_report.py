@@ -14,13 +14,13 @@ from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
-_FINE_SECONDS = 10.0  # beyond the trigger interval: the usual duration of a batch
-POLLS = 3  # a sample older than so many poll intervals is not current
+_FINE_SECONDS = 10.0  # the usual duration of a batch, added to the trigger interval
+POLLS = 3  # a sample older than this many poll intervals is not current
 
 
 @dataclass(frozen=True)
 class LagRow:
-    """One reader in one partition. Without a current sample there are no numbers. Rates are in records per second."""
+    """A reader's lag in one partition. If there is no current sample, all numbers are None. Rates are per second."""
 
     reader: str
     application: str
@@ -43,10 +43,10 @@ class LagRow:
 
 @dataclass(frozen=True)
 class ReaderLag:
-    """The lag of a reader over all its partitions, by the newest sample of each.
+    """A reader's lag over all its partitions, from the newest sample of each partition.
 
-    If one partition has no current sample, the numbers are None, and `unknown` says why. `age` is the age in seconds
-    of the oldest of these samples.
+    If any partition has no current sample, the numbers are None and `unknown` contains the reason. `age` is the age of
+    the oldest of these samples in seconds.
     """
 
     events: int | None = None
@@ -56,7 +56,7 @@ class ReaderLag:
 
 
 def lag_rows_now(settings: Settings, names: Iterable[str] = ()) -> list[LagRow]:
-    """The rows of these readers; by default, of the archive and all views.
+    """The rows for these readers, or by default for the archive and all views.
 
     Raises:
         ServiceDown: PostgreSQL does not answer.
@@ -66,7 +66,7 @@ def lag_rows_now(settings: Settings, names: Iterable[str] = ()) -> list[LagRow]:
 
 
 def rows(settings: Settings, connection: Connection, names: Iterable[str] = ()) -> list[LagRow]:
-    """The same, in the caller's snapshot."""
+    """The rows for these readers, read in the caller's snapshot."""
     now = time.time()
     wanted = list(names) or [ARCHIVE, *catalogue.view_names(settings.views_folder)]
     known = lag_history.since(connection, now - max(limits(settings, reader).window for reader in wanted))
@@ -74,7 +74,7 @@ def rows(settings: Settings, connection: Connection, names: Iterable[str] = ()) 
 
 
 def by_reader(found: Iterable[LagRow]) -> dict[str, list[LagRow]]:
-    """The rows grouped by reader, in their order."""
+    """The rows grouped by reader, in their original order."""
     of_reader: dict[str, list[LagRow]] = {}
     for row in found:
         of_reader.setdefault(row.reader, []).append(row)
@@ -82,27 +82,27 @@ def by_reader(found: Iterable[LagRow]) -> dict[str, list[LagRow]]:
 
 
 def worst(rows: Iterable[LagRow]) -> LagRow:
-    """The row with the worst verdict, the first of several."""
+    """The row with the worst verdict, or the first such row if there are several."""
     return max(rows, key=lambda row: list(LagVerdict).index(row.verdict))
 
 
 def lag_events(rows: Sequence[LagRow]) -> int | None:
-    """The sum over all partitions, or None if one has no current sample."""
+    """The number of unread records in all partitions, or None if any partition has no current sample."""
     known = [row.lag_events for row in rows if row.lag_events is not None]
     return sum(known) if len(known) == len(rows) else None
 
 
 def freshness(rows: Sequence[LagRow]) -> float | None:
-    """The age in seconds of the oldest record that the reader has not processed, or 0.
+    """The age in seconds of the oldest record that the reader has not processed, or 0 if it has processed all records.
 
-    None if one partition has no current sample.
+    The age is None if any partition has no current sample.
     """
     known = [row.lag_seconds for row in rows if row.lag_seconds is not None]
     return max(known, default=None) if len(known) == len(rows) else None
 
 
 def reader_lag(rows: Sequence[LagRow]) -> ReaderLag:
-    """The lag of one reader, from its rows."""
+    """One reader's lag, calculated from its rows."""
     unknown = next((row.reason for row in rows if row.rule == UNKNOWN_RULE), "")
     ages = [row.sample_age for row in rows if row.sample_age is not None]
     return ReaderLag(lag_events(rows), freshness(rows), max(ages, default=None), unknown)
@@ -114,7 +114,7 @@ def application_of(settings: Settings, reader: str) -> str:
 
 
 def limits(settings: Settings, reader: str) -> Limits:
-    """The limits of this reader. The archive may always be behind by its trigger interval."""
+    """The limits for this reader. They include the trigger interval, because the reader falls behind by that much."""
     runner = application_of(settings, reader)
     trigger = settings.archive_trigger_seconds if runner == ARCHIVE else settings.stream_trigger_seconds
     return Limits(

@@ -1,4 +1,4 @@
-"""The lag of one reader over time, by partition, in as many steps as a chart can show."""
+"""One reader's lag over time, by partition, divided into as many steps as a chart can show."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class LagSeries:
 
 @dataclass(frozen=True)
 class LagCourse:
-    """The start of each step in seconds since 1970, and the series of all partitions."""
+    """The step length in seconds, the start of each step in seconds since 1970, and the series of all partitions."""
 
     step: float
     at: Sequence[float]
@@ -29,7 +29,7 @@ class LagCourse:
 
 
 def lag_course(connection: Connection, reader: str, span: float, least: float) -> LagCourse:
-    """The lag over the last `span` seconds. A step is at least `least` seconds, the interval between two polls."""
+    """The lag over the last `span` seconds. A step lasts at least `least` seconds, the interval between two polls."""
     step = max(least, span / STEPS)
     rows: list[tuple[Any, ...]] = connection.execute(_QUERY, {"reader": reader, "span": span, "step": step}).fetchall()
     now = connection.execute("SELECT extract(epoch FROM now())::float8").fetchone()

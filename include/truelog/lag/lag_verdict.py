@@ -2,24 +2,25 @@
 
 A reader is a view or the archive. The first rule that applies decides:
 
-1. UNKNOWN: there is no sample; the last one is too old; or it holds the reason why the poll saw nothing.
+1. UNKNOWN: there is no sample, the last sample is too old, or the last poll could not see the partition.
 2. FALLING_OFF: the log has dropped records that the reader had not read, and there is no other copy.
-3. REWIND: the reader is before a position that it has had, or past the end of the log.
-4. FALLING_OFF: at the pace of the window, retention reaches the reader in less than `falling` seconds. After one
-   sample, the reader counts as motionless. With a short retention, half the retention is the limit.
-5. FALLING_OFF: the same by offsets, if the beginning of the log moved at least twice in the window.
-6. STOP: for `still` seconds the reader had records to read and did not move, and its application made no batch.
-7. STALL: the same, but its application makes batches.
-8. UNKNOWN: the reader is behind, and the history is too short to say more.
-9. UNDERPROVISIONED: in each third of a full window the reader moved, but read less than arrived.
-10. WARN: the median lag of the last two minutes is `late` seconds or more, whether it grows or not.
-11. WARN: the lag grows: the median of the second of these minutes is at least a fifth above that of the first.
+3. REWIND: the reader has moved back from a position that it had reached, or is past the end of the log.
+4. FALLING_OFF: at the pace measured in the window, retention will reach the reader in less than `falling` seconds. If
+   there is only one sample, the reader counts as motionless. If half the retention is shorter than `falling`, half the
+   retention is the limit.
+5. FALLING_OFF: as in rule 4 but measured in offsets, if the beginning of the log moved at least twice in the window.
+6. STOP: for `still` seconds the reader had records to read but did not move, and its application finished no batch.
+7. STALL: as in rule 6, but the application did finish batches.
+8. UNKNOWN: the reader is behind, but the history is too short to show a trend.
+9. UNDERPROVISIONED: in each third of a full window, the reader moved but read fewer records than arrived.
+10. WARN: the median lag of the last two minutes is `late` seconds or more, whether or not the lag is growing.
+11. WARN: the lag is growing. Its median in the last minute is at least a fifth above its median in the previous minute.
 12. OK.
 
 Rules 4, 5, 8, 9 and 11 apply only to readers that are at least `fine` seconds behind. Once the beginning of the log has
 passed a `backed` reader, that reader continues from the archive, so rules 2, 4 and 5 do not apply. Medians prevent one
-good sample from hiding a problem. No rule asks whether a reader commits: a reader without new records is OK, however
-long ago it moved. If a topic was deleted and created again, the history starts with the new topic.
+good sample from hiding a problem. No rule depends on whether a reader commits: a reader that has no new records to read
+is OK, however long ago it last moved. If a topic was deleted and re-created, the history starts with the new topic.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,11 +35,11 @@ from truelog.support.durations import in_words
 WINDOW = 600.0  # minimum length of the history in seconds
 UNKNOWN_RULE = 1  # there is no current sample
 RECENT = 120.0  # seconds over which a trend is measured
-GROWTH = 1.2  # ratio of the median lag in the second half of these seconds to that in the first
+GROWTH = 1.2  # minimum ratio of the second half's median lag to the first half's median lag
 
 
 class LagVerdict(StrEnum):
-    """Ordered from harmless to severe."""
+    """The verdicts, ordered from harmless to severe."""
 
     OK = "OK"
     WARN = "WARN"
@@ -58,11 +59,11 @@ class Sample:
     position: int = 0
     earliest: int = 0
     end: int = 0
-    seconds: float = 0.0  # age, by the broker's clock, of the first unread record
+    seconds: float = 0.0  # age of the first unread record, by the broker's clock
     batch_at: float | None = None  # when the application last finished a batch
-    retention: float | None = None  # seconds for which the log keeps a record; None if not limited by time
-    topic_id: str = ""  # a recreated topic has another id
-    blind: str = ""  # why the poll saw nothing; the fields above are then meaningless
+    retention: float | None = None  # seconds for which the log retains a record; None if there is no time limit
+    topic_id: str = ""  # a re-created topic has a new id
+    blind: str = ""  # why the poll could not see the partition; offsets and seconds are then meaningless
 
     @property
     def events(self) -> int:
@@ -76,7 +77,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a reader in seconds, and whether it can read from the archive."""
+    """A reader's limits in seconds, and whether the reader can fall back on the archive."""
 
     blind: float = 30.0
     fine: float = 10.0
@@ -87,7 +88,7 @@ class Limits:
 
     @property
     def window(self) -> float:
-        """The length of the history: long enough to see that a reader does not move."""
+        """The length of the history, which is long enough to show that a reader is not moving."""
         return max(WINDOW, 2 * self.still)
 
 
@@ -100,12 +101,12 @@ class LagAssessment:
     reason: str
     rate_in: float | None = None
     rate_counted: float | None = None
-    caught_up_in: float | None = None  # seconds; None if the reader does not gain on the log
+    caught_up_in: float | None = None  # seconds; None if the reader is not catching up with the log
 
 
 @dataclass(frozen=True)
 class _Case:
-    """The samples within the window, the newest last."""
+    """The samples within the window, newest last."""
 
     samples: Sequence[Sample]
     limits: Limits
@@ -132,7 +133,7 @@ class _Case:
 
     @property
     def motionless(self) -> float:
-        """For how long the reader has been at its last position, in seconds."""
+        """How long the reader has been at its last position, in seconds."""
         moved = max((n for n, each in enumerate(self.samples) if each.position != self.last.position), default=-1)
         return self.last.at - self.samples[moved + 1].at
 
@@ -141,7 +142,7 @@ RuleResult = tuple[LagVerdict, str] | None
 
 
 def assess(history: Sequence[Sample], now: float, limits: Limits) -> LagAssessment:
-    """The verdict on a history in order of time."""
+    """Return the verdict on a history that is in chronological order."""
     if blind := _blind(history, now, limits):
         return LagAssessment(LagVerdict.UNKNOWN, UNKNOWN_RULE, blind)
     window = history[-1].at - limits.window
@@ -156,7 +157,7 @@ def assess(history: Sequence[Sample], now: float, limits: Limits) -> LagAssessme
 
 
 def _is_same_topic(sample: Sample, last: Sample) -> bool:
-    """Samples of a topic that was deleted and created again say nothing about the new topic."""
+    """Whether a sample describes the current topic. Samples from a deleted topic say nothing about its replacement."""
     return not sample.blind and sample.topic_id == last.topic_id
 
 
@@ -170,7 +171,7 @@ def _blind(history: Sequence[Sample], now: float, limits: Limits) -> str:
 
 
 def _dropped(case: _Case) -> RuleResult:
-    """2. Records are lost."""
+    """2. The log has dropped unread records."""
     lost = 0 if case.limits.backed else case.last.dropped
     return (LagVerdict.FALLING_OFF, f"the log dropped {lost:,} records before they were read") if lost else None
 
@@ -196,7 +197,7 @@ def _falling_by_time(case: _Case) -> RuleResult:
 
 
 def _falling_by_offsets(case: _Case) -> RuleResult:
-    """5. Retention by size, or records deleted by hand. One move of the beginning gives no pace."""
+    """5. Retention by size, or records deleted by hand. A single move of the beginning shows no pace."""
     moves = sum(1 for before, after in pairwise(case.samples) if after.earliest > before.earliest)
     if moves < 2 or not case.behind:
         return None
@@ -211,26 +212,26 @@ def _overtaken(case: _Case, margin: float, closing: float, limit: float) -> Rule
         return LagVerdict.FALLING_OFF, "the log may drop unread records at any moment"
     if closing <= 0 or margin / closing >= limit:
         return None
-    return LagVerdict.FALLING_OFF, f"the log drops unread records in {in_words(margin / closing)}"
+    return LagVerdict.FALLING_OFF, f"the log will drop unread records in {in_words(margin / closing)}"
 
 
 def _stop(case: _Case) -> RuleResult:
-    """6. The application makes no batches."""
+    """6. The reader is not moving, and its application is finishing no batches."""
     if not _is_motionless(case) or not _makes_no_batches(case):
         return None
     return (
         LagVerdict.STOP,
-        f"it has not moved for {in_words(case.motionless)} or more, and its application makes no batches",
+        f"it has not moved for {in_words(case.motionless)} or more, and its application is finishing no batches",
     )
 
 
 def _stall(case: _Case) -> RuleResult:
-    """7. The application makes batches, but the reader does not move."""
+    """7. The application is finishing batches, but the reader is not moving."""
     if not _is_motionless(case):
         return None
     return (
         LagVerdict.STALL,
-        f"it has not moved for {in_words(case.motionless)} or more, though its application makes batches",
+        f"it has not moved for {in_words(case.motionless)} or more, although its application is finishing batches",
     )
 
 
@@ -254,30 +255,30 @@ def _too_new(case: _Case) -> RuleResult:
 
 
 def _underprovisioned(case: _Case) -> RuleResult:
-    """9. More records arrive than the reader can read."""
+    """9. Records are arriving faster than the reader can read them."""
     if not case.behind or case.span < 0.9 * case.limits.window or case.last.seconds <= case.first.seconds:
         return None
     marks = [case.samples[round(n * (len(case.samples) - 1) / 3)] for n in range(4)]
     if all(0 < after.position - before.position < after.end - before.end for before, after in pairwise(marks)):
-        return LagVerdict.UNDERPROVISIONED, f"for {in_words(case.span)} it has read less than arrived"
+        return LagVerdict.UNDERPROVISIONED, f"for {in_words(case.span)} it has read fewer records than arrived"
     return None
 
 
 def _late(case: _Case) -> RuleResult:
-    """10. The reader is far behind, whether the lag grows or not."""
+    """10. The reader is far behind, whether or not the lag is growing."""
     typical = median(sample.seconds for sample in case.recent)
     return (LagVerdict.WARN, f"it is {in_words(typical)} behind") if typical >= case.limits.late else None
 
 
 def _growing(case: _Case) -> RuleResult:
-    """11. The lag grows."""
+    """11. The lag is growing."""
     if not case.behind:
         return None
     middle = case.last.at - RECENT / 2
     earlier = [sample.seconds for sample in case.recent if sample.at < middle]
     later = median(sample.seconds for sample in case.recent if sample.at >= middle)
     if earlier and later >= case.limits.fine and later >= GROWTH * median(earlier):
-        return LagVerdict.WARN, f"its lag grows: {in_words(median(earlier))} a minute ago, {in_words(later)} now"
+        return LagVerdict.WARN, f"its lag is growing: {in_words(median(earlier))} a minute ago, {in_words(later)} now"
     return None
 
 
@@ -304,7 +305,7 @@ _RULES: tuple[Callable[[_Case], RuleResult], ...] = (
 
 
 def _rate(case: _Case, offset: Callable[[Sample], int]) -> float | None:
-    """Recent records per second."""
+    """The recent rate in records per second."""
     first, last = case.recent[0], case.recent[-1]
     return (offset(last) - offset(first)) / (last.at - first.at) if last.at > first.at else None
 

@@ -176,7 +176,7 @@ def test_the_exit_code_of_the_command_follows_the_verdicts(sampled: Settings) ->
     lines = [line.split() for line in wrong.stdout.splitlines()]
     assert ["page_view", "0", "10", "990", "604,740", "FALLING_OFF"] in lines  # no number is truncated
     [reason] = [line for line in wrong.stdout.splitlines() if line.startswith("falling page_view 0")]
-    assert reason.startswith("falling page_view 0: FALLING_OFF, the log drops unread records in 60 s")
+    assert reason.startswith("falling page_view 0: FALLING_OFF, the log will drop unread records in 60 s")
     assert truelog("lag", FINE, UNSEEN, **environment(sampled)).returncode == 3
     rows = answer("lag", exit_code=1, **environment(sampled))["lag"]
     assert {row["verdict"] for row in rows} == {"OK", "FALLING_OFF", "UNKNOWN"}
