@@ -1,4 +1,4 @@
-"""Deliver alerts to each receiver, and send the heartbeat of a dead-man's switch to its outside watcher."""
+"""Deliver alerts to each receiver, and send the dead-man's-switch heartbeat to an outside watcher."""
 
 from datetime import datetime, timedelta
 
@@ -10,22 +10,23 @@ from truelog.alerts.alert_receiver import configured
 from truelog.support.settings import Settings
 
 DELIVERY_DOC = """
-Delivers alerts to {receiver}. The service `lag` finds problems and writes the notifications. A running run of this DAG
-waits for a notification; it succeeds when {receiver} has accepted it, and its result (XCom) lists what was delivered.
+Delivers alerts to {receiver}. The `lag` service finds problems and writes the notifications. A run of this DAG waits
+for a notification and succeeds when {receiver} has accepted it. The run's result (XCom) lists what was delivered.
 
-* **Red**: {receiver} did not accept a notification in any try. The task's log shows its answer. Nothing is lost: the
-  notification waits in `truelog.notification`, and the next run tries again. Check the address and the credential.
-* **Pausing** this DAG stops all deliveries to {receiver}. For maintenance, use `truelog alerts silence` instead: a
-  silence ends by itself.
-* **Clearing** or marking a run changes nothing about what is delivered.
+* **Red**: {receiver} did not accept a notification in any try. The task's log shows the answer. Nothing is lost: the
+  notification stays in `truelog.notification`, and the next run tries again. Check the address and the credential.
+* **Pausing** this DAG stops all deliveries to {receiver}. For maintenance, use `truelog alerts silence` instead,
+  because a silence ends automatically.
+* **Clearing** or marking a run does not affect what is delivered.
 """
 HEARTBEAT_DOC = """
-The dead-man's switch. Each minute a task calls an outside watcher at `TRUELOG_HEARTBEAT_URL`. The call says that
-Airflow runs tasks, that alerts are checked, and that every receiver accepts its notifications within ten minutes. The
-watcher pages when the calls stop, because Airflow cannot report its own failure.
+The dead-man's switch. Every minute a task calls an outside watcher at `TRUELOG_HEARTBEAT_URL`. The call confirms that
+Airflow is running tasks, that alerts are being checked, and that every receiver accepts its notifications within ten
+minutes. The watcher pages when the calls stop, because Airflow cannot report its own failure.
 
-**Red**: the watcher was not called, and will page if that continues. The task's log gives the reason: alerts are not
-checked (is `lag` READY in `truelog status`?), a receiver does not accept them, or the watcher itself did not answer.
+**Red**: the watcher was not called and will page if this continues. The task's log shows the reason: alerts are not
+being checked (is `lag` READY in `truelog status`?), a receiver does not accept notifications, or the watcher itself
+did not answer.
 """
 
 
@@ -54,7 +55,7 @@ def delivery(receiver: str) -> DAG:
 
 @task(retries=0, priority_weight=100, execution_timeout=timedelta(seconds=45))
 def beat() -> None:
-    """Not retried: the next beat follows in a minute."""
+    """Send one heartbeat. It is not retried, because the next one follows in a minute."""
     from truelog.alerts import heartbeat
 
     heartbeat.send_heartbeat(Settings())

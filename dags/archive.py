@@ -14,19 +14,19 @@ from truelog.support.settings import Settings
 log = logging.getLogger("truelog.upkeep")
 
 ABOUT = """
-Maintains the archive once a day. It rewrites small files of the archive and of the partials into larger ones, expires
-snapshots older than three days, and removes uncommitted files of that age. It also deletes rows left in staging tables,
-partials and ticks that no view can need, alerts that were resolved more than three months ago, and Data Docs of that
-age. It then audits the archive: every record of the log is there exactly once, every file is in the bucket with its
-size, and every gap is explained.
+Maintains the archive once a day. It combines small files of the archive and of the partials into larger ones, expires
+snapshots older than three days, and removes uncommitted files of the same age. It also deletes rows left in staging
+tables, partials and ticks that no view can need, alerts that were resolved more than three months ago, and Data Docs
+of the same age. It then audits the archive: every log record must be archived exactly once, every file must be in the
+bucket with the right size, and every gap must be explained.
 
-**Red**: what to do first, by the task that is red:
+**Red**: first steps, by red task:
 
-* `audit`: **records may be lost.** The log lists each fault by topic and partition. While Kafka still holds the records
-  they can be archived again, so act before its retention deletes them: `truelog archive audit --deep` shows what the
-  broker still has. Restore a missing file from the backup of the bucket. Until then, pause this DAG: do not compact.
-* `compact`: nothing is lost, but tables get slower to read. It retries by itself after a conflict with a commit of the
-  archiver. Report an error that persists.
+* `audit`: **records may be lost.** The log lists each fault by topic and partition. The records can be archived again
+  while Kafka still has them, so act before Kafka's retention deletes them. `truelog archive audit --deep` shows what
+  the broker still has. Restore missing files from the bucket backup. Until then, pause this DAG to prevent compaction.
+* `compact`: nothing is lost, but tables get slower to read. The task retries automatically after a conflict with an
+  archiver commit. Report an error that persists.
 
 In a manual run, `deep` compares every byte with Kafka, as far back as Kafka's retention reaches.
 """

@@ -16,31 +16,31 @@ from truelog.support.settings import Settings
 EVENTS = event.event_names()
 
 ABOUT = """
-Validates each event type once a day. For each log day that begins within the run's interval it computes metrics from
+Validates each event type once a day. For each log day that begins within the run's interval, it computes metrics from
 the archive: events, distinct keys, the share of missing values in each field, and the shares of malformed and
-late records. Great Expectations checks each metric against its bounds. The bounds are declared beside the event, as
-`QUALITY` in `include/events/<event>.py`. The usual value is the median of the seven log days before
+late records. Great Expectations checks each metric against its bounds. The bounds are declared with the event, as
+`QUALITY` in `include/events/<event>.py`. The usual value is the median of the preceding seven log days
 (`docs/quality.md`).
 
-Metrics are rows of `truelog.figure`, and validations are rows of `truelog.validation`. The page *Quality* shows both. A
-metric without enough history is *not checked*: the usual number of events is known from the fourth log day.
+Metrics are rows of `truelog.figure`, and validations are rows of `truelog.validation`. The *Quality* page shows both. A
+metric without enough history is *not checked*. The usual number of events is known from the fourth log day on.
 
-* **Backfill** any range of days. Days run oldest first, because each day is compared with the days before it. Metrics
-  are replaced; to repeat days that are done, choose to reprocess them.
+* **Backfill** any range of days. Days run oldest first, because each day is compared with the preceding days. Metrics
+  are replaced. To repeat days that are done, choose to reprocess them.
 * **Manual run**: enter a date, or a time for the log day that contains it, and choose event types.
 
-**Red** means that producers send other data than before, not that a view is wrong. What to do first, by the task that
-is red:
+**Red** means that producers are sending different data than before, not that a view is wrong. First steps, by red
+task:
 
-* `verdict`: its log names each metric that is out of bounds, with its usual value.
+* `verdict`: the log lists each metric that is out of bounds, with its usual value.
   * *events* or *keys* too low: check whether a producer stopped (`truelog lag`, the collector of the topic).
   * *events* or *keys* too high: check whether a producer sends duplicates.
   * *missing …*: a producer no longer sends that field.
-  * *late*: senders delay events, or their clocks are wrong.
-  * *malformed*: a producer bypasses the collector and writes to Kafka; the archive's column `invalid` shows the reason.
-  * If the new data is right, change the bounds beside the event. The usual value adapts by itself within four days.
-* `wait`: the archive did not close the day in time; the log names the topics. Check that `stream_archive` is healthy
-  and that the service `ticks` runs (`truelog status`), and then clear the task.
+  * *late*: senders are delaying events, or their clocks are wrong.
+  * *malformed*: a producer bypasses the collector and writes to Kafka. The archive's `invalid` column shows the reason.
+  * If the new data is right, change the event's bounds. The usual value adapts automatically within four days.
+* `wait`: the archive did not close the day in time. The log lists the topics. Check that `stream_archive` is healthy
+  and that the `ticks` service is running (`truelog status`). Then clear the task.
 * `judge`: PostgreSQL or the object store is down. Clear the task when it is back. Report any other error.
 """
 
@@ -56,7 +56,7 @@ def judge(span: dict[str, Any], params: dict[str, Any], run_id: str) -> list[str
 
 @judged(map_index_template="{{ label }}", retries=0)
 def verdict(event: str, run_id: str) -> None:
-    """Fail if a metric of a log day is out of bounds."""
+    """Fail if any metric of any log day is out of bounds."""
     from truelog.quality import event_quality
 
     get_current_context()["label"] = event  # type: ignore[typeddict-unknown-key]

@@ -18,29 +18,30 @@ VIEWS = catalogue.view_names(Settings().views_folder)
 log = logging.getLogger("truelog.recompute")
 
 ABOUT = """
-The batch layer. For each view it computes the *partials* of the log days that begin within the run's interval, from the
-archive and with the same code as the stream. New partials start `reconcile`, which rebuilds views from them.
+The batch layer. For each view, it computes the *partials* of the log days that begin within the run's interval. It
+reads the archive and runs the same code as the stream. New partials start `reconcile`, which rebuilds views from them.
 
-* **Backfill** any range of days: on the page *Backfills* of *Truelog*, with the button above, or by `POST
+* **Backfill** any range of days on *Truelog*'s *Backfills* page, with the button above, or through `POST
   /api/v2/backfills`. A partial is replaced as a whole, so a repeated backfill does not change correct data. To repeat
   days that are done, choose to reprocess them.
-* **Manual run**: enter a date, or a time for the log day that contains it. Choose `open` to include a day that is not
-  over, as far as it is archived.
-* **Compare only**: without `repair`, the comparison that new partials start replaces no row. If several runs started
-  one comparison, it repairs a view only if all of them allow it. The task `announce` links the report.
-* A run whose interval contains no log day, because the archive began later, succeeds and skips its jobs.
+* **Manual run**: enter a date, or a time for the log day that contains it. Choose `open` to include the
+  archived part of a day that is not over.
+* **Compare only**: if `repair` is off, the comparison that new partials start replaces no rows. If several runs started
+  one comparison, it repairs a view only if all of them allow it. The `announce` task links to the report.
+* If the archive began after a run's interval, the interval contains no log day. The run then skips its jobs and
+  succeeds.
 
 **Red** never means that a view shows wrong data: the streams serve readers, and a rebuild reads the archive where a
-partial is missing. What to do first, by the task that is red:
+partial is missing. First steps, by red task:
 
-* `wait`: the archive did not close the day in time; the log names the topics. Check that `stream_archive` is healthy
-  and that the service `ticks` runs (`truelog status`), and then clear the task.
-* `recompute`: the job's log ends with the error. If the file of the view is broken, fix it. If its code changed under
-  the same `version`, raise the version. A retry resolves most other errors; report an error that persists. The jobs of
-  other views are not affected.
-* `plan` and `announce` only read and record: clear them.
+* `wait`: the archive did not close the day in time. The log lists the topics. Check that `stream_archive` is healthy
+  and that the `ticks` service is running (`truelog status`). Then clear the task.
+* `recompute`: the job's log ends with the error. If the view's file is broken, fix it. If the view's code changed under
+  the same `version`, increment the version. A retry resolves most other errors; report an error that persists. Other
+  views' jobs are not affected.
+* `plan` and `announce`: clear the task. These tasks only read and record.
 
-Jobs use the pool `recompute` and wait behind all other tasks, so that a backfill does not slow down the streams.
+Jobs use the `recompute` pool and wait behind all other tasks, so that a backfill does not slow down the streams.
 """
 
 
@@ -91,7 +92,7 @@ with DAG(
         "day": DAY,
         "views": Param(VIEWS, type="array", items={"type": "string", "enum": VIEWS}, examples=VIEWS, title="Views"),
         "open": Param(
-            False, type="boolean", title="Open", description="Include a day that is not over, as far as it is archived."
+            False, type="boolean", title="Open", description="Include the archived part of a day that is not over."
         ),
         "repair": Param(
             True, type="boolean", title="Repair", description="Let the comparison that follows replace differing rows."

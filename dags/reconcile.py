@@ -16,32 +16,33 @@ from truelog.views import catalogue
 VIEWS = catalogue.view_names(Settings().views_folder)
 
 ABOUT = """
-Proves that views are right. It rebuilds each view from the archive at the exact positions of its streamed table, and
-compares the two row by row. Differing rows are replaced by rows of the rebuild and compared again, while the stream
+Proves that views are right. It rebuilds each view from the archive at the exact positions of its streamed table and
+compares the two row by row. Differing rows are replaced with the rebuild's rows and compared again while the stream
 continues. Great Expectations then validates the result: no row differs, no rows are missing, and the view's own checks
 pass.
 
-It runs every hour, after `recompute` has written new partials, and on request. A manual run chooses the views and
+It runs every hour, after `recompute` has written new partials, and on request. In a manual run, choose the views and
 whether to repair; `from_raw` ignores partials and typed columns and parses the raw bytes again. The hourly runs also
 compare a share of the partials with the raw bytes, so that every partial is proved once a day, and replace partials
-that differ. The tasks `compare` and `validate` link the report.
+that differ. The `compare` and `validate` tasks link to the report.
 
 Each comparison is a row of `truelog.reconciliation` (with the first differing rows), each validation a row of
 `truelog.validation`, and each repaired row a row of `truelog.repair`, with its values before and after. A view that is
 EQUAL gets a certificate, which `truelog verify` proves again from the archive alone.
 
-**Red** means that at least one view was not proved to match the log. What to do first, by the task that is red:
+**Red** means that at least one view was not proved to match the log. First steps, by red task:
 
-* `validate`: the log names what failed.
+* `validate`: the log lists what failed.
   * *no row differs*: too many rows differ for a safe repair (`TRUELOG_REPAIR_SHARE`, `TRUELOG_REPAIR_ROWS`), or rows
     differ again after a repair. `recon.<view>_v<version>_diff` shows the cause of each row if it is known. Run this DAG
     with `from_raw`. If the view is then EQUAL, a partial is corrupt: recompute its day. Otherwise run `truelog archive
     audit`. If the archive has no fault, run this DAG again with `repair`, and report the problem.
-  * *A check of the view*: rows that equal their rebuild break the view's own rule, so producers send unforeseen data.
-  * *could not be compared*: the file of the view is broken, or its code changed under the same `version`. The log
-    shows the reason. Fix the file, or raise the version. The other views were compared.
-* `compare`: UNKNOWN means that the archive is behind, so the view is neither equal nor different. Check that
-  `stream_archive` is healthy. The task retries by itself.
+  * *A check of the view*: rows that equal their rebuild break the view's own rule, so producers are sending unforeseen
+    data.
+  * *could not be compared*: the view's file is broken, or its code changed under the same `version`. The log shows the
+    reason. Fix the file, or increment the version. The other views were compared.
+* `compare`: UNKNOWN means that the archive is behind, so the view could not be compared. Check that `stream_archive`
+  is healthy. The task retries automatically.
 """
 
 
@@ -81,7 +82,7 @@ with DAG(
     params={
         "views": Param(VIEWS, type="array", items={"type": "string", "enum": VIEWS}, examples=VIEWS, title="Views"),
         "from_raw": Param(False, type="boolean", title="From raw", description="Parse the archive's raw bytes again."),
-        "repair": Param(True, type="boolean", title="Repair", description="Replace differing rows, and compare again."),
+        "repair": Param(True, type="boolean", title="Repair", description="Replace differing rows and compare again."),
     },
     doc_md=ABOUT,
 ):

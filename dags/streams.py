@@ -1,4 +1,4 @@
-"""Keep the archive and the stream applications in their desired state: one DAG per application, and one for all."""
+"""Keep the archive and the stream applications in their desired state: one DAG per application, and a safety net."""
 
 from datetime import datetime
 from typing import Any
@@ -19,14 +19,14 @@ result (XCom) says what was wrong and what was done. The next run starts at once
 `{name}`.
 
 A run in progress does not prove that `{name}` is healthy: after repeated failures the run waits before the next start
-attempt. The current state is on the page *Streams* and in `truelog status`.
+attempt. The *Streams* page and `truelog status` show the current state.
 
 * **Red**: `{name}` could not be started, or it ended or hung too often within a few minutes. The task's log ends with
-  the log of `{name}`: read it first. The next run waits, and then tries again by itself.
-* `{name}` is not restarted while it has nothing to read, because no ticks and no events arrive or because Kafka is down
-  (NO_INPUT in `truelog status`).
-* **Clear** the running task to restart `{name}` at once, even while the run waits.
-* **Marking** the task as failed or success does not affect `{name}`. The next run continues to watch it.
+  the log of `{name}`: read it first. The next run waits and then tries again automatically.
+* `{name}` is not restarted while it has nothing to read, because no ticks or events are arriving or because Kafka is
+  down (NO_INPUT in `truelog status`).
+* **Clear** the running task to restart `{name}` at once, even while the run is waiting.
+* **Marking** the task as failed or successful does not affect `{name}`. The next run continues to watch it.
 * **Pause** this DAG to keep Airflow's *hands off*: it neither starts nor stops `{name}` until you unpause the DAG.
 * To stop `{name}`, use `truelog application stop {name}`. To start it again, use `truelog application start {name}`.
 
@@ -35,14 +35,14 @@ it again.
 """
 NET = """
 The safety net for the `stream_…` DAGs. Every minute it brings each application to its desired state, in case the
-application's own DAG has failed to. It leaves an application alone while that DAG is paused, and ends applications that
+application's own DAG has failed to. It leaves an application alone while that DAG is paused and ends applications that
 no longer have a view.
 
-When code files have changed, `release` finds the applications that are affected, and only those restart. A view whose
-code changed without a new `version` stalls; `truelog positions` shows why.
+When code files have changed, `release` finds the affected applications, and only these applications restart. A view
+whose code changed without a new `version` stalls; `truelog positions` shows why.
 
 **Red**: an application could not be started, or the release could not be determined. The other applications were
-handled. The log of the red task shows the error: read it first.
+handled. The red task's log shows the error: read it first.
 """
 
 
@@ -67,7 +67,7 @@ for each in APPLICATIONS:
 
 @task
 def ensure() -> dict[str, str]:
-    """Bring each application to its desired state. A failed start does not hold up the others."""
+    """Bring each application to its desired state. A failed start does not hold up the other applications."""
     from truelog.apps import launcher
 
     ti: Any = get_current_context()["ti"]

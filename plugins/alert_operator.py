@@ -1,4 +1,4 @@
-"""The task that delivers alerts to one receiver: first what waits already, then, deferred, what comes."""
+"""The task that delivers alerts to one receiver. It defers if no notification is pending."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from truelog.support.settings import Settings
 
 
 class AlertOperator(BaseOperator):
-    """Deferred until a notification waits. Succeeds with the delivered notifications as its result.
+    """Defers until a notification is pending. Succeeds with the delivered notifications as its result.
 
     If the receiver does not accept a notification, the task fails and is retried. The notification stays in PostgreSQL.
     """
@@ -19,14 +19,14 @@ class AlertOperator(BaseOperator):
         self.receiver = receiver
 
     def execute(self, context: Any) -> list[str]:
-        """A new run, or a retry."""
+        """Handle a new run or a retry."""
         delivered = self._deliver()
         if not delivered:
             self.defer(trigger=AlertTrigger(self.receiver), method_name="resumed")
         return delivered
 
     def resumed(self, context: Any, event: Any) -> list[str]:
-        """Called when a notification waits. The next run waits for the next one."""
+        """Deliver once a notification is pending. The next run waits for the next notification."""
         return self._deliver()
 
     def _deliver(self) -> list[str]:

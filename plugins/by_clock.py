@@ -1,4 +1,4 @@
-"""The cron timetable of a DAG that must not run at once on a new platform."""
+"""A cron timetable for DAGs that must not run immediately on a new platform."""
 
 from datetime import timedelta
 
@@ -6,7 +6,7 @@ from airflow.sdk import CronTriggerTimetable
 
 
 def by_clock(cron: str) -> CronTriggerTimetable:
-    """Runs at future times only. Airflow's default would also run a time that passed up to a tenth of a period ago.
+    """Run at future times only. By default, Airflow also runs for a time that passed up to a tenth of a period ago.
 
     The DAG must have no start date.
     """

@@ -1,4 +1,4 @@
-"""A trigger that polls PostgreSQL, and reconnects while the database does not answer."""
+"""A trigger that polls PostgreSQL and tries to reconnect until the database answers."""
 
 import asyncio
 from abc import abstractmethod
@@ -16,7 +16,7 @@ AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
 
 
 class DatabaseTrigger(BaseTrigger):  # type: ignore[misc]
-    """Watches one subject, and fires once."""
+    """Watches one subject and fires once."""
 
     def __init__(self, subject: str) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class DatabaseTrigger(BaseTrigger):  # type: ignore[misc]
 
     @abstractmethod
     async def watch(self, settings: Settings, connection: AsyncConnection) -> dict[str, str]:
-        """Poll every `POLL_SECONDS` until there is something to report, and return the payload of the event."""
+        """Poll every `POLL_SECONDS` until there is something to report, then return the event payload."""
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Yield one event."""
@@ -34,7 +34,7 @@ class DatabaseTrigger(BaseTrigger):  # type: ignore[misc]
                 async with await psycopg.AsyncConnection.connect(**settings.database(), autocommit=True) as connection:
                     payload = await self.watch(settings, connection)
             except psycopg.OperationalError as error:
-                self.log.warning("%s: the database does not answer: %s", self.subject, error)
+                self.log.warning("%s: the database is not answering: %s", self.subject, error)
                 await asyncio.sleep(POLL_SECONDS)
             else:
                 yield TriggerEvent(payload)

@@ -1,7 +1,7 @@
-"""The timetable of DAGs that process log days. With short log days, a backfill may include today up to now.
+"""The timetable of DAGs that process log days. If log days are short, a backfill may include today up to now.
 
-Airflow excludes an interval that has not ended from a backfill. That is right when a log day fills the interval. In a
-test or a demo a log day lasts seconds, and most of today's log days are closed.
+Airflow excludes from a backfill any interval that has not ended. That is right when a log day fills the interval. In a
+test or a demo, however, a log day lasts seconds, and most of today's log days are already closed.
 """
 
 from datetime import timedelta
@@ -17,12 +17,12 @@ from truelog.support.settings import Settings
 
 
 class DaysSoFar(CronDataIntervalTimetable):
-    """Calendar days. In a backfill today ends one second ago; reprocess it to include later log days."""
+    """Calendar days. In a backfill, today ends one second ago; reprocess today to include later log days."""
 
     def next_dagrun_info(
         self, *, last_automated_data_interval: DataInterval | None, restriction: TimeRestriction
     ) -> DagRunInfo | None:
-        """Only a backfill sets `catchup` here, because these DAGs do not catch up."""
+        """Shorten today in a backfill. Only a backfill sets `catchup` here, because these DAGs do not catch up."""
         info = super().next_dagrun_info(
             last_automated_data_interval=last_automated_data_interval, restriction=restriction
         )

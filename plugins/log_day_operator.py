@@ -1,4 +1,4 @@
-"""The task that waits, without occupying a worker, until the log days of its run are closed."""
+"""The task that waits, without occupying a worker, until its run's log days are closed."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +10,7 @@ from truelog.batch.run_interval import RunInterval
 from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import Settings
 
-# A parameter in the form of a manual run.
+# A parameter in the form for manual runs.
 DAY = Param(
     None,
     type=["null", "string"],
@@ -22,10 +22,10 @@ _TIMEOUT_SECONDS = 3600.0  # after the end of the last day
 
 
 class LogDayOperator(BaseOperator):
-    """Returns the run's span. It does not wait for unfinished days that the run explicitly includes."""
+    """Returns the run's span. Does not wait for unfinished days that the run explicitly includes."""
 
     def execute(self, context: Any) -> dict[str, Any]:
-        """A run with an interval covers the calendar day in which it begins, so today grows until it is over."""
+        """Defer if days are open. A run's interval covers a whole calendar day, so today grows until it is over."""
         day, now = Settings().log_day_seconds, datetime.now(UTC)
         span = RunInterval.of_run(context["params"], context["dag_run"].data_interval_start, now, day)
         closes = span.closes(day)
@@ -43,5 +43,7 @@ class LogDayOperator(BaseOperator):
             ArchiveBehind: the wait timed out.
         """
         if event["open"]:
-            raise ArchiveBehind(f"{event['open']}. Check that the application `archive` and the service `ticks` run.")
+            raise ArchiveBehind(
+                f"{event['open']}. Check that the `archive` application and the `ticks` service are running."
+            )
         return span

@@ -1,4 +1,4 @@
-"""The trigger that waits until the archive has closed log days, or until a deadline."""
+"""The trigger that waits until the archive has closed the log days or a deadline has passed."""
 
 import asyncio
 import time
@@ -12,13 +12,13 @@ from truelog.support.settings import Settings
 
 
 def lagging(moment: datetime) -> list[str]:
-    from truelog.batch import run_interval  # imported here, so that the triggerer's loop does not wait
+    from truelog.batch import run_interval  # imported here, so that the import does not block the triggerer's loop
 
     return run_interval.topics_behind(Settings(), moment)
 
 
 class LogDayTrigger(BaseTrigger):
-    """Checks every few seconds which topics have not reached `moment`. It outlasts services that do not answer."""
+    """Checks every few seconds which topics have not reached `moment`. Continues while a service is down."""
 
     poll_seconds = 2.0
     lagging: Callable[[datetime], list[str]] = staticmethod(lagging)
@@ -31,7 +31,7 @@ class LogDayTrigger(BaseTrigger):
         return "log_day_trigger.LogDayTrigger", {"moment": self.moment, "deadline": self.deadline}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Yield one event with the reason why days are still open; the reason is empty once they are closed."""
+        """Yield one event with the reason why days are still open; the reason is empty if all days are closed."""
         reason = "not checked yet"
         while reason and time.time() < self.deadline:
             reason = await self._reason()
@@ -42,7 +42,7 @@ class LogDayTrigger(BaseTrigger):
     async def _reason(self) -> str:
         try:
             behind = await asyncio.to_thread(self.lagging, datetime.fromisoformat(self.moment))
-        except Exception as error:  # a database or a bucket may come back
+        except Exception as error:  # the database or the bucket may come back
             self.log.warning("cannot check the archive: %s", error)
             return f"cannot check the archive: {error}"
         return f"the archive of {', '.join(behind)} has not reached {self.moment}" if behind else ""

@@ -28,7 +28,7 @@ def _page(name: str, page: str, **options: object) -> dict[str, Any]:
 
 
 class PagesPlugin(AirflowPlugin):
-    """One navigation entry. The other pages appear under *Plugins*, so that each has an address."""
+    """Adds one navigation entry. The other pages appear under *Plugins*, so that each page has an address."""
 
     name = "truelog_pages"
     fastapi_apps = [{"app": Pages(), "url_prefix": PREFIX, "name": "Truelog"}]  # noqa: RUF012  the base class declares it so

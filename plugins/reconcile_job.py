@@ -10,7 +10,7 @@ from truelog.support.settings import Settings
 
 
 class ReconcileJob(SparkJob):
-    """Succeeds when every view could be compared, whatever the verdicts. The run id is stored with the results."""
+    """Succeeds if every view could be compared, whatever the verdicts. The run id is stored with the results."""
 
     template_fields = (*SparkJob.template_fields, "views")
     operator_extra_links = (*SparkJob.operator_extra_links, ReportLink())
@@ -20,7 +20,7 @@ class ReconcileJob(SparkJob):
         self.views = views
 
     def execute(self, context: Any) -> None:
-        """Fails if a view is UNKNOWN: an archive that lags may have caught up by the next try."""
+        """Fail if a view is UNKNOWN, because a lagging archive may catch up before the next try."""
         from truelog.reconcile import reconcile_checks
 
         self.application_args = [*job_options(context), *self.views]
@@ -29,7 +29,7 @@ class ReconcileJob(SparkJob):
 
 
 def job_options(context: Any) -> list[str]:
-    """The job's options, from the run's parameters and from what started the run."""
+    """The job's options, derived from the run's parameters and from what started the run."""
     params, run = context["params"], context["dag_run"]
     options = [f"--{name.replace('_', '-')}" for name in ("from_raw", "repair") if params[name]]
     if run.run_type == "scheduled":  # the hourly runs together prove every partial once a day

@@ -1,6 +1,6 @@
-"""Links from a task to its results: a Truelog page, and the Data Docs of what was validated.
+"""Links from a task to its results: a Truelog page and the Data Docs of the validation.
 
-Both appear once the task is done, and open inside Airflow.
+Both links appear once the task is done and open inside Airflow.
 """
 
 from collections.abc import Callable, Collection
@@ -14,7 +14,7 @@ from pages_plugin import PREFIX
 
 
 class ReportLink(BaseOperatorLink):
-    """The page *Reconciliations*, filtered by this run."""
+    """The *Reconciliations* page, filtered by this run."""
 
     name = "Report"
 
@@ -23,9 +23,9 @@ class ReportLink(BaseOperatorLink):
 
 
 class AttemptLink(BaseOperatorLink):
-    """The page *Reconciliations*, with the comparisons that this attempt's partials started.
+    """The *Reconciliations* page, with the comparisons that this attempt's partials started.
 
-    The worker creates the link when the task is done, and passes the task instance as `ti_key`.
+    The worker creates the link when the task is done and passes the task instance as `ti_key`.
     """
 
     name = "Report"
@@ -39,7 +39,7 @@ def _reconciliations_page(**parameters: object) -> str:
 
 
 class QualityLink(BaseOperatorLink):
-    """The page *Quality*, with the log days of the task's event type."""
+    """The *Quality* page, with the log days of the task's event type."""
 
     name = "Report"
 

@@ -10,7 +10,7 @@ from runtime.airflow import POOL
 from truelog.spark.submit import SPARK, job_environment, submit_conf
 from truelog.support.settings import PROJECT, Settings
 
-# Default arguments of batch DAGs: their tasks wait behind everything else in Airflow.
+# Default arguments of batch DAGs, whose tasks wait behind all other Airflow tasks.
 BATCH = {
     "owner": "truelog",
     "retries": 2,
@@ -18,12 +18,12 @@ BATCH = {
     "priority_weight": 0,
     "weight_rule": "absolute",
 }
-# Passed where a job is declared: for a mapped task the scheduler does not read attributes of the class.
+# Passed where a job is declared, because the scheduler does not read a mapped task's class attributes.
 JOB = {"pool": POOL}
 
 
 class SparkJob(SparkSubmitOperator):
-    """`map_label` names a mapped task in Airflow's list of map indexes."""
+    """Runs a batch job. `map_label` labels a mapped task in Airflow's list of map indexes."""
 
     template_fields = (*SparkSubmitOperator.template_fields, "map_label")
 
@@ -32,9 +32,9 @@ class SparkJob(SparkSubmitOperator):
         self.map_label = map_label
 
     def execute(self, context: Any) -> None:
-        """Submit with only the job's own environment; the provider would add that of the Airflow process."""
+        """Submit with only the job's own environment; the provider would add the Airflow process's environment."""
         settings = Settings()
-        SparkSubmitHook.get_connection(SPARK)  # without a connection, the hook would silently use YARN
+        SparkSubmitHook.get_connection(SPARK)  # if there is no connection, the hook silently uses YARN
         self.conf, self.name = submit_conf(settings), f"truelog {self.task_id}"
         self._hook = self._get_hook()
         self._hook.submit(self.application, env=job_environment(settings), cwd=settings.home)

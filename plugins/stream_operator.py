@@ -1,4 +1,4 @@
-"""The task that keeps one application in its desired state, and watches it without occupying a worker."""
+"""The task that keeps one application in its desired state and watches it without occupying a worker."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ from truelog.support.settings import Settings
 
 
 class StreamOperator(BaseOperator):  # type: ignore[misc]
-    """Defers while the application is healthy. Succeeds after it fixed a problem, and returns what was wrong.
+    """Defers while the application is healthy. Succeeds after fixing a problem and returns what was wrong.
 
-    Airflow counts how often a run was cleared. A count that is new to the launcher is a request to restart the
-    application; a retry of the task is not.
+    Airflow counts how often a run was cleared. A count that the launcher has not seen is a request to restart
+    the application; a task retry is not such a request.
     """
 
     def __init__(self, *, application: str, **kwargs: Any) -> None:
@@ -41,7 +41,7 @@ class StreamOperator(BaseOperator):  # type: ignore[misc]
         self.execute(context)
 
     def resumed(self, context: Any, event: dict[str, str]) -> dict[str, str]:
-        """Fix what the trigger found. The next run continues to watch."""
+        """Fix what the trigger found. The next run continues to watch the application."""
         from truelog.apps import launcher
 
         done = launcher.ensure(Settings(), self.application)

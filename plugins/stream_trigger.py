@@ -1,4 +1,4 @@
-"""The trigger that watches one application, and fires when something is wrong with it."""
+"""The trigger that watches one application and fires when something is wrong with it."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ _NO_INPUT_POLL_SECONDS = 5.0  # longer, because this check also queries Kafka
 
 
 def diagnose(settings: Settings, status: Status) -> Diagnosis | None:
-    from truelog.apps import liveness  # imported here, so that the triggerer's loop does not wait
+    from truelog.apps import liveness  # imported here, so that the import does not block the triggerer's loop
 
     return liveness.diagnose(settings, status, datetime.now(UTC))
 

@@ -1,10 +1,10 @@
-"""The views as Airflow assets: `recompute` announces new partials on them, and `reconcile` reads what was announced."""
+"""The views as Airflow assets. `recompute` announces new partials on them, and `reconcile` reads the announcements."""
 
 from typing import Any
 
 from airflow.sdk import Asset, AssetAlias
 
-# A task that learns which views it updates only when it runs names this alias, and adds the assets to it.
+# An alias for tasks that learn only at run time which views they update. Such a task adds the assets to the alias.
 RECOMPUTED = AssetAlias("recomputed_views")
 _PREFIX = "view_"
 _REPAIR, _ATTEMPT = "repair", "attempt"
@@ -15,14 +15,14 @@ def view_asset(view: str) -> Asset:
 
 
 def announcement(*, repair: bool, attempt: str) -> dict[str, bool | str]:
-    """The extra fields of an event. The attempt tells apart the events of a run that was repeated."""
+    """An event's extra fields. The attempt distinguishes the events of a repeated run."""
     return {_REPAIR: repair, _ATTEMPT: attempt}
 
 
 def recomputed_views(dag_run: Any, events: Any) -> dict[str, bool] | None:
-    """The views whose new partials started this run, and whether each may be repaired; None for any other run.
+    """The views whose new partials started this run, and whether each may be repaired; None for other runs.
 
-    A view may be repaired only if all of its events allow it. Airflow also lists each event under its alias; these
+    A view may be repaired only if all of its events allow it. Airflow also lists each event under its alias; those
     entries are ignored.
     """
     if dag_run.run_type != "asset_triggered":

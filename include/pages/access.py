@@ -1,12 +1,12 @@
-"""Permissions: Airflow's auth manager decides each one, so a page grants no right that Airflow does not.
+"""Permissions. Airflow's auth manager makes every decision, so a page grants no right that Airflow does not.
 
-| to do this | requires this permission in Airflow |
+| action | required permission in Airflow |
 | --- | --- |
-| see a page | read the DAG that the page is about |
-| restart an application | clear a task of its DAG, which also restarts it |
+| see a page | read the DAG that the page shows |
+| restart an application | clear a task of the application's DAG, which also restarts the application |
 | stop or start an application | change the connection that all applications use, because a stop has no time limit |
 | backfill | trigger `recompute` |
-| acknowledge or silence alerts | trigger `streams`, which on-call engineers may do |
+| acknowledge or silence alerts | trigger `streams`, as on-call engineers may |
 """
 
 from collections.abc import Callable
@@ -33,11 +33,11 @@ class Dag(StrEnum):
 
 
 def may_read(dag: Dag) -> Callable[..., None]:
-    """A dependency for routes that show data of this DAG."""
+    """Return a dependency for routes that show this DAG's data."""
 
     def check(user: SignedIn) -> None:
         if not get_auth_manager().is_authorized_dag(method="GET", details=DagDetails(id=dag), user=user):
-            raise HTTPException(403, f"You may not read the DAG {dag}")
+            raise HTTPException(403, f"You may not read the {dag} DAG")
 
     return check
 
@@ -59,13 +59,13 @@ def may_handle_alerts(user: BaseUser) -> bool:
 
 
 def may_backfill(user: BaseUser) -> bool:
-    """Whether to offer a backfill. Airflow's own route makes the same check again."""
+    """Whether to offer a backfill. Airflow's own route repeats the check."""
     dag, run = DagDetails(id=Dag.RECOMPUTE), DagAccessEntity.RUN
     return get_auth_manager().is_authorized_dag(method="POST", access_entity=run, details=dag, user=user)
 
 
 def require_own_page(request: Request) -> None:
-    """Refuse requests from other sites: their pages send cookies, but a custom header needs our consent first."""
+    """Refuse requests from other sites. Their pages can send cookies, but a custom header needs our consent first."""
     headers = request.headers
     if "x-truelog" not in headers or headers.get("sec-fetch-site", "same-origin") != "same-origin":
-        raise HTTPException(403, "Use the button on the page, or send the header X-Truelog")
+        raise HTTPException(403, "Use the button on the page or send the X-Truelog header")

@@ -28,7 +28,7 @@ class AlertKey(BaseModel):
 
 
 class SilenceRequest(BaseModel):
-    """A silence. It requires a reason, because other people will ask for it."""
+    """A silence. The reason is required, because other people will ask for it."""
 
     pattern: Text
     hours: float = Field(gt=0, le=_MAX_SILENCE_HOURS)
@@ -42,7 +42,7 @@ class SilenceId(BaseModel):
 def handler(user: SignedIn) -> str:
     """The user's name, if the user may handle alerts."""
     if not may_handle_alerts(user):
-        raise HTTPException(403, "You may not handle alerts. It requires permission to trigger the DAG streams")
+        raise HTTPException(403, "You may not handle alerts. This requires permission to trigger the streams DAG")
     return user.get_name()
 
 

@@ -1,6 +1,6 @@
 """Actions on applications: restart, stop and start.
 
-An action records a request with the user's name, and the application's DAG carries it out.
+An action records a request with the user's name, and the application's DAG carries out the request.
 """
 
 import logging
@@ -22,7 +22,7 @@ def restart(name: str, user: SignedIn) -> dict[str, str]:
     settings = _settings_for(name)
     if not may_restart(user, name):
         raise HTTPException(
-            403, f"You may not restart {name}. It requires permission to clear tasks of the DAG stream_{name}"
+            403, f"You may not restart {name}. This requires permission to clear tasks of the stream_{name} DAG"
         )
     with connect(settings) as connection:
         if application.status(connection, name).desired == application.STOPPED:
@@ -45,7 +45,7 @@ def start(name: str, user: SignedIn) -> dict[str, str]:
 def _set_desired(name: str, desired: str, user: SignedIn) -> dict[str, str]:
     settings = _settings_for(name)
     if not may_stop(user):
-        raise HTTPException(403, f"You may not stop or start {name}. It requires permission to change connections")
+        raise HTTPException(403, f"You may not stop or start {name}. This requires permission to change connections")
     with connect(settings) as connection:
         application.set_desired(connection, name, desired, user.get_name())
     return _accepted(name, desired, user.get_name())

@@ -1,7 +1,7 @@
-"""Attempts at a run of `recompute`: a later backfill of the same log day takes over the run and repeats it.
+"""Attempts at a `recompute` run. A later backfill of the same log day takes over the run and repeats it.
 
-Airflow keeps every try of a task. A try's id contains its creation time, so a try belongs to the newest backfill that
-was created before it.
+Airflow stores every try of a task. A try's id contains the creation time, so a try belongs to the newest backfill that
+was created before the try.
 """
 
 from collections.abc import Collection, Iterable
@@ -35,12 +35,12 @@ class Try:
 
     @property
     def made_at(self) -> datetime:
-        """The creation time: a UUID of version 7 begins with milliseconds since the epoch."""
+        """The creation time. A version 7 UUID begins with the milliseconds since the epoch."""
         return _EPOCH + (self.id.int >> 80) * _MILLISECOND
 
     @property
     def ran(self) -> bool:
-        """Whether the try began: Airflow leaves the previous try's start and name on a try that never begins."""
+        """Whether the try began. A try that never began still has the previous try's start time and name."""
         return self.started_at is not None and self.started_at >= self.made_at
 
 
@@ -68,7 +68,7 @@ def attempts(session: Session, backfill: Backfill, runs: Collection[DagRun]) -> 
 
 
 def newest(tries: Iterable[Try], begins: datetime, ends: datetime) -> Attempt:
-    """The last try of each task among those made in [begins, ends), compared in milliseconds as ids store time."""
+    """The last try of each task in [begins, ends). Times are compared in milliseconds, the precision of the ids."""
     first, last = _milliseconds(begins), _milliseconds(ends)
     made = sorted((each for each in tries if first <= each.made_at < last), key=lambda each: each.id.int)
     return Attempt(tuple({(each.task, each.index): each for each in made}.values()), ends)
@@ -90,7 +90,7 @@ def _ends(session: Session, backfill: Backfill, runs: Collection[DagRun]) -> dic
 
 
 def _tries(session: Session, runs: Collection[str]) -> dict[str, list[Try]]:
-    """The tries of all attempts, by run id. Airflow keeps the latest try in one table and earlier tries in another."""
+    """The tries of all attempts, by run id. Airflow stores the latest try in one table, earlier tries in another."""
     found: dict[str, list[Try]] = {}
     for table, number, label in (
         (TaskInstance, TaskInstance.id, TaskInstance._rendered_map_index),  # rendered_map_index falls back to the index

@@ -1,8 +1,8 @@
-"""Backfills of `recompute`, from Airflow's tables: who started each, for which views, and the progress of its days.
+"""Backfills of `recompute`, from Airflow's tables: who started a backfill, its views, and the progress of its days.
 
-The page starts, pauses and cancels backfills through Airflow's own API on behalf of its user, so Airflow checks the
-permission and records the name. That API returns neither the backfill of a run nor the user who started a backfill.
-This module runs inside Airflow's api-server and reads both from its tables.
+The page starts, pauses and cancels backfills through Airflow's own API on behalf of the user, so Airflow checks the
+permission and records the name. That API returns neither a run's backfill nor the user who started a backfill. This
+module runs inside Airflow's api-server and reads both from Airflow's tables.
 
 A later backfill of the same day reuses Airflow's run. Each backfill shows its own attempt at that run.
 """
@@ -92,7 +92,7 @@ def _days(session: Session, backfill: Backfill, known: Sequence[str]) -> list[di
 
 
 def _outcome(backfill: Backfill, run: DagRun, attempt: Attempt, known: Sequence[str]) -> dict[str, Any]:
-    """The state of a day and of its views. After a takeover, it is the state that this backfill left behind."""
+    """The state of a day and of its views. After a takeover, both are as this backfill left them."""
     owned = run.backfill_id == backfill.id
     conf = (run.conf if owned else backfill.dag_run_conf) or {}
     over = not owned or run.state in State.finished_dr_states
@@ -101,7 +101,7 @@ def _outcome(backfill: Backfill, run: DagRun, attempt: Attempt, known: Sequence[
 
 
 def _final_state(attempt: Attempt) -> str:
-    """`announce` is the last task: it is done or skipped only if every task before it is."""
+    """`announce` is the last task, so it is done or skipped only if all earlier tasks are."""
     last = attempt.announcement
     done = _TASKS.get(last.state) in (DONE, NO_LOG_DAY) if last else _without_job(attempt) == NO_LOG_DAY
     return DONE if done else FAILED
@@ -116,10 +116,10 @@ def _views(attempt: Attempt, chosen: Sequence[str] | None, known: Sequence[str],
 
 
 def _without_job(attempt: Attempt) -> str:
-    """The state of a view whose job never began, in a run that is over.
+    """The state of a view whose job never began in a run that is over.
 
-    When a run is repeated, Airflow discards the states of tasks that had no try. Those tasks were skipped if `plan`
-    found no day, failed if an earlier task failed, and were cancelled otherwise.
+    When a run is repeated, Airflow discards the states of tasks that had no try. Such tasks were skipped if `plan`
+    found no day, failed if an earlier task failed, and were otherwise cancelled.
     """
     if attempt.jobs:
         return NOT_RUN
@@ -130,12 +130,12 @@ def _without_job(attempt: Attempt) -> str:
 
 
 def _view(job: Try, chosen: Sequence[str] | None) -> str:
-    """`plan` makes jobs in the order of the chosen views; without a choice, the job's label names the view."""
+    """`plan` creates jobs in the order of the chosen views. If none were chosen, the label begins with the view."""
     return chosen[job.index] if chosen and 0 <= job.index < len(chosen) else job.name.partition(" ")[0]
 
 
 def _report(state: str, announced: Sequence[Announcement], finished: Collection[str]) -> dict[str, Any]:
-    """The newest comparison of this attempt that has a result, and whether one is still expected."""
+    """This attempt's newest comparison with a result, and whether a first result is still expected."""
     ready = [each.comparison for each in announced if each.comparison in finished]
     awaited = state in (WAITING, RUNNING) or any(not each.over for each in announced)
     return {"report": ready[-1] if ready else None, "awaited": awaited and not ready}

@@ -1,4 +1,4 @@
-"""The data of the pages, as JSON with the time of the reading."""
+"""Page data as JSON, with the time at which it was read."""
 
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -48,7 +48,7 @@ def streams(user: SignedIn) -> Answer:
 
 @router.get("/lag", dependencies=OF_STREAMS)
 def lag(reader: str = "", hours: Annotated[float, Query(gt=0, le=72)] = 1) -> Answer:
-    """The lag of one reader over time, by default of the reader with the worst freshness, and the list of readers."""
+    """One reader's lag over time (by default the reader with the worst freshness), and the list of readers."""
     settings = Settings()
     with db_snapshot.read_snapshot(settings) as connection:
         seen = lag_report.by_reader(lag_report.rows(settings, connection))
@@ -79,7 +79,7 @@ def view(name: str) -> Answer:
 
 
 class Form(BaseModel):
-    """The row browser's form. Without a column there is no condition."""
+    """The row browser's form. If no column is chosen, there is no condition."""
 
     name: str
     relation: str = ""
@@ -93,7 +93,7 @@ class Form(BaseModel):
 
 @router.get("/rows", dependencies=OF_VIEWS)
 def rows(form: Annotated[Form, Query()]) -> Answer:
-    """Rows of a view, or of a relation that it presents."""
+    """Rows of a view or of a relation that the view presents."""
     settings, relation = Settings(), form.relation or form.name
     _require(relation in view_report.view_relations(settings, form.name), f"{form.name!r} has no relation {relation!r}")
     condition = Condition(form.column, form.operator, form.value) if form.column else None
@@ -114,7 +114,7 @@ def reconciliations(view: str = "", run: str = "", attempt: str = "", limit: Lim
 
 @router.get("/quality", dependencies=OF_VIEWS)
 def quality(of: str = "", limit: Limit = 60) -> Answer:
-    """The newest log day of each event type, and the days of one type: by default, a type that failed validation."""
+    """The newest log day of each event type, and the days of one type (by default a type that failed validation)."""
     types = event.event_names()
     with db_snapshot.read_snapshot(Settings()) as connection:
         newest = quality_history.newest_days(connection)

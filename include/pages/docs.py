@@ -9,7 +9,7 @@ from truelog.storage import db_snapshot
 from truelog.support.settings import Settings
 
 router = APIRouter(prefix="/data-docs", dependencies=OF_VIEWS)
-# They contain values of events as text. If a browser parsed a value as HTML, it could neither run nor load anything.
+# The pages contain event values as text. Even if a browser parsed a value as HTML, it could not run or load anything.
 POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 
 
@@ -29,5 +29,5 @@ def page(number: int) -> HTMLResponse:
     found = gx_docs.read_page(settings, number)
     if found is None:
         days = settings.data_docs_keep_seconds / 86_400
-        raise HTTPException(404, f"No Data Docs {number}. They are deleted after {days:g} days")
+        raise HTTPException(404, f"No Data Docs {number}. Data Docs are deleted after {days:g} days")
     return HTMLResponse(found, headers={"content-security-policy": POLICY})

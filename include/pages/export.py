@@ -1,6 +1,6 @@
-"""Exports reconciliations and differing rows, as CSV for spreadsheets and as JSON for programs.
+"""Exports reconciliations and differing rows as CSV for spreadsheets and as JSON for programs.
 
-In CSV each value of a differing row is JSON text. NULL therefore differs from an empty string, and a value that a
+In CSV, each value in a differing row is JSON text. NULL therefore differs from an empty string, and a value that a
 spreadsheet would read as a formula begins with a quotation mark.
 """
 
@@ -41,7 +41,7 @@ def reconciliations(form: Format, view: str = "", run: str = "", attempt: str = 
 
 @router.get("/differing.{form}")
 def differing(form: Format, id: int) -> StreamingResponse:  # noqa: A002  the name in the URL
-    """All rows that are still stored. The connection stays open until the last row is sent."""
+    """Export all rows that are still stored. The connection stays open until the last row is sent."""
     rows = _differing(id)
     columns = next(rows, None)
     if columns is None:
@@ -85,7 +85,7 @@ def _table(head: Sequence[Sequence[str]], rows: Iterable[Sequence[str]]) -> Iter
 
 
 def _value(row: dict[str, Any] | None, column: str) -> str:
-    """A value as JSON text; empty if this side lacks the row."""
+    """A value as JSON text, or an empty string if this side lacks the row."""
     return "" if row is None else json.dumps(row.get(column), default=str)
 
 

@@ -16,7 +16,7 @@ router = APIRouter()
 
 @router.get("/static/{name}")
 def static(name: str) -> FileResponse:
-    """Look the name up among the existing files, so that a request never contributes a path."""
+    """Look up the name among the existing files, so that a request cannot supply a path."""
     if name not in _FILES:
         raise HTTPException(404, "No such file")
     return _file(name)

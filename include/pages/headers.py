@@ -1,4 +1,4 @@
-"""Security headers: they limit what a browser may do with a response. A page runs scripts from our files only."""
+"""Security headers, which limit what a browser may do with a response. Pages run only scripts from our own files."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -7,7 +7,7 @@ Scope = MutableMapping[str, Any]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Callable[[], Awaitable[Any]], Send], Awaitable[None]]
 
-# For every response of Airflow. Airflow sends none, so any site could frame it and trick users into clicking.
+# For all of Airflow's responses. Airflow sends no such headers, so any site could frame it and trick users into clicks.
 EVERYWHERE = {
     "x-frame-options": "SAMEORIGIN",
     "x-content-type-options": "nosniff",
@@ -21,7 +21,7 @@ OURS = {
 
 
 class Headers:
-    """Adds headers to every response of an application, unless the application has set them."""
+    """Adds headers to every response of an application, unless the application has already set them."""
 
     def __init__(self, app: App, headers: dict[str, str]) -> None:
         self.app = app

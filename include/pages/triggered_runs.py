@@ -1,7 +1,7 @@
-"""The runs of `reconcile` that a run of `recompute` triggered.
+"""The `reconcile` runs that a `recompute` run triggered.
 
-Airflow stores the asset events that triggered a run of `reconcile`, and the run that announced each event. The event
-names the try of `announce`, which tells apart the attempts at one run.
+Airflow stores the asset events that triggered a `reconcile` run, and the run that announced each event. Each event
+contains the id of the `announce` try, which distinguishes the attempts at one run.
 """
 
 from collections.abc import Collection, Iterable
@@ -22,7 +22,7 @@ from truelog.support.settings import Settings
 
 @dataclass(frozen=True)
 class Announcement:
-    """An announcement of new partials. `comparison` is the run of `reconcile` that it triggered, None until then."""
+    """An announcement of new partials. `comparison` is the `reconcile` run that it triggered, None until it exists."""
 
     attempt: str | None
     at: datetime
@@ -30,7 +30,7 @@ class Announcement:
     over: bool
 
     def of(self, attempt: Attempt) -> bool:
-        """Whether this attempt made the announcement; without a named try, the time decides."""
+        """Whether this attempt made the announcement. If the event contains no try, the time decides."""
         if (announcement := attempt.announcement) is None:
             return False
         if self.attempt is None:
@@ -39,7 +39,7 @@ class Announcement:
 
 
 def announcements(runs: Collection[str]) -> dict[str, list[Announcement]]:
-    """The announcements of all attempts at each run of `recompute`, by run id, the oldest first."""
+    """The announcements of all attempts at each `recompute` run, by run id, oldest first."""
     query = (
         select(AssetEvent.source_run_id, AssetEvent.extra, AssetEvent.timestamp, DagRun.run_id, DagRun.state)
         .outerjoin(AssetEvent.created_dagruns.and_(DagRun.dag_id == Dag.RECONCILE))
@@ -55,7 +55,7 @@ def announcements(runs: Collection[str]) -> dict[str, list[Announcement]]:
 
 
 def finished(announced: Iterable[Announcement]) -> set[str]:
-    """Those of the triggered runs that have compared at least one view."""
+    """The triggered runs that have compared at least one view."""
     runs = sorted({each.comparison for each in announced if each.comparison})
     with db_snapshot.read_snapshot(Settings()) as connection:
         rows = connection.execute("SELECT DISTINCT run FROM truelog.reconciliation WHERE run = ANY(%s)", (runs,))
@@ -63,9 +63,9 @@ def finished(announced: Iterable[Announcement]) -> set[str]:
 
 
 def comparison_runs(run: str, attempt: str = "") -> list[str] | None:
-    """The runs whose comparisons belong to a run of `recompute` or `reconcile`; None if no run is named.
+    """The runs whose comparisons belong to a `recompute` or `reconcile` run; None if `run` is empty.
 
-    With the try of `announce` as `attempt`, only the comparisons that this attempt triggered.
+    If `attempt` is the id of an `announce` try, only the runs that this attempt triggered.
     """
     if not run:
         return None

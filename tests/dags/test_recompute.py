@@ -182,7 +182,7 @@ def test_the_trigger_survives_serialization(dags: "DagBag") -> None:
 def test_a_wait_that_timed_out_fails_with_its_reason(dags: "DagBag") -> None:
     from log_day_operator import LogDayOperator
 
-    with pytest.raises(ArchiveBehind, match=r"of click .*Check that the application `archive`"):
+    with pytest.raises(ArchiveBehind, match=r"of click .*Check that the `archive` application"):
         LogDayOperator(task_id="wait").closed({}, {"open": "the archive of click has not reached X"}, {})
     assert LogDayOperator(task_id="wait").closed({}, {"open": ""}, {"begin": "x"}) == {"begin": "x"}
 

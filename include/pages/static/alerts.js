@@ -13,7 +13,7 @@ export function show(_, { shown, form }) {
 
 function drawn({ open, resolved, silences, neglected, may_handle: may, as_of: now }, again) {
   return [
-    neglected.length ? h("p", { class: "means", role: "alert" }, marked(`Not checked recently: ${neglected.join(", ")}. These sources may have problems that no alert shows. Check with \`truelog status\` that the service \`lag\` is READY.`)) : null,
+    neglected.length ? h("p", { class: "means", role: "alert" }, marked(`Not checked recently: ${neglected.join(", ")}. These sources may have problems that no alert shows. Check with \`truelog status\` that the \`lag\` service is READY.`)) : null,
     h("h1", {}, open.length ? count(open.length, "open alert") : "No open alerts"),
     open.map((each) => incident(each, now, may, again)),
     h("h3", {}, "Silences"),
@@ -35,13 +35,13 @@ function incident(each, now, may, again) {
       h("p", { class: "buttons" }, each.acknowledged_at
         ? h("span", { class: "quiet" }, `Acknowledged by ${seen(each.acknowledged_by ?? "")} `, ago(each.acknowledged_at, now))
         : may ? h("button", { type: "button", "data-act": "acknowledge", click: () => attempt(() => act("alerts/acknowledge", { key: each.key }), again) }, "Acknowledge") : h("span", { class: "quiet" }, "Not acknowledged"))),
-    h("p", {}, `${meaning(each)}. Opened `, ago(each.opened_at, now), each.gone_at ? ". No longer found; it resolves soon." : "."),
+    h("p", {}, `${meaning(each)}. Opened `, ago(each.opened_at, now), each.gone_at ? ". No longer found; the alert will resolve soon." : "."),
     h("p", { class: "value" }, seen(each.cause)),
     h("p", {}, h("strong", {}, "First step: "), marked(each.first)),
     runbook(each.kind, each.key));
 }
 
-// A subject keeps its case.
+// A subject at the start keeps its case.
 function meaning({ means, subject }) {
   return seen(means.startsWith(subject) ? means : sentence(means));
 }

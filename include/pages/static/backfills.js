@@ -1,12 +1,12 @@
 // Backfills: history recomputed from the archive over a range of days, with the progress of each backfill.
-// The page calls Airflow's own API on behalf of its user, so Airflow decides who may do what.
+// The page calls Airflow's own API on behalf of the user, so Airflow decides who may do what.
 import { act, ask, live } from "./live.js";
 import { ago, count, h, link, moment, outward, seen, sentence, table } from "./kit.js";
 
 const API = "../api/v2/backfills";
 const CURES = {
-  403: "You may not do this. It requires permission to trigger the DAG recompute.",
-  404: "Airflow has no DAG recompute yet, or this backfill no longer exists. Check the list of DAGs in Airflow.",
+  403: "You may not do this. It requires permission to trigger the recompute DAG.",
+  404: "Airflow has no recompute DAG yet, or this backfill no longer exists. Check the list of DAGs in Airflow.",
   409: "Another backfill of recompute is running, and Airflow runs only one at a time. Wait until it is done, or cancel it.",
 };
 
@@ -83,7 +83,7 @@ function wrong(from, to, views) {
   return from > new Date().toISOString().slice(0, 10) ? "This range is in the future. A day can be recomputed once it has begun." : "";
 }
 
-// A dry run first: Airflow lists the days that it would run.
+// Do a dry run first: Airflow lists the days that it would run.
 async function plan(given, again) {
   const [from, to, views] = [given.get("from"), given.get("to"), given.getAll("views")];
   const why = wrong(from, to, views);

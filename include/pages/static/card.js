@@ -1,5 +1,5 @@
-// The card on Airflow's dashboard: current problems and three numbers. Airflow provides React and calls the global function.
-// Without an answer the state is Unknown, and earlier numbers are hidden: they would look current.
+// The card on Airflow's dashboard: current problems and four numbers. Airflow provides React and calls the global function.
+// If there is no answer, the state is Unknown and earlier numbers are hidden, because they would look current.
 const SECONDS = 10;
 const TIMEOUT_SECONDS = 30;
 const DATA = new URL("../data/vitals", import.meta.url);
@@ -17,7 +17,7 @@ function duration(seconds) {
 
 async function ask() {
   const answer = await fetch(DATA, { headers: { accept: "application/json" }, signal: AbortSignal.timeout(TIMEOUT_SECONDS * 1000) });
-  if (!answer.ok) throw new Error(answer.status === 403 ? "you may not read the DAG streams" : `no answer (HTTP ${answer.status})`);
+  if (!answer.ok) throw new Error(answer.status === 403 ? "you may not read the streams DAG" : `no answer (HTTP ${answer.status})`);
   return answer.json();
 }
 
@@ -38,7 +38,7 @@ function useVitals({ useEffect, useState }) {
   return state;
 }
 
-// Each tile has a title, a value, a line below and a page.
+// Each tile has a title, a value, a line of details and a page.
 function tiles({ alerts, freshness, lag, proof }) {
   return [
     ["Open alerts", alerts.count.toLocaleString("en"), alerts.worst ? `${sentence(alerts.severity)}: ${alerts.worst}` : "None", "truelog-alerts"],

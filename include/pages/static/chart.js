@@ -1,4 +1,4 @@
-// A line chart over time, as SVG. Unknown values leave a gap; the pointer shows all values of one moment.
+// A line chart over time, as SVG. Unknown values leave a gap; the pointer shows all values at one moment.
 import { h, number, s } from "./kit.js";
 
 const WIDTH = 960, HEIGHT = 220, LEFT = 62, BOTTOM = 22, TOP = 8, RIGHT = 8;
@@ -34,7 +34,7 @@ function legend(series) {
     s("svg", { class: "swatch", viewBox: "0 0 32 6", "aria-hidden": "true" }, s("path", { class: `line ${style(n)}`, d: "M2 3L30 3" })), each.name)));
 }
 
-// Eight colours that differ in light and dark themes; after eight lines they repeat with another dash pattern.
+// Eight colours that are distinct in light and dark themes. After eight lines, they repeat with another dash pattern.
 function style(n) {
   return `line-${n % 8} dash-${Math.floor(n / 8) % 4}`;
 }

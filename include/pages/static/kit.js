@@ -1,7 +1,7 @@
 // Elements and formats that all pages share. Data becomes text nodes only; no string is ever parsed as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
-// Control characters and characters that reverse the direction of text: a reader must see that they are there.
+// Control characters, and characters that reverse the direction of text. A reader must see that they are present.
 const INVISIBLE = /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 
 export function h(tag, properties = {}, ...children) {
@@ -27,8 +27,8 @@ export function link(page, parameters, text, properties = {}) {
   return h("a", { href: query ? `${page}?${query}` : page, ...properties }, text);
 }
 
-// A link to one of Airflow's own pages, relative to its root. The frame may navigate only itself, so the click happens on a
-// link in the parent document.
+// A link to one of Airflow's own pages, relative to Airflow's root. The frame may navigate only itself, so the click happens
+// on a link in the parent document.
 export function outward(path, text) {
   return h("a", { href: `../${path}`, click: (event) => {
     if (window.parent === window) return;
@@ -39,7 +39,7 @@ export function outward(path, text) {
   } }, text);
 }
 
-// A value from the database: NULL differs from the text NULL, an empty string is shown, and so are invisible characters.
+// A value from the database. NULL differs from the text NULL, and empty strings and invisible characters are visible.
 export function value(given) {
   if (given === null || given === undefined) return h("span", { class: "null" }, "NULL");
   const text = typeof given === "object" ? JSON.stringify(given) : String(given);
@@ -56,7 +56,7 @@ export function paragraphs(text) {
   return text.split(/\n\s*\n/).map((each) => seen(each.replace(/\s*\n\s*/g, " ")));
 }
 
-// Markdown as our own documents use it: `code`, **bold** and a heading. Everything else is text.
+// The Markdown that our own documents use: `code`, **bold** and a heading. Everything else is text.
 export function marked(text) {
   return text.split(/(`[^`]+`|\*\*[^*]+\*\*|^# .*$)/m).map((part) => {
     if (/^`.+`$/.test(part)) return h("code", {}, seen(part.slice(1, -1)));
@@ -70,7 +70,7 @@ export function number(given, digits = 0) {
   return given.toLocaleString("en", { maximumFractionDigits: digits, minimumFractionDigits: digits });
 }
 
-// PostgreSQL's estimate of a table's rows, which it makes when it analyzes the table.
+// PostgreSQL's estimate of a table's row count, made when PostgreSQL analyzes the table.
 export function about(rows) {
   return rows === null ? "Not analyzed yet" : `About ${number(rows)}`;
 }
@@ -129,7 +129,7 @@ export function count(n, noun, plural = `${noun}s`) {
   return `${number(n)} ${n === 1 ? noun : plural}`;
 }
 
-// Why an application was started. Releases before 0.2 recorded two reasons by other words.
+// Why an application was started. Releases before 0.2 recorded two reasons under other names.
 const START_REASONS = {
   down: "was down", dead: "was down", hung: "was hung", changed: "new code", restart_pending: "restart requested", wished: "restart requested", "by hand": "by hand",
 };
@@ -138,7 +138,7 @@ export function startReason(reason) {
   return START_REASONS[reason] ?? seen(reason);
 }
 
-// The layer that serves a view to readers, if that is not its stream or if its stream has a problem.
+// The layer that serves a view to readers, if that layer is not the stream or if the stream has a problem.
 export function layerOf(answer) {
   if (!answer || !answer.reason) return null;
   const age = answer.age === null ? "" : `, ${duration(answer.age)} old`;

@@ -1,4 +1,4 @@
-// Lag: how far one reader was behind the log, over time and by partition, and its current verdict.
+// Lag: how far one reader was behind the log, over time and by partition, and the reader's current verdict.
 import { chart } from "./chart.js";
 import { ask, live } from "./live.js";
 import { badge, duration, h, marked, number, seen, table } from "./kit.js";
@@ -21,7 +21,7 @@ function drawn({ reader, course, rows }) {
   const series = (name) => course.series.map((each) => ({ name: `${each.topic} ${each.partition}`, values: each[name] }));
   const hasSamples = course.series.length > 0;
   return [
-    hasSamples ? chart({ title: "Lag in events", at: course.at, series: series("events") }) : h("p", { class: "quiet" }, marked(`No samples of ${reader} in this time range. Check with \`truelog status\` that the service \`lag\` is READY.`)),
+    hasSamples ? chart({ title: "Lag in events", at: course.at, series: series("events") }) : h("p", { class: "quiet" }, marked(`No samples of ${reader} in this time range. Check with \`truelog status\` that the \`lag\` service is READY.`)),
     hasSamples ? chart({ title: "Lag in time", at: course.at, series: series("seconds"), write: duration }) : null,
     table(["Topic", { title: "Partition", number: true }, { title: "Position", number: true }, { title: "Log start", number: true },
       { title: "Log end", number: true }, { title: "Lag (events)", number: true }, { title: "Lag (time)", number: true },

@@ -1,4 +1,4 @@
-// Live data: a page refreshes every few seconds and shows the time of its data. Without an answer it greys out old data.
+// Live data: a page refreshes every few seconds and shows the time of its data. If there is no answer, old data is greyed out.
 import { h, sentence, since } from "./kit.js";
 
 const asOf = document.getElementById("as-of");
@@ -26,7 +26,7 @@ async function answered(response) {
   throw Object.assign(new Error(message), { status: response.status });
 }
 
-// Fetches now and every `seconds`, and redraws if the data changed. Returns a function that fetches at once.
+// Fetches now and then every `seconds`, and redraws if the data changed. Returns a function that fetches at once.
 export function live(shown, fetchData, seconds, draw) {
   let last = null, before = "", timer = null, turn = 0;
 
@@ -35,7 +35,7 @@ export function live(shown, fetchData, seconds, draw) {
     const own = ++turn;
     try {
       const found = await fetchData();
-      if (own !== turn) return; // the user has chosen other data meanwhile
+      if (own !== turn) return; // the user has chosen other data in the meantime
       last = found;
       drawIfChanged(found);
       trouble.hidden = true;

@@ -21,7 +21,7 @@ function label(kind) {
   return LABELS[kind] ?? sentence(kind);
 }
 
-// A launch begins with its reason, and names the request after a colon.
+// A launch's text begins with the reason. If there was a request, the request follows a colon.
 function details({ kind, about }) {
   if (kind !== "launch") return seen(about);
   const [reason, ...request] = about.split(": ");

@@ -1,4 +1,4 @@
-// One document serves all pages. The last part of the path names the page and the module that fills it.
+// One document serves all pages. The last part of the path is the name of the page and of the module that fills it.
 import { h, link } from "./kit.js";
 import { followTheme, nameTab } from "./theme.js";
 

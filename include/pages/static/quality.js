@@ -9,14 +9,14 @@ export function show(given, { shown }) {
     h("h2", {}, of),
     days.length ? charts([...days].reverse()) : null,
     table(["Log day (UTC)", "Validation", "Problems and metrics", "Run"], days.map(day),
-      "No log day of this event type was validated yet. The DAG quality runs once a day."),
+      "No log day of this event type has been validated yet. The quality DAG runs once a day."),
   ]);
 }
 
 function overview(newest) {
   return table(["Event type", "Newest log day (UTC)", "Validation", "Problems"], newest.map((each) => [
     link("quality", { of: each.event }, each.event), moment(each.day), verdict(each), wrong(each),
-  ]), "No event type was validated yet. The DAG quality runs once a day.");
+  ]), "No event type has been validated yet. The quality DAG runs once a day.");
 }
 
 function day({ judged, figures }) {

@@ -18,7 +18,7 @@ export function show(given, { shown, form }) {
   const files = () => saved.replaceChildren(...["csv", "json"].map((form) => link(`export/reconciliations.${form}`, chosen(), `Save as ${form.toUpperCase()}`, { download: true })));
   files();
   form.append(choice, saved);
-  if (run) form.append(h("span", {}, attempt ? "Showing runs that one attempt started, of " : "Showing the run ", h("code", {}, seen(run)), attempt ? ". " : " and the runs that it started. ", link("reconciliations", {}, "Show all runs")));
+  if (run) form.append(h("span", {}, attempt ? "Showing runs that one attempt started at " : "Showing the run ", h("code", {}, seen(run)), attempt ? ". " : " and the runs that it started. ", link("reconciliations", {}, "Show all runs")));
   const again = live(shown, () => ask("data/reconciliations", chosen()), 10, (found) => {
     if (choice.length === 1) choice.append(...found.views.map((each) => h("option", { selected: each === view }, each)));
     return [plot(found.reconciliations), list(found.reconciliations, view || run)];
@@ -57,7 +57,7 @@ function list(all, filtered) {
       h("span", {}, badge(each.verdict), each.reason ? h("small", {}, ` ${seen(each.reason)}`) : null),
       number(each.row_count), number(each.missing), number(each.extra), number(each.different), number(each.repaired),
       validation(each), seen(each.run ?? "Command line"),
-    ]), filtered ? "No reconciliations match." : "No reconciliations yet. The DAG reconcile runs every hour, and after recompute has written new partials.");
+    ]), filtered ? "No reconciliations match." : "No reconciliations yet. The reconcile DAG runs every hour and after recompute has written new partials.");
 }
 
 export function validation(each) {

@@ -3,12 +3,12 @@ import { act, ask, live } from "./live.js";
 import { ago, badge, count, duration, h, layerOf, link, moment, number, seen, sentence, since, startReason, table } from "./kit.js";
 
 const MEANS = {
-  DOWN: (name) => `Not running. The DAG stream_${name} restarts it; after repeated failures it waits first. Its task log shows the error.`,
-  HUNG: (name) => `There is input, and no batch has finished for too long. The DAG stream_${name} restarts it.`,
-  NO_INPUT: () => "No ticks arrive, or Kafka is down. A restart would not help.",
-  CHANGED: (name) => `Runs older code than the newest release. The DAG stream_${name} restarts it.`,
+  DOWN: (name) => `Not running. The stream_${name} DAG restarts it; after repeated failures, the DAG waits first. The DAG's task log shows the error.`,
+  HUNG: (name) => `There is input, but no batch has finished for too long. The stream_${name} DAG restarts it.`,
+  NO_INPUT: () => "No ticks are arriving, or Kafka is down. A restart would not help.",
+  CHANGED: (name) => `Running older code than the newest release. The stream_${name} DAG restarts it.`,
   STOP: () => "A stop was requested. It stops after the current batch.",
-  RESTART_PENDING: (name) => `A restart was requested. The DAG stream_${name} restarts it after the current batch.`,
+  RESTART_PENDING: (name) => `A restart was requested. The stream_${name} DAG restarts it after the current batch.`,
   STARTING: () => "Started. The first batch has not finished yet.",
   STOPPED: (name) => name === "archive"
     ? "Stopped on request. Events stay in Kafka and are not archived."
@@ -20,7 +20,7 @@ const ACTIONS = {
   stop: (name) => name === "archive"
     ? "It stops after the current batch. Until someone starts it again, events stay in Kafka and are not archived."
     : "It stops after the current batch. Until someone starts it again, the batch layer serves its views, a few minutes late.",
-  start: () => "It starts, and continues where it stopped.",
+  start: () => "It starts and continues where it stopped.",
 };
 
 export function show(_, { shown }) {
@@ -51,13 +51,13 @@ function application(each, now, again) {
   );
 }
 
-// The age of the oldest sample that the lag of these readers comes from.
+// The age of the oldest sample behind these readers' lag.
 function sampled(readers) {
   const ages = readers.map((each) => each.lag_age).filter((age) => age !== null);
   return ages.length ? `${duration(Math.max(...ages))} ago` : "Never";
 }
 
-// Milliseconds of each step of recent batches, by Spark's names. The last column is the whole batch.
+// The duration of each step of recent batches in milliseconds, under Spark's names. The last column is the whole batch.
 function steps(application, batches) {
   if (!batches.length) return null;
   const named = [...new Set(batches.flatMap((each) => Object.keys(each.steps)))].sort((a, b) => (a === WHOLE) - (b === WHOLE));

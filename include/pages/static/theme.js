@@ -1,4 +1,4 @@
-// Follows the light or dark theme of the Airflow page around us; outside Airflow, the system's theme.
+// Follows the light or dark theme of the surrounding Airflow page or, outside Airflow, the system's theme.
 export function followTheme() {
   const parent = airflow();
   if (!parent) return;
@@ -9,7 +9,7 @@ export function followTheme() {
   follow();
 }
 
-// Airflow keeps one title for all of its pages, so the title is put back when this page is left.
+// Airflow uses one title for all of its pages, so the title is restored when the user leaves this page.
 export function nameTab(title) {
   const parent = airflow()?.ownerDocument;
   if (!parent) return;

@@ -31,11 +31,11 @@ function drawn({ entry, columns, checks, sources, versions, as_of: now }) {
     checks.length ? h("p", { class: "quiet" }, "Checks on every row: ", checks.map((each, i) => [i ? ", " : "", h("code", {}, each)])) : null,
     h("h3", {}, "Versions"),
     table([{ title: "Version", number: true }, "Created (UTC)", { title: "Rows", number: true }, { title: "Size", number: true }, { title: "Skipped records", number: true }],
-      versions.map((each) => [number(each.version), moment(each.made_at), about(each.rows), bytes(each.bytes), number(each.excluded)]), "No version was created yet."),
+      versions.map((each) => [number(each.version), moment(each.made_at), about(each.rows), bytes(each.bytes), number(each.excluded)]), "No version has been created yet."),
   ];
 }
 
-// From the event to its readers; each box names the place of its data.
+// From the event to the readers of the view. Each box shows where the data is stored.
 function lineage(entry, sources, now) {
   const box = (title, ...lines) => h("div", { class: "box" }, h("strong", {}, title), lines.filter(Boolean).map((each) => h("span", {}, each)));
   const arrow = () => h("span", { class: "arrow", "aria-hidden": "true" }, "→");

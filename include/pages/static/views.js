@@ -1,4 +1,4 @@
-// Views: the catalogue, with what each file declares and what the database holds.
+// Views: the catalogue, with what each file declares and what the database contains.
 import { ask, live } from "./live.js";
 import { about, ago, badge, bytes, h, layerOf, link, moment, number, paragraphs, seen, table } from "./kit.js";
 
