@@ -1,1 +1,1 @@
-"""Reconcile: hash a streamed view and its rebuild at the same positions, explain and repair differing rows, certify."""
+"""Reconcile: compare a streamed view with its rebuild, explain and repair differing rows, and certify equal views."""

@@ -1,8 +1,8 @@
 """Certificate: the evidence that a reconcile found a view EQUAL. Anyone with the archive can verify it.
 
 A certificate is a canonical JSON document (sorted keys, no whitespace, ASCII) that ends with a digest of its content.
-It names the positions, the code that makes the table, the software that ran it, and a hash for each bucket of keys. It
-does not say how or where the table was stored, because verification does not need it.
+It records the positions, the code that makes the table, the software that ran the code, and a hash for each bucket of
+keys. It does not record how or where the table was stored, because verification does not need these details.
 """
 
 import hashlib
@@ -29,7 +29,7 @@ Buckets = dict[int, tuple[int, str]]  # row count and hash by bucket; empty buck
 
 @dataclass(frozen=True)
 class EqualResult:
-    """A comparison in which stream and rebuild had the same hashes."""
+    """A comparison in which the stream and the rebuild had the same hashes."""
 
     positions: Positions
     excluded: Sequence[Coordinates]
@@ -39,12 +39,12 @@ class EqualResult:
 
 @dataclass(frozen=True)
 class Certificate:
-    """States that a view equalled its rebuild, row for row, at these positions."""
+    """A statement that a view equalled its rebuild, row for row, at these positions."""
 
     view: str
     version: int
     positions: Positions  # including the topic ids
-    excluded: tuple[Coordinates, ...]  # records that the view skips, because the transform fails on them
+    excluded: tuple[Coordinates, ...]  # records that the view skips because the transform fails on them
     fingerprint: str
     columns: dict[str, str]  # name and PostgreSQL type, in the order of the row encoding
     key: tuple[str, ...]
@@ -61,7 +61,7 @@ class Certificate:
 
     @property
     def id(self) -> str:
-        """The ids of a view's certificates sort by time."""
+        """The certificate id. A view's certificate ids sort by time."""
         return f"{self.view}-{self.made_at:%Y%m%dT%H%M%S.%fZ}-{self.digest.partition(':')[2][:8]}"
 
     def as_bytes(self) -> bytes:
@@ -78,7 +78,7 @@ class Certificate:
 
 
 def make_certificate(spark: SparkSession, compiled: Compiled, equal: EqualResult) -> Certificate:
-    """Make the certificate of an EQUAL comparison."""
+    """Make a certificate from an EQUAL comparison."""
     buckets = to_buckets(equal.digests)
     return Certificate(
         view=compiled.name,
@@ -97,7 +97,7 @@ def make_certificate(spark: SparkSession, compiled: Compiled, equal: EqualResult
 
 
 def to_buckets(digests: TableHash) -> Buckets:
-    """Convert a table's hash to the form that certificates use."""
+    """Convert a table hash to the form that certificates use."""
     return {bucket: (each.rows, each.hash) for bucket, each in sorted(digests.items())}
 
 
@@ -118,15 +118,15 @@ def read_certificate(content: bytes) -> Certificate:
     """Parse a certificate and check its digest.
 
     Raises:
-        BadInput: the content is not a certificate, or it was altered.
+        BadInput: the content is not a certificate, or the certificate was altered.
     """
     try:
         plain = json.loads(content)
         stated, actual = plain.pop("digest"), _hashed(plain)
         if stated != actual:
             raise BadInput(
-                f"this certificate was altered: its digest is {stated}, but its content has {actual}. "
-                f"`truelog certificates` lists others."
+                f"this certificate was altered: its digest is {stated}, but its content hashes to {actual}. "
+                f"`truelog certificates` lists the other certificates."
             )
         return _parsed(plain)
     except (ValueError, KeyError, TypeError, AttributeError) as broken:

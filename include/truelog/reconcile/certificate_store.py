@@ -1,6 +1,6 @@
-"""Store of certificates: each is an object in the archive's bucket, with a row in PostgreSQL that points to it.
+"""The certificate store. Each certificate is an object in the archive's bucket and has a row in PostgreSQL.
 
-The object is the certificate. The row answers queries for its age. The bucket alone is enough to find a certificate.
+The row points to the object and answers queries about age. The bucket alone is enough to find a certificate.
 """
 
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ def find_certificate(settings: Settings, name: str) -> Certificate:
     """Find a certificate by file, id, object key, address or `latest:VIEW`, without a database.
 
     Raises:
-        BadInput: there is no such certificate, or it was altered.
+        BadInput: there is no such certificate, or the certificate was altered.
         ServiceDown: the bucket does not answer.
     """
     if Path(name).is_file():
@@ -75,7 +75,7 @@ def find_certificate(settings: Settings, name: str) -> Certificate:
 
 
 def newest_certificates(connection: Connection, view: str | None, limit: int) -> list[CertificateEntry]:
-    """The newest certificates of a view, or of all views, newest first."""
+    """The latest certificates of one view or of all views, newest first."""
     with connection.cursor(row_factory=class_row(CertificateEntry)) as cursor:
         cursor.execute(
             "SELECT id, view, version, row_count, made_at, extract(epoch FROM now() - made_at)::float8 AS age_seconds, "

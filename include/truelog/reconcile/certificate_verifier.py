@@ -1,8 +1,8 @@
 """Verifies a certificate from the archive's raw bytes and the current code alone.
 
-1. Compare the code: if the view's code is not the certified code, the verdict is SUPERSEDED.
-2. Read the raw bytes of every record below the certificate's positions, from the bucket and without a database.
-3. Check the skipped records: the transform must fail on each of them.
+1. Compare the code. If the view's code is not the certified code, the verdict is SUPERSEDED.
+2. Read the raw bytes of every record below the certificate's positions from the bucket, without a database.
+3. Check that the transform fails on every skipped record.
 4. Rebuild the view at these positions, with the log's clock, and compare its hashes with the certified ones.
 """
 
@@ -29,20 +29,20 @@ from truelog.views.compiled_view import Compiled
 class VerificationVerdict(StrEnum):
     EQUAL = "EQUAL"
     DIFFERENT = "DIFFERENT"
-    SUPERSEDED = "SUPERSEDED"  # other code makes the view now, so this release cannot rebuild the certified rows
+    SUPERSEDED = "SUPERSEDED"  # the view's code has changed, so this release cannot rebuild the certified rows
     UNKNOWN = "UNKNOWN"
 
 
 @dataclass(frozen=True)
 class Verification:
-    """The verdict on a certificate, and the reason."""
+    """The verdict on a certificate and the reason for the verdict."""
 
     certificate: str
     view: str
     version: int
     made_at: str
     answer: VerificationVerdict
-    rows: int = 0  # of the rebuild
+    rows: int = 0  # rows in the rebuild
     unequal_buckets: int = 0
     reason: str = ""
 
@@ -52,7 +52,7 @@ class Verification:
 
 
 def verify_certificate(settings: Settings, certified: Certificate) -> Verification:
-    """Verify a certificate in a Spark session of its own."""
+    """Verify a certificate in a separate Spark session."""
     with open_batch(settings, "truelog verify", [certified.view]) as context:
         if reason := context.views.refused.get(certified.view):
             return _answer(certified, VerificationVerdict.UNKNOWN, reason)
@@ -62,7 +62,7 @@ def verify_certificate(settings: Settings, certified: Certificate) -> Verificati
 
 @dataclass(frozen=True)
 class CertificateVerifier:
-    """Verifies certificates of one view."""
+    """Verifies the certificates of one view."""
 
     spark: SparkSession
     settings: Settings
@@ -109,7 +109,7 @@ class CertificateVerifier:
 
 
 def _superseded(certified: Certificate, compiled: Compiled) -> str:
-    """Why the current code is not the certified code; empty if it is."""
+    """How the current code differs from the certified code, or an empty string if it is the same."""
     if (certified.version, certified.fingerprint) == (compiled.view.version, compiled.fingerprint):
         return ""
     return (
@@ -119,13 +119,13 @@ def _superseded(certified: Certificate, compiled: Compiled) -> str:
 
 
 def compare_buckets(certified: Certificate, rebuilt: Buckets, versions: dict[str, str]) -> Verification:
-    """Compare a certificate with the rebuilt buckets; on a difference, name the software versions that changed."""
+    """Compare a certificate with the rebuilt buckets. If they differ, list the software versions that have changed."""
     rows = sum(count for count, _ in rebuilt.values())
     buckets = rebuilt.keys() | certified.buckets.keys()
     unequal = sum(rebuilt.get(bucket) != certified.buckets.get(bucket) for bucket in buckets)
     if not unequal:
         return _answer(certified, VerificationVerdict.EQUAL, rows=rows)
-    reason = f"{unequal} of {table_hash.BUCKETS} buckets differ; {certified.rows} certified rows, {rows} rebuilt rows"
+    reason = f"{unequal} of {table_hash.BUCKETS} buckets differ: {certified.rows} certified rows, {rows} rebuilt rows"
     changed = [
         f"{name} {old} then, {versions[name]} now" for name, old in certified.made_by.items() if versions[name] != old
     ]

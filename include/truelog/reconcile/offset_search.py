@@ -1,8 +1,8 @@
 """Searches for the offsets of a lost or duplicated batch that explain why rows differ.
 
 A stream loses or repeats whole batches, and a batch is one range of offsets in each partition. So if a batch was lost
-or counted twice, the records in some ranges add up to exactly the difference. This module searches for these ranges
-by one measure; `root_cause` then proves that they explain every column.
+or counted twice, the records in some ranges add up to exactly the difference. This module uses one measure to search
+for these ranges. `root_cause` then proves that the ranges explain every column.
 """
 
 from collections import Counter, deque
@@ -28,7 +28,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True)
 class Explanation:
-    """A cause, the number of rows that it explains, and the evidence."""
+    """A cause, the number of rows that the cause explains, and the evidence."""
 
     cause: Cause
     rows: int
@@ -39,12 +39,12 @@ class Explanation:
         return {"cause": self.cause.value, "rows": self.rows, "about": self.about}
 
 
-Amounts = Mapping[str, int]  # by key
+Amounts = Mapping[str, int]  # amount by key
 
 
 @dataclass(frozen=True)
 class Contribution:
-    """A record, and the amounts that it adds to keys that differ."""
+    """A record, and the amounts that the record adds to differing keys."""
 
     offset: int
     amounts: Amounts
@@ -52,7 +52,7 @@ class Contribution:
 
 @dataclass(frozen=True)
 class ContributionRun:
-    """Consecutive records of one partition, all of whose keys differ."""
+    """Consecutive records of one partition that only add to differing keys."""
 
     topic: str
     partition: int
@@ -60,10 +60,11 @@ class ContributionRun:
 
 
 def search_ranges(runs: Iterable[ContributionRun], wanted: Amounts, *, from_right: bool = False) -> list[Range]:
-    """Find one range in each run so that all ranges together add the wanted amount of every key; empty if none do.
+    """Find one range in each run so that the ranges together add the wanted amount to every key.
 
-    Starts from whole runs and removes records at their ends, from the shortest run first, while the amounts of their
-    keys exceed the wanted ones. If several ranges add up to the same, `from_right` decides between them.
+    The search starts with whole runs, shortest run first, and removes records from the ends of a run while their keys
+    have more than the wanted amounts. If several ranges have the same total, `from_right` decides which one is found.
+    Returns an empty list if no ranges fit.
     """
     candidates = [(run, deque(run.records)) for run in sorted(runs, key=lambda run: len(run.records))]
     surplus = Counter({key: -amount for key, amount in wanted.items()})
@@ -78,7 +79,7 @@ def search_ranges(runs: Iterable[ContributionRun], wanted: Amounts, *, from_righ
 
 
 def _shortened(records: deque[Contribution], surplus: Counter[str], from_right: bool) -> bool:
-    """Remove surplus records from one end, then from the other; returns whether any was removed."""
+    """Remove surplus records from one end and then from the other, and return whether any record was removed."""
     before = len(records)
     for right in (from_right, not from_right):
         while records and _is_too_much((records[-1] if right else records[0]).amounts, surplus):
@@ -91,5 +92,5 @@ def _is_too_much(amounts: Amounts, surplus: Counter[str]) -> bool:
 
 
 def exceeds_recount(streamed: int | None, rebuilt: int | None) -> bool:
-    """Whether a streamed sum is negative, or more than twice the rebuilt one: more than counting every record twice."""
+    """Whether a streamed sum is negative, or more than twice the rebuilt sum. A duplicate batch can only double it."""
     return not 0 <= (streamed or 0) <= 2 * (rebuilt or 0)

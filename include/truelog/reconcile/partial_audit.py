@@ -1,8 +1,9 @@
-"""Audit of partials: compares them with the raw bytes that they came from, a share at a time.
+"""Audit of partials: compares some partials in each run with the raw bytes that they were computed from.
 
-A rebuild trusts the partials of closed days, so comparing it with the stream cannot reveal a wrong partial that both
-used. Therefore a reconcile with an audit parses the raw bytes of some days again, those audited longest ago first. At
-24 runs a day it audits every partial once a day, and each run parses a twenty-fourth of the raw bytes.
+A rebuild trusts the partials of closed days. If the stream and the rebuild both used a wrong partial, comparing them
+cannot reveal the error. Therefore a reconcile with an audit parses the raw bytes of some days again, starting with the
+days that were audited longest ago. At 24 runs a day, every partial is audited once a day, and each run parses a
+twenty-fourth of the raw bytes.
 """
 
 import math
@@ -21,14 +22,14 @@ _RUNS_A_DAY = 24
 
 @dataclass(frozen=True)
 class PartialAudit:
-    """The audited days, and the days whose partial was wrong and was replaced."""
+    """The audited days, and the days with a wrong partial that was replaced."""
 
     days: Sequence[datetime] = ()
     wrong: Sequence[datetime] = ()
 
 
 def audit_partials(rebuilder: Rebuilder, *, every: bool = False) -> PartialAudit:
-    """Compare the view's partials that are due, or all of them, with the raw bytes; replace the wrong ones."""
+    """Compare the view's due partials, or every partial, with the raw bytes, and replace the wrong partials."""
     known = partials.load(rebuilder.context.settings, rebuilder.compiled)
     due = known.ranges if every else _due(rebuilder, known.ranges)
     wrong = [tile.day for tile in due if not _verify(rebuilder, known, tile)]
@@ -52,12 +53,12 @@ def _due(rebuilder: Rebuilder, tiles: Sequence[PartialRange]) -> list[PartialRan
 
 
 def _verify(rebuilder: Rebuilder, known: partials.Partials, tile: PartialRange) -> bool:
-    """Whether a partial equals the raw bytes; a wrong partial is replaced."""
+    """Return whether a partial matches the raw bytes. If it does not, replace it."""
     compiled, from_raw = rebuilder.compiled, replace(rebuilder, from_raw=True)
     states = from_raw.states_between(tile.begin, tile.end)
     partial = known.read(rebuilder.context.spark, [tile])
     assert partial is not None  # noqa: S101
-    now = merge.positions(rebuilder.connection, compiled)  # upkeep may have dropped rows that have expired by now
+    now = merge.positions(rebuilder.connection, compiled)  # upkeep may have dropped expired rows since then
     current = (clock.without_expired(rebuilder.connection, compiled, each, now) for each in (partial, states))
     if not table_hash.unequal_buckets(*(table_hash.hash_frame(compiled, compiled.stored(each)) for each in current)):
         return True

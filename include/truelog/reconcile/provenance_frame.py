@@ -1,7 +1,7 @@
 """A DataFrame wrapper whose `select` always keeps some columns, so that they survive a view's transform.
 
-A transform ends in a `select` of exactly key and measures. To learn which record added what, give it this wrapper
-instead of a DataFrame. The laws run every view with it.
+A transform ends in a `select` of exactly the key and the measures. To find out what each record adds, pass this wrapper
+to the transform instead of a DataFrame. The law tests run every view with this wrapper.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 
 class ProvenanceFrame:
-    """A DataFrame for every operation that a transform may use."""
+    """Behaves like a DataFrame in every operation that a transform may use."""
 
     def __init__(self, frame: DataFrame, carried: tuple[str, ...]) -> None:
         self.frame, self.carried = frame, carried

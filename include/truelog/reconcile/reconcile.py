@@ -1,16 +1,16 @@
 """Reconcile: rebuilds a view at the positions of the streamed view, and compares the two row for row.
 
-0. On request, audit partials against the raw bytes (`partial_audit`). Before a repair from raw bytes, audit all of
-   them, because the next comparison would otherwise undo the repair where a partial is wrong.
-1. Hash the streamed table and read its positions, in one database snapshot.
-2. Wait until the archive reaches these positions; after a timeout the verdict is UNKNOWN.
-3. Hash the view rebuilt at these positions.
-4. If buckets differ, copy their streamed rows with the positions at that moment, rebuild these buckets there, compare
-   every row with NULL equal to NULL, and investigate why they differ (`root_cause`).
-5. Store the result, and a certificate if the hashes were equal (`certificate`). On request, repair the differing rows
-   and compare again.
+0. On request, audit partials against the raw bytes (`partial_audit`). Before a repair from raw bytes, audit all
+   partials. Otherwise the next reconcile would undo the repair wherever a partial is wrong.
+1. Hash the streamed table and read its positions in one database snapshot.
+2. Wait until the archive reaches these positions. After a timeout, the verdict is UNKNOWN.
+3. Rebuild the view at these positions and hash the rebuild.
+4. If any buckets differ, copy their streamed rows together with the current positions, and rebuild these buckets at
+   those positions. Compare every row, with NULL equal to NULL, and find out why the rows differ (`root_cause`).
+5. Store the result, and store a certificate if the hashes were equal (`certificate`). On request, repair the differing
+   rows and compare again.
 
-A comparison of equal tables copies and loads no rows: it uses their hashes alone.
+If the tables are equal, the comparison uses only their hashes and does not copy or load any rows.
 """
 
 import json
@@ -40,8 +40,8 @@ from truelog.support.errors import ArchiveBehind, CodeChanged, NotMade, TruelogE
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import Compiled
 
-_SAMPLE = 100  # differing rows stored with the result; the counts cover all of them
-_REASON = 500  # stored characters of the reason
+_SAMPLE = 100  # maximum number of differing rows stored with the result; the counts cover all differing rows
+_REASON = 500  # maximum length of a stored reason in characters
 
 NOWHERE = Positions()
 
@@ -50,7 +50,7 @@ log = logging.getLogger("truelog.reconcile")
 
 @dataclass(frozen=True)
 class ReconcileResult:
-    """The verdict of a comparison, the row counts by key, and the first differing rows with both values."""
+    """The verdict of a comparison, the row counts, and the first differing rows with both values."""
 
     view: str
     version: int | None  # None if the view's file cannot be read
@@ -64,10 +64,10 @@ class ReconcileResult:
     reason: str = ""
     sample: tuple[dict[str, Any], ...] = ()
     mended_days: tuple[str, ...] = ()  # log days whose partial differed from the raw bytes and was replaced
-    id: int | None = None  # of the row in truelog.reconciliation
-    causes: tuple[dict[str, Any], ...] = ()  # why rows differ: each cause with its rows and evidence
+    id: int | None = None  # id of the row in truelog.reconciliation
+    causes: tuple[dict[str, Any], ...] = ()  # why rows differ: each cause with its row count and evidence
     certificate: str | None = None  # id of the certificate, if any
-    digests: TableHash | None = field(default=None, repr=False)  # hash of all rows at `positions`, if they were equal
+    digests: TableHash | None = field(default=None, repr=False)  # hash of all rows at `positions`, if EQUAL
 
     @property
     def equal(self) -> bool:
@@ -81,15 +81,15 @@ class ReconcileResult:
 
 @dataclass(frozen=True)
 class ReconcileRequest:
-    """What a reconcile does besides comparing.
+    """What a reconcile does in addition to the comparison.
 
-    from_raw: parse the raw bytes instead of partials and typed columns, and check the skipped records: a skipped
-        record on which the transform does not fail is a difference.
+    from_raw: parse the raw bytes instead of reading partials and typed columns, and check the skipped records. If the
+        transform does not fail on a skipped record, this is a difference.
     repair: repair the differing rows and compare again, unless more rows differ than the settings allow.
     audit: first audit the partials that are due.
-    doer: the person or process that requests it.
+    doer: the person or process that requests the reconcile.
     exempt: views that are compared but not repaired.
-    run: the id of the Airflow run, None at the command line.
+    run: the id of the Airflow run, or None on the command line.
     """
 
     from_raw: bool = False
@@ -107,7 +107,7 @@ COMPARE_ONLY = ReconcileRequest()
 
 
 def reconcile(context: BatchContext, compiled: Compiled, request: ReconcileRequest = COMPARE_ONLY) -> ReconcileResult:
-    """Compare a view with its rebuild while the stream runs, and store the result."""
+    """Compare a view with its rebuild while the stream is running, and store the result."""
     with connect(context.settings, autocommit=True) as connection:
         try:
             table.require_same_code(connection, compiled)
@@ -127,9 +127,9 @@ def reconcile(context: BatchContext, compiled: Compiled, request: ReconcileReque
 
 
 def may_be_repaired(settings: Settings, result: ReconcileResult) -> bool:
-    """Whether few enough rows differ: few enough for a person to look at each, or a small share of the view.
+    """Whether few enough rows differ for a repair: at most a fixed number of rows, or a small share of the view.
 
-    If the rebuild is wrong, no row may be repaired, because the rebuild's rows would replace right ones.
+    If the rebuild is wrong, no row may be repaired, because rows from the rebuild would replace correct rows.
     """
     if {each["cause"] for each in result.causes} & {Cause.FILE, Cause.PARTIAL}:
         return False
@@ -139,20 +139,20 @@ def may_be_repaired(settings: Settings, result: ReconcileResult) -> bool:
 
 
 def _check_exclusions(rebuilder: Rebuilder, result: ReconcileResult) -> ReconcileResult:
-    """Make an EQUAL result DIFFERENT if stream and rebuild skip records on which the transform does not fail."""
+    """Change an EQUAL result to DIFFERENT if the transform does not fail on some of the skipped records."""
     unfounded = rebuilder.unfounded_exclusions(result.positions)
     if not unfounded:
         return result
     named = ", ".join(f"{topic} {partition}:{offset}" for topic, partition, offset in unfounded[:_SAMPLE])
     reason = (
         f"the transform does not fail on {len(unfounded)} of the skipped records: {named}. "
-        f"Delete their rows from truelog.exclusion; `truelog reconcile --from-raw --repair` then counts them."
+        f"Delete their rows from truelog.exclusion. Then run `truelog reconcile --from-raw --repair` to count them."
     )
     return replace(result, verdict="DIFFERENT", reason=reason)
 
 
 def _repair(rebuilder: Rebuilder, result: ReconcileResult, request: ReconcileRequest) -> ReconcileResult:
-    """Repair and compare again; the result stays as it was if the archive is behind."""
+    """Repair and compare again. If the archive is behind, return the old result with the reason."""
     try:
         repaired = repair(rebuilder)
     except ArchiveBehind as behind:
@@ -214,9 +214,9 @@ def _wait_for_archive(rebuilder: Rebuilder, positions: Positions) -> None:
 
 
 def snapshot(connection: Connection, compiled: Compiled, buckets: Sequence[int]) -> tuple[Positions, int]:
-    """Copy these buckets of the streamed table into `recon.<table>_streamed`.
+    """Copy these buckets of the streamed table to `recon.<table>_streamed`.
 
-    Returns the exact positions of the copy, and the number of rows in the whole table at that moment.
+    Returns the exact positions of the copy and the number of rows in the whole table at that moment.
     """
     copy, table = row_diff.streamed_table(compiled), sql.Identifier("state", compiled.table)
     with _snapshot(connection):
@@ -240,12 +240,12 @@ def _snapshot(connection: Connection) -> Iterator[None]:
 
 
 def _save_comparison(rebuilder: Rebuilder, result: ReconcileResult, request: ReconcileRequest) -> ReconcileResult:
-    """Store the result, set its id in the table of differences, and certify it if it is EQUAL."""
+    """Store the result, write its id into the diff table, and store a certificate if the result is EQUAL."""
     saved = _save(rebuilder.connection, result, request)
     assert saved.id is not None  # noqa: S101
     if saved.verdict != "UNKNOWN":
         row_diff.set_reconciliation(rebuilder.connection, rebuilder.compiled, saved.id)
-    if not saved.equal or saved.digests is None:  # rows that became equal during the comparison have no single moment
+    if not saved.equal or saved.digests is None:  # rows may only have become equal during the comparison
         return saved
     excluded = rebuilder.excluded(saved.positions)
     equal = EqualResult(saved.positions, excluded, saved.digests, request.from_raw)
@@ -281,7 +281,7 @@ def _save(connection: Connection, result: ReconcileResult, request: ReconcileReq
 
 
 def reconcile_all(settings: Settings, views: Sequence[str], request: ReconcileRequest) -> list[ReconcileResult]:
-    """Reconcile the named views, or all views, in a Spark session of its own."""
+    """Reconcile the named views in a separate Spark session, or all views if no view is named."""
     with open_batch(settings, "truelog reconcile", views) as context:
         refused = context.views.refused.items()
         results = [refused_result(settings, view, request, reason=reason) for view, reason in refused]
@@ -304,9 +304,9 @@ def refused_result(
     reason: Exception | str,
     at: Positions = NOWHERE,
 ) -> ReconcileResult:
-    """Store the UNKNOWN result of a view that was not compared, with the reason.
+    """Store an UNKNOWN result, with the reason, for a view that was not compared.
 
-    A view that cannot be compiled is given by its name. `at` is set if another attempt may succeed.
+    Pass the name of a view that cannot be compiled. Set `at` if another attempt may succeed.
     """
     name, version = (view, None) if isinstance(view, str) else (view.name, view.view.version)
     text = str(reason) if isinstance(reason, str | CodeChanged | NotMade) else f"{type(reason).__name__}: {reason}"
@@ -316,7 +316,7 @@ def refused_result(
 
 
 def _causes(settings: Settings, compiled: Compiled, reason: Exception | str) -> tuple[dict[str, Any], ...]:
-    """Why the view could not be rebuilt, if that is known."""
+    """Why the view could not be rebuilt, if the cause is known."""
     if isinstance(reason, CodeChanged):
         return (Explanation(Cause.CODE, 0, str(reason)).as_dict(),)
     if isinstance(reason, str | TruelogError):  # the reason states the cause
@@ -325,6 +325,6 @@ def _causes(settings: Settings, compiled: Compiled, reason: Exception | str) -> 
 
 
 def exit_code(results: Iterable[ReconcileResult]) -> int:
-    """0 if all are EQUAL, 1 if any is DIFFERENT, 3 if none is DIFFERENT but any is UNKNOWN."""
+    """0 if all results are EQUAL, 1 if any result is DIFFERENT, 3 if none is DIFFERENT but at least one is UNKNOWN."""
     verdicts = {r.verdict for r in results}
     return 1 if "DIFFERENT" in verdicts else 3 if "UNKNOWN" in verdicts else 0

@@ -1,7 +1,8 @@
-"""Validation of reconciliations by Great Expectations, stored with each reconciliation.
+"""Validates reconciliations with Great Expectations, and stores each validation with its reconciliation.
 
-For each view that a run compared, it requires that the verdict is EQUAL, no row differs, stream and rebuild have
-equally many rows and at least a minimum, and every row that readers see passes the view's own checks.
+For each view that a run compared, a validation requires that the verdict is EQUAL, that no row differs, that the stream
+and the rebuild have the same number of rows, that this number reaches a minimum, and that every row that readers see
+passes the view's own checks.
 """
 
 import json
@@ -39,12 +40,13 @@ class Comparison:
 
 
 def require_known(settings: Settings, run: str) -> None:
-    """Require that no comparison of the run is UNKNOWN because the archive was behind; a retry may succeed.
+    """Require that no comparison of the run is UNKNOWN because the archive was behind. A retry may succeed.
 
-    Refused views do not fail the run, because a retry would refuse them again. Their own validation reports them.
+    A refused view does not fail the run, because a retry would refuse the view again. The view's own validation reports
+    the refusal.
 
     Raises:
-        ArchiveBehind: a comparison is UNKNOWN; the message has the reason for each view.
+        ArchiveBehind: a comparison is UNKNOWN. The message contains the reason for each such view.
     """
     with connect(settings) as connection:
         unknown = [c for c in _comparisons(connection, run).values() if c.verdict == "UNKNOWN" and not c.refused]
@@ -56,7 +58,7 @@ def validate_run(settings: Settings, run: str, view: str) -> ValidationResult:
     """Validate the run's comparison of the view and store the result.
 
     Raises:
-        BadInput: the run did not or could not compare the view.
+        BadInput: the run did not compare the view, or could not.
     """
     with connect(settings, autocommit=True) as connection:
         comparison = _comparisons(connection, run).get(view)
@@ -82,11 +84,11 @@ def _comparisons(connection: Connection, run: str) -> dict[str, Comparison]:
 
 
 def _minimum_rows(settings: Settings, connection: Connection, comparison: Comparison, view: View) -> int:
-    """The number of rows that the view must have at least.
+    """The minimum number of rows that the view must have.
 
-    A view without `keep` never shrinks, so it has at least as many rows as in any earlier EQUAL comparison. If it has
-    read an event, it has at least one row, so that two empty tables do not pass as equal. A view with `keep` may lose
-    all its rows.
+    A view without `keep` never shrinks, so it must have at least as many rows as in any earlier EQUAL comparison. If
+    the view has read an event, it must have at least one row, so that two empty tables do not pass as equal. A view
+    with `keep` may lose all its rows.
     """
     if view.keep:
         return 0
@@ -100,7 +102,7 @@ def _minimum_rows(settings: Settings, connection: Connection, comparison: Compar
 
 
 def _has_read_an_event(settings: Settings, comparison: Comparison, view: View) -> bool:
-    """Whether the view has read a valid event; malformed records add nothing to any view."""
+    """Whether the view has read a valid event. Malformed records add nothing to any view."""
     ends = Positions.from_json(json.dumps(comparison.positions))
     return any(archive_reader.holds_event(settings, topic, ends) for topic in view.reads)
 
@@ -113,7 +115,7 @@ def _rules(comparison: Comparison, view: View, minimum: int) -> Iterator[Validat
     if minimum:
         yield ValidationRule(*table, f"at least {minimum} rows", f"{row} row_count < {minimum}")
     yield ValidationRule(*table, "no row differs", f"{row} missing + extra + different > 0")
-    if comparison.verdict != "UNKNOWN":  # the table may hold the rows of a later comparison
+    if comparison.verdict != "UNKNOWN":  # otherwise the table may contain the rows of another comparison
         diff = f"{comparison.view}_v{comparison.version}_diff"
         yield ValidationRule("recon", diff, "its table of differences is empty", f"reconciliation = {comparison.id}")
     for check in view.checks:

@@ -1,4 +1,4 @@
-"""History of reconciliations: verdicts over time, and the differing rows and repairs of each reconciliation."""
+"""The reconciliation history: verdicts over time, and each reconciliation's differing rows and repairs."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -14,7 +14,7 @@ _FETCH_ROWS = 1_000
 
 @dataclass(frozen=True)
 class Reconciliation:
-    """A row of `truelog.reconciliation`. `judged` is whether its validation passed, None if it was not validated."""
+    """A row of `truelog.reconciliation`. `judged` says whether its validation passed, and is None if there was none."""
 
     id: int
     finished_at: datetime
@@ -31,7 +31,7 @@ class Reconciliation:
     run: str | None
     judged: bool | None
     failed: Sequence[str] | None
-    validation: int | None  # id of the validation and of its Data Docs
+    validation: int | None  # id of the validation and its Data Docs
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,16 @@ class Repair:
 
 @dataclass(frozen=True)
 class DifferingRow:
-    """A row as the stream and as the rebuild has it; None on the side that lacks it."""
+    """A differing row, with the stream's version and the rebuild's version. A missing version is None."""
 
     streamed: dict[str, Any] | None
     rebuilt: dict[str, Any] | None
-    cause: str | None = None  # earlier releases stored none
+    cause: str | None = None  # earlier releases stored no cause
 
 
 @dataclass(frozen=True)
 class ReconciliationDetail:
-    """A reconciliation with its first differing rows, their causes and repairs, and the certificate if it was EQUAL."""
+    """A reconciliation with its first differing rows, their causes, its repairs, and any certificate."""
 
     reconciliation: Reconciliation
     certificate: str | None
@@ -77,7 +77,7 @@ _ALL = sql.SQL(
 def latest_reconciliations(
     connection: Connection, limit: int, view: str | None = None, runs: Collection[str] | None = None
 ) -> list[Reconciliation]:
-    """Reconciliations of one view or all, and of some Airflow runs or any origin; newest first."""
+    """The latest reconciliations, newest first, optionally of only one view or of only some Airflow runs."""
     where = sql.SQL(
         "WHERE (%(view)s::text IS NULL OR view = %(view)s) AND (%(runs)s::text[] IS NULL OR run = ANY(%(runs)s)) "
         "ORDER BY id DESC LIMIT %(limit)s"
@@ -88,7 +88,7 @@ def latest_reconciliations(
 
 
 def latest_verdicts(connection: Connection, views: Sequence[str]) -> dict[str, str]:
-    """The last verdict on the newest version of each view, EQUAL or DIFFERENT; a later UNKNOWN is ignored."""
+    """The latest verdict on each view's newest version, EQUAL or DIFFERENT. A later UNKNOWN verdict is ignored."""
     rows = connection.execute(
         "SELECT DISTINCT ON (view) view, verdict "
         "FROM (SELECT view, max(version) AS version FROM truelog.view WHERE view = ANY(%s) GROUP BY view) newest "
@@ -99,7 +99,7 @@ def latest_verdicts(connection: Connection, views: Sequence[str]) -> dict[str, s
 
 
 def reconciliation_detail(connection: Connection, number: int) -> ReconciliationDetail | None:
-    """A reconciliation with its details; None if there is no such reconciliation."""
+    """The details of a reconciliation, or None if the reconciliation does not exist."""
     row: tuple[Any, ...] | None = connection.execute(_ALL + sql.SQL("WHERE id = %s"), (number,)).fetchone()
     if row is None:
         return None
@@ -123,7 +123,7 @@ def reconciliation_detail(connection: Connection, number: int) -> Reconciliation
 
 
 def differing_rows(connection: Connection, detail: ReconciliationDetail) -> Iterator[DifferingRow]:
-    """All differing rows if the table of differences still holds them, else the sample."""
+    """All differing rows if the diff table still contains them, otherwise only the sample."""
     reconciliation = detail.reconciliation
     table = f"{reconciliation.view}_v{reconciliation.version}_diff"
     if not _holds(connection, table, reconciliation.id):
@@ -140,7 +140,7 @@ def differing_rows(connection: Connection, detail: ReconciliationDetail) -> Iter
 
 
 def _columns(connection: Connection, reconciliation: Reconciliation, rows: Sequence[DifferingRow]) -> list[str]:
-    """The columns in the table's order, which JSON does not keep; in the order of the JSON if the table is gone."""
+    """The columns in table order, which JSON does not preserve, or in JSON order if the table no longer exists."""
     columns = connection.execute(
         "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(format('state.%%I', %s::text)) "
         "AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
@@ -152,7 +152,7 @@ def _columns(connection: Connection, reconciliation: Reconciliation, rows: Seque
 
 
 def _holds(connection: Connection, table: str, number: int) -> bool:
-    """Whether the table of differences holds this reconciliation's rows; a later one may have replaced them."""
+    """Whether the diff table still contains this reconciliation's rows. A later reconciliation replaces them."""
     if connection.execute("SELECT to_regclass(format('recon.%%I', %s::text))", (table,)).fetchone() == (None,):
         return False
     query = sql.SQL("SELECT FROM {} WHERE reconciliation = %s LIMIT 1").format(sql.Identifier("recon", table))
@@ -160,7 +160,7 @@ def _holds(connection: Connection, table: str, number: int) -> bool:
 
 
 def _repairs(connection: Connection, reconciliation: Reconciliation) -> list[Repair]:
-    """The repairs between the previous comparison and this one, which checked them."""
+    """The repairs made between the previous comparison and this comparison, which checked them."""
     if not reconciliation.repaired:
         return []
     rows: list[tuple[Any, ...]] = connection.execute(

@@ -1,15 +1,15 @@
-"""Repair: replaces differing rows by the rebuild's, at the view's current positions.
+"""Repair: replaces differing rows with the rebuild's rows, at the view's current positions.
 
-A comparison finds differences at positions V, and the stream moves on. Writing the values at V would erase the records
-after V. Therefore a repair
+A comparison finds differences at positions V, but the stream moves on. Writing the values from V would undo the effect
+of all records after V. Therefore a repair does the following:
 
-1. waits until the archive reaches the view's positions, and rebuilds the differing keys there
-2. reads from the log what the stream has since added to these keys
-3. locks the view against merges until the repair is done
-4. repeats step 2 up to the view's final positions
-5. replaces the rows, and stores the rows before and after
+1. Wait until the archive reaches the view's positions, and rebuild the differing keys at these positions.
+2. Read from the log what the stream has added to these keys since then.
+3. Lock the view against merges until the repair is done.
+4. Repeat step 2 up to the view's final positions.
+5. Replace the rows, and store each row as it was before and after the repair.
 
-The stream waits from step 3 on: only for the few records since step 2, and not for the archive or its history.
+The stream waits only from step 3 on. It waits for the few records since step 2, not for the archive or its history.
 """
 
 from psycopg import sql
@@ -27,10 +27,10 @@ from truelog.views.compiled_view import Compiled, RowFilter
 
 
 def repair(rebuilder: Rebuilder) -> int:
-    """Replace the rows of the keys in `recon.<table>_diff`, and return how many rows changed.
+    """Replace the rows of all keys in `recon.<table>_diff`, and return the number of rows that changed.
 
     Raises:
-        ArchiveBehind: the archive did not reach the view's positions in time; no row changed.
+        ArchiveBehind: the archive did not reach the view's positions in time. No row was changed.
     """
     connection, compiled = rebuilder.connection, rebuilder.compiled
     settings, keys = rebuilder.context.settings, compiled.with_keys(_keys(rebuilder))
@@ -39,7 +39,7 @@ def repair(rebuilder: Rebuilder) -> int:
     staged = [rebuilder.stage_rows(positions, keys)]  # 1
     positions = _catch_up(rebuilder, positions, keys, staged)  # 2
     with connection.transaction():
-        # Spark works between two statements here, but a repair that hangs must not lock the view for ever.
+        # Spark is working between two statements here, but a hung repair must not lock the view forever.
         connection.execute("SET LOCAL idle_in_transaction_session_timeout = '5min'")
         merge.lock(connection, compiled)  # 3
         positions = _catch_up(rebuilder, positions, keys, staged)  # 4
@@ -47,7 +47,7 @@ def repair(rebuilder: Rebuilder) -> int:
 
 
 def _catch_up(rebuilder: Rebuilder, begin: Positions, keys: RowFilter, staged: list[StagedRows]) -> Positions:
-    """Stage what the stream added to the keys since `begin`, and return the view's positions."""
+    """Stage what the stream has added to the keys since `begin`, and return the view's current positions."""
     positions = merge.positions(rebuilder.connection, rebuilder.compiled)
     if begin.ranges_to(positions):
         staged.append(rebuilder.stage_since(begin, positions, keys))
@@ -77,7 +77,7 @@ def _keys(rebuilder: Rebuilder) -> DataFrame:
 
 
 def _record_before(connection: Connection, compiled: Compiled, positions: Positions) -> None:
-    """Store the row of each key before the repair."""
+    """Store each key's row as it is before the repair."""
     connection.execute(
         sql.SQL(
             "INSERT INTO truelog.repair (view, version, positions, key, before) "
@@ -88,7 +88,7 @@ def _record_before(connection: Connection, compiled: Compiled, positions: Positi
 
 
 def _record_after(connection: Connection, compiled: Compiled) -> int:
-    """Store the row of each key after the repair, and count the keys whose row changed."""
+    """Store each key's row as it is after the repair, and return the number of keys whose row changed."""
     connection.execute(
         sql.SQL(
             "UPDATE truelog.repair AS r SET after = to_jsonb(t) FROM {} AS t "

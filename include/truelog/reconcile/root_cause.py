@@ -1,11 +1,11 @@
-"""Finds out why rows differ. It names a cause only with proof; otherwise the cause is unknown.
+"""Finds out why rows differ. A cause is reported only if it is proved. Otherwise the cause is unknown.
 
-1. Check the archive's files: a missing file, or fewer records than were committed, explains any difference.
-2. Read from the archive, by offset, what each record below the positions adds to the keys that differ.
-3. Wrong partial: the sum of all records equals the streamed rows, so only the rebuild from partials is wrong.
+1. Check the archive's files. A missing file, or a file with fewer records than were committed, explains any difference.
+2. Read from the archive, by offset, what each record below the positions adds to the differing keys.
+3. Wrong partial: all records add up to the streamed rows, so only the rebuild from partials is wrong.
 4. Wrong value by hand: no event has the row's key, or a sum is negative or more than twice what its events add.
-5. Lost batch or duplicate, for the remaining rows: without some ranges of records (`offset_search`), or with these
-   ranges twice, the records add up to the streamed rows in every column.
+5. Lost batch or duplicate, for the remaining rows: if some ranges of records (`offset_search`) are left out or counted
+   twice, the records add up to the streamed rows in every column.
 """
 
 import logging
@@ -41,17 +41,17 @@ from truelog.views.measures import Sum
 
 log = logging.getLogger("truelog.root_cause")
 
-_MAX_ROWS = 10_000  # differing rows; more are not investigated
-_MAX_FAULTS = 3  # archive faults that the explanation names
-_MAX_RECORDS = 100_000  # records in the ranges that may explain the rows
-_COORDINATES = ("_topic", "_partition", "_offset")  # the topic by its index in the view's `reads`
+_MAX_ROWS = 10_000  # if more rows than this differ, they are not investigated
+_MAX_FAULTS = 3  # archive faults listed in an explanation
+_MAX_RECORDS = 100_000  # maximum number of records to search for ranges that explain the rows
+_COORDINATES = ("_topic", "_partition", "_offset")  # the topic is its index in the view's `reads`
 _KEY = "_key"  # hash of the row's key
 
 ExplanationByKey = dict[str, Explanation]  # by the key's hash
 
 
 def find_root_causes(rebuilder: Rebuilder, positions: Positions, unequal: int) -> tuple[Explanation, ...]:
-    """Explain the rows in the view's table of differences, `unequal` in number, and store each row's cause there."""
+    """Explain the `unequal` rows in the view's diff table, and store each row's cause in that table."""
     faults = explain_failure(rebuilder.context.settings, rebuilder.compiled.view.topics)  # 1
     if unequal > _MAX_ROWS:
         unknown = Explanation(Cause.UNKNOWN, 0, f"more than {_MAX_ROWS:,} rows differ")
@@ -60,8 +60,8 @@ def find_root_causes(rebuilder: Rebuilder, positions: Positions, unequal: int) -
     try:
         investigation = _Investigation(rebuilder, positions, rows)
         causes = _all(rows, Cause.FILE, faults[0].about) if faults else investigation.explain()
-    except Exception as error:  # the verdict DIFFERENT does not depend on the explanation
-        log.exception("investigating why rows of %s differ failed", rebuilder.compiled.name)
+    except Exception as error:  # the DIFFERENT verdict does not depend on the explanation
+        log.exception("the investigation of differing rows in %s failed", rebuilder.compiled.name)
         causes = _all(rows, Cause.UNKNOWN, f"the investigation failed: {type(error).__name__}")
     row_diff.save_causes(rebuilder.connection, rebuilder.compiled, {key: f.cause.value for key, f in causes.items()})
     counts = Counter((each.cause, each.about) for each in causes.values())
@@ -72,8 +72,8 @@ def explain_failure(settings: Settings, topics: Sequence[str]) -> tuple[Explanat
     """Explain why a view could not be rebuilt, if the archive's files are incomplete."""
     try:
         faults = audit_evidence.incomplete_ranges(settings, topics)
-    except Exception:  # the error that failed the rebuild may fail this check too
-        log.exception("checking the archive files of %s failed", ", ".join(topics))
+    except Exception:  # the error that made the rebuild fail may make this check fail too
+        log.exception("the check of the archive files for %s failed", ", ".join(topics))
         return ()
     more = f" and {len(faults) - _MAX_FAULTS} more" if len(faults) > _MAX_FAULTS else ""
     return (Explanation(Cause.FILE, 0, "; ".join(faults[:_MAX_FAULTS]) + more),) if faults else ()
@@ -118,7 +118,7 @@ class _Investigation:
 
     def _by_records(self, added: DataFrame) -> ExplanationByKey:
         if self._equals_streamed(added, self.rows):  # 3
-            return _all(self.rows, Cause.PARTIAL, "the records add up to the streamed rows: a partial is wrong")
+            return _all(self.rows, Cause.PARTIAL, "the records add up to the streamed rows, so a partial is wrong")
         sums = self._nonnegative_sums(added)
         causes = self._by_hand(added, sums)  # 4
         unexplained = self.rows.keys() - causes.keys()
@@ -133,7 +133,7 @@ class _Investigation:
         return _all(without_event, Cause.HAND, "no event has the key") | _all(excessive, Cause.HAND, reason)
 
     def _nonnegative_sums(self, added: DataFrame) -> list[str]:
-        """The measures that sum whole numbers, none of them negative."""
+        """The measures that sum only whole, nonnegative numbers."""
         compiled = self.compiled
         sums = [name for name, measure in compiled.view.measures.items() if isinstance(measure, Sum)]
         whole = [name for name in sums if compiled.measure_columns[name] in ("bigint", "numeric(38,0)")]
@@ -144,13 +144,13 @@ class _Investigation:
 
     @cached_property
     def by_record(self) -> Compiled:
-        """The view with the record's coordinates as part of its key."""
+        """The view with each record's coordinates added to the key."""
         kinds = list(zip(_COORDINATES, (IntegerType(), IntegerType(), LongType()), strict=True))
         return reduce(lambda compiled, column: extend_view(compiled, *column), reversed(kinds), self.compiled)
 
     @cached_property
     def selected(self) -> DataFrame:
-        """The transform's rows for all records, each with the record's coordinates."""
+        """The transform's rows for all records, each row with the coordinates of its record."""
         events = self.rebuilder.countable_events(Positions(), self.positions)
         frames: list[Any] = []
         for number, topic in enumerate(self.compiled.view.reads):
@@ -182,7 +182,7 @@ class _Investigation:
         return not table_hash.unequal_buckets(hashes, table_hash.hash_frame(compiled, compiled.stored(kept)))
 
     def _by_ranges(self, added: DataFrame, keys: Collection[str], sums: Sequence[str]) -> ExplanationByKey:
-        """Explain all of these rows by one cause, or none."""
+        """Explain all these rows with one cause, or return no explanation."""
         if not keys or not sums:
             return {}
         added = self._with_keys(keys)(added)
@@ -196,7 +196,7 @@ class _Investigation:
         return {}
 
     def _simulate(self, added: DataFrame, ranges: Sequence[Range], cause: Cause) -> DataFrame:
-        """What the records add if these ranges were lost or counted twice."""
+        """What the records would add up to if these ranges were lost or counted twice."""
         inside = reduce(Column.__or__, (self._lies_in(each) for each in ranges))
         return added.where(~inside) if cause is Cause.LOST else added.unionByName(added.where(inside))
 
@@ -206,7 +206,7 @@ class _Investigation:
         return (topic == number) & (partition == span.partition) & offset.between(span.start, span.end - 1)
 
     def _runs(self, added: DataFrame, keys: Collection[str], sums: Sequence[str]) -> dict[str, list[ContributionRun]]:
-        """By measure, the longest run of each partition with what its records add."""
+        """For each measure, the longest run in each partition, with the amounts that its records add."""
         longest = self._longest_runs(keys)
         if not longest:
             return {}
@@ -217,7 +217,7 @@ class _Investigation:
         return {} if len(rows) > _MAX_RECORDS else {m: _as_runs(self.compiled, rows, m) for m in sums}
 
     def _longest_runs(self, keys: Collection[str]) -> list[Range]:
-        """The longest series of records in each partition all of whose keys are among these."""
+        """The longest series of records in each partition that only add to these keys."""
         prepared = self.by_record.prepared(self.selected)
         among = self._with_keys(keys)(prepared.select(*_COORDINATES, *self.compiled.view.key)).select(*_COORDINATES)
         outside = prepared.select(*_COORDINATES, F.lit(0).alias("_in"))
@@ -234,20 +234,20 @@ class _Investigation:
 
 
 def _surplus(row: _Row, measure: str) -> int:
-    """By how much the streamed value exceeds the rebuilt one."""
+    """The difference between the streamed value and the rebuilt value."""
     streamed, rebuilt = (int((side or {}).get(measure) or 0) for side in (row.streamed, row.rebuilt))
     return streamed - rebuilt
 
 
 def _is_excessive(row: _Row, measure: str) -> bool:
-    """Whether both sides have the row, and its streamed sum is more than a duplicate can explain."""
+    """Whether both sides have the row and a duplicate batch cannot explain the streamed sum."""
     if row.streamed is None or row.rebuilt is None:
         return False
     return exceeds_recount(row.streamed[measure], row.rebuilt[measure])
 
 
 def _as_runs(compiled: Compiled, rows: Sequence[Any], measure: str) -> list[ContributionRun]:
-    """Group rows by partition and record; a record with several keys has several rows."""
+    """Group rows by partition and record. A record with several keys has several rows."""
     records: dict[tuple[int, int], dict[int, dict[str, int]]] = defaultdict(dict)
     for row in rows:
         amounts = records[row["_topic"], row["_partition"]].setdefault(row["_offset"], {})

@@ -1,8 +1,8 @@
 """Rows that differ between a streamed view and its rebuild.
 
-The table `recon.<table>_diff` holds them by key, with both values as JSON and the cause (`offset_search`). PostgreSQL
-compares the rows column by column, with NULL equal to NULL. EXCEPT ALL and GROUP BY can use hashing, which a full join
-on IS NOT DISTINCT FROM cannot.
+The `recon.<table>_diff` table contains these rows by key, with both values as JSON and the cause (`offset_search`).
+PostgreSQL compares the rows column by column, with NULL equal to NULL. EXCEPT ALL and GROUP BY can use hashing, but a
+full join on IS NOT DISTINCT FROM cannot.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from truelog.views.compiled_view import Compiled
 
 @dataclass(frozen=True)
 class DiffCounts:
-    """Rows of the rebuild, and keys that are missing from the stream, extra in it, or have different values."""
+    """The number of rows in the rebuild, and of keys that are missing, extra or different in the streamed table."""
 
     rows: int
     missing: int
@@ -57,12 +57,12 @@ def find_differences(connection: Connection, compiled: Compiled) -> DiffCounts:
 
 
 def lock_comparisons(connection: Connection, table: str) -> None:
-    """Make other comparisons of the table wait until this connection closes, because its copies have fixed names."""
+    """Block other comparisons of the table until this connection closes, because its copies have fixed names."""
     connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 1))", (f"reconcile {table}",))
 
 
 def clear_differences(connection: Connection, compiled: Compiled) -> None:
-    """Replace `recon.<table>_diff` by an empty table."""
+    """Replace `recon.<table>_diff` with an empty table."""
     columns = {**compiled.key_columns, "key_json": "jsonb", "streamed": "jsonb", "rebuilt": "jsonb"}
     columns |= {"reconciliation": "bigint", "cause": "text"}
     connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(diff_table(compiled)))
@@ -70,7 +70,7 @@ def clear_differences(connection: Connection, compiled: Compiled) -> None:
 
 
 def set_reconciliation(connection: Connection, compiled: Compiled, reconciliation: int) -> None:
-    """Write the reconciliation's id into the table of differences, which the next reconciliation replaces."""
+    """Write the reconciliation's id into the diff table. The next reconciliation replaces the table."""
     connection.execute(sql.SQL("UPDATE {} SET reconciliation = %s").format(diff_table(compiled)), (reconciliation,))
 
 
@@ -82,7 +82,7 @@ def sample_rows(connection: Connection, compiled: Compiled, rows: int) -> tuple[
 
 
 def save_causes(connection: Connection, compiled: Compiled, causes: Mapping[str, str]) -> None:
-    """Write the cause of each row, by the hash of the row's key (`table_hash.key_sql`)."""
+    """Store the cause of each row. `causes` maps the hash of a row's key (`table_hash.key_sql`) to the cause."""
     connection.execute(
         sql.SQL(
             "UPDATE {} SET cause = c.cause FROM unnest(%s::text[], %s::text[]) AS c(key, cause) WHERE {} = c.key"
@@ -104,7 +104,7 @@ def diff_table(compiled: Compiled) -> sql.Identifier:
 
 
 def key_json(compiled: Compiled, prefix: str = "") -> sql.Composed:
-    """A row's key as one JSON array, which can be hashed and in which NULL equals NULL."""
+    """A row's key as a JSON array. Such an array can be hashed, and NULL equals NULL in it."""
     return sql.SQL("jsonb_build_array({})").format(names(compiled.key_columns, prefix))
 
 

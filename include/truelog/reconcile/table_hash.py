@@ -1,9 +1,10 @@
-"""Hash of a table's rows, by bucket of the key: two tables hold the same rows if their hashes are equal.
+"""Hashes a table's rows by key bucket. If the hashes of two tables are equal, the tables contain the same rows.
 
-PostgreSQL and Spark encode each row as the same text and hash it to 128 bits. A bucket's hash is its number of rows and
-the sums of both halves of their hashes, so the order of rows does not matter. The encoding writes each value after its
-length, which keeps different rows apart, and NULL apart from an empty text. Values that compare as equal have the same
-encoding: all NaNs, and both zeros. docs/certificates.md specifies the encoding for other implementations.
+PostgreSQL and Spark encode a row as the same text and hash the text to 128 bits. A bucket hash consists of the number
+of rows and the sums of both halves of the row hashes, so the row order does not matter. The encoding writes the length
+of each value before the value. This distinguishes different rows, and NULL from an empty text. Values that compare as
+equal have the same encoding: all NaNs, and both zeros. docs/certificates.md specifies the encoding for other
+implementations.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +26,7 @@ from pyspark.sql.types import (
 from truelog.storage.database import Connection
 from truelog.views.compiled_view import Compiled, RowFilter
 
-# A float's bits, with one encoding for all NaNs and one for both zeros.
+# The bits of a float. All NaNs have the same encoding, and so do both zeros.
 _FLOAT_SQL = (
     "CASE WHEN {0}::double precision = 'NaN' THEN '7ff8000000000000' "
     "ELSE encode(float8send({0}::double precision + 0), 'hex') END"
@@ -37,7 +38,7 @@ _HALF = 1 << 64
 
 @dataclass(frozen=True)
 class BucketHash:
-    """The number of rows in a bucket, and the sums of the high and low halves of their hashes."""
+    """The number of rows in a bucket, and the sums of the high and low halves of the row hashes."""
 
     rows: int
     high: int
@@ -153,7 +154,7 @@ def _as_string(value: Column) -> Column:
 
 
 def _bits(value: Column) -> Column:
-    """A float's bits, since Java and PostgreSQL print floats differently. Adding 0 turns -0 into 0."""
+    """The bits of a float, because Java and PostgreSQL print floats differently. Adding 0 turns -0 into 0."""
     positive_zero = value.cast("double") + F.lit(0.0)
     bits = F.reflect(F.lit("java.lang.Double"), F.lit("doubleToLongBits"), positive_zero).cast("bigint")
     return F.when(value.isNotNull(), F.lower(F.lpad(F.hex(bits), 16, "0")))

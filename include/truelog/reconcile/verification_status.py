@@ -1,6 +1,6 @@
 """Verification status: when the newest version of each view was last found EQUAL, and when it was last certified.
 
-The times differ if rows became equal during a comparison. Such a comparison has no single moment to certify.
+The two times differ if rows became equal only during a comparison, because no single moment can then be certified.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ _QUERY = """
 
 @dataclass(frozen=True)
 class VerificationStatus:
-    """A view's status at `now` by PostgreSQL's clock. An age is in seconds, and None if the event never happened."""
+    """A view's status at `now` by the PostgreSQL clock. An age is in seconds, or None if the event never happened."""
 
     view: str
     version: int
@@ -39,7 +39,7 @@ class VerificationStatus:
 
     @property
     def age(self) -> float:
-        """The age of the version itself."""
+        """The age of the view's newest version."""
         return (self.now - self.made_at).total_seconds()
 
     @property
@@ -56,6 +56,6 @@ class VerificationStatus:
 
 
 def verification_statuses(connection: Connection, views: Sequence[str]) -> dict[str, VerificationStatus]:
-    """The status of each of these views that has a table."""
+    """The status of these views. A view without a table is left out."""
     rows: list[tuple[Any, ...]] = connection.execute(_QUERY, (list(views),)).fetchall()
     return {row[0]: VerificationStatus(*row) for row in rows}
