@@ -1,4 +1,4 @@
-"""Real services for tests: each starts when the first test asks for it, once a session, in its own home."""
+"""Real services for tests. Each service starts once per session, when a test first needs it, in a temporary home."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ import pytest
 import runtime
 from truelog.support.settings import Settings, default_home
 
-# The same examples in every run: what fails here fails there, too.
+# Every run uses the same examples, so a failure can be reproduced elsewhere.
 hypothesis.settings.register_profile("seeded", derandomize=True)
 hypothesis.settings.load_profile("seeded")
 
@@ -21,7 +21,7 @@ pytest_plugins = ("tests.spark_fixtures",)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How long each part took, set-up and tear-down included."""
+    """Print how long each folder's tests took, including setup and teardown."""
     parts: Counter[str] = Counter()
     for reports in terminalreporter.stats.values():
         for each in reports:
@@ -33,19 +33,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session")
 def settings() -> Iterator[Settings]:
-    """A fresh home with random ports and secrets; nothing runs yet, and nothing is left afterwards.
+    """A fresh home with random ports and secrets. No service is running yet, and nothing is left afterwards.
 
-    The session's environment names this home and nothing else, so that no test reaches a platform in use.
+    The session's environment points only to this home, so that no test reaches a platform in use.
     """
     with pytest.MonkeyPatch.context() as patch:
         jars = os.environ.get("TRUELOG_JARS", str(default_home() / "jars"))
         for name in [name for name in os.environ if name.startswith("TRUELOG_")]:
             patch.delenv(name)
-        # Not under pytest's own folder, which is closed to the user that PostgreSQL steps down to.
+        # Not under pytest's own folder, because the unprivileged user that runs PostgreSQL cannot enter that folder.
         home = Path(tempfile.mkdtemp(prefix="truelog-"))
         patch.setenv("TRUELOG_HOME", str(home))
         patch.setenv("TRUELOG_JARS", jars)
-        # A test's Spark lives for seconds: it never earns back what the second compiler costs it.
+        # In a test, Spark runs for seconds only, so the second JIT compiler would take more time than it saves.
         patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
         made = runtime.set_up(home, random_ports=True)
         try:
@@ -56,7 +56,7 @@ def settings() -> Iterator[Settings]:
 
 
 def _up(settings: Settings, *services: str) -> Settings:
-    """Tethered: a test run that is killed takes its services along."""
+    """Start services that end with the test run, even if the test run is killed."""
     runtime.up(settings, services, tethered=True)
     return settings
 
@@ -78,5 +78,5 @@ def s3(settings: Settings) -> Settings:
 
 @pytest.fixture(scope="session")
 def platform(settings: Settings) -> Settings:
-    """All three, started side by side."""
+    """PostgreSQL, Kafka and S3, started in parallel."""
     return _up(settings, "postgresql", "kafka", "s3")

@@ -1,4 +1,4 @@
-"""Spark, a migrated database and the lab, for every test that asks; loaded as a plugin by `tests/conftest.py`."""
+"""Fixtures for Spark, a migrated database and the lab. `tests/conftest.py` loads this module as a plugin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
-    # Imported where they are used: a run without Spark does not wait for it.
+    # Imported where they are used, so that a run without Spark does not wait for the import.
     from pyspark.sql import SparkSession
 
     from tests.laws.lab import Lab
@@ -28,7 +28,7 @@ def _spark_ends() -> Iterator[None]:
 
 @pytest.fixture
 def spark(settings: Settings, _spark_ends: None) -> SparkSession:
-    """The session of the test run, started again if a test has stopped it."""
+    """The test run's Spark session, restarted if a test has stopped it."""
     from truelog.spark.session import session
 
     return session(settings, "tests")

@@ -1,4 +1,4 @@
-"""The DAGs that deliver alerts: which exist, what the task does when a receiver is down, and the heartbeat."""
+"""Tests of the alert DAGs: which DAGs exist, what the task does when a receiver is down, and the heartbeat."""
 
 import asyncio
 import socketserver
@@ -44,7 +44,7 @@ def database(postgresql: Settings) -> Iterator[Connection]:
 
 @pytest.fixture
 def receiving(database: Connection, listener: Listener, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """An Alertmanager and a watcher are configured in the environment, where tasks and DAG files read them."""
+    """Configure an Alertmanager and a watcher in the environment, where tasks and DAG files read the settings."""
     monkeypatch.setenv("TRUELOG_ALERTMANAGER_URL", listener.url)
     monkeypatch.setenv("TRUELOG_HEARTBEAT_URL", f"{listener.url}/beat/a-secret")
     return Settings()
@@ -110,7 +110,7 @@ def test_the_task_is_deferred_until_a_notification_waits(
 def test_a_receiver_that_is_down_for_ten_minutes_loses_nothing(
     dags: "DagBag", receiving: Settings, database: Connection, listener: Listener
 ) -> None:
-    """Tries follow the delays that Airflow computes, by the database's clock. The incident ends during the outage."""
+    """Tries follow the delays that Airflow computes, on the database clock. The incident ends during the outage."""
     from airflow.dag_processing.dagbag import DagBag
     from airflow.sdk.exceptions import TaskDeferred
 
@@ -170,7 +170,7 @@ def test_the_heartbeat_is_held_back_when_a_problem_could_go_unnoticed(
 
 
 class Mail(socketserver.StreamRequestHandler):
-    """Enough of SMTP to receive one mail."""
+    """Just enough SMTP to receive one mail."""
 
     mails: list[str] = []  # noqa: RUF012  every client gets a new handler
 
@@ -213,5 +213,5 @@ def test_mail_goes_out_through_the_connection_of_airflow(
         monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", f"smtp://127.0.0.1:{port}/?{extra}")
         assert deliver(mailed, "email") == ["application_down/one open"]
     [mail] = Mail.mails
-    assert "Subject: [critical] the application one is down or hung" in mail
+    assert "Subject: [critical] the one application is down or hung" in mail
     assert "bob@example.org" in mail

@@ -1,4 +1,4 @@
-"""Tests of the DAG `answers`."""
+"""Tests of the `answers` DAG."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Tests of the DAG `archive_upkeep`."""
+"""Tests of the `archive_upkeep` DAG."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def audit(dags: "DagBag", monkeypatch: pytest.MonkeyPatch, *faults: str) -> None:
-    """Run the audit task with a report of these faults."""
+    """Run the audit task with a report that lists these faults."""
     task: Any = dags.dags["archive_upkeep"].get_task("audit")
     monkeypatch.setattr(audit_evidence, "run_audit", lambda settings, *, deep: Report((), 0, faults))
     task.python_callable({"deep": False})

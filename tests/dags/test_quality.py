@@ -1,4 +1,4 @@
-"""Tests of the DAG `quality`: metrics of log days in a real archive, their validation, and its links."""
+"""Tests of the `quality` DAG: the metrics of log days in a real archive, their validation, and the task links."""
 
 import json
 import pickle
@@ -34,7 +34,7 @@ SEARCH = load_events()[TOPIC]
 
 @dataclass(frozen=True)
 class Record:
-    """A record in the log; `day` follows the broker's clock, which never steps back here."""
+    """A record in the log; `day` follows the broker's clock, which never goes backwards here."""
 
     at: datetime
     value: bytes
@@ -46,7 +46,7 @@ class Record:
 
 @dataclass
 class Searches:
-    """An archive of searches, with log days of one minute."""
+    """An archive of searches, with one-minute log days."""
 
     settings: Settings
     connection: Connection
@@ -54,7 +54,7 @@ class Searches:
     records: list[Record] = field(default_factory=list)
 
     def archive(self, day: int, records: Sequence[Record]) -> None:
-        """Archive the records of one day. A day without records also has a start, because ticks prove it."""
+        """Archive the records of one day. A day without records also has a start, because ticks mark it."""
         began = MORNING + day * DAY
         self.connection.execute(
             "INSERT INTO truelog.log_day VALUES (%s, 0, 'searches', %s, %s)", (TOPIC, began.timestamp(), self.end)
@@ -105,7 +105,7 @@ def searches(migrated: Settings, s3: Settings, connection: Connection) -> Iterat
 
 
 def random_searches(rng: random.Random, day: int, count: int) -> list[Record]:
-    """Random searches of one day; some are late, incomplete or malformed."""
+    """Random searches for one day; some are late, incomplete or malformed."""
     times = sorted(MORNING + day * DAY + rng.random() * DAY for _ in range(count))
     return [Record(at, rng.choice((b"", b"{}", b"[]")) if rng.random() < 0.1 else search(rng, at)) for at in times]
 
@@ -208,7 +208,7 @@ def test_the_verdict_links_its_page_and_its_data_docs(dags: "DagBag") -> None:
 def test_a_run_fails_if_an_event_type_is_out_of_bounds(
     dags: "DagBag", airflow_database: None, searches: Searches
 ) -> None:
-    """Runs every task. The next day has begun in the log, so this day is closed."""
+    """Every task runs. The next day has begun in the log, so this day is closed."""
     searches.archive(0, [Record(MORNING, search(random.Random(3), MORNING, late=0)), Record(MORNING, b"{}")])
     searches.archive(24 * 60, [])
     run = dags.dags["quality"].test(logical_date=MORNING + timedelta(days=1))  # the end of its interval

@@ -1,4 +1,4 @@
-"""Tests of the DAG `recompute`: the days of a run, its wait, and the arguments of its jobs."""
+"""Tests of the `recompute` DAG: a run's days, the wait for the archive, and the job arguments."""
 
 import asyncio
 import time
@@ -36,7 +36,7 @@ BY_INTERVAL = {"day": None, "open": False}
     [
         (BY_INTERVAL, YESTERDAY, DAY, "2026-11-20", "2026-11-21"),
         (BY_INTERVAL, TODAY, DAY, "2026-11-21", "2026-11-22"),  # the run waits until the day is over
-        (BY_INTERVAL, TODAY, TEN, "2026-11-21", "2026-11-21 15:42:10"),  # only what has begun
+        (BY_INTERVAL, TODAY, TEN, "2026-11-21", "2026-11-21 15:42:10"),  # only the part that has begun
         (BY_INTERVAL, YESTERDAY, TEN, "2026-11-20", "2026-11-21"),
         ({"day": "2026-11-01", "open": False}, YESTERDAY, DAY, "2026-11-01", "2026-11-02"),
         ({"day": "2026-11-01", "open": False}, None, HOUR, "2026-11-01", "2026-11-02"),
@@ -96,7 +96,7 @@ def test_jobs_wait_in_the_pool_with_the_lowest_priority(dags: "DagBag") -> None:
 
 
 def test_today_can_be_backfilled_if_log_days_are_short(dags: "DagBag") -> None:
-    """In a backfill today ends one second ago; the scheduler waits until it is over."""
+    """In a backfill, today ends one second ago; the scheduler waits until today is over."""
     from airflow.serialization.serialized_objects import DagSerialization
     from airflow.timetables.base import DataInterval, TimeRestriction
     from day_timetable import DaysSoFar
@@ -121,7 +121,7 @@ def test_today_can_be_backfilled_if_log_days_are_short(dags: "DagBag") -> None:
 def test_scheduled_dags_do_not_run_at_once_on_a_new_platform(
     dags: "DagBag", monkeypatch: pytest.MonkeyPatch, name: str, due: str, after: timedelta
 ) -> None:
-    """An early run would meet streams that have just started, and block the pool during a demo."""
+    """An early run would compete with streams that have just started and block the pool during a demo."""
     from airflow.serialization.definitions.dag import SerializedDAG
     from airflow.serialization.serialized_objects import DagSerialization
 
@@ -134,7 +134,7 @@ def test_scheduled_dags_do_not_run_at_once_on_a_new_platform(
 
 
 def payload_of_wait(lags: Sequence[Any], deadline: float = 60) -> str:
-    """The reason in the trigger's event, with these answers of successive lag checks."""
+    """The reason in the trigger's event, given the results of successive lag checks."""
     from log_day_trigger import LogDayTrigger
 
     answers = iter(lags)
@@ -202,7 +202,7 @@ def test_days_come_from_the_archive(migrated: Settings) -> None:
 
 
 def test_a_run_before_the_archive_began_succeeds(dags: "DagBag", airflow_database: None, migrated: Settings) -> None:
-    """Runs every task; there are no jobs."""
+    """Every task runs; there are no jobs."""
     run = dags.dags["recompute"].test(logical_date=at("2021-01-01"))
     states = {ti.task_id: str(ti.state) for ti in run.get_task_instances()}
     assert str(run.state) == "success"
@@ -210,7 +210,7 @@ def test_a_run_before_the_archive_began_succeeds(dags: "DagBag", airflow_databas
 
 
 def test_the_user_who_started_a_backfill_is_recorded(dags: "DagBag", migrated: Settings) -> None:
-    """A scheduled run has no user, and records no operation."""
+    """A scheduled run has no user and records no operation."""
     from recompute import announce
     from view_assets import RECOMPUTED
 

@@ -1,4 +1,4 @@
-"""Tests of the DAG `reconcile`: the views of a run, the options of its job, and the validation of its results."""
+"""Tests of the `reconcile` DAG: a run's views, the job options, and the validation of the results."""
 
 import html
 import json
@@ -50,7 +50,7 @@ DELETE FROM truelog.reconciliation WHERE view = 'judged';
 
 @dataclass(frozen=True)
 class Judged:
-    """A view with comparisons that a test invents."""
+    """A view whose comparisons a test makes up."""
 
     settings: Settings
     connection: Connection
@@ -125,7 +125,7 @@ def test_differing_rows_fail_and_are_stored(judged: Judged) -> None:
 
 
 def test_more_rows_differ_than_the_sample_contains(judged: Judged) -> None:
-    """A known trap: a verdict on the first two hundred rows only, or no verdict if both sides are empty."""
+    """Known traps are a verdict on the first two hundred rows only, and no verdict if both sides are empty."""
     made = judged.compared(verdict="DIFFERENT", different=1_000)
     judged.connection.execute(
         "INSERT INTO recon.judged_v1_diff "
@@ -214,7 +214,7 @@ def test_unknown_fails_with_its_reason(judged: Judged) -> None:
         reconcile_checks.require_known(judged.settings, RUN)
     assert "the streamed table equals its rebuild" in judged.failed()
     judged.compared()
-    reconcile_checks.require_known(judged.settings, RUN)  # a retry found an answer
+    reconcile_checks.require_known(judged.settings, RUN)  # a retry reached a verdict
 
 
 def test_a_refused_view_fails_and_is_not_compared_again(judged: Judged) -> None:
@@ -255,7 +255,7 @@ REPAIRS, COMPARES = {"from_raw": False, "repair": True}, {"from_raw": True, "rep
 
 
 def test_a_view_is_repaired_only_if_all_events_allow_it(dags: "DagBag") -> None:
-    """Two backfills start one comparison: the more cautious backfill decides for its own views."""
+    """Two backfills start one comparison. The more cautious backfill decides for its own views."""
     from recompute import announce
     from reconcile_job import job_options
     from view_assets import RECOMPUTED, view_asset

@@ -43,7 +43,7 @@ def database(postgresql: Settings) -> Iterator[Connection]:
 
 @pytest.fixture
 def held(postgresql: Settings, database: Connection) -> Iterator[lease.Lease]:
-    """The application runs in this process, and has just made a batch."""
+    """The application is running in this process and has just finished a batch."""
     taken = lease.take_lease(postgresql, NAME)
     lease.record_batch(database, taken.holder)
     yield taken
@@ -59,7 +59,7 @@ class Run:
 
 
 def seen(dags: "DagBag", seconds: float = 5) -> str:
-    """The trigger's finding; `nothing` if it does not fire in time."""
+    """The trigger's finding; `nothing` if the trigger does not fire in time."""
     from stream_trigger import StreamTrigger
 
     async def first() -> Any:
@@ -72,7 +72,7 @@ def seen(dags: "DagBag", seconds: float = 5) -> str:
 
 
 def keep(dags: "DagBag", clear_number: int = 0) -> tuple[str, str]:
-    """Run the task, and return the trigger that it defers to and the method that resumes it."""
+    """Run the task. Return the trigger that the task defers to and the method that resumes the task."""
     from airflow.sdk.exceptions import TaskDeferred
     from stream_operator import StreamOperator
 
@@ -125,7 +125,7 @@ def test_the_trigger_fires_on_a_stop_request(dags: "DagBag", held: lease.Lease, 
 def test_an_application_without_input_is_not_hung(
     dags: "DagBag", held: lease.Lease, database: Connection, postgresql: Settings
 ) -> None:
-    """Kafka does not answer."""
+    """Kafka is not answering."""
     away = postgresql.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"})
     _silent(database)
     assert diagnose(away, application.status(database, NAME), datetime.now(UTC)) is Diagnosis.NO_INPUT
@@ -164,7 +164,7 @@ def _silent(database: Connection, since: str = "1 hour") -> None:
 def test_a_failed_start_does_not_hold_up_other_applications(
     database: Connection, postgresql: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The start fails in Spark's provider, which has no connection here."""
+    """The start fails in the Spark provider, which has no connection here."""
     from airflow.sdk.exceptions import AirflowNotFoundException
 
     application.set_desired(database, NAME, application.STOPPED, DOER)
@@ -206,7 +206,7 @@ def test_changed_code_is_recorded_as_a_release(database: Connection) -> None:
 def test_the_trigger_survives_the_end_of_its_database_session(
     dags: "DagBag", held: lease.Lease, database: Connection
 ) -> None:
-    """It fires on what happens afterwards."""
+    """The trigger still fires on a later change."""
     own = held.connection.info.backend_pid
 
     def cut() -> None:
@@ -239,7 +239,7 @@ def test_a_crash_loop_pauses_the_application(dags: "DagBag", database: Connectio
 
 
 def test_old_crashes_do_not_count(database: Connection, postgresql: Settings) -> None:
-    """It is started again; the start fails in Spark's provider, which has no connection here."""
+    """The application is started again; the start fails in the Spark provider, which has no connection here."""
     from airflow.sdk.exceptions import AirflowNotFoundException
 
     _died(database, postgresql.deaths_allowed, ago="301 seconds")
@@ -248,7 +248,7 @@ def test_old_crashes_do_not_count(database: Connection, postgresql: Settings) ->
 
 
 def test_a_lock_without_a_process_is_removed(postgresql: Settings, database: Connection) -> None:
-    """The lock of an application on an unreachable machine."""
+    """The lock belongs to an application on an unreachable machine."""
     database.execute(
         "INSERT INTO truelog.lease (application, epoch, host, pid) VALUES (%s, 1, 'elsewhere', 1)", (NAME,)
     )

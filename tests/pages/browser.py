@@ -78,7 +78,7 @@ def signed_in(pages: Settings, chromium: Browser) -> dict[str, BrowserContext]:
 
 @pytest.fixture
 def watched(signed_in: dict[str, BrowserContext], request: pytest.FixtureRequest) -> Iterator[Page]:
-    """A new page of the parametrized user, by default `admin`. Errors on its console fail the test."""
+    """A new page of the parametrized user, by default `admin`. Console errors fail the test."""
     page = signed_in[getattr(request, "param", "admin")].new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -89,7 +89,7 @@ def watched(signed_in: dict[str, BrowserContext], request: pytest.FixtureRequest
 
 
 def open_page(page: Page, name: str) -> None:
-    """Open a page, and wait until it shows data."""
+    """Open a page and wait until it shows data."""
     page.goto(f"/truelog/{name}")
     expect(page.locator("#as-of")).to_contain_text("As of")
 
@@ -148,7 +148,7 @@ def test_data_docs_run_no_scripts(signed_in: dict[str, BrowserContext]) -> None:
     page.locator("a[href='data-docs/1']").first.click()
     expect(page.locator("h1")).to_have_text("Data Docs")
     page.wait_for_load_state()
-    assert page.locator("script").count() == 1  # the script is in the page and has not run
+    assert page.locator("script").count() == 1  # the script is in the page but has not run
     assert page.title() == ""
 
 

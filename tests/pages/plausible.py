@@ -1,6 +1,6 @@
-"""The database of a platform after some days of work, for tests and screenshots of the pages.
+"""A platform's database after some days of operation, for tests and screenshots of the pages.
 
-No stream runs: this module writes rows as the kernel does. Some values are attacks on a page.
+No stream is running: this module writes rows as the kernel does. Some values are attacks on a page.
 """
 
 import json
@@ -122,7 +122,7 @@ def _answer(connection: Connection) -> None:
 
 
 def _readings(now: float) -> Iterator[Reading]:
-    """A poll per minute over six hours. One view fell behind for a while; the poller saw nothing for a few minutes."""
+    """One poll per minute for six hours. One view fell behind for a while. Polls failed for a few minutes."""
     for minute in range(360, -1, -1):
         at = now - 60 * minute - 1
         for reader, version in ((ARCHIVE, 0), *((name, 1) for name in MADE)):
@@ -147,7 +147,7 @@ def _sample(at: float, minute: int, behind: int, blind: str) -> Sample:
 
 
 def _reconciliations(connection: Connection) -> None:
-    """Hourly comparisons over two days. One repaired differences, one was UNKNOWN because the archive lagged."""
+    """Hourly comparisons over two days. One repaired differences, and one was UNKNOWN because the archive lagged."""
     for hour in range(48, 0, -1):
         for view in MADE[:2]:
             verdict = "UNKNOWN" if (hour, view) == (7, "page_views") else "EQUAL"
@@ -280,7 +280,7 @@ def _operations(connection: Connection) -> None:
 
 
 def _alerts(connection: Connection) -> None:
-    """New, acknowledged and resolved alerts. One source has not checked recently."""
+    """New, acknowledged and resolved alerts. One alert source has not completed a check recently."""
     for kind, subject, cause, hours, by, resolved in (
         ("stalled", "page_audience", f"DivideByZero: in {HOSTILE[0]}", 1, None, None),
         ("view_different", "click_through", "3 rows differ from the rebuild", 2, None, None),

@@ -110,7 +110,7 @@ ACTS = (
     ("oncall", "start", 403),
     ("oncall", "restart", 200),
     ("admin", "stop", 200),
-    ("admin", "restart", 409),  # because it is stopped
+    ("admin", "restart", 409),  # because the stream is stopped
     ("admin", "start", 200),
     ("admin", "restart", 200),
 )
@@ -138,7 +138,7 @@ def test_airflow_permissions_decide_actions_and_the_user_is_recorded(
 
 @pytest.fixture
 def acknowledgement_withdrawn(pages: Settings) -> Iterator[None]:
-    """The card names an unacknowledged alert first, and other tests read which one."""
+    """Withdraw the acknowledgement, because other tests check which unacknowledged alert the card shows first."""
     yield
     with connect(pages) as connection:
         connection.execute(

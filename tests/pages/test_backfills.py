@@ -29,13 +29,13 @@ SELECT dag_run.id, announced.id FROM dag_run, announced WHERE dag_run.run_id = %
 
 @pytest.fixture(scope="module")
 def airflows(planned: Settings) -> dict[str, Any]:
-    """Connection parameters of Airflow's own database, in which tests write what a scheduler would."""
+    """Connection parameters of Airflow's own database, where tests write what a scheduler would write."""
     return own_database(planned).database()
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _results(planned: Settings) -> Iterator[None]:
-    """Delete the results of these tests afterwards, because other tests count what is in the database."""
+    """Delete the results of these tests afterwards, because other tests count the rows in the database."""
     with connect(planned) as connection:
         [(last,)] = connection.execute("SELECT max(id) FROM truelog.reconciliation").fetchall()
     yield
@@ -85,7 +85,7 @@ def states(backfill: dict[str, Any]) -> list[tuple[str, list[str]]]:
 
 
 def reports(backfill: dict[str, Any]) -> list[tuple[str | None, bool]]:
-    """The comparison of each day, and whether one is still expected."""
+    """Each day's comparison, and whether a comparison is still expected."""
     return [(each["report"], each["awaited"]) for each in backfill["days"]]
 
 
@@ -112,7 +112,7 @@ def test_airflow_permissions_decide_backfills(planned: Settings, users: dict[str
     for act, path in (("POST", ""), ("POST", "/dry_run"), ("PUT", f"/{backfill}/cancel")):
         assert users["analyst"].request(act, f"/api/v2/backfills{path}", wanted())[0] == 403
         assert users["anonymous"].request(act, f"/api/v2/backfills{path}", wanted())[0] == 401
-    assert users["oncall"].request("POST", "/api/v2/backfills", wanted())[0] == 409  # one is running
+    assert users["oncall"].request("POST", "/api/v2/backfills", wanted())[0] == 409  # a backfill is running
     assert users["oncall"].request("POST", "/api/v2/backfills/dry_run", wanted(views=["nothing"]))[0] == 422
 
 
@@ -171,7 +171,7 @@ def test_finished_days_are_skipped_or_repeated(users: dict[str, Airflow], backfi
 
 
 DAY = "2026-10-20"
-# The tasks of a finished run: one job per view, in the order of the choice, and then the announcement.
+# The tasks of a finished run: one job per view, in the chosen order, and then the announcement.
 JOBS = """
 UPDATE task_instance SET state = 'success', start_date = now(), try_number = try_number + 1,
     map_index = CASE task_id WHEN 'recompute' THEN 0 ELSE -1 END,
@@ -212,7 +212,7 @@ def newest_two(client: Airflow) -> tuple[dict[str, Any], dict[str, Any]]:
 def test_two_backfills_of_a_day_show_their_own_results(
     planned: Settings, users: dict[str, Airflow], airflows: dict[str, Any]
 ) -> None:
-    """Airflow repeats the same run. In the second backfill another view takes the first view's map index."""
+    """Airflow repeats the same run. In the second backfill, another view takes the first view's map index."""
     oncall = users["oncall"]
     run = backfill_one_day(oncall, "page_views")
     first_comparison = finish_attempt(airflows, oncall, run, "page_views")
@@ -235,7 +235,7 @@ def test_two_backfills_of_a_day_show_their_own_results(
     assert compared(oncall, first_comparison) == [(first_comparison, "page_views")]
 
 
-# No job has a try: `wait` or `plan` decides the state of all jobs.
+# No job has a try, so `wait` or `plan` decides the state of all jobs.
 UNDECIDED = """
 UPDATE task_instance SET state = %(rest)s WHERE run_id = %(run)s;
 UPDATE task_instance SET state = %(state)s, start_date = now(), try_number = try_number + 1
@@ -273,7 +273,7 @@ def test_a_job_belongs_to_the_view_of_its_own_attempt(users: dict[str, Airflow],
 
 
 def outcomes(client: Airflow, count: int) -> list[tuple[str, dict[str, str]]]:
-    """The state of the days of the newest backfills, with their views."""
+    """The states of the newest backfills' days, with their views."""
     found = json.load(fetch(client, "GET", "data/backfills"))["backfills"][:count]
     return [(day["state"], day["views"]) for each in found for day in each["days"]]
 

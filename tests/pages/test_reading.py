@@ -1,4 +1,4 @@
-"""Tests of what the pages read from the database, without Airflow and browsers."""
+"""Tests of what the pages read from the database, without Airflow or a browser."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -99,7 +99,7 @@ def test_a_view_without_a_table_has_no_rows(snapshot: Connection) -> None:
 
 
 def test_lag_over_time_has_a_peak_and_a_gap(snapshot: Connection) -> None:
-    """Six hours in steps of two minutes; the poller saw nothing for five minutes."""
+    """Six hours in steps of two minutes; the poller measured nothing for five minutes."""
     course = lag_series.lag_course(snapshot, "page_audience", 6 * 3600, least=120)
     assert course.step == 120
     assert [(each.topic, each.partition) for each in course.series] == [("page_view", p) for p in range(4)]
