@@ -1,1 +1,1 @@
-"""`make bench`: the speed of each part of the platform, compared with two other engines on the same jobs."""
+"""The benchmarks of `make bench`: the speed of the platform, compared with two other engines on the same jobs."""

@@ -1,4 +1,4 @@
-"""`make bench`: measure, print a table and write `build/bench.json`. Stops everything that it started."""
+"""Run the benchmarks, print a table and write `build/bench.json`, then stop every process that was started."""
 
 import argparse
 import logging

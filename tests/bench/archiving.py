@@ -1,6 +1,7 @@
-"""The archive application, from the beginning of an existing log to its end.
+"""The throughput of the archive application, from the beginning to the end of an existing log.
 
-Its batches are large, so the measurement starts when Spark begins the first batch and includes cold code.
+The application's batches are large, so the measurement starts when Spark begins the first batch and includes code
+that Java has not compiled yet.
 """
 
 import time
@@ -18,7 +19,7 @@ _WITHIN_SECONDS = 180.0
 
 
 def run(settings: Settings, corpus: Corpus) -> Row:
-    """Archive every topic, then stop."""
+    """Measure how fast the application archives every topic, then stop it."""
     ends = topics.end_offsets(settings, TOPICS)
     started = time.time()
     application = start(settings, "archive.py", TRUELOG_ARCHIVE_TRIGGER_SECONDS="1")

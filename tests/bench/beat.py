@@ -1,4 +1,4 @@
-"""Polling at short intervals: the events measured here are shorter than the interval of `truelog.support.wait`."""
+"""Polling at short intervals, because the measured times are shorter than the interval of `truelog.support.wait`."""
 
 import threading
 import time
@@ -12,10 +12,10 @@ class TooSlow(TruelogError):
 
 
 def every(seconds: float, *, within: float, what: str) -> Iterator[float]:
-    """Yield the time at an interval until the caller stops iterating.
+    """Yield the current time at regular intervals until the caller stops iterating.
 
     Raises:
-        TooSlow: the caller still iterates after `within` seconds.
+        TooSlow: the caller is still iterating after `within` seconds.
     """
     pause, deadline = threading.Event(), time.monotonic() + within
     while time.monotonic() < deadline:
@@ -25,7 +25,7 @@ def every(seconds: float, *, within: float, what: str) -> Iterator[float]:
 
 
 def first(seconds: float, met: Callable[[], bool], *, within: float, what: str) -> float:
-    """The time at which a condition was first met."""
+    """Return the time when a condition is first met."""
     for now in every(seconds, within=within, what=what):
         if met():
             return now

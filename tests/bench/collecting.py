@@ -1,6 +1,6 @@
 """The collector's throughput over HTTP, with senders on the same machine and batches of 100 events.
 
-Bodies are prepared in advance, to keep the senders' own use of the machine small; the report shows that use.
+The bodies are prepared in advance, so that the senders use little CPU time. The report shows how much they use.
 """
 
 import json
@@ -25,7 +25,7 @@ _BODIES = 20
 
 @dataclass
 class Sender:
-    """One connection, one request at a time."""
+    """A client that sends one request at a time over one connection."""
 
     settings: Settings
     bodies: list[bytes]

@@ -1,7 +1,7 @@
-"""The corpus: the traffic that every job reads, in Kafka, and as the same bytes in a file for DuckDB.
+"""The corpus: the traffic that every job reads, stored in Kafka and, for DuckDB, as the same bytes in a file.
 
-A page view's key is its cell in the cube. Truelog does its own grouping and gains nothing from that. Quix Streams
-groups by the record's key, so it can count without sending every record through a second topic.
+A page view's key is its cell in the cube. Truelog groups the events itself and gains nothing from this key. Quix
+Streams groups by the record key, so it can count without sending every record through a second topic.
 """
 
 from collections import Counter
@@ -19,10 +19,10 @@ from truelog.schema.event import load_events
 from truelog.support.settings import Settings
 
 TOPICS = ("page_view", "search", "click")
-RATE = 5_000  # events per second, by the events' own times
+RATE = 5_000  # events per second of event time
 
 _SEED = 7
-_NO_YEAR = 9999  # the year of a broken clock
+_NO_YEAR = 9999  # the year that a broken clock reports
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Corpus:
 
 
 def preload(settings: Settings, events: int) -> Corpus:
-    """Send this number of events, the last of them now, and write the page views to a file."""
+    """Send the given number of events, ending at the current time, and write the page views to a file."""
     begin = datetime.now(UTC) - timedelta(seconds=events / RATE)
     counts: Counter[str] = Counter()
     file = settings.home / "page_view.ndjson"
@@ -52,7 +52,7 @@ def preload(settings: Settings, events: int) -> Corpus:
 
 
 def good(records: Iterator[OutgoingRecord]) -> Iterator[OutgoingRecord]:
-    """Valid events only, because the other engines fail on invalid events."""
+    """Yield only the valid events, because the other engines fail on invalid events."""
     models = {name: each.model for name, each in load_events().items()}
     for record in records:
         try:

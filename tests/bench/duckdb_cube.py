@@ -1,4 +1,4 @@
-"""DuckDB: the cube of page views, by SQL on raw JSON. Runs in the environment `.venv-bench`."""
+"""Compute the page view cube in DuckDB with SQL on raw JSON. Runs in the `.venv-bench` environment."""
 
 import json
 import sys

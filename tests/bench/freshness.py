@@ -1,7 +1,7 @@
-"""Freshness: the time from Kafka's acknowledgement of an event until a view shows it.
+"""Freshness: the time between Kafka's acknowledgement of an event and the event's appearance in a view.
 
-Marked events are sent amid steady traffic. Their host and address occur nowhere else, so each marked event has its own
-cell in each view. A poller looks for cells that it has not seen yet. The result includes the polling interval.
+Marked events are sent amid steady traffic. Their hosts and addresses occur nowhere else, so each marked event has its
+own cell in each view. A poller looks for cells that it has not seen yet. The result includes the polling delay.
 """
 
 import json
@@ -26,11 +26,11 @@ LOOK_SECONDS = 0.02
 
 _MARKS = 20  # per second
 _BEAT_SECONDS = 0.01
-_WARM_SECONDS = 30.0  # of traffic before the first mark: a real application has been warm for weeks
+_WARM_SECONDS = 30.0  # traffic before the first mark, because a real application has been warm for weeks
 _PATIENCE_SECONDS = 120.0
 _SEED = 11
 
-# These conditions are on the first two columns of each view's key, so they use the table's index.
+# These conditions use the first two columns of each view's key, so PostgreSQL can use the table's index.
 _SHOWN = {
     "page_views": "SELECT host FROM views.page_views WHERE minute = ANY(%s) AND host = ANY(%s)",
     "page_audience": "SELECT host FROM views.page_audience WHERE minute = ANY(%s) AND host = ANY(%s)",
@@ -41,7 +41,7 @@ VIEWS = tuple(_SHOWN)
 
 @dataclass
 class Marks:
-    """When each marked event was acknowledged, and when each view first showed it, by the event's host."""
+    """The times when each marked event was acknowledged and when each view first showed it, by the event's host."""
 
     happened: dict[str, datetime] = field(default_factory=dict)
     acknowledged: dict[str, float] = field(default_factory=dict)
@@ -62,13 +62,13 @@ class Marks:
         return OutgoingRecord("page_view", host, json.dumps(event).encode())
 
     def acknowledge(self, error: KafkaError | None, message: Message) -> None:
-        """The producer's callback after the broker accepted or refused a mark."""
+        """Handle the broker's acceptance or refusal of a mark. The producer calls this method."""
         if error is not None:
             raise KafkaException(error)
         self.acknowledged[(message.key() or b"").decode()] = time.time()
 
     def look(self, connection: Connection, view: str) -> None:
-        """Record the marks that the view now shows for the first time."""
+        """Record the marks that have newly appeared in the view."""
         missing = [host for host in list(self.acknowledged) if host not in self.shown[view]]
         if missing:
             cells = list({cell for host in missing for cell in _cells(self.happened[host])})
@@ -77,7 +77,7 @@ class Marks:
             self.shown[view].update({str(host): now for (host,) in found})
 
     def seconds(self, view: str) -> list[float]:
-        """The delay of each mark, shortest first."""
+        """The delays of all marks, shortest first."""
         return sorted(seen - self.acknowledged[host] for host, seen in self.shown[view].items())
 
     @property
@@ -86,7 +86,7 @@ class Marks:
 
 
 def run(settings: Settings, *, rate: int, seconds: float, ran: Ran) -> list[Row]:
-    """One row for each view. A stream application must be running."""
+    """Measure freshness and return one row for each view. A stream application must be running."""
     traffic = list(_traffic(rate, _WARM_SECONDS + seconds))
     marks = Marks()
     sender = threading.Thread(target=_send, args=(settings, traffic, rate, marks), name="traffic")
@@ -104,7 +104,7 @@ def run(settings: Settings, *, rate: int, seconds: float, ran: Ran) -> list[Row]
 
 
 def at(share: float, ordered: list[float]) -> float:
-    """The smallest value that this share of the values does not exceed: a percentile."""
+    """The percentile for this share: the smallest value that at least this share of the values does not exceed."""
     return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
 
 
@@ -124,7 +124,7 @@ def _traffic(rate: int, seconds: float) -> Iterator[OutgoingRecord]:
 
 
 def _send(settings: Settings, traffic: list[OutgoingRecord], rate: int, marks: Marks) -> None:
-    """Send traffic at its rate, and marks after the warm-up."""
+    """Send traffic at the given rate, and marks after the warm-up."""
     kafka, begin = make_producer(settings), time.time()
     sent = marked = 0
 
@@ -145,6 +145,6 @@ def _send(settings: Settings, traffic: list[OutgoingRecord], rate: int, marks: M
 
 
 def _cells(happened: datetime) -> tuple[datetime, datetime]:
-    """The start of the minute and of the ten seconds in which it happened."""
+    """The start of the minute that contains the event, and the start of its ten-second pane."""
     minute = happened.replace(second=0, microsecond=0)
     return minute, minute + timedelta(seconds=happened.second // 10 * 10)

@@ -1,4 +1,4 @@
-"""A separate platform for the bench: random ports and a temporary home, all removed at the end."""
+"""A separate platform for the benchmarks, with random ports and a temporary home that is removed at the end."""
 
 import os
 import shutil
@@ -19,12 +19,12 @@ from truelog.support.wait import until
 
 SERVICES = ("postgresql", "kafka", "s3", "ticks")
 
-_STARTED_SECONDS = 300  # until Airflow has started the applications and they have caught up
+_STARTED_SECONDS = 300  # time for Airflow to start the applications and for the applications to catch up
 
 
 @contextmanager
 def platform() -> Iterator[Settings]:
-    """Services that run during the block and end with this process."""
+    """Run the services for the duration of the block. If this process exits early, the services exit too."""
     jars = os.environ.get("TRUELOG_JARS", str(default_home() / "jars"))
     for name in [name for name in os.environ if name.startswith("TRUELOG_")]:
         del os.environ[name]
@@ -43,7 +43,7 @@ def platform() -> Iterator[Settings]:
 
 
 def complete(settings: Settings) -> None:
-    """Start the rest of the platform: Airflow, which then starts the archive and the stream."""
+    """Start the rest of the platform, including Airflow, which then starts the archive and the stream."""
     runtime.up(settings, tethered=True)
     until(lambda: _require_caught_up(settings), _STARTED_SECONDS, "Airflow to start the applications")
 

@@ -1,7 +1,7 @@
 """Two well-known engines on the same data: Quix Streams on the same topic, DuckDB on the same bytes.
 
-They have a separate environment (`requirements-bench.txt`), so each is a script. It reads its parameters from standard
-input, which may contain passwords, and prints one line of JSON.
+The two engines have a separate environment (`requirements-bench.txt`), so each engine runs in a script. The script
+reads its parameters from standard input, because they may contain passwords, and prints one line of JSON.
 """
 
 import json
@@ -24,12 +24,12 @@ _DUCKDB_TIMES = 3
 
 @dataclass(frozen=True)
 class Peers:
-    """The other engines; `python` is the interpreter of their environment."""
+    """The other engines; `python` is their environment's interpreter."""
 
     python: Path = PYTHON
 
     def quix(self, settings: Settings, job: str) -> Row:
-        """One process per core, the usual way to scale it; counts only the time when all processes ran."""
+        """Run one process per core, the usual way to scale Quix Streams. Only time with all processes running counts."""
         parameters = {"kafka": settings.kafka(), "seconds": _QUIX_SECONDS}
         count = os.cpu_count() or 1
         states = [str(settings.home / f"quix-{number}") for number in range(count)]
@@ -81,7 +81,7 @@ class Peers:
 
 
 def together(samples: list[list[tuple[float, int]]]) -> float:
-    """Events per second of several processes while all of them worked, from samples of (time, total so far)."""
+    """The processes' combined events per second while all were working, from samples of (time, total so far)."""
     begin = max(each[0][0] for each in samples)
     end = min(each[-1][0] for each in samples)
     within = [[(time, counted) for time, counted in each if begin <= time <= end] for each in samples]

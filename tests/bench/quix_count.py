@@ -1,7 +1,7 @@
-"""Quix Streams: page views per minute and cell, in its state store. Runs in the environment `.venv-bench`.
+"""Count page views per minute and cell in a Quix Streams state store. Runs in the `.venv-bench` environment.
 
-The key of a record is its cell. Quix Streams has its default configuration: state on disk, a changelog topic, delivery
-at least once.
+A record's key is its cell. Quix Streams uses its default configuration: state on disk, a changelog topic and
+at-least-once delivery.
 """
 
 import json
@@ -18,7 +18,7 @@ _SAMPLE = 500  # messages
 
 
 def event_time(value: dict[str, Any], _: object, broker_time: int, __: object) -> int:
-    """Milliseconds by the device's clock, corrected as in Truelog by the time at which the device sent it."""
+    """The event time in milliseconds. As in Truelog, the time when the device sent the event corrects its clock."""
     happened = datetime.fromisoformat(value["occurred_at"]).timestamp() * 1000
     if "sent_at" not in value:
         return int(happened)

@@ -1,7 +1,7 @@
-"""The cube rebuilt from the whole archive, in a warm session.
+"""The speed of rebuilding the cube from the whole archive in a warm session.
 
-The measurement covers what DuckDB does too: read, decode, add up. Loading the rows into PostgreSQL is measured
-separately.
+The measurement covers the steps that DuckDB also performs: read, decode and add up. Loading the rows into PostgreSQL
+is measured separately.
 """
 
 import time
@@ -24,7 +24,7 @@ _TIMES = 3
 
 
 def run(settings: Settings, corpus: Corpus) -> list[Row]:
-    """Rebuild from typed columns and from raw bytes: once cold, then three times warm."""
+    """Rebuild from typed columns and from raw bytes, each once cold and then three times warm."""
     with (
         open_batch(settings, "truelog bench", [VIEW]) as context,
         connect(settings, autocommit=True) as connection,

@@ -18,7 +18,7 @@ def machine() -> str:
 
 
 def write(path: Path, rows: Sequence[Row], events: int) -> None:
-    """Write `{"rows": […]}` with the machine and the time."""
+    """Write the rows, the time, the machine and the number of events as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     whole = {
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -1,11 +1,11 @@
-"""A row of `build/bench.json`: one run of one job by one engine, with the other load on the machine."""
+"""A row of `build/bench.json`: the result of one engine for one job, and the other load on the machine."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-# The other load: "alone" is only the services that the job needs; "all on" is the whole platform with Airflow, where
-# the archive and the stream read the same events.
+# The other load. "alone": only the services that the job needs are running. "all on": the whole platform is running,
+# including Airflow, and the archive and the stream read the same events.
 Ran = Literal["alone", "all on"]
 
 OURS = "truelog"
@@ -37,7 +37,7 @@ class Row:
 
 
 def beside(ours: Row, peer: Row) -> Row:
-    """The other engine's row, with the ratio of our speed to its speed at the same job."""
+    """The other engine's row, with the ratio of our speed to that engine's speed for the same job."""
     if ours.job != peer.job:
         raise ValueError(f"{ours.job!r} and {peer.job!r} are different jobs")
     return replace(peer, ratio=ours.events_per_second / peer.events_per_second)

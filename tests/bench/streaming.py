@@ -1,7 +1,7 @@
-"""The stream application, from the beginning of an existing log to its end.
+"""The throughput of the stream application, from the beginning to the end of an existing log.
 
 An application runs for weeks, so its speed is measured on the second half of the log, after Java has compiled the hot
-code. The time until every view has merged once, and the total time, are reported separately.
+code. The time until every view has merged once and the total time are reported separately.
 """
 
 import time
@@ -19,7 +19,7 @@ from truelog.support.settings import Settings
 _LOOK_SECONDS = 0.02
 _WITHIN_SECONDS = 180.0
 
-# Each partition counts up to the slowest view. Ticks never end, so they do not count.
+# In each partition, only records that every view has read count. Ticks never end, so they do not count.
 _READ = """
 SELECT (SELECT count(DISTINCT view) FROM truelog.position)::int, coalesce(sum(low), 0)::bigint
 FROM (SELECT min(next_offset) AS low FROM truelog.position WHERE topic <> 'ticks' GROUP BY topic, partition) AS slowest
@@ -28,7 +28,7 @@ FROM (SELECT min(next_offset) AS low FROM truelog.position WHERE topic <> 'ticks
 
 @dataclass(frozen=True)
 class Passage:
-    """A stream's run through the log: times of the start, of the first merge of every view, of half and of the end."""
+    """A stream's run through the log: its start, every view's first merge, its halfway point and its end."""
 
     started: float
     first: float
@@ -60,7 +60,7 @@ def row(job: str, passage: Passage) -> Row:
 
 
 def launch(settings: Settings, views: Sequence[str]) -> Application:
-    """Start the real application with a catalogue of these views only."""
+    """Start the real application with a catalogue that contains only these views."""
     folder = settings.home / f"views-{time.monotonic_ns()}"
     folder.mkdir()
     for view in views:

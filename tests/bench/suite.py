@@ -1,12 +1,12 @@
-"""The jobs in order, each with the engine that it is compared with, on one platform and one corpus.
+"""The jobs in order, and the engines that they are compared with. All jobs use the same platform and corpus.
 
 1. the archive, from the beginning of the log
 2. the stream into one cube, then Quix Streams on the same topic
 3. the stream into all views: with sums only, then with sketches
-4. freshness, while the stream of step 3 still runs
+4. freshness, while the stream from step 3 is still running
 5. the rebuild from the archive, then DuckDB on the same bytes
 6. the collector
-7. freshness and the collector again, with the whole platform and Airflow
+7. freshness and the collector again, while the whole platform is running, including Airflow
 """
 
 import logging
@@ -33,11 +33,11 @@ log = logging.getLogger("truelog.bench")
 
 @dataclass
 class Suite:
-    """One run; `rows` are the results so far."""
+    """One benchmark run; `rows` are the results so far."""
 
     settings: Settings
     corpus: Corpus
-    seconds: float  # of each measurement of freshness and of the collector
+    seconds: float  # duration of each freshness or collector measurement
     peers: Peers = field(default_factory=Peers)
     rows: list[Row] = field(default_factory=list)
 
@@ -59,7 +59,7 @@ class Suite:
         return [self._streamed(SUMS)]
 
     def stream_sketches(self) -> list[Row]:
-        """Then freshness on the same application, which has read the whole log by that time."""
+        """Measure the stream, then freshness on the same application, which has read the whole log by then."""
         application = self._launched(SKETCHES)
         row = self._passed(SKETCHES, application)
         fresh = freshness.run(self.settings, rate=RATE, seconds=self.seconds, ran="alone")

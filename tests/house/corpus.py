@@ -1,7 +1,7 @@
-"""The corpus: every text of the project that people read, as passages with the place where they begin.
+"""The corpus: every text in the project that people read, as passages with their locations.
 
-Documents, docstrings, comments, and strings of more than three words. A passage is a paragraph, a list item, a table
-cell, a docstring, a block of comments or a string. Code is left out.
+The corpus contains documents, docstrings, comments, and strings of more than three words. A passage is a paragraph, a
+list item, a table cell, a docstring, a block of comments or a string. Code is left out.
 """
 
 import ast
@@ -15,10 +15,10 @@ from pathlib import Path
 
 from tests.house.tree import texts
 
-# Licences and schemas of others, generated locks, and the list of habits itself.
+# Third-party licences and schemas, generated lock files, and the list of habits itself.
 EXCLUDED = (
     *("LICENSE", "tests/library/runtime/compose_spec/", "requirements", "tests/house/prose.py"),
-    *("tests/house/test_prose.py", "docs/style.md"),  # they show what not to write
+    *("tests/house/test_prose.py", "docs/style.md"),  # these two files show what not to write
 )
 NAMES = {"Makefile": "#", ".ci/run": "#"}  # files without a suffix, and how their comments begin
 
@@ -34,7 +34,7 @@ _STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`')
 
 
 class Form(Enum):
-    """How a passage is written; only text has whole sentences by rule."""
+    """The kind of a passage. Only TEXT is expected to consist of whole sentences."""
 
     TEXT = "text"
     CELL = "cell"
@@ -43,7 +43,7 @@ class Form(Enum):
 
 @dataclass(frozen=True)
 class Passage:
-    """A run of prose, with its line breaks, and where it begins."""
+    """A run of prose with its line breaks, and the place where it begins."""
 
     path: str
     line: int
@@ -51,7 +51,7 @@ class Passage:
     form: Form = Form.TEXT
 
     def without_code(self) -> str:
-        """The text, with an x for each character of its `code`."""
+        """The text, with an x in place of each character of inline code."""
         return _INLINE.sub(lambda code: "x" * len(code.group()), self.text)
 
 
@@ -60,7 +60,7 @@ _Reader = Callable[[str], Iterator[_Found]]
 
 
 def passages(root: Path, *patterns: str) -> Iterator[Passage]:
-    """The passages of the files whose path matches one of the patterns; of all files without any pattern."""
+    """Yield the passages of the files whose paths match a pattern, or of all files if there are no patterns."""
     for path, text in texts(root, *patterns):
         read = _READERS.get(Path(path).suffix) or _BY_NAME.get(path)
         if read and not path.startswith(EXCLUDED):
@@ -101,14 +101,14 @@ def _python(text: str) -> Iterator[_Found]:
 
 
 def _docstrings(tree: ast.Module) -> set[int]:
-    """The identities of the nodes that are docstrings."""
+    """The `id` of each docstring node."""
     owners = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     first = [node.body[0] for node in ast.walk(tree) if isinstance(node, owners) and node.body]
     return {id(each.value) for each in first if isinstance(each, ast.Expr)}
 
 
 def _comments_of_python(text: str) -> Iterator[_Found]:
-    """Comments; those on consecutive lines, with nothing else on them, are one passage."""
+    """Yield the comments. Consecutive lines that contain only comments are one passage."""
     lines = text.splitlines()
     found: list[tuple[int, str, bool]] = []
     for token in tokenize.generate_tokens(io.StringIO(text).readline):

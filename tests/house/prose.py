@@ -1,6 +1,6 @@
-"""Habits of translated English that a word list finds, and sentences drawn at random for a reader to judge.
+"""Find habits of translated English with a word list, or draw random sentences for a reader to judge.
 
-    python -m tests.house.prose [PATTERN…]                   every habit, with its cure; exit code 1 if there is one
+    python -m tests.house.prose [PATTERN…]                   print every habit with its cure; exit code 1 if any exist
     python -m tests.house.prose --sample 100 --seed N [PATTERN…]
 
 `docs/style.md` explains the rules.
@@ -39,14 +39,14 @@ HABITS = {
     r"\bhow\sfar\sit\sis\b": "use 'progress'",
 }
 _HABITS = {re.compile(pattern): cure for pattern, cure in HABITS.items()}
-_LEAST_WORDS = 5  # of a sentence that a reader can judge
-# Where a sentence ends: at its mark before a capital letter, at an empty line, before an item of a list.
+_LEAST_WORDS = 5  # in a sentence that a reader can judge
+# A sentence ends at a final mark before a capital letter, at an empty line, or before a list item.
 _END = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[A-Z`\"(*])|\n[ ]*\n\s*(?:Raises:\s*)?|\n[ ]*(?:[-*]|\d+\.)[ ]+")
 _SENTENCE = re.compile(r"[A-Z`\"(*][^|]*[.!?][\"')*]*")
 
 
 def problems(root: Path, *patterns: str) -> list[str]:
-    """Each habit with its place and its cure; a string and the f-string around it are one place."""
+    """Each habit with its place and its cure. A string and the f-string that contains it count as one place."""
     found = {
         (passage.path, passage.line + passage.text.count("\n", 0, match.start()), _plain(match.group())): cure
         for passage in passages(root, *patterns)
@@ -61,7 +61,7 @@ def _plain(words: str) -> str:
 
 
 def sentences(root: Path, *patterns: str) -> Iterator[str]:
-    """Whole sentences, each with its place; no fragments, tables, code or data of tests."""
+    """Yield whole sentences, each with its place, but no fragments, tables, code or test data."""
     for passage in passages(root, *patterns):
         if passage.form is Form.CELL or (passage.form is Form.STRING and passage.path.startswith("tests/")):
             continue
@@ -75,7 +75,7 @@ def sentences(root: Path, *patterns: str) -> Iterator[str]:
 
 
 def sample(root: Path, patterns: Sequence[str], *, number: int, seed: int) -> list[str]:
-    """So many different sentences, the same for the same seed and tree."""
+    """Draw `number` different sentences. The same seed and tree always give the same sentences."""
     corpus = sorted(set(sentences(root, *patterns)))
     return random.Random(seed).sample(corpus, min(number, len(corpus)))
 

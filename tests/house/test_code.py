@@ -1,4 +1,4 @@
-"""No `print(`, which ignores log levels; no sleeping, which guesses a duration."""
+"""Code neither prints, which ignores log levels, nor sleeps, which guesses a duration."""
 
 import ast
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ def prints(root: Path) -> list[str]:
 
 
 def sleeps(root: Path, waiting: Mapping[tuple[str, str], str]) -> list[str]:
-    """Functions that sleep without permission, and functions with permission that no longer sleep."""
+    """Functions that sleep without permission, and functions that have permission but no longer sleep."""
     found = {
         (name, _function_around(tree, call.lineno)): call.lineno
         for name, tree in modules(root, "tests/*.py", "include/truelog/*.py")
@@ -39,7 +39,7 @@ def sleeps(root: Path, waiting: Mapping[tuple[str, str], str]) -> list[str]:
 
 
 def _function_around(tree: ast.Module, line: int) -> str:
-    """The name of the innermost function around the line, or `<module>`."""
+    """The name of the innermost function that contains the line, or `<module>`."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     around = [node for node in functions if node.lineno <= line <= (node.end_lineno or line)]
     return max(around, key=lambda node: node.lineno).name if around else "<module>"

@@ -1,6 +1,6 @@
-"""DAG files and plugins, which Airflow loads every few seconds, import no data library.
+"""DAG files and plugins, which Airflow loads every few seconds, import no data libraries.
 
-Each file is imported in a fresh interpreter that cannot import these libraries, so indirect imports are found too.
+A fresh interpreter that refuses these libraries imports the files, so the test also finds indirect imports.
 """
 
 import os
@@ -34,7 +34,7 @@ for number, path in enumerate(sys.argv[2:]):
 
 
 def not_light(root: Path, home: Path) -> list[str]:
-    """The DAG files and plugins that need the heavy libraries, and the module that imports them."""
+    """The DAG files and plugins that need a heavy library, each with the module that imports the library."""
     paths = [str(path) for path in files(root, "dags/*.py", "plugins/*.py")]
     places = os.pathsep.join(str(root / folder) for folder in (".", "include", "dags", "plugins"))
     environment = {"PATH": os.defpath, "PYTHONPATH": places, "AIRFLOW_HOME": str(home), "TRUELOG_HOME": str(home)}

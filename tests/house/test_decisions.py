@@ -1,4 +1,4 @@
-"""The index of decisions lists every page once, by its number and its title."""
+"""The decision index lists every page once, by its number and its title."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ LISTED = re.compile(r"^\| (\d{3}) \| \[(.+?)\]\((.+?)\) \| (?:Accepted|Replaced 
 
 
 def unlisted(root: Path) -> list[str]:
-    """Pages that the index lacks or names wrongly, and lines without a page."""
+    """Pages that are missing from the index or listed wrongly, and index lines without a page."""
     index = (root / FOLDER / "README.md").read_text()
     listed = {(file, number, title) for number, title, file in LISTED.findall(index)}
     pages = set()

@@ -1,9 +1,9 @@
 """Paths and `make` targets in documents exist, and no file describes an installation that bypasses the lock.
 
-A path is a link, or a word of `code` that ends like a file or a folder, or that begins with a folder of the tree. It
-may omit its first folders (`views/page_views.py`) and contain `*`. If it contains `<name>`, or the document says to
-write it (Write `views/mine.py`), only its folder must exist. Paths in .gitignore and blocks of Python are not
-checked.
+A path is a link target, or a word in `code` that ends like a file or folder name or begins with a folder of the tree.
+A path may omit its first folders (`views/page_views.py`) and contain `*`. If a path contains `<name>`, or the document
+instructs the reader to write the file (Write `views/mine.py`), only the file's folder must exist. The rule skips
+paths that .gitignore lists and blocks of Python.
 """
 
 import fnmatch
@@ -23,7 +23,7 @@ ENDINGS = "py|md|yml|yaml|toml|txt|sql|xml|sh|json|cfg|properties|csv|gz|png"
 PATH = re.compile(rf"(?:[\w.*<>-]+/)+[\w.*<>-]*|[\w*<>-]+\.(?:{ENDINGS})")
 FILE_OR_FOLDER = re.compile(rf".*(?:/|\.(?:{ENDINGS}))")
 
-# This ignores the lock's override and installs pyspark-client, which overwrites files of PySpark.
+# Such a command ignores the lock's override and installs pyspark-client, which overwrites PySpark's files.
 PLAIN_INSTALL = re.compile(r"pip3?\s+install\b[^\n`]*?\s(?:-r|--requirement)[ =]*\S*requirements")
 
 
@@ -42,7 +42,7 @@ def missing_paths(root: Path) -> list[str]:
 
 
 def _paths(text: str, folder: Path) -> Iterator[tuple[int, str]]:
-    """The line and the path; only the folder if the reader is to write the file."""
+    """Yield each path and its line number. If the reader must write the file, yield only its folder."""
     text = PYTHON.sub(lambda block: "\n" * block.group().count("\n"), text)
     to_write = set(TO_WRITE.findall(text))
     for found in LINK.finditer(text):
@@ -60,7 +60,7 @@ def _line(text: str, found: re.Match[str]) -> int:
 
 
 def _exists(path: str, existing: set[str]) -> bool:
-    """Whether a file or folder ends in these segments."""
+    """Whether the path of a file or folder ends with these segments."""
     parts = Path(path).parts
     while parts and "<" in parts[-1]:
         parts = parts[:-1]
@@ -71,7 +71,7 @@ def _exists(path: str, existing: set[str]) -> bool:
 
 
 def missing_targets(root: Path) -> list[str]:
-    """The `make` targets in documents that the Makefile does not have."""
+    """The `make` targets in documents that are missing from the Makefile."""
     known = set(re.findall(r"^([a-z][\w-]*):", (root / "Makefile").read_text(), re.MULTILINE))
     return [
         f"{document}:{_line(text, code)} names `make {word}`, which the Makefile does not have"

@@ -1,6 +1,6 @@
 """The library's packages are layers: each imports only packages below it, stays small, and says what it is for.
 
-`docs/architecture.md` shows the same order. Imports count wherever they are: in functions and under TYPE_CHECKING too.
+`docs/architecture.md` shows the same order. Imports inside functions and under TYPE_CHECKING also count.
 """
 
 import ast
@@ -39,7 +39,7 @@ MODULES = 14
 
 
 def upward_imports(root: Path) -> list[str]:
-    """Imports of a package that is not below the importing one, and packages that ORDER does not list."""
+    """Imports of a package that is not below the importing package, and packages that ORDER does not list."""
     return [
         f"{name}:{line} imports {imported}; {package} may import only itself and what is before it in ORDER"
         for name, tree in modules(root, f"{LIBRARY}/*/*.py")
@@ -64,7 +64,7 @@ def packages_too_large(root: Path) -> list[str]:
 
 
 def not_only_docstrings(root: Path) -> list[str]:
-    """A package's `__init__.py` that holds other than its docstring: it would be imported with each of its modules."""
+    """Packages whose `__init__.py` contains code, which every import would then run, and modules outside packages."""
     return [
         f"{name} must hold one docstring and nothing else"
         for name, tree in modules(root, f"{LIBRARY}/*/__init__.py")
@@ -73,7 +73,7 @@ def not_only_docstrings(root: Path) -> list[str]:
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and full name of each imported module; `from truelog import x` imports `truelog.x`."""
+    """Yield the line and the full name of each imported module; `from truelog import x` imports `truelog.x`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
@@ -84,7 +84,10 @@ def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _is_below(imported: str, package: str) -> bool:
-    """Whether the package may import this; relative imports and the public API hide where a name comes from."""
+    """Whether the package may import this module.
+
+    Relative imports and imports of the public API are refused, because they hide where a name comes from.
+    """
     if imported == "truelog.__version__":
         return True
     other = imported.partition("truelog.")[2].partition(".")[0]

@@ -1,4 +1,4 @@
-"""One way from events to a view's states: `Compiled.totals_of`, which the stream and the batch layer share.
+"""The only way from events to a view's states is `Compiled.totals_of`, which the stream and the batch layer share.
 
 Two implementations could diverge, and then a rebuild would no longer equal the stream.
 """
@@ -20,7 +20,7 @@ ALLOWED = {
 
 
 def steps(root: Path, allowed: Mapping[str, str]) -> list[str]:
-    """Modules that transform events or total rows without permission, and permissions without use."""
+    """Modules that transform events or total rows without permission, and unused permissions."""
     found = {name: line for name, tree in modules(root, LIBRARY) for line in _steps(tree)}
     problems = [
         f"{name}:{line} transforms events or totals rows; call Compiled.totals_of"
@@ -40,7 +40,7 @@ def _steps(tree: ast.Module) -> Iterator[int]:
 
 
 def applier_users(root: Path) -> list[str]:
-    """Modules outside of `streaming` that import the stream's `BatchApplier`."""
+    """Modules outside `streaming` that import the stream's `BatchApplier`."""
     return [
         f"{name} imports BatchApplier; batch work needs a BatchContext"
         for name, tree in modules(root, LIBRARY)

@@ -1,4 +1,4 @@
-"""The word list sees each habit in every kind of file, and raises no false alarm on plain sentences."""
+"""The word list finds each habit in every kind of file and raises no false alarms on plain sentences."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.house.corpus import Form, passages
 from tests.house.prose import HABITS, main, problems, sample, sentences
 from tests.house.tree import PROJECT, plant
 
-# For each habit of the list, in its order, a sentence that has it and the plain sentence that replaces it.
+# For each habit, in list order: a sentence with the habit and the plain sentence that replaces it.
 PAIRS = (
     ("It counts twice. Of each batch it keeps the end.", "It keeps the end of each batch."),
     ("On-call is told within seconds.", "On-call gets a page within seconds."),

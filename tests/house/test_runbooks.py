@@ -1,4 +1,4 @@
-"""Each kind of alert has its runbook, and each runbook its kind; both are in the table of docs/alerts.md."""
+"""Every alert kind has a runbook, every runbook has an alert kind, and the table in docs/alerts.md lists them all."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ REDIRECT = "This alert is now called `{0}`: see [{0}]({0}.md).\n"
 
 
 def wrong(root: Path, kinds: Mapping[str, str], renamed: Mapping[str, str]) -> list[str]:
-    """Every missing, superfluous or incomplete page and row. `kinds` gives the severity of each kind."""
+    """Every missing, superfluous or incomplete page and row. `kinds` maps each kind to its severity."""
     pages = {Path(name).stem: text for name, text in texts(root, "docs/runbooks/*.md")}
     redirects = {former: REDIRECT.format(kind) for former, kind in renamed.items()}
     bad_redirects = [former for former, text in redirects.items() if pages.pop(former, None) != text]

@@ -1,4 +1,4 @@
-"""Limits of size: 400 lines a file, 40 a function, 60 an entry point."""
+"""Size limits: 400 lines per file, 40 per function and 60 per entry point."""
 
 import ast
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""No file names a package registry or a folder of one machine.
+"""No file mentions a package registry or a folder of a particular machine.
 
-This file builds the words from parts, so that it does not contain them.
+This file builds the forbidden words from parts, so that it does not contain them itself.
 """
 
 import re
@@ -24,7 +24,7 @@ HOSTS = tuple(
 )
 FOLDERS = tuple(f"/{name}/" for name in ("work", "root", "tmp", "home", "Users", "mnt"))
 
-# A machine's folder is an absolute path: no character of a longer path or of an address precedes it.
+# A machine's folder is an absolute path, so no character of a longer path or an address may precede it.
 TRACE = re.compile("|".join([re.escape(host) for host in HOSTS] + [rf"(?<![\w.~$}}>*/-]){f}(?=\w)" for f in FOLDERS]))
 
 

@@ -1,4 +1,4 @@
-"""A view is one file with one test and native logic. Python functions on rows are slow and fail late."""
+"""Each view is one file with one test file. It runs no Python on rows, because such code is slow and fails late."""
 
 import ast
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""Commands in documents and messages are valid: each line of a console block parses, and each `truelog …` is a command.
+"""Commands in documents and messages are valid: console lines parse, and each `truelog …` is an existing command.
 
-The command line itself parses them; nothing runs.
+The real command-line parser checks the commands without running them.
 """
 
 import re
@@ -21,7 +21,7 @@ NAMED = re.compile(r"`(?:\.venv/bin/)?truelog ([a-z][a-z-]*(?: [a-z][a-z-]*)*)")
 
 
 def invalid_lines(root: Path) -> list[str]:
-    """Lines of console blocks that the command line refuses, with its message."""
+    """Lines in console blocks that the command line refuses, each with the command line's message."""
     return [
         f"{name} shows `truelog {line}`: {why}"
         for name, text in texts(root, "*.md")
@@ -46,7 +46,7 @@ def _typed(text: str) -> Iterator[str]:
 
 
 def refusal(words: Sequence[str]) -> str:
-    """The command line's message about these words; empty if they are valid."""
+    """The command line's message about these words; empty if the words are valid."""
     command, rest = get_command(app), list(words)
     while isinstance(command, TyperGroup) and not (command.invoke_without_command and _only_options(rest)):
         found = command.commands.get(rest.pop(0)) if rest else None
@@ -67,7 +67,7 @@ def _only_options(words: Sequence[str]) -> bool:
 
 
 def _is_command(words: Sequence[str]) -> bool:
-    """Whether they begin with a command or with a group of commands."""
+    """Whether the words begin with a command or are the name of a command group."""
     command = get_command(app)
     for word in words:
         if not isinstance(command, TyperGroup):
