@@ -9,7 +9,7 @@ from truelog.storage import db_snapshot
 from truelog.support.settings import Settings
 
 router = APIRouter(prefix="/data-docs", dependencies=OF_VIEWS)
-# The pages contain event values as text. Even if a browser parsed a value as HTML, it could not run or load anything.
+# The pages contain event values as text. If a browser parsed a value as HTML, this policy would block any code in it.
 POLICY = "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 
 

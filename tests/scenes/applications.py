@@ -1,4 +1,4 @@
-"""Spark applications as processes: started, killed at named points of their protocol, suspended, resumed."""
+"""Spark applications as processes: started, killed at named points of their protocol, suspended and resumed."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ class Application:
         self.process.wait()
 
     def end(self) -> int:
-        """Terminate it, and wait for the end of its current batch."""
+        """Terminate the application, and wait until its current batch has ended."""
         os.kill(self.process.pid, signal.SIGTERM)
         return self.process.wait(timeout=60)
 
@@ -52,7 +52,7 @@ class Application:
         os.kill(self.process.pid, signal.SIGCONT)
 
     def wait_fault(self, seconds: float = 90) -> None:
-        """Wait until the fault fires; if the application ends or continues without it, the test fails."""
+        """Wait until the fault fires. The test fails if the application ends first or the wait times out."""
         self.wait(self.fired.exists, seconds, "its fault to fire")
 
     def wait_death(self, seconds: float = 30) -> int:
@@ -78,7 +78,7 @@ class Application:
 def start(
     settings: Settings, script: str, *arguments: str, fault: str | None = None, **environment: str
 ) -> Application:
-    """Start an entry point; `fault` is `POINT:N:kill` or `POINT:N:stop`, for the N-th time at the point."""
+    """Start an entry point; `fault` is `POINT:N:kill` or `POINT:N:stop` and fires the N-th time at POINT."""
     folder = settings.home / "applications"
     folder.mkdir(exist_ok=True)
     stem = f"{Path(script).stem}-{len(list(folder.iterdir()))}"
@@ -99,5 +99,5 @@ def start(
 
 
 def unfired(applications: Iterable[Application]) -> list[str]:
-    """The applications whose fault did not fire: their scene proved nothing."""
+    """The applications whose fault did not fire. Scenes with such applications proved nothing."""
     return [each.name for each in applications if each.armed and not each.fired.exists()]

@@ -1,4 +1,4 @@
-"""Batch work in the Spark session that the tests share: a new process for each job would take twenty seconds more."""
+"""Batch work in the tests' shared Spark session. A new process for each job would take another twenty seconds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from truelog.views.compiled_view import Compiled, compile_view
 
 @dataclass(frozen=True)
 class Batch:
-    """Batch jobs on the views of the scene's current environment."""
+    """Runs batch jobs on the views of the scene's current environment."""
 
     spark: SparkSession
 
@@ -37,7 +37,7 @@ class Batch:
         return recompute(self.context, self.compiled(view), day, unfinished=unfinished)
 
     def require_equal_from_raw(self, views: Sequence[str]) -> None:
-        """Each view equals its rebuild from the archive's raw bytes."""
+        """Require each view to equal its rebuild from the archive's raw bytes."""
         assert views
         for view in views:
             found = self.reconcile(view, ReconcileRequest(from_raw=True))

@@ -1,4 +1,4 @@
-"""A client of the collector, a reader of its topics, and additional collectors with other settings."""
+"""A collector client, a reader of the collector's topics, and additional collectors with other settings."""
 
 import json
 import os
@@ -63,7 +63,7 @@ class Client:
 
     @contextmanager
     def slow(self, body: bytes) -> Iterator[HTTPConnection]:
-        """A request whose body has been sent, except the last byte."""
+        """A request whose body has been sent except for the last byte."""
         connection = self.connection()
         connection.putrequest("POST", "/events")
         connection.putheader("Authorization", f"Bearer {self.key}")
@@ -100,7 +100,7 @@ def another(settings: Settings, **changes: object) -> Iterator[tuple[Settings, "
 
 
 def record(settings: Settings, coordinates: Mapping[str, Any]) -> tuple[bytes | None, bytes | None]:
-    """The key and value of the record that a response names."""
+    """The key and value of the record at the coordinates in a response."""
     topic, partition, offset = (coordinates[name] for name in ("topic", "partition", "offset"))
     return read(settings, topic, partition, offset, offset + 1)[offset]
 
@@ -118,7 +118,7 @@ def read_topic(settings: Settings, topic: str) -> dict[tuple[int, int], bytes | 
 def read(
     settings: Settings, topic: str, partition: int, begin: int, end: int
 ) -> dict[int, tuple[bytes | None, bytes | None]]:
-    """The records in [begin, end) by offset."""
+    """The records in [begin, end), by offset."""
     found: dict[int, tuple[bytes | None, bytes | None]] = {}
     consumer = Consumer({**settings.kafka(), "group.id": "reader", "enable.auto.commit": False})
     try:

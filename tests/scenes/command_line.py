@@ -1,4 +1,4 @@
-"""Runs `truelog …` in a process, and reads the line of JSON that it prints."""
+"""Runs `truelog …` in a process and reads the line of JSON that the command prints."""
 
 import json
 import os
@@ -15,7 +15,7 @@ def truelog(*words: str, **environment: str) -> "subprocess.CompletedProcess[str
 
 
 def answer(*words: str, exit_code: int = 0, **environment: str) -> Any:
-    """The one line of JSON that the command prints."""
+    """Run the command and return the one JSON value that it prints."""
     ended = truelog(*words, "--json", **environment)
     assert ended.returncode == exit_code, ended.stderr
     [line] = ended.stdout.splitlines()

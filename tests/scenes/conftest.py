@@ -1,4 +1,4 @@
-"""A platform with topics and tables, a running archive, traffic, and batch work, for the scenes."""
+"""Fixtures for the scenes: a platform with topics and tables, a running archive, traffic, and batch work."""
 
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,13 +24,13 @@ from truelog.views.catalogue import VIEWS
 
 @dataclass
 class World:
-    """Queries of a scene: the positions of views, and their rows."""
+    """A scene's queries about view positions and rows."""
 
     settings: Settings
     traffic: Traffic
 
     def ask(self, query: str | sql.Composed, *parameters: object) -> list[tuple[Any, ...]]:
-        """The rows of a query, on a new connection, since scenes kill databases."""
+        """The query's rows, read on a new connection because scenes kill databases."""
         with connect(self.settings, autocommit=True) as connection:
             return connection.execute(query, parameters).fetchall()
 
@@ -45,7 +45,7 @@ class World:
         return self.positions(view).covers(topics.end_offsets(self.settings, reads))
 
     def catch_up(self, stream: Application, view: str = "page_views", reads: Iterable[str] = ("page_view",)) -> None:
-        """Wait until the view reaches the end that the log had when the stream began, whatever arrives later."""
+        """Wait until the view reaches the log end as of the stream's start, whatever arrives later."""
         ends: Positions | None = None
 
         def reached() -> bool:
@@ -78,7 +78,7 @@ class World:
     def overtaken(
         self, application: str, points: Sequence[str], suspended: Callable[[str], Application]
     ) -> Application:
-        """Suspend an application at each point. At the next point its successor takes over, and it wakes up and ends.
+        """Suspend an application at each point. It wakes up and ends once its successor is suspended at the next point.
 
         Returns the last application, suspended at the last point.
         """
@@ -92,7 +92,7 @@ class World:
         return zombie
 
     def overtake(self, zombie: Application, view: str, application: str) -> None:
-        """Let a successor finish while the application is suspended in the middle of a merge, then wake it up."""
+        """Let a successor finish while the application is suspended in the middle of a merge. Then wake the zombie."""
         zombie.wait_fault()
         self.cut_off(application)
         self.traffic.send(300)
@@ -134,13 +134,13 @@ def only_page_views(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def one_view(only_page_views: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For scenes about the protocol: each additional view makes every start slower."""
+    """For scenes about the protocol, because each additional view makes every start slower."""
     monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(only_page_views))
 
 
 @pytest.fixture(autouse=True)
 def _no_application_is_left() -> Iterator[None]:
-    """End applications that a failed scene left, which hold the next scene's lease; require that each fault fired."""
+    """End applications left by a failed scene, which hold the next scene's lease. Require that each fault fired."""
     earlier = len(STARTED)
     yield
     _end(application for application in STARTED if not application.kept)
@@ -161,7 +161,7 @@ def _end(applications: Iterable[Application]) -> None:
 
 @pytest.fixture
 def archive(world: World, archives: list[Application]) -> Application:
-    """The running archive; it is started again if an earlier scene killed its database."""
+    """The running archive, restarted if an earlier scene killed its database."""
     return keep_archiving(world, archives)
 
 

@@ -1,6 +1,6 @@
 """A stream application with a planted defect or a slow view: `defective_stream.py WHICH APPLICATION`.
 
-The scenes must detect what they test for: with a defect, each must fail.
+Each scene must detect the defect that it tests for, so the scene must fail if the defect is planted.
 """
 
 import sys
@@ -48,7 +48,7 @@ def staging_not_cleared() -> None:
 
 
 def slow_view() -> None:
-    """Not a defect: the view `slow` takes ten seconds to stage each batch."""
+    """Not a defect: the `slow` view takes ten seconds to stage each batch."""
 
     def load(states: Any, compiled: Any, settings: Any) -> Any:
         if compiled.name == "slow":

@@ -1,4 +1,4 @@
-"""Measures the freshness of a view with marked events: the time from acknowledgement until the view shows them."""
+"""Measures a view's freshness with marked events: the time from an event's acknowledgement until the view shows it."""
 
 import threading
 from collections.abc import Iterator
@@ -15,12 +15,12 @@ from truelog.support.settings import Settings
 VIEW = "page_views"
 _POLL_SECONDS = 0.05
 _TIMEOUT_SECONDS = 600.0
-_numbers = count()  # a mark has a unique host
+_numbers = count()  # each mark has a unique host
 
 
 @contextmanager
 def marked(settings: Settings) -> Iterator[Marks]:
-    """Send a mark at each poll while the block runs; at its end, wait until the view shows all marks."""
+    """Send a mark at each poll while the block is running. At its end, wait until the view shows all marks."""
     marks, ended = Marks(shown={VIEW: {}}), threading.Event()
     with ThreadPoolExecutor(1) as pool:
         polling = pool.submit(_poll, settings, marks, ended)

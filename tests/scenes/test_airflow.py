@@ -72,7 +72,7 @@ def family(settings: Settings, *names: str) -> list[psutil.Process]:
 
 
 def inspected(settings: Settings, inspect: Callable[[psutil.Process], T]) -> list[T]:
-    """A property of every process of the four services, except processes that end meanwhile, like DAG file readers."""
+    """A property of every process of the four services, except short-lived processes such as DAG file readers."""
     values = []
     for process in family(settings, *NAMES):
         with suppress(psutil.NoSuchProcess):
@@ -136,7 +136,7 @@ def test_each_component_sends_its_metrics_by_otlp(running: Settings, metrics: Li
 
 
 def _measured(metrics: Listener) -> set[tuple[str, str]]:
-    """Components and the names of their metrics."""
+    """The received metrics, as pairs of component and metric name."""
     sent = [each for body in [*metrics.taken] for each in ExportMetricsServiceRequest.FromString(body).resource_metrics]
     return {
         (attribute.value.string_value, metric.name)
@@ -157,7 +157,7 @@ def test_every_port_is_on_loopback(running: Settings) -> None:
 def test_no_secret_is_in_a_command_line_an_environment_or_a_log(running: Settings) -> None:
     shown = inspected(running, lambda process: " ".join([*process.cmdline(), *process.environ().values()]))
     assert len(shown) > len(NAMES)
-    assert any(str(running.home) in text for text in shown)  # not in all: some processes overwrite them with a title
+    assert any(str(running.home) in text for text in shown)  # not in all: some processes overwrite theirs with a title
     logs = [*(running.home / "logs").glob("airflow-*.log"), *(running.home / "airflow" / "logs").rglob("*.log")]
     assert {"airflow-setup.log", "airflow-api.log"} <= {file.name for file in logs}
     shown += [file.read_text(errors="replace") for file in logs]

@@ -1,4 +1,4 @@
-"""The archive application, killed, suspended and compacted: it holds every record of the log once, byte for byte."""
+"""The archive is killed, suspended and compacted, but contains every log record exactly once, byte for byte."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ from truelog.support.errors import ArchiveBehind, Fenced
 POINTS = ("archive.files_written", "archive.before_commit", "archive.after_commit")
 DAY_SECONDS = 5
 TOPIC = "page_view"
-OTHER_TOPIC = "search"  # for damage that page views must not suffer, since later scenes count them
+OTHER_TOPIC = "search"  # damaged instead of `page_view`, because later scenes count the page views
 
 Coordinates = tuple[int, int]
 Bytes = tuple[datetime, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
@@ -64,7 +64,7 @@ def catch_up(world: World, application: Application) -> None:
 
 @contextmanager
 def archiving(world: World, **environment: str) -> Iterator[Application]:
-    """A running archive that must catch up and end with 0; if the test fails, it is killed."""
+    """A running archive that must catch up and exit with 0. If the test fails, the archive is killed."""
     running = run(world, **environment)
     try:
         yield running
@@ -80,7 +80,7 @@ def archive_once(world: World) -> None:
 
 
 def in_the_log(world: World, topic: str) -> dict[Coordinates, Bytes]:
-    """Every record that the broker holds, read independently of the archive."""
+    """Every record that the broker has, read independently of the archive."""
     consumer = Consumer({**world.settings.kafka(), "group.id": "oracle", "enable.auto.commit": False})
     ends, found = topics.end_offsets(world.settings, [topic]), dict[Coordinates, Bytes]()
     consumer.assign([TopicPartition(topic, p, 0) for p in ends.offsets[topic]])
@@ -142,7 +142,7 @@ def suspended(world: World, point: str) -> Application:
 
 
 def test_suspended_at_every_point_of_the_commit_and_overtaken(world: World) -> None:
-    """Each wakes up while its successor is suspended at the next point, the last one while its successor runs."""
+    """Each archive wakes up while its successor is suspended at the next point, the last while its successor runs."""
     zombie = world.overtaken("archive", POINTS, partial(suspended, world))
     world.cut_off("archive")
     with archiving(world) as successor:
@@ -155,7 +155,7 @@ def test_suspended_at_every_point_of_the_commit_and_overtaken(world: World) -> N
 
 
 def test_positions_survive_compaction_and_expiry(world: World, spark: SparkSession) -> None:
-    """Between two appends of one archive, and concurrently with its appends."""
+    """Compaction runs between two appends of one archive, and concurrently with its appends."""
     with archiving(world) as running:
         for _ in range(2):
             send(world, 200)
@@ -186,7 +186,7 @@ def ticking(world: World) -> Iterator[None]:
 
 
 def test_days_close_on_a_quiet_log_and_their_ranges_are_adjacent(world: World) -> None:
-    """Only ticks are written, and they close the days of topics without records. Earlier days were longer."""
+    """Only ticks are written, but they close the days of topics without records. Earlier days were longer."""
     short = world.settings.model_copy(update={"log_day_seconds": DAY_SECONDS})
     before = archive_reader.closed_days(short, [TOPIC])
     with archiving(world, TRUELOG_LOG_DAY_SECONDS=str(DAY_SECONDS)) as running, ticking(world):
@@ -218,7 +218,7 @@ def test_a_day_starts_once_and_only_the_lease_holder_starts_it(world: World) -> 
             log_day.record_days(connection, taken.holder, ids, [("t", 0, Start(10, 7)), ("t", 0, Start(20, 9))])
             assert log_day.load_days(connection, ids).at("t", 0) == (first, Start(20, 9))
 
-            connection.execute("UPDATE truelog.lease SET epoch = epoch + 1")  # like a successor
+            connection.execute("UPDATE truelog.lease SET epoch = epoch + 1")  # as a successor does
             with pytest.raises(Fenced):
                 log_day.record_days(connection, taken.holder, ids, [("t", 0, Start(30, 11))])
             assert log_day.load_days(connection, ids).at("t", 0) == (first, Start(20, 9))
@@ -268,7 +268,7 @@ def test_one_deleted_file_fails_the_audit(world: World) -> None:
 
 
 def aborted_and_committed(world: World) -> None:
-    """An aborted transaction leaves its records and a marker in the log, which readers skip."""
+    """Write to the log an aborted transaction, whose records readers skip, and a committed transaction."""
     producer = Producer({**world.settings.kafka(), "transactional.id": "a scene"})
     producer.init_transactions()
     for finish in (producer.abort_transaction, producer.commit_transaction):
@@ -285,7 +285,7 @@ def drop_by_retention(world: World) -> None:
         producer.produce(OTHER_TOPIC, b"{}", partition=1)
     producer.flush()
     end = TopicPartition(OTHER_TOPIC, 1, 5)
-    broker = topics.client(world.settings)  # kept alive: its futures end with it
+    broker = topics.client(world.settings)  # kept in a variable, because its futures end with the client
     broker.delete_records([end])[end].result(30)
 
 
@@ -309,7 +309,7 @@ def test_holes_are_explained_and_records_dropped_by_retention_are_a_loss_until_a
 
 
 def test_a_deep_audit_finds_changed_bytes(world: World) -> None:
-    """Rows changed directly in the table: coordinates and counts are right, the bytes are wrong."""
+    """Rows are changed directly in the table: coordinates and counts are right, but the bytes are wrong."""
     assert run_audit(world.settings, deep=True).verdict == "SOUND"
     with open_catalog(world.settings) as catalog:
         table = catalog.load_table(identifier(OTHER_TOPIC))

@@ -37,7 +37,7 @@ FIRST, LAST = MIDNIGHT - timedelta(days=1), MIDNIGHT
 
 @pytest.fixture(scope="module")
 def short(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """Log days of ten seconds, two views and the batch layer's DAGs; Airflow does not run the applications here."""
+    """Ten-second log days, two views and the batch layer's DAGs. Airflow does not run the applications here."""
     views, dags = tmp_path_factory.mktemp("views"), tmp_path_factory.mktemp("dags")
     for view in CHOSEN:
         shutil.copy(VIEWS / f"{view}.py", views)
@@ -51,7 +51,7 @@ def short(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 
 
 def _remove_schedule(dag: Path) -> None:
-    """At the full hour, the DAG would repair rows that a scene has planted."""
+    """Keep the DAG from running on the hour, when it would repair rows that a scene has planted."""
     hourly = 'by_clock("0 * * * *")'
     assert hourly in dag.read_text()
     dag.write_text(dag.read_text().replace(hourly, 'by_clock("0 0 29 2 *")'))
@@ -59,7 +59,7 @@ def _remove_schedule(dag: Path) -> None:
 
 @pytest.fixture(scope="module")
 def history(world: World, short: Settings) -> Iterator[datetime]:
-    """Run archive and stream while log days close; the time of their start."""
+    """Run the archive and the stream while log days close. The value is the time of their start."""
     began = datetime.now(UTC)
     running = [start(short, "archive.py"), start(short, str(Path(ticks.__file__))), start(short, "stream.py")]
     for each in running:
@@ -71,7 +71,7 @@ def history(world: World, short: Settings) -> Iterator[datetime]:
 
 @pytest.fixture(scope="module")
 def oncall(world: World, history: datetime, short: Settings) -> Iterator[Airflow]:
-    """On-call, signed in to Airflow, on a platform with seven closed days that have traffic."""
+    """The on-call user, signed in to Airflow on a platform with seven closed days that have traffic."""
     with orchestrated(short) as settings:
         signed_in = sign_in(settings, "oncall")
 
@@ -106,7 +106,7 @@ def jobs(settings: Settings, script: str) -> list[psutil.Process]:
 
 
 def running(settings: Settings, script: str) -> list[dict[str, Any]]:
-    """The command lines and environments of both processes of a job, once it runs."""
+    """The command lines and environments of both processes of a job, once the job is running."""
     seen: dict[str, dict[str, Any]] = {}
 
     def both() -> None:
@@ -186,7 +186,7 @@ def report_of(oncall: Airflow, run: str) -> set[tuple[str, str]]:
 def test_a_backfill_ends_with_views_equal_to_the_log(
     world: World, oncall: Airflow, short: Settings, history: datetime
 ) -> None:
-    """Two calendar days, the first before the log began. Meanwhile the stream stays nearly as fresh."""
+    """The first of two calendar days is before the log began. The stream stays nearly as fresh during the backfill."""
     began = datetime.now(UTC)
     with world.traffic.arriving(20, 0.1):
         with marked(short) as idle:
@@ -249,7 +249,7 @@ def test_a_day_recomputed_by_hand_leads_to_a_repair(world: World, oncall: Airflo
 def test_a_log_day_of_each_event_type_is_validated(
     world: World, oncall: Airflow, short: Settings, history: datetime
 ) -> None:
-    """The page views have no referrer, which their declaration limits."""
+    """The page views have no referrer, but their declaration limits the share of missing referrers."""
     closed = [f"'{day}'" for day in archive_reader.closed_days(short, ["page_view"]) if day > history]
     query = f"SELECT log_day, count(*) FROM page_view WHERE invalid IS NULL AND log_day IN ({', '.join(closed)}) "
     with analyst.run_query(short, query + "GROUP BY log_day ORDER BY 2 DESC") as rows:
@@ -271,7 +271,7 @@ def test_a_log_day_of_each_event_type_is_validated(
 
 
 def test_upkeep_leaves_the_archive_sound(oncall: Airflow) -> None:
-    """The archive runs meanwhile."""
+    """The archive is running at the same time."""
     run = oncall.trigger("archive_upkeep", deep=True)
     oncall.wait_for_run("archive_upkeep", run)
 

@@ -1,4 +1,4 @@
-"""The collector with its services: every response, and the log's content after it."""
+"""The collector with its services: every response and the resulting content of the log."""
 
 import base64
 import gzip
@@ -233,7 +233,7 @@ def test_a_stopping_collector_answers_running_requests(collector: Settings) -> N
         with client.slow(body) as connection:
             until(lambda: _require(client, 200), 10, "the collector")
             process.terminate()
-            until(lambda: _require_refused(settings), 10, "it to refuse new requests")
+            until(lambda: _require_refused(settings), 10, "the collector to refuse new requests")
             connection.send(body[-1:])
             response = read_response(connection)
         assert (response.status, len(response.body["good"])) == (200, 20)
@@ -282,7 +282,7 @@ def test_while_kafka_hangs_nothing_is_acknowledged(collector: Settings) -> None:
 
 @dataclass
 class Sender:
-    """Sends batches until Kafka acknowledges one after its return, and obeys `Retry-After`, as senders should."""
+    """Sends batches until Kafka has returned and acknowledged a batch. Obeys `Retry-After`, as senders should."""
 
     client: Client
     name: str
@@ -290,7 +290,7 @@ class Sender:
     acknowledged: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def send(self, warm: threading.Event, back: threading.Event) -> None:
-        """Send until Kafka is back and has acknowledged a batch sent after that."""
+        """Send until Kafka is back and has acknowledged a batch that was sent after Kafka's return."""
         for number in range(100_000):
             ids, is_back, began = [f"{self.name}-{number}-{n}" for n in range(20)], back.is_set(), time.time()
             answered = self.client.post([page_view(n, event_id=each) for n, each in enumerate(ids)] + ["bad"])
@@ -310,7 +310,7 @@ class Sender:
 
 
 def test_every_acknowledged_event_is_in_the_log_after_kafka_was_killed(collector: Settings) -> None:
-    """Kafka's restart takes seconds, and an acknowledgement at most one: the first response after the kill is 503."""
+    """The collector waits one second and Kafka restarts more slowly, so the first response after the kill is 503."""
     warm, back = threading.Event(), threading.Event()
     with another(collector, collector_acknowledge_seconds=1) as (settings, _), ThreadPoolExecutor(2) as pool:
         client = Client(settings, settings.producer_key.get_secret_value())

@@ -1,4 +1,4 @@
-"""The command line with real services: its output for scripts, and its exit codes."""
+"""The command line with real services: its output for scripts and its exit codes."""
 
 import gzip
 import json
@@ -49,7 +49,7 @@ DELETE FROM truelog.view WHERE view = 'made_view';
 
 @pytest.fixture(scope="module")
 def views(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A folder with two views: `made_view` has a relation with three rows, `unmade_view` has no table."""
+    """A folder with two views: `made_view` has a relation with three rows, and `unmade_view` has no table."""
     folder = tmp_path_factory.mktemp("views")
     for name in ("made_view", "unmade_view"):
         (folder / f"{name}.py").write_text(VIEW)

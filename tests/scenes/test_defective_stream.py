@@ -1,4 +1,4 @@
-"""A scene fails if a defect is planted in the stream; a slow view, which is no defect, delays no other view."""
+"""A scene fails if a defect is planted in the stream. A slow view is not a defect and delays no other view."""
 
 import json
 import logging
@@ -23,7 +23,7 @@ log = logging.getLogger("truelog.scene")
 def test_a_planted_defect_is_detected(
     world: World, archive: Application, defect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a defect in the application, a copy of the view does not count every record once."""
+    """If the application has a defect, a copy of the view does not count every record once."""
     view = f"views_{defect}"
     shutil.copy(VIEWS / "page_views.py", tmp_path / f"{view}.py")
     monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(tmp_path))
@@ -49,7 +49,7 @@ def test_a_planted_defect_is_detected(
 def test_a_slow_view_delays_no_other_and_catches_up_from_the_log(
     world: World, archive: Application, batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It delays neither another view of its application nor a view of another application, which stays as fresh."""
+    """The slow view delays neither another view of its application nor a view of another application."""
     for view in ("page_views", "quick", "slow"):
         shutil.copy(VIEWS / "page_views.py", tmp_path / f"{view}.py")
     monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(tmp_path))
@@ -76,7 +76,7 @@ def test_a_slow_view_delays_no_other_and_catches_up_from_the_log(
 
 
 def freshness(world: World, stream: Application) -> float:
-    """The median of five times from acknowledgement to counting, in seconds."""
+    """The median of five measured times from acknowledgement to counting, in seconds."""
 
     def once() -> float:
         world.traffic.send(20)

@@ -1,4 +1,4 @@
-"""Every view under the shop's traffic: killed between the merges of a batch, continued by a cluster's executors."""
+"""Every view under the shop's traffic. The stream is killed between a batch's merges and continues on a cluster."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,7 @@ TOPICS = {topic for view in VIEWS.values() for topic in view.reads}
 
 @pytest.fixture(scope="module")
 def ticking(world: World) -> Iterator[None]:
-    """Advances the clock that removes the rows of views with a limited retention."""
+    """Advance the clock, so that views with limited retention drop old rows."""
     service = start(world.settings, str(Path(ticks.__file__)))
     service.kept = True
     yield
@@ -48,7 +48,7 @@ def catch_up(world: World, stream: Application) -> None:
 
 @pytest.fixture
 def spark_home(tmp_path: Path) -> Path:
-    """A Spark home with PySpark's programs and jars, where the workers of a local cluster can create folders."""
+    """A Spark home with PySpark's programs and jars, where a local cluster's workers can create folders."""
     home = tmp_path / "spark"
     home.mkdir()
     for name in ("bin", "jars"):
@@ -59,7 +59,7 @@ def spark_home(tmp_path: Path) -> Path:
 def test_killed_between_merges_and_continued_by_executors(
     world: World, archive: Application, ticking: None, batch: Batch, spark_home: Path
 ) -> None:
-    """Some views have merged the batch and others have not; the successor continues each from its own positions."""
+    """Some views have merged the batch and others have not. The successor continues each view from its positions."""
     shop(world, seed=1)
     stream = start(world.settings, "stream.py", fault="merge.added:3:kill")
     stream.wait_fault()

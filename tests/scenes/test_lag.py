@@ -1,7 +1,7 @@
 """Lag with a real log and a real database: what a poll measures, stores and publishes.
 
-The readers are rows made by hand, with a views folder of their own. No process runs these views, so their positions
-do not change.
+The readers are rows written by hand, with a views folder of their own. No process is running these views, so their
+positions do not change.
 """
 
 import time
@@ -87,7 +87,7 @@ def test_if_retention_dropped_the_record_the_age_is_that_of_the_first_remaining(
 
 
 def test_large_batches_in_one_partition_do_not_hide_the_records_of_another(world: World) -> None:
-    """A broker's response always holds the first partition's batch, whatever its size, and then only what fits."""
+    """A broker's response always contains the first partition's batch, whatever its size; other batches must fit."""
     broker, partitions = topics.client(world.settings), range(4)
     _make_topic(broker, "large", len(partitions))
     producer = Producer({**world.settings.kafka(), "acks": "all", "linger.ms": 1_000, "batch.size": 1_000_000})
@@ -110,7 +110,7 @@ def _make_topic(broker: AdminClient, name: str, partitions: int) -> None:
 
 @pytest.fixture(scope="module")
 def readers(world: World, ends: Positions, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """Views at the end of the log, behind it, and in a recreated topic; and a view without a table."""
+    """Views at the end of the log, behind the end, and in a recreated topic, and a view without a table."""
     folder = tmp_path_factory.mktemp("views")
     for name in VIEWS:
         (folder / f"{name}.py").touch()
@@ -171,7 +171,7 @@ def test_the_archive_is_a_reader_too(world: World) -> None:
 
 
 def test_positions_are_published_as_consumer_groups(readers: Settings) -> None:
-    """A standard client reads them; each group is named after its application and view."""
+    """A standard client reads the positions. Each group is named after its application and view."""
     broker = topics.client(readers)
     found = lag_poll.polled_views(readers)
     lag_groups.publish_groups(readers, broker, {name: reader.at for name, reader in found.items()})
@@ -190,7 +190,7 @@ def service(world: World) -> Iterator[Settings]:
 
 
 def test_the_service_measures_every_reader_for_prometheus(service: Settings) -> None:
-    """Its two polls run concurrently, and do not conflict."""
+    """The service's two polls run concurrently and do not conflict."""
     logged = log_file(service, "lag").read_text()
     assert "declare" not in logged
     assert "Traceback" not in logged

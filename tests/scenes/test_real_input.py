@@ -1,4 +1,4 @@
-"""Four days of a real site's log, imported: the views equal counts that plain Python makes from the file."""
+"""Imports four days of a real site's log. The views equal the counts that plain Python makes from the file."""
 
 import gzip
 import json
@@ -22,7 +22,7 @@ from truelog.log import topics
 from truelog.support.settings import PROJECT
 
 FILE = PROJECT.parent / "shared" / "data" / "apache_combined_2015-05.log.gz"
-HOST = "real.example"  # no other test sends pages of this host
+HOST = "real.example"  # no other test sends page views of this host
 
 pytestmark = pytest.mark.skipif(not FILE.exists(), reason=f"there is no log of a real site at {FILE}")
 
@@ -44,7 +44,7 @@ class Request(NamedTuple):
 
 @dataclass
 class LogFile:
-    """The content of the file."""
+    """The content of the log file."""
 
     requests: list[Request]
     malformed: list[str]
@@ -61,7 +61,7 @@ def read(file: Path) -> LogFile:
 
 
 def parse(line: str) -> Request:
-    """Split the line at quotation marks; no line of this file escapes one."""
+    """Split the line at quotation marks. No line of this file contains an escaped quotation mark."""
     start, request, answered, _, _, agent, end = line.split('"')
     _, target, _ = request.split()
     status, size = answered.split()
@@ -84,7 +84,7 @@ def family(agent: str) -> str | None:
 
 
 def rows(view: str) -> Iterator[dict[str, Any]]:
-    """The view's rows about this host, as `truelog query` prints them."""
+    """The view's rows for this host, as `truelog query` prints them."""
     ended = truelog("query", view)
     assert ended.returncode == 0, ended.stderr
     parsed = (json.loads(line) for line in ended.stdout.splitlines())
@@ -98,7 +98,7 @@ def log() -> LogFile:
 
 @pytest.fixture(scope="module")
 def imported(world: World) -> dict[str, Any]:
-    """The result of the import, after the stream has counted everything."""
+    """The result of the import, returned after the stream has counted every record."""
     result: dict[str, Any] = answer("import", "access-log", str(FILE), "--host", HOST)
     stream = start(world.settings, "stream.py")
     for view in ("page_views", "page_audience"):
@@ -138,7 +138,7 @@ def test_page_audience_row_for_row(imported: dict[str, Any], log: LogFile) -> No
     assert {minute: row["views"] for minute, row in found.items()} == views
     for minute, row in found.items():
         assert row["visitors"] == pytest.approx(len(visitors[minute]), rel=0.1, abs=1)
-        assert row["response_ms_p50"] is None  # this format does not contain it
+        assert row["response_ms_p50"] is None  # this format contains no response time
 
 
 def test_positions_are_at_the_end_of_the_log(world: World, imported: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""A stream stops for three log days, which are recomputed meanwhile: views show no trace of it, and rebuilds agree."""
+"""A stream pauses for three log days, which are recomputed. Views show no trace of the pause, and rebuilds agree."""
 
 import shutil
 import threading
@@ -44,19 +44,19 @@ STREAMED = ("page_views", "request_rates")
 
 @dataclass(frozen=True)
 class Pause:
-    """What was observed during the pause and after it."""
+    """What was observed during and after the pause."""
 
     began: datetime
     counted: datetime  # when the stream had caught up
     days: list[datetime]  # log days that closed after the scene began
     recomputed: list[Recomputed]  # partials of the days that closed during the pause
     fallback: "Fallback"  # from the batch layer, while the stream was stopped
-    reads: list[tuple[str, int]]  # layer and page views, in polls while the stream started again
+    reads: list[tuple[str, int]]  # layer and page views, polled while the stream was restarting
 
 
 @dataclass(frozen=True)
 class Fallback:
-    """What a reader got at one moment of the pause."""
+    """What a reader got at one moment during the pause."""
 
     status: ServingStatus
     positions: Positions
@@ -102,7 +102,7 @@ def pause(world: World, short: Settings, archives: list[Application], _spark_end
 
 
 def restart_archive(short: Settings, archives: list[Application]) -> Application:
-    """Replace an archive with longer log days; later scenes continue with the new one."""
+    """Replace an archive with longer log days; later scenes continue with the new archive."""
     for other in archives:
         other.die()
     archives.append(start(short, "archive.py"))
@@ -131,7 +131,7 @@ def recompute_closed_days(batch: Batch, archiving: Application, skip: int, since
 
 
 def build_fallback(world: World, short: Settings) -> Fallback:
-    """Build fallbacks as the DAG `answers` does, including a request for an unknown view."""
+    """Build fallbacks as the `answers` DAG does, including a request for an unknown view."""
     assert fallback_policy.views_due(short.model_copy(update={"batch_answer_seconds": 1.0})) == sorted(STREAMED)
     building = start(short, "answer.py", *STREAMED, "nothing")
     assert building.wait_death(120) == 0, building.tail()
@@ -149,7 +149,7 @@ def build_fallback(world: World, short: Settings) -> Fallback:
 
 @contextmanager
 def polling(world: World) -> Iterator[list[tuple[str, int]]]:
-    """Read the view's layer and its page views repeatedly while the block runs."""
+    """Read the view's layer and its page views repeatedly while the block is running."""
     reads: list[tuple[str, int]] = []
     ended = threading.Event()
     query = (
@@ -173,7 +173,7 @@ def archived(world: World) -> bool:
 
 
 def test_a_pause_leaves_neither_dip_nor_spike(world: World, pause: Pause, batch: Batch) -> None:
-    """Rows by event time are steady, although the events of the pause were counted at once."""
+    """Row counts by event time are steady, although the pause's events were all counted at the same time."""
     panes = list(between(pause.began - PANE, pause.counted - PANE / 2))
     assert len(panes) >= PAUSE / PANE
     expected = Counter(
@@ -192,7 +192,7 @@ def test_a_pause_leaves_neither_dip_nor_spike(world: World, pause: Pause, batch:
 
 
 def test_during_the_pause_the_batch_layer_serves_the_logs_content(world: World, pause: Pause) -> None:
-    """Its counts equal those of a naive reader of the log, and its status names the batch layer."""
+    """The counts equal a naive log reader's counts, and the status shows the batch layer."""
     fallback = pause.fallback
     assert (fallback.status.layer, fallback.status.reason) == (serving_status.BATCH, "stream is not running")
     assert pause.began < (fallback.status.as_of or pause.began) < pause.counted
@@ -242,7 +242,7 @@ def test_rebuilds_use_recomputed_days(world: World, pause: Pause, batch: Batch) 
 def test_a_damaged_day_is_detected_and_rebuilt_from_raw_bytes(
     pause: Pause, batch: Batch, reconcile_request: ReconcileRequest
 ) -> None:
-    """By the audit of that day, after all other days were verified, or by a repair, which must be permanent."""
+    """The day is rebuilt by its audit, after all other days were verified, or by a repair, which must be permanent."""
     damaged = pause.recomputed[-1]
     settings, compiled = batch.context.settings, batch.compiled("page_views")
     known = partials.load(settings, compiled)

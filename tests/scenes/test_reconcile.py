@@ -1,4 +1,4 @@
-"""Reconcile and repair while the stream runs: planted wrong rows are found and repaired, and no event is lost."""
+"""Reconcile and repair beside a running stream: planted wrong rows are found and repaired, and no event is lost."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_planted_rows_are_repaired_while_events_arrive(
     first, second = world.ask("SELECT missing, extra, different FROM truelog.reconciliation ORDER BY id DESC LIMIT 2")[
         ::-1
     ]
-    missing, extra, different = first  # a newer event may have created the deleted row's key again
+    missing, extra, different = first  # a newer event may have recreated the deleted row's key
     assert (missing + different, extra) == (2, 1)
     assert second == (0, 0, 0)
     kept = world.ask(
@@ -71,7 +71,7 @@ def test_planted_rows_are_repaired_while_events_arrive(
 def test_more_differences_than_the_allowed_share_are_not_repaired(
     world: World, archive: Application, stream: Application, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Found by the command line, from raw bytes."""
+    """The command line finds the rows from raw bytes."""
     plant(world)
     [found] = answer("reconcile", "page_views", "--from-raw", exit_code=1)["views"]
     assert (found["missing"], found["extra"], found["different"], found["repaired"]) == (1, 1, 1, 0)

@@ -105,7 +105,7 @@ def test_no_secret_is_in_a_command_line_or_a_log(platform: Settings) -> None:
 
 
 def test_files_with_secrets_are_private(platform: Settings) -> None:
-    """Only their owner can open them, whatever the permissions of their folders."""
+    """Only the owner can open the files, whatever the permissions of their folders."""
     secrets = [secret.encode() for secret in _secrets(platform)]
     holding = [file for file in platform.home.rglob("*") if _holds(file, secrets)]
     assert {file.name for file in holding} >= {"settings.env", "server.properties", "s3proxy.properties"}
@@ -123,7 +123,7 @@ def test_acknowledged_writes_survive_a_kill_of_every_service(platform: Settings)
 
 
 def _first_kafka_error(client: dict[str, Any]) -> str:
-    """The first error that a client gets for its connection."""
+    """The first error that a client gets when it connects."""
     errors: list[str] = []
     config = client | {"error_cb": lambda error: errors.append(str(error)), "log_level": 0}
     admin = AdminClient(config)
@@ -143,7 +143,7 @@ def _secrets(settings: Settings) -> list[str]:
 
 
 def _holds(file: Path, secrets: list[bytes]) -> bool:
-    """Whether a file holds a secret; a file that a service has removed since holds none."""
+    """Whether a file contains a secret. A file that a service has since removed contains none."""
     with suppress(FileNotFoundError):
         if file.is_file() and file.stat().st_size < 100_000:
             content = file.read_bytes()

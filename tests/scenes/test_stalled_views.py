@@ -1,4 +1,4 @@
-"""A release with a broken view and a changed view: both are stalled with their reason, and the others continue."""
+"""A release with a broken view and a changed view. Both views stall with a reason, and the others continue."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,7 +41,7 @@ def statuses(world: World) -> dict[str, ViewStatus]:
 
 
 def test_only_broken_and_changed_views_are_stalled(world: World, folder: Path) -> None:
-    """The application starts, a release changes view files, and it starts again."""
+    """The application starts, a release changes view files, and the application restarts."""
     given = {"TRUELOG_VIEWS_FOLDER": str(folder)}
     first = start(world.settings, "stream.py", **given)
     first.wait(lambda: _states(world) == dict.fromkeys(NAMES, "UP_TO_DATE"), 90, "all views to be up to date")

@@ -1,4 +1,4 @@
-"""The stream is killed, or suspended and overtaken, at each named point of its protocol; each record counts once."""
+"""The stream is killed, or suspended and overtaken, at each named point of its protocol. Each record counts once."""
 
 import os
 import shutil
@@ -33,7 +33,7 @@ def suspended(world: World, point: str) -> Application:
 
 
 def test_killed_at_every_point_of_the_merge(world: World, archive: Application, batch: Batch) -> None:
-    """After one kill, the checkpoint is deleted too, with its unfinished batch."""
+    """After one of the kills, the checkpoint and its unfinished batch are deleted too."""
     scratch = world.settings.home / "scratch" / "stream"
     for point in POINTS:
         world.traffic.send(500)
@@ -54,9 +54,10 @@ def test_killed_at_every_point_of_the_merge(world: World, archive: Application, 
 
 
 def test_suspended_at_every_point_and_overtaken(world: World, archive: Application, batch: Batch) -> None:
-    """Each wakes up while its successor is suspended at the next point, the last one after its successor has finished.
+    """Each stream wakes up while its successor is suspended at the next point, the last after its successor has ended.
 
-    Before the merge, the zombie holds nothing; during it, the view's lock; after it, its rows are already counted.
+    Before the merge, the zombie holds no lock. During the merge, it holds the view's lock. After the merge, its rows
+    are already counted.
     """
     zombie = world.overtaken("stream", POINTS, partial(suspended, world))
     world.overtake(zombie, "page_views", "stream")
@@ -78,7 +79,7 @@ def test_database_and_broker_killed_under_load(
         world.traffic.flush()
         if service == "postgresql":
             for application in (stream, archive):
-                application.wait_death()  # without its lease it must end; Airflow would start it again
+                application.wait_death()  # an application without a lease must end; Airflow would restart it
             runtime.up(world.settings, [service], tethered=True)
             stream = start(world.settings, "stream.py")
             keep_archiving(world, archives)
@@ -90,7 +91,7 @@ def test_database_and_broker_killed_under_load(
 
 
 def _kill(world: World, service: str) -> None:
-    """Kill a service; the supervisor starts it again."""
+    """Kill a service; the supervisor restarts the service."""
     for state in runtime.status(world.settings):
         if state.name == service:
             assert state.pid is not None

@@ -1,4 +1,4 @@
-"""Airflow keeps the applications alive, whatever is killed: the application, its JVM, or Airflow itself."""
+"""Airflow keeps the applications alive, whatever is killed: an application, its JVM, or Airflow itself."""
 
 import json
 import logging
@@ -94,7 +94,7 @@ def running_again(settings: Settings, before: Status) -> Status:
 
 
 def working(settings: Settings, since: datetime | None = None) -> Status:
-    """Wait until it has made a batch, or a batch after that time."""
+    """Wait until the stream has finished a batch (after `since`, if given)."""
 
     def batched(now: Status) -> bool:
         return now.alive and now.batch_at is not None and (since is None or now.batch_at > since)
@@ -120,7 +120,7 @@ def test_a_second_start_leaves_the_application_alone(kept: Settings) -> None:
 
 
 def test_status_shows_applications_views_and_memory(kept: Settings) -> None:
-    """The whole platform fits in eight gigabytes."""
+    """The whole platform fits in eight gigabytes of memory."""
     shown: dict[str, Any] = {}
 
     def caught_up() -> None:
@@ -151,7 +151,7 @@ def test_the_steps_of_each_applications_batches_are_recorded(kept: Settings) -> 
         if len(batches) < 2 or not all({"addBatch", "triggerExecution"} <= batch.steps.keys() for batch in batches):
             raise ServiceDown(str(batches))
 
-    log.warning("steps of a batch of each: %.1f s", until(recorded, 90, "steps"))
+    log.warning("steps of a batch of each application: %.1f s", until(recorded, 90, "steps"))
 
 
 def test_a_killed_application_is_restarted_and_leaves_no_process(
@@ -193,7 +193,7 @@ def test_a_killed_application_is_restarted_and_leaves_no_process(
 
 
 def _require_calm(settings: Settings) -> None:
-    """No alert for the stream is open or waits to be sent."""
+    """Require that no alert for the stream is open or waiting to be sent."""
     with connect(settings) as connection:
         keys = [alert.key for alert in alert_store.open_alerts(connection)]
         waits = alert_outbox.overdue(connection, ["alertmanager"], 0)
@@ -251,7 +251,7 @@ def test_clearing_the_task_restarts_the_application_once(kept: Settings, oncall:
 
 
 def test_a_release_without_a_changed_fingerprint_restarts_nothing(kept: Settings, oncall: Airflow) -> None:
-    """The DAG `streams` detects releases each minute; here it is triggered at once."""
+    """The `streams` DAG detects releases every minute; here it is triggered at once."""
     before = wait(kept, lambda now: now.code_running is not None, "its code")
     with connect(kept) as connection:
         connection.execute("UPDATE truelog.application SET digest = 'other files'")
@@ -261,7 +261,7 @@ def test_a_release_without_a_changed_fingerprint_restarts_nothing(kept: Settings
     def released() -> None:
         with connect(kept) as connection:
             if application.release_due(connection, kept):
-                raise ServiceDown("the wanted code is still that of other files")
+                raise ServiceDown("the wanted code still belongs to other files")
 
     log.warning("released: %.1f s", until(released, 120, "a release"))
     after = status(kept)
@@ -288,7 +288,7 @@ def test_the_external_monitor_receives_heartbeats(kept: Settings, pager: Listene
 
 
 def test_down_leaves_no_process_and_a_second_start_is_quick(kept: Settings) -> None:
-    """Nothing is lost, and the applications run again."""
+    """Nothing is lost, and the applications are running again."""
     before = status(kept)
     running = [
         *runtime.processes(kept),

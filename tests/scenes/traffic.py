@@ -1,4 +1,4 @@
-"""Sends page views directly to Kafka, and counts the acknowledged ones."""
+"""Sends page views directly to Kafka and counts the acknowledged page views."""
 
 import json
 import random
@@ -20,7 +20,7 @@ from truelog.support.settings import Settings
 
 @dataclass
 class Arrival:
-    """The events sent during a block, and its duration; set at its end."""
+    """The number of events sent during a block, and the block's duration. Both are set when the block ends."""
 
     events: int = 0
     seconds: float = 0.0
@@ -31,11 +31,11 @@ class Arrival:
 
 
 class Traffic:
-    """Sends seeded random page views, one in fifty malformed, and counts the acknowledged ones."""
+    """Sends seeded random page views, one in fifty malformed, and counts the acknowledged page views."""
 
     def __init__(self, settings: Settings, seed: int = 1, delay: float = 10) -> None:
         self.random = random.Random(seed)
-        self.delay = delay  # average seconds from an event to its sending
+        self.delay = delay  # average seconds between an event and the moment it is sent
         self.producer = Producer({**settings.kafka(), "acks": "all", "enable.idempotence": True, "linger.ms": 5})
         self.acknowledged = 0
 
@@ -49,7 +49,7 @@ class Traffic:
 
     @contextmanager
     def arriving(self, events: int, seconds: float) -> Iterator[Arrival]:
-        """Send events at a fixed rate while the block runs; a delay is made up for."""
+        """Send events at a fixed rate while the block is running. After a delay, sending catches up."""
         arrival, ended, began = Arrival(), threading.Event(), time.monotonic()
         before = self.acknowledged
 
@@ -96,14 +96,14 @@ class Traffic:
 def in_the_log(
     settings: Settings, topic: str = "page_view", before: Mapping[int, int] | None = None
 ) -> list[bytes | None]:
-    """The values of a topic's records in the log, or of those before some offsets, read with a standard client."""
+    """The values of a topic's records, up to the `before` offsets if given, read with a standard client."""
     begins = topics.earliest_offsets(settings, [topic]).offsets[topic]
     config = {**settings.kafka(), "group.id": "scenes", "enable.auto.commit": False, "enable.partition.eof": True}
     consumer = Consumer(config)
     consumer.assign([TopicPartition(topic, partition, begin) for partition, begin in begins.items()])
     values: list[bytes | None] = []
     ended: set[int | None] = set()
-    while ended != set(begins):  # transactions leave holes, so counting records would not end
+    while ended != set(begins):  # transactions leave gaps in the offsets, so counting records would never end
         messages = consumer.consume(10_000, timeout=1)
         for message in messages:
             if error := message.error():
@@ -126,7 +126,7 @@ def count_valid(values: list[bytes | None]) -> int:
 
 
 def page_views(values: Iterable[bytes | None]) -> list[Event]:
-    """The valid page views that are not in the future, by the collector's model; it is independent of the decoder."""
+    """The page views that the collector's model accepts, except future events. The decoder does not use the model."""
     model, now = load_events()["page_view"].model, datetime.now(UTC)
     events: list[Event] = []
     for value in values:
