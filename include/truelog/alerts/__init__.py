@@ -1,1 +1,1 @@
-"""Alerts: sources that find problems, the life of an incident, and notifications to receivers."""
+"""Alerts: sources that find problems, the incident life cycle, and notifications to receivers."""

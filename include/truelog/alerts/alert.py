@@ -1,8 +1,8 @@
-"""Alerts: problems that sources find, the life of an incident, and when receivers are notified.
+"""Alerts: the problems that sources find, the incident life cycle, and the rules for notifying receivers.
 
-A source observes and reports findings. `evaluate` applies numbered rules to each key: it is a pure function of the
-alert so far, the observation, and the time. One alert is one incident: it opens once and is resolved once, and its key
-never changes.
+A source observes the platform and reports findings. `evaluate` applies numbered rules to each key and is a pure
+function of the current alert, the observation, and the time. An alert represents one incident: it opens once, is
+resolved once, and never changes its key.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,12 +15,12 @@ from truelog.alerts.alert_kind import KINDS, Kind
 from truelog.support.settings import Settings
 
 _MAX_CAUSE = 1000  # characters
-SOURCE_DOWN = "alert_source_down"  # what a blind source reports about itself
+SOURCE_DOWN = "alert_source_down"  # the kind that a blind source reports about itself
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem that a source has found, and the evidence for it."""
+    """A problem that a source has found, and the evidence for the problem."""
 
     kind: str
     subject: str
@@ -33,9 +33,9 @@ class Finding:
 
 @dataclass(frozen=True)
 class Observation:
-    """The findings of one look by a source.
+    """The findings of a source at one time.
 
-    The source cannot tell whether the problems with the keys in `unseen` exist. A blind source cannot tell for any key.
+    For the keys in `unseen`, the source cannot tell whether the problem exists. A blind source cannot tell for any key.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -48,7 +48,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class Source:
-    """Looks for problems of some kinds, every `interval` seconds."""
+    """Looks for problems of certain kinds every `interval` seconds."""
 
     name: str
     kinds: tuple[str, ...]
@@ -58,20 +58,20 @@ class Source:
 
 @dataclass(frozen=True)
 class Alert:
-    """One incident. It is pending until it opens. An open alert may wait for its first notification."""
+    """One incident. An alert is pending until it opens. An open alert may still wait for its first notification."""
 
     kind: str
     subject: str
-    cause: str  # the latest
+    cause: str  # latest cause
     found_at: datetime
     opened_at: datetime | None = None
-    told_at: datetime | None = None  # last notification
-    gone_at: datetime | None = None  # absent since then
+    told_at: datetime | None = None  # time of the last notification
+    gone_at: datetime | None = None  # time since which the problem has been absent
     acknowledged_at: datetime | None = None
     acknowledged_by: str | None = None
     resolved_at: datetime | None = None
-    id: int | None = None  # None until it has a row
-    opened_as: str | None = None  # former kind, by which receivers know the incident
+    id: int | None = None  # None until the alert has a row
+    opened_as: str | None = None  # former kind, under which receivers know the incident
 
     @property
     def key(self) -> str:
@@ -84,7 +84,7 @@ class Alert:
 
 @dataclass(frozen=True)
 class Silence:
-    """Holds back new notifications for keys that match a pattern: `application_down/*`, `*/page_views`."""
+    """Holds back new notifications for keys that match a pattern, such as `application_down/*` or `*/page_views`."""
 
     pattern: str
     until: datetime
@@ -106,7 +106,7 @@ class Transition(StrEnum):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """An alert after an observation, and the notification that is due. `forget`: delete an alert that never opened."""
+    """An alert after an observation, and the notification that is due. `forget` deletes an alert that never opened."""
 
     alert: Alert
     notify: Transition | None = None
@@ -135,11 +135,11 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate one alert.
 
-    1. Found: the alert begins, or continues with the latest cause.
-    2. Not seen: the alert stays as it was. It is not resolved, and its absence does not begin.
-    3. Not found: the alert is absent from now on. A pending alert is forgotten.
-    4. Absent for `resolve_after`: the alert is resolved.
-    5. Found for `open_after`: the alert opens.
+    1. The problem was found: the alert begins, or continues with the latest cause.
+    2. The source could not tell: the alert is not resolved, and any absence ends.
+    3. The problem was not found: the absence begins or continues. A pending alert is forgotten.
+    4. The problem has been absent for `resolve_after`: the alert is resolved.
+    5. The problem has lasted for `open_after`: the alert opens.
     """
     now = context.now
     if finding is not None:
@@ -163,11 +163,11 @@ def evaluate(
 
 
 def _notified(alert: Alert, context: EvaluationContext) -> Evaluation:
-    """Add the notification that is due.
+    """Add any notification that is due.
 
-    1. A resolution is always announced to receivers that know the incident, even in a silence: it ends a page.
+    1. A resolution is always sent to receivers that know the incident, even during a silence, because it ends a page.
     2. An alert that is pending, acknowledged, absent or silenced causes no notification.
-    3. The first notification of an open alert is due at once, or when the silence over it ends.
+    3. The first notification of an open alert is due immediately, or as soon as no silence covers the alert.
     4. A reminder is due every `repeat`.
     """
     if alert.resolved_at is not None:

@@ -1,6 +1,7 @@
-"""Finds problems with applications: one is down or hung, has no input, or keeps dying.
+"""Finds applications that are down or hung, have no input, or keep dying.
 
-An application that is starting, by a release, on request or with the whole platform, is neither down nor healthy yet.
+An application that is starting because of a release, a request or a start of the whole platform is not down, but it is
+not healthy yet either.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from truelog.support.durations import in_words
 from truelog.support.settings import Settings
 
 APPLICATION_KINDS = ("application_down", "no_input", "application_restarting")
-_START_LIMIT = timedelta(minutes=3)  # from the start of an application, or of the platform, to the first lease
+_START_LIMIT = timedelta(minutes=3)  # from the start of the application or the platform to the first lease
 _DEATHS_WINDOW = timedelta(minutes=10)
 
 _LAUNCHES = """
@@ -37,7 +38,7 @@ _LAUNCHES = """
 
 @dataclass(frozen=True)
 class Launches:
-    """The last launch of an application, its recent deaths, and whether the launcher is busy with it now."""
+    """An application's last launch and recent deaths, and whether the launcher is working on the application now."""
 
     application: str
     reason: str | None
@@ -70,11 +71,11 @@ def observe(settings: Settings) -> Observation:
 
 
 def is_starting(status: Status, launch: Launches, now: datetime) -> bool:
-    """Whether an application that is not alive is being started, and so not down yet.
+    """Whether an application that is not alive is being started, and therefore does not count as down.
 
-    1. It was launched a moment ago, on request or by a release, or for the first time.
-    2. The launcher is busy with it and has not recorded a launch yet.
-    3. It has not run since the platform started a moment ago, or has never run.
+    1. The application was launched a moment ago: on request, by a release, or for the first time.
+    2. The launcher is working on the application and has not recorded a launch yet.
+    3. The platform started a moment ago and the application has not run since, or the application has never run.
     """
     if status.alive:
         return False
@@ -89,7 +90,7 @@ def is_starting(status: Status, launch: Launches, now: datetime) -> bool:
 
 
 def _is_healthy(status: Status, diagnosis: Diagnosis | None) -> bool:
-    """The application makes batches, or is stopped on request."""
+    """Whether the application is finishing batches, or is stopped on request."""
     if diagnosis in (Diagnosis.DOWN, Diagnosis.HUNG, Diagnosis.NO_INPUT):
         return False
     return not status.alive or status.batch_at is not None
@@ -98,7 +99,7 @@ def _is_healthy(status: Status, diagnosis: Diagnosis | None) -> bool:
 def _why_down(status: Status, diagnosis: Diagnosis | None, now: datetime) -> str:
     since = status.batch_at or status.taken_at
     last = f"its last batch ended {in_words((now - since).total_seconds())} ago" if since else "it has never run"
-    return f"no process holds its lease; {last}" if diagnosis is Diagnosis.DOWN else f"its process runs, but {last}"
+    return f"no process holds its lease; {last}" if diagnosis is Diagnosis.DOWN else f"its process is alive, but {last}"
 
 
 def _launches(connection: Connection, names: list[str]) -> dict[str, Launches]:

@@ -1,7 +1,7 @@
 """Delivers waiting notifications to a receiver, in order.
 
-Delivery is at least once: a process that dies after sending and before recording that sends again. The receiver
-recognises the incident by its key.
+Each notification is delivered at least once. If a process dies after sending a notification but before recording the
+delivery, the notification is sent again. The receiver recognises the incident by its key.
 """
 
 import logging
@@ -18,10 +18,10 @@ log = logging.getLogger("truelog.alerts")
 
 
 def deliver(settings: Settings, receiver: str) -> list[str]:
-    """Deliver all that waits, and return what was delivered.
+    """Deliver all waiting notifications, and return the labels of the delivered notifications.
 
     Raises:
-        ReceiverDown: the receiver did not accept the first notification that still waits.
+        ReceiverDown: the receiver did not accept a notification. This and all later notifications are still waiting.
     """
     delivered = []
     with _exclusive(settings, receiver) as connection:
@@ -30,7 +30,7 @@ def deliver(settings: Settings, receiver: str) -> list[str]:
             try:
                 RECEIVERS[receiver].send(settings, notice)
             except NoticeRefused as refused:
-                log.error("%s refused %s for good: %s", receiver, label, refused)
+                log.error("%s refused %s permanently: %s", receiver, label, refused)
                 alert_outbox.mark_delivered(connection, notice, str(refused))
             except ReceiverDown as down:
                 alert_outbox.mark_failed(connection, notice, str(down))
@@ -44,7 +44,7 @@ def deliver(settings: Settings, receiver: str) -> list[str]:
 
 @contextmanager
 def _exclusive(settings: Settings, receiver: str) -> Iterator[Connection]:
-    """A connection that locks out other deliveries to the receiver. No transaction is open between statements."""
+    """A connection with a lock that blocks other deliveries to the receiver. Each statement is its own transaction."""
     with connect(settings, autocommit=True) as connection:
         connection.execute("SELECT pg_advisory_lock(hashtextextended('tell ' || %s, 0))", (receiver,))
         yield connection

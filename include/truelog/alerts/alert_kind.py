@@ -1,6 +1,6 @@
-"""Kinds of alerts: severity, meaning, first step, and how long a problem must last before its alert opens.
+"""Alert kinds: severity, meaning, first step, and how long a problem must last before its alert opens.
 
-Each kind has a page in `docs/runbooks/` under its own name.
+Each kind has a page of the same name in `docs/runbooks/`.
 """
 
 from dataclasses import dataclass
@@ -19,126 +19,126 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Kind:
-    """`meaning` and `page` are templates with the field `{subject}`."""
+    """A kind of alert. `meaning` and `page` are templates with a `{subject}` field."""
 
     severity: Severity
     meaning: str
     first_step: str
-    page: str = "plugin/truelog-alerts"  # below Airflow's address
-    open_after: timedelta = timedelta()  # a problem must last this long before its alert opens
-    resolve_after: timedelta = _RESOLVE_AFTER  # and must be absent this long before its alert is resolved
+    page: str = "plugin/truelog-alerts"  # relative to Airflow's address
+    open_after: timedelta = timedelta()  # how long a problem must last before its alert opens
+    resolve_after: timedelta = _RESOLVE_AFTER  # how long a problem must be absent before its alert is resolved
 
 
 KINDS = {
     "application_down": Kind(
         Severity.CRITICAL,
-        "the application {subject} is down or hung",
-        "Run `truelog status`. Airflow restarts the application unless it keeps dying: then read the log of the last "
-        "task in its DAG.",
+        "the {subject} application is down or hung",
+        "Run `truelog status`. Airflow restarts the application unless it keeps dying. If it does, read the log of the "
+        "last task in its DAG.",
         "dags/stream_{subject}",
     ),
     "no_input": Kind(
         Severity.CRITICAL,
         "no input arrives from the {subject}: ticks have stopped, or Kafka is unreachable",
-        "Run `truelog status`: are `kafka` and `ticks` READY?",
+        "Run `truelog status`. Are `kafka` and `ticks` READY?",
         "plugin/truelog-streams",
     ),
     "application_restarting": Kind(
         Severity.WARNING,
-        "the application {subject} keeps dying or hanging",
-        "Open the last failed run of its DAG: the task's log ends with the log of the application.",
+        "the {subject} application keeps dying or hanging",
+        "Open the last failed run of its DAG. The task log ends with the application log.",
         "dags/stream_{subject}",
     ),
     "retention_risk": Kind(
         Severity.CRITICAL,
-        "retention is about to delete records that {subject} has not read, or has deleted some already",
+        "retention is about to delete records that {subject} has not read, or has already deleted some",
         "Raise the topic's retention now. Then run `truelog lag` to see why the reader is behind.",
         "plugin/truelog-lag",
     ),
     "positions_rewound": Kind(
         Severity.CRITICAL,
-        "the position of {subject} went back, or is past the end of the log",
-        "Find out who restored a database or a broker. `truelog reconcile` checks whether the view is still right.",
+        "the position of {subject} moved back, or is past the end of the log",
+        "Find out who restored a database or a broker. Run `truelog reconcile` to check whether the view is correct.",
         "plugin/truelog-reconciliations",
     ),
     "stalled": Kind(
         Severity.CRITICAL,
-        "{subject} does not advance, although the log has records for it",
-        "Run `truelog positions`: it shows why a view is stalled.",
+        "{subject} is not advancing, although the log has records for it",
+        "Run `truelog positions` to see why the view is stalled.",
         "plugin/truelog-views",
     ),
     "lagging": Kind(
         Severity.WARNING,
-        "the application {subject} is behind the log, or is falling behind",
-        "Run `truelog lag`: it shows how far behind each view is, and when it will have caught up.",
+        "the {subject} application is behind the log, or is falling behind",
+        "Run `truelog lag` to see how far behind each view is and when it will catch up.",
         "plugin/truelog-lag",
     ),
     "lag_unknown": Kind(
         Severity.WARNING,
         "the lag of at least one reader of the {subject} is unknown",
-        "Run `truelog lag` for the reason. Then read the log of the service `lag`: logs/lag.log in the home.",
+        "Run `truelog lag` to see the reason. Then read the log of the `lag` service: logs/lag.log in the home.",
         "plugin/truelog-lag",
         open_after=timedelta(minutes=3),
     ),
     "view_different": Kind(
         Severity.CRITICAL,
-        "{subject} differs from its rebuild, and was not repaired",
-        "Open the last run of the DAG `reconcile`: it names the rows that differ.",
+        "{subject} differs from its rebuild and was not repaired",
+        "Open the last run of the `reconcile` DAG. It lists the differing rows.",
         "plugin/truelog-reconciliations",
-        open_after=timedelta(minutes=5),  # enough for a repair and the comparison that confirms it
+        open_after=timedelta(minutes=5),  # enough time for a repair and the comparison that confirms it
     ),
     "reconcile_inconclusive": Kind(
         Severity.WARNING,
         "recent comparisons could not tell whether {subject} equals its rebuild",
-        "Read the cause, which is that of the last comparison: is the archive behind, or the view's file broken?",
+        "Read the cause, which comes from the last comparison. Is the archive behind, or is the view's file broken?",
         "plugin/truelog-reconciliations",
     ),
     "certificate_stale": Kind(
         Severity.WARNING,
-        "{subject} has no certificate, or only an old one",
-        "Check whether the DAG `reconcile` is paused, and open its last runs.",
+        "{subject} has no certificate, or only an old certificate",
+        "Check whether the `reconcile` DAG is paused, and open its last runs.",
         "plugin/truelog-reconciliations",
     ),
     "archive_corrupt": Kind(
         Severity.CRITICAL,
-        "the last audit of the {subject} found faults: records of the log may be lost",
-        "Run `truelog archive audit --deep`: it shows what the broker still has. Act before retention deletes it.",
+        "the last audit of the {subject} found faults, so records of the log may be lost",
+        "Run `truelog archive audit --deep` to see what the broker still has. Act before retention deletes records.",
         "dags/archive_upkeep",
     ),
     "archive_unaudited": Kind(
         Severity.WARNING,
         "the last audit of the {subject} was too long ago",
-        "Check whether the DAG `archive_upkeep` is paused, and open its last runs.",
+        "Check whether the `archive_upkeep` DAG is paused, and open its last runs.",
         "dags/archive_upkeep",
     ),
     "quality_anomaly": Kind(
         Severity.WARNING,
-        "a figure of the newest log day of {subject} is out of its bounds",
-        "Open the page *Quality*, which shows each figure beside its usual value: has a producer stopped or changed?",
+        "a figure for the newest log day of {subject} is out of bounds",
+        "Open the *Quality* page, which shows each figure beside its usual value. Has a producer stopped or changed?",
         "plugin/truelog-quality",
     ),
     "dead_letters": Kind(
         Severity.WARNING,
-        "more events than usual are invalid and go to the topic {subject}",
-        'See what is wrong with them: `truelog sql "SELECT * FROM dead_letter ORDER BY broker_time DESC LIMIT 20"`.',
+        "more events than usual are invalid and go to the {subject} topic",
+        'See why they are invalid: `truelog sql "SELECT * FROM dead_letter ORDER BY broker_time DESC LIMIT 20"`.',
         resolve_after=timedelta(minutes=5),
     ),
     "disk_low": Kind(
         Severity.CRITICAL,
         "the disk of the {subject} is nearly full",
-        "Find out what grows on it, and make room before Kafka and PostgreSQL stop.",
+        "Find out which files are growing, and free up space before Kafka and PostgreSQL stop.",
         resolve_after=timedelta(minutes=1),
     ),
     "alert_source_down": Kind(
         Severity.CRITICAL,
-        "this source of alerts cannot check anything: {subject}",
-        "Read the cause: it names what did not answer. The log of the service `lag` is logs/lag.log in the home.",
+        "this alert source cannot check anything: {subject}",
+        "Read the cause to see what did not answer. The log of the `lag` service is logs/lag.log in the home.",
         open_after=timedelta(minutes=1),
     ),
 }
 
-# Names before 0.2 and present names. Commands and requests accept a former name for one release.
-# `storage/sql/alert_kinds.sql` holds the same pairs and renames the kinds in a database.
+# The names used before 0.2, and the current names. Commands and requests accept a former name for one release.
+# `storage/sql/alert_kinds.sql` contains the same pairs and renames the kinds in a database.
 RENAMED = {
     "down": "application_down",
     "starved": "no_input",
@@ -161,11 +161,11 @@ _FORMER = {kind: former for former, kind in RENAMED.items()}
 
 
 def former_kind(kind: str) -> str | None:
-    """The name of a kind before 0.2, or None for a kind that was not renamed."""
+    """The name of a kind before 0.2, or None if the kind was not renamed."""
     return _FORMER.get(kind)
 
 
 def with_current_kind(key: str) -> str:
-    """Replace a former kind in a key, or in a pattern of keys, by its present name."""
+    """Replace a former kind in a key or a key pattern with its current name."""
     kind, slash, subject = key.partition("/")
     return f"{RENAMED.get(kind, kind)}{slash}{subject}"

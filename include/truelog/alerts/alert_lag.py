@@ -1,7 +1,7 @@
-"""Finds problems with lag: turns the verdicts of `truelog lag` into incidents.
+"""Finds lag problems by turning the verdicts of `truelog lag` into incidents.
 
-A slow application makes all of its views late; that is one incident. A view that is stalled, was rewound, or loses
-records to retention is an incident of its own.
+A slow application makes all its views late, which is one incident. A view that is stalled, was rewound, or is losing
+records to retention is a separate incident.
 """
 
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ from truelog.lag.lag_verdict import LagVerdict
 from truelog.storage import db_snapshot
 from truelog.support.settings import Settings
 
-# The kind for each verdict, the worst last.
+# The kind for each verdict, worst last.
 _KIND_OF = {
     LagVerdict.WARN: "lagging",
     LagVerdict.UNDERPROVISIONED: "lagging",
@@ -25,7 +25,7 @@ _KIND_OF = {
     LagVerdict.FALLING_OFF: "retention_risk",
 }
 _BY_SEVERITY = tuple(dict.fromkeys(_KIND_OF.values()))
-_IDLE_EXCUSES = ("lagging", "stalled")  # an idle application has an alert of its own for these
+_IDLE_EXCUSES = ("lagging", "stalled")  # an idle application has a separate alert for these problems
 LAG_KINDS = (*_BY_SEVERITY, "lag_unknown")
 
 
@@ -38,7 +38,7 @@ def observe(settings: Settings) -> Observation:
 
 
 def observation(rows: Iterable[LagRow], idle: set[str]) -> Observation:
-    """The observation from these rows. `idle` names the applications that are down or have made no batch yet."""
+    """The observation from these rows. `idle` lists the applications that are down or have finished no batch yet."""
     readers = lag_report.by_reader(rows).values()
     observations = [_of_reader(reader, idle) for reader in readers]
     by_key = {finding.key: finding for each in reversed(observations) for finding in each.findings}
@@ -51,8 +51,8 @@ def observation(rows: Iterable[LagRow], idle: set[str]) -> Observation:
 def _of_reader(rows: list[LagRow], idle: set[str]) -> Observation:
     """The observation of one reader.
 
-    1. The worst partition decides. If the application is idle, only the loss of records counts.
-    2. Lesser problems are then unseen. If a partition is unknown, all kinds are.
+    1. The worst partition decides. If the application is idle, lagging and stalled partitions are ignored.
+    2. Less severe kinds count as unseen. If any partition's lag is unknown, all kinds count as unseen.
     """
     worst = lag_report.worst(rows)
     excused = _IDLE_EXCUSES if worst.application in idle else ()

@@ -1,7 +1,7 @@
-"""The outbox of alerts: notifications that wait for a receiver, in order.
+"""The alert outbox: notifications that are waiting for a receiver, in order.
 
-A notification is written in the transaction that changes its alert, and waits until its receiver accepts it. A receiver
-that is down loses nothing and delays no other receiver.
+A notification is written in the transaction that changes its alert, and then waits until its receiver accepts it. A
+receiver that is down loses no notifications and delays no other receiver.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ WAITING = "SELECT FROM truelog.notification WHERE receiver = %s AND done_at IS N
 
 @dataclass(frozen=True)
 class Notice:
-    """One notification, with its incident. `cause` is the cause when the notification was written."""
+    """One notification with its incident. `cause` is the alert's cause at the time the notification was written."""
 
     id: int
     transition: str
@@ -36,7 +36,7 @@ class Notice:
 
     @property
     def receivers_kind(self) -> str:
-        """Kind by which receivers know the incident: the name that it had at the first notification."""
+        """The kind under which receivers know the incident: the kind's name at the first notification."""
         return self.opened_as or self.kind
 
     @property
@@ -58,10 +58,10 @@ class Notice:
 
 
 def enqueue(connection: Connection, receivers: Iterable[str], alert: int, transition: Transition, cause: str) -> None:
-    """Write a notification for each receiver that needs it.
+    """Write a notification for each receiver that needs one.
 
-    1. A reminder: only for receivers with no undelivered notification of this alert.
-    2. A resolution: only for receivers that have, or will get, an earlier notification of this alert.
+    1. A reminder is written only for receivers that have no waiting notification of this alert.
+    2. A resolution is written only for receivers that have, or will get, an earlier notification of this alert.
     """
     connection.execute(
         "INSERT INTO truelog.notification (receiver, alert, says, cause) "
@@ -77,7 +77,7 @@ def enqueue(connection: Connection, receivers: Iterable[str], alert: int, transi
 
 
 def next_notice(connection: Connection, receiver: str) -> Notice | None:
-    """The oldest notification that waits for a receiver."""
+    """The oldest notification that is waiting for a receiver, or None."""
     with connection.cursor(row_factory=class_row(Notice)) as cursor:
         return cursor.execute(
             "SELECT n.id, n.says AS transition, a.kind, a.subject, n.cause, a.opened_at, a.resolved_at, a.opened_as "
@@ -88,7 +88,7 @@ def next_notice(connection: Connection, receiver: str) -> Notice | None:
 
 
 def mark_delivered(connection: Connection, notice: Notice, refused: str | None = None) -> None:
-    """Record that the receiver accepted a notification, or refused it for good."""
+    """Record that the receiver accepted a notification or refused it permanently."""
     connection.execute(
         "UPDATE truelog.notification SET tries = tries + 1, done_at = now(), failed = %s WHERE id = %s",
         (refused, notice.id),
@@ -96,12 +96,12 @@ def mark_delivered(connection: Connection, notice: Notice, refused: str | None =
 
 
 def mark_failed(connection: Connection, notice: Notice, why: str) -> None:
-    """Record a failed attempt. The notification goes on waiting."""
+    """Record a failed attempt. The notification remains in the outbox."""
     connection.execute("UPDATE truelog.notification SET tries = tries + 1, failed = %s WHERE id = %s", (why, notice.id))
 
 
 def overdue(connection: Connection, receivers: Iterable[str], seconds: float) -> list[str]:
-    """The receivers for which a notification has waited longer than that, each with the reason."""
+    """The receivers with a notification that has waited longer than `seconds`, each with the reason."""
     rows = connection.execute(
         "SELECT DISTINCT ON (receiver) receiver, coalesce(failed, 'not attempted') FROM truelog.notification "
         "WHERE receiver = ANY(%s) AND done_at IS NULL AND made_at < now() - make_interval(secs => %s) "

@@ -1,10 +1,10 @@
-"""Receivers of alerts and the messages that they get. None is configured by default; the settings add them.
+"""Alert receivers and the messages that are sent to them. By default, no receiver is configured. The settings add them.
 
-    alertmanager    POST /api/v2/alerts of any Alertmanager
+    alertmanager    POST /api/v2/alerts on any Alertmanager
     pagerduty       Events API v2
-    email           Airflow's connection `smtp_default`
+    email           the `smtp_default` connection in Airflow
 
-Alertmanager and PagerDuty recognise an incident by its key, so a notification that arrives twice counts once.
+Alertmanager and PagerDuty recognise an incident by its key, so a notification that arrives twice counts as one.
 """
 
 import html
@@ -20,16 +20,16 @@ from truelog.support.errors import ReceiverDown
 from truelog.support.http_client import post_json
 from truelog.support.settings import Settings
 
-_NO_END = timedelta(days=365)  # Alertmanager resolves an alert without an end after five minutes
+_NO_END = timedelta(days=365)  # Alertmanager resolves an alert that has no end time after five minutes
 
 
 @dataclass(frozen=True)
 class Receiver:
-    """`is_configured` reads the settings; `send` delivers one notification.
+    """A receiver of alerts. `is_configured` checks the settings, and `send` delivers one notification.
 
     Raises:
-        ReceiverDown: the receiver did not accept it, and a later attempt may succeed.
-        NoticeRefused: the receiver will never accept it.
+        ReceiverDown: the receiver did not accept the notification, but a later attempt may succeed.
+        NoticeRefused: the receiver will never accept the notification.
     """
 
     is_configured: Callable[[Settings], bool]
@@ -42,7 +42,7 @@ def configured(settings: Settings) -> list[str]:
 
 
 def links(settings: Settings, notice: Notice) -> tuple[str, str]:
-    """The page in Airflow, and the runbook."""
+    """The addresses of the Airflow page and the runbook."""
     pages = settings.alert_pages_url or f"http://127.0.0.1:{settings.airflow_port}"
     page = f"{pages.rstrip('/')}/{notice.definition.page.format(subject=notice.subject)}"
     return page, f"{settings.alert_runbooks_url.rstrip('/')}/{notice.kind}.md"
@@ -100,7 +100,7 @@ def pagerduty(settings: Settings, notice: Notice) -> dict[str, Any]:
 
 
 def email(settings: Settings, notice: Notice) -> tuple[str, str]:
-    """Subject and HTML body."""
+    """The subject and the HTML body of an email."""
     page, runbook = links(settings, notice)
     rows = {"Cause": notice.cause, "First step": notice.definition.first_step, "Runbook": runbook, "Page": page}
     rows |= {"Open since": notice.opened_at.isoformat(), "Key": notice.key}
@@ -129,7 +129,7 @@ def _send_email(settings: Settings, notice: Notice) -> None:
     try:
         with SmtpHook() as smtp:
             smtp.send_email_smtp(to=addresses, subject=subject, html_content=body)
-    except Exception as error:  # the hook, smtplib and sockets raise many types; a later attempt may succeed
+    except Exception as error:  # the hook, smtplib and sockets raise many error types; a later attempt may succeed
         raise ReceiverDown(f"email: {type(error).__name__}: {error}") from error
 
 

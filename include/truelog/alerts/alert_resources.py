@@ -1,4 +1,4 @@
-"""Finds problems around the platform: invalid events arrive faster than usual, or a disk fills up."""
+"""Finds resource problems: invalid events arriving faster than usual, and a disk that is filling up."""
 
 import shutil
 import time
@@ -14,11 +14,11 @@ from truelog.support.settings import Settings
 DEAD_LETTER_KINDS, DISK_KINDS = ("dead_letters",), ("disk_low",)
 _TOPIC = "dead_letter"
 _WINDOW = 300.0  # seconds over which the rate is measured
-_MIN_SPAN = 60.0  # seconds; a shorter history gives no rate
+_MIN_SPAN = 60.0  # seconds; a shorter history is not enough to measure a rate
 
 
 def observe_dead_letters(settings: Settings) -> Observation:
-    """Measure the rate by the lag history of the archive, which reads every topic."""
+    """Measure the rate of invalid events from the lag history of the archive, which reads every topic."""
     with db_snapshot.read_snapshot(settings) as connection:
         readings = lag_history.since(connection, time.time() - _WINDOW).get(ARCHIVE, [])
     rate = dead_letters_per_second(readings)
@@ -29,7 +29,7 @@ def observe_dead_letters(settings: Settings) -> Observation:
 
 
 def dead_letters_per_second(readings: Iterable[Reading]) -> float | None:
-    """The mean rate, or None if the readings show too little."""
+    """The mean rate, or None if the readings contain too little data."""
     ends = []
     for reading in readings:
         samples = [sample for (topic, _), sample in reading.samples.items() if topic == _TOPIC]
@@ -41,7 +41,7 @@ def dead_letters_per_second(readings: Iterable[Reading]) -> float | None:
 
 
 def observe_disk(settings: Settings) -> Observation:
-    """Check the disk of the home, which holds the data of the embedded services."""
+    """Check the disk of the home, which contains the data of the embedded services."""
     usage = shutil.disk_usage(settings.home)
     share = usage.free / usage.total
     if share >= settings.alert_disk_share:

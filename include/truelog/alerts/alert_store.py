@@ -1,6 +1,7 @@
 """Alerts in PostgreSQL: open and resolved incidents, acknowledgements and silences.
 
-All times are PostgreSQL's. The watch and people write different columns, so neither overwrites the other's changes.
+All times are PostgreSQL times. The watch and people write different columns, so they never overwrite each other's
+changes.
 """
 
 from collections.abc import Iterable
@@ -39,17 +40,17 @@ _SILENCE = "SELECT pattern, until, made_by AS by, why, id FROM truelog.silence W
 
 
 def open_alerts(connection: Connection) -> list[Alert]:
-    """All open alerts, acknowledged ones included, the oldest first."""
+    """All open alerts, including acknowledged alerts, oldest first."""
     return _alerts(connection, "WHERE resolved_at IS NULL AND opened_at IS NOT NULL ORDER BY opened_at, id")
 
 
 def resolved_alerts(connection: Connection, limit: int = 200) -> list[Alert]:
-    """The latest first."""
+    """The most recently resolved alerts, latest first."""
     return _alerts(connection, "WHERE resolved_at IS NOT NULL ORDER BY resolved_at DESC, id DESC LIMIT %s", limit)
 
 
 def acknowledge(connection: Connection, key: str, by: str) -> Alert:
-    """Stop the reminders of an open alert. The first acknowledgement counts. The key may have a former kind.
+    """Stop the reminders for an open alert. Only the first acknowledgement counts. The key may contain a former kind.
 
     Raises:
         BadInput: no alert with this key is open.
@@ -67,13 +68,13 @@ def acknowledge(connection: Connection, key: str, by: str) -> Alert:
 
 
 def active_silences(connection: Connection) -> list[Silence]:
-    """The first to end first."""
+    """The active silences, in the order in which they end."""
     with connection.cursor(row_factory=class_row(Silence)) as cursor:
         return cursor.execute(_SILENCE).fetchall()
 
 
 def add_silence(connection: Connection, pattern: str, duration: timedelta, *, by: str, why: str) -> Silence:
-    """Hold back new notifications for matching keys: `application_down/*`, `*/page_views`, one key, or `*`.
+    """Hold back new notifications for matching keys, such as `application_down/*`, `*/page_views`, one key or `*`.
 
     Raises:
         BadInput: the pattern is empty, or the duration is not positive.
@@ -81,7 +82,7 @@ def add_silence(connection: Connection, pattern: str, duration: timedelta, *, by
     pattern = with_current_kind(pattern)
     if not pattern or duration <= timedelta():
         raise BadInput(
-            "A silence needs a pattern of keys and a duration: `truelog alerts silence 'application_down/*' --for 2h`."
+            "A silence needs a key pattern and a duration: `truelog alerts silence 'application_down/*' --for 2h`."
         )
     with connection.cursor(row_factory=class_row(Silence)) as cursor:
         silence = cursor.execute(
@@ -97,7 +98,7 @@ def add_silence(connection: Connection, pattern: str, duration: timedelta, *, by
 
 
 def end_silence(connection: Connection, id_: int, by: str) -> None:
-    """End a silence before its time, and the silences that extend it to renamed kinds.
+    """End a silence early, together with the silences that extend it to renamed kinds.
 
     Raises:
         BadInput: the silence is not active.
@@ -114,7 +115,7 @@ def end_silence(connection: Connection, id_: int, by: str) -> None:
 def record_observation(
     connection: Connection, source: Source, observation: Observation, receivers: Iterable[str], repeat: timedelta
 ) -> None:
-    """Store the alerts that follow from an observation, and the notifications that are due, in one transaction."""
+    """Store the alerts that result from an observation and the notifications that are due, in one transaction."""
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('truelog.alert'))")  # one observation at a time
         row: Any = connection.execute("SELECT now()").fetchone()
@@ -128,9 +129,9 @@ def record_observation(
 
 
 def delete_old(connection: Connection, age: timedelta) -> int:
-    """Delete alerts that were resolved that long ago, their notifications, and silences that ended that long ago.
+    """Delete alerts that were resolved and silences that ended longer than `age` ago, and return the number of alerts.
 
-    An alert that is open or has a waiting notification stays. Returns the number of deleted alerts.
+    The notifications of a deleted alert are also deleted. An alert that is open or has a waiting notification is kept.
     """
     limit = {"age": age}
     with connection.transaction():
@@ -145,7 +146,7 @@ def _alerts(connection: Connection, condition: str, *parameters: object) -> list
 
 
 def _store(connection: Connection, evaluation: Evaluation) -> int:
-    """Write all columns except the acknowledgement, which people write. Returns the id of the row."""
+    """Write all columns except the acknowledgement, which only people write, and return the row id."""
     alert = evaluation.alert
     if evaluation.forget:
         connection.execute("DELETE FROM truelog.alert WHERE id = %s", (alert.id,))

@@ -1,6 +1,7 @@
-"""Finds problems that verification shows: reconciles of views, audits of the archive, quality checks of log days.
+"""Finds problems that verification reveals: view reconciles, archive audits, and quality checks of log days.
 
-A view causes one finding at most: it differs, else recent comparisons were inconclusive, else its certificate is stale.
+A view causes at most one finding, which is the worst problem that applies: the view differs, recent comparisons were
+inconclusive, or its certificate is stale.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +23,7 @@ ARCHIVE_KINDS = ("archive_corrupt", "archive_unaudited")
 EVENT_KINDS = ("quality_anomaly",)
 _NAMED_FAULTS = 3
 
-# The newest version of each view, with its last comparison and its last conclusive one.
+# The newest version of each view, with its last comparison and its last conclusive comparison.
 _COMPARISONS = """
     SELECT n.view, last.verdict, last.reason, answer.verdict, answer.missing, answer.extra, answer.different,
         extract(epoch FROM now() - coalesce(answer.finished_at, made_at))::float8
@@ -37,7 +38,7 @@ _COMPARISONS = """
         WHERE (r.view, r.version) = (n.view, n.version) AND verdict <> 'UNKNOWN' ORDER BY id DESC LIMIT 1
     ) answer ON true ORDER BY n.view
 """
-# The faults of the last audit and its age. Before the first audit, the age is that of the first start of the archive.
+# The faults and the age of the last audit. Before the first audit, the age is the time since the archive first started.
 _AUDIT = """
     SELECT faults, extract(epoch FROM now() - coalesce(finished_at, (
         SELECT min(launched_at) FROM truelog.launch WHERE application = %s
@@ -49,10 +50,10 @@ _AUDIT = """
 
 @dataclass(frozen=True)
 class ViewVerification:
-    """The last comparison of a view, the last conclusive one, and the certificates of the view.
+    """A view's last comparison, its last conclusive comparison, and its certificates.
 
-    `inconclusive_seconds` and `uncertified_seconds` count from the last conclusive comparison and from the newest
-    certificate; without one, from the creation of the view.
+    `inconclusive_seconds` counts from the last conclusive comparison, and `uncertified_seconds` counts from the newest
+    certificate. If that event has not happened, the seconds count from the creation of the view.
     """
 
     view: str
@@ -83,7 +84,7 @@ def _verification(row: tuple[Any, ...], status: VerificationStatus) -> ViewVerif
 
 
 def observation(settings: Settings, verifications: Iterable[ViewVerification]) -> Observation:
-    """The worst problem of each view. Its lesser problems are unseen."""
+    """The worst problem of each view. The view's less severe kinds count as unseen."""
     findings, unseen = list[Finding](), set[str]()
     for each in verifications:
         worst = next(_problems(settings, each), None)
@@ -95,7 +96,7 @@ def observation(settings: Settings, verifications: Iterable[ViewVerification]) -
 
 
 def _problems(settings: Settings, checked: ViewVerification) -> Iterator[Finding]:
-    """The worst first."""
+    """The problems of a view, worst first."""
     if checked.conclusive_verdict == "DIFFERENT":
         counts = f"{checked.missing} rows are missing, {checked.extra} extra, {checked.different} different"
         yield Finding("view_different", checked.view, f"{counts}; {checked.reason}" if checked.reason else counts)
@@ -103,13 +104,13 @@ def _problems(settings: Settings, checked: ViewVerification) -> Iterator[Finding
     if checked.verdict == "UNKNOWN" and inconclusive > settings.alert_undecided_seconds:
         yield Finding("reconcile_inconclusive", checked.view, f"for {in_words(inconclusive)}: {checked.reason}")
     if uncertified > settings.alert_unproved_seconds:
-        none = f"no certificate since the view was made {in_words(uncertified)} ago"
+        none = f"no certificate since the view was created {in_words(uncertified)} ago"
         old = f"the newest certificate is {in_words(uncertified)} old"
         yield Finding("certificate_stale", checked.view, old if checked.certificates else none)
 
 
 def observe_archive(settings: Settings) -> Observation:
-    """Check the archive by its last audit."""
+    """Check the result and the age of the last archive audit."""
     with db_snapshot.read_snapshot(settings) as connection:
         row: Any = connection.execute(_AUDIT, (ARCHIVE,)).fetchone()
     faults, age = row
@@ -123,7 +124,7 @@ def observe_archive(settings: Settings) -> Observation:
 
 
 def observe_events(settings: Settings) -> Observation:
-    """Check the newest judged log day of each event type."""
+    """Check the newest validated log day of each event type."""
     with db_snapshot.read_snapshot(settings) as connection:
         newest = quality_history.newest_days(connection)
     failed = (day for day in newest if day.failed)

@@ -1,6 +1,6 @@
-"""The watch: every source of alerts observes at its own interval, independently of the others.
+"""The watch: every alert source observes at its own interval, independently of the other sources.
 
-A source that cannot observe resolves nothing, and its failure is an alert of its own.
+A source that cannot observe resolves no alerts, and its failure causes a separate alert.
 """
 
 import logging
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 def watcher_threads(settings: Settings) -> list[Background]:
-    """One thread for each source."""
+    """One background thread for each source."""
     return [
         Background(f"alerts: {source.name}", partial(watch_once, settings, source), source.interval)
         for source in SOURCES
@@ -41,31 +41,31 @@ def watcher_threads(settings: Settings) -> list[Background]:
 
 
 def watch_once(settings: Settings, source: Source) -> None:
-    """Observe once and record the result. If PostgreSQL is down, the result is lost; the next one comes soon."""
+    """Observe once and record the result. If PostgreSQL is down, the result is lost, but another follows soon."""
     observation = observe(settings, source)
     try:
         with connect(settings) as connection:
             record(settings, connection, source, observation)
     except psycopg.Error as error:
-        log.warning("The alerts of the source %s were not recorded: %s", source.name, error)
+        log.warning("Alerts from the %s source were not recorded: %s", source.name, error)
     except Exception:  # a defect must not end the watch
-        log.exception("The alerts of the source %s were not recorded", source.name)
+        log.exception("Alerts from the %s source were not recorded", source.name)
 
 
 def observe(settings: Settings, source: Source) -> Observation:
-    """The observation of a source. Any failure makes it a blind one, with the reason as its only finding."""
+    """A source's observation. If the source fails, its observation is blind, and the reason is the only finding."""
     try:
         return source.observe(settings)
     except (TruelogError, psycopg.Error, OSError) as error:
         reason = str(error)
     except Exception as error:
-        log.exception("The source %s failed", source.name)
+        log.exception("The %s source failed", source.name)
         reason = f"{type(error).__name__}: {error}"
     return Observation((Finding(SOURCE_DOWN, source.name, reason),), blind=True)
 
 
 def record(settings: Settings, connection: Connection, source: Source, observation: Observation) -> None:
-    """Record an observation and its time."""
+    """Record an observation and the time of the observation."""
     repeat = timedelta(seconds=settings.alert_repeat_seconds)
     alert_store.record_observation(connection, source, observation, configured(settings), repeat)
     blind = observation.findings[0].cause if observation.blind else ""
@@ -77,7 +77,7 @@ def record(settings: Settings, connection: Connection, source: Source, observati
 
 
 def overdue_sources(connection: Connection, sources: Sequence[Source] = SOURCES) -> list[str]:
-    """The sources without a recent observation. While there are any, the absence of alerts proves nothing."""
+    """The sources without a recent observation. If any source is overdue, the absence of alerts proves nothing."""
     rows = connection.execute(
         "SELECT name FROM unnest(%s::text[]) WITH ORDINALITY AS wanted (name, place) WHERE NOT EXISTS ("
         "SELECT FROM truelog.alert_source WHERE source = name AND looked_at > now() - make_interval(secs => %s)"

@@ -1,7 +1,7 @@
-"""The heartbeat of the dead-man's switch: an outside watcher pages when it no longer arrives.
+"""The heartbeat for a dead man's switch: an outside watcher pages someone if the heartbeat no longer arrives.
 
-A task sends it, so it stops when Airflow stops. It is also held back when a source of alerts is not checked, or when a
-receiver has not accepted a notification for a long time: that receiver cannot be notified of its own failure.
+A task sends the heartbeat, so it stops when Airflow stops. It is also held back if an alert source makes no checks, or
+if a receiver has not accepted a notification for a long time, because that receiver cannot report its own failure.
 """
 
 from truelog.alerts import alert_outbox, alert_watch
@@ -15,17 +15,17 @@ OVERDUE_SECONDS = 600.0
 
 
 def send_heartbeat(settings: Settings) -> None:
-    """Send one beat.
+    """Send one heartbeat.
 
     Raises:
-        ServiceDown: a problem could go unnoticed, because a source is not checked or a receiver is down.
-        ReceiverDown: the outside watcher did not accept the beat.
+        ServiceDown: a problem could go unnoticed, because a source makes no checks or a receiver is down.
+        ReceiverDown: the outside watcher did not accept the heartbeat.
     """
     with connect(settings) as connection:
         sources = alert_watch.overdue_sources(connection)
         receivers = alert_outbox.overdue(connection, configured(settings), OVERDUE_SECONDS)
     if sources:
-        raise ServiceDown(f"Alerts are not checked: {', '.join(sources)}. `truelog status`: is `lag` READY?")
+        raise ServiceDown(f"Alerts are not checked: {', '.join(sources)}. Is `lag` READY in `truelog status`?")
     if receivers:
-        raise ServiceDown(f"Notifications have waited for more than ten minutes. {'; '.join(receivers)}")
+        raise ServiceDown(f"Notifications have been waiting for more than ten minutes. {'; '.join(receivers)}")
     post_json(settings.heartbeat_url.get_secret_value(), {"from": "truelog"}, {}, settings.alert_answer_seconds)

@@ -322,7 +322,7 @@ def test_views_are_checked_by_their_comparisons_and_certificates(one_view: Setti
 
     assert keys(alert_verification.observe_views(one_view)) == {"certificate_stale/one"}
     [stale] = alert_verification.observe_views(one_view).findings
-    assert "no certificate since the view was made 3 days ago" in stale.cause
+    assert "no certificate since the view was created 3 days ago" in stale.cause
     assert compared("EQUAL", 0, version=1) == {"certificate_stale/one"}
     assert certified(0) == {"certificate_stale/one"}
     assert compared("EQUAL", 2) == {"certificate_stale/one"}

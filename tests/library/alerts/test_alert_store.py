@@ -264,7 +264,7 @@ def test_alertmanager_gets_its_own_format(receiving: Settings, database: Connect
         "subject": "one",
     }
     assert opened["annotations"] == {
-        "summary": "the application one is down or hung",
+        "summary": "the one application is down or hung",
         "cause": '<b>"it died"</b>',
         "first_step": KINDS[KIND].first_step,
         "runbook_url": "docs/runbooks/application_down.md",
