@@ -1,4 +1,4 @@
-"""The task that delivers alerts to one receiver. It defers if no notification is pending."""
+"""The task that delivers alerts to one receiver. The task defers while no notification is pending."""
 
 from typing import Any
 

@@ -25,7 +25,7 @@ class LogDayOperator(BaseOperator):
     """Returns the run's span. Does not wait for unfinished days that the run explicitly includes."""
 
     def execute(self, context: Any) -> dict[str, Any]:
-        """Defer if days are open. A run's interval covers a whole calendar day, so today grows until it is over."""
+        """Defer if days are open. A run's span covers a whole calendar day, so today grows until midnight."""
         day, now = Settings().log_day_seconds, datetime.now(UTC)
         span = RunInterval.of_run(context["params"], context["dag_run"].data_interval_start, now, day)
         closes = span.closes(day)

@@ -19,7 +19,7 @@ from truelog.support.settings import PROJECT, Settings
 router = APIRouter()
 ACTIONS = [Depends(require_own_page)]
 _RESOLVED = 100
-_MAX_SILENCE_HOURS = 14 * 24.0  # a longer silence is not maintenance
+_MAX_SILENCE_HOURS = 14 * 24.0  # maintenance needs no longer silence
 Text = Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00]*$")]
 
 

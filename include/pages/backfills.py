@@ -130,7 +130,7 @@ def _without_job(attempt: Attempt) -> str:
 
 
 def _view(job: Try, chosen: Sequence[str] | None) -> str:
-    """`plan` creates jobs in the order of the chosen views. If none were chosen, the label begins with the view."""
+    """`plan` creates jobs in the order of the chosen views. If none were chosen, the job label begins with the view."""
     return chosen[job.index] if chosen and 0 <= job.index < len(chosen) else job.name.partition(" ")[0]
 
 

@@ -22,7 +22,7 @@ from truelog.support.settings import Settings
 
 @dataclass(frozen=True)
 class Announcement:
-    """An announcement of new partials. `comparison` is the `reconcile` run that it triggered, None until it exists."""
+    """An announcement of new partials. `comparison` is the resulting `reconcile` run, or None before the run exists."""
 
     attempt: str | None
     at: datetime

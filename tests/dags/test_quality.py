@@ -211,7 +211,7 @@ def test_a_run_fails_if_an_event_type_is_out_of_bounds(
     """Every task runs. The next day has begun in the log, so this day is closed."""
     searches.archive(0, [Record(MORNING, search(random.Random(3), MORNING, late=0)), Record(MORNING, b"{}")])
     searches.archive(24 * 60, [])
-    run = dags.dags["quality"].test(logical_date=MORNING + timedelta(days=1))  # the end of its interval
+    run = dags.dags["quality"].test(logical_date=MORNING + timedelta(days=1))  # the end of the run's interval
     assert {ti.task_id: str(ti.state) for ti in run.get_task_instances()} == {
         "wait": "success",
         "judge": "success",

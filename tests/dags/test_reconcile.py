@@ -151,7 +151,7 @@ def test_rows_of_a_later_comparison_are_ignored(judged: Judged) -> None:
 
 
 def test_an_empty_view_fails_if_the_log_contains_events(judged: Judged, s3: Settings) -> None:
-    """Three records that are not events, then an event."""
+    """The log contains three records that are not events, then an event."""
     judged.compared(row_count=0)
     assert judged.failed() == ()  # the archive is empty
     with open_catalog(s3) as catalog:

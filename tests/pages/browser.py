@@ -137,7 +137,7 @@ def test_quality_shows_failures_and_metrics_that_were_not_checked(watched: Page)
     for verdict in ("Passed", "Failed", "Not checked"):
         expect(watched.locator(".badge", has_text=verdict).first).to_be_visible()
     watched.locator("summary").last.click()
-    expect(watched.locator("details[open]")).to_contain_text("not enough history: 0 log days before")
+    expect(watched.locator("details[open]")).to_contain_text("not enough history: 0 preceding log days")
     expect(watched.get_by_role("link", name="Data Docs").first).to_be_visible()
 
 

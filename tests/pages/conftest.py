@@ -25,7 +25,7 @@ USERS = ("analyst", "oncall", "admin")  # Viewer, User, Admin
 
 @pytest.fixture(scope="package")
 def filled(postgresql: Settings, s3: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """A separate database, because other tests create views in the shared one. Both applications hold their locks."""
+    """A separate database, because other tests create views in the default database. Both applications hold locks."""
     _database(postgresql, "CREATE DATABASE {} OWNER truelog")
     folder = views_folder(tmp_path_factory.mktemp("catalogue") / "views")
     with known(postgresql, database_name=DATABASE, views_folder=folder, lag_poll_seconds=600) as settings:

@@ -147,7 +147,7 @@ def _sample(at: float, minute: int, behind: int, blind: str) -> Sample:
 
 
 def _reconciliations(connection: Connection) -> None:
-    """Hourly comparisons over two days. One repaired differences, and one was UNKNOWN because the archive lagged."""
+    """Hourly comparisons over two days. One repaired rows, and another was UNKNOWN because the archive lagged."""
     for hour in range(48, 0, -1):
         for view in MADE[:2]:
             verdict = "UNKNOWN" if (hour, view) == (7, "page_views") else "EQUAL"

@@ -235,7 +235,7 @@ def test_the_document_contains_no_data_and_no_inline_script(users: dict[str, Air
 
 
 def test_differing_rows_are_exported_unchanged(users: dict[str, Airflow]) -> None:
-    """No cell of the CSV file begins like a formula."""
+    """No cell in the CSV file begins as a formula does."""
     head, *rows = fetch(users["analyst"], "GET", "export/differing.csv?id=59").read().decode().splitlines()
     assert head.split(",")[:4] == ["minute streamed", "minute rebuilt", "host streamed", "host rebuilt"]
     assert len(rows) == 3

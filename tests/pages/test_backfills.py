@@ -192,7 +192,7 @@ def backfill_one_day(client: Airflow, *views: str) -> str:
 
 
 def finish_attempt(airflow: dict[str, Any], client: Airflow, run: str, view: str) -> str:
-    """Finish the attempt, and return the run of `reconcile` that it triggers, which has no result yet."""
+    """Finish the attempt, and return the `reconcile` run that the attempt triggers. That run has no result yet."""
     started = client.trigger("reconcile")
     with psycopg.connect(**airflow) as connection:
         connection.execute(JOBS, {"run": run, "view": view})
@@ -248,7 +248,7 @@ NOT_CLOSED = {"rest": "upstream_failed", "state": "failed", "tasks": ["wait"], "
 
 
 def test_a_job_belongs_to_the_view_of_its_own_attempt(users: dict[str, Airflow], airflows: dict[str, Any]) -> None:
-    """A job that an attempt never starts keeps the previous start and label, and Airflow drops its state."""
+    """A job that an attempt never starts keeps the previous start and label, and Airflow drops the job's state."""
     oncall = users["oncall"]
     run = backfill_one_day(oncall)
     finish_attempt(airflows, oncall, run, "request_rates")

@@ -78,7 +78,7 @@ class Application:
 def start(
     settings: Settings, script: str, *arguments: str, fault: str | None = None, **environment: str
 ) -> Application:
-    """Start an entry point; `fault` is `POINT:N:kill` or `POINT:N:stop` and fires the N-th time at POINT."""
+    """Start an entry point; `fault` is `POINT:N:kill` or `POINT:N:stop` and fires on reaching POINT the N-th time."""
     folder = settings.home / "applications"
     folder.mkdir(exist_ok=True)
     stem = f"{Path(script).stem}-{len(list(folder.iterdir()))}"

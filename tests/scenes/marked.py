@@ -20,7 +20,7 @@ _numbers = count()  # each mark has a unique host
 
 @contextmanager
 def marked(settings: Settings) -> Iterator[Marks]:
-    """Send a mark at each poll while the block is running. At its end, wait until the view shows all marks."""
+    """Send a mark at each poll while the block is running. At the block's end, wait until the view shows all marks."""
     marks, ended = Marks(shown={VIEW: {}}), threading.Event()
     with ThreadPoolExecutor(1) as pool:
         polling = pool.submit(_poll, settings, marks, ended)

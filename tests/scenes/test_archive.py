@@ -304,7 +304,7 @@ def test_holes_are_explained_and_records_dropped_by_retention_are_a_loss_until_a
     assert report.verdict == "SOUND", report.faults
     parts = {each.partition: each for each in report.partitions if each.topic == OTHER_TOPIC}
     assert {hole.why for hole in parts[0].holes} == {"transaction"}
-    assert parts[1].holes == (Hole(0, 5, "lost, and accepted"),)
+    assert parts[1].holes == (Hole(0, 5, "accepted loss"),)
     assert (parts[1].committed, parts[1].position) == (4, 9)
 
 

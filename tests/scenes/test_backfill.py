@@ -160,7 +160,7 @@ def outcomes(world: World, run: str) -> dict[str, tuple[Any, ...]]:
 
 
 def plant(world: World) -> tuple[Any, ...]:
-    """Change a row against the log, and return its key."""
+    """Change a row so that it contradicts the log, and return the row's key."""
     [row] = world.ask(
         "UPDATE state.page_views_v1 SET views = views + 1000 WHERE ctid = "
         "(SELECT ctid FROM state.page_views_v1 ORDER BY minute LIMIT 1) RETURNING minute, host, page, browser"

@@ -94,7 +94,7 @@ def test_a_truncated_file_exits_with_3_and_a_missing_file_with_2(world: World, t
 
 
 def harmless_seed(records: int) -> int:
-    """A seed without events in the future, which other scenes would count differently."""
+    """A seed that generates no future events, which other scenes would count differently."""
     begin = datetime(2026, 1, 1, tzinfo=UTC)
     return next(
         seed

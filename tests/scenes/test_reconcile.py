@@ -26,7 +26,7 @@ def stream(world: World, only_page_views: Path) -> Iterator[Application]:
 
 
 def plant(world: World) -> None:
-    """Change one row, delete one, and add one without events."""
+    """Change one row, delete another, and add a row that has no events."""
     world.ask(
         "UPDATE state.page_views_v1 SET views = views + 7 "
         "WHERE ctid = (SELECT min(ctid) FROM state.page_views_v1) RETURNING 1"

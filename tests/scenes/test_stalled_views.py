@@ -1,4 +1,4 @@
-"""A release with a broken view and a changed view. Both views stall with a reason, and the others continue."""
+"""A release with a broken view and a changed view. Both views stall with a reason, and the other view continues."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -47,7 +47,7 @@ def pager() -> Iterator[Listener]:
 
 @pytest.fixture(scope="module")
 def kept(world: World, pager: Listener, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """Airflow and the applications that it runs, with view files that scenes change; stopped completely at the end."""
+    """Airflow and the applications that it runs, with view files that scenes change. All processes stop at the end."""
     folder = tmp_path_factory.mktemp("views")
     for view in ("page_views", "request_rates"):
         shutil.copy(VIEWS / f"{view}.py", folder)

@@ -126,7 +126,7 @@ def count_valid(values: list[bytes | None]) -> int:
 
 
 def page_views(values: Iterable[bytes | None]) -> list[Event]:
-    """The page views that the collector's model accepts, except future events. The decoder does not use the model."""
+    """The page views that the collector's model (not the decoder) accepts, except future events."""
     model, now = load_events()["page_view"].model, datetime.now(UTC)
     events: list[Event] = []
     for value in values:

@@ -41,7 +41,7 @@ function incident(each, now, may, again) {
     runbook(each.kind, each.key));
 }
 
-// A subject at the start keeps its case.
+// Capitalizes the meaning, unless it begins with the subject, which keeps its case.
 function meaning({ means, subject }) {
   return seen(means.startsWith(subject) ? means : sentence(means));
 }

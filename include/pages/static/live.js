@@ -26,7 +26,7 @@ async function answered(response) {
   throw Object.assign(new Error(message), { status: response.status });
 }
 
-// Fetches now and then every `seconds`, and redraws if the data changed. Returns a function that fetches at once.
+// Fetches at once and again every `seconds`, and redraws if the data has changed. Returns a function that fetches at once.
 export function live(shown, fetchData, seconds, draw) {
   let last = null, before = "", timer = null, turn = 0;
 

@@ -28,7 +28,7 @@ function drawn(id, { reconciliation: r, certificate, columns, positions: at, cau
   ];
 }
 
-// A cell whose values differ shows both. A row that exists on one side only is shown once and labelled.
+// A cell whose values differ shows both values. A row that exists on only one side is shown once and labelled.
 function sides(columns, rows, [left, right], [onlyLeft, onlyRight, both]) {
   return table(["Difference", ...columns], rows.map((each) => {
     const [a, b] = [each[left], each[right]];

@@ -1,4 +1,4 @@
-// Streams: each application, its state and the lag of its readers, with the actions that this user may take.
+// Streams: each application, its state and its readers' lag, with the actions that this user may take.
 import { act, ask, live } from "./live.js";
 import { ago, badge, count, duration, h, layerOf, link, moment, number, seen, sentence, since, startReason, table } from "./kit.js";
 
