@@ -29,7 +29,7 @@ class Peers:
     python: Path = PYTHON
 
     def quix(self, settings: Settings, job: str) -> Row:
-        """Run one process per core, the usual way to scale Quix Streams. Only time with all processes running counts."""
+        """Run one process per core, as is usual for Quix Streams. Only time with all processes running is counted."""
         parameters = {"kafka": settings.kafka(), "seconds": _QUIX_SECONDS}
         count = os.cpu_count() or 1
         states = [str(settings.home / f"quix-{number}") for number in range(count)]

@@ -1,5 +1,6 @@
-"""Generated events for laws: drawn from the declaration of their type, with few values, so that keys repeat, and with
-hostile values.
+"""Generated events for the laws, drawn from the declaration of their type.
+
+There are few different values, so that keys repeat, and some values are hostile.
 """
 
 import json
@@ -35,7 +36,7 @@ _TEXTS: tuple[str, ...] = (
 )
 LONG = tuple(random.Random(3).randbytes(4_000).hex()[:n] for n in (2_500, 8_000))  # longer than an index accepts
 _TEXTS += LONG
-_IDS = ("a", "a\x00", "a\u2400")  # few, because an event refers to another by its id
+_IDS = ("a", "a\x00", "a\u2400")  # few, so that events often refer to another event's id
 _INTEGERS = (0, 1, 2, 100, 255, 2**31 - 1, 2**53 + 1, 2**63 - 1, -1, -(2**63))
 _TIMES = (datetime(1, 1, 1, tzinfo=UTC), datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC))
 
@@ -44,7 +45,7 @@ an_hour_later = near.map(lambda time: time + timedelta(hours=1))
 
 
 def value(field: Field) -> st.SearchStrategy[Any]:
-    """Values of a declared field: within its bounds if it has bounds, else anything that its type allows."""
+    """Values for a declared field: values within the field's bounds, if any, or else any value of its type."""
     if field.name in {"occurred_at", "sent_at", "received_at"}:
         times = st.one_of(near, near, an_hour_later, st.sampled_from(_TIMES)) if field.required else near
         return times if field.required else st.none() | times
@@ -66,7 +67,7 @@ def _within(field: Field, i: int) -> bool:
 
 
 def event(event_type: EventType) -> st.SearchStrategy[bytes]:
-    """An event as it is on the wire."""
+    """An event in its wire format."""
     fields = {f.name: value(f) for f in event_type.fields}
     return st.fixed_dictionaries(fields).map(_encode)
 
@@ -80,7 +81,7 @@ def _encode(fields: dict[str, Any]) -> bytes:
 
 @dataclass(frozen=True)
 class Record:
-    """A record of a generated log, and the micro-batch in which the stream reads it."""
+    """A record of a generated log, and the number of the micro-batch that the stream reads it in."""
 
     topic: str
     partition: int
@@ -89,13 +90,13 @@ class Record:
 
 
 def log(types: dict[str, EventType], reads: tuple[str, ...], *, partitions: int = 3) -> st.SearchStrategy[list[Record]]:
-    """A log of these topics, cut into micro-batches at random, with randomly interleaved partitions."""
+    """A log of these topics with randomly interleaved partitions, cut into random micro-batches."""
     one = st.one_of([st.tuples(st.just(t), st.integers(0, partitions - 1), event(types[t])) for t in reads])
     return st.lists(st.tuples(one, st.integers(0, 1)), max_size=12).map(_cut)
 
 
 def _cut(drawn: list[tuple[tuple[str, int, bytes], int]]) -> list[Record]:
-    """Assign micro-batches: in offset order within a partition, independently between partitions."""
+    """Assign records to micro-batches, in offset order within a partition and independently of other partitions."""
     reached: dict[tuple[str, int], int] = {}
     records = []
     for (topic, partition, encoded), step in drawn:

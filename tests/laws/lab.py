@@ -1,7 +1,7 @@
-"""Streams and rebuilds many generated logs at once, through the real code and the real database.
+"""Stream and rebuild many generated logs at once, with the real code and a real database.
 
-A Spark job costs a second whatever its size, so the case becomes one more key column, and a few jobs check the laws on
-hundreds of cases.
+A Spark job takes a second regardless of its size. The case therefore becomes an additional key column, so that a few
+jobs check the laws on hundreds of cases.
 """
 
 from dataclasses import dataclass, replace
@@ -36,7 +36,7 @@ CASES = 200
 
 
 def cases(types: dict[str, EventType], reads: tuple[str, ...], *, number: int = CASES) -> list[list[Record]]:
-    """`number` logs, the same in every run."""
+    """Generate `number` logs, the same in every run."""
     drawn: list[list[Record]] = []
 
     @seed(20260301)
@@ -54,7 +54,7 @@ def last_cut(drawn: list[list[Record]]) -> int:
 
 
 def clock_after(view: View, cut: int) -> datetime:
-    """The clock of the generated logs: for a view with `keep`, each cut ends with a tick that expires some rows."""
+    """The log clock after a cut. If the view has `keep`, each cut ends with a tick that expires some rows."""
     return START + timedelta(seconds=seconds(view.keep or "0 seconds") - 90 + 5 * cut)
 
 
@@ -75,7 +75,7 @@ class Lab:
         return compile_view(self.spark, name, view, {n: records.schema(t) for n, t in self.types.items()})
 
     def compare_all(self, name: str, view: View, drawn: list[list[Record]]) -> DiffCounts:
-        """Stream every case batch by batch, rebuild it at once, and count the differences between the two tables."""
+        """Stream every case batch by batch, rebuild it in one step and count the differences between the tables."""
         plain = self.compiled(name, view)
         by_case = replace(extend_view(plain, "case_id", IntegerType()), name=f"{name}_by_case")
         by_cut = replace(extend_view(by_case, "cut", IntegerType()), name=f"{name}_by_cut")
@@ -92,7 +92,7 @@ class Lab:
         return row_diff.find_differences(self.connection, by_case)
 
     def digests(self, name: str, view: View, drawn: list[list[Record]]) -> tuple[Compiled, TableHash, TableHash]:
-        """The hashes of the same rows by PostgreSQL and by Spark; the rows stay in `recon`."""
+        """The hashes that PostgreSQL and Spark compute for the same rows. The rows stay in `recon`."""
         plain = self.compiled(name, view)
         by_case = replace(extend_view(plain, "case_id", IntegerType()), name=f"{name}_digested")
         self._fresh(by_case)
@@ -107,7 +107,7 @@ class Lab:
         return rows.frame
 
     def events(self, topic: str, drawn: list[list[Record]]) -> DataFrame:
-        """The valid events of a topic in all cases, decoded as the stream decodes them."""
+        """The valid events of a topic in all cases, decoded the way the stream decodes them."""
         columns: dict[str, list[Any]] = {c: [] for c in ("case_id", "cut", "topic", "partition", "offset", "value")}
         for case_id, case in enumerate(drawn):
             offsets: dict[int, int] = {}
@@ -135,14 +135,14 @@ class Lab:
         table.create_table(self.connection, compiled, "recon", compiled.table)
 
     def _tick(self, by_case: Compiled, end: int) -> None:
-        """Store one tick for each cut, if the view has `keep`."""
+        """If the view has `keep`, store one tick for each cut."""
         if by_case.view.keep:
             ticks = [(cut, clock_after(by_case.view, cut).isoformat(), "{}") for cut in range(end + 1)]
             frame = self.spark.createDataFrame(ticks, "offset bigint, occurred_at string, ends string")
             clock.store_ticks(self.connection, by_case.name, frame)
 
     def _stream(self, by_case: Compiled, by_cut: Compiled, end: int) -> None:
-        """Merge cut after cut, and copy the streamed table to where a reconcile copies it."""
+        """Merge one cut after another, then copy the streamed table to the name that a reconcile gives its copy."""
         self.connection.execute(
             sql.SQL(
                 "INSERT INTO {} (attempt, row_hash, {columns}) SELECT cut::text, row_hash, {columns} FROM {}"
@@ -159,5 +159,5 @@ class Lab:
 
 
 def _reached(by_case: Compiled, cut: int) -> Positions:
-    """The positions just past the tick of that cut."""
+    """The positions just past the tick that ends the cut."""
     return Positions({clock.TOPIC: {0: cut + 1}}, {clock.TOPIC: by_case.name})

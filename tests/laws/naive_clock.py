@@ -1,4 +1,4 @@
-"""A naive clock of the log, which `truelog.kernel.clock` must agree with, and logs to compare the two on."""
+"""A naive log clock, whose results `truelog.kernel.clock` must match, and logs for comparing the two clocks."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ def at(second: int) -> datetime:
 
 @dataclass(frozen=True)
 class Tick:
-    """A tick at `offset`: the topics ended at `ends` at `time` or later."""
+    """A tick at `offset`. At `time` or later, the topics ended at `ends`."""
 
     offset: int
     time: datetime
@@ -32,10 +32,10 @@ def clock(ticks: Iterable[Tick], positions: Positions, read: Iterable[str]) -> d
 
 
 class Log:
-    """A log of three partitions, built from what happens in each second."""
+    """A log of three topics with one partition each, built from one step per second."""
 
     def __init__(self, steps: list[str]) -> None:
-        self.records: list[tuple[str, int, datetime]] = []  # topic, offset, when appended
+        self.records: list[tuple[str, int, datetime]] = []  # topic, offset, append time
         self.ticks: list[Tick] = []
         self.ends = {"a": 0, "b": 0, "c": 0}
         pending: datetime | None = None
@@ -44,7 +44,7 @@ class Log:
                 self.records.append((step, self.ends[step], at(second)))
                 self.ends[step] += 1
             elif pending is None:
-                pending = at(second)  # the time is taken; records may arrive before the offsets are read
+                pending = at(second)  # the tick's time is set; more records may arrive before the offsets are read
             else:
                 ends = Positions({topic: {0: end} for topic, end in self.ends.items()})
                 self.ticks.append(Tick(len(self.ticks), pending, ends))

@@ -1,6 +1,6 @@
-"""One incident causes one alert, whatever a source finds, misses or cannot see, and with any silence.
+"""One incident causes one alert, whatever a source finds, misses or cannot see, and whatever silences exist.
 
-The laws hold for random histories of looks. The table lists single cases, each with its reason.
+The laws are checked on random look histories. The table lists individual cases, each with its reason.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ ALL = Silence("*", NOW + timedelta(days=1))
 
 @dataclass(frozen=True)
 class Look:
-    """One look at all keys, `after` seconds since the look before: the keys with a problem, and the unseen keys."""
+    """One look at all keys, `after` seconds after the previous look: the keys with a problem, and the unseen keys."""
 
     after: float
     wrong: frozenset[str] = frozenset()
@@ -42,7 +42,7 @@ class Look:
 
 @dataclass
 class Life:
-    """The alerts after some looks, and every notification with its key, time and alert."""
+    """The alerts after a series of looks, and every notification with its key, time and alert."""
 
     now: datetime = NOW
     known: dict[str, Alert] = field(default_factory=dict)
@@ -142,7 +142,7 @@ def _until(history: Sequence[Look], moment: datetime) -> list[Look]:
 @seeded
 @given(histories)
 def test_an_alert_is_resolved_only_after_looks_that_saw_its_absence(history: list[Look]) -> None:
-    """The last looks before the resolution saw the key, found no problem, and span the `resolve_after` of its kind."""
+    """The last looks before the resolution saw the key, found no problem and spanned its kind's `resolve_after`."""
     life = Life().live(history)
     for alert in life.resolved:
         assert alert.gone_at is not None

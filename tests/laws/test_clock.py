@@ -1,4 +1,4 @@
-"""Law 6: the clock is a function of the positions alone, and dropping old ticks never changes it."""
+"""Law 6: the clock is a function of the positions alone, and dropping old ticks never changes the clock."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ seeded = hypothesis(derandomize=True, database=None, deadline=None, max_examples
 
 @dataclass(frozen=True)
 class Reader:
-    """A view that reads some topics and the ticks: its positions, and whether an application runs it."""
+    """A view that reads some topics and the ticks: its positions, and whether an application is running the view."""
 
     reads: frozenset[str]
     offsets: dict[str, int]
@@ -43,7 +43,7 @@ class Reader:
         return Positions(offsets, {topic: ID if topic == clock.TOPIC else topic for topic in offsets})
 
     def later(self) -> Iterator[dict[str, int]]:
-        """Later positions: further in one topic, and in all of them."""
+        """Yield later positions: further on in one topic, and further on in all topics."""
         for step in (0, 1, 3, 99):
             yield {topic: offset + step for topic, offset in self.offsets.items()}
             yield from (self.offsets | {topic: self.offsets[topic] + step} for topic in self.offsets)
@@ -93,7 +93,7 @@ def stored_ticks(connection: Connection) -> list[int]:
 
 
 def stepping_back(ticks: list[Tick], back: dict[int, int]) -> list[Tick]:
-    """The ticks as they would be if the machine's clock had been set back before some of them."""
+    """The ticks that would exist if the machine's clock had been set back before some of them."""
     return [Tick(t.offset, at((t.time - at(0)).seconds - back.get(t.offset, 0)), t.ends) for t in ticks]
 
 
@@ -108,7 +108,7 @@ def _law(migrated: Settings, log_steps: list[str], back: dict[int, int], given_r
             for vector in reader.later():
                 positions = reader.at(vector)
                 with connection.transaction(force_rollback=True):
-                    if not reader.running:  # it reads the rest when it runs again
+                    if not reader.running:  # the view reads the rest when it runs again
                         read = range(reader.offsets[clock.TOPIC], vector[clock.TOPIC])
                         store_ticks(connection, [tick for tick in ticks if tick.offset in read])
                     assert clock.at(connection, positions, reader.reads) == naive(ticks, positions, reader.reads)
@@ -120,7 +120,7 @@ def test_dropping_old_ticks_changes_no_clock(migrated: Settings) -> None:
 
 @pytest.mark.parametrize("reads", [("a",), ("a", "b")])
 def test_the_clock_from_ticks_alone_is_the_same(spark: SparkSession, reads: tuple[str, ...]) -> None:
-    """Without a database; also after the machine's clock was set back, and before the first tick that counts."""
+    """No database is needed. The cases include a clock that was set back and positions before any tick counts."""
     ticks = stepping_back(Log(["a", "b", "tick", "tick"] * 6).ticks, {3: 9})
     frame = spark.createDataFrame(
         [(each.offset, each.time, each.ends.as_json()) for each in ticks],
@@ -136,7 +136,7 @@ def test_the_clock_from_ticks_alone_is_the_same(spark: SparkSession, reads: tupl
 
 
 def test_old_ticks_are_dropped_and_unread_ticks_stay(connection: Connection) -> None:
-    """Ticks 0 to 9, one every three seconds; `a` gets one record before each."""
+    """Ticks 0 to 9 are three seconds apart, and `a` gets one record before each tick."""
     ticks = Log(["a", "tick", "tick"] * 10).ticks
     with isolated(connection):
         store(connection, [Reader(frozenset("a"), {"a": 5, "ticks": 7}, running=True)], ticks)
@@ -148,7 +148,7 @@ def test_old_ticks_are_dropped_and_unread_ticks_stay(connection: Connection) -> 
             7,
             8,
             9,
-        ]  # tick 4 is the clock; the view has read 5 and 6, which do not count yet
+        ]  # tick 4 sets the clock; the view has read ticks 5 and 6, but they do not count yet
     with isolated(connection):
         store(connection, [Reader(frozenset("a"), {"a": 5, "ticks": 7}, running=False)], ticks)
         assert tick_retention.drop_old_ticks(connection) == 7
@@ -177,7 +177,7 @@ def test_no_tick_is_dropped_while_a_view_has_no_positions(connection: Connection
 
 
 def test_no_tick_is_dropped_during_a_comparison(migrated: Settings, connection: Connection) -> None:
-    """A comparison needs the clock at the positions that the view had when it began."""
+    """A comparison needs the clock at the positions that the view had when the comparison began."""
     with isolated(connection):
         store(
             connection,

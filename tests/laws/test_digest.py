@@ -1,4 +1,4 @@
-"""Spark and PostgreSQL compute equal hashes for equal rows, also for hostile values, and different hashes otherwise."""
+"""Spark and PostgreSQL compute equal hashes for equal rows, even hostile ones, and different hashes otherwise."""
 
 import pytest
 from psycopg import sql

@@ -1,7 +1,7 @@
-"""Certificates of an earlier release still verify: they are read unaltered, and the code of their views is the same.
+"""Certificates from an earlier release still verify: they are read unchanged, and their views' code is the same.
 
 The files in `golden/` are certificates that `truelog reconcile --from-raw` made on a running platform. A change that
-fails here makes every existing certificate SUPERSEDED. Raise the view's `version` only if its rows change.
+fails these tests makes every existing certificate SUPERSEDED. Raise a view's `version` only if its rows change.
 """
 
 import json

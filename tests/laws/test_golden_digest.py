@@ -1,7 +1,7 @@
-"""The encoding of a row and its hash are fixed: Spark, PostgreSQL and plain Python compute the numbers in this file.
+"""The row encoding and the row hash are fixed: Spark, PostgreSQL and plain Python compute the numbers in this file.
 
-A certificate holds these hashes for years. A change of any of them makes every certificate worthless, and needs a new
-`FORMAT` in `truelog.reconcile.certificate`.
+Certificates contain these hashes and are valid for years. A change to any hash makes every certificate worthless and
+requires a new `FORMAT` in `truelog.reconcile.certificate`.
 """
 
 import hashlib
@@ -65,7 +65,7 @@ ZERO = {
 
 
 def lists(*rows: dict[str, Any]) -> dict[str, list[Any]]:
-    """The values of each column in these rows, as one array."""
+    """Each column's values in these rows, as one array."""
     return {f"{name}_list": [row.get(name) for row in rows] for name in PLAIN}
 
 
@@ -142,7 +142,7 @@ ROWS = [tuple(({"id": key} | values).get(name) for name in KINDS) for key, value
 
 
 def naive(rows: list[tuple[Any, ...]]) -> dict[int, tuple[int, str]]:
-    """The number of rows in each bucket, and the sums of the halves of their hashes."""
+    """Each bucket's number of rows, and the sums of the two halves of the row hashes."""
     found: dict[int, tuple[int, int, int]] = {}
     for row in rows:
         hashed = hashlib.md5("".join(map(encoded, row, KINDS.values())).encode()).digest()
@@ -162,7 +162,7 @@ def test_the_vectors_have_every_type_that_a_view_may_store() -> None:
 
 
 def test_an_array_of_arrays_is_no_column() -> None:
-    """In PostgreSQL they must be rectangular, and `unnest` flattens them completely."""
+    """PostgreSQL requires arrays of arrays to be rectangular, and `unnest` flattens them completely."""
     with pytest.raises(BadDeclaration, match="no column for array<array<int>>"):
         columns.sql_type(t.ArrayType(t.ArrayType(t.IntegerType())))
 

@@ -1,7 +1,7 @@
-"""Law 7: the code that made a table is known, including the library's part of it.
+"""Law 7: a view's fingerprint covers the code that made its table, including the library code.
 
-A failure means that records or values have a new meaning, and that merges must not add to existing tables. Raise
-`MEANING` in `truelog.views.compiled_view`, and record the new digests here.
+A failure means that records or values have changed their meaning, so merges must not add to existing tables. Raise
+`MEANING` in `truelog.views.compiled_view` and record the new digests here.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ def digest(rows: list[dict[str, object]]) -> str:
 
 
 def test_records_have_not_changed_their_meaning() -> None:
-    """Without the reasons of invalid records, whose wording may come from a library."""
+    """The digest leaves out the reasons why records are invalid, because their wording may come from a library."""
     values = pa.array([GOOD, *HOSTILE], pa.binary())
     times = pa.array([datetime(2026, 11, 21, 10, 0, tzinfo=UTC)] * len(values), pa.timestamp("us", "UTC"))
     rows = decode(THING, values, times, FUTURE_LIMIT).to_pylist()

@@ -1,4 +1,4 @@
-"""Merges by example, on a view that counts: what they add, and what they refuse."""
+"""Examples of merges into a counting view: what a merge adds, and what it refuses."""
 
 import uuid
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ PER_MINUTE = View(reads=("page_view",), transform=_per_minute, key=("minute",), 
 
 @dataclass
 class Bench:
-    """A view for one test, and batches for it."""
+    """A view for one test, and batches for that view."""
 
     lab: Lab
     compiled: Compiled
@@ -44,7 +44,7 @@ class Bench:
         return Positions(offsets, {"page_view": self.topic_id, "ticks": "ticks-id"}).only(self.compiled.view.topics)
 
     def events(self, start: int, end: int) -> dict[str, DataFrame]:
-        """One event per second; the offset is its number."""
+        """One event per second. An event's offset is its number."""
         seconds = F.timestamp_seconds(F.lit(START.timestamp()).cast("bigint") + F.col("id"))
         kinds = {"offset": F.col("id"), "partition": F.lit(0), "topic": F.lit("page_view"), "event_time": seconds}
         return {"page_view": _shaped(self.lab, self.lab.spark.range(start, end), "page_view", kinds)}
@@ -67,7 +67,7 @@ class Bench:
         return int(str(row[0]))
 
     def tally(self) -> tuple[object, ...]:
-        """The number of merges and of their rows, and whether they took time."""
+        """The numbers of merges and merged rows, and whether the merges took time."""
         row = self.lab.connection.execute(
             "SELECT merges, rows, merging > 0 FROM truelog.merge_tally WHERE view = %s", (self.compiled.name,)
         ).fetchone()
@@ -179,7 +179,7 @@ def test_a_second_process_of_an_application_is_refused(bench: Bench) -> None:
 
 
 def test_each_view_merges_only_the_records_that_it_lacks(bench: Bench) -> None:
-    """A batch begins at the least of several views' positions, so it overlaps with what other views have merged."""
+    """A batch begins at the lowest position of several views, so it overlaps records that other views have merged."""
     bench.apply(0, 60)
 
     batch = EventRange(bench.events(20, 100), bench.at(20), bench.at(100))

@@ -1,7 +1,7 @@
-"""Laws 2, 3, 7 and 8 for every view: a merge applies once, completely, at its positions, and by the code that made the
-table; and rows expire by the log's clock alone.
+"""Laws 2, 3, 7 and 8 for every view.
 
-Each view gets a generated log with hostile values, in two consecutive batches.
+A merge applies once, completely, at its positions, and only with the code that made the table. Only the log clock
+decides when rows expire. Each view reads a generated log with hostile values in two consecutive batches.
 """
 
 import uuid
@@ -27,7 +27,7 @@ from truelog.support.durations import seconds
 from truelog.support.errors import CodeChanged, Gap, Stale
 from truelog.views.compiled_view import Compiled
 
-LOGS = 40  # joined into one
+LOGS = 40  # joined into one log
 POINTS = ("merge.locked", "merge.added", "merge.advanced")
 EMPTY = StagedRows((), 0, 0)
 
@@ -41,7 +41,7 @@ class Fed:
     log: list[Record]
 
     def at(self, records: int, ticks: int = 0) -> Positions:
-        """The positions after that many records of the log, and that many ticks."""
+        """The positions after that many log records and that many ticks."""
         reached: dict[str, Counter[int]] = {topic: Counter() for topic in self.compiled.view.reads}
         for record in self.log[:records]:
             reached[record.topic][record.partition] += 1
@@ -49,7 +49,7 @@ class Fed:
         return Positions(offsets, dict.fromkeys(offsets, self.compiled.name)).only(self.compiled.view.topics)
 
     def batches(self) -> tuple[Merge, Merge]:
-        """The log as two staged halves."""
+        """The two halves of the log, both staged."""
         half, end = len(self.log) // 2, len(self.log)
         first, second = (self._staged(number) for number in (0, 1))
         return Merge(self.at(0), self.at(half), first), Merge(self.at(half), self.at(end), second)
@@ -70,7 +70,7 @@ class Fed:
         return [str(row) for (row,) in rows], merge.positions(self.lab.connection, self.compiled)
 
     def ages(self) -> list[datetime | None]:
-        """The time of each row that decides when it expires."""
+        """For each row, the time that decides when the row expires."""
         age = sql.Identifier(str(self.compiled.age_column))
         query = sql.SQL("SELECT {} FROM {} ORDER BY 1").format(age, self.table)
         return [time for (time,) in self.lab.connection.execute(query).fetchall()]  # type: ignore[misc]
@@ -86,7 +86,7 @@ class Fed:
 
 
 def deployed(lab: Lab, name: str) -> Compiled:
-    """A view under a name that no other test uses."""
+    """Deploy a view under a name that no other test uses."""
     compiled = lab.compiled(f"{name}_{uuid.uuid4().hex[:8]}", VIEWS[name])
     table.deploy_table(lab.connection, compiled)
     return compiled
@@ -149,7 +149,7 @@ def test_changed_code_cannot_continue_with_the_table(lab: Lab, name: str) -> Non
 
 @pytest.mark.parametrize("name", [name for name, view in VIEWS.items() if view.keep])
 def test_old_rows_expire_by_the_clock_of_the_log_alone(lab: Lab, name: str) -> None:
-    """A tick counts as soon as the view has reached the tick and the offsets in it."""
+    """A tick counts as soon as the view has reached the tick and the offsets in the tick."""
     view = fed(lab, name)
     first, second = view.batches()
     view.apply(first)

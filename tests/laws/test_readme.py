@@ -1,5 +1,6 @@
-"""The README's "Add a view in five steps": the catalogue finds the file that step 1 writes, its view gives rows, and it
-obeys the first law.
+"""Tests of the README's "Add a view in five steps".
+
+The catalogue finds the file from step 1, and the view in that file returns rows and obeys the first law.
 """
 
 import re
@@ -19,7 +20,7 @@ STEP = re.compile(r"^1\. Write `spark_apps/views/(\w+)\.py`.*?```python\n(.*?)``
 
 @pytest.fixture
 def written(tmp_path: Path) -> tuple[str, View]:
-    """The view and its name, as the catalogue finds them in the folder of the written file."""
+    """The name and the view that the catalogue finds after the README's file is written to a folder."""
     step = STEP.search((PROJECT / "README.md").read_text())
     assert step is not None
     (tmp_path / f"{step[1]}.py").write_text(textwrap.dedent(step[2].lstrip("\n")))

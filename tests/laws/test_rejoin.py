@@ -1,7 +1,7 @@
-"""A view that is behind its stream joins the batches again in bounded time, if it is faster than its input.
+"""A view that is behind its stream rejoins the batches in bounded time if the view is faster than its input.
 
-A model of the stream and one of its views, with simulated time: one batch follows another, and a portion that the view
-reads on its own costs a fixed time for the query of the log, and a time for each record.
+The tests model a stream and one of its views in simulated time. Batches follow one another without a pause. When the
+view reads a portion on its own, it takes a fixed time for the log query, plus a time for each record.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from truelog.log.positions import Positions
 from truelog.streaming.view_worker import is_nearly_caught_up
 from truelog.support.settings import Settings
 
-INPUT = 1_000.0  # records a second
+INPUT = 1_000.0  # records per second
 BATCH_SECONDS = 0.5  # duration of a batch that waits for no view
 PORTION, GRACE = 100_000, 5.0
 
@@ -25,8 +25,8 @@ def at(records: float) -> Positions:
 class View:
     """Reads [offset, until) on its own until `done_at`."""
 
-    rate: float  # records a second
-    fixed: float  # seconds a portion
+    rate: float  # records per second
+    fixed: float  # seconds per portion
     offset: float
     until: float = 0.0
     done_at: float = 0.0
@@ -38,7 +38,7 @@ class View:
         self.done_at = now + self.fixed + (self.until - self.offset) / self.rate
 
     def read(self, now: float, end: float) -> bool:
-        """Read portion by portion until `now`; return whether it reached the end, and joins the next batch."""
+        """Read portion by portion until `now`. Return whether the view reached the end and joins the next batch."""
         while self.done_at <= now:
             self.took = self.fixed + (self.until - self.offset) / self.rate
             self.offset = self.until
@@ -49,7 +49,7 @@ class View:
 
 
 def rejoins_after(settings: Settings, view: View, *, seconds: float, waiting: bool = True) -> float | None:
-    """The time at which the view joins the batches again; the log grows, and the view starts at its beginning."""
+    """The time when the view rejoins the batches. The log grows, and the view starts at the log's beginning."""
     behind, now = 1_000_000.0, 0.0
     view.begin(now, behind)
     while now < seconds:
@@ -72,13 +72,13 @@ def rule(settings: Settings) -> Settings:
 @pytest.mark.parametrize("times", [1.1, 1.5, 2.0, 5.0, 20.0])
 @pytest.mark.parametrize("fixed", [0.4, 1.0, 1.5])
 def test_a_view_faster_than_its_input_joins_the_batches_again(rule: Settings, fixed: float, times: float) -> None:
-    """It joins soon after it has caught up. The batches wait for it a few times, and only when it is near.
+    """The view rejoins soon after it has caught up. Batches wait a few times, and only for a view close to the end.
 
-    This applies if its last portions take less time than a batch waits; each portion holds the records that arrived
-    during the previous portion. If they take longer, waiting would not help, and no batch waits.
+    This applies if the view's last portions take less time than a batch waits. Each portion contains the records that
+    arrived during the previous portion. If the portions take longer, waiting would not help, so no batch waits.
     """
     view = View(rate=times * INPUT, fixed=fixed, offset=0.0)
-    sustained = PORTION / (fixed + PORTION / view.rate)  # records a second, including the queries of the log
+    sustained = PORTION / (fixed + PORTION / view.rate)  # records per second, including log queries
     needed = 1_000_000 / (sustained - INPUT)
     found = rejoins_after(rule, view, seconds=5 * needed)
     if fixed / (1 - 1 / times) < GRACE:
@@ -90,7 +90,7 @@ def test_a_view_faster_than_its_input_joins_the_batches_again(rule: Settings, fi
 
 
 def test_without_the_wait_it_would_never_join_the_batches(rule: Settings) -> None:
-    """It is twenty times as fast as its input, but each query of the log takes longer than a batch."""
+    """The view is twenty times as fast as its input, but each log query takes longer than a batch."""
     view = View(rate=20 * INPUT, fixed=0.6, offset=0.0)
     assert rejoins_after(rule, view, seconds=3_600, waiting=False) is None
     assert view.offset > 1_000_000 + 3_590 * INPUT

@@ -41,7 +41,7 @@ def test_old_rows_expire_in_the_stream_and_in_the_rebuild_alike(lab: Lab, name: 
 
 
 class _Overwritten(Sum):
-    """A sum that overwrites the existing value: a classic defect, which the first merge never shows."""
+    """A sum that overwrites the existing value. The first merge never shows this classic defect."""
 
     def merged(self, name: str, dtype: DataType) -> dict[str, str]:
         return {name: f"excluded.{name}"}
@@ -56,7 +56,7 @@ def test_the_law_catches_a_merge_that_overwrites(lab: Lab) -> None:
 
 
 def test_states_add_up_in_spark_as_they_do_in_postgresql(lab: Lab) -> None:
-    """The partials of a log day are states, and a rebuild adds them in Spark."""
+    """A log day's partials are states, which a rebuild adds up in Spark."""
     compiled = lab.compiled("partials", EVERY_MEASURE)
     by_case = extend_view(compiled, "case_id", IntegerType())
     by_cut = extend_view(by_case, "cut", IntegerType())

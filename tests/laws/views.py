@@ -1,4 +1,4 @@
-"""The views that the laws are checked on: every view of the catalogue, and a view with every measure."""
+"""The views that the law tests use: every view in the catalogue, and a view with every measure."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -8,7 +8,7 @@ from truelog.views import catalogue
 
 
 def _every_measure(page_view: DataFrame) -> DataFrame:
-    """Select every measure under a name that is a keyword of SQL."""
+    """Select a column for each measure. Most column names are SQL keywords."""
     return page_view.select(
         F.window("event_time", "1 minute").start.alias("minute"),
         "browser",

@@ -1,7 +1,7 @@
-"""Fixtures for the examples of a view, parametrised by the way of running it.
+"""Fixtures for a view's examples, parametrised by the way the view runs.
 
-`run([event, …]) == [row, …]` gives the rows of the view; `query("relation", [event, …])` gives the rows of a relation
-that it presents. The name of the test file selects the view.
+`run([event, …])` returns the rows of the view. `query("relation", [event, …])` returns the rows of a relation that the
+view presents. The name of the test file selects the view.
 """
 
 from collections.abc import Callable

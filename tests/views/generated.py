@@ -1,4 +1,4 @@
-"""The generated logs of the laws, with the valid events of each as plain Python rows."""
+"""The law tests' generated logs, with each log's valid events as plain Python rows."""
 
 import hashlib
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from truelog.schema.decode import decode
 
 
 def bounded(text: str, keys: int) -> str:
-    """A long text in a key of `keys` text columns, as readers see it: its start, and a hash of the whole text."""
+    """The form of a long text in a key of `keys` text columns: the start of the text, and a hash of the whole text."""
     size = 2_000 // keys
     return text if len(text) <= size else f"{text[: (size - 36) // 4]} …{hashlib.md5(text.encode()).hexdigest()}"
 
@@ -37,13 +37,13 @@ def minute_of(event: Row) -> datetime:
 
 
 def logs_and_rows(lab: Lab, name: str, view: View) -> Iterator[tuple[list[Row], list[Row]]]:
-    """The valid events of each of 200 logs, and the rows of the view."""
+    """Yield the valid events of each of 200 logs, and the rows of the view."""
     for events, found in logs_and_relations(lab, name, view):
         yield events, found[None]
 
 
 def logs_and_relations(lab: Lab, name: str, view: View) -> Iterator[tuple[list[Row], Relations]]:
-    """The valid events of each log, and the rows of the view and of every relation that it presents."""
+    """Yield the valid events of each log, and the rows of the view and of every relation that the view presents."""
     logs = cases(lab.types, view.reads)
     lab.compare_all(name, view, logs)
     read = Reader(lab, name, view)
@@ -53,7 +53,7 @@ def logs_and_relations(lab: Lab, name: str, view: View) -> Iterator[tuple[list[R
 
 
 def clock_at_the_end(lab: Lab, view: View) -> datetime:
-    """The time of the log's clock after all these logs."""
+    """The log clock's time at the end of all these logs."""
     return clock_after(view, last_cut(cases(lab.types, view.reads)))
 
 

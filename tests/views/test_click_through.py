@@ -1,4 +1,4 @@
-"""Clicks on the results of a search: in any order of arrival, and within an hour."""
+"""Clicks on search results, in any order of arrival and within an hour."""
 
 from collections import defaultdict
 from datetime import datetime, timedelta
@@ -111,7 +111,7 @@ def test_generated_logs_give_the_rows_of_a_naive_loop(lab: Lab, name: str, view:
 
 
 def naive_results(events: list[Row]) -> list[Row]:
-    """The latest search of each id, and each of its URLs once, with the first click that counts."""
+    """For the latest search with each id: each of its URLs once, with the first click that counts."""
     searches = [event for event in events if event["topic"] == "search"]
     latest = {e["event_id"]: e for e in sorted(searches, key=lambda e: (e["event_time"], e["partition"], e["offset"]))}
     rows = []

@@ -1,4 +1,4 @@
-"""The audience of a host: the number of visitors per minute, and how long they waited."""
+"""A host's audience: the number of visitors per minute, and how long the visitors waited."""
 
 import math
 from collections import defaultdict
@@ -51,7 +51,7 @@ def test_an_unknown_wait_does_not_count(run: Run) -> None:
 
 
 def test_generated_logs_give_the_rows_of_a_naive_dictionary(lab: Lab, name: str, view: View) -> None:
-    """So few visitors are counted exactly; a quantile is within one percent of the value at its rank."""
+    """Small numbers of visitors are counted exactly. A quantile is within one percent of the value at its rank."""
     cells = 0
     for events, found in logs_and_rows(lab, name, view):
         expected = naive_cells(events)

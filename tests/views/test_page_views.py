@@ -63,7 +63,7 @@ def test_unknown_bytes_add_nothing_to_known_ones(run: Run) -> None:
 
 
 def test_a_wrong_device_clock_is_corrected(run: Run) -> None:
-    """The phone's clock is an hour slow: it sent the event ten seconds after the view, which was at eleven."""
+    """The phone's clock is an hour slow. The phone sent the event ten seconds after the view, which was at eleven."""
     event = viewed("10:00:00", sent_at=at("10:00:10"), received_at=at("11:00:10"))
     assert run([event]) == [cell("11:00:00")]
 

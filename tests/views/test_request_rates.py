@@ -1,4 +1,4 @@
-"""Requests of an address: in ten-second panes, and in every minute that begins with a pane."""
+"""Requests from an address, in ten-second panes and in every minute that begins with a pane."""
 
 from collections import Counter
 from datetime import datetime, timedelta

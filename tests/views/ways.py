@@ -1,6 +1,6 @@
-"""Events in, rows out: runs a view over a list of events in every way: as a batch, as a stream, and shuffled.
+"""Run a view over a list of events in every way: as a batch, as a stream, and as a shuffled stream.
 
-All ways are cases of one run in the lab of the laws, because a Spark job costs a second whatever its size.
+All ways are cases in one run of the laws' lab, because a Spark job takes a second regardless of its size.
 """
 
 import json
@@ -27,14 +27,14 @@ Relations = dict[str | None, list[Row]]  # by relation; None is the view itself
 
 @dataclass(frozen=True)
 class Sent:
-    """A record as a producer sends it: its topic, and its bytes."""
+    """A record as a producer sends it: its topic and its bytes."""
 
     topic: str
     value: bytes
 
 
 def sent(topic: str, **fields: Any) -> Sent:
-    """An event of that type, with a default id and a default time."""
+    """An event of the topic's type, with a default id and a default time."""
     defaults = {"event_id": "an-id", "occurred_at": START}
     return Sent(topic, json.dumps(defaults | fields, default=timestamps.to_text).encode())
 
@@ -46,7 +46,7 @@ def at(time: str) -> datetime:
 
 @dataclass
 class Ways:
-    """Runs a view over events in every way, and caches the rows, so that each way can be a separate test."""
+    """Runs a view over events in every way and caches the rows, so that each way can be a separate test."""
 
     cached: dict[tuple[str, tuple[Sent, ...]], dict[str, Relations]] = field(default_factory=dict)
 
@@ -58,7 +58,7 @@ class Ways:
 
 
 def _every_way(lab: Lab, name: str, view: View, events: list[Sent]) -> dict[str, Relations]:
-    """Rebuild at once; stream each event as a micro-batch; stream them shuffled over several partitions."""
+    """Rebuild in one batch; stream each event as a micro-batch; stream the events shuffled over several partitions."""
     shuffled = random.Random(len(events)).sample(events, len(events))
     in_order = [Record(e.topic, 0, e.value, cut) for cut, e in enumerate(events)]
     out_of_order = [Record(e.topic, cut % 3, e.value, cut) for cut, e in enumerate(shuffled)]
@@ -69,7 +69,7 @@ def _every_way(lab: Lab, name: str, view: View, events: list[Sent]) -> dict[str,
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads cases of the lab as readers see them: the view ordered by key, relations ordered by their columns."""
+    """Reads lab cases the way readers see them: the view ordered by key, and relations ordered by their columns."""
 
     lab: Lab
     name: str
