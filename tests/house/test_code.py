@@ -13,7 +13,6 @@ WAITING = {
     ("include/truelog/support/wait.py", "until"): "polls a condition until a deadline",
     ("include/truelog/archive/archive_reader.py", "wait_for"): "polls the archive's positions until a deadline",
     ("include/truelog/log/topics.py", "_wait_for_leaders"): "polls the brokers until a deadline",
-    ("include/truelog/log/ticks.py", "run"): "the interval of a clock, with no caller that waits for it",
 }
 
 

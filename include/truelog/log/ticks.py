@@ -1,13 +1,13 @@
 """Ticks: the clock of the log. The platform writes the time and the end offsets of every topic into a topic.
 
-The service takes a tick's time first and reads the end offsets afterwards, so every record appended before that time
-is below these offsets. At positions V it is therefore at least the time of any tick that V has passed and whose end
-offsets V has reached. The latest such time is the clock at V, which depends on V alone. The clock advances on a quiet
-log, and neither an idle partition nor a fast one affects it. The clocks of this service and of the brokers must agree.
+The service determines a tick's time first and reads the end offsets afterwards, so every record appended before that
+time is below these offsets. If positions V have passed a tick and reached its end offsets, the time at V is therefore
+at least the tick's time. The latest such time is the clock at V, which depends on V alone. The clock advances even on a
+quiet log, and neither an idle nor a fast partition affects it. This service's clock and the brokers' clocks must agree.
 
-A tick is an ordinary event (`include/events/ticks.py`). `occurred_at` is its time. The field `ends` holds
-`{topic: {partition: offset}}` as text, written by `Positions.as_json`. `Positions.from_json` parses it, PostgreSQL
-reads it as jsonb, and Spark by `from_json(ends, 'map<string,map<int,bigint>>')`.
+A tick is an ordinary event (`include/events/ticks.py`). `occurred_at` is the tick's time. The `ends` field contains
+`{topic: {partition: offset}}` as text, written by `Positions.as_json`. `Positions.from_json` parses this text,
+PostgreSQL reads it as jsonb, and Spark reads it with `from_json(ends, 'map<string,map<int,bigint>>')`.
 
     python -m truelog.log.ticks
 """
@@ -17,6 +17,7 @@ import time
 import uuid
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from threading import Event
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
@@ -32,24 +33,24 @@ TOPIC = "ticks"
 log = logging.getLogger(__name__)
 
 
-def run(settings: Settings) -> None:
-    """Write a tick every `tick_seconds`, for ever. A tick that Kafka does not accept is skipped and not repeated."""
+def run(settings: Settings, stopped: Event) -> None:
+    """Write a tick every `tick_seconds` until stopped. A tick that Kafka does not accept is skipped, not repeated."""
     types = load_events()
     topics.require_log_append_time(settings, types)
     broker, producer = topics.client(settings), _producer(settings)
     read = [name for name in types if name != TOPIC]
     due = time.monotonic()
-    while True:
+    while not stopped.is_set():
         try:
             _send(producer, _tick(broker, types[TOPIC], read))
         except ServiceDown as down:
             log.warning("tick skipped: %s", down)
         due = max(due + settings.tick_seconds, time.monotonic())
-        time.sleep(max(0.0, due - time.monotonic()))
+        stopped.wait(max(0.0, due - time.monotonic()))
 
 
 def _tick(broker: AdminClient, event_type: EventType, read: Iterable[str]) -> bytes:
-    now = datetime.now(UTC)  # before the offsets: a record past the offsets of a tick must be later than its time
+    now = datetime.now(UTC)  # before the offsets: a record past a tick's offsets must be later than the tick
     ends = topics.ends(broker, read)
     event = event_type.model.model_validate(
         {"event_id": str(uuid.uuid4()), "occurred_at": now, "ends": ends.as_json()},
@@ -58,7 +59,7 @@ def _tick(broker: AdminClient, event_type: EventType, read: Iterable[str]) -> by
 
 
 def _producer(settings: Settings) -> Producer:
-    """A producer that discards a tick after ten seconds in the queue. A late tick is correct, but useless."""
+    """A producer that discards a tick after ten seconds in the queue. A late tick is correct but useless."""
     return Producer(
         {
             **settings.kafka(),
@@ -75,7 +76,7 @@ def _send(producer: Producer, value: bytes) -> None:
     """Send a tick and wait for its acknowledgement.
 
     Raises:
-        ServiceDown: Kafka did not accept it.
+        ServiceDown: Kafka did not accept the tick.
         KafkaException: the producer failed permanently.
     """
     errors: list[KafkaError] = []
@@ -93,7 +94,7 @@ def _send(producer: Producer, value: bytes) -> None:
 
 def main() -> None:
     """Run the service until SIGTERM or SIGINT."""
-    run_until_terminated(lambda: run(Settings()))
+    run_until_terminated(lambda stopped: run(Settings(), stopped))
 
 
 if __name__ == "__main__":

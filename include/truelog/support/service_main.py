@@ -1,19 +1,23 @@
-"""What the `main` functions of the services share: logging, and a clean end on SIGTERM."""
+"""Logging and a clean exit on SIGTERM, shared by the `main` functions of the services."""
 
-import contextlib
 import logging
 import signal
 from collections.abc import Callable
+from threading import Event
 
 
 def configure_logging() -> None:
-    """Log to standard error, from the level INFO."""
+    """Log to standard error, at level INFO and above."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
 
 
-def run_until_terminated(work: Callable[[], None]) -> None:
-    """Run `work` until SIGTERM or SIGINT interrupts it."""
+def run_until_terminated(work: Callable[[Event], None]) -> None:
+    """Run `work`, which must return soon after its event is set: on SIGTERM or SIGINT.
+
+    The signals raise no exception. Inside a callback of a C library, an exception turns into a SystemError.
+    """
     configure_logging()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with contextlib.suppress(KeyboardInterrupt):
-        work()
+    stopped = Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    work(stopped)
