@@ -1,7 +1,7 @@
 """Truelog: the log is the truth; a view is a cache of it.
 
-The public API: what the file of a view or of an event type imports. Names load on first use, so that Airflow can
-import `truelog` without PySpark.
+The public API, for the files that declare views and event types. Names load on first use, so that Airflow can import
+`truelog` without PySpark.
 """
 
 from importlib import import_module

@@ -1,7 +1,7 @@
 """A Kafka producer for senders that do not use the collector.
 
-An event counts as sent once all in-sync replicas have it (`acks=all`), and a retry of the producer never duplicates it
-(idempotence). Keys map to the same partitions as in Java's producers, so that all kinds of senders agree.
+An event counts as sent once all in-sync replicas have it (`acks=all`), and producer retries never duplicate the event
+(idempotence). Keys map to the same partitions as in Java producers, so that all kinds of senders agree.
 """
 
 import time
@@ -44,11 +44,11 @@ def make_producer(settings: Settings) -> Producer:
 
 
 class KafkaSender:
-    """Sends records and counts the acknowledged ones. At its end, the context waits for the remaining ones.
+    """Sends records and counts the acknowledged records. On exit, the context waits for outstanding acknowledgements.
 
     Raises:
-        TopicRefused: a topic is missing, or its records would carry timestamps of the producers' clocks.
-        ServiceDown: Kafka did not accept a record. The message says how many it accepted.
+        TopicRefused: a topic is missing, or its records would carry timestamps from the producers' clocks.
+        ServiceDown: Kafka did not accept a record. The message says how many records Kafka accepted.
     """
 
     def __init__(self, settings: Settings, names: Iterable[str]) -> None:
@@ -66,7 +66,7 @@ class KafkaSender:
             self._require_accepted()
 
     def send(self, record: OutgoingRecord) -> None:
-        """Put a record into the producer's queue. Waits while the queue is full."""
+        """Put a record into the producer's queue, and wait while the queue is full."""
         while True:
             try:
                 self._producer.produce(record.topic, record.value, record.key, on_delivery=self._delivered)

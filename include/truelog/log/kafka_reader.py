@@ -1,4 +1,4 @@
-"""The committed records of one partition, read by a plain Kafka client for the audit, independently of Spark."""
+"""The committed records of one partition, read for the audit with a plain Kafka client, independently of Spark."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ _TIMEOUT_SECONDS = 30
 
 
 def messages(settings: Settings, topic: str, partition: int, begin: int, end: int) -> Iterator[Message]:
-    """Every record in [begin, end) that the broker still holds, in order."""
+    """Every record in [begin, end) that the broker still has, in order."""
     position = begin
     consumer = Consumer(
         {

@@ -1,8 +1,8 @@
 """Positions: the only clock that stream and batch share.
 
 A position is the next offset to read in one partition of one topic. The topic is identified by its id, so that a topic
-that was deleted and created again is not mistaken for the old one. Positions are a vector with one position for each
-partition, and they are partially ordered.
+that was deleted and created again is not mistaken for the old topic. Positions form a vector with one position for each
+partition, and these vectors are partially ordered.
 """
 
 import json
@@ -29,7 +29,7 @@ class Range:
 class Positions:
     """Next offsets by topic and partition. A partition without an entry is at 0.
 
-    `ids` maps each topic to the id that the broker assigned. It is empty if only offsets are compared.
+    `ids` maps each topic to the id that the broker assigned. `ids` is empty if only offsets are compared.
     """
 
     offsets: Offsets = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Positions:
         return self._combined(other, max)
 
     def portion_to(self, end: "Positions", records: int) -> "Positions":
-        """The positions on the way to `end` that about `records` records reach, spread evenly over the partitions."""
+        """Positions about `records` records ahead on the way to `end`, spread evenly over the partitions."""
         share = max(1, records // max(1, len(end.partitions())))
         offsets: dict[str, dict[int, int]] = {}
         for topic, partition in end.partitions():
@@ -74,7 +74,7 @@ class Positions:
         return Positions(offsets, end.ids)
 
     def ranges_to(self, end: "Positions") -> list[Range]:
-        """The range from here to `end` of each partition in which `end` is ahead."""
+        """The range from these positions to `end`, for each partition in which `end` is ahead."""
         return [Range(t, p, self.at(t, p), end.at(t, p)) for t, p in end.partitions() if end.at(t, p) > self.at(t, p)]
 
     def require_same_topics(self, other: "Positions") -> None:
@@ -82,8 +82,8 @@ class Positions:
         for topic in self.ids.keys() & other.ids.keys():
             if self.ids[topic] != other.ids[topic]:
                 raise TopicRecreated(
-                    f"{topic} was deleted and created again: its id is {other.ids[topic]}, the positions have the id "
-                    f"{self.ids[topic]}. Bump `version` of the views that read it and rebuild them."
+                    f"{topic} was deleted and created again: its id is {other.ids[topic]}, but the positions have the "
+                    f"id {self.ids[topic]}. Bump `version` in the views that read it, and rebuild them."
                 )
 
     def plain(self) -> dict[str, dict[int, int]]:
@@ -91,7 +91,7 @@ class Positions:
         return {topic: dict(by) for topic, by in self.offsets.items()}
 
     def as_json(self) -> str:
-        """`{topic: {partition: offset}}` with sorted keys, so that equal positions give equal text."""
+        """`{topic: {partition: offset}}` with sorted keys, so that equal positions produce equal text."""
         plain = {t: {str(p): o for p, o in by.items()} for t, by in self.offsets.items()}
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 

@@ -1,7 +1,7 @@
 """Records: the log as a DataFrame, decoded once for all views of an application.
 
 A decoded frame has the columns topic, partition, offset, broker_time and `invalid` (the reason if a record is not a
-valid event, else NULL). It has one struct column for each event type, which is NULL for records of other types.
+valid event, else NULL). It also has one struct column for each event type, which is NULL for records of other types.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -34,7 +34,7 @@ _Decoder = Callable[[_Batches], Iterator[pa.RecordBatch]]
 
 
 def schema(event_type: EventType) -> StructType:
-    """The columns of an event type in a transform: the record's coordinates in the log, then the typed columns."""
+    """The columns of an event type in a transform: the record's coordinates in the log and the typed columns."""
     return from_arrow_schema(pa.schema([*_COORDINATES, *event_type.arrow_schema]))
 
 
@@ -63,7 +63,7 @@ def read_range(spark: SparkSession, settings: Settings, begin: Positions, end: P
 
 
 def decoded(raw: DataFrame, types: EventTypes) -> DataFrame:
-    """Decode raw records, with Arrow in the executors' Python."""
+    """Decode raw records with Arrow, in the executors' Python processes."""
     columns = [
         *_COORDINATES,
         pa.field("invalid", pa.string()),
@@ -80,13 +80,13 @@ def events(records: DataFrame, types: EventTypes) -> EventFrames:
 
 
 def _events_of_topic(records: DataFrame, topic: str) -> DataFrame:
-    """The alias distinguishes the struct column from an archive table of the same name."""
+    """The valid events of a topic. The alias distinguishes the struct column from an archive table of the same name."""
     valid = records.alias("record").where(f"topic = '{topic}' AND invalid IS NULL")
     return valid.select(*_COORDINATES.names, f"record.{topic}.*")
 
 
 def from_position(by_topic: EventFrames, position: Positions, begin: Positions) -> EventFrames:
-    """The events from `begin` on that a view at `position` lacks, if it is past `begin` in some partitions."""
+    """The events from `begin` on that a view at `position` still lacks; it may be past `begin` in some partitions."""
     ahead = [(t, p, position.at(t, p)) for t, p in position.partitions() if position.at(t, p) > begin.at(t, p)]
     return _without(by_topic, [(t, (F.col("partition") == p) & (F.col("offset") < o)) for t, p, o in ahead])
 

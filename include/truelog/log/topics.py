@@ -1,4 +1,4 @@
-"""Topics: creation from their declarations, and the broker's information about them.
+"""Topics: their creation from declarations, and the broker's information about them.
 
 Truelog reads only topics that stamp records with the broker's own time (LogAppendTime), because a producer's clock must
 not decide when a record arrived. A topic is identified by its id, because a topic that was deleted and created again
@@ -34,7 +34,7 @@ from truelog.support.settings import Settings
 _TIMEOUT = 10.0
 _SHORT_TIMEOUT = 3.0  # for a caller that checks every few seconds
 _TIMESTAMPS = "message.timestamp.type"
-# Errors of a broker that is starting or losing leadership. `retriable()` is only true for errors of transactions.
+# Errors from a broker that is starting or losing leadership. `retriable()` is true only for transaction errors.
 _TRANSIENT = frozenset(
     {
         KafkaError.LEADER_NOT_AVAILABLE,
@@ -59,7 +59,7 @@ PartitionKey = tuple[str, int]  # topic, partition
 
 @dataclass(frozen=True)
 class PartitionOffsets:
-    """The first or the end offsets of partitions. `unknown` holds the reason for each partition without an answer."""
+    """The first or end offsets of partitions. `unknown` contains a reason for each partition without an answer."""
 
     positions: Positions
     unknown: Mapping[PartitionKey, str]
@@ -76,7 +76,7 @@ class PartitionOffsets:
 
 
 def apply(settings: Settings, types: Mapping[str, EventType]) -> None:
-    """Create and configure the topics as declared. Correct topics stay as they are.
+    """Create and configure the topics as declared. Correct topics remain unchanged.
 
     1. Before any change, raise TopicRefused if a topic cannot be corrected.
     2. Create missing topics, add partitions, and set the configuration.
@@ -96,12 +96,12 @@ def apply(settings: Settings, types: Mapping[str, EventType]) -> None:
 
 
 def client(settings: Settings) -> AdminClient:
-    """A client that reports errors only by exceptions, not on standard error."""
+    """A client that reports errors only through exceptions, not on standard error."""
     return AdminClient({**settings.kafka(), "log_level": 0})
 
 
 def topic_ids(settings: Settings, topics: Iterable[str]) -> dict[str, str]:
-    """The id that the broker assigned to each topic at its creation."""
+    """The id that the broker assigned to each topic when it was created."""
     return {name: str(found.topic_id) for name, found in _described(client(settings), topics).items()}
 
 
@@ -111,7 +111,7 @@ def end_offsets(settings: Settings, topics: Iterable[str]) -> Positions:
 
 
 def earliest_offsets(settings: Settings, topics: Iterable[str]) -> Positions:
-    """The offset of the first record of each partition that retention has not deleted."""
+    """For each partition, the offset of the first record that retention has not deleted."""
     return begins(client(settings), topics)
 
 
@@ -132,10 +132,10 @@ def committed_ends(broker: AdminClient, topics: Iterable[str]) -> Positions:
 
 
 def first_since(broker: AdminClient, topics: Iterable[str], moment: datetime) -> datetime | None:
-    """When the first committed record after `moment` arrived, by the broker's clock. None if there is none.
+    """When the first committed record after `moment` arrived, by the broker's clock. None if there is no such record.
 
     Raises:
-        ServiceDown: no such record was found, and at least one partition is unknown.
+        ServiceDown: no such record was found, and the state of at least one partition is unknown.
     """
     after = OffsetSpec.for_timestamp(int(moment.timestamp() * 1000) + 1)
     described = _described(broker, topics, _SHORT_TIMEOUT)
@@ -147,12 +147,12 @@ def first_since(broker: AdminClient, topics: Iterable[str], moment: datetime) ->
 
 
 def ends_by_partition(broker: AdminClient, topics: Iterable[str]) -> PartitionOffsets:
-    """The end offsets that the brokers know. Unlike `ends`, it does not require all of them."""
+    """The end offsets that the brokers return. Unlike `ends`, this function does not require all of them."""
     return _offsets(broker, topics, OffsetSpec.latest())  # type: ignore[no-untyped-call]
 
 
 def begins_by_partition(broker: AdminClient, topics: Iterable[str]) -> PartitionOffsets:
-    """The first offsets that the brokers know. Unlike `begins`, it does not require all of them."""
+    """The first offsets that the brokers return. Unlike `begins`, this function does not require all of them."""
     return _offsets(broker, topics, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
 
@@ -165,7 +165,7 @@ def existing_topics(broker: AdminClient) -> set[str]:
 
 
 def retention_seconds(broker: AdminClient, topics: Iterable[str]) -> dict[str, float | None]:
-    """Seconds for which the brokers currently keep the records of each topic. None means for ever."""
+    """For each topic, the number of seconds that the brokers currently keep its records. None means forever."""
     return {name: _retention(entries) for name, entries in _configurations(broker, topics).items()}
 
 
@@ -176,7 +176,7 @@ def _retention(entries: Mapping[str, ConfigEntry]) -> float | None:
 
 
 def require_log_append_time(settings: Settings, topics: Iterable[str]) -> None:
-    """Raise TopicRefused if the records of a topic carry timestamps of their producers' clocks."""
+    """Raise TopicRefused if the records of a topic carry timestamps from their producers' clocks."""
     broker = client(settings)
     _require_log_append_time(broker, _described(broker, topics))
 
@@ -186,7 +186,7 @@ def _require_log_append_time(broker: AdminClient, topics: Iterable[str]) -> None
         value = entries[_TIMESTAMPS].value
         if value != "LogAppendTime":
             raise TopicRefused(
-                f"{name} has {_TIMESTAMPS}={value}: its records carry timestamps of their producers' clocks, and its "
+                f"{name} has {_TIMESTAMPS}={value}: its records carry timestamps from their producers' clocks, and its "
                 "existing records cannot be corrected. Send to a topic that `truelog up` created, or delete this topic "
                 "and run `truelog up`."
             )
@@ -203,8 +203,8 @@ def _configurations(broker: AdminClient, topics: Iterable[str]) -> dict[str, Map
 def _require_no_fewer_partitions(name: str, partitions: int, topic: Topic) -> None:
     if partitions > topic.partitions:
         raise TopicRefused(
-            f"{name} has {partitions} partitions, but declares {topic.partitions}: partitions cannot be removed. "
-            f"Declare `partitions={partitions}` in include/events/{name}.py."
+            f"{name} has {partitions} partitions, but its declaration says {topic.partitions}: partitions "
+            f"cannot be removed. Declare `partitions={partitions}` in include/events/{name}.py."
         )
 
 
@@ -216,7 +216,7 @@ def _create(broker: AdminClient, topics: Mapping[str, Topic]) -> None:
     new = [NewTopic(name, topic.partitions, config=_config(topic)) for name, topic in topics.items()]
     if new:
         for name, future in broker.create_topics(new, request_timeout=_TIMEOUT).items():
-            _result(name, future, unless=KafkaError.TOPIC_ALREADY_EXISTS)  # by a concurrent call
+            _result(name, future, unless=KafkaError.TOPIC_ALREADY_EXISTS)  # a concurrent call created it
 
 
 def _add_partitions(broker: AdminClient, topics: Mapping[str, Topic]) -> None:
@@ -256,7 +256,7 @@ def _wait_for_leaders(broker: AdminClient, types: Mapping[str, EventType]) -> No
         if all(_has_leaders(broker, name, each.topic.partitions) for name, each in types.items()):
             return
         time.sleep(0.05)
-    raise ServiceDown(f"Kafka elected no leader for some partitions of {', '.join(types)}; is a broker missing?")
+    raise ServiceDown(f"Kafka has not elected a leader for some partitions of {', '.join(types)}; is a broker missing?")
 
 
 def _has_leaders(broker: AdminClient, name: str, partitions: int) -> bool:
@@ -303,7 +303,7 @@ def _offsets(
 def _answers(
     broker: AdminClient, described: Mapping[str, TopicDescription], spec: OffsetSpec, isolation: IsolationLevel
 ) -> tuple[dict[PartitionKey, ListOffsetsResultInfo], dict[PartitionKey, str]]:
-    """The brokers' answer for each partition, and the reason for each partition without an answer."""
+    """The brokers' answer for each partition, and a reason for each partition without an answer."""
     answers, unknown = dict[PartitionKey, ListOffsetsResultInfo](), partitions_without_leader(described.values())
     keys = [(name, each.id) for name, found in described.items() for each in found.partitions]
     request = {TopicPartition(*key): spec for key in keys if key not in unknown}
@@ -318,7 +318,7 @@ def _answers(
 
 
 def _result(topic: str, future: "Future[Any]", unless: int | None = None) -> Any:
-    """The broker's answer about the topic; None for the error `unless`. Other errors become platform exceptions."""
+    """The broker's answer about the topic, or None for the error `unless`. Other errors become platform exceptions."""
     try:
         return future.result()
     except KafkaException as failed:

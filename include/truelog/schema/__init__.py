@@ -1,1 +1,1 @@
-"""Schema: the declarations of event types, and the decoder of raw records into typed columns."""
+"""Schema: the declarations of event types, and the decoder that turns raw records into typed columns."""

@@ -1,7 +1,7 @@
 """Validation of parsed records against their event type, column by column.
 
-An invalid record is NULL in every column but `invalid`, which holds the first reason: the fields are checked in order,
-then `event_time`. No check depends on another row.
+An invalid record is NULL in every column except `invalid`, which contains the first reason. The fields are checked in
+order, followed by `event_time`. No check depends on another row.
 """
 
 from collections.abc import Iterator
@@ -23,11 +23,11 @@ _MICROSECOND = timedelta(microseconds=1)
 def validate_columns(
     event_type: EventType, parsed: pa.RecordBatch, broker_times: pa.Array, future_limit: timedelta
 ) -> pa.RecordBatch:
-    """The parsed fields and `event_time`, in the columns of `event_type.decoded_schema`."""
+    """Validate the parsed fields, and return them and `event_time` in the columns of `event_type.decoded_schema`."""
     broker = broker_times.cast(pa.int64())
     receipt = pc.coalesce(parsed["received_at"].cast(pa.int64()), broker)
     event_time = _event_time(parsed, receipt)
-    # The limit uses the broker's time too, so that a producer cannot raise it with a forged `received_at`.
+    # The limit also uses the broker's time, so that a producer cannot raise the limit with a forged `received_at`.
     latest = pc.add(pc.min_element_wise(receipt, broker), future_limit // _MICROSECOND)
     reasons = [reason for field in event_type.fields for reason in _field_errors(field, parsed[field.name])]
     reasons += _time_errors(event_time, latest, future_limit)
@@ -42,7 +42,7 @@ def validate_columns(
 
 
 def _event_time(parsed: pa.RecordBatch, receipt: pa.Array) -> pa.Array:
-    """The event's time in microseconds: the device's time, corrected by the clock's error when it sent the event."""
+    """The event's time in microseconds: the device's time, corrected by its clock's error at sending time."""
     correction = pc.subtract(receipt, parsed["sent_at"].cast(pa.int64()))
     return pc.add(parsed["occurred_at"].cast(pa.int64()), pc.coalesce(correction, 0))
 
@@ -73,12 +73,12 @@ def _bound_errors(label: str, numbers: pa.Array, least: float | None, most: floa
 
 
 def _lengths(column: pa.Array) -> pa.Array:
-    """The number of characters of each text, or of elements of each list."""
+    """The number of characters in each text, or of elements in each list."""
     return pc.list_value_length(column) if pa.types.is_list(column.type) else pc.utf8_length(column)
 
 
 def _reason(condition: pa.Array, *words: str | pa.Array) -> Iterator[pa.Array]:
-    """The words in each row that meets the condition, NULL in all others. Yields nothing if no row meets it."""
+    """The words in each row that meets the condition, and NULL in all other rows. Yields nothing if no row meets it."""
     if pc.any(condition).as_py():
         texts = [word if isinstance(word, str) else word.cast(pa.string()) for word in words]
         text = pc.binary_join_element_wise(*texts, " ") if len(texts) > 1 else pa.scalar(texts[0])

@@ -1,20 +1,20 @@
 """The decoder: raw records into the typed columns of their event type.
 
-Each record gives one row, in order. The row has the columns of `event_type.arrow_schema` and the column `invalid`. If
-the record is not a valid event, `invalid` holds the reason and all other columns are NULL. A row depends only on its
-own record and broker time:
+Each record becomes one row, in order. The row has the columns of `event_type.arrow_schema` and the `invalid` column. If
+the record is not a valid event, `invalid` contains the reason and all other columns are NULL. A row depends only on its
+own record and on that record's broker time:
 
 1. Records that Arrow's parser must not see are withheld from it.
 2. The other records are parsed together. A sentinel follows each: an object with a random field name and the record's
    number. If exactly one object precedes each sentinel, no record has affected another.
 3. If anything fails, records that are certainly invalid are removed, and the rest is split into halves, down to single
-   records. The result of a record alone is its result.
+   records. The result for a record is the result of parsing it alone.
 4. Required fields, bounds, event_time and the future limit are checked by column (`truelog.schema.batch_validation`).
 
-The decoder accepts what `event_type.model` accepts, with the same values. There are two exceptions, because parsers
-disagree about them: a record with a duplicate declared field (pydantic takes the last value), and a record with a
-number outside the range of float, such as 1e400. Both are invalid here. Conversely, unknown fields may be more deeply
-nested and contain longer numbers than pydantic's parser accepts.
+The decoder accepts what `event_type.model` accepts, and returns the same values. Parsers disagree about two exceptions:
+a record with a duplicate declared field (pydantic takes the last value), and a record with a number outside the range
+of float, such as 1e400. The decoder treats both as invalid. Conversely, unknown fields may be nested more deeply and
+contain longer numbers than pydantic's parser accepts.
 U+0000 in text becomes U+2400, because PostgreSQL cannot store U+0000. -0.0 becomes 0.0.
 """
 
@@ -52,7 +52,7 @@ class _Unreadable(Exception):
 
 
 def decode(event_type: EventType, values: pa.Array, broker_times: pa.Array, future_limit: timedelta) -> pa.RecordBatch:
-    """The records as the columns of `event_type.decoded_schema`."""
+    """Decode the records into the columns of `event_type.decoded_schema`."""
     parts = [
         part for start in range(0, len(values), _RECORDS) for part in _parsed(event_type, values.slice(start, _RECORDS))
     ]
@@ -69,7 +69,7 @@ def _parsed(event_type: EventType, values: pa.Array) -> Iterator[pa.RecordBatch]
 
 
 def _parsed_without_invalid(event_type: EventType, values: pa.Array) -> pa.RecordBatch:
-    """The same for a batch with invalid records. To detect some of them beforehand only saves time."""
+    """Parse a batch that contains invalid records. Detecting some of them beforehand only saves time."""
     raw = values.to_pylist()
     rejected = pa.array([record_validation.is_certainly_invalid(event_type, value) for value in raw], pa.bool_())
     reasons = [
@@ -124,7 +124,7 @@ def _parsed_together(event_type: EventType, values: pa.Array) -> pa.RecordBatch:
 
 
 def _lines(values: pa.Array, sentinel: str) -> pa.Buffer:
-    """Record, sentinel, record, sentinel … ArrowInvalid if a record is not UTF-8."""
+    """Text lines: record, sentinel, record, sentinel … Raises ArrowInvalid if a record is not UTF-8."""
     records = values.cast(pa.string())
     numbers = _NUMBERS.slice(0, len(values))
     joined = pc.binary_join_element_wise(records, f'\n{{"{sentinel}":', numbers, "}\n", "")
@@ -132,10 +132,10 @@ def _lines(values: pa.Array, sentinel: str) -> pa.Buffer:
 
 
 def _has_bare_null(text: pa.Buffer) -> bool:
-    """True if a `null` outside all strings follows the end of an object, which is never valid JSON.
+    """True if a `null` outside all strings follows the end of an object. Such text is never valid JSON.
 
     Between records, Arrow's parser would read such a `null` as a row and access memory out of bounds
-    (apache/arrow#47409). Strings are matched as that parser matches them, up to the point where it would stop.
+    (apache/arrow#47409). Strings are matched the way that parser matches them, up to the point where it would stop.
     """
     return bool(_BARE_NULL.search(text) and _BARE_NULL.search(_STRING.sub(b"", text)))
 
@@ -162,7 +162,7 @@ def _is_one_object_each(sentinels: pa.ChunkedArray, records: int) -> bool:
 
 
 def _converted(field: Field, column: pa.Array, has_nul: bool) -> pa.Array:
-    """The column in its declared type and canonical form."""
+    """The column in its declared type and in canonical form."""
     if field.python_type is datetime:
         return _instants(column)
     if field.python_type is float:

@@ -1,8 +1,8 @@
-"""Event types: one declaration gives validation, Arrow and Spark schemas, quality bounds and documentation.
+"""Event types: one declaration provides validation, Arrow and Spark schemas, quality bounds and documentation.
 
-Each file in `include/events/` declares one event type. The type, its topic and its archive table have the file's name.
-On the wire an event is one flat JSON object with the envelope (`event_id` and three times) and the payload. Undeclared
-fields remain in the raw bytes. A missing optional field is NULL.
+Each file in `include/events/` declares one event type. The type, its topic and its archive table are named after the
+file. On the wire, an event is one flat JSON object with the envelope (`event_id` and three times) and the payload.
+Undeclared fields remain in the raw bytes. A missing optional field is NULL.
 """
 
 import importlib.util
@@ -29,8 +29,8 @@ from truelog.support.errors import BadDeclaration
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-# An event is invalid if its time is further after its receipt. The limit decides which events count, in stream and
-# rebuild alike, so it is part of every view's fingerprint and not a setting.
+# An event is invalid if its time is later than its receipt by more than this limit. The limit decides which events
+# count in both stream and rebuild, so it is part of every view's fingerprint rather than a setting.
 FUTURE_LIMIT = timedelta(minutes=5)
 
 EVENTS = Path(__file__).parents[2] / "events"
@@ -41,8 +41,8 @@ _TYPE_NAME = re.compile(r"[a-z][a-z0-9_]*")
 class Event(BaseModel):
     """The envelope of every event. Each event type adds its payload.
 
-    The collector validates with this class, the stream with `truelog.schema.decode`. They agree because this class
-    converts nothing ("5" is not 5) and accepts only one format for times and integers.
+    The collector validates events with this class, and the stream validates them with `truelog.schema.decode`. Both
+    agree because this class converts nothing ("5" is not 5) and accepts only one format for times and integers.
     """
 
     model_config = ConfigDict(
@@ -57,7 +57,7 @@ class Event(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _as_the_decoder_reads(cls, value: Any, info: ValidationInfo) -> Any:
-        """Reject values that pydantic accepts and columns cannot hold: other time formats and wider integers."""
+        """Reject values that pydantic accepts but columns cannot store: other time formats and wider integers."""
         declared = cls.model_fields[str(info.field_name)].annotation
         if declared in (datetime, datetime | None) and value is not None:
             return _instant(value)
@@ -82,8 +82,8 @@ class Topic:
     """The declaration of an event type's topic.
 
     `key` is the field whose value determines the partition. `subject` lists the fields that identify the person whose
-    data the event is. `retention` is how long Kafka keeps a record; the archive keeps it for ever. Only the platform
-    writes to an `internal` topic.
+    data the event contains. `retention` is how long Kafka keeps a record; the archive keeps it forever. Only the
+    platform writes to an `internal` topic.
     """
 
     key: str | None
@@ -116,12 +116,12 @@ class EventType:
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        """Envelope and payload, without the computed `event_time`."""
+        """The fields of the envelope and the payload, without the computed `event_time`."""
         return fields_of(self.model)
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
-        """Envelope, event_time and payload. An invalid record is NULL in all of these columns."""
+        """The columns of the envelope, `event_time` and the payload. In an invalid record, all of them are NULL."""
         columns = [pa.field(field.name, field.arrow_type) for field in self.fields]
         columns.insert(len(Event.model_fields), pa.field("event_time", INSTANT))
         return pa.schema(columns)
@@ -149,19 +149,19 @@ class EventType:
         description = (self.model.__doc__ or "").strip()
         key = f"by {self.topic.key}" if self.topic.key else "chosen at random"
         retention = "compacted" if self.topic.compacted else f"kept for {self.topic.retention}"
-        topic = f"Partitions: {self.topic.partitions}, {key}. In Kafka {retention}; in the archive for ever."
+        topic = f"Partitions: {self.topic.partitions}, {key}. In Kafka {retention}; in the archive forever."
         lines = [f"## {self.name}", "", description, "", topic]
         lines += ["", "| field | type | required | bounds | description |", "| --- | --- | --- | --- | --- |"]
         return "\n".join(lines + [_markdown_row(field) for field in self.fields]) + "\n"
 
 
 def event_names(folder: Path = EVENTS) -> list[str]:
-    """The names of the declared event types, from the file names and without loading the files."""
+    """The names of the declared event types, taken from the file names without loading the files."""
     return sorted(path.stem for path in folder.glob("*.py") if not path.name.startswith("_"))
 
 
 def load_events(folder: Path = EVENTS) -> dict[str, EventType]:
-    """Every event type of the folder by its name. A broken file raises, so that no type disappears unnoticed."""
+    """Every event type in the folder, by name. A broken file raises an error, so that no type disappears unnoticed."""
     return {name: load_event(folder / f"{name}.py") for name in event_names(folder)}
 
 
@@ -179,13 +179,13 @@ def load_event(path: Path) -> EventType:
 
 
 def _module(path: Path) -> ModuleType:
-    """The file as a module. Other processes unpickle its class by the name that an import would give the module."""
+    """Load the file as a module. Other processes unpickle its class by the name that an import would use."""
     name = f"{path.parent.name}.{path.stem}"
     known = sys.modules.get(name)
     if known is not None and known.__file__ == str(path):
         return known
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None  # noqa: S101 — a .py file always has one
+    assert spec is not None  # noqa: S101 — a .py file always has a spec
     assert spec.loader is not None  # noqa: S101
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -198,7 +198,7 @@ def _module(path: Path) -> ModuleType:
 
 
 def _is_event(value: object, module: ModuleType) -> bool:
-    """True for an event class that the module declares, not one it imports."""
+    """True for an event class that the module itself declares; False for an imported class."""
     return isinstance(value, type) and issubclass(value, Event) and value.__module__ == module.__name__
 
 
@@ -208,7 +208,7 @@ def _require_no_validators(model: type[Event]) -> None:
     validators += [name for name in decorators.field_validators if name not in _OWN_VALIDATORS]
     if validators:
         raise BadDeclaration(
-            f"{model.__name__}.{validators[0]}: a validator in Python cannot run in the stream; "
+            f"{model.__name__}.{validators[0]}: a Python validator cannot run in the stream; "
             "declare bounds with Field(ge=, le=, min_length=, max_length=)."
         )
 

@@ -58,7 +58,7 @@ class Field:
 
 
 def fields_of(model: type[BaseModel]) -> tuple[Field, ...]:
-    """The model's fields in the order of their declaration. BadDeclaration names an unsupported field."""
+    """The model's fields in declaration order. Raises BadDeclaration for an unsupported field."""
     return tuple(_field(f"{model.__name__}.{name}", name, info) for name, info in model.model_fields.items())
 
 
@@ -66,9 +66,9 @@ def _field(where: str, name: str, info: FieldInfo) -> Field:
     _require_plain_name(where, name, info)
     python_type, optional = _type(where, info.annotation)
     if not info.is_required() and not (optional and info.get_default(call_default_factory=False) is None):
-        raise BadDeclaration(f"{where}: a default other than None would invent data; say `| None = None`.")
+        raise BadDeclaration(f"{where}: a default other than None would invent data; use `| None = None`.")
     if info.is_required() and optional:
-        raise BadDeclaration(f"{where}: may be None, but has no default; say `| None = None`.")
+        raise BadDeclaration(f"{where}: may be None but has no default; use `| None = None`.")
     bounds = _bounds(where, python_type, info.metadata)
     return Field(name, python_type, info.is_required(), **bounds, description=info.description or "")
 
@@ -77,7 +77,7 @@ def _require_plain_name(where: str, name: str, info: FieldInfo) -> None:
     if not _NAME.fullmatch(name):
         raise BadDeclaration(f"{where}: a field is a column; use a name in lower case: a-z, 0-9 and _.")
     if name in _RESERVED:
-        raise BadDeclaration(f"{where}: the platform has a column of this name; choose another.")
+        raise BadDeclaration(f"{where}: the platform already has a column of this name; choose another name.")
     if info.alias or info.validation_alias or info.serialization_alias:
         raise BadDeclaration(f"{where}: aliases are not supported, because a field has one name; rename the field.")
 

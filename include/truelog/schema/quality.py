@@ -1,8 +1,8 @@
-"""Quality: the expected metrics of a log day of an event type, declared beside the event as `QUALITY = Quality(…)`.
+"""Quality: the expected metrics of an event type's log days, declared next to the event as `QUALITY = Quality(…)`.
 
-An event type without a declaration has the default bounds. The usual value of a metric is the median of the seven log
-days before, so one odd day has no effect. A metric that cannot be checked yet is reported as not checked, never as
-passed.
+An event type without a declaration uses the default bounds. The usual value of a metric is the median of the preceding
+seven log days, so one unusual day has no effect. A metric that cannot be checked yet is reported as not checked, never
+as passed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,8 +15,8 @@ from truelog.support.errors import BadDeclaration
 
 EVENTS, KEYS, LATE, MALFORMED = "events", "keys", "late", "malformed"
 MISSING = "missing "  # and the field's name
-HISTORY = 7  # log days before, from which the usual value is computed
-_ENOUGH = 3  # log days before that a usual value needs, since the first of them is rarely complete
+HISTORY = 7  # preceding log days from which the usual value is computed
+_ENOUGH = 3  # preceding log days that a usual value needs, because the first of them is rarely complete
 
 Bounds = tuple[float, float]
 
@@ -26,9 +26,9 @@ class Quality:
     """The bounds of a log day's metrics.
 
     `volume` and `keys` bound the number of events and the number of distinct keys, as multiples of their usual values.
-    `nulls` holds the largest share of events in which a field may be missing. For other fields, `drift` is the largest
-    increase of that share over its usual value. `late` is the largest share of events that may arrive more than
-    `lateness` after they happened. `malformed` is the largest share of invalid records.
+    `nulls` maps a field to the largest share of events in which the field may be missing. For other fields, `drift` is
+    the largest increase in that share over its usual value. `late` is the largest share of events that may arrive more
+    than `lateness` after they happened. `malformed` is the largest share of invalid records.
     """
 
     volume: Bounds = (0.5, 2.0)
@@ -47,11 +47,11 @@ class Quality:
         """Reject bounds that no log day, or every log day, would meet.
 
         Raises:
-            BadDeclaration: the message names the invalid bound.
+            BadDeclaration: a bound is invalid. The message says which.
         """
         unknown = set(self.nulls) - {each.name for each in fields if not each.required}
         if unknown:
-            raise BadDeclaration(f"{name}: `nulls` may only name optional fields, not {', '.join(sorted(unknown))}.")
+            raise BadDeclaration(f"{name}: `nulls` may only list optional fields, not {', '.join(sorted(unknown))}.")
         for least, most in (self.volume, self.keys):
             if not 0 <= least <= most:
                 raise BadDeclaration(f"{name}: no number is between {least} and {most} times the usual value.")
@@ -67,7 +67,7 @@ DEFAULTS = Quality()  # for an event type without a declaration
 
 @dataclass(frozen=True)
 class QualityMetric:
-    """A metric of a log day with its usual value and its bounds. `unjudged` says why it was not checked."""
+    """A metric of a log day, with its usual value and its bounds. `unjudged` says why the metric was not checked."""
 
     name: str
     value: float | None
@@ -88,14 +88,14 @@ class QualityMetric:
 
 
 def quality_metric(quality: Quality, name: str, value: float | None, before: Sequence[float]) -> QualityMetric:
-    """The metric with its bounds. `before` holds its values on the log days before that have one."""
+    """The metric with its bounds. `before` contains its known values on the preceding log days."""
     usual = median(before) if len(before) >= _ENOUGH else None
     if value is None:
         return QualityMetric(name, None, usual, unjudged="the day has no events to compute it from")
     if (limit := _declared_limit(quality, name)) is not None:
         return QualityMetric(name, value, usual, most=limit)
     if usual is None:
-        reason = f"not enough history: {len(before)} log days before, {_ENOUGH} needed"
+        reason = f"not enough history: {len(before)} preceding log days, {_ENOUGH} needed"
         return QualityMetric(name, value, unjudged=reason)
     if name.startswith(MISSING):
         return QualityMetric(name, value, usual, most=min(1.0, usual + quality.drift))

@@ -19,7 +19,7 @@ _JSON_TYPES: dict[Any, tuple[type, ...]] = {
     list[str]: (list,),
 }
 
-# The model accepts such a record and the decoder does not, because parsers disagree about its values.
+# The model accepts such a record but the decoder does not, because parsers disagree about the record's values.
 AMBIGUOUS_REASON = "record: a duplicate field, or a number outside the range of float"
 
 
@@ -31,7 +31,7 @@ def is_certainly_invalid(event_type: EventType, value: bytes | None) -> bool:
         found = json.loads(value)
     except (json.JSONDecodeError, UnicodeDecodeError):
         return True
-    except (ValueError, RecursionError):  # the limit is Python's; the record may be valid
+    except (ValueError, RecursionError):  # Python's own limit; the record may be valid
         return False
     if not isinstance(found, dict):
         return True
@@ -59,7 +59,7 @@ def _is_instant(text: str) -> bool:
 
 
 def invalid_reason(event_type: EventType, value: bytes | None) -> str:
-    """Why a record could not be parsed, in the terms of its declaration."""
+    """Why a record could not be parsed, in terms of its declaration."""
     if value is None:
         return "record: NULL, a tombstone"
     try:
@@ -72,6 +72,6 @@ def invalid_reason(event_type: EventType, value: bytes | None) -> str:
 def first_invalid(error: ValidationError) -> tuple[str, str]:
     """The name of the invalid field (`record` for the record as a whole) and the reason, without the value."""
     errors = error.errors(include_input=False, include_url=False, include_context=False)
-    # A missing field alone cannot be why the record could not be parsed.
+    # A missing field alone would not have prevented the record from being parsed.
     named = next((each for each in errors if each["type"] != "missing"), errors[0])
     return ".".join(map(str, named["loc"])) or "record", named["msg"].removeprefix("Value error, ")

@@ -1,9 +1,9 @@
 """API keys: authentication and roles of HTTP clients.
 
-A key is `name.secret`. The database holds the name, the role and a hash. The secret is 192 random bits, so a fast hash
-is safe. Set-up generates the first three keys and writes them to the home's settings. Each process keeps all keys in
-memory and reloads them every few seconds, so that no request waits for the database. A revoked key stops working at
-the next reload.
+A key has the form `name.secret`. The database stores the name, the role and a hash. The secret consists of 192 random
+bits, so a fast hash is safe. Setup generates the first three keys and writes them to the home's settings. Each process
+keeps all keys in memory and reloads them every few seconds, so that no request waits for the database. A revoked key
+stops working at the next reload.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
 class Role(StrEnum):
-    """The permissions of a key: a producer posts events, a reader queries, an admin may do everything."""
+    """The permissions of a key: a producer may post events, a reader may query views, and an admin may do anything."""
 
     PRODUCER = "producer"
     READER = "reader"
@@ -44,7 +44,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class ApiKey:
-    """A key as the database holds it. The secret cannot be derived from it."""
+    """A key as the database stores it. The secret cannot be derived from the hash."""
 
     name: str
     role: Role
@@ -53,7 +53,7 @@ class ApiKey:
 
 @dataclass(frozen=True)
 class KeyEntry:
-    """What a list of keys shows of each: no secret and no hash."""
+    """A key as a list shows it, without its secret and its hash."""
 
     name: str
     role: Role
@@ -69,7 +69,7 @@ def generate_key(name: str) -> str:
 
 
 def store_key(settings: Settings, role: Role, key: str) -> None:
-    """Store a key, or replace the key of the same name. A revoked name stays revoked."""
+    """Store a key, or replace the key with the same name. A revoked name stays revoked."""
     with connect(settings) as connection:
         connection.execute(
             "INSERT INTO truelog.api_key (name, role, sha256) VALUES (%s, %s, %s) "
@@ -88,7 +88,7 @@ def store_first_keys(settings: Settings) -> None:
 
 
 def list_keys(connection: Connection) -> list[KeyEntry]:
-    """All keys by name, revoked keys included."""
+    """All keys in order of their names, including revoked keys."""
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT name, role, made_at, revoked_at FROM truelog.api_key ORDER BY name"
     ).fetchall()
@@ -100,7 +100,7 @@ def add_key(connection: Connection, name: str, role: Role, doer: str) -> str:
 
     Raises:
         BadDeclaration: the name is not valid.
-        BadInput: there is a key of that name, valid or revoked.
+        BadInput: a valid or revoked key already has that name.
     """
     key = generate_key(name)
     added = connection.execute(
@@ -108,16 +108,16 @@ def add_key(connection: Connection, name: str, role: Role, doer: str) -> str:
         (name, role.value, _hash(key)),
     )
     if not added.rowcount:
-        raise BadInput(f"There is a key named {name} already, valid or revoked. Choose another name.")
+        raise BadInput(f"A valid or revoked key named {name} already exists. Choose another name.")
     audit_trail.record_operation(connection, OperationKind.KEY_ADD, name, doer, f"role {role}")
     return key
 
 
 def revoke_key(connection: Connection, name: str, doer: str) -> KeyEntry:
-    """Revoke a key. A key that is revoked already keeps its date.
+    """Revoke a key. A key that is already revoked keeps its revocation date.
 
     Raises:
-        BadInput: there is no key of that name.
+        BadInput: no key has that name.
     """
     revoked = connection.execute(
         "UPDATE truelog.api_key SET revoked_at = now() WHERE name = %s AND revoked_at IS NULL", (name,)
@@ -136,7 +136,7 @@ class KeyRing:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._keys: dict[str, ApiKey] = {}
-        # A random hash that no key matches. A key of an unknown name is compared with it, so that the time is the same.
+        # A random hash that no key matches. Comparing a key that has an unknown name takes the same time as any other.
         self._unknown = ApiKey("", Role.READER, secrets.token_bytes(32))
 
     def load(self) -> None:
@@ -148,14 +148,14 @@ class KeyRing:
         self._keys = {key.name: key for key in keys}
 
     def reload(self) -> None:
-        """Load the keys again. If the database is unavailable, the last keys stay valid."""
+        """Load the keys again. If the database is unavailable, the keys in memory stay valid."""
         try:
             self.load()
         except psycopg.OperationalError as error:
             log.warning("cannot reload the API keys: %s", error)
 
     def authorize(self, authorization: str, role: Role) -> ApiKey:
-        """The key in an `Authorization` header.
+        """The stored key that matches an `Authorization` header.
 
         Raises:
             RequestRefused: the key is invalid, or its role does not permit the request.
@@ -169,7 +169,7 @@ class KeyRing:
         return found
 
     def find(self, key: str) -> ApiKey | None:
-        """The stored key that equals `key`. The comparison takes the same time for every secret."""
+        """The stored key that matches `key`. The comparison takes the same time for every secret."""
         candidate = self._keys.get(_name(key), self._unknown)
         return candidate if hmac.compare_digest(candidate.sha256, _hash(key)) else None
 

@@ -1,4 +1,4 @@
-"""The audit trail: each operation on the platform, its target and its user. The code that acts writes the entry."""
+"""The audit trail: each operation with its target and its user. The code that performs an operation records it."""
 
 import getpass
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 
 from truelog.storage.database import Connection
 
-AIRFLOW = "airflow"  # the user of operations that a DAG starts by itself
+AIRFLOW = "airflow"  # the user recorded for operations that a DAG starts on its own
 
 
 class OperationKind(StrEnum):
@@ -21,15 +21,15 @@ class OperationKind(StrEnum):
     RELEASE = "release"
     REPAIR = "repair"
     BACKFILL = "backfill"
-    SILENCE = "silence"  # of alerts
-    UNSILENCE = "unsilence"  # before the silence expired
+    SILENCE = "silence"  # alerts were silenced
+    UNSILENCE = "unsilence"  # a silence was ended before it expired
     KEY_ADD = "key_add"
     KEY_REVOKE = "key_revoke"
 
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation. `about` holds its reason or its result."""
+    """An operation. `about` contains its reason or its result."""
 
     id: int
     at: datetime
@@ -57,5 +57,5 @@ def latest_operations(connection: Connection, limit: int, kind: str | None = Non
 
 
 def by_hand() -> str:
-    """The user of a command on the command line."""
+    """The user who runs a command on the command line."""
     return f"{getpass.getuser()} (command line)"

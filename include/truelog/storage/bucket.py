@@ -1,4 +1,4 @@
-"""The objects in the bucket and their sizes, read by plain S3 without a table format."""
+"""The objects in the bucket and their sizes, read with plain S3 requests and without a table format."""
 
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import ObjectTypeDef
 
 
-_PATHS = Config(s3={"addressing_style": "path"})  # no host name has to resolve for each bucket
+_PATHS = Config(s3={"addressing_style": "path"})  # so that no host name must resolve for each bucket
 
 
 def s3_client(settings: Settings, config: Config | None = None) -> "S3Client":
@@ -29,7 +29,7 @@ def s3_client(settings: Settings, config: Config | None = None) -> "S3Client":
 
 
 def object_sizes(settings: Settings, location: str) -> Mapping[str, int]:
-    """The size in bytes of every object below `location`, by its full URI."""
+    """The size in bytes of every object below `location`, by full URI."""
     bucket, prefix = location.removeprefix("s3://").split("/", 1)
     return {f"s3://{bucket}/{each['Key']}": each["Size"] for each in list_objects(s3_client(settings), bucket, prefix)}
 

@@ -14,9 +14,9 @@ _SQL = Path(__file__).parent / "sql"
 
 
 def connect(settings: Settings, *, autocommit: bool = False, writer: str | None = None) -> Connection:
-    """Open a session in UTC, which the caller closes. `writer` is the application whose lease covers its writes.
+    """Open a session in UTC. The caller closes it. `writer` is the application whose lease covers the session's writes.
 
-    If a process is suspended in a transaction, the transaction ends after a timeout and releases its locks.
+    If a process is suspended during a transaction, the transaction ends after a timeout and releases its locks.
     """
     arguments = settings.database() | ({"application_name": session_name(writer)} if writer else {})
     connection: Connection = psycopg.connect(**arguments, autocommit=autocommit, connect_timeout=10)
@@ -26,15 +26,15 @@ def connect(settings: Settings, *, autocommit: bool = False, writer: str | None 
 
 
 def session_name(writer: str) -> str:
-    """The name of an application's sessions in PostgreSQL. It is a hash because PostgreSQL limits it to 63 bytes."""
+    """The name of an application's PostgreSQL sessions: a hash, because PostgreSQL limits the name to 63 bytes."""
     return f"truelog:{hashlib.sha256(writer.encode()).hexdigest()[:32]}"
 
 
 def migrate(settings: Settings) -> None:
     """Migrate the database to the schema of this release.
 
-    A database with this schema stays as it is: to redefine a table or a view waits for all its readers, and later
-    readers queue behind the redefinition.
+    A database that already has this schema remains unchanged: redefining a table or a view waits for all its readers,
+    and later readers queue behind the redefinition.
     """
     statements = [(_SQL / file).read_bytes() for file in ("schema.sql", "alert_kinds.sql", "measures.sql", "layer.sql")]
     digest = hashlib.sha256(b"\n".join(statements)).hexdigest()

@@ -1,4 +1,4 @@
-"""Read-only snapshots of the database, in which all queries see a view at the same moment."""
+"""Read-only database snapshots, in which all queries see the same state of a view."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,14 +30,14 @@ def read_snapshot(settings: Settings) -> Iterator[Connection]:
 
 
 def view_rows(connection: Connection, relation: str, limit: int | None = None) -> Iterator[str]:
-    """The rows of a relation in the schema `views`, as JSON objects.
+    """The rows of a relation in the `views` schema, as JSON objects.
 
     Raises:
         NotSetUp: the relation does not exist yet.
     """
     found = connection.execute("SELECT to_regclass(%s)", (f'views."{relation}"',)).fetchone()
     if found == (None,):
-        raise NotSetUp(f"views.{relation} does not exist yet: its stream creates it at its first start.")
+        raise NotSetUp(f"views.{relation} does not exist yet: its stream creates it at the first start.")
     query = sql.SQL("SELECT row_to_json(r)::text FROM {} r LIMIT {}")
     with connection.cursor("rows") as cursor:
         cursor.itersize = _FETCH_SIZE
@@ -46,7 +46,7 @@ def view_rows(connection: Connection, relation: str, limit: int | None = None) -
 
 
 def view_columns(connection: Connection, view: str) -> list[dict[str, str | None]]:
-    """Name, type and comment of each column that readers see. Empty if the view does not exist yet."""
+    """The name, type and comment of each column that readers see. Empty if the view does not exist yet."""
     rows = connection.execute(
         "SELECT attname, format_type(atttypid, atttypmod), col_description(attrelid, attnum) FROM pg_attribute "
         "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",

@@ -1,1 +1,1 @@
-"""Support: errors, settings, durations, timestamps, waiting, HTTP. Knows nothing about the platform."""
+"""Support: errors, settings, durations, timestamps, waiting, HTTP. Independent of the rest of the platform."""

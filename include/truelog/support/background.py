@@ -1,11 +1,11 @@
-"""A thread that calls a function repeatedly until it is stopped."""
+"""A background thread that calls a function repeatedly until the thread is stopped."""
 
 import threading
 from collections.abc import Callable
 
 
 class Background:
-    """Calls `action`, waits `pause` seconds, and repeats. An exception ends the thread, and Python logs it."""
+    """Calls `action`, waits `pause` seconds, and repeats. An exception ends the thread, and Python prints it."""
 
     def __init__(self, name: str, action: Callable[[], object], pause: float = 0.0) -> None:
         self._action = action
@@ -17,7 +17,7 @@ class Background:
         self._thread.start()
 
     def stop(self, seconds: float = 5.0) -> None:
-        """Return when the current call has ended, or after `seconds`."""
+        """Stop the thread, and wait at most `seconds` for its current call to finish."""
         self._stop.set()
         self._thread.join(seconds)
 

@@ -12,7 +12,7 @@ _LONG = re.compile(rf"(\d+) ({'|'.join(_UNITS)})s?")
 
 
 def seconds(text: str) -> int:
-    """Seconds in a declared duration such as "7 days"."""
+    """The number of seconds in a declared duration such as "7 days"."""
     match = _LONG.fullmatch(text)
     if not match:
         raise BadDeclaration(f"{text!r} is not a duration; write a number and one of {', '.join(_UNITS)}s.")
@@ -20,7 +20,7 @@ def seconds(text: str) -> int:
 
 
 def parse_brief(text: str) -> timedelta:
-    """Parse a duration as people type it in a command: 90s, 30m, 2h, 1d."""
+    """Parse a duration typed in a command, such as 90s, 30m, 2h or 1d."""
     match = _BRIEF.fullmatch(text)
     if not match:
         raise BadDeclaration(f"{text!r} is not a duration; write a number and one of {', '.join(_LETTERS)}: 30m, 2h.")
@@ -28,7 +28,7 @@ def parse_brief(text: str) -> timedelta:
 
 
 def in_words(duration: float) -> str:
-    """Write seconds in the largest unit that fits at least twice: 90 is "90 s", 120 is "2 min"."""
+    """Format seconds in the largest unit that fits at least twice: 90 becomes "90 s", 120 becomes "2 min"."""
     for unit, name in ((86400, "days"), (3600, "h"), (60, "min")):
         if duration >= 2 * unit:
             return f"{duration / unit:.0f} {name}"

@@ -2,8 +2,8 @@
 
 TruelogError
 ├── Stale            a merge does not begin at its view's position
-├── Gap              a batch begins past its view's position: the records between would be lost
-├── Fenced           another process holds the application's lease now
+├── Gap              a batch begins past its view's position: the records in between would be lost
+├── Fenced           another process now holds the application's lease
 ├── StagingTorn      the staged rows differ from the rows that the executors loaded
 ├── CodeChanged      a view's code differs from the code that made its table
 ├── NotMade          a view's table does not exist yet
@@ -15,7 +15,7 @@ TruelogError
 ├── LogLost          the log dropped records before they were archived
 ├── BadInput         a file or a query from the user cannot be read
 ├── NotSetUp         settings or jars are missing or wrong
-├── CrashLoop        an application keeps ending soon after each start
+├── CrashLoop        an application keeps exiting soon after each start
 ├── AirflowRefused   Airflow rejected a request
 ├── RunFailed        a DAG run did not succeed
 ├── RequestRefused   an HTTP request is rejected with a status code
@@ -36,11 +36,11 @@ class Stale(TruelogError):
 
 
 class Gap(TruelogError):
-    """A batch begins past its view's position, so the records between would be lost."""
+    """A batch begins past its view's position, so the records in between would be lost."""
 
 
 class Fenced(TruelogError):
-    """Another process holds the lease under which this process ran."""
+    """Another process holds the lease that this process needs."""
 
 
 class StagingTorn(TruelogError):
@@ -56,7 +56,7 @@ class NotMade(TruelogError):
 
 
 class CatalogBehind(TruelogError):
-    """The catalog's version of an archive table is older than the bucket's."""
+    """The catalog's version of an archive table is older than the version in the bucket."""
 
 
 class TopicRecreated(TruelogError):
@@ -64,7 +64,7 @@ class TopicRecreated(TruelogError):
 
 
 class TopicRefused(TruelogError):
-    """A topic breaks a condition that Truelog needs to trust its log."""
+    """A topic does not meet a condition that Truelog requires in order to trust the topic's records."""
 
 
 class BadDeclaration(TruelogError):
@@ -80,7 +80,7 @@ class LogLost(TruelogError):
 
 
 class BadInput(TruelogError):
-    """The user's input cannot be read. A retry needs other input."""
+    """The user's input cannot be read. The user must correct it before a retry."""
 
 
 class NotSetUp(TruelogError):
@@ -88,9 +88,9 @@ class NotSetUp(TruelogError):
 
 
 class CrashLoop(TruelogError):
-    """An application ended right after a start, or ended too often recently.
+    """An application exited right after a start, or has exited too often recently.
 
-    In the second case it is not started before `paused_until`.
+    In the second case, the application is not restarted before `paused_until`.
     """
 
     def __init__(self, reason: str, paused_until: datetime | None) -> None:
@@ -99,7 +99,7 @@ class CrashLoop(TruelogError):
 
 
 class AirflowRefused(TruelogError):
-    """Airflow rejected a request. The message holds its reason."""
+    """Airflow rejected a request. The message contains the reason."""
 
 
 class RunFailed(TruelogError):

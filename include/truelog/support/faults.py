@@ -1,10 +1,11 @@
 """Fault injection: named points in the protocols where a test can make a real process fail.
 
 `TRUELOG_FAULT="merge.staged:3:kill"` kills this process with SIGKILL the third time that it reaches the point.
-`stop` suspends the process instead, which makes it a zombie once its successor has begun. `raise` raises an exception.
-Before it fails, the process writes the file named by `TRUELOG_FAULT_FIRED`, so that a test can distinguish a fault
-that never fired from a fault that the platform survived. Outside tests the variable is unset, and a point costs one
-comparison.
+`stop` suspends the process instead, so that a test can resume it after its successor has started. `raise` raises an
+exception.
+Before it fails, the process writes the file whose path is in `TRUELOG_FAULT_FIRED`, so that a test can distinguish a
+fault that never fired from a fault that the platform survived. Outside tests, `TRUELOG_FAULT` is unset, and each point
+costs one comparison.
 """
 
 import os
@@ -32,5 +33,5 @@ def reach(point: str) -> None:
     Path(os.environ["TRUELOG_FAULT_FIRED"]).write_text(f"{_armed}\n")
     if action == "raise":
         raise FaultInjectedError(point)
-    # This thread receives its own signal before its next step. A signal to the process may arrive later.
+    # A signal that a thread sends to itself arrives before its next step; a signal to the process may arrive later.
     signal.pthread_kill(threading.get_ident(), signal.SIGKILL if action == "kill" else signal.SIGSTOP)

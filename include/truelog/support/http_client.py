@@ -1,6 +1,6 @@
-"""JSON over HTTP to servers of third parties, within a time limit.
+"""JSON requests to third-party HTTP servers, with a time limit.
 
-An address may contain a secret, so no error and no log shows it.
+An address may contain a secret, so no error message or log contains the address.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ import httpx
 from truelog.support.errors import NoticeRefused, NotSetUp, ReceiverDown
 
 _EXCERPT = 200  # bytes of a response that an error quotes
-_REJECTED = (400, 413, 422)  # this message will never be accepted; an operator can fix every other cause
+_REJECTED = (400, 413, 422)  # the server will never accept this message; an operator can fix every other cause
 _JSON = {"Content-Type": "application/json"}
 
 
 def post_json(url: str, body: Any, headers: dict[str, str], seconds: float) -> None:
-    """POST `body` and return once the server has accepted it. The request and its response may take `seconds`.
+    """POST `body` and return once the server has accepted it. The request and its response may take at most `seconds`.
 
     Redirects are not followed, and proxy settings in the environment are ignored.
 
@@ -57,8 +57,8 @@ def _address(url: str) -> httpx.URL:
 async def _send(request: httpx.Request, seconds: float) -> tuple[int, str]:
     """The status and the beginning of the response.
 
-    A client of httpx would log the address, so this function uses the transport alone. It trusts the certificate
-    authorities of the system, because an organisation may have added its own.
+    An httpx client would log the address, so this function uses the transport alone. It trusts the system's certificate
+    authorities, because an organisation may have added its own authority.
     """
     async with asyncio.timeout(seconds), httpx.AsyncHTTPTransport(verify=ssl.create_default_context()) as transport:
         response = await transport.handle_async_request(request)

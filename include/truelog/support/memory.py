@@ -6,7 +6,7 @@ import psutil
 
 
 def megabytes(processes: Iterable[psutil.Process]) -> float:
-    """Total memory of the processes. Shared memory counts once (on Linux); a process that has ended counts nothing."""
+    """The processes' total memory. On Linux, shared memory counts once. A process that has exited counts as zero."""
     total = 0
     for process in processes:
         try:

@@ -4,7 +4,7 @@ import psutil
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """False for a zombie: it has ended, although its parent has not collected its exit status."""
+    """False for a zombie, which has exited although its parent has not collected its exit status yet."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

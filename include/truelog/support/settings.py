@@ -1,8 +1,8 @@
 """Settings of the whole platform: addresses, credentials and limits.
 
-A value comes from the arguments, else from the environment (`TRUELOG_…`), else from `settings.env` in the home folder,
-which set-up writes with mode 0600. Secrets are `SecretStr`: they print as asterisks, and only the methods below unwrap
-them.
+Values come from the arguments, then from the environment (`TRUELOG_…`), then from `settings.env` in the home folder,
+which setup writes with mode 0600. Secrets are of type `SecretStr`: they print as asterisks, and only the methods below
+unwrap them.
 """
 
 import os
@@ -24,17 +24,17 @@ from truelog.support.errors import NotSetUp
 PROJECT = Path(__file__).parents[3]
 ENVIRONMENT_FILE = "settings.env"
 CATALOG = "archive"
-# A process that is suspended in a transaction of the catalog would otherwise keep its tables locked for all others.
+# Otherwise, a process that is suspended in a catalog transaction would lock the catalog's tables indefinitely.
 _IDLE_TIMEOUT = "-cidle_in_transaction_session_timeout=15s"
 
 
 def default_home() -> Path:
-    """The folder for state: `TRUELOG_HOME`, or `.truelog` beside the code."""
+    """The folder for state: `TRUELOG_HOME`, or `.truelog` next to the code."""
     return Path(os.environ.get("TRUELOG_HOME") or PROJECT / ".truelog").absolute()
 
 
 class Settings(BaseSettings):
-    """Immutable settings. `Settings()` loads the default home, `Settings(home=…)` another one."""
+    """Immutable settings. `Settings()` loads the default home, and `Settings(home=…)` loads another home."""
 
     model_config = SettingsConfigDict(env_prefix="TRUELOG_", frozen=True, extra="forbid")
 
@@ -63,16 +63,16 @@ class Settings(BaseSettings):
 
     collector_host: str = "127.0.0.1"
     collector_port: int = 0
-    # A dead letter holds the event in base64, at four thirds of its size, and Kafka accepts one megabyte.
+    # A dead letter contains the event in base64, which takes four thirds of its size. Kafka accepts one megabyte.
     collector_event_bytes: PositiveInt = Field(default=512 * 1024, le=700_000)
     collector_body_bytes: PositiveInt = 4 * 2**20
     collector_body_events: PositiveInt = 10_000
-    collector_body_seconds: PositiveFloat = 30.0  # time limit for the arrival of a body
+    collector_body_seconds: PositiveFloat = 30.0  # time limit for receiving a body
     collector_room_requests: PositiveInt = 256  # requests in progress at once
-    collector_room_bytes: PositiveInt = 64 * 2**20  # bytes of their bodies
+    collector_room_bytes: PositiveInt = 64 * 2**20  # total size of their bodies
     collector_acknowledge_seconds: PositiveFloat = 10.0  # time limit for Kafka's acknowledgement
 
-    lag_host: str = "127.0.0.1"  # address of the poller's metrics
+    lag_host: str = "127.0.0.1"  # address of the poller's metrics endpoint
     lag_port: int = 0
 
     # The first API keys in full. Only their holders know the other keys.
@@ -85,61 +85,64 @@ class Settings(BaseSettings):
     kafka_controller_password: SecretStr = SecretStr("")
     postgres_password: SecretStr = SecretStr("")
     analyst_password: SecretStr = SecretStr("")
-    airflow_password: SecretStr = SecretStr("")  # of Airflow's role in the database
+    airflow_password: SecretStr = SecretStr("")  # for Airflow's database role
     airflow_port: int = 0
-    airflow_parallelism: PositiveInt = 4  # tasks at once
-    airflow_parse_seconds: PositiveInt = 30  # interval between two readings of a DAG file
+    airflow_parallelism: PositiveInt = 4  # concurrent tasks
+    airflow_parse_seconds: PositiveInt = 30  # interval at which Airflow parses a DAG file again
     otlp_endpoint: str = ""  # destination of Airflow's own metrics; none by default
-    otlp_seconds: PositiveFloat = 60.0  # interval between two exports
-    airflow_admin_password: SecretStr = SecretStr("")  # of the users who sign in
+    otlp_seconds: PositiveFloat = 60.0  # interval between exports
+    airflow_admin_password: SecretStr = SecretStr("")  # passwords of the users who sign in
     airflow_oncall_password: SecretStr = SecretStr("")
     airflow_analyst_password: SecretStr = SecretStr("")
     airflow_secret_key: SecretStr = SecretStr("")
     airflow_jwt_secret: SecretStr = SecretStr("")
     airflow_fernet_key: SecretStr = SecretStr("")
 
-    # Key of the hash that identifies the visitors of an imported access log. Another key gives other visitors.
+    # Key of the hash that identifies the visitors in an imported access log. A different key yields different visitors.
     visitor_salt: SecretStr = SecretStr("")
 
     log_day_seconds: PositiveInt = 86_400
     archive_trigger_seconds: PositiveFloat = 30
-    straggler_seconds: PositiveFloat = 3600.0  # delay between an event and its record beyond which it is a straggler
+    straggler_seconds: PositiveFloat = 3600.0  # a record that arrives later than this after its event is a straggler
     stream_trigger_seconds: PositiveFloat = 1.0
     max_offsets_per_trigger: PositiveInt = 100_000
     tick_seconds: PositiveFloat = 1.0
     spark_master: str = "local[*]"
     shuffle_partitions: PositiveInt = 2
     archive_wait_seconds: PositiveFloat = 120  # how long a comparison or a repair waits for the archive
-    # Largest automatic repair, as a share of the view's rows. At 0 no repair is automatic.
+    # Largest automatic repair, as a share of the view's rows. If it is 0, no repair is automatic.
     repair_share: float = Field(default=0.01, ge=0, le=1)
-    repair_rows: PositiveInt = 10  # allowed whatever the share is: a person can still inspect that many rows
-    batch_answer_seconds: PositiveFloat = 120.0  # without a batch, before the batch layer answers; also between answers
+    repair_rows: PositiveInt = 10  # always allowed, whatever the share: a person can inspect that many rows
+    # Time without a batch before the batch layer answers, and the interval between its answers.
+    batch_answer_seconds: PositiveFloat = 120.0
     batch_grace_seconds: PositiveFloat = 5.0  # how long a batch waits for a slow view
-    silence_seconds: PositiveFloat = 120.0  # without a batch, beyond the trigger, before an application counts as hung
+    # Time without a batch, in addition to the trigger interval, before an application counts as hung.
+    silence_seconds: PositiveFloat = 120.0
     start_seconds: PositiveFloat = 600.0  # time limit for an application's first batch
-    stop_seconds: PositiveFloat = 30.0  # time limit for its end
-    deaths_allowed: PositiveInt = 5  # within `deaths_seconds`, before an application is paused
+    stop_seconds: PositiveFloat = 30.0  # time limit for its shutdown
+    deaths_allowed: PositiveInt = 5  # failures within `deaths_seconds` before an application is paused
     deaths_seconds: PositiveFloat = 300.0
     lag_poll_seconds: PositiveFloat = 10.0
-    lag_keep_seconds: PositiveFloat = 3 * 86_400.0  # how long the history of lag is kept
-    lag_late_seconds: PositiveFloat = 60.0  # lag of a reader, beyond its trigger, that is a warning
-    lag_falling_seconds: PositiveFloat = 6 * 3600.0  # time left before retention overtakes a reader that is an alert
+    lag_keep_seconds: PositiveFloat = 3 * 86_400.0  # how long lag samples are kept
+    lag_late_seconds: PositiveFloat = 60.0  # a reader's lag, beyond its trigger, that raises a warning
+    # An alert is raised if retention will overtake a reader within this time.
+    lag_falling_seconds: PositiveFloat = 6 * 3600.0
     data_docs_keep_seconds: PositiveFloat = 90 * 86_400.0  # how long Great Expectations' rendered pages are kept
-    # Receivers of alerts. There are none by default.
+    # Alert receivers. There are none by default.
     alertmanager_url: SecretStr = SecretStr("")
     alertmanager_token: SecretStr = SecretStr("")
     pagerduty_url: str = "https://events.pagerduty.com/v2/enqueue"
     pagerduty_key: SecretStr = SecretStr("")  # the integration's routing key
     alert_email: str = ""  # addresses, separated by commas
-    heartbeat_url: SecretStr = SecretStr("")  # of the dead man's switch
+    heartbeat_url: SecretStr = SecretStr("")  # URL of the dead man's switch
     alert_pages_url: str = ""  # URL at which people reach Airflow; this machine by default
     alert_runbooks_url: str = "docs/runbooks"  # URL of the runbooks
 
     alert_answer_seconds: PositiveFloat = 10.0  # time limit for a receiver's response
-    alert_repeat_seconds: PositiveFloat = 4 * 3600.0  # interval of the reminders of an open alert
+    alert_repeat_seconds: PositiveFloat = 4 * 3600.0  # interval between reminders of an open alert
     alert_keep_seconds: PositiveFloat = 90 * 86_400.0  # how long resolved alerts and expired silences are kept
-    alert_deaths: PositiveInt = 3  # of an application within ten minutes
-    alert_undecided_seconds: PositiveFloat = 3 * 3600.0  # without a verdict of reconcile
+    alert_deaths: PositiveInt = 3  # failures of an application within ten minutes
+    alert_undecided_seconds: PositiveFloat = 3 * 3600.0  # time without a verdict from reconcile
     alert_unproved_seconds: PositiveFloat = 6 * 3600.0  # age of a view's newest certificate
     alert_unaudited_seconds: PositiveFloat = 36 * 3600.0  # age of the archive's last audit
     alert_dead_letters: PositiveFloat = 1.0  # per second, in the last five minutes
@@ -164,7 +167,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Add the home's settings file as a source. Its path depends on the home, so no constant can name it."""
+        """Add the home's settings file as a source. Its path depends on the home, so it cannot be a constant."""
         values = init_settings.init_kwargs if isinstance(init_settings, InitSettingsSource) else {}
         home = Path(values.get("home") or default_home())
         return (
@@ -175,18 +178,18 @@ class Settings(BaseSettings):
 
     @property
     def jars_home(self) -> Path:
-        """The folder of the jars. Homes may share one; by default each home has its own."""
+        """The folder that contains the jars. Homes may share this folder; by default, each home has its own."""
         return self.jars_folder or self.home / "jars"
 
     def jars(self, kind: str) -> list[Path]:
-        """The jars of one configuration of `ivy.xml`: spark, kafka or s3."""
+        """The jars of one `ivy.xml` configuration: spark, kafka or s3."""
         found = sorted((self.jars_home / kind).glob("*.jar"))
         if not found:
             raise NotSetUp(f"no {kind} jars in {self.jars_home}: run `make install`")
         return found
 
     def database(self) -> dict[str, Any]:
-        """Arguments of `psycopg.connect`. Every session uses UTC."""
+        """Arguments for `psycopg.connect`. Every session uses UTC."""
         return {
             "host": self.database_host,
             "port": self.database_port,
@@ -197,13 +200,13 @@ class Settings(BaseSettings):
         }
 
     def database_uri(self, scheme: str = "postgresql") -> str:
-        """The database as a URI, for ADBC and (`postgresql+psycopg`) SQLAlchemy. It contains the password."""
+        """The database URI for ADBC or, with `postgresql+psycopg`, for SQLAlchemy. It contains the password."""
         password = quote(self.database_password.get_secret_value(), safe="")
         user = quote(self.database_user, safe="")
         return f"{scheme}://{user}:{password}@{self.database_host}:{self.database_port}/{self.database_name}"
 
     def kafka(self) -> dict[str, Any]:
-        """Configuration of a `confluent_kafka` client."""
+        """Configuration for a `confluent_kafka` client."""
         return {
             "bootstrap.servers": self.kafka_bootstrap,
             "security.protocol": self.kafka_protocol,
@@ -213,7 +216,7 @@ class Settings(BaseSettings):
         }
 
     def spark_kafka(self) -> dict[str, str]:
-        """Options of Spark's Kafka source. It reads only committed records: aborted transactions do not count."""
+        """Options for Spark's Kafka source, which reads only committed records and ignores aborted transactions."""
         return {
             "kafka.bootstrap.servers": self.kafka_bootstrap,
             "kafka.security.protocol": self.kafka_protocol,
@@ -222,7 +225,7 @@ class Settings(BaseSettings):
                 self.kafka_mechanism, self.kafka_user, self.kafka_password.get_secret_value()
             ),
             "kafka.isolation.level": "read_committed",
-            # Each task prefetches past its last record. At the log's end its next fetch would wait for that prefetch.
+            # Each task prefetches past its last record. At the log's end, the next fetch would wait for that prefetch.
             "kafka.fetch.max.wait.ms": "10",
         }
 
@@ -231,7 +234,7 @@ class Settings(BaseSettings):
         return f"s3://{self.s3_bucket}/warehouse"
 
     def iceberg(self) -> dict[str, str]:
-        """Properties of the archive's catalog for pyiceberg. Its tables are in the schema `iceberg`."""
+        """PyIceberg properties of the archive catalog, whose tables are in the `iceberg` schema."""
         options = quote(f"-csearch_path=iceberg {_IDLE_TIMEOUT}")
         return {
             "type": "sql",
@@ -244,7 +247,7 @@ class Settings(BaseSettings):
         }
 
     def spark_catalog(self) -> dict[str, str]:
-        """The same catalog for Spark. It is set on a running session, so that no command line contains secrets."""
+        """Spark properties of the same catalog, set on a running session so that no command line contains secrets."""
         server = f"{self.database_host}:{self.database_port}/{self.database_name}"
         conf = {
             "type": "jdbc",
@@ -267,7 +270,7 @@ class Settings(BaseSettings):
 
 
 def jaas(mechanism: str, user: str, password: str) -> str:
-    """The JAAS configuration of a Java client of Kafka."""
+    """The JAAS configuration of a Java Kafka client."""
     package = "org.apache.kafka.common.security"
     module = (
         f"{package}.scram.ScramLoginModule" if mechanism.startswith("SCRAM") else f"{package}.plain.PlainLoginModule"
@@ -276,6 +279,6 @@ def jaas(mechanism: str, user: str, password: str) -> str:
 
 
 def _describe(error: ValidationError, home: Path) -> str:
-    """The names and reasons without the values, which may include a password."""
+    """The names of the invalid settings, with the reasons but without the values, which may include a password."""
     wrong = [f"{'.'.join(map(str, e['loc']))} ({e['msg']})" for e in error.errors(include_input=False)]
     return f"settings in {home / ENVIRONMENT_FILE}: {', '.join(wrong)}; `truelog up` writes that file"

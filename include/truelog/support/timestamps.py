@@ -2,7 +2,7 @@
 
 An example is `2015-05-17T10:05:03Z`. The seconds may have up to six decimal places, and `Z` or an offset must follow.
 Looser formats (no offset, a bare date, a seventh decimal place) are ambiguous and therefore rejected. The pattern has
-the same meaning in Python and in RE2: the collector parses times with Python, the decoder with RE2.
+the same meaning in Python and in RE2, because the collector uses it with Python and the decoder with RE2.
 """
 
 import re
@@ -21,7 +21,7 @@ _WHOLE = re.compile(PATTERN)
 
 
 def parse_timestamp(text: str) -> datetime:
-    """The instant in UTC. ValueError if the text is not a timestamp."""
+    """The timestamp as an instant in UTC. Raises ValueError if the text is not a timestamp."""
     if not _WHOLE.fullmatch(text):
         raise ValueError(REFUSED)
     try:
@@ -31,7 +31,7 @@ def parse_timestamp(text: str) -> datetime:
 
 
 def to_utc(instant: datetime) -> datetime:
-    """The same instant in UTC. ValueError if it has no offset or is outside the calendar."""
+    """The same instant in UTC. Raises ValueError if the instant has no offset or is outside the calendar."""
     if instant.tzinfo is None:
         raise ValueError("a time without an offset; give it in UTC")
     try:
@@ -41,5 +41,5 @@ def to_utc(instant: datetime) -> datetime:
 
 
 def to_text(instant: datetime) -> str:
-    """The timestamp in the format of events."""
+    """The instant in the timestamp format of events."""
     return to_utc(instant).isoformat().replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""Wait for a condition with a deadline, and log the reason for the wait."""
+"""Wait until a condition holds or a deadline passes, and log the reason for the wait."""
 
 import logging
 import time
@@ -14,10 +14,10 @@ LOG_EVERY = 5.0
 
 
 def until(condition: Callable[[], None], seconds: float, what: str) -> float:
-    """Call `condition` until it no longer raises ServiceDown. Returns the seconds that this took.
+    """Call `condition` until it no longer raises ServiceDown. Return the number of seconds waited.
 
     Raises:
-        ServiceDown: `seconds` have passed.
+        ServiceDown: the condition did not hold within `seconds`.
     """
     began = time.monotonic()
     logged_at = began

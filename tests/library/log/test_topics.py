@@ -95,7 +95,7 @@ def test_fewer_partitions_are_rejected_without_any_change(kafka: Settings, admin
 
 def test_a_topic_with_producer_timestamps_is_rejected(kafka: Settings, admin: AdminClient) -> None:
     create_by_hand(admin, message_timestamp_type="CreateTime")
-    with pytest.raises(TopicRefused, match="its records carry timestamps of their producers' clocks"):
+    with pytest.raises(TopicRefused, match="its records carry timestamps from their producers' clocks"):
         topics.apply(kafka, visits())
     with pytest.raises(TopicRefused, match=r"message\.timestamp\.type=CreateTime"):
         topics.require_log_append_time(kafka, ["visits"])

@@ -39,10 +39,10 @@ def test_a_metric_has_its_bounds(name: str, value: float, before: Sequence[float
 @pytest.mark.parametrize(
     ("name", "value", "before", "why"),
     [
-        (EVENTS, 0, [], "not enough history: 0 log days before, 3 needed"),
-        (EVENTS, 12, [9, 11], "not enough history: 2 log days before, 3 needed"),
-        (KEYS, 12, [], "not enough history: 0 log days before, 3 needed"),
-        (f"{MISSING}how", 0.5, [], "not enough history: 0 log days before, 3 needed"),
+        (EVENTS, 0, [], "not enough history: 0 preceding log days, 3 needed"),
+        (EVENTS, 12, [9, 11], "not enough history: 2 preceding log days, 3 needed"),
+        (KEYS, 12, [], "not enough history: 0 preceding log days, 3 needed"),
+        (f"{MISSING}how", 0.5, [], "not enough history: 0 preceding log days, 3 needed"),
         (EVENTS, 12, [0, 0, 0, 5], "usually there are none"),
         (LATE, None, [0.1] * 7, "the day has no events to compute it from"),
         (f"{MISSING}why", None, [], "the day has no events to compute it from"),
@@ -74,8 +74,8 @@ def test_an_event_type_without_declared_bounds_has_the_defaults() -> None:
 @pytest.mark.parametrize(
     ("quality", "why"),
     [
-        (Quality(nulls={"who": 0.1}), "`nulls` may only name optional fields, not who"),
-        (Quality(nulls={"where": 0.1}), "`nulls` may only name optional fields, not where"),
+        (Quality(nulls={"who": 0.1}), "`nulls` may only list optional fields, not who"),
+        (Quality(nulls={"where": 0.1}), "`nulls` may only list optional fields, not where"),
         (Quality(nulls={"why": 1.5}), "1.5 is not a share"),
         (Quality(volume=(2.0, 0.5)), "no number is between 2.0 and 0.5"),
         (Quality(keys=(-1, 0.5)), "no number is between"),
