@@ -1,1 +1,1 @@
-"""Monitor: the health, reports and metrics of the running platform, and the service that polls lag and alerts."""
+"""Monitor: the health, reports and metrics of the platform, and the service that polls lag and checks for alerts."""

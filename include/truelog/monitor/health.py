@@ -1,6 +1,6 @@
-"""The health of each application: its state, its views, their positions and their lag.
+"""Application health: each application's state and views, and the positions and lag of the views.
 
-Lag comes from the newest samples of the lag service, as it does in `truelog lag` and on the pages.
+The lag comes from the lag service's newest samples, as in `truelog lag` and on the pages.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from truelog.views import catalogue
 
 @dataclass(frozen=True)
 class ViewHealth:
-    """One view of an application; `lag_age` is the age of the sample that its lag comes from."""
+    """The health of one view. `lag_age` is the age of the sample that the lag comes from."""
 
     view: str
     state: str
@@ -42,9 +42,9 @@ class ViewHealth:
 
 @dataclass(frozen=True)
 class ApplicationHealth:
-    """One application: the lowest positions of its views, their greatest lag, and the age of their oldest sample.
+    """The health of one application: its views' lowest positions, their greatest lag, and their oldest sample's age.
 
-    Where the lag of one reader is unknown, the application's is None, and `reason` says why.
+    If any reader's lag is unknown, the application's lag is None and `reason` contains the reason.
     """
 
     application: str
@@ -64,7 +64,7 @@ class ApplicationHealth:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What the database, and for the archive its store, say at one moment; all by view or reader."""
+    """Facts from one database snapshot, by view or reader."""
 
     positions: Mapping[str, ReaderPosition]
     states: Mapping[str, ViewStatus]
@@ -90,17 +90,17 @@ def application_health(settings: Settings) -> list[ApplicationHealth]:
 
 
 def unknown_health(name: str) -> ApplicationHealth:
-    """The health of an application while the database does not answer."""
+    """The health of an application if the database does not answer."""
     return ApplicationHealth(name, "UNKNOWN", application.RUNNING)
 
 
 def application_state(settings: Settings, status: Status) -> str:
-    """RUNNING, STARTING or STOPPED; or what is wrong."""
+    """RUNNING, STARTING, STOPPED, or the name of the problem."""
     return state_name(status, diagnose(settings, status, datetime.now(UTC)))
 
 
 def state_name(status: Status, found: Diagnosis | None) -> str:
-    """The same for a diagnosis that the caller has."""
+    """The state of an application for a given diagnosis."""
     if found is not None:
         return found.upper()
     if not status.alive:
@@ -120,7 +120,7 @@ def _facts(settings: Settings, connection: Connection) -> _Facts:
 def _archived(settings: Settings) -> Positions:
     try:
         return archived_positions(settings, event.event_names())
-    except TruelogError:  # the store does not answer: everything else is reported
+    except TruelogError:  # the store does not answer, but everything else can still be reported
         return Positions()
 
 
@@ -167,7 +167,7 @@ def _health(
 
 
 def _view_health(view: str, facts: _Facts) -> ViewHealth:
-    """A view without a table has no lag, known or unknown."""
+    """The health of one view. If the view has no table, its lag is empty and not reported as unknown."""
     position, status = facts.positions[view], facts.states.get(view)
     lag = facts.lags[view] if position.version else ReaderLag()
     reason = status.reason if status else "no application has run it yet"
@@ -184,7 +184,7 @@ def _view_health(view: str, facts: _Facts) -> ViewHealth:
 
 
 def _lowest(positions: Sequence[Positions]) -> Offsets:
-    """By partition, among the readers of that partition."""
+    """The lowest position in each partition among the readers of that partition."""
     lowest: dict[str, dict[int, int]] = {}
     for at in positions:
         for topic, partition in at.partitions():

@@ -1,10 +1,10 @@
-"""The lag service: polls views and archive every `lag_poll_seconds`, serves metrics, and runs the checks for alerts.
+"""The lag service: polls the views and the archive every `lag_poll_seconds`, serves metrics, and runs alert checks.
 
-    GET /metrics        Authorization: Bearer KEY       the key of a reader or an admin
-    GET /health         needs no key: 200 while the views and the archive are polled successfully, else 503
+    GET /metrics        Authorization: Bearer KEY       a reader key or an admin key
+    GET /health         no key needed: 200 if the polls of the views and the archive are succeeding, otherwise 503
 
-Views and archive are polled separately, so that a hanging store does not stop the poll of the views. Each poll is
-stored in the history and published as consumer groups. Airflow delivers the alerts that the checks find.
+The views and the archive are polled separately, so that a hung store does not stop the polling of the views. Each poll
+is stored in the history and published as consumer groups. Airflow delivers the alerts that the checks find.
 
     python -m truelog.monitor.lag_service
 """
@@ -41,16 +41,16 @@ from truelog.support.settings import Settings
 _STOP_SECONDS = 1.0  # an unfinished poll may be lost
 
 _STATEMENT_SECONDS = 10
-# Detect a server that no longer responds: the first for data that was sent, the others while waiting for an answer.
+# These limits detect a dead server: the first limit applies to sent data, the others apply while waiting for an answer.
 _TCP_LIMITS = {"tcp_user_timeout": 10_000, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
 
 log = logging.getLogger(__name__)
 
 
 class ShortTimeouts(Settings):
-    """Settings with time limits on PostgreSQL, so that a server that hangs or is gone does not block the poller."""
+    """Settings with time limits for PostgreSQL, so that a hung or dead server does not block the polling."""
 
-    def __init__(self, **given: Any) -> None:  # the signature of Settings: type checkers synthesize a different one
+    def __init__(self, **given: Any) -> None:  # the signature of Settings; type checkers infer another signature
         super().__init__(**given)
 
     def database(self) -> dict[str, Any]:
@@ -63,14 +63,14 @@ class ShortTimeouts(Settings):
 
 
 class LagService:
-    """The state that polls and requests share."""
+    """The state that the polls and the requests share."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.keys = KeyRing(settings)
         self._broker = topics.client(settings)
         self._readers: dict[str, ListReaders] = {"views": lag_poll.polled_views, "archive": lag_poll.polled_archive}
-        self._polled_at = dict.fromkeys(self._readers, 0.0)  # the last successful poll of each
+        self._polled_at = dict.fromkeys(self._readers, 0.0)  # time of each last successful poll
 
     @asynccontextmanager
     async def running(self, _: Starlette) -> AsyncIterator[None]:
@@ -87,7 +87,7 @@ class LagService:
             thread.stop(_STOP_SECONDS)
 
     def poll(self, name: str) -> None:
-        """1. Poll. 2. Store the readings. 3. Publish the positions."""
+        """Poll (1), store the readings (2), and publish the positions (3)."""
         readers, readings = lag_poll.poll_once(
             self.settings, self._broker, event.event_names(), self._readers[name]
         )  # 1
@@ -99,12 +99,12 @@ class LagService:
         )  # 3
 
     def _try_poll(self, name: str) -> None:
-        """Poll, or log the failure: the history then has a gap, which the verdict reports."""
+        """Poll once. Log any failure: it leaves a gap in the history, and the verdict then reports the gap."""
         try:
             self.poll(name)
         except (TruelogError, psycopg.Error) as error:
             log.warning("The poll of the %s failed: %s", name, error)
-        except Exception:  # a defect must not end the polls
+        except Exception:  # a defect must not stop the polling
             log.exception("The poll of the %s failed", name)
 
     async def metrics(self, request: Request) -> Response:

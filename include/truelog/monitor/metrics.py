@@ -1,6 +1,6 @@
-"""All metrics, in Prometheus' text format.
+"""All metrics in the Prometheus text format.
 
-Each scrape reads them from PostgreSQL. Lag comes from the newest samples, and a metric gives the time of each sample.
+Each scrape reads the metrics from PostgreSQL. Lag comes from the newest samples, and one metric has the sample times.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,32 +23,32 @@ from truelog.views import catalogue
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
-# Name: type and help text.
+# The type and the help text of each metric, by name.
 FAMILIES = {
     "truelog_lag_events": ("gauge", "Records that the reader has not processed"),
-    "truelog_lag_seconds": ("gauge", "Age of the first unprocessed record by the log's clock, at the last sample"),
+    "truelog_lag_seconds": ("gauge", "Age of the first unprocessed record by the broker's clock, at the last sample"),
     "truelog_lag_verdict": ("gauge", "1 for the verdict on the reader's lag that `truelog lag` shows"),
     "truelog_lag_caught_up_seconds": (
         "gauge",
-        "Time until the reader catches up at its present rate; absent if it does not gain",
+        "Time until the reader catches up at its current rate; absent if the reader is not catching up",
     ),
-    "truelog_lag_sampled_timestamp_seconds": ("gauge", "Time of the last sample of the reader"),
+    "truelog_lag_sampled_timestamp_seconds": ("gauge", "Time of the reader's last sample"),
     "truelog_freshness_seconds": ("gauge", "The reader has processed every record older than this"),
-    "truelog_position": ("gauge", "Next offset that the reader processes"),
+    "truelog_position": ("gauge", "Next offset that the reader will process"),
     "truelog_log_end": ("gauge", "End offset of the partition"),
-    "truelog_log_earliest": ("gauge", "First offset that retention has left in the partition"),
+    "truelog_log_earliest": ("gauge", "First offset that is still in the partition"),
     "truelog_dead_letters_total": ("counter", "Invalid events, stored with the reason"),
-    "truelog_application_alive": ("gauge", "1 while a process holds the application's lease"),
+    "truelog_application_alive": ("gauge", "1 if a process holds the application's lease"),
     "truelog_application_batch_age_seconds": ("gauge", "Time since the application last finished a batch"),
     "truelog_batch_step_seconds": (
         "gauge",
-        "Duration of each step of the application's last batch; triggerExecution is the whole batch",
+        "Duration of each step in the application's last batch; triggerExecution is the whole batch",
     ),
     "truelog_application_launches_total": ("counter", "Starts of the application"),
     "truelog_stragglers_total": ("counter", "Records that reached the log long after their event"),
     "truelog_merges_total": ("counter", "Merges into the view's table"),
     "truelog_merged_rows_total": ("counter", "Rows that merges wrote to the view's table"),
-    "truelog_merge_seconds_total": ("counter", "Duration of merges into the view's table, without the commit"),
+    "truelog_merge_seconds_total": ("counter", "Duration of merges into the view's table, excluding the commit"),
     "truelog_prepare_seconds_total": (
         "counter",
         "Duration of transforming, aggregating and staging before these merges",
@@ -57,12 +57,12 @@ FAMILIES = {
     "truelog_reconcile_age_seconds": ("gauge", "Time since the view's last reconcile finished"),
     "truelog_reconcile_equal_age_seconds": (
         "gauge",
-        "Time since the view last equalled its rebuild, or since it was made",
+        "Time since the view last equalled its rebuild, or since the view was created if it never did",
     ),
     "truelog_certificates": ("gauge", "Certificates of the view's newest version"),
-    "truelog_certificate_age_seconds": ("gauge", "Age of the newest certificate; absent without certificates"),
-    "truelog_excluded_records": ("gauge", "Skipped records: the view's transform failed on them"),
-    "truelog_view_rows": ("gauge", "Rows of the view's table, estimated by PostgreSQL"),
+    "truelog_certificate_age_seconds": ("gauge", "Age of the view's newest certificate; absent if there is none"),
+    "truelog_excluded_records": ("gauge", "Records that the view skips because its transform failed on them"),
+    "truelog_view_rows": ("gauge", "Rows in the view's table, estimated by PostgreSQL"),
 }
 
 
@@ -76,7 +76,7 @@ class Point:
 
 
 def scrape(settings: Settings) -> str:
-    """The text of all metrics as of now.
+    """The text of all current metrics.
 
     Raises:
         ServiceDown: PostgreSQL does not answer.
@@ -86,7 +86,7 @@ def scrape(settings: Settings) -> str:
 
 
 def format_families(settings: Settings, connection: Connection) -> str:
-    """The same, in the caller's transaction."""
+    """The text of all current metrics, read in the caller's transaction."""
     lag = _lag(lag_report.rows(settings, connection))
     views = catalogue.view_names(settings.views_folder)
     platform = (_applications, _steps, _stragglers)
@@ -139,14 +139,14 @@ def _lag(rows: list[LagRow]) -> Iterator[Point]:
 
 
 def _freshness(rows: list[LagRow]) -> Iterator[Point]:
-    """Readers with a current sample of every partition."""
+    """The freshness of each reader that has a current sample for every partition."""
     for reader, partitions in lag_report.by_reader(rows).items():
         if (seconds := lag_report.freshness(partitions)) is not None:
             yield Point("truelog_freshness_seconds", seconds, {"reader": reader})
 
 
 def _dead_letters(rows: list[LagRow]) -> Iterator[Point]:
-    """From the samples of the archive, which reads every topic."""
+    """The number of invalid events, from the samples of the archive, which reads every topic."""
     ends = [row.end for row in rows if row.reader == ARCHIVE and row.topic == "dead_letter"]
     known = [end for end in ends if end is not None]
     if known and len(known) == len(ends):  # a sum over fewer partitions would look like a counter reset
@@ -168,7 +168,7 @@ def _applications(connection: Connection) -> Iterator[Point]:
 
 
 def _steps(connection: Connection) -> Iterator[Point]:
-    """The steps of the last batch, whose age is a metric of its own."""
+    """The steps of the last batch. The age of that batch is a separate metric."""
     rows = connection.execute(
         "SELECT application, step, milliseconds::float8 / 1000 FROM ("
         "SELECT DISTINCT ON (application) application, steps FROM truelog.batch ORDER BY application, at DESC"
@@ -184,7 +184,7 @@ def _stragglers(connection: Connection) -> Iterator[Point]:
 
 
 def _merges(connection: Connection, views: list[str]) -> Iterator[Point]:
-    """The totals of each view's newest version; a new version starts at zero."""
+    """The totals for each view's newest version. A new version starts at zero."""
     rows = connection.execute(
         "SELECT DISTINCT ON (view) view, merges, rows, merging, preparing FROM truelog.merge_tally "
         "WHERE view = ANY(%s) ORDER BY view, version DESC",
@@ -197,7 +197,7 @@ def _merges(connection: Connection, views: list[str]) -> Iterator[Point]:
 
 
 def _reconciliations(connection: Connection, views: list[str]) -> Iterator[Point]:
-    """The last comparison of each view's newest version."""
+    """The last comparison of each view's newest version, with its age."""
     rows = connection.execute(
         "SELECT DISTINCT ON (view) view, verdict, extract(epoch FROM now() - finished_at)::float8 "
         "FROM (SELECT view, max(version) AS version FROM truelog.view WHERE view = ANY(%s) GROUP BY view) n "
@@ -210,7 +210,7 @@ def _reconciliations(connection: Connection, views: list[str]) -> Iterator[Point
 
 
 def _certainties(connection: Connection, views: list[str]) -> Iterator[Point]:
-    """A view that was never EQUAL reports its own age. A view without certificates has no certificate age."""
+    """A view that was never found EQUAL reports its own age. A view without certificates has no certificate age."""
     for view, known in verification_status.verification_statuses(connection, views).items():
         labels: dict[str, object] = {"view": view}
         equal_age, age = known.equal_age, known.certified_age

@@ -1,6 +1,7 @@
-"""The report on streams: the desired and the actual state of each application, and its readers by partition.
+"""The stream report: each application's desired state, actual state, and readers by partition.
 
-Lag comes from the newest samples of the lag service: each page view would otherwise load the brokers and the archive.
+The lag comes from the lag service's newest samples. Otherwise each page view would put load on the brokers and the
+archive.
 """
 
 from collections.abc import Sequence
@@ -23,14 +24,14 @@ from truelog.streaming import batch_metrics
 from truelog.streaming.batch_metrics import BatchSteps
 from truelog.support.settings import Settings
 
-_BATCHES = 12  # in the report
+_BATCHES = 12  # number of recent batches in the report
 
 
 @dataclass(frozen=True)
 class ReaderReport:
-    """A view or the archive. Lag is the sum over its partitions, freshness the maximum.
+    """A view or the archive. The lag is the sum over its partitions, and the freshness is the maximum.
 
-    Both are None if one partition has no current sample: a sum over the others would be too low.
+    Both are None if any partition has no current sample, because a result from the other partitions would be too low.
     """
 
     reader: str
@@ -41,8 +42,8 @@ class ReaderReport:
     verdict: LagVerdict
     lag_events: int | None
     freshness: float | None
-    lag_age: float | None  # age of the samples behind lag and freshness
-    lag_unknown: str  # why the lag is unknown; else empty
+    lag_age: float | None  # age of the samples that the lag and the freshness come from
+    lag_unknown: str  # why the lag is unknown, or empty if it is known
     partitions: Sequence[lag_report.LagRow]
     answer: ServingStatus | None  # None for the archive, which is not a view
 
@@ -67,7 +68,7 @@ class ApplicationReport:
 
 
 def application_reports(settings: Settings) -> list[ApplicationReport]:
-    """The reports of all applications as of one moment.
+    """The reports on all applications at the same moment.
 
     Raises:
         ServiceDown: PostgreSQL does not answer.

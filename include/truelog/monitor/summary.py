@@ -1,10 +1,10 @@
-"""The summary on the home page: the current problems, and three numbers, each for the view with the worst value.
+"""The summary on the home page: the current problems and three numbers. Each number is from the view that is worst off.
 
 * freshness: the age of the oldest record that a view has not processed
 * lag: the number of records that a view has not processed
 * proof: the age of the newest certificate of a view
 
-`All good` requires evidence: everything unknown is a problem of its own.
+`All good` requires evidence, so any unknown fact is a separate problem.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ _STREAMS, _ALERTS, _LAG = "truelog-streams", "truelog-alerts", "truelog-lag"
 
 
 class State(StrEnum):
-    """Ordered from good to bad. Something unknown may be worse than a warning."""
+    """The states, ordered from good to bad. An unknown fact ranks above a warning because it may be worse."""
 
     ALL_GOOD = "All good"
     WARNING = "Warning"
@@ -41,7 +41,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Problem:
-    """A current problem; `page` is the page to act on it, relative to Airflow's `plugin/`."""
+    """A current problem. `page` is the page for solving the problem, relative to Airflow's `plugin/`."""
 
     state: State
     text: str
@@ -52,17 +52,17 @@ class Problem:
 class Facts:
     """The facts about the platform at one moment."""
 
-    alerts: Sequence[Alert]  # open
-    unwatched: Sequence[str]  # alert sources whose last check is too old or failed
+    alerts: Sequence[Alert]  # open alerts
+    unwatched: Sequence[str]  # alert sources whose last check failed or is too old
     applications: Mapping[str, str]  # the state of each application
-    views: Sequence[ViewEntry]  # the whole catalogue
+    views: Sequence[ViewEntry]  # all views in the catalogue
     answers: Mapping[str, str]  # the latest verdict on each view, EQUAL or DIFFERENT
     lag: Mapping[str, LagRow]  # the row of each reader's worst partition
 
 
 @dataclass(frozen=True)
 class OpenAlerts:
-    """`worst` is the meaning of the worst alert, or None if no alert is open."""
+    """The number of open alerts. `worst` is the meaning of the worst alert, or None if no alert is open."""
 
     count: int
     severity: Severity | None
@@ -71,7 +71,7 @@ class OpenAlerts:
 
 @dataclass(frozen=True)
 class Sign:
-    """A number and its view. The value is None if it is unknown; the view is None if no view has a table."""
+    """A value and its view. `value` is None if the value is unknown. `view` is None if no view has a table."""
 
     view: str | None
     value: float | None
@@ -93,14 +93,14 @@ _STATE_BY_SEVERITY = {Severity.CRITICAL: State.CRITICAL, Severity.WARNING: State
 _RUNS = "RUNNING"
 _STATE_BY_APPLICATION = {
     "DOWN": (State.CRITICAL, "is down"),
-    "HUNG": (State.CRITICAL, "makes no batches: it hangs or has nothing to read"),
+    "HUNG": (State.CRITICAL, "is finishing no batches: it has hung or has nothing to read"),
     "STOPPED": (State.WARNING, "is stopped on request"),
-    "STOP": (State.WARNING, "runs, though it should be stopped"),
+    "STOP": (State.WARNING, "is running, although it should be stopped"),
     "STARTING": (State.WARNING, "is starting"),
     "RESTART_PENDING": (State.WARNING, "is about to restart"),
-    "CHANGED": (State.WARNING, "runs old code"),
+    "CHANGED": (State.WARNING, "is running old code"),
 }
-_IDLE = ("DOWN", "HUNG", "STOPPED")  # its readers are then late as well
+_IDLE = ("DOWN", "HUNG", "STOPPED")  # in these states, the application's readers are late as well
 _STATE_BY_VERDICT = {
     LagVerdict.OK: State.ALL_GOOD,
     LagVerdict.WARN: State.WARNING,
@@ -111,7 +111,7 @@ _LOSS = (LagVerdict.REWIND, LagVerdict.FALLING_OFF)
 
 
 def now(settings: Settings) -> Vitals:
-    """The summary as of now. The numbers cover the views that have a table.
+    """The current summary. The numbers cover only views that have a table.
 
     Raises:
         ServiceDown: PostgreSQL does not answer.
@@ -144,7 +144,7 @@ def now(settings: Settings) -> Vitals:
 
 
 def _state(settings: Settings, status: Status) -> str:
-    """The state from the database alone: a question to Kafka could delay the card."""
+    """The application state, from the database alone. A Kafka query could delay the card."""
     allowed = application.silence_limits(settings, status.application)
     return health.state_name(status, application.diagnose_status(status, allowed, datetime.now(UTC)))
 
@@ -156,7 +156,7 @@ def card_state(facts: Facts) -> State:
 
 
 def open_alerts(alerts: Sequence[Alert]) -> OpenAlerts:
-    """The worst alert is critical if possible, then unacknowledged if possible, then the oldest."""
+    """Count the open alerts and choose the worst: critical before warning, then unacknowledged, then oldest."""
     if not alerts:
         return OpenAlerts(0, None, None)
     worst = min(
@@ -166,9 +166,9 @@ def open_alerts(alerts: Sequence[Alert]) -> OpenAlerts:
 
 
 def problems(facts: Facts) -> list[Problem]:
-    """All problems except alerts, the worst first.
+    """All problems except alerts, worst first.
 
-    1. An alert source makes no checks, so the absence of alerts proves nothing.
+    1. An alert source is making no checks, so the absence of alerts proves nothing.
     2. An application is not in its desired state.
     3. A view is broken, has no table, is stalled, or was DIFFERENT in its latest comparison.
     4. A reader is late, or its lag is unknown.
@@ -194,7 +194,7 @@ def _application_problems(facts: Facts) -> Iterator[Problem]:
 def _view_problems(facts: Facts) -> Iterator[Problem]:
     """3. Views."""
     if not facts.views:
-        yield Problem(State.UNKNOWN, "the catalogue has no view", "truelog-views")
+        yield Problem(State.UNKNOWN, "the catalogue contains no views", "truelog-views")
     for view in facts.views:
         if found := _view_problem(view, facts):
             state, text = found
@@ -212,14 +212,14 @@ def _view_problem(view: ViewEntry, facts: Facts) -> tuple[State, str] | None:
     if view.table is None:
         return State.WARNING, "has no table yet"
     if view.declared != view.table.version:
-        return State.WARNING, f"declares version {view.declared}, and its readers see version {view.table.version}"
+        return State.WARNING, f"declares version {view.declared}, but its readers see version {view.table.version}"
     if view.state == view_status.UP_TO_DATE or facts.applications.get(view.application) in _IDLE:
         return None
     return State.UNKNOWN, f"may not be up to date: {view.reason}"
 
 
 def _lag_problems(facts: Facts) -> Iterator[Problem]:
-    """4. Lag. If the application is idle, only the loss of records counts."""
+    """4. Lag. If the application is idle, only a rewind or the loss of records counts."""
     unknown = list[str]()
     for reader in (ARCHIVE, *(view.view for view in facts.views if view.table)):
         row = facts.lag.get(reader)
@@ -249,7 +249,7 @@ def _by_view(rows: dict[str, list[LagRow]], measure: Callable[[list[LagRow]], fl
 
 
 def _worst(values: dict[str, float | None]) -> Sign:
-    """The view with the worst value. An unknown value counts as the worst."""
+    """The view with the worst value. An unknown value counts as the worst value."""
     if not values:
         return Sign(None, None)
     return max((Sign(view, value) for view, value in values.items()), key=lambda s: (s.value is None, s.value or 0))

@@ -1,6 +1,6 @@
-"""The report on views: what each file declares, and its state in the database.
+"""The view report: what each view's file declares, and the view's state in the database.
 
-A file that cannot be loaded is listed with the reason, so that no view disappears.
+If a file cannot be loaded, the view is listed with the reason, so that no view disappears.
 """
 
 import ast
@@ -27,7 +27,7 @@ from truelog.views.view import View
 
 @dataclass(frozen=True)
 class ViewTable:
-    """The table of one version of a view. A table that was never analysed has no estimate of its rows."""
+    """The table of one version of a view. A table that was never analysed has no row estimate."""
 
     version: int
     made_at: datetime
@@ -49,7 +49,7 @@ class VerificationState:
 
 @dataclass(frozen=True)
 class ViewEntry:
-    """A view in the catalogue. `broken` says why its file cannot be loaded; its declaration is then unknown."""
+    """A view in the catalogue. If the file cannot be loaded, `broken` says why and the declaration is unknown."""
 
     view: str
     about: str
@@ -65,7 +65,7 @@ class ViewEntry:
     positions: dict[str, dict[int, int]] = field(default_factory=dict)
     table: ViewTable | None = None
     proof: VerificationState | None = None
-    answer: ServingStatus | None = None  # the layer that serves its readers
+    answer: ServingStatus | None = None  # the layer that serves the view's readers
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class ViewDetail:
 
 
 def view_entries(settings: Settings) -> list[ViewEntry]:
-    """All views of the catalogue, by name.
+    """All views in the catalogue, sorted by name.
 
     Raises:
         ServiceDown: PostgreSQL does not answer.
@@ -130,7 +130,7 @@ def view_detail(settings: Settings, view: str) -> ViewDetail:
 
 
 def view_relations(settings: Settings, view: str) -> list[str]:
-    """The relations that readers may query: the view itself, and the relations that it presents."""
+    """The relations that readers may query: the view itself and the relations that the view presents."""
     if view not in catalogue.view_names(settings.views_folder):
         return []
     declared, broken = _declared(settings, view)
@@ -201,7 +201,7 @@ def _source(event: EventType) -> SourceTopic:
 
 
 def _tables(connection: Connection, names: Sequence[str]) -> list[tuple[str, ViewTable]]:
-    """The tables of all versions, the newest last."""
+    """The tables of all versions, newest last."""
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT view, version, made_at, pg_total_relation_size(c.oid), nullif(c.reltuples, -1)::bigint, "
         "(SELECT count(*) FROM truelog.exclusion e WHERE (e.view, e.version) = (v.view, v.version)) "

@@ -59,7 +59,7 @@ def late(reader: str, verdict: LagVerdict) -> Facts:
         (
             application("archive", "HUNG"),
             State.CRITICAL,
-            ["archive makes no batches: it hangs or has nothing to read"],
+            ["archive is finishing no batches: it has hung or has nothing to read"],
         ),
         (application("stream", "STOPPED"), State.WARNING, ["stream is stopped on request"]),
         (application("stream", "STARTING"), State.WARNING, ["stream is starting"]),
@@ -68,9 +68,9 @@ def late(reader: str, verdict: LagVerdict) -> Facts:
         (view(replace(VIEW, broken="SyntaxError")), State.CRITICAL, ["orders cannot be loaded"]),
         (view(replace(VIEW, state=STALLED)), State.CRITICAL, ["orders is stalled"]),
         (view(replace(VIEW, table=None)), State.WARNING, ["orders has no table yet"]),
-        (view(NEW), State.WARNING, ["orders declares version 2, and its readers see version 1"]),
+        (view(NEW), State.WARNING, ["orders declares version 2, but its readers see version 1"]),
         (view(IDLE), State.UNKNOWN, ["orders may not be up to date: its application is not running"]),
-        (replace(GOOD, views=()), State.UNKNOWN, ["the catalogue has no view"]),
+        (replace(GOOD, views=()), State.UNKNOWN, ["the catalogue contains no views"]),
         (
             replace(GOOD, answers={"orders": "DIFFERENT"}),
             State.CRITICAL,
