@@ -89,7 +89,7 @@ def test_a_truncated_file_exits_with_3_and_a_missing_file_with_2(world: World, t
     log.write_bytes(gzip.compress(f"{LINE}\n".encode() * 1_000)[:-20])
     ended = truelog("import", "access-log", str(log), "--json")
     assert (ended.returncode, ended.stdout) == (3, "")
-    assert "cut.log.gz cannot be read to its end" in ended.stderr
+    assert "cut.log.gz cannot be read to the end" in ended.stderr
     assert truelog("import", "access-log", str(tmp_path / "none")).returncode == 2
 
 

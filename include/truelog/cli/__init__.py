@@ -1,1 +1,1 @@
-"""The command line, `truelog`: one function per command in `commands/`."""
+"""The `truelog` command line, with one function for each command in `commands/`."""

@@ -1,4 +1,4 @@
-"""The command line `truelog`. To add a command, write its function in `commands/` and list it below."""
+"""The `truelog` command line. To add a command, write its function in `commands/` and list the function below."""
 
 import logging
 import sys
@@ -83,6 +83,6 @@ def main() -> None:
     except TruelogError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         sys.exit(Exit.UNKNOWN)
-    except Exception:  # Python would exit with 1, which here means that the answer is known
+    except Exception:  # Python would exit with code 1, which means here that the answer is known
         logging.getLogger("truelog").exception("An unexpected error occurred")
         sys.exit(Exit.UNKNOWN)

@@ -1,4 +1,4 @@
-"""Names of views on the command line: an unknown name is bad use, not a failure."""
+"""View names on the command line. An unknown name is a usage error, not a failure."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -7,11 +7,11 @@ import typer
 
 from truelog.support.settings import Settings
 
-Views = Annotated[list[str] | None, typer.Argument(help="The views; all of them by default.")]
+Views = Annotated[list[str] | None, typer.Argument(help="The views. By default, all views.")]
 
 
 def named(settings: Settings, views: Sequence[str] | None) -> list[str]:
-    """The given names, checked.
+    """Return the given view names after checking them.
 
     Raises:
         typer.BadParameter: there is no such view.

@@ -1,4 +1,4 @@
-"""The output and the exit codes of commands: answers on standard output, everything else on standard error."""
+"""Command output and exit codes. Answers go to standard output, and everything else goes to standard error."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ class Exit(IntEnum):
     """Exit codes. Scripts rely on them."""
 
     FINE = 0
-    DIFFERENT = 1  # the answer is known, and it is not the desired one
+    DIFFERENT = 1  # the answer is known, but is not the desired answer
     BAD_USE = 2
     UNKNOWN = 3  # no answer: something necessary is missing or down
 

@@ -1,1 +1,1 @@
-"""The commands of `truelog`, grouped by subject: a function is a command, and its name is what people type."""
+"""The `truelog` commands, grouped by subject. Each function is a command, and its name is what people type."""

@@ -15,14 +15,14 @@ from truelog.support.settings import Settings
 if TYPE_CHECKING:
     from truelog.alerts.alert import Alert, Silence
 
-By = Annotated[str, typer.Option("--by", metavar="NAME", help="Your name; by default, your user name.")]
+By = Annotated[str, typer.Option("--by", metavar="NAME", help="Your name. By default, your user name.")]
 Lasts = Annotated[str, typer.Option("--for", metavar="DURATION", help="For example 30m, 2h or 1d.")]
 Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="The reason for the silence.")]
-Key = Annotated[str, typer.Argument(help="The key that `truelog alerts` shows.")]
+Key = Annotated[str, typer.Argument(help="The key, as shown by `truelog alerts`.")]
 Pattern = Annotated[
-    str, typer.Argument(help="A pattern of keys: application_down/stream, 'application_down/*', '*/page_views', '*'.")
+    str, typer.Argument(help="A key pattern, such as application_down/stream, 'application_down/*', '*/page_views'.")
 ]
-Number = Annotated[int, typer.Argument(metavar="NUMBER", help="The number that `truelog alerts` shows.")]
+Number = Annotated[int, typer.Argument(metavar="NUMBER", help="The silence number, as shown by `truelog alerts`.")]
 
 app = typer.Typer(help="Open alerts, acknowledgements and silences.", invoke_without_command=True)
 
@@ -31,7 +31,7 @@ app = typer.Typer(help="Open alerts, acknowledgements and silences.", invoke_wit
 def alerts(context: typer.Context, as_json: AsJson = False) -> None:
     """Show the open alerts and the active silences.
 
-    Exit code 0 if no alert is open, 1 if an alert is open, 3 if an alert source makes no checks.
+    The exit code is 0 if no alert is open, 1 if an alert is open, and 3 if an alert source is making no checks.
     """
     if context.invoked_subcommand is not None:
         return
@@ -54,7 +54,7 @@ def alerts(context: typer.Context, as_json: AsJson = False) -> None:
 
 @app.command()
 def ack(key: Key, by: By = "", as_json: AsJson = False) -> None:
-    """Acknowledge an alert: reminders stop until it is resolved."""
+    """Acknowledge an alert. No more reminders are sent for the alert."""
     from truelog.alerts import alert_store
     from truelog.storage.database import connect
 
@@ -65,7 +65,7 @@ def ack(key: Key, by: By = "", as_json: AsJson = False) -> None:
 
 @app.command()
 def silence(pattern: Pattern, lasts: Lasts, why: Why, by: By = "", as_json: AsJson = False) -> None:
-    """Silence new alerts that match a pattern, for maintenance. Resolutions are still sent."""
+    """Silence new alerts that match a pattern, for example during maintenance. Resolutions are still sent."""
     from truelog.alerts import alert_store
     from truelog.storage.database import connect
 
@@ -77,7 +77,7 @@ def silence(pattern: Pattern, lasts: Lasts, why: Why, by: By = "", as_json: AsJs
 
 @app.command()
 def unsilence(number: Number, by: By = "", as_json: AsJson = False) -> None:
-    """End a silence early. Open alerts that it held back are sent now."""
+    """End a silence early. Open alerts that the silence held back are sent now."""
     from truelog.alerts import alert_store
     from truelog.storage.database import connect
 
@@ -87,7 +87,7 @@ def unsilence(number: Number, by: By = "", as_json: AsJson = False) -> None:
 
 
 def _with_current_kind(key: str) -> str:
-    """Accepts the former name of a kind, and says its present name."""
+    """Accept the former name of a kind, and print the current name."""
     from truelog.alerts import alert_kind
 
     current = alert_kind.with_current_kind(key)
@@ -142,7 +142,7 @@ def _show(alerts: "list[Alert]", silences: "list[Silence]", overdue: list[str]) 
         line = f"silence {each.id}: {each.pattern} until {each.until:%m-%d %H:%M} UTC by {each.by}: {each.why}"
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if overdue:
-        line = f"These sources make no checks: {', '.join(overdue)}. Is `lag` READY in `truelog status`?"
+        line = f"These sources are making no checks: {', '.join(overdue)}. Is `lag` READY in `truelog status`?"
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     elif not alerts:
         console.print("no alert is open")

@@ -1,4 +1,4 @@
-"""`truelog archive audit` and `accept-loss`: is the archive complete?"""
+"""`truelog archive audit` and `accept-loss`: check that the archive is complete, or accept a loss of records."""
 
 from dataclasses import asdict
 from typing import Annotated
@@ -10,7 +10,7 @@ from truelog.cli.output import AsJson, Exit, print_json
 from truelog.support.settings import Settings
 
 Deep = Annotated[
-    bool, typer.Option("--deep", help="Compare every record with Kafka, byte by byte, as far back as Kafka has it.")
+    bool, typer.Option("--deep", help="Compare every record that Kafka still has with the archive, byte by byte.")
 ]
 
 app = typer.Typer(help="The archive of every record of every topic.", no_args_is_help=True)
@@ -18,7 +18,7 @@ app = typer.Typer(help="The archive of every record of every topic.", no_args_is
 
 @app.command()
 def audit(deep: Deep = False, as_json: AsJson = False) -> None:
-    """Check the archive against the files in the bucket and the offsets of the brokers."""
+    """Check the archive against the files in the bucket and the broker offsets."""
     from truelog.archive import audit_evidence
 
     report = audit_evidence.run_audit(Settings(), deep=deep)
@@ -37,7 +37,7 @@ def audit(deep: Deep = False, as_json: AsJson = False) -> None:
 
 @app.command("accept-loss")
 def accept_loss(as_json: AsJson = False) -> None:
-    """Record as lost what the log dropped before it was archived. The archive then continues after it."""
+    """Accept the loss of records that the log dropped before they were archived. The archive continues after them."""
     from truelog.archive import accept_loss
 
     accepted = accept_loss.accept_lost_ranges(Settings())

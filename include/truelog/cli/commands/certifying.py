@@ -1,4 +1,4 @@
-"""`truelog verify` and `truelog certificates`: proofs that views equalled their rebuilds, and their verification."""
+"""`truelog verify` and `truelog certificates`: verify and list the proofs that views equalled their rebuilds."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 Name = Annotated[
     str, typer.Argument(metavar="CERTIFICATE", help="The id, a file, an object in the bucket, or latest:VIEW.")
 ]
-OneView = Annotated[str | None, typer.Argument(metavar="[VIEW]", help="Only the certificates of this view.")]
-Limit = Annotated[int, typer.Option(min=1, help="Maximum number of certificates, the newest first.")]
+OneView = Annotated[str | None, typer.Argument(metavar="[VIEW]", help="List only this view's certificates.")]
+Limit = Annotated[int, typer.Option(min=1, help="Maximum number of certificates, newest first.")]
 
 
 def verify(name: Name, as_json: AsJson = False) -> None:
     """Rebuild a certified view from the archive's raw bytes, without the database, and compare hashes.
 
-    Exit code 0 if it is EQUAL, 1 if it is DIFFERENT, 3 if neither is known: other code SUPERSEDED the certificate, or
-    the archive does not reach its positions.
+    The exit code is 0 if the rebuild is EQUAL, 1 if it is DIFFERENT, and 3 if neither is known because newer code has
+    SUPERSEDED the certificate or because the archive does not reach the certificate's positions.
     """
     from truelog.reconcile import certificate_store
     from truelog.reconcile.certificate_verifier import VerificationVerdict, verify_certificate
@@ -50,7 +50,7 @@ def verify(name: Name, as_json: AsJson = False) -> None:
 
 
 def certificates(view: OneView = None, limit: Limit = 50, as_json: AsJson = False) -> None:
-    """List the certificates with their ages, and the views without one."""
+    """List the certificates with their ages, and the views that have no certificate."""
     from truelog.reconcile import certificate_store
     from truelog.storage import db_snapshot
     from truelog.views import catalogue
@@ -67,11 +67,11 @@ def certificates(view: OneView = None, limit: Limit = 50, as_json: AsJson = Fals
     if entries:
         console.print(_table(entries))
     for each in without:
-        console.print(f"{each} has no certificate: the next equal `truelog reconcile` makes one", highlight=False)
+        console.print(f"{each} has no certificate: the next EQUAL `truelog reconcile` makes one", highlight=False)
 
 
 def _table(entries: "list[CertificateEntry]") -> Table:
-    """Ids are wrapped, not truncated: a truncated id finds no certificate."""
+    """The table of certificates. Ids are wrapped, not truncated, because a truncated id finds no certificate."""
     table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
     table.add_column("certificate", overflow="fold")
     for name in ("version", "rows", "age"):

@@ -20,7 +20,7 @@ Seconds = Annotated[float, typer.Option(min=0, max=86_400, help="Duration in sec
 Seed = Annotated[
     int | None,
     typer.Option(
-        help="Seed of the traffic: the same seed gives the same events, except for their times. Random by default."
+        help="Traffic seed. The same seed produces the same events, except for their times. Random by default."
     ),
 ]
 
@@ -29,7 +29,7 @@ TOPICS = ("page_view", "search", "click")
 
 @dataclass
 class Generated:
-    """The result: events sent by topic, and the duration in seconds."""
+    """The result: the number of events sent, in total and by topic, and the duration in seconds."""
 
     seed: int
     sent: int = 0
@@ -38,7 +38,7 @@ class Generated:
 
 
 def generate(rate: Rate = 200, seconds: Seconds = 30, seed: Seed = None, as_json: AsJson = False) -> None:
-    """Send synthetic traffic to Kafka: late, out of order, with wrong clocks, and partly malformed."""
+    """Send synthetic traffic to Kafka. Some events are late, out of order, malformed, or from a wrong clock."""
     from truelog.ingest import generator
 
     result = Generated(secrets.randbelow(2**31) if seed is None else seed)

@@ -1,4 +1,4 @@
-"""`truelog import access-log`: sends past traffic as events."""
+"""`truelog import access-log`: sends past traffic to Kafka as events."""
 
 import os
 import zlib
@@ -18,7 +18,7 @@ app = typer.Typer(help="Import past traffic as events.", no_args_is_help=True)
 
 LogFile = Annotated[
     Path,
-    typer.Argument(exists=True, dir_okay=False, readable=True, help="The log file, plain or compressed with gzip."),
+    typer.Argument(exists=True, dir_okay=False, readable=True, help="The log file, plain or gzip-compressed."),
 ]
 Host = Annotated[str, typer.Option(help="The site that the log belongs to, as `shop.example` or `https://…`.")]
 
@@ -27,7 +27,7 @@ _STEP = 500  # lines between two updates of the progress bar
 
 @dataclass
 class Imported:
-    """The result: the number of lines read, sent and malformed."""
+    """The result: the number of lines that were read, sent and malformed."""
 
     lines: int = 0
     sent: int = 0
@@ -90,12 +90,12 @@ def _lines(lines: BinaryIO, file: Path) -> Iterator[bytes]:
         for line in lines:
             yield line.rstrip(b"\r\n")
     except (EOFError, OSError, zlib.error) as error:
-        raise BadInput(f"{file} cannot be read to its end: {error}") from error
+        raise BadInput(f"{file} cannot be read to the end: {error}") from error
 
 
 @contextmanager
 def _private_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that only its owner can read, because lines contain IP addresses. An empty file is removed."""
+    """A file that only its owner can read, because the lines contain IP addresses. An empty file is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

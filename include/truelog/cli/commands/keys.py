@@ -11,11 +11,11 @@ from rich.table import Table
 from truelog.cli.output import AsJson, print_json
 from truelog.support.settings import Settings
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the key: a-z, 0-9, _ and -.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The key name. It may contain a-z, 0-9, _ and -.")]
 RoleName = Annotated[
     str,
     typer.Option(
-        "--role", metavar="ROLE", help="producer posts events, reader reads metrics, admin may do everything."
+        "--role", metavar="ROLE", help="A producer posts events, a reader reads metrics, an admin may do anything."
     ),
 ]
 
@@ -24,7 +24,7 @@ app = typer.Typer(help="The API keys of the collector and the lag service.", no_
 
 @app.command("list")
 def list_keys(as_json: AsJson = False) -> None:
-    """List all keys, revoked keys included. Secrets are not stored, so none is shown."""
+    """List all keys, including revoked keys. Secrets are not stored, so they cannot be shown."""
     from truelog.storage import api_key, db_snapshot
 
     with db_snapshot.read_snapshot(Settings()) as connection:
@@ -41,7 +41,7 @@ def list_keys(as_json: AsJson = False) -> None:
 
 @app.command()
 def add(name: Name, role: RoleName, as_json: AsJson = False) -> None:
-    """Add a key and print it. It is shown only once: the database stores a hash."""
+    """Add a key and print it. The key is shown only once, because the database stores only its hash."""
     from truelog.storage import api_key
     from truelog.storage.audit_trail import by_hand
     from truelog.storage.database import connect
@@ -58,12 +58,12 @@ def add(name: Name, role: RoleName, as_json: AsJson = False) -> None:
         print_json({"name": name, "role": role, "key": key})
     else:
         typer.echo(key)
-        typer.echo(f"Services accept it within {api_key.RELOAD_SECONDS:.0f} s. It is not shown again.", err=True)
+        typer.echo(f"Services accept the key within {api_key.RELOAD_SECONDS:.0f} s. It is not shown again.", err=True)
 
 
 @app.command()
 def revoke(name: Name, as_json: AsJson = False) -> None:
-    """Revoke a key. The name cannot be used again."""
+    """Revoke a key. The key name cannot be used again."""
     from truelog.storage import api_key
     from truelog.storage.audit_trail import by_hand
     from truelog.storage.database import connect
@@ -77,4 +77,4 @@ def revoke(name: Name, as_json: AsJson = False) -> None:
     if as_json:
         print_json(asdict(entry))
     else:
-        typer.echo(f"{name} is revoked. Services reject it within {api_key.RELOAD_SECONDS:.0f} s.")
+        typer.echo(f"{name} is revoked. Services reject the key within {api_key.RELOAD_SECONDS:.0f} s.")

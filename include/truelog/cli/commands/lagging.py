@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from truelog.lag.lag_report import LagRow
 
 Readers = Annotated[
-    list[str] | None, typer.Argument(metavar="[VIEW]...", help="Views, or archive; all of them by default.")
+    list[str] | None, typer.Argument(metavar="[VIEW]...", help="Views, or archive. By default, all of these.")
 ]
 
 
 def lag(views: Readers = None, as_json: AsJson = False) -> None:
-    """Show how far each view and the archive are behind the log, by partition, with a verdict and its reason.
+    """Show how far each view and the archive are behind the log, by partition, with a verdict and the reason.
 
-    Exit code 0 if all are OK, 1 if a verdict is neither OK nor UNKNOWN, else 3.
+    The exit code is 0 if all verdicts are OK, 1 if any verdict is neither OK nor UNKNOWN, and otherwise 3.
     """
     from truelog.cli.naming import named
     from truelog.control.application import ARCHIVE
@@ -45,7 +45,7 @@ def lag(views: Readers = None, as_json: AsJson = False) -> None:
 
 
 def _show(rows: "list[LagRow]") -> None:
-    """Print the numbers by reader, then the reason of each verdict that is not OK."""
+    """Print the numbers by reader, followed by the reason for each verdict that is not OK."""
     from truelog.lag import lag_report
 
     table = Table(box=SIMPLE_HEAD, padding=0, show_edge=False)
@@ -75,7 +75,7 @@ def _partition(row: "LagRow") -> str:
 
 
 def _number(value: float | None) -> str:
-    """Small numbers get one decimal."""
+    """Format a number. Small numbers have one decimal place."""
     if value is None:
         return ""
     return f"{value:,.1f}" if isinstance(value, float) and value < 100 else f"{value:,.0f}"

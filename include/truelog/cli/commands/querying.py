@@ -13,8 +13,8 @@ from truelog.support.settings import Settings
 if TYPE_CHECKING:
     from truelog.views.view import View
 
-Name = Annotated[str, typer.Argument(metavar="VIEW", help="The name of the view; `truelog views` lists all views.")]
-Limit = Annotated[int | None, typer.Option(min=0, help="Maximum number of rows; all rows by default.")]
+Name = Annotated[str, typer.Argument(metavar="VIEW", help="The name of the view. `truelog views` lists all views.")]
+Limit = Annotated[int | None, typer.Option(min=0, help="Maximum number of rows. By default, all rows.")]
 Relation = Annotated[str | None, typer.Option(help="The name of an additional relation that the view presents.")]
 Query = Annotated[
     str, typer.Argument(metavar="QUERY", help="For example: SELECT url, count(*) FROM page_view GROUP BY url")
@@ -22,9 +22,9 @@ Query = Annotated[
 
 
 def query(view: Name, limit: Limit = None, relation: Relation = None, as_json: AsJson = False) -> None:
-    """Print the rows of a view as of one moment, one JSON object per line.
+    """Print the rows of a view at one moment, one JSON object per line.
 
-    A line on standard error says if the batch layer serves the view or its rows are known to be wrong.
+    If the batch layer serves the view or its rows are known to be wrong, a line on standard error says so.
     """
     from truelog.serving import serving_status
     from truelog.storage import db_snapshot
@@ -46,7 +46,7 @@ def query(view: Name, limit: Limit = None, relation: Relation = None, as_json: A
 
 
 def positions(as_json: AsJson = False) -> None:
-    """Show the position of each view: its next offset in each partition. List the problems of views."""
+    """Show the position of each view, which is its next offset in each partition, and list any view problems."""
     from truelog.apps import reader_positions
     from truelog.control import view_status
     from truelog.serving import serving_status
@@ -76,9 +76,9 @@ def positions(as_json: AsJson = False) -> None:
 
 
 def views(as_json: AsJson = False) -> None:
-    """Show the catalogue: each view, its topics, and its columns with their meanings.
+    """Show the catalogue: each view with its topics and columns, and the meaning of each column.
 
-    Exit code 3 if the file of a view is broken. The reason is printed, and the other views are shown.
+    The exit code is 3 if a view's file is broken. The reason is printed, and the other views are still shown.
     """
     from truelog.apps import reader_positions
     from truelog.serving import serving_status
@@ -132,9 +132,9 @@ def _declared(settings: Settings) -> "tuple[dict[str, View], dict[str, str]]":
 
 
 def sql(query: Query, as_json: AsJson = False) -> None:
-    """Query the archive with a SELECT. Each event type is a table with all its records.
+    """Query the archive with a SELECT statement. Each event type is a table that contains all its records.
 
-    Invalid records have the column `invalid` set and no typed columns. No other data can be read.
+    In invalid records, the `invalid` column is set and the typed columns are NULL. No other data can be read.
     """
     from truelog.archive import analyst
     from truelog.support.errors import BadInput
@@ -159,4 +159,4 @@ def _show(entry: dict[str, Any]) -> None:
     for column in entry["columns"]:
         aggregation = "key" if column["name"] in entry["key"] else entry["measures"].get(column["name"], "")
         table.add_row(column["name"], column["type"], aggregation, column["comment"] or "")
-    console.print(table if entry["columns"] else "  no table yet: the stream makes it on its first run")
+    console.print(table if entry["columns"] else "  no table yet: the stream creates it on its first run")

@@ -12,13 +12,13 @@ from truelog.support.settings import Settings
 
 _FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
 Days = Annotated[
-    list[datetime], typer.Option("--day", formats=_FORMATS, help="The start of a log day in UTC; may be repeated.")
+    list[datetime], typer.Option("--day", formats=_FORMATS, help="The start of a log day in UTC. May be repeated.")
 ]
-Open = Annotated[bool, typer.Option("--open", help="Include a day that is not over, as far as it is archived.")]
+Open = Annotated[bool, typer.Option("--open", help="Include a day that is not over yet, as far as it is archived.")]
 
 
 def recompute(day: Days, views: Views = None, open_: Open = False, as_json: AsJson = False) -> None:
-    """Recompute the partials of views for log days. Rebuilds read them instead of the archive's records."""
+    """Recompute view partials for log days. Rebuilds read partials instead of the archive's records."""
     from truelog.batch.recompute import recompute_all
 
     settings = Settings()

@@ -11,9 +11,9 @@ from truelog.support.settings import Settings
 
 FromRaw = Annotated[bool, typer.Option("--from-raw", help="Parse the raw bytes in the archive again.")]
 
-All = Annotated[bool, typer.Option("--all", help="All views; the default without names.")]
+All = Annotated[bool, typer.Option("--all", help="Reconcile all views. This is the default if no view is named.")]
 Repair = Annotated[
-    bool, typer.Option("--repair", help="Replace differing rows with the rows of the rebuild, and compare again.")
+    bool, typer.Option("--repair", help="Replace differing rows with the rebuild's rows, and compare again.")
 ]
 
 
@@ -24,7 +24,7 @@ def reconcile(
     repair: Repair = False,
     as_json: AsJson = False,
 ) -> None:
-    """Rebuild views from the archive at their exact positions, and compare them row by row."""
+    """Rebuild views from the archive at their exact positions, and compare the views with the rebuilds row by row."""
     from truelog.reconcile.reconcile import ReconcileRequest, exit_code, reconcile_all
     from truelog.storage.audit_trail import by_hand
 

@@ -15,11 +15,11 @@ from truelog.support.settings import ENVIRONMENT_FILE, Settings, default_home
 if TYPE_CHECKING:
     from runtime import State
 
-Services = Annotated[list[str] | None, typer.Argument(help="The services; all of them by default.")]
+Services = Annotated[list[str] | None, typer.Argument(help="The services. By default, all services.")]
 
 
 def up(services: Services = None, as_json: AsJson = False) -> None:
-    """Start the services and wait until each one answers."""
+    """Start the services and wait until every service is ready."""
     import runtime
     from runtime import class_archive
 
@@ -42,7 +42,7 @@ def down(as_json: AsJson = False) -> None:
 
 
 def status(as_json: AsJson = False) -> None:
-    """Show the state, memory and lag of each service and application, and how to connect."""
+    """Show the state and memory of each service and application, the lag, and how to connect."""
     import runtime
 
     settings = Settings()
@@ -72,7 +72,7 @@ def _show(settings: Settings, states: "list[State]", applications: list[dict[str
 
 
 def _connections(settings: Settings) -> dict[str, Any]:
-    """Addresses and users, and the setting that holds each password; never a password itself."""
+    """Addresses, users, and the name of the setting for each password, but never a password itself."""
     from runtime import airflow
 
     file = settings.home / ENVIRONMENT_FILE

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 FINE = ("RUNNING", "STARTING", "STOPPED")  # states that need no action
 
-# The names of states before 0.2. JSON shows them as `former_state` until 0.3.
+# The state names that were used before 0.2. JSON output contains them as `former_state` until 0.3.
 _FORMER_STATES = {
     "UP_TO_DATE": "FOLLOWING",
     "STALLED": "STANDING",
@@ -26,10 +26,10 @@ _FORMER_STATES = {
 }
 
 Name = Annotated[
-    str, typer.Argument(metavar="APPLICATION", help="archive, stream, or an application of TRUELOG_APPLICATIONS.")
+    str, typer.Argument(metavar="APPLICATION", help="archive, stream, or an application in TRUELOG_APPLICATIONS.")
 ]
 
-app = typer.Typer(help="Start and stop applications, through Airflow.", no_args_is_help=True)
+app = typer.Typer(help="Start and stop applications through Airflow.", no_args_is_help=True)
 
 
 @app.command()
@@ -62,12 +62,12 @@ def _set_desired(name: str, desired: str, as_json: bool) -> None:
         print_json({"application": name, "desired": desired})
     else:
         typer.echo(
-            f"{name}: the desired state is {desired}. The DAG stream_{name} applies it; `truelog status` shows it."
+            f"{name}: the desired state is {desired}. The stream_{name} DAG applies it, and `truelog status` shows it."
         )
 
 
 def streams(settings: Settings) -> list[dict[str, Any]]:
-    """The health of each application for `truelog status`. Without the database, every state is UNKNOWN."""
+    """The health of each application for `truelog status`. If the database does not answer, every state is UNKNOWN."""
     from truelog.control import application
     from truelog.monitor import health
     from truelog.support.errors import ServiceDown
@@ -89,7 +89,7 @@ def _former_state(state: str) -> dict[str, str]:
 
 
 def tables(streams: list[dict[str, Any]]) -> list[Table]:
-    """The tables of applications and of their views."""
+    """The table of applications and the table of their views."""
     applications = Table("application", "state", "pid", "MB", "lag events", "lag seconds", "last batch")
     views = Table("view", "run by", "state", "lag events", "lag seconds", "reason")
     for each in streams:
@@ -103,7 +103,7 @@ def tables(streams: list[dict[str, Any]]) -> list[Table]:
 
 
 def _lag_notes(streams: list[dict[str, Any]]) -> list[str]:
-    """The age of the lag that is shown, and why lag is not shown."""
+    """The age of the lag that is shown, and the reasons for lag that is not shown."""
     ages = [each["lag_age"] for each in streams if each["lag_age"] is not None and not each["reason"]]
     shown = [f"lag sampled up to {in_words(max(ages))} ago"] if ages else []
     return shown + sorted({f"lag unknown: {each['reason']}" for each in streams if each["reason"]})
