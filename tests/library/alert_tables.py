@@ -1,4 +1,4 @@
-"""The tables of alerts on a platform that has recorded nothing yet."""
+"""The alert tables of a platform that has not recorded anything yet."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ def age(database: Connection, by: timedelta = timedelta(hours=1)) -> None:
 
 @contextmanager
 def emptied(settings: Settings, *more: str) -> Iterator[Connection]:
-    """Empty these tables, and `more`, before and after."""
+    """Empty the alert tables and the `more` tables before and after the block."""
     truncate = f"TRUNCATE {', '.join(f'truelog.{table}' for table in (*_TABLES, *more))} CASCADE".encode()
     with connect(settings, autocommit=True) as connection:
         connection.execute(truncate)

@@ -1,4 +1,4 @@
-"""An archive without a broker: tables into which a test writes records, and a view of them."""
+"""An archive without a broker: tables that a test writes records to, and a view of these records."""
 
 import json
 import pickle
@@ -48,7 +48,7 @@ PER_URL = View(
 
 @dataclass
 class Archived:
-    """Archived clicks and ticks, and a view that merges them up to their end."""
+    """Archived clicks and ticks, and a view that merges all of them."""
 
     lab: Lab
     compiled: Compiled
@@ -75,7 +75,7 @@ class Archived:
         self._archive("ticks", 0, [{"occurred_at": self._at(second), "ends": self.positions.as_json()}])
 
     def stream(self, excluded: Sequence[tuple[int, int]] = ()) -> None:
-        """Merge all archived records into the view, without the excluded clicks."""
+        """Merge all archived records into the view, except the excluded clicks."""
         skipped = [Excluded("click", partition, offset, "planted") for partition, offset in excluded]
         merge.exclude(self.lab.connection, self.compiled, skipped)
         current = merge.positions(self.lab.connection, self.compiled)

@@ -1,4 +1,4 @@
-"""A test receiver of alerts over HTTP. It accepts, fails, rejects or hangs, or does not listen at all."""
+"""An HTTP receiver of alerts for tests, which can accept, fail, reject, hang or not listen at all."""
 
 import json
 import threading
@@ -13,7 +13,7 @@ _STATUS = {TAKES: 202, FAILS: 503, REFUSES: 400}
 
 
 class Listener:
-    """Records the accepted messages with their paths, headers and times. `mood` is its behaviour from now on."""
+    """Records accepted messages with their paths, headers and times. `mood` sets how it treats the next requests."""
 
     def __init__(self) -> None:
         self.mood = TAKES
@@ -31,7 +31,7 @@ class Listener:
         return f"http://127.0.0.1:{self.port}"
 
     def away(self) -> None:
-        """Stop listening, and end the requests that hang."""
+        """Stop listening and end the requests that are hanging."""
         self._let_go.set()
         self._server.shutdown()
         self._server.server_close()

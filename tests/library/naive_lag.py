@@ -1,4 +1,4 @@
-"""A second, naive implementation of the verdict on a lag, which shares nothing with the library but its data types."""
+"""A second, naive implementation of the lag verdict, which shares nothing with the library but its data types."""
 
 import statistics
 
@@ -6,7 +6,7 @@ from truelog.lag.lag_verdict import Limits, Sample
 
 
 def verdict(history: list[Sample], now: float, limits: Limits) -> tuple[str, int]:
-    """The verdict and the number of its rule."""
+    """The verdict and the number of the rule that decides it."""
     if len(history) == 0 or now > history[-1].at + limits.blind or history[-1].blind != "":
         return "UNKNOWN", 1
     newest = history[-1]

@@ -23,7 +23,7 @@ def database(postgresql: Settings) -> Iterator[Connection]:
 
 
 def test_from_an_alert_to_its_silence(postgresql: Settings, database: Connection) -> None:
-    """Nothing is checked, all is well, an alert opens, and Ann acknowledges it."""
+    """Nothing has been checked at first. Then all is well, an alert opens, and Ann acknowledges and silences it."""
     assert answer("alerts", exit_code=3)["neglected"] == [source.name for source in SOURCES]
 
     for source in SOURCES:

@@ -1,4 +1,4 @@
-"""What each source of alerts finds: tables of cases for its rules, and a real database for its queries."""
+"""What each alert source finds: tables of cases for its rules, and a real database for its queries."""
 
 import time
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ TABLES = ("audit", "launch", "lease", "application", "reconciliation", "lag_samp
 
 @pytest.fixture
 def database(postgresql: Settings) -> Iterator[Connection]:
-    """The database of a platform that has recorded nothing yet."""
+    """The database of a platform that has not recorded anything yet."""
     with emptied(postgresql, *TABLES) as connection:
         yield connection
 
@@ -60,7 +60,7 @@ def keys(observation: Observation) -> set[str]:
 
 
 def die(database: Connection, taken: lease.Lease) -> None:
-    """End the session that holds the lease. PostgreSQL frees its lock a moment later."""
+    """End the session that holds the lease. PostgreSQL releases the session's lock a moment later."""
 
     def released() -> None:
         if application.status(database, taken.holder.application).alive:
@@ -119,7 +119,7 @@ def test_an_application_that_is_starting_is_not_down(
 
 
 def test_an_application_from_its_start_to_its_death(postgresql: Settings, database: Connection) -> None:
-    """Before its first batch, its alert is unseen. After its death, it is down at the next look."""
+    """Before the application's first batch, its alert is unseen. After its death, the next look finds it down."""
 
     def observed() -> tuple[set[str], bool]:
         observation = alert_applications.observe(postgresql)
@@ -147,7 +147,7 @@ def test_an_application_that_keeps_dying_is_reported(postgresql: Settings, datab
 
 
 def test_without_ticks_a_silent_application_is_not_blamed(postgresql: Settings, database: Connection) -> None:
-    """Kafka is unreachable: one incident, with the log as its subject."""
+    """If Kafka is unreachable, there is one incident, with the log as its subject."""
     away = postgresql.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"})
     held = lease.take_lease(postgresql, STREAM)
     database.execute("UPDATE truelog.lease SET batch_at = now() - interval '1 hour'")
@@ -242,7 +242,7 @@ def test_the_cause_of_a_slow_application_names_its_first_view() -> None:
 
 
 def test_lag_comes_from_the_history(one_view: Settings, database: Connection) -> None:
-    """The application runs; the archive has no sample."""
+    """The application is running, but the archive has no sample."""
     taken = lease.take_lease(one_view, STREAM)
     lease.record_batch(database, taken.holder)
     database.execute("INSERT INTO truelog.application (application) VALUES ('stream')")
@@ -363,7 +363,7 @@ def test_an_event_type_is_checked_by_its_newest_log_day(postgresql: Settings, da
     assert keys(alert_verification.observe_events(postgresql)) == set()
     assert judged(1, "events 3: at least 500") == {"quality_anomaly/click"}
     assert alert_verification.observe_events(postgresql).findings[0].cause == "events 3: at least 500"
-    assert judged(0) == {"quality_anomaly/click"}  # an older day, by a backfill
+    assert judged(0) == {"quality_anomaly/click"}  # an older day, from a backfill
     assert judged(2) == set()
 
 
@@ -371,7 +371,7 @@ def test_an_event_type_is_checked_by_its_newest_log_day(postgresql: Settings, da
 
 
 def letters(*ends: tuple[float, int], blind: str = "") -> list[Reading]:
-    """Readings of two partitions; each pair is seconds ago and end offset."""
+    """Readings of two partitions. Each pair is a reading's age in seconds and its end offset."""
     now = time.time()
     return [
         Reading(

@@ -1,4 +1,4 @@
-"""Alerts in PostgreSQL and notifications over HTTP: a receiver gets each incident once, whatever happens to it."""
+"""Alerts in PostgreSQL and notifications over HTTP: a receiver gets each incident once, even after it has failed."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -51,7 +51,7 @@ def database(postgresql: Settings) -> Iterator[Connection]:
 
 @pytest.fixture
 def receiving(postgresql: Settings, database: Connection, listener: Listener) -> Settings:
-    """Settings for one server that acts as Alertmanager and as PagerDuty."""
+    """Settings for one server that acts as both Alertmanager and PagerDuty."""
     return postgresql.model_copy(
         update={
             "alertmanager_url": SecretStr(listener.url),
@@ -68,7 +68,7 @@ def look(database: Connection, *subjects: str, cause: str = "it died", blind: bo
 
 
 def resolve_all(database: Connection) -> None:
-    """Two looks without a problem, far enough apart."""
+    """Resolve all alerts with two looks that find no problem and are far enough apart."""
     look(database)
     age(database)
     look(database)
@@ -135,7 +135,7 @@ def test_a_silence_holds_back_notifications_until_it_ends(database: Connection) 
 
 
 def notifications(database: Connection) -> dict[str, list[str]]:
-    """The notifications of each receiver in order, delivered or not."""
+    """Each receiver's notifications in order, delivered or not."""
     rows: list[tuple[str, str]] = database.execute(  # type: ignore[assignment]
         "SELECT receiver, says FROM truelog.notification ORDER BY receiver, id"
     ).fetchall()
@@ -223,7 +223,7 @@ def test_an_overdue_notification_is_reported(receiving: Settings, database: Conn
 def test_only_alerts_and_silences_that_ended_long_ago_are_deleted(
     receiving: Settings, database: Connection, listener: Listener
 ) -> None:
-    """An open alert stays, however old, and so does an alert with a waiting notification."""
+    """An open alert stays, however old it is, and so does an alert with a waiting notification."""
     for pattern, hours in (("ended/*", 1), ("holds/*", 9999)):
         alert_store.add_silence(database, pattern, timedelta(hours=hours), by="ann", why="")
     look(database, "delivered", "waits", "open")
@@ -317,7 +317,7 @@ def test_any_cause_can_be_stored(database: Connection) -> None:
 def test_secrets_reach_only_their_receiver(
     receiving: Settings, database: Connection, listener: Listener, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """They are in no error, no stored reason and no log."""
+    """No error, stored reason or log contains a secret."""
     changed = receiving.model_copy(
         update={
             "alertmanager_url": SecretStr(f"{listener.url}/a-secret-path"),

@@ -1,4 +1,4 @@
-"""The watch: every kind has one source, and a source that fails resolves nothing."""
+"""The alert watch: every alert kind has one source, and a source that fails resolves nothing."""
 
 from collections.abc import Iterator
 
@@ -28,7 +28,7 @@ def test_every_kind_has_one_source_and_source_names_are_unique() -> None:
 def test_a_blind_source_resolves_nothing_and_opens_an_alert_of_its_own(
     postgresql: Settings, database: Connection
 ) -> None:
-    """Whatever the error; other sources are unaffected."""
+    """This holds for every error. Other sources are unaffected."""
     results: list[Observation | Exception] = [
         Observation((Finding("application_down", "one", "it died"),)),
         ServiceDown("no answer"),
@@ -67,7 +67,7 @@ def test_a_blind_source_resolves_nothing_and_opens_an_alert_of_its_own(
 
 
 def test_every_source_observes(postgresql: Settings, database: Connection) -> None:
-    """As in the service. A database that is down does not end the watch."""
+    """The sources run as in the service. A database that is down does not end the watch."""
     for source in alert_watch.SOURCES:
         alert_watch.watch_once(postgresql.model_copy(update={"database_port": 1}), source)
         alert_watch.watch_once(postgresql, source)

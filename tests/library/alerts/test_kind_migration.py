@@ -1,4 +1,4 @@
-"""Alert kinds change their names and change back: in alerts, silences, notifications and the operations log."""
+"""Alert kinds are renamed, and renamed back, in alerts, silences, notifications and the audit trail."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -24,17 +24,17 @@ DATABASE = "alert_kinds"
 RECEIVERS = ["alertmanager", "pagerduty"]
 FOUR_HOURS = timedelta(hours=4)
 
-# Alerts of a database of 0.1: kind, subject, columns that hold a time, and whether receivers were notified.
+# Alerts in a 0.1 database: kind, subject, columns that contain a time, and whether receivers were notified.
 ALERTS = [
     ("stands", "page_views", ("opened_at", "told_at"), True),
     ("down", "stream", ("opened_at", "told_at", "acknowledged_at"), True),
-    ("disk", "home", ("opened_at",), False),  # a silence kept it from receivers
+    ("disk", "home", ("opened_at",), False),  # a silence suppressed its notifications
     ("blind", "log", (), False),
     ("stands", "page_views", ("opened_at", "told_at", "acknowledged_at", "resolved_at"), True),
     ("dead_letters", "dead_letter", ("opened_at", "told_at"), True),
 ]
 LITERAL = ["stands/*", "unsound/archive", "down/stream"]
-UNCHANGED = ["*", "*/x", "x/[y", "[]/x", "d[z-a]*/x", "dead_*/x"]  # what these match has kept its name, or has none
+UNCHANGED = ["*", "*/x", "x/[y", "[]/x", "d[z-a]*/x", "dead_*/x"]  # kinds that match were not renamed or do not exist
 EXTENDED = ["st*/x", "un*/*", "st*", "*_off/x", "[b-d]?[!a]*/x", "*d/*", "?????/x"]
 TABLES = {
     "alert": "id, kind, subject, found_at, opened_at, told_at, acknowledged_at, acknowledged_by, resolved_at",
@@ -46,7 +46,7 @@ TABLES = {
 
 @pytest.fixture
 def database(postgresql: Settings) -> Iterator[Settings]:
-    """A database of its own, in the form that 0.1 leaves."""
+    """A separate database in the form that release 0.1 leaves behind."""
     made = postgresql.model_copy(update={"database_name": DATABASE})
     prepare(made)
     execute(made, BACK)
@@ -64,7 +64,7 @@ def listener() -> Iterator[Listener]:
 
 
 def execute(settings: Settings, statements: bytes) -> list[str]:
-    """Returns the notices."""
+    """Execute the statements and return the notices."""
     notices = list[str]()
     with connect(settings, autocommit=True) as connection:
         connection.add_notice_handler(lambda notice: notices.append(str(notice.message_primary)))
@@ -150,7 +150,7 @@ def test_alerts_keep_all_but_their_kind(database: Settings) -> None:
 
 
 def test_silences_cover_the_kinds_that_they_covered(database: Settings) -> None:
-    """By Python's own matching, for every pattern and kind."""
+    """Python's own matching confirms this for every pattern and kind."""
     plant(database)
     migrate(database)
     with connect(database) as connection:
@@ -213,7 +213,7 @@ def test_the_way_back_renames_what_0_2_has_made_and_names_incidents_to_close(dat
 
 
 def test_an_incident_open_under_both_names_is_one(database: Settings) -> None:
-    """The service of the other release ran on the database for a while."""
+    """The other release's service ran on the database for a while."""
     with connect(database) as connection:
         plant_alert(connection, "stands", "page_views", ("opened_at", "told_at"), True)
         plant_alert(connection, "stalled", "page_views", ("opened_at",), False)

@@ -1,4 +1,4 @@
-"""A silent application has hung if it has work, with or without ticks; without work a restart would not help."""
+"""A silent application with work to do has hung, with or without ticks. If it has no work, a restart cannot help."""
 
 import json
 from collections.abc import Iterator
@@ -22,14 +22,14 @@ LATER = timedelta(hours=1)  # longer than any limit
 
 @dataclass(frozen=True)
 class Silent:
-    """An application whose only view has read the log to its end; no record arrived after its last batch."""
+    """An application whose only view has read the log to its end. No record has arrived since its last batch."""
 
     settings: Settings
     connection: Connection
     status: Status
 
     def verdict(self, status: Status | None = None) -> Diagnosis | None:
-        """The diagnosis an hour after its last batch."""
+        """The diagnosis an hour after the application's last batch."""
         return diagnose(self.settings, status or self.status, datetime.now(UTC) + LATER)
 
     def execute(self, query: str) -> None:
@@ -74,7 +74,7 @@ def test_an_application_without_a_first_batch_has_hung(silent: Silent) -> None:
 
 
 def test_an_application_with_unread_events_has_hung_unless_its_view_advances_or_is_stalled(silent: Silent) -> None:
-    """The unread events came before its last batch; a view that catches up by itself is not silent."""
+    """The unread events arrived before the last batch. A view that is catching up on its own is not silent."""
     silent.execute("UPDATE truelog.position SET next_offset = 0 WHERE view = %s")
     assert silent.verdict() is Diagnosis.HUNG
     silent.execute("UPDATE truelog.position SET advanced_at = now() + interval '1 h' WHERE view = %s")

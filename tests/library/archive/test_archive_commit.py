@@ -1,4 +1,4 @@
-"""The archive's commit, in a real catalog and bucket: refused unless the batch begins at the table's positions."""
+"""Archive commits in a real catalog and bucket are refused unless the batch begins at the table's positions."""
 
 import json
 import pickle
@@ -26,7 +26,7 @@ MORNING = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 class Interrupted(SqlCatalog):
-    """Calls `between` once, after a commit has read the table and before it writes."""
+    """A catalog that calls `between` once, after a commit has read the table and before the commit writes."""
 
     between: Callable[[], Any] | None = None
 
@@ -49,7 +49,7 @@ def catalog(platform: Settings) -> Iterator[Interrupted]:
 
 
 def kafka_records(partition: int, offsets: range, value: bytes = b"{}") -> pa.RecordBatch:
-    """Records in the form of Spark's Kafka source, one second apart."""
+    """Records in the format of Spark's Kafka source, one second apart."""
     n = len(offsets)
     columns = {
         "topic": [TOPIC] * n,
@@ -70,7 +70,7 @@ def written(settings: Settings, table: TableMetadata, batch: pa.RecordBatch) -> 
 
 
 def append(settings: Settings, table: Table, begin: Mapping[int, int], end: Mapping[int, int]) -> Append:
-    """An append with a record at every offset of the range."""
+    """An append with a record at every offset in the range."""
     files, records = [], {}
     for partition in end:
         offsets = range(begin.get(partition, 0), end[partition])
@@ -135,7 +135,7 @@ def test_a_batch_with_another_begin_is_refused(
 
 
 def test_the_slower_of_two_archivers_is_refused(platform: Settings, catalog: Interrupted, table: Table) -> None:
-    """Both read the table before either wrote; pyiceberg alone would append both."""
+    """Both archivers read the table before either one wrote. On its own, pyiceberg would append both batches."""
     winner, loser = append(platform, table, {0: 0}, {0: 5}), append(platform, table, {0: 0}, {0: 7})
     catalog.between = lambda: commit(catalog, winner)
     with pytest.raises(Stale):
@@ -190,7 +190,7 @@ def test_a_refused_commit_leaves_no_manifest_behind(platform: Settings, catalog:
     catalog.between = lambda: commit(catalog, winner)
     with pytest.raises(Stale):
         commit(catalog, loser)
-    assert len(manifest_lists(platform, table)) == len(before) + 1  # the winner's
+    assert len(manifest_lists(platform, table)) == len(before) + 1  # the winner's manifest list
 
 
 def test_a_catalog_restored_from_a_backup_is_detected(platform: Settings, catalog: Interrupted, table: Table) -> None:
@@ -204,7 +204,7 @@ def test_a_catalog_restored_from_a_backup_is_detected(platform: Settings, catalo
     require_newest(table)
 
     catalog.drop_table(identifier(TOPIC))
-    with pytest.raises(CatalogBehind, match="was the database restored"):
+    with pytest.raises(CatalogBehind, match="Was the database restored"):
         require_newest(catalog.register_table(identifier(TOPIC), backup))
 
 

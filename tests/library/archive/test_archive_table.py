@@ -1,4 +1,4 @@
-"""The end of the archive: read from the tables of a real catalog, or an error that names the service that is down."""
+"""The archive's end positions, read from a real catalog, or an error that names the service that is down."""
 
 from collections.abc import Iterator
 
@@ -11,12 +11,12 @@ from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 
 TOPIC, TOPIC_ID = "page_view", "first-life"
-DOWN = "archive: its catalog or its object store did not answer"
+DOWN = "archive: the catalog or the object store did not answer"
 
 
 @pytest.fixture
 def archived(platform: Settings) -> Iterator[Settings]:
-    """The archive of a topic began at offset 3 of its first partition."""
+    """A topic whose archive begins at offset 3 of the topic's first partition."""
     with open_catalog(platform) as catalog:
         if catalog.table_exists(identifier(TOPIC)):
             catalog.drop_table(identifier(TOPIC))

@@ -1,4 +1,4 @@
-"""The audit's verdict in a table of cases: a sound partition, and each fault that it can have."""
+"""The audit verdict in a table of cases: a sound partition, and each fault that a partition can have."""
 
 from dataclasses import replace
 
@@ -37,9 +37,9 @@ def test_a_sound_partition_has_no_fault() -> None:
         (replace(SOUND, files=(file(0, 4), file(5, 9, found_size=None))), "s3://b/5 is missing"),
         (replace(SOUND, files=(file(0, 4, found_size=7), file(5, 9))), "has 7 bytes instead of 100"),
         (replace(SOUND, shared=2), "2 records are archived twice"),
-        (replace(SOUND, files=(file(0, 4), file(5, 10, records=5))), "holds [5, 10], the archived range is [0, 10)"),
-        (replace(SOUND, began=1), "holds [0, 4], the archived range is [1, 10)"),
-        (replace(SOUND, files=(file(0, 4),)), "the files hold 5 records, 10 were committed"),
+        (replace(SOUND, files=(file(0, 4), file(5, 10, records=5))), "[5, 10], but the archived range is [0, 10)"),
+        (replace(SOUND, began=1), "contains [0, 4], but the archived range is [1, 10)"),
+        (replace(SOUND, files=(file(0, 4),)), "the files contain 5 records, but 10 were committed"),
         (replace(SOUND, holes=(Hole(3, 4, None),)), "[3, 4) is not archived"),
         (replace(SOUND, same_topic=False), "deleted and recreated"),
         (replace(SOUND, log_ends=9), "the log ends at 9"),

@@ -1,4 +1,4 @@
-"""Late records: which records are late, and their number by topic."""
+"""Late records: which records count as late, and the number of late records per topic."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -13,7 +13,7 @@ ARRIVED = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 def test_a_record_is_late_if_it_comes_too_long_after_its_event() -> None:
-    """A record without a time is invalid and not late; nor is an event in the future, from a clock that is ahead."""
+    """A record without a time is invalid, not late. Nor is an event late if a fast clock dates it in the future."""
     after = [timedelta(seconds=3600), timedelta(seconds=3601), timedelta(days=400), timedelta(minutes=-4)]
     times = [ARRIVED - each for each in after]
     rows = pa.table({"broker_time": pa.array([ARRIVED] * 5, TIME), "event_time": pa.array([*times, None], TIME)})

@@ -15,7 +15,7 @@ KEY = ("page_view", 0)
 
 @dataclass(frozen=True)
 class Log:
-    """A partition: offsets with holes, clocks that may step back, and the offsets where batches end."""
+    """A partition: offsets with holes, a clock that may step back, and the offsets where batches end."""
 
     offsets: list[int]
     seconds: list[float]
@@ -31,7 +31,7 @@ def logs(draw: st.DrawFn) -> Log:
 
 
 def oracle(log: Log, known: tuple[Start, ...] = ()) -> dict[int, int]:
-    """Record by record: its own day, or the log's day if that is later."""
+    """Each record's day: its own day, or the log's current day if that day is later."""
     day, days = -1, {}
     for offset, second in zip(log.offsets, log.seconds, strict=True):
         recorded = [s.day for s in known if s.first_offset <= offset]
@@ -41,7 +41,7 @@ def oracle(log: Log, known: tuple[Start, ...] = ()) -> dict[int, int]:
 
 
 def archived(log: Log, known: tuple[Start, ...] = ()) -> tuple[dict[int, int], LogDays]:
-    """The same log archived in batches; each batch knows only the starts that earlier batches recorded."""
+    """Archive the same log in batches. Each batch sees only the starts that earlier batches recorded."""
     days: dict[int, int] = {}
     table = LogDays({KEY: known})
     for begin, end in zip(log.cuts, log.cuts[1:], strict=False):
@@ -67,7 +67,7 @@ def test_days_do_not_depend_on_the_batches(log: Log) -> None:
 
 @given(logs(), st.integers(0, 12), st.integers(0, 200))
 def test_a_start_that_a_tick_recorded_is_kept(log: Log, day: int, position: int) -> None:
-    """A tick starts a day at the archive's position, and only if no earlier record has begun it."""
+    """A tick starts a day at the archive's position, but only if no earlier record has begun that day."""
     known = (Start(day * LENGTH, position),)
     assume(all(other < day * LENGTH for offset, other in oracle(log).items() if offset < position))
     days, table = archived(log, known)
@@ -85,7 +85,7 @@ def test_days_never_decrease_and_begin_at_their_starts(log: Log) -> None:
 
 @given(logs())
 def test_replaying_a_batch_finds_the_same_starts(log: Log) -> None:
-    """After a crash between recording and committing, the records come again in other batches."""
+    """After a crash between recording and committing, the records are read again in different batches."""
     _, table = archived(log)
     again, _ = archived(Log(log.offsets, log.seconds, [0, 202]), table.at(*KEY))
     assert again == oracle(log)
@@ -99,7 +99,7 @@ def test_a_record_from_a_slow_clock_belongs_to_the_later_day() -> None:
 def test_a_day_is_closed_once_every_partition_is_archived_beyond_it() -> None:
     days = LogDays({("t", 0): (Start(0, 0), Start(10, 5)), ("t", 1): (Start(0, 0), Start(20, 7))})
     assert days.closed(Positions({"t": {0: 5, 1: 7}})) == [0]
-    assert days.closed(Positions({"t": {0: 4, 1: 7}})) == []  # recorded, but not archived up to it
+    assert days.closed(Positions({"t": {0: 4, 1: 7}})) == []  # the next day's start is recorded, but the archive has not reached it
     assert days.closed(Positions({"t": {0: 5, 1: 7, 2: 3}})) == []  # no day has begun in partition 2
 
 

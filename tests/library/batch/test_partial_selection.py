@@ -1,4 +1,4 @@
-"""With any set of partials, a rebuild at V reads every record below V exactly once."""
+"""Whatever partials exist, a rebuild at V reads every record below V exactly once."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta

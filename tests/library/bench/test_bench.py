@@ -1,4 +1,4 @@
-"""The bench's arithmetic and the format of `build/bench.json`. `make bench` does the measurements."""
+"""The benchmark arithmetic and the format of `build/bench.json`. The measurements themselves run in `make bench`."""
 
 import json
 from io import StringIO

@@ -1,4 +1,4 @@
-"""The contract of the command line: one line of JSON on standard output, and meaningful exit codes."""
+"""The command-line contract: one line of JSON on standard output, and meaningful exit codes."""
 
 import json
 import subprocess
@@ -57,7 +57,7 @@ def test_status_of_stopped_services_is_1() -> None:
 
 
 def test_brackets_in_a_reason_are_shown_unchanged() -> None:
-    """Brackets are the markup of the table, and an unmatched closing tag would be an error."""
+    """Brackets are markup in the table, where an unmatched closing tag would be an error."""
     empty = {"pid": None, "memory_mb": None, "lag_events": None, "lag_seconds": None, "lag_age": None}
     empty |= {"batch_at": None}
     view = empty | {"view": "one", "state": "STALLED", "reason": "in [red]a[/nothing]"}

@@ -1,4 +1,4 @@
-"""`truelog key`: keys are added, listed and revoked, and every change is in the audit trail."""
+"""`truelog key`: keys are added, listed and revoked, and the audit trail records every change."""
 
 import json
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ NAME = "shop"
 
 @pytest.fixture
 def platform_keys(migrated: Settings) -> Iterator[Settings]:
-    """A database without a key of that name, before and after."""
+    """A database that has no key of that name before and after the test."""
     _forget(migrated)
     yield migrated
     _forget(migrated)

@@ -1,4 +1,4 @@
-"""The diagnosis of applications, as a table of cases, and the detection of releases."""
+"""Application diagnosis, as a table of cases, and release detection."""
 
 import shutil
 from dataclasses import replace

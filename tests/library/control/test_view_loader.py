@@ -1,4 +1,4 @@
-"""The view loader refuses a broken view with a reason, and loads the others."""
+"""The view loader refuses a broken view with a reason and loads the other views."""
 
 from pathlib import Path
 

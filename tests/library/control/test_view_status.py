@@ -1,4 +1,4 @@
-"""The states of views in the database: states that release 0.1 wrote, and the way back to it."""
+"""View states in the database: states that release 0.1 wrote, and the way back to that release."""
 
 from collections.abc import Iterator
 from pathlib import Path

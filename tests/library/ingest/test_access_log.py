@@ -1,4 +1,4 @@
-"""Access logs: the page view of a line, and lines without a page view."""
+"""Access logs: lines that become page views, and lines that do not."""
 
 import gzip
 from datetime import UTC, datetime

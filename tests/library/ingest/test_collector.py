@@ -1,4 +1,4 @@
-"""The collector without services: limits on bodies, splitting, and agreement with the decoder on good events."""
+"""The collector without services: body limits, splitting, and agreement with the decoder on good events."""
 
 import asyncio
 import base64
@@ -28,7 +28,7 @@ RECEIPT = Receipt(datetime(2026, 11, 21, 10, 0, 0, 123000, tzinfo=UTC), "tester"
 
 
 def typed(raw: bytes) -> bytes:
-    """The same record with its type."""
+    """The same record with a `type` field."""
     return raw.replace(b'{"event_id"', b'{"type":"thing","event_id"', 1)
 
 
@@ -38,7 +38,7 @@ posted = st.one_of(st.sampled_from(POSTED), mutilated().map(typed))
 
 
 def classify(*raw: bytes) -> list[ClassifiedRecord]:
-    """The records of bodies that are posted one by one."""
+    """The records from bodies that are posted one by one."""
     return [record for each in raw for record in CLASSIFIER.classify(split_document(each), RECEIPT)]
 
 
@@ -49,7 +49,7 @@ def defect(raw: bytes) -> tuple[str, str]:
 
 
 def decoded(event_type: EventType, *values: bytes) -> pa.RecordBatch:
-    """The records as the stream reads them, with the earliest possible time of the broker."""
+    """The records as the stream reads them, with the earliest possible broker time."""
     times = pa.array([RECEIPT.time] * len(values), pa.timestamp("us", "UTC"))
     return decode(event_type, pa.array(values, pa.binary()), times, FUTURE_LIMIT)
 
@@ -58,7 +58,7 @@ def decoded(event_type: EventType, *values: bytes) -> pa.RecordBatch:
 
 
 def require_agreement(records: list[ClassifiedRecord]) -> None:
-    """The stream accepts good events, and accepts dead letters as events of their own type."""
+    """Require that the stream accepts good events, and dead letters as events of their own type."""
     for name in {record.topic for record in records}:
         rows = decoded(TYPES[name], *(record.value for record in records if record.topic == name))
         assert rows["invalid"].null_count == len(rows), (name, rows["invalid"])
@@ -157,7 +157,7 @@ def test_a_body_with_too_many_or_too_long_events_is_rejected() -> None:
 @example([EVENT, b"", EVENT])
 @example([EVENT, b"]", EVENT])
 def test_no_byte_of_an_array_is_lost(several: list[bytes]) -> None:
-    """The bytes of the events are in the body in order, with only punctuation between them."""
+    """The body contains the event bytes in order, with only punctuation between them."""
     body = b"[" + b",".join(several) + b"]"
     at = 0
     for event in split_document(body):

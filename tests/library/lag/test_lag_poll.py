@@ -1,11 +1,11 @@
-"""A poll where the brokers or the database give incomplete answers."""
+"""Lag polls when the brokers or the database return incomplete results."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from confluent_kafka import Node, TopicPartitionInfo, Uuid
-from confluent_kafka.admin import TopicDescription  # type: ignore[attr-defined]  # its annotations do not re-export
+from confluent_kafka.admin import TopicDescription  # type: ignore[attr-defined]  # not re-exported explicitly
 
 from truelog.apps import reader_positions
 from truelog.apps.reader_positions import ReaderPosition
@@ -67,7 +67,7 @@ def test_a_partition_without_a_leader_is_unknown_to_its_readers_only() -> None:
 
 @pytest.fixture
 def made(connection: Connection) -> Iterator[Connection]:
-    """The newest version of `merged` has merged nothing yet; the topics of `old` were not recorded."""
+    """The newest version of `merged` has not merged anything yet. The topics of `old` were not recorded."""
     connection.execute(
         "INSERT INTO truelog.view (view, version, fingerprint, spark, reads) VALUES ('merged', 1, '', '', '{click}'), "
         "('merged', 2, '', '', '{click}'), ('first', 1, '', '', '{click,page_view}'), ('old', 1, '', '', NULL)"

@@ -1,4 +1,4 @@
-"""The history of lag in PostgreSQL, `truelog lag` and the metrics."""
+"""The lag history in PostgreSQL, `truelog lag` and the metrics."""
 
 import time
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ FINE, FALLING, UNSEEN = "fine", "falling", "unseen"
 
 
 def reading(reader: str, at: float, version: int = 1, **values: float | str | None) -> Reading:
-    """A reader in two partitions: a hundred records behind in one, as given in the other."""
+    """A reader of two partitions: a hundred records behind in one, and with the given values in the other."""
     usual = Sample(at, position=900, earliest=0, end=1000, seconds=2.5, batch_at=at - 1, retention=7 * DAY)
     samples = {("page_view", 1): usual, PLACE: replace(usual, **values)}  # type: ignore[arg-type]
     return Reading(reader, version, at, at - 1, samples)
@@ -45,7 +45,7 @@ def sampled(postgresql: Settings, tmp_path: Path) -> Iterator[Settings]:
 
 
 def environment(sampled: Settings) -> dict[str, str]:
-    """The command's environment, with the folder of these views."""
+    """The command's environment, with the folder that contains these views."""
     return {"TRUELOG_VIEWS_FOLDER": str(sampled.views_folder)}
 
 
@@ -76,7 +76,7 @@ def test_a_new_version_starts_a_new_history_and_old_readings_are_deleted(sampled
 
 
 def test_a_reading_from_the_future_is_ignored_and_deleted(sampled: Settings) -> None:
-    """It exists if the clock was set back."""
+    """Such a reading exists if the clock was set back."""
     now = time.time()
     with connect(sampled) as connection:
         connection.execute(
@@ -89,7 +89,7 @@ def test_a_reading_from_the_future_is_ignored_and_deleted(sampled: Settings) -> 
 
 
 def test_an_old_sample_gives_its_time_but_no_numbers(sampled: Settings) -> None:
-    """A reader without a current sample of one partition has no freshness."""
+    """If one partition has no current sample, the reader has no freshness."""
     then = time.time() - 60
     with connect(sampled) as connection:
         connection.execute("TRUNCATE truelog.lag_sample")
@@ -157,7 +157,7 @@ def test_every_reader_has_its_rows(sampled: Settings) -> None:
 
 
 def test_the_limits_depend_on_the_reader(sampled: Settings) -> None:
-    """Between two of its batches the archive is always behind."""
+    """Between two of its batches, the archive is always behind."""
     archive, view = lag_report.limits(sampled, ARCHIVE), lag_report.limits(sampled, FINE)
     assert archive.fine == sampled.archive_trigger_seconds + 10
     assert archive.late == sampled.archive_trigger_seconds + sampled.lag_late_seconds
@@ -165,7 +165,7 @@ def test_the_limits_depend_on_the_reader(sampled: Settings) -> None:
 
 
 def test_the_exit_code_of_the_command_follows_the_verdicts(sampled: Settings) -> None:
-    """0 if all are OK, 1 if one is not, else 3 if one is unknown; 2 for an unknown view."""
+    """0 if every verdict is OK, 1 if any is bad, otherwise 3 if any is UNKNOWN; 2 if the view does not exist."""
     rows = answer("lag", FINE, exit_code=0, **environment(sampled))["lag"]
     assert [(row["topic"], row["partition"], row["position"], row["end"], row["earliest"]) for row in rows] == [
         ("page_view", p, 900, 1000, 0) for p in (0, 1)
@@ -221,7 +221,7 @@ WORK = {
 
 
 def test_a_scrape_has_every_metric(sampled: Settings) -> None:
-    """Each family has a point, and the planted values are found. The planted rows are rolled back."""
+    """Each metric family has a point, and the scrape contains the planted values. The planted rows are rolled back."""
     with psycopg.connect(**sampled.database()) as connection:
         connection.execute(PLANTED.encode())
         text = metrics.format_families(sampled, connection)

@@ -1,7 +1,7 @@
-"""The verdict on a lag: a table of named cases, and random histories compared with a second implementation.
+"""The lag verdict: a table of named cases, and random histories compared with a second implementation.
 
-Several cases come from issues of Burrow, which evaluates consumer groups: a quiet topic was reported as stopped, and a
-lag of 200,000 was never reported because it did not grow at every step.
+Several cases come from bug reports about Burrow, which evaluates consumer groups: it reported a quiet topic as stopped,
+and it never reported a lag of 200,000 because the lag did not grow at every step.
 """
 
 import random
@@ -24,28 +24,28 @@ History = list[Sample]
 
 
 def over(polls: int, sample: Callable[[int], Sample]) -> History:
-    """A history of so many polls, the last one now. `sample` gets how many polls ago each was."""
+    """A history of this many polls, the last one now. `sample` takes the number of polls since a poll."""
     return [replace(sample(ago), at=NOW - ago * STEP) for ago in reversed(range(polls))]
 
 
 def behind(seconds: float, ago: int = 0) -> Sample:
-    """A reader so many seconds behind a log with a hundred records per second and a week of retention."""
+    """A reader this many seconds behind a log with a hundred records per second and a week of retention."""
     end = END - int(ago * STEP) * RATE
     return Sample(NOW, end - int(seconds * RATE), 0, end, seconds, batch_at=NOW, retention=7 * DAY)
 
 
 def since(seconds: float) -> Callable[[int], Sample]:
-    """A reader that does not move and is so many seconds behind now."""
+    """A reader that is not moving and is now this many seconds behind."""
     return lambda ago: replace(behind(seconds - ago * STEP, ago), position=END - int(seconds) * RATE)
 
 
 def dead(sample: Callable[[int], Sample]) -> Callable[[int], Sample]:
-    """The same with an application that makes no batches."""
+    """The same samples, but the application makes no batches."""
     return lambda ago: replace(sample(ago), batch_at=NOW - DAY)
 
 
 def kept_forever(sample: Callable[[int], Sample]) -> Callable[[int], Sample]:
-    """The same on a topic without retention."""
+    """The same samples, but the topic has no retention limit."""
     return lambda ago: replace(sample(ago), retention=None)
 
 
@@ -55,17 +55,17 @@ def quiet(_: int) -> Sample:
 
 
 def one_new_record(ago: int) -> Sample:
-    """The same with one record that arrived a second ago."""
+    """A quiet topic, except for one record that arrived a second ago."""
     return quiet(ago) if ago else replace(quiet(ago), end=501, seconds=1.0)
 
 
 def in_bulk(ago: int) -> Sample:
-    """Up to fifty seconds behind, then caught up."""
+    """Repeatedly up to fifty seconds behind, then caught up."""
     return behind((0, 50, 40, 30, 20, 10)[ago % 6], ago)
 
 
 def dips(ago: int) -> Sample:
-    """More than two minutes behind; caught up once, a minute ago, and has not moved since."""
+    """A reader that was more than two minutes behind, caught up a minute ago and has not moved since."""
     return behind(150 if ago > 6 else (6 - ago) * STEP, ago)
 
 
@@ -74,22 +74,22 @@ def caught_up(ago: int) -> Sample:
 
 
 def slow_since(polls: int) -> Callable[[int], Sample]:
-    """For so many polls it has read half of what arrives."""
+    """A reader that has read half of the arriving records for this many polls."""
     return lambda ago: behind(max(0.0, (polls - ago) * 5.0), ago)
 
 
 def growing(ago: int) -> Sample:
-    """For two minutes it has read half of what arrives, with one dip in the lag."""
+    """A reader that has read half of the arriving records for two minutes, with one dip in the lag."""
     return behind({3: 35, 2: 45}.get(ago, max(0.0, (12 - ago) * 5.0)), ago)
 
 
 def overrun(ago: int) -> Sample:
-    """For ten minutes it has read half of what arrives, with one dip in the lag."""
+    """A reader that has read half of the arriving records for ten minutes, with one dip in the lag."""
     return behind(15 + (60 - ago) * 5.0 - (4 if ago == 5 else 0), ago)
 
 
 def busier(ago: int) -> Sample:
-    """Traffic grows: more and more unread records, but never more seconds of lag."""
+    """Traffic grows: the number of unread records rises, but the lag in seconds does not."""
     end = 50 * (100 - ago) ** 2
     return replace(behind(9), position=end - 50 * (100 - ago), end=end)
 
@@ -100,12 +100,12 @@ def new(ago: int) -> Sample:
 
 
 def on_the_edge(ago: int) -> Sample:
-    """An hour ahead of retention, and faster."""
+    """A reader an hour ahead of retention that is catching up."""
     return behind(7 * DAY - 3600 + ago * 50, ago)
 
 
 def begins(*moves: int) -> Callable[[int], Sample]:
-    """Half a minute behind a log whose beginning moved at each of these polls."""
+    """A reader half a minute behind a log whose beginning moved at each of these polls."""
     earliest = [END - 2_000_000 + 400_000 * n for n in range(len(moves) + 1)]
     return lambda ago: replace(behind(30, ago), earliest=earliest[sum(ago <= move for move in moves)], retention=None)
 
@@ -119,22 +119,22 @@ def set_back_and_returned(ago: int) -> Sample:
 
 
 def recreated(ago: int) -> Sample:
-    """Its topic was deleted and created again half a minute ago, and the reader starts with the new one."""
+    """The topic was deleted and recreated half a minute ago, and the reader has begun to read the new topic."""
     return Sample(NOW, 900, 0, 900, topic_id="old") if ago > 3 else Sample(NOW, 60 - ago, 0, 60, topic_id="new")
 
 
 def beyond_retention(ago: int) -> Sample:
-    """A new version that reads the archive, days before the beginning of the log."""
+    """A new version that is reading the archive, at a position days before the beginning of the log."""
     return replace(new(ago), earliest=END - 2 * int(DAY) * RATE, seconds=2 * DAY)
 
 
 def cut_repeatedly(ago: int) -> Sample:
-    """The same on a log that is cut again and again, as with retention by size."""
+    """The same version, but the beginning of the log moves at every poll, as with size-based retention."""
     return replace(beyond_retention(ago), earliest=END - int(2 * DAY + ago * STEP) * RATE, retention=None)
 
 
 def motionless_beyond_retention(ago: int) -> Sample:
-    """It does not move, before the beginning of the log."""
+    """A reader that is not moving, at a position before the beginning of the log."""
     return replace(beyond_retention(ago), position=0)
 
 
@@ -222,7 +222,7 @@ def test_the_verdict_on_a_reader_with_the_archive_as_backup(history: History, ve
 
 @pytest.mark.parametrize(("sample", "verdict"), [(since(1500), "STALL"), (dead(since(1500)), "STOP")])
 def test_the_window_is_as_long_as_the_limits_need(sample: Callable[[int], Sample], verdict: str) -> None:
-    """For example with an archive trigger of ten minutes."""
+    """An example is an archive trigger of ten minutes."""
     limits = replace(LIMITS, still=720.0, late=5000.0)
     history = over(150, sample)
     assert assess(history, NOW, limits).verdict == naive_lag.verdict(history, NOW, limits)[0] == verdict
@@ -234,7 +234,7 @@ def test_every_verdict_and_every_rule_has_a_case() -> None:
 
 
 def test_a_reader_slower_than_its_input_gets_a_warning_within_two_minutes() -> None:
-    """Counted from the poll after which it reads half of what arrives."""
+    """The time counts from the poll after which the reader reads half of the arriving records."""
     verdicts = [assess(over(60, slow_since(polls)), NOW, LIMITS).verdict for polls in range(40)]
     warned = verdicts.index(LagVerdict.WARN)
     assert warned * STEP <= 120
@@ -243,7 +243,7 @@ def test_a_reader_slower_than_its_input_gets_a_warning_within_two_minutes() -> N
 
 
 def test_rates_and_the_time_to_catch_up() -> None:
-    """Ten thousand unread records: one history reads three for each that arrives, the other one for three."""
+    """Ten thousand records are unread. One reader reads three per arriving record, the other one per three arriving."""
     gaining = over(13, lambda ago: Sample(NOW, 90_000 - ago * 3000, 0, 100_000 - ago * 1000, 1.0))
     found = assess(gaining, NOW, LIMITS)
     assert (found.rate_in, found.rate_counted, found.caught_up_in) == (100, 300, 50)
@@ -284,6 +284,6 @@ def test_both_implementations_agree_on_random_histories(seed: int) -> None:
 
 
 def test_random_histories_reach_every_rule() -> None:
-    """Otherwise the comparison would prove little."""
+    """If some rules were never reached, the comparison would prove little."""
     rules = [assess(random_history(random.Random(seed)), NOW, LIMITS).rule for seed in range(2000)]
     assert set(rules) == set(range(1, 13))

@@ -1,4 +1,4 @@
-"""The clock of the log: its time at given positions, and a tick service that survives a crash of the broker."""
+"""The log clock: its time at given positions, and a tick service that survives a broker crash."""
 
 import os
 import signal
@@ -36,14 +36,14 @@ TICKS = [tick(0, 0, a={0: 0, 1: 0}, b={0: 9}), tick(1, 10, a={0: 5, 1: 0}, b={0:
 @pytest.mark.parametrize(
     ("ticks", "a", "read", "second"),
     [
-        (0, {0: 9, 1: 9}, ["a"], None),  # no tick was passed
+        (0, {0: 9, 1: 9}, ["a"], None),  # the reader has not passed a tick
         (1, {0: 0, 1: 0}, ["a"], 0),
-        (3, {0: 0, 1: 0}, ["a"], 0),  # the later ticks were passed, but their end offsets not reached
+        (3, {0: 0, 1: 0}, ["a"], 0),  # the later ticks were passed, but their end offsets were not reached
         (3, {0: 5, 1: 0}, ["a"], 10),  # partition 1 is idle and does not hold the clock back
         (3, {0: 5, 1: 7}, ["a"], 20),
-        (2, {0: 5, 1: 7}, ["a"], 10),  # the end offsets of the last tick are reached, but the tick was not passed
-        (3, {0: 5, 1: 7}, ["a", "b"], 20),  # the last tick has no b: the topic did not exist
-        (2, {0: 5, 1: 7}, ["a", "b"], None),  # the other ticks have b, which was not read up to 9
+        (2, {0: 5, 1: 7}, ["a"], 10),  # the last tick's end offsets were reached, but the tick was not passed
+        (3, {0: 5, 1: 7}, ["a", "b"], 20),  # the last tick has no end of b, because b did not exist
+        (2, {0: 5, 1: 7}, ["a", "b"], None),  # the other ticks require offset 9 of b, which was not reached
         (3, {0: 5, 1: 7}, [], 20),
     ],
 )

@@ -1,4 +1,4 @@
-"""Topics on a real broker: created as declared, idempotently, and rejected if their log could not be trusted."""
+"""Topics on a real broker are created as declared, idempotently, and rejected if their log could not be trusted."""
 
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -28,7 +28,7 @@ def visits(partitions: int = 2, retention: str = "7 days", compacted: bool = Fal
 
 @pytest.fixture
 def admin(kafka: Settings) -> Iterator[AdminClient]:
-    """A client. The topic `visits` belongs to the test and is deleted after it."""
+    """A client. The `visits` topic belongs to the test and is deleted afterwards."""
     client = AdminClient(kafka.kafka())
     yield client
     if "visits" in client.list_topics(timeout=10).topics:
@@ -116,7 +116,7 @@ def test_a_missing_topic_is_rejected(kafka: Settings) -> None:
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        (KafkaError.UNKNOWN_LEADER_EPOCH, ServiceDown),  # a broker that was killed and is starting
+        (KafkaError.UNKNOWN_LEADER_EPOCH, ServiceDown),  # the broker was killed and is starting again
         (KafkaError.NOT_LEADER_FOR_PARTITION, ServiceDown),
         (KafkaError._TRANSPORT, ServiceDown),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, TopicRefused),

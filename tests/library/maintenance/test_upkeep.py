@@ -1,4 +1,4 @@
-"""Upkeep of object storage removes old rows and unneeded files, and nothing else."""
+"""Object storage upkeep removes old rows and unneeded files, and nothing else."""
 
 import os
 import time
@@ -34,7 +34,7 @@ KEPT = View(reads=("page_view",), transform=_per_minute, key=("minute",), measur
 
 @pytest.fixture
 def compiled(lab: Lab, s3: Settings) -> Compiled:
-    """A view with a partial of three minutes and a NULL minute."""
+    """A view with a partial that contains three minutes and a NULL minute."""
     made = lab.compiled("kept_up", KEPT)
     minutes = [(DAY + timedelta(minutes=n), 1) for n in range(3)]
     states = made.totals(lab.spark.createDataFrame([*minutes, (None, 5)], "minute timestamp, views int"))
@@ -64,7 +64,7 @@ def test_only_old_uncommitted_files_are_removed(lab: Lab, compiled: Compiled) ->
     for place in (old, young):
         _put(lab.settings, place)
     long_ago = time.time() - 4 * 86_400
-    for path in lab.settings.home.glob("s3/objects/**/*.*"):  # committed files get the same age, and stay
+    for path in lab.settings.home.glob("s3/objects/**/*.*"):  # committed files get the same age but must stay
         if path.name != "young.parquet":
             os.utime(path, (long_ago, long_ago))
 

@@ -1,4 +1,4 @@
-"""Status and pages show the same lag: that of the lag service's newest samples, with their age."""
+"""Status and pages show the same lag, taken from the lag service's newest samples, and the samples' age."""
 
 import time
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ MADE, UNMADE = "health_made", "health_unmade"
 
 @pytest.fixture
 def sampled(migrated: Settings, tmp_path: Path) -> Iterator[Settings]:
-    """Two views: one has a table, the other does not; neither has a sample of lag yet."""
+    """Two views. Only one of them has a table, and neither has a lag sample yet."""
     for name in (MADE, UNMADE):
         (tmp_path / f"{name}.py").touch()
     with connect(migrated) as connection:
@@ -36,7 +36,7 @@ def sampled(migrated: Settings, tmp_path: Path) -> Iterator[Settings]:
 
 
 def sample(settings: Settings, age: float, *unseen: int) -> None:
-    """A poll so many seconds ago: partition 0 is 4 records behind, 1 is 6; the brokers left `unseen` out."""
+    """Store a poll of this age: partition 0 is 4 records behind, partition 1 is 6, and `unseen` has no leader."""
     at = time.time() - age
     partitions = {
         ("page_view", p): Sample(at, position=10, end=end, seconds=seconds, blind="no leader" if p in unseen else "")

@@ -1,4 +1,4 @@
-"""The lag service while only PostgreSQL answers: its health, its metrics and its access control."""
+"""The lag service when it can reach only PostgreSQL: its health, its metrics and its access control."""
 
 import json
 import os
@@ -27,7 +27,7 @@ from truelog.support.wait import until
 
 @pytest.fixture
 def blind(postgresql: Settings) -> Iterator["subprocess.Popen[str]"]:
-    """A service without Kafka and without a store."""
+    """A lag service that can reach neither Kafka nor the object store."""
     given = {"TRUELOG_KAFKA_BOOTSTRAP": "127.0.0.1:1", "TRUELOG_S3_ENDPOINT": "http://127.0.0.1:1"}
     with subprocess.Popen(
         lag.SERVICE.command(postgresql), env=os.environ | given, stderr=subprocess.PIPE, text=True
@@ -51,7 +51,7 @@ def bearer(key: SecretStr) -> str:
 
 
 def test_waiting_for_postgresql_is_limited(postgresql: Settings) -> None:
-    """For slow statements and for a server that is gone; the same for the archive's catalog."""
+    """The limits cover slow statements and a server that is gone. The same limits apply to the archive's catalog."""
     limited = ShortTimeouts(**postgresql.model_dump())
     with connect(limited) as connection:
         assert connection.execute("SHOW statement_timeout").fetchone() == ("10s",)
@@ -68,7 +68,7 @@ def test_waiting_for_postgresql_is_limited(postgresql: Settings) -> None:
 def test_a_group_that_cannot_be_published_does_not_prevent_the_others(
     postgresql: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a broker, each group is tried and each failure is reported."""
+    """If the broker is unreachable, the service tries each group and reports each failure."""
     monkeypatch.setattr(lag_groups, "_TIMEOUT", 1.0)
     broker = topics.client(postgresql.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"}))
     with pytest.raises(ServiceDown, match=r"truelog\.archive: .*; truelog\.stream\.one: "):
@@ -104,6 +104,6 @@ def test_a_service_without_kafka_reports_that_and_still_serves_metrics(
 
     blind.send_signal(signal.SIGTERM)
     _, logged = blind.communicate(timeout=60)
-    assert blind.returncode == -signal.SIGTERM  # uvicorn raises it again after its shutdown
+    assert blind.returncode == -signal.SIGTERM  # uvicorn raises the signal again after it has shut down
     assert "Traceback" not in logged
     assert postgresql.reader_key.get_secret_value() not in logged

@@ -1,4 +1,4 @@
-"""The text format of the metrics, and the example files for Prometheus and Grafana."""
+"""The metrics text format, and the example files for Prometheus and Grafana."""
 
 import json
 import re
@@ -21,7 +21,7 @@ LABELLED = re.compile(r'verdict(?:=~?|!=)"([^"]+)"')
 
 
 def expressions() -> Iterator[str]:
-    """The expressions of every alert and every panel."""
+    """The expressions in all alerts and panels."""
     for group in yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"]:
         yield from (rule["expr"] for rule in group["rules"])
     for panel in json.loads((FOLDER / "grafana.json").read_text())["panels"]:
@@ -41,7 +41,7 @@ def test_every_verdict_that_is_not_ok_has_an_alert() -> None:
 
 
 def test_an_alert_on_several_verdicts_survives_a_change_between_them() -> None:
-    """With the label, each verdict would be an alert of its own, resolved when the next one starts."""
+    """If the label stayed, each verdict would be a separate alert that is resolved when the next one starts."""
     several = [each for each in expressions() if "|" in "".join(LABELLED.findall(each))]
     assert len(several) == 2
     assert all(each.startswith("max without (verdict) (") for each in several)

@@ -1,4 +1,4 @@
-"""The state of the card on Airflow's home page: a table of cases, each with one thing wrong."""
+"""The state of the card on the Airflow home page, as a table of cases that each have one thing wrong."""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Data Docs: what the sanitiser keeps of foreign HTML, and how long a page is stored."""
+"""Data Docs: what the sanitiser keeps from foreign HTML, and how long a page is stored."""
 
 import re
 
@@ -59,7 +59,7 @@ def test_hostile_html_leaves_nothing_that_runs_or_loads(hostile: str) -> None:
     left = gx_docs.sanitize(hostile)
     tags = re.findall("<([^>]*)>", left)
     assert [each for each in tags if not re.fullmatch("/?(p|table|tbody|tr|td)", each)] == []
-    assert gx_docs.sanitize(left) == left  # a second parser finds the same
+    assert gx_docs.sanitize(left) == left  # sanitising again changes nothing
 
 
 def test_every_text_of_a_result_is_escaped() -> None:

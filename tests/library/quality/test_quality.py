@@ -1,4 +1,4 @@
-"""Quality metrics of a log day: their bounds, their usual values, and the reasons why one is not checked."""
+"""Quality metrics of a log day: their bounds, their usual values, and the reasons why some are not checked."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Verifying a certificate needs the bucket alone, and reports everything that does not match."""
+"""Verifying a certificate needs only the bucket and reports everything that does not match."""
 
 import json
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
 
 def certified(ground: Archived) -> tuple[ReconcileResult, Certificate]:
     found = reconcile(ground.lab.context, ground.compiled)
-    assert (found.verdict, found.rows) == ("EQUAL", 3), found  # one row has expired, one record is skipped
+    assert (found.verdict, found.rows) == ("EQUAL", 3), found  # one row has expired, and one record was skipped
     assert found.certificate is not None
     return found, certificate_store.find_certificate(ground.lab.settings, found.certificate)
 
@@ -93,7 +93,7 @@ def test_an_equal_reconcile_stores_a_certificate_that_can_be_found(ground: Archi
     assert kept == (view, 1, found.id, 3, made.digest, address)
 
     file = tmp_path / "certificate.json"
-    file.write_text(json.dumps(json.loads(made.as_bytes()), indent=2))  # the layout of the JSON does not matter
+    file.write_text(json.dumps(json.loads(made.as_bytes()), indent=2))  # the JSON layout does not matter
     _, second = certified(ground)
     for name in (made.id, address, address.removeprefix(f"s3://{settings.s3_bucket}/"), str(file)):
         assert certificate_store.find_certificate(settings, name) == made

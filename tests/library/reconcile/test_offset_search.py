@@ -1,4 +1,4 @@
-"""The search finds planted ranges, and the ranges that it finds explain the differing rows."""
+"""The offset search finds planted ranges, and the ranges that it finds explain the differing rows."""
 
 from collections import Counter
 from itertools import groupby
@@ -36,7 +36,7 @@ def longest_runs(log: Log, keys: set[str]) -> list[ContributionRun]:
 
 
 def search_lost(log: Log, batch: list[Range]) -> list[Range]:
-    """The ranges that the search finds for a lost batch, from either end."""
+    """The ranges that the search finds for a lost batch, from the left end or else from the right."""
     wanted = added(log, batch)
     runs = longest_runs(log, set(wanted))
     return search_ranges(runs, wanted) or search_ranges(runs, wanted, from_right=True)
@@ -71,7 +71,7 @@ def test_found_ranges_hold_exactly_the_wanted_amounts(drawn: list[tuple[list[tup
     if found:
         wanted = added(log, batch)
         assert +added(log, found) == +wanted
-    if len(drawn) == 1 and len({key for key, _ in log[0]}) == len(log[0]):  # then the range is unique
+    if len(drawn) == 1 and len({key for key, _ in log[0]}) == len(log[0]):  # in this case, the range is unique
         keys = {key for key, amount in added(log, batch).items() if amount}
         assert {key for each in found for key, amount in log[0][each.start : each.end] if amount} == keys
 

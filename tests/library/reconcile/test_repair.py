@@ -1,4 +1,4 @@
-"""Repair: which differences it replaces on its own, and that it keeps what the stream merges meanwhile."""
+"""Repair: which differences are repaired automatically, and that rows merged during a repair are kept."""
 
 import json
 import uuid
@@ -47,7 +47,7 @@ from truelog.support.settings import Settings
 from truelog.support.wait import until
 from truelog.views.compiled_view import Compiled
 
-TOPIC = "dead_letter"  # no view of a scene reads it, so that a test may delete records from Kafka
+TOPIC = "dead_letter"  # no scene's view reads it, so a test may delete its records from Kafka
 
 SHARES = {
     "all of three rows": (0.01, 3, 3, True),
@@ -85,7 +85,7 @@ PER_REASON = View(reads=(TOPIC,), transform=_per_reason, key=("reason",), measur
 
 @dataclass(frozen=True)
 class Ground:
-    """A view and an archive at the same end of the log; the archive does not advance."""
+    """A view and an archive that have both reached the end of the log. The archive does not advance."""
 
     lab: Lab
     compiled: Compiled
@@ -143,7 +143,7 @@ def send(settings: Settings, reason: str) -> None:
 
 
 def test_a_merge_before_the_lock_is_kept(ground: Ground) -> None:
-    """The archive never has the two letters. The stream merges them during the repair, which does not delay it."""
+    """The two letters never reach the archive. The stream merges them during the repair, without waiting for it."""
     ground.plant("wrong and sent", 7)
     ground.plant("wrong", 7)
     assert compare(ground.rebuilder).extra == 2
@@ -167,7 +167,7 @@ def test_a_merge_before_the_lock_is_kept(ground: Ground) -> None:
 
 
 def test_a_record_skipped_without_reason_is_a_difference(ground: Ground) -> None:
-    """Stream and rebuild both skip the record, so that no row differs."""
+    """The stream and the rebuild both skip the record, so no row differs."""
     topic, partition = next(place for place in ground.ends().partitions() if ground.ends().at(*place))
     request, context = ReconcileRequest(from_raw=True), ground.rebuilder.context
     merge.exclude(ground.lab.connection, ground.compiled, [Excluded(topic, partition, 0, "no reason")])
@@ -199,7 +199,7 @@ def insert_only(lab: Lab) -> Iterator[None]:
 
 @pytest.mark.usefixtures("insert_only")
 def test_every_reconciliation_is_inserted_with_its_run(ground: Ground) -> None:
-    """The comparison before a repair, the one after it, and a refused one: a crash leaves no row without its run."""
+    """Covers comparisons before and after a repair, and a refused comparison. A crash leaves no row without its run."""
     ground.plant("wrong", 7)
     request = ReconcileRequest(repair=True, run="scheduled__now")
 
@@ -214,7 +214,7 @@ def test_every_reconciliation_is_inserted_with_its_run(ground: Ground) -> None:
 
 
 def test_records_that_kafka_deleted_are_read_from_the_archive(ground: Ground) -> None:
-    """As in a repair that takes hours: by then the first letter is only in the archive, the second only in Kafka."""
+    """After a repair of several hours, the first letter is only in the archive and the second is only in Kafka."""
     settings, begin = ground.lab.settings, ground.positions()
     send(settings, "dropped")
     archived = ground.ends()
@@ -227,7 +227,7 @@ def test_records_that_kafka_deleted_are_read_from_the_archive(ground: Ground) ->
 
 
 def _archive(settings: Settings, value: bytes, begin: Positions, end: Positions) -> None:
-    """Archive the one record between these positions."""
+    """Archive the single record between these positions."""
     [place] = begin.ranges_to(end)
     columns = {
         "topic": [TOPIC],
@@ -248,13 +248,13 @@ def _archive(settings: Settings, value: bytes, begin: Positions, end: Positions)
 
 def _drop(settings: Settings, before: Positions) -> None:
     places = [TopicPartition(topic, partition, before.at(topic, partition)) for topic, partition in before.partitions()]
-    broker = topics.client(settings)  # in a variable, since a client that is collected never delivers its results
+    broker = topics.client(settings)  # in a variable, because a garbage-collected client never delivers its results
     for dropped in broker.delete_records(places).values():
         dropped.result()
 
 
 def _require_waiting(settings: Settings) -> None:
-    """Uses a new connection each time, since PostgreSQL freezes these statistics within a transaction."""
+    """Use a new connection each time, because PostgreSQL freezes these statistics within a transaction."""
     query = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%FOR UPDATE'"
     with connect(settings) as connection:
         if connection.execute(query).fetchone() is None:

@@ -1,4 +1,4 @@
-"""Planted differences: the causes that can be proved are named, and no others."""
+"""For planted differences, only causes that can be proved are reported."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,7 +25,7 @@ NAMED = "exactly the records click 0:[11, 23), click 1:[9, 17)"
 
 @pytest.fixture
 def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
-    """Seventy clicks in two partitions on seventeen URLs, a few in each minute."""
+    """Seventy clicks on seventeen URLs in two partitions, a few in each minute."""
     with archived(lab, s3) as made:
         for partition, number in ((0, 40), (1, 30)):
             clicks = [(f"u{(7 * i + 3 * partition) % 17}", str(1 + i % 3), i // 12 * 60) for i in range(number)]
@@ -39,14 +39,14 @@ def at(ground: Archived, clicks: dict[int, int]) -> Positions:
 
 
 def add(ground: Archived, begin: dict[int, int], end: dict[int, int]) -> None:
-    """Add these records to the streamed table, past the merge."""
+    """Add these records to the streamed table without changing the view's positions."""
     states = ground.rebuilder.states_between(at(ground, begin), at(ground, end))
     staged = stage.load(states, ground.compiled, ground.lab.settings)
     merge.add(ground.lab.connection, ground.compiled, "state", staged)
 
 
 def change(ground: Archived, statement: str) -> None:
-    """Change one row of the streamed table, which the statement calls `{}`."""
+    """Change one row of the streamed table. In the statement, `{}` is the table's name."""
     table = sql.Identifier("state", ground.compiled.table)
     assert ground.lab.connection.execute(sql.SQL(statement).format(table, table)).rowcount == 1
 
@@ -80,7 +80,7 @@ def test_a_lost_or_duplicated_batch_is_distinguished_from_a_change_by_hand(groun
 def test_a_row_that_no_batch_explains_is_unknown_unless_its_sum_is_impossible(ground: Archived) -> None:
     first = "WHERE ctid = (SELECT min(ctid) FROM {})"
     change(ground, f"UPDATE {{}} SET last = last + interval '1 day' {first}")
-    change(ground, f"UPDATE {{}} SET spent = spent * 3 {first}")  # another row, since PostgreSQL moves an updated row
+    change(ground, f"UPDATE {{}} SET spent = spent * 3 {first}")  # another row, because PostgreSQL moves an updated row
     found = compare(ground.rebuilder)
     assert {(cause, rows) for cause, rows, _ in causes(found)} == {(Cause.UNKNOWN, 1), (Cause.HAND, 1)}
 
@@ -108,7 +108,7 @@ def test_a_missing_archive_file_and_changed_code_are_named(ground: Archived) -> 
         archive.delete("partition = 1")
     found = compare(rebuilder)
     assert causes(found) == [
-        (Cause.FILE, found.extra + found.different, "click 1: the files hold 0 records, 30 were committed")
+        (Cause.FILE, found.extra + found.different, "click 1: the files contain 0 records, but 30 were committed")
     ]
     kept = reconcile(ground.lab.context, ground.compiled).id
     query = "SELECT causes -> 0 ->> 'cause' FROM truelog.reconciliation WHERE id = %s"

@@ -33,7 +33,7 @@ def secrets(settings: Settings) -> list[str]:
 
 
 def known_options() -> dict[str, Any]:
-    """The options that Airflow documents. It silently ignores unknown options."""
+    """The options that Airflow documents. Airflow silently ignores unknown options."""
     package = find_spec("airflow")
     assert package is not None
     assert package.submodule_search_locations

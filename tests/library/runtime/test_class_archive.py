@@ -1,4 +1,4 @@
-"""The archive of Spark's classes: every Spark process uses it."""
+"""The archive of Spark's classes, which every Spark process uses."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from truelog.support.settings import Settings
 
 
 def test_a_session_maps_it(spark: SparkSession, settings: Settings) -> None:
-    """A Java without an archive of its own classes cannot make one for Spark; then there is no file."""
+    """If Java has no archive of its own classes, it cannot make one for Spark, so there is no file."""
     jvm = spark._jvm
     assert jvm is not None
     mapped = Path(f"/proc/{jvm.java.lang.ProcessHandle.current().pid()}/maps").read_text()
@@ -19,7 +19,7 @@ def test_a_session_maps_it(spark: SparkSession, settings: Settings) -> None:
 
 
 def test_java_tool_options_do_not_change_the_archive(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests set these options, and have to find the same archive that `make install` makes."""
+    """Tests set these options but must find the same archive that `make install` makes."""
     expected = class_archive(settings)
     monkeypatch.delenv("JAVA_TOOL_OPTIONS")
     java._version.cache_clear()

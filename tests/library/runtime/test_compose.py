@@ -1,4 +1,4 @@
-"""docker-compose.yml: valid by the specification's schema, closed to other hosts, like the embedded platform."""
+"""docker-compose.yml is valid by the specification's schema, closed to other hosts and like the embedded platform."""
 
 import copy
 import json
@@ -159,7 +159,7 @@ def test_planted_faults_are_found(rule: Callable[[dict[str, Any]], list[str]], c
 
 @pytest.fixture
 def made(settings: Settings, tmp_path: Path) -> Settings:
-    """A fresh home as set-up writes it, with the jars of the test session. Starts nothing."""
+    """A fresh home that set-up has written, with the test session's jars. No services are running."""
     return runtime.set_up(tmp_path, random_ports=True).model_copy(update={"jars_folder": settings.jars_home})
 
 
@@ -169,7 +169,7 @@ def _variables(made: Settings) -> dict[str, str]:
 
 
 def _text(config: str, variables: dict[str, str]) -> str:
-    """A configuration with its variables filled in, as Compose does it."""
+    """A configuration with its variables filled in the way Compose does it."""
 
     def filled(found: re.Match[str]) -> str:
         return variables[found["name"]] if found["default"] is None else variables.get(found["name"], found["default"])
@@ -196,7 +196,7 @@ def test_its_broker_is_the_embedded_one(made: Settings) -> None:
     theirs = {name: value for name, value in _filled_in("kafka_server", _variables(made)).items() if name not in own}
     inside = {name: value for name, value in theirs.items() if name.startswith("listener.name.inside.")}
     assert {name: value for name, value in theirs.items() if name not in inside} == ours
-    # The listener between containers requires what the listener for other clients requires.
+    # The listener between containers has the same requirements as the listener for other clients.
     assert {name.replace(".inside.", ".client."): value for name, value in inside.items()}.items() <= ours.items()
     assert "PLAINTEXT" not in COMPOSE["configs"]["kafka_server"]["content"].replace("SASL_PLAINTEXT", "")
 
@@ -269,7 +269,7 @@ ALL_RECEIVERS = RECEIVERS | {
 
 @pytest.mark.parametrize(("config", "wanted"), [("settings", ALL_RECEIVERS), ("truelog", RECEIVERS)])
 def test_receivers_of_alerts_are_passed_on(made: Settings, tmp_path: Path, config: str, wanted: dict[str, str]) -> None:
-    """Airflow sends the notifications, and `lag` writes them for the configured receivers. The default is none."""
+    """Airflow sends the notifications that `lag` writes for the configured receivers. By default, there are none."""
     untouched = _inside(config, made, tmp_path / "untouched")
     defaults = Settings(home=made.home)
     for name in ("alert_repeat_seconds", "pagerduty_url", "alert_runbooks_url", *wanted):

@@ -13,13 +13,13 @@ from truelog.spark.java import packaged_java
 
 
 def test_pyspark_client_is_absent() -> None:
-    """It installs into PySpark's folder, and the order of installation decides which files remain."""
+    """pyspark-client installs into PySpark's folder, and the installation order would decide which files remain."""
     with pytest.raises(PackageNotFoundError):
         distribution("pyspark-client")
 
 
 def test_the_installed_version_is_the_version_of_the_source() -> None:
-    """Certificates name the installed version. `make install` renews it."""
+    """Certificates contain the installed version, which `make install` updates."""
     assert distribution("truelog").version == truelog.__version__
 
 
@@ -39,7 +39,7 @@ def test_every_python_file_of_pyspark_is_original() -> None:
 
 
 def test_the_packaged_java_starts_with_the_flag_that_spark_gives_it(tmp_path: Path) -> None:
-    """It lacks that module and would exit without the wrapper, which passes all other arguments on."""
+    """This Java lacks the flag's module and would exit. The wrapper drops the flag and keeps all other arguments."""
     java = packaged_java(tmp_path) / "bin" / "java"
     words = [
         str(java),

@@ -1,4 +1,4 @@
-"""Kafka as a service: the message when its log folder cannot be formatted."""
+"""The Kafka service: the error message if its log folder cannot be formatted."""
 
 from pathlib import Path
 

@@ -152,7 +152,7 @@ things = st.builds(
 
 
 def canonical(value: Any) -> Any:
-    """A value in the canonical form of columns."""
+    """A value in the canonical form that columns contain."""
     if isinstance(value, str):
         return value.replace("\0", "\u2400")
     if isinstance(value, list):
@@ -161,7 +161,7 @@ def canonical(value: Any) -> Any:
 
 
 def event_time(model: Event) -> datetime | None:
-    """The plain definition of an event's time. None if it is outside the calendar."""
+    """The plain definition of an event's time, or None if the time is outside the calendar."""
     receipt = model.received_at or BROKER
     try:
         return model.occurred_at + (receipt - model.sent_at) if model.sent_at else model.occurred_at

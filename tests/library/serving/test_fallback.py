@@ -1,4 +1,4 @@
-"""Fallbacks from a real archive: what they hold, when views need them, and when they are not stored."""
+"""Fallbacks from a real archive: what they contain, when views need them, and when they are not stored."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +22,7 @@ from truelog.support.wait import until
 
 @pytest.fixture
 def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
-    """A view whose stream has everything in the archive."""
+    """A view whose stream has merged everything in the archive."""
     with archived(lab, s3) as made:
         made.click(0, [("old", "5", 0), ("a", "1", 5_000)])
         made.stream()
@@ -39,7 +39,7 @@ def read(ground: Archived) -> tuple[str, dict[str, int]]:
 
 
 def test_readers_get_the_archived_rows_until_the_stream_has_them(ground: Archived) -> None:
-    """The fallback drops rows that its clock has expired, and skips a record on which the stream has yet to fail."""
+    """The fallback drops rows that its clock has expired and skips a record that the stream has yet to fail on."""
     assert fallback.build_fallback(ground.rebuilder) is None
     ground.click(1, [("a", "4", 5_000), ("poison", "x", 9_000)])
     ground.tick(8_000)
@@ -55,7 +55,7 @@ def test_readers_get_the_archived_rows_until_the_stream_has_them(ground: Archive
 
 
 def test_a_stream_that_returns_during_the_build_keeps_its_readers(ground: Archived) -> None:
-    """During the build it merges the archived click and a click that the archive lacks."""
+    """During the build, the stream merges the archived click and a click that is not in the archive."""
     ground.click(0, [("b", "2", 5_000)])
     lab, compiled = ground.lab, ground.compiled
     ahead = (
@@ -135,7 +135,7 @@ def test_a_fallback_is_due_when_a_stream_makes_no_batches(ground: Archived, tmp_
 
 
 def _require_waiting(settings: Settings) -> None:
-    """Uses a new connection each time, since PostgreSQL freezes these statistics within a transaction."""
+    """Use a new connection each time, because PostgreSQL freezes these statistics within a transaction."""
     query = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%FOR UPDATE'"
     with connect(settings) as connection:
         if connection.execute(query).fetchone() is None:

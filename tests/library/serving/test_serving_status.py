@@ -1,4 +1,4 @@
-"""Which layer readers get, in every case and at the moment at which the deciding transaction commits."""
+"""Which layer readers get, in every case and at the moment when the deciding transaction commits."""
 
 import json
 import uuid
@@ -44,7 +44,7 @@ class Served:
     def stream_to(
         self, offsets: Mapping[int, int], topic_id: str = "an-id", connection: Connection | None = None
     ) -> None:
-        """Set the stream's positions, as a merge does."""
+        """Set the stream's positions the way a merge does."""
         with (connection or self.connection).cursor() as cursor:
             cursor.executemany(
                 "INSERT INTO truelog.position (view, version, topic, partition, topic_id, next_offset) "
@@ -54,7 +54,7 @@ class Served:
             )
 
     def fall_back_to(self, offsets: Mapping[int, int], topic_id: str = "an-id", age: str = "4 minutes") -> None:
-        """Set the fallback's positions and age, as a build does."""
+        """Set the fallback's positions and age the way a build does."""
         self.connection.execute(
             "INSERT INTO truelog.batch_answer (view, version, as_of, made_at) "
             "VALUES (%s, 1, now() - %s::interval, now() - %s::interval)",
@@ -67,7 +67,7 @@ class Served:
             )
 
     def compared(self, verdict: str, *causes: Cause, rows: int = 3) -> None:
-        """Store a reconciliation, as `reconcile` does."""
+        """Store a reconciliation the way `reconcile` does."""
         self.connection.execute(
             "INSERT INTO truelog.reconciliation (view, version, positions, from_raw, row_count, missing, extra, "
             "different, repaired, verdict, reason, sample, causes, finished_at) "
@@ -76,7 +76,7 @@ class Served:
         )
 
     def layer(self) -> str:
-        """The layer according to the rows, which must equal the reported one."""
+        """The layer that the status reports, which must match the rows."""
         read = self.connection.execute(sql.SQL("SELECT views FROM {}").format(self.view)).fetchall()
         reported = serving_status.serving_statuses(self.connection)[self.name].layer
         assert read == [({STREAM: 1, BATCH: 2}[reported],)]
@@ -105,16 +105,16 @@ def served(connection: Connection) -> Iterator[Served]:
     ("stream", "batch", "expected"),
     [
         (AT_FIVE, None, STREAM),
-        (AT_FIVE, {0: 5, 1: 5}, STREAM),  # the stream has everything in the fallback
+        (AT_FIVE, {0: 5, 1: 5}, STREAM),  # the stream has merged everything in the fallback
         (AT_FIVE, {0: 5, 1: 6}, BATCH),
         (AT_FIVE, {0: 9, 1: 9}, BATCH),
         (AT_FIVE, {0: 4, 1: 5}, STREAM),
-        # The stream is back and has caught up in one partition; switching to it would take records from readers.
+        # The stream is back but has caught up in only one partition; switching to it would hide records from readers.
         ({0: 9, 1: 5}, {0: 8, 1: 8}, BATCH),
         ({0: 9, 1: 8}, {0: 8, 1: 8}, STREAM),
-        (AT_FIVE, {0: 5, 1: 5, 2: 1}, BATCH),  # a partition that the stream does not know yet
+        (AT_FIVE, {0: 5, 1: 5, 2: 1}, BATCH),  # a partition that the stream has not read yet
         (AT_FIVE, {0: 5, 1: 5, 2: 0}, STREAM),
-        ({}, {0: 1}, BATCH),  # the stream never merged
+        ({}, {0: 1}, BATCH),  # the stream has never merged
     ],
 )
 def test_readers_get_the_fallback_until_the_stream_has_all_of_it(
@@ -127,7 +127,7 @@ def test_readers_get_the_fallback_until_the_stream_has_all_of_it(
 
 
 def test_offsets_of_a_recreated_topic_keep_no_reader(served: Served) -> None:
-    """Even if the topic now has fewer partitions."""
+    """This holds even if the topic now has fewer partitions."""
     served.fall_back_to({0: 900, 1: 900, 2: 900}, topic_id="its first id")
     served.stream_to(AT_FIVE, topic_id="its second id")
     assert served.layer() == STREAM
@@ -149,7 +149,7 @@ def test_the_merge_that_catches_up_moves_readers_in_its_transaction(served: Serv
     [
         ([("DIFFERENT",)], BATCH),
         ([("DIFFERENT", Cause.HAND), ("UNKNOWN",)], BATCH),  # UNKNOWN changes nothing
-        ([("DIFFERENT", Cause.LOST), ("EQUAL",)], STREAM),  # the quarantine ends by itself
+        ([("DIFFERENT", Cause.LOST), ("EQUAL",)], STREAM),  # the quarantine ends automatically
         ([("EQUAL",), ("DIFFERENT",)], BATCH),
         ([("DIFFERENT", Cause.FILE)], STREAM),  # the rebuild is wrong, not the stream
         ([("DIFFERENT", Cause.HAND, Cause.PARTIAL)], STREAM),
@@ -166,7 +166,7 @@ def test_readers_of_a_quarantined_view_get_an_older_fallback(
 
 
 def test_records_skipped_without_reason_are_no_quarantine(served: Served) -> None:
-    """No row differs, because the rebuild also skips the records."""
+    """No row differs, because the rebuild skips the records too."""
     served.fall_back_to(AT_FIVE)
     served.stream_to(AT_FIVE)
     served.compared("DIFFERENT", rows=0)
@@ -199,7 +199,7 @@ def test_the_status_says_what_is_wrong(served: Served) -> None:
 
 
 def test_queries_read_only_the_current_layer_and_use_its_indexes(served: Served) -> None:
-    """For either layer: by key, in order with a limit, and for an extreme."""
+    """This holds in both layers for queries by key, for ordered queries with a limit, and for extremes."""
     served.connection.execute("SET enable_seqscan = off")  # the tables are small
     served.stream_to(AT_FIVE)
     for offsets in (None, {0: 6, 1: 6}):
@@ -221,7 +221,7 @@ def test_queries_read_only_the_current_layer_and_use_its_indexes(served: Served)
 
 
 def test_a_view_of_an_earlier_release_gets_a_batch_layer(served: Served) -> None:
-    """Until then its readers see only the stream's table, and no other exists."""
+    """Until then, the stream's table is the only one, and readers see only that table."""
     state, batch = (sql.Identifier(schema, served.compiled.table) for schema in ("state", "batch"))
     served.connection.execute(sql.SQL("DROP VIEW {}").format(served.view))
     served.connection.execute(sql.SQL("DROP TABLE {}").format(batch))
@@ -235,7 +235,7 @@ def test_a_view_of_an_earlier_release_gets_a_batch_layer(served: Served) -> None
 
 
 def test_analysts_read_both_layers_and_the_status(served: Served, migrated: Settings) -> None:
-    """Through views alone, without rights on the tables."""
+    """Analysts use only database views and have no rights on the tables."""
     analyst = {"user": "analyst", "password": migrated.analyst_password.get_secret_value()}
     with psycopg.connect(**migrated.database() | analyst, autocommit=True) as connection:
         as_analyst = replace(served, connection=connection)
@@ -251,7 +251,7 @@ def test_analysts_read_both_layers_and_the_status(served: Served, migrated: Sett
     [
         ({0: 5, 1: 6}, False, True),
         ({0: 5, 1: 5}, False, False),
-        ({0: 9, 1: 4}, False, False),  # the fallback would take a record from readers
+        ({0: 9, 1: 4}, False, False),  # the fallback would hide a record from readers
         ({0: 9, 1: 4}, True, True),  # but the rows that readers see are wrong
         ({0: 4, 1: 4}, True, True),
     ],
@@ -282,7 +282,7 @@ def test_a_fallback_is_dropped_when_no_reader_gets_it(served: Served) -> None:
 def test_a_slow_reader_blocks_neither_a_second_migration_nor_the_drop_of_a_fallback(
     served: Served, migrated: Settings
 ) -> None:
-    """A statement that waited for it would make all other readers wait. The slow reader keeps its rows."""
+    """A statement that waited for the slow reader would make all other readers wait. The slow reader keeps its rows."""
     served.stream_to(AT_FIVE)
     served.fall_back_to({0: 6, 1: 6})
     with connect(migrated) as reading, ThreadPoolExecutor(1) as pool:

@@ -1,4 +1,4 @@
-"""Spark's Python workers: their path holds no archive of Spark, but users' zips; the collector skips their imports."""
+"""Spark's Python workers have no Spark archives on their path, only users' zips, and do not garbage-collect imports."""
 
 import gc
 import json
@@ -31,7 +31,7 @@ def inspect_worker(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 
 def test_a_worker_pays_for_no_archive_and_for_no_import(spark: SparkSession) -> None:
     shape = "archives array<string>, frozen bigint"
-    for _ in range(2):  # Spark's own daemon costs from a worker's second task on
+    for _ in range(2):  # with Spark's own daemon, the cost begins with a worker's second task
         [row] = spark.range(1, numPartitions=1).mapInArrow(inspect_worker, shape).collect()
         assert row.archives == []
         assert row.frozen > MIN_FROZEN
@@ -64,7 +64,7 @@ spark.stop()
 
 
 def test_a_host_without_truelog_imports_it_from_a_zip(tmp_path: Path, settings: Settings) -> None:
-    """Its Python has the libraries alone, and the daemon's PYTHONPATH names the zip, as YARN does for `--py-files`."""
+    """The host's Python has only the libraries. As with YARN's `--py-files`, the daemon's PYTHONPATH lists the zip."""
     archive, found, python = zipped(tmp_path, "truelog.zip"), tmp_path / "found.json", tmp_path / "python"
     (tmp_path / "job.py").write_text(JOB)
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')  # -S: no .pth file leads to this checkout
@@ -85,7 +85,7 @@ def test_a_host_without_truelog_imports_it_from_a_zip(tmp_path: Path, settings: 
 
 
 def zipped(folder: Path, name: str) -> Path:
-    """Truelog and a module beside it."""
+    """Make a zip of Truelog and one more module."""
     with ZipFile(folder / name, "w") as archive:
         archive.writestr("beside.py", "")
         for module in (PROJECT / "include" / "truelog").rglob("*.py"):

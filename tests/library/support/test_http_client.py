@@ -1,4 +1,4 @@
-"""The HTTP client: bounded in time, without redirects or proxies, with verified certificates, and silent."""
+"""The HTTP client has time limits, follows no redirects, uses no proxies, verifies certificates and logs no secrets."""
 
 import logging
 import select
@@ -27,7 +27,7 @@ Reply = Callable[[socket.socket], None]
 
 
 class Server:
-    """Answers every connection with `reply` and keeps the requests."""
+    """A server that answers every connection with `reply` and records the requests."""
 
     def __init__(self, reply: Reply, tls: ssl.SSLContext | None = None) -> None:
         self.requests: list[bytes] = []
@@ -167,7 +167,7 @@ def test_a_certificate_must_be_trusted(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def write_certificate(folder: Path) -> Path:
-    """A certificate of 127.0.0.1 that signs itself, and its key, in one file."""
+    """Write a self-signed certificate for 127.0.0.1 and its key to one file."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.now(UTC)

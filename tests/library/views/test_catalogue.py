@@ -1,4 +1,4 @@
-"""The catalogue, and the commands that read all of it: they report a broken file and still show the other views."""
+"""The catalogue, and commands that read all of it: they report a broken file but still show the other views."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def test_a_file_that_cannot_be_loaded_raises_the_reason(folder: Path) -> None:
 
 
 def test_commands_on_the_whole_catalogue_show_broken_views_and_the_others(migrated: Settings, folder: Path) -> None:
-    """The exit code is 3 if a command needs the content of a broken file. Its name is enough for `positions`."""
+    """The exit code is 3 if a command needs the content of a broken file. `positions` needs only the file's name."""
     environment = {"TRUELOG_VIEWS_FOLDER": str(folder)}
     answered = answer("views", exit_code=3, **environment)
     assert [entry["view"] for entry in answered["views"]] == ["good"]
