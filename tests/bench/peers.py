@@ -29,7 +29,7 @@ class Peers:
     python: Path = PYTHON
 
     def quix(self, settings: Settings, job: str) -> Row:
-        """Run one process per core, as is usual for Quix Streams. Only time with all processes running is counted."""
+        """Run one process per core, as is usual for Quix Streams. Only the time when all of them are running counts."""
         parameters = {"kafka": settings.kafka(), "seconds": _QUIX_SECONDS}
         count = os.cpu_count() or 1
         states = [str(settings.home / f"quix-{number}") for number in range(count)]

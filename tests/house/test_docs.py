@@ -3,7 +3,7 @@
 A path is a link target, or a word in `code` that ends like a file or folder name or begins with a folder of the tree.
 A path may omit its first folders (`views/page_views.py`) and contain `*`. If a path contains `<name>`, or the document
 instructs the reader to write the file (Write `views/mine.py`), only the file's folder must exist. The rule skips
-paths that .gitignore lists and blocks of Python.
+blocks of Python and paths that .gitignore lists.
 """
 
 import fnmatch

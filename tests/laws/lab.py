@@ -142,7 +142,7 @@ class Lab:
             clock.store_ticks(self.connection, by_case.name, frame)
 
     def _stream(self, by_case: Compiled, by_cut: Compiled, end: int) -> None:
-        """Merge one cut after another, then copy the streamed table to the name that a reconcile gives its copy."""
+        """Merge the cuts one after another, then copy the streamed table under the name that a reconcile would use."""
         self.connection.execute(
             sql.SQL(
                 "INSERT INTO {} (attempt, row_hash, {columns}) SELECT cut::text, row_hash, {columns} FROM {}"

@@ -38,7 +38,7 @@ class View:
         self.done_at = now + self.fixed + (self.until - self.offset) / self.rate
 
     def read(self, now: float, end: float) -> bool:
-        """Read portion by portion until `now`. Return whether the view reached the end and joins the next batch."""
+        """Read portion by portion until `now`. Return whether the view has caught up and joins the next batch."""
         while self.done_at <= now:
             self.took = self.fixed + (self.until - self.offset) / self.rate
             self.offset = self.until

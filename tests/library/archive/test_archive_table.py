@@ -1,4 +1,4 @@
-"""The archive's end positions, read from a real catalog, or an error that names the service that is down."""
+"""The archive's end positions come from a real catalog. If a service is down, the error contains its name."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Late records: which records count as late, and the number of late records per topic."""
+"""Late records: which records count as late, and how many each topic has."""
 
 from datetime import UTC, datetime, timedelta
 

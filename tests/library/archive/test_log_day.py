@@ -99,7 +99,7 @@ def test_a_record_from_a_slow_clock_belongs_to_the_later_day() -> None:
 def test_a_day_is_closed_once_every_partition_is_archived_beyond_it() -> None:
     days = LogDays({("t", 0): (Start(0, 0), Start(10, 5)), ("t", 1): (Start(0, 0), Start(20, 7))})
     assert days.closed(Positions({"t": {0: 5, 1: 7}})) == [0]
-    assert days.closed(Positions({"t": {0: 4, 1: 7}})) == []  # the next day's start is recorded, but the archive has not reached it
+    assert days.closed(Positions({"t": {0: 4, 1: 7}})) == []  # the archive has not reached the next day's start
     assert days.closed(Positions({"t": {0: 5, 1: 7, 2: 3}})) == []  # no day has begun in partition 2
 
 

@@ -24,7 +24,7 @@ History = list[Sample]
 
 
 def over(polls: int, sample: Callable[[int], Sample]) -> History:
-    """A history of this many polls, the last one now. `sample` takes the number of polls since a poll."""
+    """A history of this many polls, the last one now. `sample` makes the sample of a number of polls ago."""
     return [replace(sample(ago), at=NOW - ago * STEP) for ago in reversed(range(polls))]
 
 

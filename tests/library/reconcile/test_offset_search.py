@@ -16,7 +16,7 @@ Log = dict[int, list[tuple[str, int]]]  # by partition: key and amount of each r
 
 
 def added(log: Log, batch: list[Range]) -> Counter[str]:
-    """What the records in these ranges add to each key."""
+    """The amounts that the records in these ranges add to each key."""
     found: Counter[str] = Counter()
     for each in batch:
         for key, amount in log[each.partition][each.start : each.end]:
