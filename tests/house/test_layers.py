@@ -34,7 +34,7 @@ ORDER = (
     "cli",
 )
 LIBRARY = "include/truelog"
-MAY_IMPORT_RUNTIME = f"{LIBRARY}/cli/commands/services.py"  # it starts and stops the services
+MAY_IMPORT_RUNTIME = f"{LIBRARY}/cli/commands/services.py"  # this module starts and stops the services
 MODULES = 14
 
 

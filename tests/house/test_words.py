@@ -57,7 +57,7 @@ def refusal(words: Sequence[str]) -> str:
         command.make_context(str(command.name), rest)
     except Exit:  # --help
         return ""
-    except Exception as error:  # any refusal of the parser
+    except Exception as error:  # whatever the parser raises for invalid words
         return str(error)
     return ""
 

@@ -190,7 +190,7 @@ def test_both_engines_compute_the_golden_numbers(lab: Lab) -> None:
         cursor.executemany(insert.format(stored, names(compiled.stored_columns), values), ROWS)
     assert hashes(table_hash.hash_table(lab.connection, compiled, stored)) == GOLDEN
 
-    # A NaN computed by the processor has its sign bit set.
+    # A NaN that the processor computes has its sign bit set.
     negative = sql.SQL(
         "UPDATE {} SET float = 'Infinity'::float8 - 'Infinity' WHERE float = 'NaN' RETURNING float8send(float)"
     )

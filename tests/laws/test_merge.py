@@ -105,7 +105,7 @@ def test_consecutive_merges_add_up(bench: Bench) -> None:
 def test_without_the_comparison_of_positions_a_replay_counts_twice(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A planted defect shows what the comparison of positions prevents."""
+    """A planted defect shows what the position comparison prevents."""
     monkeypatch.setattr(merge, "require_at", lambda *_: None)
     bench.apply(0, 90)
     bench.apply(0, 90)

@@ -18,7 +18,7 @@ _MOMENTS = {
 
 
 def age(database: Connection, by: timedelta = timedelta(hours=1)) -> None:
-    """Move all recorded times back."""
+    """Move all recorded times back by this duration."""
     for table, moments in _MOMENTS.items():
         earlier = ", ".join(f"{moment} = {moment} - %(by)s" for moment in moments)
         database.execute(f"UPDATE truelog.{table} SET {earlier}".encode(), {"by": by})

@@ -20,7 +20,7 @@ def bounded(text: str, keys: int) -> str:
     return text if len(text) <= size else f"{text[: (size - 36) // 4]} …{hashlib.md5(text.encode()).hexdigest()}"
 
 
-# The host and the path of each URL in the generated events, written by hand.
+# The handwritten host and path of each URL in the generated events.
 PLACES: dict[str, tuple[str | None, str | None]] = {
     "http://h/p": ("h", "/p"),
     "http://h/q?x=1": ("h", "/q"),

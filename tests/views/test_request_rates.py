@@ -42,7 +42,7 @@ def test_each_address_has_its_own_panes_and_so_has_the_unknown_address(run: Run)
 
 
 def test_a_pane_expires_after_seven_days_by_the_clock_of_the_log(run: Run) -> None:
-    """The lab's clock is seven days after midnight of this day, less about a minute and a half."""
+    """The lab's clock is about a minute and a half short of seven days after midnight on this day."""
     old = sent("page_view", occurred_at=at("00:00:00") - 2 * MINUTE, visitor_id="ann", url="/")
     assert run([old, requested("10:00:00")]) == [pane("10:00:00", 1)]
 

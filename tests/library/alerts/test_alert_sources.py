@@ -40,7 +40,7 @@ def database(postgresql: Settings) -> Iterator[Connection]:
 
 @pytest.fixture
 def one_view(postgresql: Settings, database: Connection, tmp_path: Path) -> Iterator[Settings]:
-    """A platform whose only view was made three days ago."""
+    """A platform whose only view was created three days ago."""
     (tmp_path / "one.py").touch()
     insert = (
         "INSERT INTO truelog.view (view, version, fingerprint, spark, made_at) VALUES ('one', %s, '', '', now() - %s)"

@@ -185,7 +185,7 @@ def test_a_record_skipped_without_reason_is_a_difference(ground: Ground) -> None
 
 @pytest.fixture
 def insert_only(lab: Lab) -> Iterator[None]:
-    """PostgreSQL refuses every UPDATE of a reconciliation."""
+    """Make PostgreSQL refuse every UPDATE of a reconciliation."""
     lab.connection.execute(
         "CREATE FUNCTION refuse_update() RETURNS trigger LANGUAGE plpgsql AS "
         "$$ BEGIN RAISE 'a reconciliation was updated'; END $$"

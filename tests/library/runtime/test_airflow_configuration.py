@@ -1,4 +1,4 @@
-"""Airflow's configuration file, commands and environment, without starting it."""
+"""Airflow's configuration file, commands and environment, tested without starting Airflow."""
 
 import stat
 from configparser import ConfigParser
@@ -106,7 +106,7 @@ def test_metrics_are_sent_only_if_an_address_is_set(made: Settings) -> None:
 
 
 def test_no_component_serves_logs_over_http() -> None:
-    """These two components would listen on every address, regardless of `[api] host`."""
+    """The scheduler and the triggerer would listen on every address, regardless of `[api] host`."""
     settings = Settings.model_construct()
     words = {each.name: each.command(settings) for each in airflow.SERVICES}
     assert "--skip-serve-logs" in words["airflow-scheduler"]

@@ -192,7 +192,7 @@ def model_accepts(value: bytes | None) -> bool:
 
 
 def is_ambiguous(value: bytes) -> bool:
-    """True if the record has a duplicate field or a number outside the range of float."""
+    """Whether the record has a duplicate field or a number outside the float range."""
     found = []
 
     def pairs(members: list[tuple[str, Any]]) -> None:

@@ -85,7 +85,7 @@ def test_readers_get_the_fallback_while_streamed_rows_are_wrong(ground: Archived
 
     assert fallback.build_fallback(ground.rebuilder) == ground.positions
     assert read(ground) == (BATCH, {"old": 5, "a": 1})
-    assert fallback.build_fallback(ground.rebuilder) is None  # readers already have it
+    assert fallback.build_fallback(ground.rebuilder) is None  # readers already get the fallback
 
     lab.connection.execute(sql.SQL("UPDATE {} SET spent = 1 WHERE url = 'a'").format(state))
     reconcile(lab.context, ground.compiled)
@@ -102,7 +102,7 @@ def test_a_fallback_is_due_when_a_stream_makes_no_batches(ground: Archived, tmp_
     connection.execute(lease, (app,))
 
     ground.click(0, [("b", "2", 5_000)])
-    assert fallback_policy.views_due(settings) == []  # its last batch is recent
+    assert fallback_policy.views_due(settings) == []  # the stream's last batch is recent
     connection.execute("UPDATE truelog.lease SET batch_at = now() - interval '5 min' WHERE application = %s", (app,))
     assert fallback_policy.views_due(settings) == [name]
 

@@ -1,4 +1,4 @@
-"""The shared `main` of the services: a signal sets an event and interrupts nothing."""
+"""The services' shared `main`: a signal sets an event and does not interrupt the work."""
 
 import os
 import signal
