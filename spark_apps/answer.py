@@ -1,7 +1,7 @@
-"""Build the batch answers of views: `answer.py [VIEW …]`. The default is all views.
+"""Build batch answers for views: `answer.py [VIEW …]`. The default is all views.
 
-Prints one line of JSON. A view whose file does not match its table is rejected, and not tried again until the files
-change. If a view fails, the job builds the other answers and then ends with the reason as its error.
+Prints one line of JSON. A view whose file does not match its table is rejected and not tried again until the files
+change. If a view fails, the job builds the other answers and then exits with the reason as its error message.
 """
 
 import argparse

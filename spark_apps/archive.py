@@ -1,4 +1,4 @@
-"""Archive every record of every declared topic continuously. The job ends on SIGTERM, after its current batch."""
+"""Continuously archive every record of every declared topic. On SIGTERM, finish the current batch and exit."""
 
 import logging
 import signal

@@ -1,7 +1,7 @@
-"""Recompute the partials of views for log days: `recompute.py --day TIME … [--open] [VIEW …]`.
+"""Recompute view partials for log days: `recompute.py --day TIME … [--open] [VIEW …]`.
 
-Prints one line of JSON. If a view is rejected, the job recomputes the others and then ends with the reasons as its
-error.
+Prints one line of JSON. If a view is rejected, the job recomputes the other views and then exits with the reasons as
+its error message.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Compare streamed views with their rebuilds: `reconcile.py [--from-raw] [--repair] [--run NAME] [VIEW …]`.
 
-Prints one line of JSON. The exit code reflects the verdicts. In a named run, later tasks judge the verdicts
-(`truelog.reconcile.reconcile_checks`), and exit code 0 only means that the comparison completed.
+Prints one line of JSON. The exit code reflects the verdicts. In a named run, however, later tasks judge the verdicts
+(`truelog.reconcile.reconcile_checks`), so exit code 0 means only that the comparison completed.
 """
 
 import argparse

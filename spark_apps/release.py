@@ -1,4 +1,4 @@
-"""Release: determine the code that each application should run. Applications with other code are then restarted."""
+"""Release: determine the code that each application should run. Applications that run other code are then restarted."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Run a stream application: `stream.py [--application NAME]`. It ends on SIGTERM, after its current batch."""
+"""Run a stream application: `stream.py [--application NAME]`. On SIGTERM, finish the current batch and exit."""
 
 import argparse
 import logging

@@ -1,4 +1,4 @@
-"""A click on a search result. It may be logged before its search, because different senders log the two."""
+"""A click on a search result. It may be logged before its search, because different senders log the two events."""
 
 from pydantic import Field
 

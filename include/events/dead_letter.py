@@ -4,9 +4,9 @@ from pydantic import Field
 
 from truelog import Event, Quality, Topic
 
-# No subject: a bad event does not reliably say whose data it is. To erase a person's data, search `raw`.
+# No subject: a bad event does not reliably say whose data it contains. To erase a person's data, search `raw`.
 TOPIC = Topic(key=None, subject=(), partitions=2, retention="30 days", internal=True)
-# Few dead letters are good, many raise their own alert, and their contents follow no pattern.
+# Having few dead letters is good, having many raises a separate alert, and their contents follow no pattern.
 QUALITY = Quality(volume=(0, 10), drift=1.0)
 
 

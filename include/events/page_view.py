@@ -1,4 +1,4 @@
-"""A request for a page: the data of a web server's access log, and the site's id of the visitor."""
+"""A request for a page: the data in a web server's access log, and the site's id for the visitor."""
 
 from pydantic import Field
 

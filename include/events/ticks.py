@@ -1,4 +1,4 @@
-"""A tick of the log's own clock, so that time advances on a quiet log and all readers agree on it."""
+"""A tick of the log's own clock, so that time advances even on a quiet log and all readers agree on the time."""
 
 from pydantic import Field
 

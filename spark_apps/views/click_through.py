@@ -1,8 +1,8 @@
 """Which results of a search were clicked: one row per search, merged from the search and its clicks.
 
-The search or a click may arrive first, by any margin; each leaves the other's columns NULL. Whether a click counts
-depends on both, so the row stores both times, and a query decides: a click counts for a result that the search showed,
-within one hour before or after the search by event time (the clock of a device may be slow).
+Either the search or a click may arrive first, by any margin; each leaves the other's columns NULL. Whether a click
+counts depends on both, so the row stores both times and a query decides. A click counts for a result that the search
+showed, within one hour before or after the search by event time (a device's clock may be slow).
 """
 
 from pyspark.sql import DataFrame
@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from truelog import First, Latest, View, latest
 
-# One row per search and result. `clicked_at` is NULL until someone clicks. A click that counts may still be made until
-# `counts_until`, and may be logged even later.
+# One row per search and result. `clicked_at` is NULL until the visitor clicks. A click that counts may still be made
+# until `counts_until`, and may be logged even later.
 RESULTS = """
 SELECT search_id, asked_at, url, asked_at + interval '1 hour' AS counts_until, (
     SELECT min(at) FROM unnest(clicked_at, clicked) AS click(at, clicked_url)
@@ -57,6 +57,6 @@ VIEW = View(
         "asked_at": "time of the search, by corrected event time; NULL while only its clicks have arrived",
         "results": "URLs that the search showed, best first",
         "clicked_at": "times of the first 1,000 distinct clicks, in order",
-        "clicked": "clicked URLs, in the order of `clicked_at`; the relation `results` shows whether a click counts",
+        "clicked": "clicked URLs, in the order of `clicked_at`; the `results` relation shows whether a click counts",
     },
 )

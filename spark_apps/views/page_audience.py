@@ -7,7 +7,7 @@ from truelog import Distinct, Quantiles, Sum, View
 
 
 def transform(page_view: DataFrame) -> DataFrame:
-    """One row per event. The key has no page, because each sketch costs kilobytes."""
+    """One row per event. The key has no page, because each sketch takes kilobytes."""
     return page_view.select(
         F.window("event_time", "1 minute").start.alias("minute"),
         F.try_parse_url("url", F.lit("HOST")).alias("host"),

@@ -5,7 +5,7 @@ from pyspark.sql import functions as F
 
 from truelog import Sum, View
 
-# The ten most viewed pages of each hour; pages with equally many views are in binary order.
+# The ten most viewed pages of each hour; pages with the same number of views are in binary order.
 BUSIEST = """
 SELECT hour, place, host, page, views FROM (
     SELECT date_trunc('hour', minute, 'UTC') AS hour, host, page, sum(views)::bigint AS views, row_number() OVER (

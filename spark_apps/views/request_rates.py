@@ -1,7 +1,7 @@
-"""Request rates of each address: requests per minute, with a new minute every ten seconds.
+"""Request rates per address: requests per minute, with a new one-minute window every ten seconds.
 
-A request lies in six such minutes. The table stores ten-second panes, and each request lies in one of them. A query
-sums the six panes of a minute.
+A request lies in six such windows. The table stores ten-second panes, and each request lies in one pane. A query sums
+the six panes of a window.
 """
 
 from pyspark.sql import DataFrame
@@ -9,9 +9,9 @@ from pyspark.sql import functions as F
 
 from truelog import Sum, View
 
-# Starts from the windows, not from the panes, so that a query for some windows reads only their panes, by the key's
-# index. It has every window that contains a request, also the windows after an address's last pane. Seven days are
-# written in hours, because a day has 23 or 25 hours in some time zones.
+# The SELECT starts from the windows rather than from the panes, so that a query for some windows reads only their
+# panes, through the key's index. It returns every window that contains a request, including the windows after an
+# address's last pane. Seven days are written as hours, because some days have 23 or 25 hours in some time zones.
 PER_MINUTE = """
 SELECT ip, ends - interval '1 minute' AS window_start, ends AS window_end, requests
 FROM (SELECT min(pane) AS oldest, max(pane) AS newest FROM {view}) AS panes

@@ -163,7 +163,7 @@ def test_the_vectors_have_every_type_that_a_view_may_store() -> None:
 
 def test_an_array_of_arrays_is_no_column() -> None:
     """PostgreSQL requires arrays of arrays to be rectangular, and `unnest` flattens them completely."""
-    with pytest.raises(BadDeclaration, match="no column for array<array<int>>"):
+    with pytest.raises(BadDeclaration, match="no column type for array<array<int>>"):
         columns.sql_type(t.ArrayType(t.ArrayType(t.IntegerType())))
 
 

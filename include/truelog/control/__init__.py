@@ -1,1 +1,1 @@
-"""Control: which applications should run, the lease that allows one process for each, and the status of each view."""
+"""Control: which applications should run, the lease that limits each to one process, and the status of each view."""

@@ -1,7 +1,7 @@
-"""Applications: the long-running processes, their desired states, and the diagnosis of a process that is not in it.
+"""Applications: the long-running processes, their desired states, and the diagnosis of deviations from those states.
 
-`archive` copies the log into the archive; each stream application keeps its views up to date. A diagnosis depends on
-nothing but the application's row and the time.
+The `archive` application copies the log into the archive; each stream application keeps its views up to date. A
+diagnosis depends only on the application's row, the limits and the time.
 """
 
 import hashlib
@@ -68,7 +68,7 @@ class SilenceLimits:
     silence: timedelta
 
     def for_status(self, status: "Status") -> timedelta:
-        """The limit that applies to an application in this status."""
+        """The limit that applies to an application with this status."""
         return self.start if status.batch_at is None else self.silence
 
 
@@ -96,21 +96,21 @@ def views_of(settings: Settings, application: str) -> list[str]:
 
 
 def silence_limits(settings: Settings, application: str) -> SilenceLimits:
-    """A stream makes a batch for every tick, the archive one for every trigger interval."""
+    """The limits of an application. A stream makes a batch for every tick, the archive for every trigger interval."""
     trigger = settings.archive_trigger_seconds if application == ARCHIVE else settings.tick_seconds
     silence = timedelta(seconds=settings.silence_seconds + trigger)
     return SilenceLimits(timedelta(seconds=settings.start_seconds), silence)
 
 
 def diagnose_status(status: Status, limits: SilenceLimits, now: datetime) -> Diagnosis | None:
-    """What is wrong with an application, or None. The first rule that applies decides.
+    """What is wrong with an application, or None if nothing is. The first rule that applies decides.
 
-    1. STOP: it runs, but should not.
-    2. None: it does not run and should not.
+    1. STOP: it is running but should not be.
+    2. None: it is not running and should not be.
     3. DOWN: no process holds its lock. PostgreSQL frees the lock when the process dies, so no timeout is needed.
     4. RESTART_PENDING: a restart was requested.
-    5. HUNG: its first batch or its next batch is overdue. `diagnose_silence` then looks closer.
-    6. CHANGED: it does not run the wanted code. If either is unknown, nothing is wrong.
+    5. HUNG: its first batch or its next batch is overdue. `diagnose_silence` then determines the cause.
+    6. CHANGED: it is not running the wanted code. If the wanted or the running code is unknown, nothing is wrong.
     """
     if status.desired == STOPPED:
         return Diagnosis.STOP if status.alive else None  # 1, 2
@@ -131,7 +131,7 @@ def diagnose_silence(
     """What is wrong with a silent application, given the time of its oldest unprocessed input.
 
     1. NO_INPUT: no input is known, so a restart would not help.
-    2. None: the input is recent; the application may still process it.
+    2. None: the input is recent, so the application may still be processing it.
     3. HUNG: the input is older than the limit.
     """
     if input_since is None:
@@ -140,13 +140,13 @@ def diagnose_silence(
 
 
 def status(connection: Connection, application: str) -> Status:
-    """The current status of an application; an undeclared application should run and does not."""
+    """The current status of an application. An undeclared application counts as wanted but not running."""
     row: tuple[Any, ...] | None = connection.execute(SELECT_STATUS, (application,)).fetchone()
     return Status(*row) if row else Status(application)
 
 
 def unknown_running(connection: Connection, known: Iterable[str]) -> list[str]:
-    """The running applications that are not among the known ones."""
+    """The running applications that are not in `known`."""
     rows = connection.execute(
         "SELECT application FROM truelog.application_status WHERE alive AND application <> ALL(%s)", (list(known),)
     ).fetchall()
@@ -175,7 +175,7 @@ def set_desired(connection: Connection, application: str, desired: str, doer: st
 
 
 def request_restart(connection: Connection, application: str, doer: str) -> None:
-    """Request one restart of an application; the task that supervises it carries it out."""
+    """Request one restart of an application. The task that supervises the application performs the restart."""
     connection.execute(
         "INSERT INTO truelog.application (application, wish) VALUES (%s, %s || ', ' || now()) "
         "ON CONFLICT (application) DO UPDATE SET wish = excluded.wish",
@@ -185,7 +185,7 @@ def request_restart(connection: Connection, application: str, doer: str) -> None
 
 
 def set_code(connection: Connection, application: str, code: str, source_digest: str) -> None:
-    """Set the code that an application should run, and the digest of its source files; new code is a release."""
+    """Set the code that an application should run, and the digest of its source files. New code is a release."""
     before = status(connection, application).code_wanted
     if before not in (None, code):
         audit_trail.record_operation(
@@ -199,7 +199,7 @@ def set_code(connection: Connection, application: str, code: str, source_digest:
 
 
 def release_due(connection: Connection, settings: Settings) -> bool:
-    """Whether the source files have changed since an application's wanted code was set."""
+    """True if the source files have changed since an application's wanted code was set."""
     rows = connection.execute(
         "SELECT FROM truelog.application WHERE application = ANY(%s) AND digest <> %s",
         (application_names(settings), digest(settings)),
@@ -208,7 +208,7 @@ def release_due(connection: Connection, settings: Settings) -> bool:
 
 
 def digest(settings: Settings) -> str:
-    """Digest of the applications' source files and of the assignment of views; it may change without a code change."""
+    """A digest of the applications' source files and view assignments. It may change without a code change."""
     files = [file for pattern in _SOURCES for file in PROJECT.glob(pattern)]
     files += settings.views_folder.glob("*.py")
     parts = [f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in sorted(files)]

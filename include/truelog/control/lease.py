@@ -1,9 +1,9 @@
 """Lease: lets at most one process run an application, and fences off every other process.
 
 The holder has an advisory lock on a dedicated connection; PostgreSQL frees the lock as soon as the process dies. Each
-holder has a greater epoch than its predecessor, and every merge checks the epoch in its own transaction: a process that
-was suspended, lost its lock and resumed cannot write. It cannot block its successor either, because a new holder first
-terminates the sessions of its predecessor, and with them their locks.
+holder has a higher epoch than its predecessor, and every merge checks the epoch in its own transaction, so a process
+that was suspended, lost its lock and resumed cannot write. Such a process cannot block its successor either, because a
+new holder first terminates its predecessor's sessions and so releases their locks.
 """
 
 import os
@@ -19,7 +19,7 @@ from truelog.support.errors import Fenced
 from truelog.support.settings import Settings
 
 _BEAT_SECONDS = 1.0
-LEASE_LOST = 75  # EX_TEMPFAIL: the exit code of an application that another process already runs
+LEASE_LOST = 75  # EX_TEMPFAIL: the exit code if another process is already running the application
 _LOCK_LOST = 70  # EX_SOFTWARE: the process must not continue without its lock
 
 
@@ -46,7 +46,7 @@ class Lease:
 
 
 def take_lease(settings: Settings, application: str) -> Lease:
-    """Take the lease and hold it until it is released; the process exits if it loses the connection.
+    """Take the lease and hold it until it is released. If the process loses the connection, the process exits.
 
     Raises:
         Fenced: another process holds the lease.
@@ -70,7 +70,7 @@ def take_lease(settings: Settings, application: str) -> Lease:
 
 
 def _end_sessions(connection: Connection, application: str) -> None:
-    """Terminate the predecessor's sessions: a process suspended during a statement would keep its locks."""
+    """Terminate the predecessor's sessions, because a process suspended during a statement would keep its locks."""
     connection.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE application_name = %s AND pid <> pg_backend_pid()",
@@ -79,17 +79,17 @@ def _end_sessions(connection: Connection, application: str) -> None:
 
 
 def require_lease(connection: Connection, holder: Holder) -> None:
-    """Require that `holder` still has the lease, and keep it so until the caller's transaction ends."""
+    """Require that `holder` still has the lease, and block a change of holder until the caller's transaction ends."""
     row = connection.execute(
         "SELECT FROM truelog.lease WHERE application = %s AND epoch = %s FOR SHARE",
         (holder.application, holder.epoch),
     ).fetchone()
     if row is None:
-        raise Fenced(f"{holder.application}: epoch {holder.epoch} is over, a successor runs. This process must exit.")
+        raise Fenced(f"{holder.application}: epoch {holder.epoch} is over: a successor is running. Exit this process.")
 
 
 def record_code(connection: Connection, holder: Holder, code: str) -> None:
-    """Record which code the holder runs."""
+    """Record which code the holder is running."""
     connection.execute(
         "UPDATE truelog.lease SET code = %s WHERE application = %s AND epoch = %s",
         (code, holder.application, holder.epoch),
@@ -97,7 +97,7 @@ def record_code(connection: Connection, holder: Holder, code: str) -> None:
 
 
 def record_batch(connection: Connection, holder: Holder) -> None:
-    """Record the end of a batch: the lease has the time of the last batch, not of the last heartbeat."""
+    """Record the end of a batch. The lease stores the time of the last batch, not of the last heartbeat."""
     connection.execute(
         "UPDATE truelog.lease SET batch_at = now() WHERE application = %s AND epoch = %s",
         (holder.application, holder.epoch),

@@ -1,7 +1,7 @@
-"""View loader: compiles views from their files, and identifies the code of an application.
+"""View loader: compiles views from their files and identifies an application's code.
 
-Streams and batch jobs load their views here. A view that cannot be compiled is refused with a reason, and does not
-affect the others.
+Streams and batch jobs load their views here. A view that cannot be compiled is refused with a reason and does not
+affect the other views.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from truelog.views.compiled_view import Compiled, compile_view
 
 @dataclass(frozen=True)
 class LoadedViews:
-    """The compiled views, the reasons of the refused views, and the hash of their code."""
+    """The compiled views, the refused views with their reasons, and the hash of all their code."""
 
     compiled: list[Compiled] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
@@ -62,6 +62,6 @@ def application_codes(
 
 
 def _file_hash(settings: Settings, view: str) -> str:
-    """The hash of a refused view's file, or nothing without a file: a fixed or a new file is new code."""
+    """The hash of a refused view's file, or "" if there is no file. So a fixed or new file counts as new code."""
     path = settings.views_folder / f"{view}.py"
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""

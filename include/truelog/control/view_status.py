@@ -1,4 +1,4 @@
-"""View status: whether each view is up to date with the log, and why a stalled view is not."""
+"""View status: whether each view is up to date with the log or stalled, and why."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -7,12 +7,12 @@ from typing import Any
 from truelog.storage.database import Connection
 
 UP_TO_DATE, STALLED = "UP_TO_DATE", "STALLED"
-STOPPED = "STOPPED"  # it was up to date while its application ran
+STOPPED = "STOPPED"  # the view was up to date while its application was running
 
 
 @dataclass(frozen=True)
 class ViewStatus:
-    """The last status that an application reported for a view; it is valid while the application runs.
+    """The last status that an application reported for a view. The status is valid while the application is running.
 
     `version` is None if the view's file cannot be loaded.
     """
@@ -26,7 +26,7 @@ class ViewStatus:
 
 
 def begin_run(connection: Connection, application: str, versions: dict[str, int]) -> None:
-    """Record that an application runs exactly these views; each is up to date until it is reported stalled."""
+    """Record that an application runs exactly these views. Each view is up to date until it is reported as stalled."""
     with connection.transaction():
         connection.execute("DELETE FROM truelog.standing WHERE application = %s", (application,))
         for view, version in versions.items():
@@ -34,7 +34,7 @@ def begin_run(connection: Connection, application: str, versions: dict[str, int]
 
 
 def record_state(connection: Connection, application: str, view: str, version: int | None, reason: str = "") -> None:
-    """Record that a view is stalled for a reason, or without a reason that it is up to date."""
+    """Record that a view is stalled if there is a reason, or else that the view is up to date."""
     connection.execute(
         "INSERT INTO truelog.standing AS s (view, application, version, state, reason) VALUES (%s, %s, %s, %s, %s) "
         "ON CONFLICT (view) DO UPDATE SET application = excluded.application, version = excluded.version, "

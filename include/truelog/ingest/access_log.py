@@ -1,9 +1,9 @@
-"""Access logs: lines in the combined format of Apache and Nginx as page views.
+"""Access logs: page views from lines in the combined log format of Apache and Nginx.
 
-A line holds the client's address and user agent, the time, the request, and the status and size of the response. It
-names neither the visitor nor the host. The visitor is a keyed hash of address and user agent, so that only a holder of
-the key can identify them. The host is the site that wrote the log. A page view depends only on its line and the line's
-number, so a second import of a file gives the same events with the same ids.
+A line contains the client's address and user agent, the time, the request, and the response's status and size, but
+neither the visitor nor the host. The visitor id is a keyed hash of the address and the user agent, so that only holders
+of the key can identify the visitor. The host is the site that wrote the log. A page view depends only on its line and
+the line number, so a second import of the same file produces the same events with the same ids.
 """
 
 import gzip
@@ -38,20 +38,20 @@ _ESCAPE = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|(.))", re.DOTALL)
 _CONTROLS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f", b"v": b"\v"}
 _MONTHS = dict(zip(b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), range(1, 13), strict=True))
 
-# The characters that RFC 3986 allows unescaped in a URL, without brackets, which only a host may contain.
+# The characters that RFC 3986 allows unescaped in a URL, except brackets, which only a host may contain.
 _LEGAL = ":/?#@!$&'()*+,;=%"
 _LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 @dataclass(frozen=True)
 class AccessLog:
-    """The log of one site: `origin` is like `https://shop.example`, `salt` is the key of the visitors' hashes."""
+    """The log of one site. `origin` is a URL such as `https://shop.example`. `salt` is the key of visitor hashes."""
 
     origin: str
     salt: bytes
 
     def page_view(self, number: int, line: bytes) -> PageView | None:
-        """The event of a line. None if the line is malformed or its request is not for a page."""
+        """The event for a line. None if the line is malformed or its request is not for a page."""
         entry = _LINE.fullmatch(line)
         request = entry and _REQUEST.fullmatch(_text(entry["request"]))
         if not entry or not request:
@@ -68,7 +68,7 @@ class AccessLog:
                 status=int(entry["status"]),
                 bytes=0 if entry["size"] == b"-" else int(entry["size"]),  # this format writes 0 as `-`
             )
-        except ValueError:  # an impossible date, or a value outside the bounds of the event
+        except ValueError:  # an impossible date, or a value outside the event's bounds
             return None
 
     def _visitor(self, ip: bytes, agent: bytes) -> str:
@@ -81,13 +81,13 @@ class AccessLog:
 
 
 def origin(host: str) -> str:
-    """`shop.example` becomes `http://shop.example`. A host with a scheme stays as it is."""
+    """`shop.example` becomes `http://shop.example`. A host with a scheme is returned unchanged."""
     return (host if "://" in host else f"http://{host}").rstrip("/")
 
 
 @contextmanager
 def open_log(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
-    """Open a plain or gzipped file. Yields its lines, and the underlying file, whose position gives the progress."""
+    """Open a plain or gzipped file. Yields its lines and the underlying file, whose position shows the progress."""
     with path.open("rb") as file:
         is_gzip = file.read(2) == b"\x1f\x8b"
         file.seek(0)
@@ -95,7 +95,7 @@ def open_log(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
 
 
 def _time(entry: re.Match[bytes]) -> datetime:
-    """The time in UTC; ValueError for an impossible date. It does not use `%b`, which depends on the locale."""
+    """The time in UTC. Raises ValueError for an impossible date. Avoids `%b`, which depends on the locale."""
     month, zone = _MONTHS.get(entry["month"], 0), entry["zone"].decode()
     day = f"{entry['year'].decode()}-{month:02}-{entry['day'].decode()}"
     return timestamps.to_utc(datetime.fromisoformat(f"{day}T{entry['clock'].decode()}{zone}"))

@@ -1,7 +1,7 @@
-"""The body of a request, complete and decompressed, within limits that no sender can exceed.
+"""Reads and decompresses a complete request body, within limits that no sender can exceed.
 
-A body may be gzipped. It is decompressed while it arrives and never past the limit, so that a small body cannot become
-a large one in memory. All requests in progress share one capacity limit. If it is reached, the sender must retry.
+A gzipped body is decompressed as it arrives and never past the limit, so that a small body cannot grow without bound in
+memory. All requests in progress share one capacity limit. If this limit is reached, the sender must retry.
 """
 
 import zlib
@@ -14,7 +14,7 @@ RETRY_SECONDS = 1
 
 
 class CapacityLimit:
-    """The number of requests that the collector handles at once, and of the bytes in their bodies."""
+    """The collector's remaining capacity: the numbers of requests and of body bytes that it can still accept."""
 
     def __init__(self, requests: int, size: int) -> None:
         self._requests = requests
@@ -22,7 +22,7 @@ class CapacityLimit:
 
     @contextmanager
     def admit(self) -> Iterator["CapacityLease"]:
-        """Admit one request and release its capacity at the end.
+        """Admit one request, and release its capacity when the request is finished.
 
         Raises:
             RequestRefused: 429, too many requests are in progress.
@@ -60,7 +60,7 @@ def _full() -> RequestRefused:
 
 
 async def read_body(chunks: AsyncIterator[bytes], encoding: str, limit: int, lease: CapacityLease) -> bytes:
-    """The body's bytes; 413 if there are more than `limit`, compressed or decompressed."""
+    """The body's bytes. Raises 413 if the body has more than `limit` bytes, compressed or decompressed."""
     body, decoder, received = bytearray(), _decoder(encoding), 0
     async for chunk in chunks:
         received += len(chunk)

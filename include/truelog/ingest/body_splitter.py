@@ -1,10 +1,10 @@
-"""The splitter: the events of a body, each with its own bytes.
+"""The splitter: divides a body into its events, each with its own bytes.
 
-The model of its type validates an event later. The splitter only finds the end of each event, and the defects that the
-model would miss: a duplicate field, a number outside the range of float, text that is not JSON. If the body cannot be
-split any further, its rest becomes one defective event, so that no byte is lost.
+The model of an event's type validates the event later. The splitter only finds the end of each event and the defects
+that the model would miss: a duplicate field, a number outside the range of float, text that is not JSON. If the body
+cannot be split any further, the rest becomes one defective event, so that no byte is lost.
 
-Bytes that are not UTF-8 are decoded to surrogates and encoded to the same bytes again.
+Bytes that are not UTF-8 are decoded to surrogates and later encoded back to the same bytes.
 """
 
 import json
@@ -15,13 +15,13 @@ from typing import Any
 
 _WHITESPACE = re.compile(r"[ \t\r\n]*")
 _UNREADABLE = (ValueError, RecursionError)
-_LONGEST_INTEGER = 300  # digits: a float has up to 308, and parsers differ on longer integers
-_LONGEST_NAME = 64  # of a sender's field name that an error repeats
+_LONGEST_INTEGER = 300  # digits: a float has up to 308 digits, and parsers differ on longer integers
+_LONGEST_NAME = 64  # characters of a sender's field name that an error message repeats
 
 
 @dataclass(frozen=True)
 class RawEvent:
-    """The bytes of one event, their JSON value, and their defect as JSON."""
+    """The bytes of one event, its JSON value, and the defect in its JSON, if any."""
 
     raw: bytes
     value: Any = None
@@ -82,7 +82,7 @@ def _elements(parser: "_Parser", text: str) -> Iterator[RawEvent]:
 
 
 class _Parser:
-    """Python's JSON parser, which reports the end of a value, extended by checks for the defects that it accepts."""
+    """Python's JSON parser, which reports the end of a value, extended with checks for the defects that it accepts."""
 
     def __init__(self) -> None:
         self._defect: tuple[str, str] | None = None
@@ -92,7 +92,7 @@ class _Parser:
             parse_float=self._float,
             parse_int=self._int,
             parse_constant=self._constant,
-            strict=False,  # the model rejects control characters in a string; the end of the event is clear
+            strict=False,  # the model rejects control characters in a string; the end of the event is still clear
         )
 
     def parse(self, text: str, start: int) -> tuple[RawEvent, int]:

@@ -5,7 +5,7 @@
         Content-Type: application/x-ndjson  one event per line
         Content-Encoding: gzip              if the body is gzipped
 
-Each event names its `type`. For each event, good or bad, the response gives its index and its offset in the log:
+Each event must contain its `type`. For each event, good or bad, the response contains its index and its log offset:
 
     {"good": [{"index": 0, "topic": "page_view", "partition": 3, "offset": 17}],
      "bad": [{"index": 1, "field": "url", "reason": "Field required",
@@ -14,13 +14,13 @@ Each event names its `type`. For each event, good or bad, the response gives its
 | status | result of the request |
 | --- | --- |
 | 200 | all events are good and in the log |
-| 207 | some events are good; the bad ones are dead letters. To send them again unchanged is useless |
+| 207 | some events are good; the others are dead letters. Sending the dead letters again unchanged is useless |
 | 422 | no event is good; all are dead letters |
-| 400, 408, 413, 415 | the body is unreadable, too slow, too large, or of an unsupported type: nothing was stored |
+| 400, 408, 413, 415 | the body is unreadable, too slow, too large, or of an unsupported type. Nothing is stored |
 | 401, 403 | the key is unknown; the key does not permit the request |
-| 429, 503 | too many requests; Kafka is unavailable. Nothing is acknowledged: retry after `Retry-After` |
+| 429, 503 | too many requests; Kafka is unavailable. Nothing is acknowledged. Retry after `Retry-After` seconds |
 
-`GET /health` needs no key: 200 while the collector can accept events, else 503.
+`GET /health` needs no key. It returns 200 while the collector can accept events, and 503 otherwise.
 
     python -m truelog.ingest.collector
 """
@@ -110,7 +110,7 @@ class Collector:
 
 
 def application(settings: Settings) -> FastAPI:
-    """The ASGI application. It has no documentation pages, because these would need no key."""
+    """The ASGI application. It has no documentation pages, because such pages would need no key."""
     collector = Collector(settings)
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=collector.running)
     app.add_api_route("/events", collector.post, methods=["POST"], response_model=None)
@@ -150,13 +150,13 @@ def _media_type(request: Request) -> str:
 
 
 def _now() -> datetime:
-    """The time in whole milliseconds, like the broker's, so that the broker's time of the record is never earlier."""
+    """The time in whole milliseconds, like the broker's time, so that the record's broker time is never earlier."""
     now = datetime.now(UTC)
     return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
 
 def main() -> None:
-    """The service. It ends on SIGTERM, after the requests in progress."""
+    """Run the service until SIGTERM. The service finishes the requests in progress before it exits."""
     settings = Settings()
     run_server(application(settings), settings.collector_host, settings.collector_port, grace=20)
 

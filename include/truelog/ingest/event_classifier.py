@@ -1,14 +1,14 @@
-"""The classifier: the good and the bad events of a body, and the Kafka record of each.
+"""The classifier: separates good events from bad events, and builds a Kafka record for each event.
 
 An event is good if it passes these checks:
 
-1. Its bytes are one JSON object with a `type`, which is an event type that is not internal to the platform.
-2. It is valid for that type's model, and leaves `received_at` to the collector.
+1. Its bytes are one JSON object, whose `type` is an event type that is not internal to the platform.
+2. The event is valid for that type's model and leaves `received_at` to the collector.
 3. Its time is not past the future limit.
 
 A good event is stored byte for byte, with `received_at` inserted in front. A bad event is stored as a dead letter.
-`schema.decode` accepts every good event: both use the same model, and the splitter rejects what they would parse
-differently.
+`schema.decode` accepts every good event, because it agrees with the model, and because the splitter rejects every event
+that the decoder and the model would parse differently.
 """
 
 import base64
@@ -57,14 +57,14 @@ class Receipt:
 
 @dataclass(frozen=True)
 class EventClassifier:
-    """Classifies events, within limits on their number and size."""
+    """Classifies events within limits on their number and size."""
 
     types: Mapping[str, EventType]
     max_events: int
     max_bytes: int
 
     def classify(self, events: Iterable[RawEvent], receipt: Receipt) -> list[ClassifiedRecord]:
-        """A record for each event, in order; 413 if there are too many events or one is too long."""
+        """A record for each event, in order. Raises 413 if there are too many events or an event is too long."""
         return [self._record(event, receipt) for event in self._within_limits(events)]
 
     def _within_limits(self, events: Iterable[RawEvent]) -> Iterator[RawEvent]:
@@ -117,7 +117,7 @@ class EventClassifier:
         return (name for name, each in self.types.items() if not each.topic.internal)
 
     def _time_defect(self, event: Event, received: datetime) -> Defect | None:
-        """The rule of `batch_validation` for one event. The broker's time of its record is never before its receipt."""
+        """The time rule of `batch_validation` for one event, whose record's broker time is never before its receipt."""
         try:
             event_time = event.occurred_at + (received - event.sent_at if event.sent_at else timedelta())
         except OverflowError:

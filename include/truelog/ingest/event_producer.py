@@ -1,8 +1,8 @@
 """The collector's Kafka producer, which returns the offset of each record.
 
-One future completes for all records of a request once Kafka has all of them (`acks=all`, idempotent). If one record
-fails, none is acknowledged. The other records may be in the log nevertheless, and a retry then duplicates them.
-`event_id` identifies the duplicates.
+A request's future completes once Kafka has all of the request's records (`acks=all`, idempotent). If one record fails,
+no record is acknowledged. The other records may still be in the log, and a retry then duplicates them. `event_id`
+identifies the duplicates.
 """
 
 import asyncio
@@ -45,13 +45,13 @@ class EventProducer:
             thread.start()
 
     def stop(self) -> None:
-        """Wait until Kafka has all accepted records, or until their time limit."""
+        """Wait until Kafka has all accepted records or their time limit has passed."""
         for thread in self._threads:
             thread.stop()
         self._producer.flush(self._seconds)
 
     def check(self) -> None:
-        """Check that Kafka answers. While it does not, requests are rejected at once instead of waiting in vain."""
+        """Check that Kafka answers. While Kafka does not answer, requests are rejected at once instead of waiting."""
         try:
             self._producer.list_topics(timeout=_CHECK_TIMEOUT_SECONDS)
         except KafkaException as error:
@@ -89,9 +89,9 @@ class EventProducer:
         return await request.done
 
     def _on_error(self, error: KafkaError) -> None:
-        """Called by Kafka's client. A permanent failure ends the process, so that supervision starts a new one."""
+        """Called by the Kafka client. After a permanent failure, the process exits and its supervisor restarts it."""
         if error.fatal():
-            log.critical("Kafka's client failed permanently: %s", error.str())
+            log.critical("The Kafka client failed permanently: %s", error.str())
             os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -133,7 +133,7 @@ def _configuration(settings: Settings) -> dict[str, object]:
         "queue.buffering.max.messages": 1_000_000,
         "queue.buffering.max.kbytes": 512 * 1024,
         "reconnect.backoff.max.ms": 1000,
-        # The partitioner of Java's clients, so that a key has the same partition for every sender.
+        # The partitioner of Java clients, so that a key maps to the same partition for every sender.
         "partitioner": "murmur2_random",
         "log_level": 0,
     }

@@ -1,8 +1,8 @@
-"""Generated traffic of a shop, as irregular as real traffic. It depends only on the seed and the start time.
+"""Generated shop traffic, as irregular as real traffic. It depends only on the seed, the start time and the rate.
 
-Visitors come in sessions and view pages, whose popularity follows Zipf's law. Some search and click on results. Events
-arrive late and out of order. Devices with wrong clocks report when they sent an event, so that its time can be
-corrected. Some records are malformed. A click may arrive before its search, or more than an hour after it.
+Visitors start sessions and view pages, whose popularity follows Zipf's law. Some visitors search and click on results.
+Some events arrive late or out of order. Devices with wrong clocks report when they sent an event, so that the event's
+time can be corrected. Some records are malformed. A click may arrive before its search or more than an hour after it.
 
 Record i is due i/rate seconds after the start, and the times in its event are relative to that moment.
 """
@@ -57,7 +57,7 @@ QUERIES = Zipf(WORDS + tuple(f"{a} {b}" for a in WORDS for b in WORDS if a != b)
 
 @dataclass(frozen=True)
 class Session:
-    """One visit: the visitor, the device, and the error of its clock."""
+    """One visit: the visitor, the device, and the error of the device's clock."""
 
     session_id: str
     visitor_id: str
@@ -81,7 +81,7 @@ class Planned:
 
 
 def generate(*, seed: int, begin: datetime, rate: float, seconds: float) -> Iterator[OutgoingRecord]:
-    """`rate * seconds` records, in the order of sending."""
+    """`rate * seconds` records, in sending order."""
     shop = _Shop(Random(seed))  # noqa: S311 — repeatable, not secret
     for number in range(round(rate * seconds)):
         yield shop.record(begin + timedelta(seconds=number / rate))
@@ -160,7 +160,7 @@ class _Shop:
         return OutgoingRecord(planned.topic, session.visitor_id, value)
 
     def _malformed(self, event: dict[str, Any], value: bytes) -> bytes:
-        """One of the malformed records that bugs and strangers send."""
+        """A malformed record, such as buggy or hostile clients send."""
         return self.random.choice(
             (
                 b"",
@@ -188,7 +188,7 @@ class _Shop:
         )
 
     def _delay(self) -> timedelta:
-        """The time between an event and its sending."""
+        """The delay between an event and the time at which it is sent."""
         if self._chance(LATE):
             return self._seconds(1_800)
         return self._seconds(5) if self._chance(OUT_OF_ORDER) else self._seconds(0.1)

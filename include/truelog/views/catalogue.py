@@ -1,6 +1,6 @@
-"""The catalogue of views: one view for each file in the folder of views.
+"""The catalogue of views: one view for each file in the views folder.
 
-A file that cannot be loaded or declares no `VIEW` raises an error: a silently missing view would be worse.
+A file that cannot be loaded or declares no `VIEW` causes an error, because a silently missing view would be worse.
 """
 
 import importlib.util
@@ -16,12 +16,12 @@ VIEWS = Path(__file__).parents[3] / "spark_apps" / "views"
 
 
 def view_names(folder: Path = VIEWS) -> list[str]:
-    """The names of all views, without loading them: cheap enough for a DAG file."""
+    """The names of all views, read without loading the files, which is cheap enough for a DAG file."""
     return sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
 
 
 def table_name(view: str, version: int) -> str:
-    """The name of a view's table, the same in each of the schemas `state`, `stage`, `batch` and `recon`."""
+    """The name of a view's table, which is the same in the `state`, `stage`, `batch` and `recon` schemas."""
     return f"{view}_v{version}"
 
 
@@ -31,7 +31,7 @@ def load_view(name: str, folder: Path = VIEWS) -> "View":
     Raises:
         BadDeclaration: the file does not exist, cannot be loaded, or declares no view.
     """
-    from truelog.views.view import View  # imports PySpark, which a list of names does not need
+    from truelog.views.view import View  # imports PySpark, which `view_names` does not need
 
     path = folder / f"{name}.py"
     if not path.exists():

@@ -41,21 +41,21 @@ _LONGEST_CHARACTER = 4  # bytes, in UTF-8
 
 
 class ColumnTypes:
-    """Groups of types: types of key columns, and types with an order."""
+    """Groups of types: the types that a key column may have, and the types with an order."""
 
     KEY = (StringType, ByteType, ShortType, IntegerType, LongType, BooleanType, DateType, TimestampType, DecimalType)
     ORDERED = (*KEY, FloatType, DoubleType)
 
 
 def sql_type(dtype: DataType) -> str:
-    """The PostgreSQL type of a Spark type; text compares by bytes, as in Spark."""
+    """The PostgreSQL type for a Spark type. Text is compared by its bytes, as in Spark."""
     if isinstance(dtype, DecimalType):
         return f"numeric({dtype.precision},{dtype.scale})"
     if isinstance(dtype, ArrayType) and not isinstance(dtype.elementType, ArrayType):  # PostgreSQL has no ragged arrays
         element, collate, rule = sql_type(dtype.elementType).partition(" COLLATE ")
         return f"{element}[]{collate}{rule}"
     if type(dtype) not in _PLAIN:
-        raise BadDeclaration(f"PostgreSQL has no column for {dtype.simpleString()}; select its fields one by one.")
+        raise BadDeclaration(f"PostgreSQL has no column type for {dtype.simpleString()}; select its fields one by one.")
     return _PLAIN[type(dtype)]
 
 

@@ -1,4 +1,4 @@
-"""A compiled view: a view checked against its events, with the types of its columns and the fingerprint of its code."""
+"""A compiled view: a view checked against its events, with its column types and the fingerprint of its code."""
 
 import hashlib
 import re
@@ -19,15 +19,15 @@ from truelog.views.columns import ColumnTypes, bounded, clean, sql_type
 from truelog.views.measures import require_accepted
 from truelog.views.view import View
 
-# The contribution of a record must depend on the record alone, so no operator here combines rows.
+# A record's contribution must depend on that record alone, so no operator here combines rows.
 _ROW_WISE = {"Project", "Filter", "Generate", "Union", "Expand", "LocalRelation", "LogicalRDD", "SubqueryAlias"}
-_KEY_BYTES = 2_000  # of text in a key: PostgreSQL's B-tree accepts rows of up to 2,704 bytes
+_KEY_BYTES = 2_000  # limit for the text in a key: a PostgreSQL B-tree accepts rows of up to 2,704 bytes
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _NAME_LENGTH = 63  # PostgreSQL silently truncates longer names
 _NON_DETERMINISTIC = re.compile(r"expressions\.(Current\w+|Now|LocalTimestamp|InputFile\w+|\w*Python\w*)\"")
 
-# Raise it with every change of what a record decodes to (`schema.decode`), or of what a measure computes, its hash
-# included (`truelog.views.measures`). No plan shows such a change, and existing tables must not mix both meanings.
+# Raise it whenever records decode differently (`schema.decode`), or a measure or its hash is computed differently
+# (`truelog.views.measures`). No query plan shows such a change, and an existing table must not mix both meanings.
 MEANING = 1
 
 RowFilter = Callable[[DataFrame], DataFrame]  # selects rows by their key columns
@@ -48,7 +48,7 @@ class Compiled:
 
     @property
     def table(self) -> str:
-        """The name of the view's table, the same in every schema."""
+        """The name of the view's table, which is the same in every schema."""
         return table_name(self.name, self.view.version)
 
     def require_same_code(self, fingerprint: object, what: str) -> None:
@@ -88,7 +88,7 @@ class Compiled:
 
     @property
     def age_column(self) -> str | None:
-        """The key column that decides when a row expires; None without `keep`."""
+        """The key column that decides when a row expires. None if the view has no `keep`."""
         return self.view.keep and next(k for k, t in self.key_columns.items() if t == "timestamptz")
 
     def prepared(self, rows: DataFrame) -> DataFrame:
@@ -119,8 +119,8 @@ class Compiled:
     def totals_of(self, events: Mapping[str, DataFrame], only: RowFilter = all_rows) -> DataFrame:
         """Events → states, one row for each key that `only` selects.
 
-        The stream, rebuilds and verification all call this: the batch layer equals the stream because no other code
-        turns events into states.
+        The stream, rebuilds and verification all call this method. The batch layer equals the stream because no other
+        code turns events into states.
         """
         return self.totals(self.transformed(events), only)
 
@@ -130,7 +130,7 @@ class Compiled:
         per_value = [n for n, m in view.measures.items() if m.per_value]
         if not per_value:
             return self._settled(prepared.groupBy(*view.key).agg(*self._totalled))
-        # First count per key and value, then collect: the list of a busy key holds values, not events.
+        # First count per key and value, then collect: a busy key's list then contains values, not events.
         copied = prepared.withColumns({f"_{n}": F.col(n) for n in per_value})
         counts = copied.groupBy(*view.key, *(f"_{n}" for n in per_value)).agg(*self._totalled)
         return self.plus(self._settled(counts.drop(*(f"_{n}" for n in per_value))))
@@ -150,7 +150,7 @@ class Compiled:
     def _settled(self, gathered: DataFrame) -> DataFrame:
         return gathered.select(*self._ordered)
 
-    # Columns are cached: each costs a dozen calls to the JVM, and a batch needs hundreds of columns.
+    # Columns are cached, because each column takes a dozen calls to the JVM, and a batch needs hundreds of columns.
 
     @cached_property
     def _prepared(self) -> list[Column]:
@@ -186,8 +186,8 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
     """Check a view against the schemas of its events, and derive its columns and its fingerprint.
 
     Raises:
-        BadDeclaration: the transform is not row-wise, is not deterministic, or does not select exactly key and
-            measures; or a column of the table would have two sources.
+        BadDeclaration: the transform is not row-wise, is not deterministic, or does not select exactly the key and the
+            measures; or a table column would have two sources.
     """
     unknown = [topic for topic in view.reads if topic not in schemas]
     if unknown:
@@ -205,7 +205,7 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
 
 
 def extend_view(compiled: Compiled, column: str, dtype: DataType) -> Compiled:
-    """The same view with one more key column in front, which keeps many cases apart in one table."""
+    """The same view with one more key column in front, which separates many cases in one table."""
     view = replace(compiled.view, key=(column, *compiled.view.key))
     return replace(compiled, view=view, dtypes={column: dtype, **compiled.dtypes})
 
@@ -213,14 +213,14 @@ def extend_view(compiled: Compiled, column: str, dtype: DataType) -> Compiled:
 def _require_columns(name: str, view: View, schema: StructType) -> None:
     declared, selected = [*view.key, *view.measures], schema.fieldNames()
     if sorted(declared) != sorted(selected):
-        raise BadDeclaration(f"{name}: the transform selects {selected}, but key and measures are {declared}.")
+        raise BadDeclaration(f"{name}: the transform selects {selected}, but the key and the measures are {declared}.")
     for key in view.key:
         if not isinstance(schema[key].dataType, ColumnTypes.KEY):
             raise BadDeclaration(f"{name}.{key}: {schema[key].dataType.simpleString()} cannot be a key; cast it.")
 
 
 def _require_unique_columns(compiled: Compiled) -> None:
-    """A measure may make columns of other names than its own; two columns of one name would hide each other."""
+    """A measure may make columns with names other than its own, but columns with equal names would hide each other."""
     for declared in ("names", "shown"):
         sources = dict.fromkeys(compiled.view.key, "the key")
         for name, measure in compiled.view.measures.items():
@@ -239,7 +239,7 @@ def _conflict(first: str, second: str, column: str) -> str:
 
 
 def _require_names(compiled: Compiled) -> None:
-    """Names of tables and columns must be plain: they appear in the SQL of two engines."""
+    """Table and column names must be plain, because they appear in the SQL of two engines."""
     relations = [f"{compiled.table}_streamed", *(f"{compiled.name}_{each}" for each in compiled.view.present)]
     for name in (*relations, *compiled.stored_columns, *compiled.shown):
         if not _NAME.fullmatch(name) or len(name) > _NAME_LENGTH:

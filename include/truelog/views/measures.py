@@ -1,10 +1,11 @@
 """Measures: how one column of a view is aggregated.
 
-A measure is a commutative monoid whose zero is NULL. Its state is the same data for any grouping and order of the
-events. The algebra is implemented twice: as native Spark expressions, which total a batch, and as SQL, which merges
-the batch into the table. The laws in `tests/laws` compare the two.
+A measure is a commutative monoid whose zero is NULL. Its state is the same for any grouping and order of the events.
+The algebra is implemented twice: as native Spark expressions, which total a batch, and as SQL, which merges the batch
+into the table. The laws in `tests/laws` compare the two implementations.
 
-SQL names are quoted, because a column may be called `order`. They need no escaping: `views.compiled_view` checks them.
+SQL names are quoted, because a column may be called `order`. They need no escaping, because `views.compiled_view`
+checks them.
 
 From events to the table:  prepare (a row's contribution) → total (aggregate) → settle → stored (as in PostgreSQL)
 To add states:             plus (aggregate) → settle in Spark,  `merged` in PostgreSQL
@@ -38,7 +39,7 @@ _WHOLE = (*_SMALL, LongType)
 class Measure:
     """The interface of a measure; `dtype` is the type of the column that the transform selects for it."""
 
-    per_value = False  # True if rows are first counted per prepared value, because a list of all rows would not fit
+    per_value = False  # True if rows are first counted per prepared value, because a list of all rows would be too long
 
     def accepts(self, dtype: DataType) -> bool:
         raise NotImplementedError
@@ -62,11 +63,11 @@ class Measure:
         return {name: sql_type(dtype)}
 
     def names(self, name: str, dtype: DataType) -> list[str]:
-        """The names of these columns, repeated if the measure would make a column twice, which is an error."""
+        """The names of the stored columns. A name is repeated if a column would be made twice, which is an error."""
         return list(self.columns(name, dtype))
 
     def merged(self, name: str, dtype: DataType) -> dict[str, str]:
-        """The SQL that merges each stored column: `t` is the existing row, `excluded` the added row."""
+        """The SQL that merges each stored column: `t` is the existing row, and `excluded` is the added row."""
         raise NotImplementedError
 
     def shown(self, name: str, dtype: DataType) -> dict[str, str]:
@@ -76,7 +77,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Sum(Measure):
-    """The exact sum of integers or decimals. Floats are refused, because their sum depends on the order.
+    """The exact sum of integers or decimals. Floats are rejected, because their sum depends on the order.
 
     `int` and smaller types sum to bigint, which 2**32 rows cannot overflow; `bigint` and decimals sum to
     numeric(38, scale).
@@ -109,7 +110,7 @@ def _total_type(dtype: DataType) -> DataType:
 
 @dataclass(frozen=True)
 class Min(Measure):
-    """The smallest value; text compares by its UTF-8 bytes in both layers."""
+    """The smallest value. Text is compared by its UTF-8 bytes in both layers."""
 
     def accepts(self, dtype: DataType) -> bool:
         return isinstance(dtype, ColumnTypes.ORDERED)
@@ -123,7 +124,7 @@ class Min(Measure):
 
 @dataclass(frozen=True)
 class Max(Measure):
-    """The greatest value; text compares by its UTF-8 bytes in both layers."""
+    """The greatest value. Text is compared by its UTF-8 bytes in both layers."""
 
     def accepts(self, dtype: DataType) -> bool:
         return isinstance(dtype, ColumnTypes.ORDERED)
@@ -137,11 +138,11 @@ class Max(Measure):
 
 @dataclass(frozen=True)
 class Latest(Measure):
-    """The columns of the greatest event by a declared order, never by arrival; a NULL among them counts as a value.
+    """The columns of the last event in a declared order, never in arrival order. A NULL among them counts as a value.
 
     The transform selects `latest(order, deleted=…, name=…, …)`. The state is (order, topic, partition, offset,
-    deleted flag, columns); the coordinates make the order total. A deleted row stays in the table, so that a late older
-    event cannot restore it; readers do not see its columns.
+    deleted flag, columns); the coordinates make the order total. A deleted row stays in the table, so that an
+    older event that arrives late cannot restore it; readers do not see its columns.
     """
 
     def accepts(self, dtype: DataType) -> bool:
@@ -162,7 +163,7 @@ class Latest(Measure):
         return {column: sql_type(type_) for column, (_, type_) in self._fields(name, dtype).items()}
 
     def names(self, name: str, dtype: DataType) -> list[str]:
-        """A selected column may have the name of a part of the order."""
+        """The names of the stored columns. A selected column may have the same name as a part of the order."""
         assert isinstance(dtype, StructType)  # noqa: S101
         return [_column(name, f.name) for f in dtype]
 
@@ -185,12 +186,12 @@ _ORDER = ("at", "topic", "partition", "offset", "deleted")
 
 
 def _column(name: str, field: str) -> str:
-    """The column of a field. The parts of the order get the measure's name, so that two `Latest` do not collide."""
+    """The column for a field. Parts of the order get the measure's name as a prefix, so that names do not collide."""
     return f"{name}_{field}" if field in _ORDER else field
 
 
 def latest(order: Column | str, *, deleted: Column | None = None, **columns: Column | str) -> Column:
-    """The column that a transform selects for a `Latest` measure: `columns` as of the event's place in `order`."""
+    """The column that a transform selects for a `Latest` measure: `columns`, with the event's place in `order`."""
     coordinates = [F.col(c).alias(c) for c in _ORDER[1:4]]
     flag = (F.lit(False) if deleted is None else F.coalesce(deleted, F.lit(False))).alias("deleted")
     values = [(F.col(c) if isinstance(c, str) else c).alias(n) for n, c in columns.items()]
@@ -200,10 +201,10 @@ def latest(order: Column | str, *, deleted: Column | None = None, **columns: Col
 
 @dataclass(frozen=True)
 class First(Measure):
-    """The first distinct values, at most `most`: structs, ordered by their fields.
+    """The first distinct values, at most `most` of them. The values are structs, ordered by their fields.
 
     The first values of a union depend only on the first values of its parts, so the bounded set is a monoid. The state
-    is a sorted array of structs. In PostgreSQL each field is a separate array, all in the same order.
+    is a sorted array of structs. In PostgreSQL, each field is a separate array, and all arrays are in the same order.
     """
 
     most: int
@@ -236,7 +237,7 @@ class First(Measure):
         fields = list(self.columns(name, dtype))
         both_sides = ", ".join(f't."{f}" || excluded."{f}"' for f in fields)
         values = ", ".join(f'"{f}"' for f in fields)
-        order = ", ".join(f'value."{f}" NULLS FIRST' for f in fields)  # as Spark sorts structs
+        order = ", ".join(f'value."{f}" NULLS FIRST' for f in fields)  # the way Spark sorts structs
         first = f"FROM unnest({both_sides}) AS value({values}) GROUP BY {values} ORDER BY {order} LIMIT {self.most}"
         return {f: f"nullif(ARRAY(SELECT value.\"{f}\" {first}), '{{}}')" for f in fields}
 
@@ -249,16 +250,16 @@ class Distinct(Measure):
     """The number of distinct values, with a relative standard error of at most `error`.
 
     The registers follow Flajolet et al. (HyperLogLog, 2007): the low p bits of a value's 64-bit hash select a register,
-    and the leading zeros of the rest give a rank; a register stores its greatest rank. The state is the sorted array of
-    `register * 64 + rank` of the used registers, the same bytes for any grouping of the values. A read estimates the
-    number with Ertl's estimator (2017).
+    and the leading zeros of the rest determine a rank; a register stores its greatest rank. The state is the sorted
+    array of `register * 64 + rank` for the registers in use. Its bytes are the same for any grouping of the values.
+    Queries estimate the number with Ertl's estimator (2017).
     """
 
     error: float = 0.02
 
     @property
     def precision(self) -> int:
-        """p of the 2**p registers: the standard error is 1.04 / sqrt(2**p)."""
+        """The exponent p of the number of registers, 2**p. The standard error is 1.04 / sqrt(2**p)."""
         return max(4, min(16, math.ceil(math.log2((1.04 / self.error) ** 2))))
 
     def accepts(self, dtype: DataType) -> bool:
@@ -299,9 +300,10 @@ class Distinct(Measure):
 class Quantiles(Measure):
     """The distribution of integers, read as quantiles with a relative error of at most `error`.
 
-    A histogram of logarithmic buckets with exact counts. A bucket holds the values with the same leading b + 1 bits (b
-    follows from `error`), so its middle differs from a value by at most 2**-(b+1) of the value. Negative values mirror
-    positive values. In Spark the state is an array of (bucket, n); in PostgreSQL the two alternate in a bigint array.
+    The state is a histogram of logarithmic buckets with exact counts. A bucket contains the values with the same
+    leading b + 1 bits (b follows from `error`), so its middle differs from a value by at most 2**-(b+1) of the value.
+    Negative values mirror positive values. In Spark, the state is an array of (bucket, n) pairs; in PostgreSQL, buckets
+    and counts alternate in a bigint array.
     """
 
     error: float = 0.01
@@ -318,7 +320,7 @@ class Quantiles(Measure):
     def prepare(self, value: Column, dtype: DataType) -> Column:
         size = F.abs(F.greatest(value.cast("bigint"), F.lit(-(2**63 - 1))))
         shift = F.greatest(F.length(F.bin(size)) - (self.bits + 1), F.lit(0))
-        # The shiftright of PySpark takes no column as the shift; the SQL function does.
+        # PySpark's `shiftright` does not accept a column as the shift, but the SQL function does.
         bucket = F.shiftleft(shift.cast("bigint"), self.bits) + F.call_function("shiftright", size, shift)
         return F.when(value >= 0, bucket).when(value < 0, -bucket).cast("int")
 
@@ -356,10 +358,10 @@ class Quantiles(Measure):
 
 
 def require_accepted(view: str, measures: Mapping[str, Measure], dtypes: Mapping[str, DataType]) -> None:
-    """Refuse a column of a type that its measure cannot aggregate exactly."""
+    """Reject a column whose type its measure cannot aggregate exactly."""
     for name, measure in measures.items():
         if not measure.accepts(dtypes[name]):
             raise BadDeclaration(
                 f"{view}.{name}: {type(measure).__name__} cannot aggregate {dtypes[name].simpleString()}; "
-                f"cast it in the transform (sums of floats are never exact: scale them to integers)."
+                f"cast it in the transform (float sums are never exact: scale them to integers)."
             )

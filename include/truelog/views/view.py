@@ -1,11 +1,11 @@
 """View: a pure function of the events up to given positions, maintained as a table.
 
-A view is one file in `spark_apps/views/`; the file's name is the view's name. It consists of values and a function:
+A view is one file in `spark_apps/views/`; the file's name is the view's name. The file contains values and a function:
 
     VIEW = View(reads=("page_view",), transform=transform, key=("minute", "host"), measures={"views": Sum()})
 
 `transform` takes one DataFrame for each topic, in the order of `reads`, and ends in a select of exactly the key and the
-measures. It may select, filter, explode and union: the contribution of a record must not depend on any other record.
+measures. It may select, filter, explode and union: a record's contribution must not depend on any other record.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,11 +21,12 @@ from truelog.views.measures import Measure
 class View:
     """The declaration of a view.
 
-    reads: event types; each is a topic of that name.
+    reads: the event types; each has a topic of the same name.
     key, measures: the columns of a row; key columns may be NULL.
     present: further readable relations, name → SELECT over `{view}`, evaluated when they are read.
     checks: SQL predicates that are true for every row.
-    keep: how long a row stays after its first timestamp key column, by the log's clock ("7 days"); None for ever.
+    keep: how long a row stays after the time in its first timestamp key column, by the log's clock ("7 days"). None
+        means forever.
     columns: the meaning of each column, shown to readers.
     version: raise it whenever the meaning of the stored rows changes.
     """
@@ -46,5 +47,5 @@ class View:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics in the view's positions: what it reads, and the ticks if its rows expire by the log's clock."""
+        """The topics in the view's positions: its event types, and the ticks if its rows expire by the log's clock."""
         return (*self.reads, "ticks") if self.keep and "ticks" not in self.reads else self.reads
