@@ -1,1 +1,1 @@
-"""Archive: every record of every topic in Iceberg tables; its commit, log days, readers and audit."""
+"""Archive: stores every record of every topic in Iceberg tables, with commits, log days, readers and an audit."""

@@ -1,7 +1,7 @@
-"""Records that the log dropped before they were archived.
+"""Accepts the loss of records that the log dropped before they were archived.
 
-When the log begins after the archive's end, the archive application refuses to start. Accepting the loss records it
-in the archive for ever, and every audit lists it.
+If the log begins after the end of the archive, the archive application refuses to start. Accepting the loss records the
+lost ranges in the archive permanently, and every audit lists them.
 """
 
 from truelog.archive.archive_commit import Append, commit
@@ -15,12 +15,12 @@ from truelog.support.settings import Settings
 
 
 def lost_ranges(archived: Positions, earliest: Positions) -> list[Range]:
-    """The ranges between the archive's end and the log's beginning in each partition."""
+    """The ranges between the end of the archive and the beginning of the log in each partition."""
     return archived.ranges_to(earliest.only(archived.offsets))
 
 
 def accept_lost_ranges(settings: Settings) -> list[Range]:
-    """Record every such range as lost, so that the archive can continue after it.
+    """Record every range that the log dropped as lost, so that the archive can continue after it.
 
     Raises:
         Fenced: the archive application is running, so nothing is lost yet.

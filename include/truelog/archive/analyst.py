@@ -1,11 +1,11 @@
-"""SQL over the archive, run by DuckDB. Each event type is a table with every record that was ever archived.
+"""SQL queries on the archive, run by DuckDB. Each event type is a table with every record that was ever archived.
 
-A query opens only the tables that it names and reads only the columns and row groups that it needs: Iceberg lists the
-files, Arrow reads them, DuckDB queries Arrow. The query has no access to files, the network or this process's
-variables. The tables also hold invalid records; their column `invalid` gives the reason.
+A query opens only the tables that it names and reads only the columns and row groups that it needs. Iceberg lists the
+files, Arrow reads them, and DuckDB queries the Arrow data. The query has no access to files, the network or this
+process's variables. The tables also contain invalid records; the `invalid` column contains the reason.
 
-Limits: one SELECT at a time, on this machine, within `_MEMORY`. A table shows the moment at which it was opened; two
-tables of one query may be a few seconds apart. `offset` and `partition` are SQL keywords and need quotes.
+Limits: one SELECT at a time, on this machine, within `_MEMORY`. Each table shows its state when the query opened it, so
+two tables in one query may be a few seconds apart. `offset` and `partition` are SQL keywords and need quotes.
 """
 
 import json
@@ -38,7 +38,7 @@ _CLOSED: dict[str, str | bool | int | float | list[str]] = {
 
 @contextmanager
 def run_query(settings: Settings, query: str) -> Iterator[duckdb.DuckDBPyRelation]:
-    """The result of a SELECT over the archive.
+    """The result of a SELECT on the archive.
 
     Raises:
         BadInput: the query is not one valid SELECT; the message says where it fails.
@@ -50,14 +50,14 @@ def run_query(settings: Settings, query: str) -> Iterator[duckdb.DuckDBPyRelatio
             for event_type in load_events().values():
                 if event_type.name in named:
                     connection.register(event_type.name, open_dataset(catalog, event_type))
-            yield connection.sql(query).project("*")  # columns with equal names get different ones
+            yield connection.sql(query).project("*")  # renames columns so that no two share a name
         except (duckdb.ProgrammingError, duckdb.DataError, duckdb.PermissionException) as wrong:
             raise BadInput(str(wrong)) from wrong
 
 
 @contextmanager
 def open_engine() -> Iterator[duckdb.DuckDBPyConnection]:
-    """DuckDB without access to files, the network or this process: it reads only registered tables."""
+    """A DuckDB connection that reads only registered tables, with no access to files, the network or this process."""
     with duckdb.connect(":memory:", config=_CLOSED) as connection:
         for statement in ("TimeZone = 'UTC'", "enable_external_access = false", "lock_configuration = true"):
             connection.execute(f"SET {statement}")
@@ -65,9 +65,9 @@ def open_engine() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def open_dataset(catalog: Catalog, event_type: EventType, where: str = "true") -> ds.Dataset:
-    """The files that may hold records of the event type that match `where`.
+    """The files that may contain records of the event type that match `where`.
 
-    A column is NULL in files older than it.
+    A column is NULL in files that are older than the column.
     """
     schema = arrow_schema(event_type)
     try:
@@ -76,13 +76,13 @@ def open_dataset(catalog: Catalog, event_type: EventType, where: str = "true") -
         return ds.dataset(schema.empty_table())
     tasks = list(table.scan(where).plan_files())
     if any(task.delete_files for task in tasks):
-        raise NotImplementedError(f"{event_type.name}: the archive rewrites files and never marks rows as deleted")
+        raise NotImplementedError(f"{event_type.name}: the table has delete files, which the archive never writes")
     paths = [_path(task.file.file_path) for task in tasks]
     return ds.dataset(paths, schema=_nullable(schema), format="parquet", filesystem=_files(table))
 
 
 def as_dicts(rows: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:
-    """Each row with JSON's types: times, bytes (escaped) and numbers beyond JSON's range become text."""
+    """Each row as a dict of JSON types: times, bytes (escaped) and numbers beyond JSON's range become text."""
     # If a column were named `_row`, only that column would be returned.
     as_json = cast(duckdb.DuckDBPyRelation, rows.query("_row", "SELECT to_json(_row)::VARCHAR FROM _row"))
     return [json.loads(text, parse_constant=str) for (text,) in as_json.fetchall()]
@@ -95,7 +95,7 @@ def _require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
 
 
 def _path(address: str) -> str:
-    """`s3://bucket/key` without its scheme, as the file system expects it."""
+    """The path in `s3://bucket/key`, without the scheme, as the file system expects it."""
     return address.partition("://")[2]
 
 

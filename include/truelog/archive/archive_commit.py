@@ -1,9 +1,10 @@
-"""The archive's commit: a compare-and-set on positions, in the same Iceberg transaction that appends the files.
+"""The archive commit: a compare-and-set on positions in the same Iceberg transaction that appends the files.
 
 An Iceberg append never conflicts with another append: the library rebuilds it on the newest snapshot, so two
-processes that archive the same range would both succeed. Here the transaction also requires that the table's
-positions are where the batch begins. Every attempt checks this against the newest metadata. If a compaction commits
-in between, the positions stay and the commit is retried; if another archive process advances them, it is refused.
+processes that archive the same range would both succeed. Here, the transaction also requires the table's positions to
+be where the batch begins. Every attempt checks the positions in the newest metadata. If a compaction commits in
+between, the positions stay the same and the commit is retried. If another archive process has advanced the positions,
+the commit is refused.
 """
 
 import json
@@ -30,9 +31,9 @@ from truelog.support.errors import CatalogBehind, Stale
 
 @dataclass(frozen=True)
 class Append:
-    """Files that hold every record of one topic in [begin, end) of each partition.
+    """Files that contain every record of one topic in [begin, end) of each partition.
 
-    With `lost` there are no files: the log dropped these records before they were archived.
+    If `lost` is true, there are no files, because the log dropped these records before they were archived.
     """
 
     topic: str
@@ -55,7 +56,7 @@ def commit(catalog: Catalog, append: Append) -> Table:
     try:
         with table.transaction() as transaction:
             _Advance(transaction, append).commit()
-            # Needed even without files: pyiceberg retries only transactions with an append.
+            # Needed even if there are no files: pyiceberg retries only transactions that contain an append.
             with transaction.update_snapshot().fast_append() as snapshot:
                 for file in append.files:
                     snapshot.append_data_file(file)
@@ -68,11 +69,11 @@ def commit(catalog: Catalog, append: Append) -> Table:
 
 
 class _WrongPositionsError(ValidationException):
-    """A subclass of pyiceberg's error, so that pyiceberg deletes the refused attempt's manifests and does not retry."""
+    """Subclasses pyiceberg's error so that pyiceberg deletes the refused attempt's manifests and does not retry."""
 
 
 class _AssertPositions(ValidatableTableRequirement):
-    """Requires that the table's positions are these."""
+    """Requires the table's positions to be `begin`."""
 
     type: Literal["truelog-assert-positions"] = Field(default="truelog-assert-positions")
     begin: dict[int, int]
@@ -80,11 +81,11 @@ class _AssertPositions(ValidatableTableRequirement):
     def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
         current = Progress.of(base_metadata).positions if base_metadata else {}
         if any(current.get(p, 0) != self.begin.get(p, 0) for p in current.keys() | self.begin.keys()):
-            raise _WrongPositionsError(f"its positions are {current}, this batch begins at {self.begin}")
+            raise _WrongPositionsError(f"its positions are {current}, but this batch begins at {self.begin}")
 
 
 class _Advance(UpdateTableMetadata["_Advance"]):
-    """The part of a transaction that requires the positions where an append begins and sets those where it ends."""
+    """The part of a transaction that requires an append's begin positions and sets its end positions."""
 
     def __init__(self, transaction: Transaction, append: Append) -> None:
         super().__init__(transaction)
@@ -102,13 +103,13 @@ class _Advance(UpdateTableMetadata["_Advance"]):
 
 
 def _add_lost(lost: Ranges, append: Append) -> Ranges:
-    """The ranges lost so far, with the ranges of this append."""
+    """The ranges lost so far and the ranges of this append."""
     new = {p: (append.begin.get(p, 0), end) for p, end in append.end.items()}
     return {p: [*lost.get(p, []), *([new[p]] if new[p][0] < new[p][1] else [])] for p in new}
 
 
 def copy_pointer(table: Table) -> None:
-    """Write the location of the table's metadata to the bucket, so that a lost catalog can be restored from it."""
+    """Write the table's metadata location to the bucket, so that a lost catalog can be restored from the bucket."""
     location = {
         "table": ".".join(table.name()),
         "uuid": str(table.metadata.table_uuid),
@@ -119,29 +120,30 @@ def copy_pointer(table: Table) -> None:
 
 
 def require_newest(table: Table) -> None:
-    """Refuse to remove orphans by a catalog restored from a backup: files that it does not know are not orphans.
+    """Refuse to remove orphans if the catalog was restored from a backup, because such a catalog lacks newer files.
 
     Raises:
-        CatalogBehind: the bucket's pointer names metadata that is not in the table's history.
+        CatalogBehind: the pointer in the bucket refers to metadata that is not in the table's history.
     """
     stored = table.io.new_input(_pointer(table))
     if not stored.exists():
         return
     with stored.open() as text:
         found = json.loads(text.read())
-    table.refresh()  # after the pointer was read: the archive may commit in between
+    table.refresh()  # after reading the pointer, because the archive may commit in between
     known = {table.metadata_location, *(each.metadata_file for each in table.metadata.metadata_log)}
     newest, same = found["metadata_location"], found["uuid"] == str(table.metadata.table_uuid)
     if same and newest not in known:
         name = ".".join(table.name())
         raise CatalogBehind(
-            f"{name}: the catalog names the metadata {table.metadata_location}, the bucket {newest}: was the database "
-            f"restored from a backup? Nothing was removed. Register {newest} as {name} in the catalog, then try again."
+            f"{name}: the catalog points to {table.metadata_location}, but the bucket points to {newest}. Was the "
+            f"database restored from a backup? Nothing was removed. Register {newest} as {name} in the catalog, "
+            f"then try again."
         )
 
 
 def pointer(bucket: str, table: str) -> str:
-    """The object that holds the location of a table's newest metadata."""
+    """The address of the object that contains the location of a table's newest metadata."""
     return f"s3://{bucket}/_catalog/{table}.json"
 
 

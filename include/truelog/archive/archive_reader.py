@@ -1,7 +1,7 @@
-"""Reads records by position from the archive, and finds its closed log days.
+"""Reads records by position from the archive and finds the archive's closed log days.
 
-Records are selected by offset, never by time, and from one snapshot, so that a result depends on the positions alone.
-A request for records that are not archived yet raises an error; it never returns fewer records.
+Records are selected by offset, never by time, and from a single snapshot, so the result depends on the positions alone.
+A request for records that are not archived yet raises an error instead of returning fewer records.
 """
 
 import time
@@ -36,10 +36,10 @@ _COORDINATES = ("topic", "partition", "offset", "broker_time")
 
 
 def wait_for(settings: Settings, wanted: Positions, *, seconds: float) -> None:
-    """Return when everything before `wanted` is archived.
+    """Wait until everything before `wanted` is archived.
 
     Raises:
-        ArchiveBehind: it is not archived after this many seconds.
+        ArchiveBehind: some records are still not archived after this many seconds.
         TopicRecreated: the archive holds another topic of this name.
     """
     deadline = time.monotonic() + seconds
@@ -56,7 +56,7 @@ def wait_for(settings: Settings, wanted: Positions, *, seconds: float) -> None:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Records to read from the archive: ranges of offsets, and the ids of their topics."""
+    """Records to read from the archive: offset ranges and the topic ids."""
 
     ranges: Sequence[Range]
     ids: Mapping[str, str]
@@ -76,7 +76,7 @@ def records(
 ) -> DataFrame:
     """The wanted records of these types, with the columns of `truelog.log.records.decoded`.
 
-    With `from_raw`, the typed columns are ignored and the raw bytes decoded again.
+    If `from_raw` is true, the typed columns are ignored and the raw bytes are decoded again.
 
     Raises:
         ArchiveBehind: some of these records are not archived yet.
@@ -106,7 +106,7 @@ def holds_event(settings: Settings, topic: str, before: Positions) -> bool:
 
 
 def closed_days(settings: Settings, topics: Iterable[str]) -> list[datetime]:
-    """The beginnings of the log days that can no longer gain a record of these topics."""
+    """The start times of the log days that can no longer gain a record of these topics."""
     archived = archived_positions(settings, topics)
     return [log_day.as_datetime(day) for day in _days(settings, archived).closed(archived)]
 
@@ -116,7 +116,7 @@ def day_range(
 ) -> tuple[Positions, Positions]:
     """The range [begin, end) of a closed log day in each partition.
 
-    With `unfinished`, an open day ends at the archive's end.
+    If `unfinished` is true, an open day ends at the end of the archive.
 
     Raises:
         ArchiveBehind: the day is still open.
@@ -138,7 +138,7 @@ def _days(settings: Settings, archived: Positions) -> LogDays:
 
 
 def _scan(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) -> DataFrame:
-    """The archive's rows in the wanted ranges of the topic, from the newest snapshot, with a column `topic`."""
+    """The archive's rows in the topic's wanted ranges, from the newest snapshot, with a `topic` column."""
     ranges = [each for each in wanted.ranges if each.topic == topic]
     with open_catalog(settings) as catalog:
         try:
@@ -149,7 +149,7 @@ def _scan(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) -
         require_same_topic(table, wanted.ids[topic])
     require_archived(table, topic, ranges)
     name, snapshot = f"{CATALOG}.{identifier(topic)}", table.current_snapshot()
-    spark.catalog.refreshTable(name)  # Spark may hold metadata older than the snapshot
+    spark.catalog.refreshTable(name)  # Spark may have cached metadata that is older than the snapshot
     reader = spark.read if snapshot is None else spark.read.option("versionAsOf", snapshot.snapshot_id)
     in_ranges = reduce(Column.__or__, map(_is_in, ranges), F.lit(False))
     return reader.table(name).where(in_ranges & ~F.col("erased")).withColumn("topic", F.lit(topic))
@@ -159,7 +159,7 @@ def require_archived(table: Table, topic: str, ranges: Iterable[Range]) -> None:
     """Refuse to return fewer records than requested.
 
     Raises:
-        ArchiveBehind: some of these are not archived yet.
+        ArchiveBehind: some of the requested records are not archived yet.
     """
     archived = Progress.of(table.metadata).positions
     missing = sum(max(0, each.end - max(each.start, archived.get(each.partition, 0))) for each in ranges)
@@ -173,7 +173,7 @@ def _is_in(wanted: Range) -> Column:
 
 
 def _packed(scan: DataFrame, topic: str, types: EventTypes) -> DataFrame:
-    """The typed columns as the struct of their topic; the structs of other topics are NULL."""
+    """The typed columns as the struct of this topic; the structs of other topics are NULL."""
     structs = {name: each.spark_schema for name, each in types.items()}
     packed = [
         F.struct(*_columns(scan, struct)).alias(name) if name == topic else F.lit(None).cast(struct).alias(name)

@@ -1,8 +1,8 @@
-"""The archive's tables: one Iceberg table per topic, with the topic's name and every record of its log.
+"""The archive's tables: one Iceberg table per topic, named after the topic, with every record of the topic.
 
-A row holds the record's coordinates, its broker time, its raw bytes, and the columns that its event type declares,
-decoded once. The archive's positions are a property of the table, set in the transaction that appends the rows, so
-that neither compaction nor expiry of snapshots can lose them.
+A row contains a record's coordinates, broker time and raw bytes, and the columns that the event type declares, which
+are decoded once. The archive's positions are a table property, set in the same transaction that appends the rows, so
+neither compaction nor snapshot expiry can lose the positions.
 """
 
 import json
@@ -26,8 +26,8 @@ NAMESPACE = "log"
 
 POSITIONS = "truelog.positions"  # next offset to archive, by partition
 RECORDS = "truelog.records"  # records archived so far, by partition: distinguishes a lost file from a hole in the log
-BEGAN = "truelog.began"  # offset where archiving began, by partition: missing records before it are not a hole
-LOST = "truelog.lost"  # accepted ranges that the log dropped before they were archived, by partition
+BEGAN = "truelog.began"  # offset where archiving began, by partition: earlier missing records are not a hole
+LOST = "truelog.lost"  # accepted losses: ranges that the log dropped before they were archived, by partition
 TOPIC_ID = "truelog.topic-id"
 
 TIME = pa.timestamp("us", tz="UTC")
@@ -52,8 +52,8 @@ LOG_DAY = pa.field("log_day", TIME, nullable=False)  # when the record's log day
 _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
-    "commit.retry.num-retries": "20",  # a compaction may hold the table for several commits
-    # Column bounds in the metadata would copy personal data to a place where erasure does not look.
+    "commit.retry.num-retries": "20",  # a compaction may conflict with several attempts
+    # Column bounds in the metadata would copy personal data to a place that erasure does not reach.
     "write.metadata.metrics.default": "none",
     "write.metadata.metrics.column.partition": "full",
     "write.metadata.metrics.column.offset": "full",
@@ -67,7 +67,7 @@ Ranges = dict[int, list[tuple[int, int]]]
 
 @dataclass(frozen=True)
 class Progress:
-    """The state of the archive of one topic, from its table's properties."""
+    """The state of one topic's archive, from the table properties."""
 
     topic_id: str
     positions: Offsets
@@ -106,7 +106,7 @@ def arrow_schema(event_type: EventType) -> pa.Schema:
 
 
 def ensure(catalog: Catalog, event_type: EventType, topic_id: str, began: Mapping[int, int]) -> Table:
-    """The table of a topic: created if missing, and extended by the columns that its event type has gained."""
+    """A topic's table, created if missing and extended by the columns that the event type has gained."""
     try:
         table = catalog.load_table(identifier(event_type.name))
     except NoSuchTableError:
@@ -118,12 +118,12 @@ def ensure(catalog: Catalog, event_type: EventType, topic_id: str, began: Mappin
 
 
 def require_same_topic(table: Table, topic_id: str) -> None:
-    """Refuse a recreated topic: its offsets name other records and must not continue the old ones."""
+    """Refuse a recreated topic: its offsets identify other records and must not continue the old offsets."""
     archived = Progress.of(table.metadata).topic_id
     if archived != topic_id:
         name = table.name()[-1]
         raise TopicRecreated(
-            f"{name} was deleted and recreated: its id is {topic_id} at the broker, {archived} in the archive. "
+            f"{name} was deleted and recreated: its id is {topic_id} at the broker but {archived} in the archive. "
             f"Rename the archive's table {identifier(name)} to keep the old records, then start again."
         )
 
@@ -138,7 +138,7 @@ def archived_positions(settings: Settings, topics: Iterable[str]) -> Positions:
         with open_catalog(settings) as catalog:
             return _positions(catalog, topics)
     except (OSError, SQLAlchemyError) as failed:
-        why = f"its catalog or its object store did not answer: {failed}; see `truelog status`."
+        why = f"the catalog or the object store did not answer: {failed}; see `truelog status`."
         raise ServiceDown(f"archive: {why}") from failed
 
 

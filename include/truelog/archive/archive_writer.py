@@ -1,8 +1,8 @@
-"""The work of one Spark task of the archive: read Kafka records, write Iceberg data files to S3.
+"""The work of one Spark task of the archive: reads Kafka records and writes Iceberg data files to S3.
 
-A task reads one range of one Kafka partition in offset order, decodes it, and writes one file for each log day in the
-range, so a file never mixes partitions or days. The task returns descriptions of its files, and the driver commits
-them. A failed attempt returns none, so no table ever refers to its files.
+A task reads one range of one Kafka partition in offset order, decodes the records, and writes separate files for each
+log day, so a file never mixes partitions or days. The task returns descriptions of its files, and the driver commits
+the files. A failed attempt returns no descriptions, so no table ever refers to its files.
 """
 
 import pickle
@@ -31,7 +31,7 @@ from truelog.support.settings import Settings
 
 DESCRIPTION = "file binary"  # the schema of a task's result: one pickled ArchivedFile per row
 
-_FILE_BYTES = 64 * 2**20  # of records in memory; compressed it is a fraction
+_FILE_BYTES = 64 * 2**20  # size of the records in memory; the compressed file is much smaller
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ class ArchivedFile:
     start: Start
     last_offset: int
     data_file: DataFile
-    ticks: tuple[Tick, ...]  # the first tick of each day, in files of the topic of ticks
+    ticks: tuple[Tick, ...]  # the first tick of each day; only in files of the `ticks` topic
     late_records: int
 
 
 @dataclass(frozen=True)
 class FileWriter:
-    """The function for `mapInArrow`, with everything that a task needs, since tasks do not query the database."""
+    """The function for `mapInArrow`, with everything that a task needs, because tasks do not query the database."""
 
     settings: Settings
     tables: Mapping[str, TableMetadata]
@@ -79,7 +79,7 @@ class FileWriter:
 
 @dataclass(frozen=True)
 class _Partition:
-    """Writes one Kafka partition to files; `days` grows with the records."""
+    """Writes one Kafka partition to files; `days` gains each log day that the records begin."""
 
     settings: Settings
     event_type: EventType
@@ -91,7 +91,7 @@ class _Partition:
         """Write one file for each log day of these records."""
         offsets = records["offset"].to_numpy()
         if records["partition"].unique().to_pylist() != [self.number] or np.any(np.diff(offsets) <= 0):
-            raise RuntimeError(f"a task must read one partition of {self.event_type.name} in offset order, and did not")
+            raise RuntimeError(f"a task must read one partition of {self.event_type.name} in offset order, but did not")
         times = records["timestamp"].cast(TIME).cast(pa.int64()).to_numpy()
         starts = day_starts(offsets, assign_days(self.days, offsets, times, self.settings.log_day_seconds))
         self.days.extend(starts)
@@ -133,12 +133,12 @@ class _Partition:
 
 @cache
 def event_types() -> Mapping[str, EventType]:
-    """All event types, loaded once per process: one Python worker runs many tasks."""
+    """All event types, loaded once per process, because one Python worker runs many tasks."""
     return load_events()
 
 
 def blueprint(metadata: TableMetadata) -> TableMetadata:
-    """A table's metadata without its history, which grows and which tasks do not need."""
+    """A table's metadata without the history, which keeps growing and is not needed by tasks."""
     history: dict[str, object] = {
         "snapshots": [],
         "snapshot_log": [],
@@ -152,7 +152,7 @@ def blueprint(metadata: TableMetadata) -> TableMetadata:
 def load_archived_file(description: bytes, tables: Mapping[str, TableMetadata]) -> ArchivedFile:
     """The file that a task described."""
     file: ArchivedFile = pickle.loads(description)  # noqa: S301 — pickled by this application's task
-    file.data_file.spec_id = tables[file.topic].default_spec_id  # pyiceberg does not pickle it
+    file.data_file.spec_id = tables[file.topic].default_spec_id  # pyiceberg does not pickle this field
     return file
 
 
@@ -169,7 +169,7 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def _first_ticks(rows: pa.Table, length: int) -> tuple[Tick, ...]:
-    """The first tick of each day by the ticks' own time; it starts the day in partitions without records."""
+    """The first tick of each day by the ticks' own times; this tick starts the day in partitions without records."""
     first: dict[int, Tick] = {}
     for time, ends in zip(rows["occurred_at"].to_pylist(), rows["ends"].to_pylist(), strict=True):
         if time is not None:  # an invalid tick has no time

@@ -1,15 +1,15 @@
-"""Audit of the archive: it holds every record of the log once, and its files are in the bucket.
+"""Archive audit: checks that the archive contains every log record exactly once and that its files are in the bucket.
 
-Evidence is gathered first; the verdict is a pure function of it. The rules for each partition:
+The evidence is gathered first; the verdict is a pure function of the evidence. The rules for each partition are:
 
-1. Every live file is in the bucket, with the size in the table's metadata.
+1. Every live file is in the bucket, with the size that the table's metadata states.
 2. No two files share a record.
-3. No file holds records outside of the archived range.
-4. The files hold as many records as were committed.
-5. Offsets without a record are holes. Compaction of the topic or an accepted loss explains a hole, or the broker
-   still has its offsets and holds no committed record there. Any other hole is a lost record.
-6. The archive's position is between the log's beginning and its end, and the topic has the same id.
-7. Where bytes were compared with the log, they are equal.
+3. No file contains records outside the archived range.
+4. The files contain as many records as were committed.
+5. Offsets without a record are holes. A hole is explained if the topic is compacted, if the loss was accepted, or if
+   the broker still has the offsets and has no committed record there. Any other hole means lost records.
+6. The archive's position is between the beginning and the end of the log, and the topic id has not changed.
+7. All bytes that were compared with the log are equal.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class File:
-    """A live file in the table's metadata, and its size in the bucket: None if it is missing there."""
+    """A live file in the table's metadata, and the file's size in the bucket, or None if the file is missing there."""
 
     path: str
     partition: int
@@ -33,7 +33,7 @@ class File:
 
 @dataclass(frozen=True)
 class Hole:
-    """Offsets [start, end) without a record; `why` explains them, or is None."""
+    """Offsets [start, end) without a record; `why` is the explanation, or None if there is none."""
 
     start: int
     end: int
@@ -42,14 +42,14 @@ class Hole:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the audit knows about one partition."""
+    """The evidence about one partition."""
 
     topic: str
     partition: int
     same_topic: bool
     began: int
     position: int
-    committed: int  # records, according to the commits
+    committed: int  # number of records according to the commits
     files: tuple[File, ...]
     shared: int  # records that are in more than one file
     holes: tuple[Hole, ...]
@@ -67,7 +67,7 @@ class Report:
     """The result of an audit. `faults` is empty if the archive is sound."""
 
     partitions: tuple[Evidence, ...]
-    orphans: int  # files of crashed batches in the bucket, in no table; harmless
+    orphans: int  # harmless files from crashed batches: in the bucket, but in no table
     faults: tuple[str, ...]
 
     @property
@@ -100,7 +100,7 @@ def _files_exist(known: Evidence) -> list[str]:
 
 
 def missing_files(files: Iterable[File]) -> list[str]:
-    """Files that are missing from the bucket, or have another size there than in the table's metadata."""
+    """A fault for each file that is missing from the bucket or whose size there differs from the table's metadata."""
     wrong = [f for f in files if f.found_size != f.size]
     return [
         f"{f.path} is missing from the bucket"
@@ -117,7 +117,7 @@ def _no_record_twice(known: Evidence) -> list[str]:
 def _files_are_in_range(known: Evidence) -> list[str]:
     outside = [f for f in known.files if f.first < known.began or f.last >= known.position]
     archived = f"[{known.began}, {known.position})"
-    return [f"{f.path} holds [{f.first}, {f.last}], the archived range is {archived}" for f in outside]
+    return [f"{f.path} contains [{f.first}, {f.last}], but the archived range is {archived}" for f in outside]
 
 
 def _all_records_are_held(known: Evidence) -> list[str]:
@@ -125,22 +125,24 @@ def _all_records_are_held(known: Evidence) -> list[str]:
 
 
 def missing_records(files: Iterable[File], committed: int) -> list[str]:
-    """A fault if the files hold more or fewer records than were committed."""
+    """A fault if the files contain more or fewer records than were committed."""
     held = sum(f.records for f in files)
-    return [f"the files hold {held} records, {committed} were committed"] if held != committed else []
+    return [f"the files contain {held} records, but {committed} were committed"] if held != committed else []
 
 
 def _holes_are_explained(known: Evidence) -> list[str]:
-    return [f"[{h.start}, {h.end}) is not archived, and the log does not explain it" for h in known.holes if not h.why]
+    return [f"[{h.start}, {h.end}) is not archived, and the log does not explain why" for h in known.holes if not h.why]
 
 
 def _position_is_in_the_log(known: Evidence) -> list[str]:
     if not known.same_topic:
         return ["the topic was deleted and recreated"]
     if known.position > known.log_ends:
-        return [f"archived up to {known.position}, the log ends at {known.log_ends}: the log lost records"]
+        return [f"archived up to {known.position}, but the log ends at {known.log_ends}: the log lost records"]
     if known.position < known.log_begins:
-        return [f"archived up to {known.position}, the log begins at {known.log_begins}: records in between are lost"]
+        return [
+            f"archived up to {known.position}, but the log begins at {known.log_begins}: the records between are lost"
+        ]
     return []
 
 
@@ -162,7 +164,7 @@ _RULES = (
 
 
 def overlaps(files: Iterable[File]) -> list[tuple[int, int]]:
-    """The ranges [first, last] where files' bounds overlap: compactions may interleave files, batches must not."""
+    """The ranges [first, last] where file bounds overlap; compactions may interleave files, but batches must not."""
     ordered = sorted(files, key=lambda f: (f.first, f.last))
     end, found = -1, []
     for file in ordered:
@@ -173,7 +175,7 @@ def overlaps(files: Iterable[File]) -> list[tuple[int, int]]:
 
 
 def gaps(offsets: Iterable[int], begin: int, end: int) -> list[tuple[int, int]]:
-    """The ranges within [begin, end) without any of these offsets, which are sorted."""
+    """The ranges within [begin, end) that contain none of these sorted offsets."""
     return [(a + 1, b) for a, b in pairwise([begin - 1, *offsets, end]) if b > a + 1]
 
 

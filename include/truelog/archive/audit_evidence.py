@@ -1,7 +1,7 @@
-"""Evidence for the audit, from the tables' metadata, the bucket's listing and the broker.
+"""Evidence for the audit, from the table metadata, the bucket listing and the broker.
 
-Data is read only where the metadata leaves a question open: where bounds of files overlap, and where offsets have no
-record. A deep audit reads all records and compares them with what the broker still holds.
+Data is read only where the metadata leaves a question open: where file bounds overlap and where offsets have no
+record. A deep audit reads all records and compares them with the records that the broker still has.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -59,7 +59,7 @@ def run_audit(settings: Settings, *, deep: bool = False) -> Report:
 
 
 def incomplete_ranges(settings: Settings, names: Iterable[str]) -> list[str]:
-    """Faults of the files of these topics that table and bucket show without the broker."""
+    """File faults of these topics that the tables and the bucket show without the broker."""
     found: list[str] = []
     with open_catalog(settings) as catalog:
         for name, table in _tables(catalog, names).items():
@@ -94,7 +94,7 @@ def _file(table: Table, file: DataFile, listed: Mapping[str, int]) -> File:
 
 
 def _ever_live(table: Table) -> set[str]:
-    """The files of every retained snapshot: a compacted file is no orphan before its snapshot expires."""
+    """The files of every retained snapshot: a compacted file is not an orphan until its snapshot expires."""
     return set(table.inspect.all_files()["file_path"].to_pylist()) if table.current_snapshot() else set()
 
 
@@ -114,9 +114,9 @@ class _Partition:
         begins = log.begins.at(topic, self.number)
         readable = all(
             f.found_size == f.size for f in self.files
-        )  # otherwise a file is missing, which is a fault already
+        )  # otherwise a file is missing or has the wrong size, which is already a fault
         complete = sum(f.records for f in self.files) == position - began
-        lost = [Hole(a, b, "lost, and accepted") for a, b in progress.lost.get(self.number, [])]
+        lost = [Hole(a, b, "accepted loss") for a, b in progress.lost.get(self.number, [])]
         missing = [] if complete or not readable else self._missing(began, position, lost)
         return Evidence(
             topic=topic,
@@ -139,12 +139,12 @@ class _Partition:
         return gaps(np.sort(np.concatenate([offsets, *known])).tolist(), began, position)
 
     def _repeated(self, first: int, last: int) -> int:
-        """The number of records whose offset another record has too."""
+        """The number of records that repeat another record's offset."""
         offsets = self._offsets(first, last + 1)
         return len(offsets) - len(np.unique(offsets))
 
     def _explained(self, holes: list[tuple[int, int]], begins: int) -> Iterator[Hole]:
-        """Each hole with its explanation: compacted, or the broker holds no committed record there."""
+        """Each hole with its explanation: the topic is compacted, or the broker has no committed record there."""
         if self.event_type.topic.compacted or not holes:
             yield from (Hole(begin, end, "compacted") for begin, end in holes)
             return
@@ -154,7 +154,7 @@ class _Partition:
             yield Hole(begin, end, "transaction" if empty else None)
 
     def _differing(self, begin: int, end: int) -> Iterator[int]:
-        """Offsets where the bytes in archive and log differ; erased records, which have no bytes, are skipped."""
+        """Offsets whose bytes differ between the archive and the log, except erased records, which have no bytes."""
         for start in range(begin, end, _COMPARED_AT_ONCE):
             stop = min(start + _COMPARED_AT_ONCE, end)
             rows = self._rows(start, stop, ("offset", "broker_time", "key", "value", "headers", "erased"))

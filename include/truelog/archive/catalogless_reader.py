@@ -1,8 +1,8 @@
-"""Reads the archive without its catalog, from the bucket alone, for processes without access to the database.
+"""Reads the archive without its catalog, from the bucket alone, for processes that cannot access the database.
 
-After each commit the archive writes the location of a table's newest metadata to the bucket (`archive.archive_commit`).
-From this metadata pyiceberg finds the files that hold the wanted records, and Spark tasks read them without Spark's
-Iceberg catalog.
+After each commit, the archive writes the location of the table's newest metadata to the bucket
+(`archive.archive_commit`). With this metadata, pyiceberg finds the files that contain the wanted records, and Spark
+tasks read the files without the Spark Iceberg catalog.
 """
 
 import json
@@ -34,7 +34,7 @@ _COLUMNS = ("partition", "offset", "broker_time", "value")
 
 
 def records(spark: SparkSession, settings: Settings, types: EventTypes, wanted: Wanted) -> DataFrame:
-    """The wanted records of these types, decoded again from raw bytes like `archive_reader.records` with `from_raw`.
+    """The wanted records of these types, decoded again from raw bytes, like `archive_reader.records` with `from_raw`.
 
     Raises:
         ArchiveBehind: some of these records are not archived yet.
@@ -58,7 +58,7 @@ def _raw(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) ->
 
 
 def _open(settings: Settings, topic: str) -> Table:
-    """The table that the pointer in the bucket names, read-only."""
+    """Open the table that the pointer in the bucket refers to, read-only."""
     io = load_file_io(_store(settings), settings.warehouse)
     stored = io.new_input(pointer(settings.s3_bucket, identifier(topic)))
     if not stored.exists():
@@ -74,7 +74,7 @@ def _is_in(wanted: Range) -> str:
 
 
 def _store(settings: Settings) -> dict[str, str]:
-    """The properties that open the bucket, without the database's password, which the catalog's properties hold."""
+    """The properties for access to the bucket, without the database password that the catalog properties contain."""
     return {name: value for name, value in settings.iceberg().items() if name.startswith("s3.")}
 
 
@@ -106,6 +106,6 @@ class _Reader:
 
 def _task(planned: bytes) -> FileScanTask:
     task, spec_id = pickle.loads(planned)  # noqa: S301 — pickled by this application's driver
-    task.file.spec_id = spec_id  # pyiceberg does not pickle it
+    task.file.spec_id = spec_id  # pyiceberg does not pickle this field
     found: FileScanTask = task
     return found

@@ -1,6 +1,7 @@
-"""Late records ("stragglers"): records that reach the log long after their event, as from a phone offline for a day.
+"""Late records ("stragglers"): records that reach the log long after the event, such as those from a phone
+that was offline for a day.
 
-Both the event's time and the broker's time are in the record, so the result never changes. Views count a late record
+A record contains both the event time and the broker time, so the result never changes. Views count a late record
 like any other event. The archive, which reads every topic, counts late records separately.
 """
 
@@ -15,14 +16,14 @@ from truelog.storage.database import Connection
 
 
 def count_late(rows: pa.Table, seconds: float) -> int:
-    """The number of an archive's rows that came more than this long after their event; invalid records do not count."""
+    """The number of archive rows that came more than `seconds` after their event; invalid records do not count."""
     delays = pc.subtract(rows["broker_time"], rows["event_time"])
     late: int | None = pc.sum(pc.greater(delays, pa.scalar(timedelta(seconds=seconds)))).as_py()
     return late or 0
 
 
 def add_late_counts(connection: Connection, committed: Iterable[tuple[str, int]]) -> None:
-    """Add the late records of each file to its topic. If the archive dies before this, one batch stays uncounted."""
+    """Add each file's late records to its topic's count. If the archive dies first, a batch stays uncounted."""
     counts: Counter[str] = Counter()
     for topic, records in committed:
         counts[topic] += records

@@ -1,11 +1,11 @@
 """Log days: where one day of the log ends and the next begins in each partition.
 
-A broker's clock may step back, so "the records of Tuesday" by their times can change between two queries. A log day is
-a range of offsets instead. It begins at the first record whose broker time has reached the day; this start is recorded
-once and never revised. A later record belongs to the later day, whatever its own time. A partition without new records
-has no such record: its day begins at the archive's position when a tick proves that the partition is quiet.
+A broker's clock may step back, so a query for "Tuesday's records" by time could return different records later. A log
+day is therefore a range of offsets. A day begins at the first record whose broker time has reached the day; this start
+is recorded once and never revised. No later record belongs to an earlier day, whatever its own time. In a partition
+without new records, the day begins at the archive's position when a tick proves that the partition is quiet.
 
-A day's name is its beginning in seconds since the epoch, so that the length of days can change later.
+A day's name is its start time in seconds since the epoch, so that the length of days can change later.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ class Start:
 
 
 def assign_days(known: Iterable[Start], offsets: Int64Array, times: Int64Array, length: int) -> Int64Array:
-    """The day of each record of one partition; records are in offset order, broker times in microseconds."""
+    """The day of each record in one partition; records are in offset order, and broker times are in microseconds."""
     days = times // (length * _MICROSECONDS) * length
     for start in known:
         np.maximum(days, start.day, out=days, where=offsets >= start.first_offset)
@@ -58,20 +58,20 @@ class LogDays:
         return self.by_partition.get((topic, partition), ())
 
     def tail(self, topic: str, partition: int, position: int) -> tuple[Start, ...]:
-        """The starts that archiving from `position` needs: the day at that position, and all later days."""
+        """The starts that archiving from `position` needs: the day at that position and all later days."""
         known = self.at(topic, partition)
         passed = [start for start in known if start.first_offset <= position]
         return known[max(0, len(passed) - 1) :]
 
     def first_offset(self, topic: str, partition: int, day: int) -> int | None:
-        """Where `day` begins; None if the partition has not reached it.
+        """The offset where `day` begins; None if the partition has not reached the day.
 
-        A day without records has no start: it is the empty range before the next day's start.
+        A day without records has no start. Such a day is the empty range before the start of the next day.
         """
         return next((s.first_offset for s in self.at(topic, partition) if s.day >= day), None)
 
     def begin(self, day: int, positions: Positions) -> Positions | None:
-        """Where `day` begins in every partition; None unless all partitions are archived up to it."""
+        """The positions where `day` begins; None unless every partition is archived up to that position."""
         offsets: dict[str, dict[int, int]] = {}
         for topic, partition in positions.partitions():
             first = self.first_offset(topic, partition, day)
@@ -92,7 +92,7 @@ class LogDays:
         return sorted(day for day in days if day < min(reached))
 
     def quiet(self, positions: Positions, day: int) -> dict[tuple[str, int], Start]:
-        """Starts of `day` in partitions where no record began it; `positions` must be past a tick of that day."""
+        """Starts of `day` in partitions where no record began the day; `positions` must be past a tick of that day."""
         return {
             (topic, partition): Start(day, positions.at(topic, partition))
             for topic, partition in positions.partitions()
@@ -115,10 +115,10 @@ def load_days(connection: Connection, ids: Mapping[str, str]) -> LogDays:
 def record_days(
     connection: Connection, holder: Holder, ids: Mapping[str, str], new: Iterable[tuple[str, int, Start]]
 ) -> None:
-    """Record starts for ever; a recorded start never changes.
+    """Record starts permanently; a recorded start never changes.
 
     Raises:
-        Fenced: another process runs the archive now, and its starts are valid.
+        Fenced: another archive process has taken over, and its starts are the valid ones.
     """
     with connection.transaction(), connection.cursor() as cursor:
         lease.require_lease(connection, holder)

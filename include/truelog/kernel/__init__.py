@@ -1,1 +1,1 @@
-"""Kernel: the merge, which adds a range of the log to a view's table and advances its positions in one transaction."""
+"""Kernel: merges a range of the log into a view's table and advances the view's positions in the same transaction."""

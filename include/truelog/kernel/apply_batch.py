@@ -1,12 +1,12 @@
 """Apply a batch: merge a range of the log into one view.
 
 1. select the records that the view has not merged yet
-2. transform, and total by key: native expressions, on the executors
-3. stage, from the executors
-4. merge
+2. transform the records and total them by key, in native expressions on the executors
+3. stage the totals from the executors
+4. merge the staged totals
 
-A record on which the transform fails must not stop the view for ever. The merge excludes it and stores the reason, and
-every rebuild leaves it out.
+A record on which the transform fails must not stop the view forever. The merge excludes the record and stores the
+reason, and every rebuild leaves the record out.
 """
 
 import time
@@ -30,7 +30,7 @@ from truelog.views.compiled_view import Compiled
 
 @dataclass(frozen=True)
 class EventRange:
-    """The valid events in [begin, end), a frame for each topic."""
+    """The valid events in [begin, end), as one frame per topic."""
 
     events: EventFrames
     begin: Positions
@@ -39,17 +39,17 @@ class EventRange:
 
 @dataclass(frozen=True)
 class BatchApplier:
-    """Applies batches to views, under the lease of `holder` if there is one."""
+    """Applies batches to views under the lease of `holder`, if there is one."""
 
     settings: Settings
     holder: Holder | None = None
 
     def apply(self, connection: Connection, compiled: Compiled, batch: EventRange, begin: Positions) -> Positions:
-        """Advance a view from `begin`, its positions, to the end of the batch; return its new positions.
+        """Advance a view from `begin`, its current positions, to the end of the batch, and return its new positions.
 
-        `begin` is at or past the begin of the batch.
+        `begin` is at or past the beginning of the batch.
 
-        Raises: what `merge.apply` raises. The view then keeps its positions.
+        Raises: the errors of `merge.apply`. The view's positions then stay unchanged.
         """
         topics = compiled.view.topics
         end = begin.latest(batch.end.only(topics))
@@ -68,9 +68,9 @@ class BatchApplier:
     def _stage(
         self, compiled: Compiled, batch: EventRange, begin: Positions
     ) -> tuple[stage.StagedRows, Sequence[Excluded]]:
-        """Stage the totals of the batch from `begin` on; return them and the records on which the transform fails."""
+        """Stage the batch totals from `begin` on; return the staged rows and the records that fail the transform."""
         if not begin.ranges_to(batch.end.only(compiled.view.reads)):
-            return stage.NO_ROWS, ()  # only ticks came, as every second on a quiet log: no work for Spark
+            return stage.NO_ROWS, ()  # only ticks came, as happens every second on a quiet log: no work for Spark
         events = records.from_position(batch.events, begin, batch.begin)  # 1
 
         def attempt(excluded: Sequence[Excluded]) -> tuple[stage.StagedRows, Sequence[Excluded]]:

@@ -1,6 +1,7 @@
 """Bad records: records on which a view's transform fails, found by bisection.
 
-A transform should be total (`try_*` functions). If it is not, one hostile record would stop the view for ever.
+A transform should be total (`try_*` functions). If it is not, a single hostile record would stop the view forever
+unless the record is excluded.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ from truelog.kernel.merge import Excluded
 from truelog.log.records import EventFrames
 from truelog.views.compiled_view import Compiled
 
-# Errors that a value can cause in an expression. A lost executor or a full disk raises another error.
+# Errors that a value can cause in an expression. A lost executor or a full disk raises a different error.
 _VALUE_ERRORS = (
     ArithmeticException,
     ArrayIndexOutOfBoundsException,
@@ -33,7 +34,7 @@ _VALUE_ERRORS = (
     SparkRuntimeException,
 )
 _COORDINATES = ("topic", "partition", "offset")
-_MAX_BAD_RECORDS = 100  # more of them in one batch mean broken code, not broken records
+_MAX_BAD_RECORDS = 100  # more bad records in one batch mean broken code, not broken records
 
 _T = TypeVar("_T")
 Coordinates = tuple[str, int, int]  # topic, partition, offset
@@ -43,9 +44,9 @@ _Range = tuple[str, int, int, int]  # topic, partition, first offset, last offse
 def exclude_and_retry(
     compiled: Compiled, events: Callable[[], EventFrames], attempt: Callable[[Sequence[Excluded]], _T]
 ) -> _T:
-    """Run `attempt`; if the transform fails on some of the events, run it again without these records.
+    """Run `attempt`; if the transform fails on some events, run `attempt` again without these records.
 
-    `attempt` takes the records to leave out, none at first. `events` is called only after a failure.
+    `attempt` receives the records to leave out, and none the first time. `events` is called only after a failure.
 
     Raises: the first error, if no single record causes it.
     """
@@ -66,12 +67,12 @@ def _find_bad_records(compiled: Compiled, events: EventFrames, error: PySparkExc
 
 
 def unfounded_exclusions(compiled: Compiled, events: EventFrames, excluded: Sequence[Coordinates]) -> list[Coordinates]:
-    """The excluded coordinates at which the transform does not fail, or at which there is no event."""
+    """The excluded coordinates where the transform does not fail or where there is no event."""
     return [(t, p, o) for t, p, o in excluded if _failure(compiled, events, (t, p, o, o)) is None]
 
 
 def _spans(compiled: Compiled, events: EventFrames) -> list[_Range]:
-    """The first and the last offset of each partition."""
+    """The first and last offsets of each partition."""
     coordinates = reduce(DataFrame.union, (events[topic].select(*_COORDINATES) for topic in compiled.view.reads))
     rows = coordinates.groupBy("topic", "partition").agg(F.min("offset").alias("first"), F.max("offset").alias("last"))
     return [(r.topic, r.partition, r.first, r.last) for r in rows.collect()]
@@ -97,7 +98,7 @@ def _bisect(compiled: Compiled, events: EventFrames, span: _Range, error: PySpar
 
 
 def _failure(compiled: Compiled, events: EventFrames, span: _Range) -> str | None:
-    """Why the transform fails on the records of a range; None if it does not fail."""
+    """The reason why the transform fails on the records in a range; None if it does not fail."""
     topic, partition, first, last = span
     in_span = (F.col("topic") == topic) & (F.col("partition") == partition) & F.col("offset").between(first, last)
     rows = compiled.prepared(compiled.transformed({t: frame.where(in_span) for t, frame in events.items()}))

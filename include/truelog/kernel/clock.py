@@ -1,9 +1,9 @@
-"""The clock of the log: the time at given positions.
+"""The log's clock: the time at given positions.
 
-A tick carries a time and the end offsets of all partitions, read after the time was taken. A tick counts for a view at
-V if it lies below V and V has reached its offsets. The clock at V is the greatest time of all ticks up to the last tick
-that counts. It depends on V alone and never goes back, so stream and rebuild agree on which rows are old, and time
-passes on a quiet log.
+A tick carries a time and the end offsets of all partitions, which were read after the time was taken. A tick counts for
+a view at positions V if the tick is below V and V has reached the tick's end offsets. The clock at V is the latest time
+of all ticks up to the last tick that counts. The clock depends on V alone and never goes back. The stream and a rebuild
+therefore agree on which rows are old, and time passes even on a quiet log.
 """
 
 from collections.abc import Iterable
@@ -60,7 +60,7 @@ def at(connection: Connection, positions: Positions, reads: Iterable[str]) -> da
 
 
 def at_from_ticks(ticks: DataFrame, positions: Positions, reads: Iterable[str]) -> datetime | None:
-    """The same clock, computed from all ticks below `positions` without a database."""
+    """The same clock as in `at`, computed from all ticks below `positions` without a database."""
     vector = "map<string,map<string,bigint>>"
     reached = F.from_json(F.lit(positions.as_json()), vector)
 
@@ -80,21 +80,21 @@ def at_from_ticks(ticks: DataFrame, positions: Positions, reads: Iterable[str]) 
 
 
 def cutoff(connection: Connection, compiled: Compiled, positions: Positions) -> datetime | None:
-    """The time before which rows have expired at `positions`; None if none has, or the view has no `keep`."""
+    """The expiry limit at `positions`: older rows have expired. None if there is no `keep` or no clock yet."""
     if compiled.view.keep is None:
         return None
     return cutoff_at(compiled, at(connection, positions, compiled.view.reads))
 
 
 def cutoff_at(compiled: Compiled, now: datetime | None) -> datetime | None:
-    """The time before which rows have expired when the clock is at `now`; None if none has."""
+    """The expiry limit when the clock is at `now`: older rows have expired. None if there is no `keep` or no time."""
     if compiled.view.keep is None or now is None:
         return None
     return now - timedelta(seconds=seconds(compiled.view.keep))
 
 
 def drop_expired(connection: Connection, compiled: Compiled, schema: str, positions: Positions) -> None:
-    """Delete the rows of a table that the view's `keep` has outlived, by the clock at `positions`."""
+    """Delete a table's rows that have expired under the view's `keep`, by the clock at `positions`."""
     limit = cutoff(connection, compiled, positions)
     if limit is not None and compiled.age_column is not None:
         table, age = sql.Identifier(schema, compiled.table), sql.Identifier(compiled.age_column)
@@ -102,7 +102,7 @@ def drop_expired(connection: Connection, compiled: Compiled, schema: str, positi
 
 
 def without_expired(connection: Connection, compiled: Compiled, rows: DataFrame, positions: Positions) -> DataFrame:
-    """Drop the expired rows of a frame, by the clock at `positions`."""
+    """Drop a frame's expired rows, by the clock at `positions`."""
     return rows_since(compiled, rows, cutoff(connection, compiled, positions))
 
 

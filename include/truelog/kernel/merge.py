@@ -1,4 +1,4 @@
-"""Merge: one transaction adds a range of the log to a view's table and advances its positions, or does neither.
+"""Merge: adds a range of the log to a view's table and advances the view's positions in one transaction.
 
 1. lock the view (its row in `truelog.view` is the merge lock)
 2. compare positions: the view must be exactly where the batch begins
@@ -28,7 +28,7 @@ from truelog.views.compiled_view import Compiled
 
 @dataclass(frozen=True)
 class Excluded:
-    """A record on which a view's transform fails, and why."""
+    """A record on which a view's transform fails, and the error."""
 
     topic: str
     partition: int
@@ -55,8 +55,8 @@ def apply(connection: Connection, compiled: Compiled, merge: Merge, holder: leas
     """Merge in one transaction, which writes everything or nothing.
 
     Raises:
-        Stale: the view is past the begin of the batch (a replay, or a process that should have ended).
-        Gap: the view is before the begin of the batch (perhaps the database was restored); a merge would skip records.
+        Stale: the view is past the beginning of the batch (a replay, or a process that should have exited).
+        Gap: the view is before the beginning of the batch (perhaps after a restore); a merge would skip records.
         Fenced: another process holds the application's lease.
         StagingTorn: staged rows were lost; repeat the batch.
     """
@@ -87,7 +87,7 @@ def lock(connection: Connection, compiled: Compiled) -> None:
 
 
 def positions(connection: Connection, compiled: Compiled) -> Positions:
-    """The positions of the view, with the ids of its topics."""
+    """The view's positions, with its topic ids."""
     rows = connection.execute(
         "SELECT topic, partition, next_offset, topic_id FROM truelog.position WHERE view = %s AND version = %s",
         (compiled.name, compiled.view.version),
@@ -159,7 +159,7 @@ def _advance(connection: Connection, compiled: Compiled, end: Positions) -> None
 
 
 def _tally(connection: Connection, compiled: Compiled, merge: Merge) -> None:
-    """Record the merge in its own transaction, so that a repeated merge counts once. Its time excludes the commit."""
+    """Record the merge in its own transaction, so that a repeated merge counts once. The time excludes the commit."""
     connection.execute(
         "INSERT INTO truelog.merge_tally AS t (view, version, merges, rows, preparing, merging) "
         "VALUES (%s, %s, 1, %s, %s, extract(epoch FROM clock_timestamp() - now())) "

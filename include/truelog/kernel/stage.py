@@ -1,8 +1,8 @@
 """Staging: executors load their own rows, so the driver collects none.
 
-Every attempt of a task loads its rows in one transaction, under a unique id, and reports (attempt, rows, hash). The
-merge reads exactly the attempts that Spark accepted: it ignores the rows of a failed, repeated or suspended attempt,
-and detects by count and hash that a database crash lost rows.
+Every task attempt loads its rows in one transaction under a unique id and reports (attempt, rows, hash). The merge
+reads exactly the attempts that Spark accepted. It ignores the rows of a failed, repeated or suspended attempt, and it
+checks the count and the hash to detect rows that a database crash lost.
 """
 
 import uuid
@@ -29,7 +29,7 @@ _WRAP = 1 << 64
 
 @dataclass(frozen=True)
 class StagedRows:
-    """Rows in `stage`: the accepted attempts, the number of rows, and the sum of their hashes modulo 2**64."""
+    """Staged rows: the accepted attempts, the number of rows, and the sum of the row hashes modulo 2**64."""
 
     attempts: tuple[str, ...]
     rows: int
@@ -69,18 +69,18 @@ def require_complete(connection: Connection, compiled: Compiled, staged: StagedR
 
 
 def clear(connection: Connection, compiled: Compiled, staged: StagedRows) -> None:
-    """Delete rows that were merged or are no longer needed."""
+    """Delete staged rows that were merged or are no longer needed."""
     query = sql.SQL("DELETE FROM {} WHERE attempt = ANY(%s)").format(table(compiled))
     connection.execute(query, (list(staged.attempts),))
 
 
 def sweep(connection: Connection, compiled: Compiled) -> None:
-    """Delete old rows that never reached a merge."""
+    """Delete a view's old staged rows that were never merged."""
     _sweep(connection, table(compiled))
 
 
 def sweep_all(connection: Connection) -> None:
-    """Delete old rows of all views and versions, also of views that no longer exist."""
+    """Delete the old staged rows of all views and versions, including views that no longer exist."""
     for (name,) in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'stage'").fetchall():
         _sweep(connection, sql.Identifier("stage", str(name)))
 
@@ -115,12 +115,12 @@ def _loader(target: str, settings: Settings) -> Callable[[Iterable[pa.RecordBatc
 
 @cache
 def _database(uri: str) -> adbc.Connection:
-    """A connection to clone. It has queried the database's types, which costs more than the rest of a small load."""
-    return adbc.connect(uri, autocommit=True)  # idle outside of a transaction
+    """A connection to clone. It has already queried the database types, which takes longer than a small load."""
+    return adbc.connect(uri, autocommit=True)  # never idle in a transaction
 
 
 class _Attempt:
-    """Tags batches with the attempt's id, and sums up their rows and hashes."""
+    """Tags batches with the attempt id and sums up their rows and hashes."""
 
     def __init__(self, name: str) -> None:
         self.name, self.rows, self.hash = name, 0, 0
@@ -131,7 +131,7 @@ class _Attempt:
     def tag(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         hashes = batch.column("row_hash").to_numpy()
         self.rows += batch.num_rows
-        self.hash += int(hashes.sum(dtype=np.int64))  # wraps; so does Python's sum, modulo 2**64
+        self.hash += int(hashes.sum(dtype=np.int64))  # this sum wraps around; `report` wraps the total
         names = pa.array([self.name]).take(pa.array(np.zeros(batch.num_rows, np.int64)))
         return pa.RecordBatch.from_arrays([names, *batch.columns], schema=self.tag_schema(batch.schema))
 

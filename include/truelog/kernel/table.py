@@ -1,4 +1,4 @@
-"""The table of a view, created once from the declaration, and the readable SQL view over it."""
+"""A view's table, created once from the declaration, and the readable SQL view over the table."""
 
 import hashlib
 from collections.abc import Iterator
@@ -10,15 +10,15 @@ from truelog.storage.database import Connection, definitions, names
 from truelog.support.errors import NotMade
 from truelog.views.compiled_view import Compiled
 
-# The rows of a minute are updated again and again while it lasts: leave room in the page.
+# A row for the current minute is updated again and again until the minute ends, so leave room in the page.
 _STORAGE = "WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)"
 
 
 def deploy_table(connection: Connection, compiled: Compiled) -> None:
-    """Create the view's missing tables, and refuse existing tables that other code made.
+    """Create the view's missing tables and refuse existing tables that other code made.
 
     Raises:
-        CodeChanged: the fingerprint differs from the table's.
+        CodeChanged: the code's fingerprint differs from the table's fingerprint.
     """
     with connection.transaction():  # a second caller waits here until the tables exist
         inserted = connection.execute(
@@ -68,7 +68,7 @@ def create_table(connection: Connection, compiled: Compiled, schema: str, table:
 
 
 def _create_stage(connection: Connection, compiled: Compiled) -> None:
-    # Unlogged: a crash of the database empties it. The merge then sees a wrong count and hash, and refuses the batch.
+    # Unlogged: a database crash empties the table. The merge then sees a wrong count and hash and refuses the batch.
     tags = {"attempt": "text", "row_hash": "bigint", "loaded_at": "timestamptz DEFAULT now()"}
     columns = {**tags, **compiled.stored_columns}
     table = sql.Identifier("stage", compiled.table)
@@ -78,9 +78,9 @@ def _create_stage(connection: Connection, compiled: Compiled) -> None:
 
 
 def _create_readable_view(connection: Connection, compiled: Compiled) -> None:
-    """Create the view that readers see, and the relations that it presents, if the declaration has changed.
+    """If the declaration has changed, create the view that readers see and the relations that the view presents.
 
-    Also creates the table for the batch layer's answers, which views of an earlier release lack.
+    Also create the batch layer's table, which views from an earlier release lack.
     """
     statements = [statement.as_string(connection) for statement in _definitions(connection, compiled)]
     digest = hashlib.sha256("\n".join(statements).encode()).hexdigest()
@@ -111,7 +111,7 @@ def _definitions(connection: Connection, compiled: Compiled) -> Iterator[sql.Com
 
 
 def _layers(compiled: Compiled) -> sql.Composed:
-    """The rows of both layers. The halves have no WHERE, so PostgreSQL can use their indexes to sort and to search."""
+    """The rows of both layers. Neither half has a WHERE clause, so PostgreSQL can sort and search with the indexes."""
     return sql.SQL(
         "SELECT false AS _by_batch, {columns} FROM {stream} UNION ALL SELECT true, {columns} FROM {batch}"
     ).format(
@@ -122,7 +122,7 @@ def _layers(compiled: Compiled) -> sql.Composed:
 
 
 def _by_batch(compiled: Compiled) -> sql.Composed:
-    """Whether the batch layer answers. It depends on no row, so PostgreSQL evaluates it once and skips one table."""
+    """Whether readers get the batch layer. The condition depends on no row: PostgreSQL evaluates it only once."""
     return sql.SQL("EXISTS (SELECT FROM truelog.batch_layer WHERE view = {} AND version = {})").format(
         sql.Literal(compiled.name), sql.Literal(compiled.view.version)
     )
