@@ -232,7 +232,7 @@ def test_a_crash_loop_pauses_the_application(dags: "DagBag", database: Connectio
     from stream_operator import StreamOperator
 
     _died(database, postgresql.deaths_allowed)
-    with pytest.raises(CrashLoop, match=r"ended or hung 5 times within 300 s\. Next start attempt at"):
+    with pytest.raises(CrashLoop, match=r"exited or hung 5 times within 300 s\. Next start attempt at"):
         StreamOperator(task_id="keep", application=NAME).resumed({}, {"found": "down"})
     assert keep(dags) == ("DateTimeTrigger", "rested")
     assert len(launches(database)) == postgresql.deaths_allowed

@@ -1,1 +1,1 @@
-"""Applications as processes: how they start and stop, whether they are alive, and the positions that they reached."""
+"""Applications as processes: how they start and stop, whether they are alive, and which positions they have reached."""

@@ -1,8 +1,8 @@
-"""Starts and stops applications, and brings them to their desired state.
+"""Starts and stops applications and brings them to their desired states.
 
-An application is a process session of its own: the JVM of `spark-submit`, and the Python process that it runs, which
-holds the lease. The application survives the process that started it. Stopping it leaves no process behind: if either
-of the two dies, the other ends too.
+An application has its own process session, which contains the `spark-submit` JVM and the Python process that the JVM
+starts. The Python process holds the lease. The application survives the process that started it. Stopping the
+application leaves no process behind: if the JVM or the Python process dies, the other exits too.
 """
 
 import logging
@@ -43,12 +43,12 @@ log = logging.getLogger("truelog.launcher")
 
 
 def ensure(settings: Settings, name: str, request: str | None = None) -> str:
-    """Bring the application to its desired state, and return what was wrong and what was done.
+    """Bring the application to its desired state and return what was wrong and what was done.
 
-    A request restarts a running application, once per request, however often it is repeated.
+    A request restarts a running application only once, however often the same request is repeated.
 
     Raises:
-        CrashLoop: the application ended or hung too often recently, and its start is delayed.
+        CrashLoop: the application exited or hung too often recently, so its start is delayed.
     """
     with _exclusive(settings, name) as connection:
         application.declare(connection, [name])
@@ -63,7 +63,7 @@ def ensure(settings: Settings, name: str, request: str | None = None) -> str:
         if found is None and not requested:
             return "healthy" if status.alive else application.STOPPED
         if found is Diagnosis.NO_INPUT and not requested:
-            return f"{found}: not restarted, since no ticks arrive or Kafka is down; a new process would not help"
+            return f"{found}: not restarted. No ticks are arriving, or Kafka is down; a new process would not help"
         if found in _DEATHS and not requested:
             _require_no_crash_loop(settings, connection, status, found)
         if status.alive:
@@ -78,9 +78,9 @@ def ensure(settings: Settings, name: str, request: str | None = None) -> str:
 
 
 def ensure_all(settings: Settings, known: list[str], watched: list[str]) -> dict[str, str]:
-    """Ensure the watched applications and stop the unknown ones; return what was done with each.
+    """Ensure the watched applications, stop the unknown applications, and return what was done with each.
 
-    Raises: the first error, after all applications were handled. An application whose start is delayed is no error.
+    Raises: the first error, after all applications have been handled. A delayed start is not an error.
     """
     done, failed = {}, list[Exception]()
     for name in watched:
@@ -102,7 +102,7 @@ def ensure_all(settings: Settings, known: list[str], watched: list[str]) -> dict
 
 
 def stop(settings: Settings, name: str) -> None:
-    """Stop the application, whatever its desired state: after its current batch, or by force if that takes too long."""
+    """Stop the application, whatever its desired state. If it does not finish its current batch in time, kill it."""
     with _exclusive(settings, name) as connection:
         status = application.status(connection, name)
         if status.alive:
@@ -110,7 +110,7 @@ def stop(settings: Settings, name: str) -> None:
 
 
 def stop_all(settings: Settings) -> list[str]:
-    """Stop every running application, and return their names."""
+    """Stop all running applications and return their names."""
     with connect(settings, autocommit=True) as connection:
         running = application.unknown_running(connection, ())
     for name in running:
@@ -119,9 +119,9 @@ def stop_all(settings: Settings) -> list[str]:
 
 
 def _hook(settings: Settings, name: str, *arguments: str) -> "SparkSubmitHook":
-    """The Spark provider's hook for the connection that names the master, with Truelog's Spark configuration.
+    """The Spark hook with Truelog's Spark configuration, for the connection that contains the master's address.
 
-    Without the connection, the hook would silently use YARN, so the connection is required here first.
+    If there were no such connection, the hook would silently use YARN, so the connection is required here first.
     """
     from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
@@ -147,22 +147,22 @@ def log_tail(settings: Settings, name: str) -> str:
 
 
 def application_processes(status: Status) -> list[psutil.Process]:
-    """The application's processes on this machine: its session, or else its Python process and its descendants.
+    """The application's processes on this machine: its session, or else its Python process with all descendants.
 
-    Its process group is not enough: Spark's Python workers form a group of their own.
+    The process group is not enough, because Spark's Python workers form a group of their own.
     """
     process = _process(status)
     if process is None:
         return []
     session = os.getsid(process.pid)
-    if session != os.getpgid(process.pid):  # started from a shell, whose other jobs are not the application's
+    if session != os.getpgid(process.pid):  # started from a shell: the shell's other jobs are not the application's
         return [process, *process.children(recursive=True)]
     return [each for each in psutil.process_iter() if _session_of(each) == session]
 
 
 @contextmanager
 def _exclusive(settings: Settings, name: str) -> Iterator[Connection]:
-    """A connection that holds a lock: only one process at a time starts or stops an application."""
+    """A connection that holds a lock, so that only one process at a time starts or stops the application."""
     with connect(settings, autocommit=True) as connection:
         connection.execute("SELECT pg_advisory_lock(hashtextextended('launch ' || %s, 0))", (name,))
         yield connection
@@ -187,7 +187,7 @@ def _start(settings: Settings, connection: Connection, name: str, epoch: int) ->
         status = application.status(connection, name)
         if not (status.alive and (status.epoch or 0) > epoch):
             if process.poll() is not None:
-                raise _crash_loop(settings, name, f"ended with {process.returncode} right after its start")
+                raise _crash_loop(settings, name, f"exited with code {process.returncode} right after its start")
             raise ServiceDown("it does not hold its lease yet")
 
     seconds = until(require_lease, _LEASE_SECONDS, name)
@@ -206,9 +206,11 @@ def _command(settings: Settings, name: str, path: str) -> list[str]:
 
 
 def _stop(connection: Connection, status: Status, grace: float) -> None:
-    """1. Terminate its Python process, which ends after the current batch, and spark-submit with it.
+    """Stop the application.
+
+    1. Terminate its Python process, which exits after the current batch, and spark-submit exits with it.
     2. Kill its remaining processes.
-    3. If it runs on another machine, end the database session that holds its lock: the application then ends itself.
+    3. If it is running on another machine, end the database session that holds its lock, so that it exits on its own.
     """
     processes = application_processes(status)
     if processes and grace:
@@ -224,7 +226,7 @@ def _stop(connection: Connection, status: Status, grace: float) -> None:
         _require_ended(processes)
         if application.status(connection, status.application).alive:
             connection.execute(_END_LOCK_SESSION, (status.application,))  # 3
-            raise ServiceDown("a session still holds its lock")
+            raise ServiceDown("a database session still holds its lock")
 
     until(require_stopped, 10, f"the end of {status.application}")
 
@@ -237,7 +239,7 @@ _END_LOCK_SESSION = """
 
 
 def _process(status: Status) -> psutil.Process | None:
-    """Its Python process if it runs on this machine; a later process with the same pid is recognised by its start."""
+    """Its Python process if on this machine; the start time excludes a later process with the same pid."""
     if status.pid is None or status.process_at is None or status.host != socket.gethostname():
         return None
     try:
@@ -261,7 +263,7 @@ def _session_of(process: psutil.Process) -> int | None:
 
 
 def _fresh_log(settings: Settings, name: str) -> Path:
-    """An empty log; the log of the previous run is kept as `.log.1`."""
+    """Create an empty log, and rename the previous run's log to `.log.1`."""
     path = log_path(settings, name)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     if path.exists():
@@ -271,7 +273,7 @@ def _fresh_log(settings: Settings, name: str) -> Path:
 
 
 def _empty(folder: Path) -> Path:
-    """An empty folder: Spark copies its jars into it, and a killed application leaves them behind."""
+    """Empty the folder: Spark copies its jars there, and a killed application leaves them behind."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700, parents=True)
     return folder
@@ -291,7 +293,7 @@ def _record_launch(connection: Connection, name: str, reason: str, request: str 
 
 
 def _require_no_crash_loop(settings: Settings, connection: Connection, status: Status, found: Diagnosis) -> None:
-    """Refuse to start an application again that was started too often recently: another start would not help."""
+    """Refuse to restart an application that was started too often recently, because another start would not help."""
     name, seconds = status.application, settings.deaths_seconds
     if found is Diagnosis.HUNG:  # each hang is detected only after the silence limit
         limit = application.silence_limits(settings, name).for_status(status)
@@ -303,7 +305,7 @@ def _require_no_crash_loop(settings: Settings, connection: Connection, status: S
     ).fetchall()
     if len(rows) >= settings.deaths_allowed:
         again = rows[-settings.deaths_allowed][0] + timedelta(seconds=seconds)
-        raise _crash_loop(settings, name, f"ended or hung {len(rows)} times within {seconds:.0f} s", again)
+        raise _crash_loop(settings, name, f"exited or hung {len(rows)} times within {seconds:.0f} s", again)
 
 
 def _crash_loop(settings: Settings, name: str, problem: str, again: datetime | None = None) -> CrashLoop:

@@ -1,10 +1,10 @@
 """Diagnosis of an application from its status and, if it is silent, from the log.
 
-Silence alone is not a fault: when no records arrive or Kafka is down, there is nothing to read, and a new process
-would not help. An application has hung if it is silent, and has had work, for longer than its limit. It has work since
+Silence alone is not a fault: if no records arrive or Kafka is down, there is nothing to read, and a new process would
+not help. An application has hung if it has been silent, and has had work, for longer than its limit. Its work begins at
 
 1. the first record, a tick or an event, after its last batch;
-2. its start, if it has made no batch yet, because the first batch needs no record;
+2. its start, if it has processed no batch yet, because the first batch needs no record;
 3. its last progress, if it has not read all earlier records.
 """
 
@@ -23,7 +23,7 @@ from truelog.support.settings import Settings
 
 
 def diagnose(settings: Settings, status: Status, now: datetime) -> Diagnosis | None:
-    """What is wrong with an application, or None; a silent application is compared with the log."""
+    """What is wrong with an application, or None; if the application is silent, the log is checked for work."""
     allowed = application.silence_limits(settings, status.application)
     found = application.diagnose_status(status, allowed, now)
     since = status.batch_at or status.taken_at
@@ -37,7 +37,7 @@ def diagnose(settings: Settings, status: Status, now: datetime) -> Diagnosis | N
 
 
 def _work_since(settings: Settings, status: Status, since: datetime) -> datetime | None:
-    """When the application's work began to wait; None if it has none."""
+    """The time since when work has been waiting for the application; None if there is no work."""
     positions, progress_at = _reader_positions(settings, status.application)
     reads = {topic for at in positions for topic in at.offsets} - {ticks.TOPIC}
     broker = topics.client(settings)
@@ -52,7 +52,7 @@ def _work_since(settings: Settings, status: Status, since: datetime) -> datetime
 def _reader_positions(settings: Settings, name: str) -> tuple[Iterable[Positions], datetime | None]:
     """The positions of the archive, or of the application's views, and the time of the last merge.
 
-    Stalled views are left out: a new process would not advance them either.
+    Stalled views are left out, because a new process would not advance them either.
     """
     if name == ARCHIVE:
         from truelog.archive.archive_table import archived_positions  # its libraries take a second to import

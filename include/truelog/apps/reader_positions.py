@@ -1,4 +1,4 @@
-"""The positions of the log's readers: of views, from PostgreSQL; the archive's are in `archive.archive_table`."""
+"""Positions of the views as log readers, from PostgreSQL. `archive.archive_table` has the archive's positions."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from truelog.storage.database import Connection
 
 @dataclass(frozen=True)
 class ReaderPosition:
-    """The positions of a reader, and a view's newest version: 0 for a view without a table, and for the archive.
+    """A reader's positions and a view's newest version, which is 0 for a view without a table and for the archive.
 
-    A version that has merged nothing is at the beginning of its topics, and its positions name no partition.
+    A version that has merged nothing is at the beginning of its topics, and its positions contain no partition.
     """
 
     version: int
@@ -22,7 +22,7 @@ class ReaderPosition:
 
 
 def view_positions(connection: Connection, names: Iterable[str]) -> dict[str, ReaderPosition]:
-    """The position of each view; a view without a table has no topics."""
+    """The positions of each view; those of a view without a table contain no topic."""
     rows: Iterable[tuple[Any, ...]] = connection.execute(
         "SELECT view, version, reads, topic, partition, topic_id, next_offset FROM "
         "(SELECT DISTINCT ON (view) view, version, reads FROM truelog.view WHERE view = ANY(%s) "
@@ -51,5 +51,5 @@ def last_merge_at(connection: Connection, names: Iterable[str]) -> datetime | No
 
 
 def without_ticks(at: Positions) -> Positions:
-    """The positions without the topic of ticks, which always has newer records and is not part of the lag."""
+    """The positions without the `ticks` topic, which always has newer records and is not part of the lag."""
     return at.only(set(at.offsets) - {ticks.TOPIC})

@@ -1,1 +1,1 @@
-"""Batch: partials by log day, and a view rebuilt from them and the archive at exact positions."""
+"""Batch: partials for each log day, and views rebuilt at exact positions from the partials and the archive."""

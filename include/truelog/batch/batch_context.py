@@ -1,4 +1,4 @@
-"""Batch context: what batch work on views needs, for as long as its Spark session lasts."""
+"""Batch context: the Spark session, settings, event types and views that batch work uses."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from truelog.views import catalogue
 
 @dataclass(frozen=True)
 class BatchContext:
-    """A Spark session, the settings, the event types, and the views that were loaded for the work."""
+    """A Spark session, the settings, the event types, and the loaded views."""
 
     spark: SparkSession
     settings: Settings
@@ -26,7 +26,7 @@ class BatchContext:
 
 @contextmanager
 def open_batch(settings: Settings, name: str, views: Sequence[str]) -> Iterator[BatchContext]:
-    """Open a Spark session and load the named views, or all of them; a view that cannot be loaded is refused."""
+    """Open a Spark session and load the named views, or all views. A view that cannot be loaded is refused."""
     types, spark = load_events(), session(settings, name)
     try:
         loaded = load_views(spark, settings, types, views or catalogue.view_names(settings.views_folder))

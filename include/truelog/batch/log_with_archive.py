@@ -1,4 +1,4 @@
-"""Reader of the whole log: records between any two positions, from the archive where Kafka has dropped them."""
+"""Reads records between any two positions in the log, from the archive where Kafka has dropped the records."""
 
 from functools import reduce
 
@@ -22,7 +22,7 @@ def read_events(
     """
     earliest = topics.earliest_offsets(settings, end.offsets)
     begin.require_same_topics(earliest)
-    dropped = begin.latest(earliest).earliest(end)  # below this, only the archive has the records
+    dropped = begin.latest(earliest).earliest(end)  # below these positions, only the archive has the records
     event_types = {topic: types[topic] for topic in end.offsets}
     parts: list[DataFrame] = []
     if begin.ranges_to(dropped):

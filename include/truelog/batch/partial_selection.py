@@ -1,8 +1,8 @@
-"""Selection of partials: which partials a rebuild at V may use, and which records it must read in addition.
+"""Selects the partials that a rebuild at positions V may use, and the records that the rebuild must also read.
 
-A partial that reaches past V in any partition contains records of V's future and cannot be used. The selected partials
-must not overlap, and the rebuild reads the records that they leave out from the archive, so that every record below V
-counts exactly once.
+A partial that reaches past V in any partition contains records that a view at V has not read, so it cannot be used. The
+selected partials must not overlap. The rebuild reads the remaining records from the archive, so that every record below
+V counts exactly once.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from truelog.log.positions import Positions, Range
 
 @dataclass(frozen=True)
 class PartialRange:
-    """The log day that a partial was made for, and the records [begin, end) of each partition that it covers."""
+    """A partial's log day, and the records [begin, end) of each partition that the partial covers."""
 
     day: datetime
     begin: Positions
@@ -27,14 +27,14 @@ class PartialRange:
 
 @dataclass(frozen=True)
 class PartialSelection:
-    """[0, V) as partials and ranges of records, without gaps and without overlaps."""
+    """The range [0, V) as partials and record ranges, without gaps or overlaps."""
 
     partials: Sequence[PartialRange]
     records: Sequence[Range]
 
 
 def select_partials(partials: Iterable[PartialRange], positions: Positions) -> PartialSelection:
-    """Select the partials below `positions`, oldest first, without overlaps; and the ranges that they leave out."""
+    """Select non-overlapping partials below `positions`, oldest first, and the ranges that the partials leave out."""
     covered: dict[tuple[str, int], list[Range]] = {place: [] for place in positions.partitions()}
     selected = []
     for partial in sorted(partials, key=lambda p: p.day):

@@ -1,8 +1,8 @@
-"""Partials: a view's measures over one log day of the archive, with the offset ranges that they cover.
+"""Partials: each contains a view's measures for one log day of the archive and the offset ranges that it covers.
 
-Each view and version has one Iceberg table, partitioned by log day. Each partition has a row for each key of the
-partial and one header row, whose `covers` names the offset ranges even if the day is empty. One commit replaces rows
-and ranges together, so a reader of a partial knows exactly which records it contains.
+Each version of a view has one Iceberg table, partitioned by log day. Each partition contains a row for each key of the
+partial and one header row. The header's `covers` column contains the offset ranges, even if the day is empty. One
+commit replaces rows and ranges together, so the ranges always state exactly which records the partial contains.
 """
 
 from collections.abc import Sequence
@@ -26,9 +26,9 @@ _MADE = "its partials were"
 _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
-    # A bound in the metadata is a copy of personal data that an erasure would miss.
+    # A bound in the metadata would be a copy of personal data that an erasure would miss.
     "write.metadata.metrics.default": "none",
-    "write.metadata.metrics.column.covers": "counts",  # a search for headers skips files without one
+    "write.metadata.metrics.column.covers": "counts",  # lets a search for headers skip files without headers
 }
 
 
@@ -41,7 +41,7 @@ class Partials:
     snapshot: int | None = None
 
     def read(self, spark: SparkSession, ranges: Sequence[PartialRange]) -> DataFrame | None:
-        """The states of these partials, several rows for a key; None without partials."""
+        """The states of these partials, possibly several rows per key; None if there are no partials."""
         if not ranges:
             return None
         name = _name(self.compiled)
@@ -52,7 +52,7 @@ class Partials:
 
 
 def load(settings: Settings, compiled: Compiled) -> Partials:
-    """Load the partials of a view that this code made.
+    """Load a view's partials, which this code must have made.
 
     Raises:
         CodeChanged: other code of the same version made the table.
@@ -74,7 +74,7 @@ def load(settings: Settings, compiled: Compiled) -> Partials:
 def replace(
     spark: SparkSession, settings: Settings, compiled: Compiled, covered: PartialRange, states: DataFrame
 ) -> int:
-    """Replace the partial of a log day, also by an empty one; return the number of its keys."""
+    """Replace a log day's partial, even with an empty partial, and return the number of its keys."""
     _create(spark, settings, compiled, states.schema)
     header = spark.range(1, numPartitions=1).select(
         F.lit(None).cast(states.schema).alias("row"),
@@ -91,7 +91,7 @@ def replace(
 
 
 def drop_before(spark: SparkSession, settings: Settings, compiled: Compiled, limit: datetime) -> None:
-    """Drop the rows of a view with `keep` that are older than `limit`; the ranges that the partials cover stay."""
+    """For a view with `keep`, drop the rows of partials that are older than `limit`; the covered ranges stay."""
     with open_catalog(settings) as catalog:
         if not catalog.table_exists(f"{NAMESPACE}.{compiled.table}"):
             return

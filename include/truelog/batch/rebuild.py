@@ -1,7 +1,7 @@
-"""Rebuild a view at exact positions from the archive, through the same code as the stream.
+"""Rebuilds a view at exact positions from the archive, with the same code as the stream.
 
-Closed log days come from the view's partials, and the rest from the archive's records, by offset. With `from_raw`
-everything comes from the raw bytes. A rebuild is one large micro-batch into an empty table.
+Closed log days come from the view's partials, and all other records come from the archive, by offset. If `from_raw` is
+true, everything comes from the raw bytes. A rebuild is one large micro-batch into an empty table.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Rebuilder:
-    """Rebuilds one view. With `from_raw` it parses the archive's raw bytes again and ignores partials."""
+    """Rebuilds one view. If `from_raw` is true, it parses the archive's raw bytes again and ignores partials."""
 
     context: BatchContext
     connection: Connection
@@ -39,7 +39,7 @@ class Rebuilder:
     from_raw: bool = False
 
     def rebuild(self, positions: Positions, only: RowFilter = all_rows) -> None:
-        """Make `recon.<table>` the view at `positions`, or the rows of it that `only` selects.
+        """Create `recon.<table>` as the view at `positions`, limited to the rows that `only` selects.
 
         Raises:
             ArchiveBehind: the archive has not reached the positions.
@@ -53,13 +53,13 @@ class Rebuilder:
             clock.drop_expired(self.connection, self.compiled, "recon", positions)
 
     def stage_rows(self, positions: Positions, only: RowFilter = all_rows) -> StagedRows:
-        """Load the view at `positions`, or the rows of it that `only` selects, into the staging table."""
+        """Load the view at `positions`, limited to the rows that `only` selects, into the staging table."""
         return stage.load(self.states(positions, only), self.compiled, self.context.settings)
 
     def states(self, positions: Positions, only: RowFilter = all_rows) -> DataFrame:
-        """The view at `positions` as states, one row for each key, with the rows that `keep` will drop.
+        """The view at `positions` as states, one row for each key, including rows that `keep` will drop.
 
-        Stores the ticks that the view's clock needs at these positions.
+        Also stores the ticks that the view's clock needs at these positions.
         """
         stored = Partials(self.compiled) if self.from_raw else partials.load(self.context.settings, self.compiled)
         selected = select_partials(stored.ranges, positions)
@@ -112,9 +112,9 @@ class Rebuilder:
         return [(t, p, o) for t, p, o in excluded if o < positions.at(t, p)]
 
     def exclude_and_retry(self, events: Callable[[], EventFrames], attempt: Callable[[], _T]) -> _T:
-        """Run `attempt`; if the transform fails on some of the events, exclude these records and run it again.
+        """Run `attempt`; if the transform fails on some events, exclude these records and run `attempt` again.
 
-        The archive may hold records that the stream has yet to fail on. `events` is called only after a failure.
+        The archive may contain bad records that the stream has not read yet. `events` is called only after a failure.
 
         Raises: the first error, if no single record causes it.
         """

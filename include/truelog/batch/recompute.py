@@ -1,6 +1,6 @@
-"""Recompute the partials of views for log days, from the archive.
+"""Recomputes the partials of views for log days, from the archive.
 
-A recompute replaces the partial that was there, so a backfill over any range of days recomputes history.
+A recompute replaces the existing partial, so a backfill over any range of days recomputes history.
 """
 
 import json
@@ -42,7 +42,7 @@ class Recomputed:
 
 @dataclass(frozen=True)
 class RecomputeOutcome:
-    """The new partials, and why the refused views have none: a broken file or changed code."""
+    """The new partials, and the reason why each refused view has none: a broken file or changed code."""
 
     done: list[Recomputed] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class RecomputeOutcome:
 
 
 def recompute(context: BatchContext, compiled: Compiled, day: datetime, *, unfinished: bool = False) -> Recomputed:
-    """Make the view's partial of a log day; an unfinished day is covered as far as it is archived.
+    """Make the view's partial for a log day. If `unfinished` is true, an open day is covered as far as it is archived.
 
     Raises:
         ArchiveBehind: the day is not closed, or has not begun.
@@ -75,7 +75,7 @@ def recompute(context: BatchContext, compiled: Compiled, day: datetime, *, unfin
 def recompute_all(
     settings: Settings, views: Sequence[str], days: Sequence[datetime], *, unfinished: bool = False
 ) -> RecomputeOutcome:
-    """Recompute these days of the named views, or of all views, in a separate Spark session."""
+    """Recompute these days for the named views, or for all views, in a separate Spark session."""
     with open_batch(settings, "truelog recompute", views) as context:
         outcome = RecomputeOutcome(refused=dict(context.views.refused))
         for each in context.views.compiled:

@@ -1,8 +1,8 @@
 """Run interval: the log days of a batch run, and whether they are closed.
 
-An Airflow run has a calendar interval. A log day is a range of offsets, named by the time at which it begins. A run
-covers the log days that begin within its interval. A manual run names a date, which selects the log days of that date,
-or a time, which selects the log day that contains it.
+An Airflow run has a calendar interval. A log day is a range of offsets, named after its start time. A run covers
+the log days that begin within its interval. A manual run specifies either a date, which selects that date's log days,
+or a time, which selects the log day that contains the time.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _TICK = timedelta(microseconds=1)
 
 @dataclass(frozen=True)
 class RunInterval:
-    """The log days that begin in [begin, end). `unfinished` includes days that are not closed, as far as archived."""
+    """The log days that begin in [begin, end). `unfinished` includes open days, as far as they are archived."""
 
     begin: datetime
     end: datetime
@@ -31,12 +31,12 @@ class RunInterval:
 
     @staticmethod
     def of_run(params: Mapping[str, Any], begins: datetime | None, now: datetime, day: int) -> "RunInterval":
-        """The interval that a run's form requests; without one, the calendar day from `begins` on.
+        """The interval that a run's form requests, or else the calendar day that starts at `begins`.
 
-        `day` is the length of a log day in seconds. The interval ends at the latest with the current log day.
+        `day` is the length of a log day in seconds. The interval ends no later than the current log day.
 
         Raises:
-            BadInput: the form names no day and the run has no interval, or the day has not begun.
+            BadInput: the form contains no day and the run has no interval, or the day has not begun.
         """
         begin, end = _requested(params, begins, now, timedelta(seconds=day))
         current_end = log_day.as_datetime(log_day.day_of(now, day) + day)
@@ -49,7 +49,7 @@ class RunInterval:
         return log_day.as_datetime(log_day.day_of(self.end - _TICK, day) + day)
 
     def as_dict(self) -> dict[str, Any]:
-        """The form in which one task passes the interval to another."""
+        """The format in which one task passes the interval to another task."""
         return {"begin": self.begin.isoformat(), "end": self.end.isoformat(), "unfinished": self.unfinished}
 
     @staticmethod
@@ -60,13 +60,13 @@ class RunInterval:
 
 
 def parse_moment(text: str) -> datetime:
-    """Parse a date, or a date and a time; without an offset it is UTC."""
+    """Parse a date, or a date and a time, as UTC unless the text has an offset."""
     parsed = datetime.fromisoformat(text)
     return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
 
 
 def archived_days(settings: Settings, interval: RunInterval) -> list[datetime]:
-    """The log days in the interval that the archive has recorded; it has none before it began."""
+    """The log days in the interval that the archive has recorded; there are none from before the archive began."""
     with connect(settings) as connection:
         rows = connection.execute(
             "SELECT DISTINCT to_timestamp(day) AS begins FROM truelog.log_day "
@@ -100,6 +100,6 @@ def _requested(
     elif begins:
         return begins, begins + timedelta(days=1)
     else:
-        raise BadInput("a manual run needs a day: give `day`, or `open` for the current log day")
+        raise BadInput("a manual run needs a day: set `day`, or set `open` for the current log day")
     begin = log_day.as_datetime(log_day.day_of(moment, int(day.total_seconds())))
     return begin, begin + day

@@ -1,1 +1,1 @@
-"""Spark: how every Spark process is configured, submitted and started."""
+"""Spark: configures, submits and starts every Spark process."""

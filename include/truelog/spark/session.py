@@ -1,8 +1,8 @@
 """The Spark session of every Truelog application.
 
-Under `spark-submit`, the command line has set the master and the configuration; a process started as plain Python
-sets the same here. The catalog's secrets are set on the running session, because PySpark passes everything set
-earlier to the JVM as arguments, which other users can read.
+If `spark-submit` started the process, the command line has set the master and the configuration. A process started as
+plain Python sets both here. The catalog secrets are set on the running session, because PySpark passes all earlier
+settings to the JVM as arguments, which other users can read.
 """
 
 import os
@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 from truelog.spark.submit import job_environment, submit_conf
 from truelog.support.settings import Settings
 
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set where spark-submit's JVM started this Python
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set if the spark-submit JVM started this Python process
 
 
 def session(settings: Settings, name: str) -> SparkSession:
-    """A session named `name`, in UTC, with the archive as the Iceberg catalog `archive`."""
+    """A session named `name` in UTC, with the archive as the `archive` Iceberg catalog."""
     builder = SparkSession.builder.appName(name)
     if _SUBMITTED not in os.environ:
         os.environ.update(job_environment(settings))

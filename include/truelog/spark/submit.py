@@ -1,6 +1,6 @@
-"""Configuration and environment of every Spark process, started by Airflow, the command line or a test.
+"""Configuration and environment of every Spark process, whether Airflow, the command line or a test starts it.
 
-They hold no secrets: configuration becomes arguments of a process, which every user of the machine can list, and
+Neither contains secrets: the configuration becomes process arguments, which every user of the machine can list, and
 child processes inherit the environment.
 """
 
@@ -11,17 +11,18 @@ from pathlib import Path
 from truelog.spark.java import class_archive, java_home
 from truelog.support.settings import Settings
 
-# The Airflow connection that names the master.
+# The Airflow connection that contains the master's address.
 SPARK = "spark_default"
 
-# When a query stops inside foreachBatch, Spark matches a recursive regex over the traceback: a default stack overflows.
+# When a query stops inside foreachBatch, Spark matches the traceback with a recursive regex, which overflows a stack of
+# the default size.
 _LOGGING = Path(__file__).with_name("spark-log4j2.properties")
 _JAVA_OPTIONS = f"-Xss16m -Duser.timezone=UTC -XX:+UseParallelGC -Dlog4j2.configurationFile={_LOGGING}"
 _INHERITED = ("HOME", "JAVA_TOOL_OPTIONS", "LANG", "PATH", "TMPDIR", "TRUELOG_FAULT", "TRUELOG_FAULT_FIRED")
 
 
 def submit_conf(settings: Settings) -> dict[str, str]:
-    """Spark's configuration, except the master."""
+    """The Spark configuration, except the master."""
     return {
         "spark.jars": ",".join(str(jar) for jar in settings.jars("spark")),
         "spark.sql.session.timeZone": "UTC",
@@ -31,12 +32,12 @@ def submit_conf(settings: Settings) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas",
         "spark.python.daemon.module": "truelog.spark.python_daemon",
-        "spark.python.sql.dataFrameDebugging.enabled": "false",  # it calls the JVM four times for each column
+        "spark.python.sql.dataFrameDebugging.enabled": "false",  # debugging calls the JVM four times for each column
         "spark.ui.showConsoleProgress": "false",
-        "spark.ui.enabled": "false",  # it has no password
-        "spark.speculation": "false",  # a second attempt would stage its rows in addition to the first
+        "spark.ui.enabled": "false",  # the UI has no password
+        "spark.speculation": "false",  # a second attempt would stage the same rows again
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
-        "spark.sql.adaptive.enabled": "false",  # re-planning costs small batches more than it saves
+        "spark.sql.adaptive.enabled": "false",  # re-planning a small batch costs more than it saves
         "spark.scheduler.mode": "FAIR",
         "spark.sql.debug.maxToStringFields": "100000",  # fingerprints cover the whole plan
     }
@@ -48,7 +49,7 @@ def _java_options(settings: Settings) -> str:
 
 
 def job_environment(settings: Settings) -> dict[str, str]:
-    """The complete environment of a Spark process, without Airflow's variables and without secrets."""
+    """The complete environment of a Spark process, without Airflow's variables or secrets."""
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     return inherited | {
         "TRUELOG_HOME": str(settings.home),
