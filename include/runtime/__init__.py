@@ -1,4 +1,4 @@
-"""The embedded default: how each service is fetched, configured and started on one machine."""
+"""The embedded platform, which is the default: how each service is fetched, configured and started on one machine."""
 
 from runtime.credentials import set_up
 from runtime.jars import fetch as fetch_jars

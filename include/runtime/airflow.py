@@ -1,8 +1,8 @@
 """Airflow, the orchestrator: four services (api-server, scheduler, dag-processor, triggerer).
 
-They share the folder `<home>/airflow` and one database. The first service to be configured writes `airflow.cfg` and
-sets up the database. Importing Airflow takes seconds, so the set-up runs in a separate process, and only if the
-database does not record that this release has already done it.
+The services share the `<home>/airflow` folder and one database. The first service to be configured writes `airflow.cfg`
+and sets up the database. Importing Airflow takes seconds, so the set-up runs in a separate process, and only if the
+database does not record that this release has already set it up.
 """
 
 import json
@@ -27,7 +27,7 @@ from truelog.support.errors import NotSetUp, ServiceDown
 from truelog.support.settings import Settings
 
 ROLES = {"admin": "Admin", "oncall": "User", "analyst": "Viewer"}  # user → role in Airflow
-POOL, POOL_SLOTS = "recompute", 1  # on one machine, a second job would slow down the streams and the first job
+POOL, POOL_SLOTS = "recompute", 1  # on one machine, a second batch job would slow down the streams and the first job
 SETUP = "airflow-setup"
 
 _configuring = Lock()
@@ -35,7 +35,7 @@ _configuring = Lock()
 
 def configure(settings: Settings) -> None:
     if not settings.airflow_port:
-        raise NotSetUp(f"no port for Airflow in the settings of {settings.home}: run `truelog up`, which chooses one")
+        raise NotSetUp(f"no Airflow port in the settings of {settings.home}: run `truelog up`, which chooses a port")
     with _configuring:
         airflow_configuration.write(settings)
         if not _is_set_up(settings):
@@ -43,7 +43,7 @@ def configure(settings: Settings) -> None:
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """Paths only, no secrets. Includes the jars folder, so that Spark jobs use the jars of the caller."""
+    """Environment variables with paths but no secrets. The jars folder lets Spark jobs use the caller's jars."""
     return {
         "AIRFLOW_HOME": str(folder(settings)),
         "TRUELOG_HOME": str(settings.home),
@@ -52,7 +52,7 @@ def environment(settings: Settings) -> dict[str, str]:
 
 
 def _telemetry(settings: Settings, name: str) -> dict[str, str]:
-    """The export of metrics. Each process needs an instance name, or a receiver merges the metrics of all of them."""
+    """The settings for metrics export. If the processes had no instance names, a receiver would merge their metrics."""
     if not settings.otlp_endpoint:
         return {}
     return {
@@ -99,7 +99,7 @@ def _database(settings: Settings) -> psycopg.Connection:
 
 
 def _stamp() -> str:
-    """The comment on a database that this release has set up. A file would survive the loss of the database."""
+    """The database comment that marks a completed set-up. A marker file would survive the loss of the database."""
     releases = [f"{name} {version(name)}" for name in ("apache-airflow", "apache-airflow-providers-fab")]
     return f"set up by {', '.join(releases)} for {', '.join(ROLES)}, who see its pages"
 
@@ -119,7 +119,7 @@ def _api_ready(settings: Settings) -> None:
 
 
 def _heartbeat(service: str, component: str) -> Callable[[Settings], None]:
-    """Ready after a healthy heartbeat since the start: the last heartbeat of a killed process looks healthy too."""
+    """Ready after a healthy heartbeat since the start, because a killed process's last heartbeat also looks healthy."""
 
     def ready(settings: Settings) -> None:
         health = _health(settings)[component]
@@ -127,7 +127,7 @@ def _heartbeat(service: str, component: str) -> Callable[[Settings], None]:
             raise ServiceDown(f"it is {health['status']}")
         beat = datetime.fromisoformat(health[f"latest_{component}_heartbeat"])
         if beat.timestamp() < keeper.state(settings, service)["start"] + 1:  # the supervisor truncates to seconds
-            raise ServiceDown("no heartbeat since its start")
+            raise ServiceDown("no heartbeat since the start of the service")
 
     return ready
 
@@ -147,14 +147,14 @@ def _component(name: str, *words: str, ready: Callable[[Settings], None], after:
     )
 
 
-# Without `--skip-serve-logs` a component serves its logs on every network address.
+# If `--skip-serve-logs` is missing, a component serves its logs on every network address.
 SERVICES = (
     _component("airflow-api", "api-server", ready=_api_ready, after=("postgresql",)),
     _component(
         "airflow-scheduler",
         *("scheduler", "--skip-serve-logs"),
         ready=_heartbeat("airflow-scheduler", "scheduler"),
-        after=("postgresql", "kafka", "s3"),  # used by the tasks that it starts at once
+        after=("postgresql", "kafka", "s3"),  # needed by the tasks that the scheduler starts immediately
     ),
     _component(
         "airflow-dags", "dag-processor", ready=_heartbeat("airflow-dags", "dag_processor"), after=("postgresql",)

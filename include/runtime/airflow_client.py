@@ -1,11 +1,11 @@
-"""A client of Airflow's REST API, signed in as one of its users.
+"""A client for the Airflow REST API, signed in as an Airflow user.
 
 oncall = sign_in(settings, "oncall")                       # or "admin", "analyst"
 oncall.wait_for_dag("recompute")                           # until Airflow has parsed the DAG file
 run = oncall.trigger("recompute", views=["page_views"])    # returns the run id; keywords become the run's conf
-oncall.wait_for_run("recompute", run, "success")           # fails on another end state and names the tasks
-backfill = oncall.backfill("recompute", first, last)       # both ends included
-oncall.wait_for_backfill("recompute", backfill, runs=3)    # until all its runs have succeeded
+oncall.wait_for_run("recompute", run, "success")           # fails on another end state and lists the tasks
+backfill = oncall.backfill("recompute", first, last)       # includes both ends
+oncall.wait_for_backfill("recompute", backfill, runs=3)    # until all runs of the backfill have succeeded
 oncall.tasks("recompute", run)                             # [{"task_id", "map_index", "state", "try_number", …}]
 oncall.request("GET", "/api/v2/…")                         # anything else: (status, body)
 """
@@ -29,13 +29,13 @@ _REFUSED = 300
 
 @dataclass(frozen=True)
 class Airflow:
-    """Requests to the api-server as one user, or anonymous."""
+    """Sends requests to the api-server as a user or anonymously."""
 
     settings: Settings
     token: str | None = None
 
     def request(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """The status and the response body, decoded from JSON if it is JSON."""
+        """The status and the response body. A JSON body is decoded."""
         headers = {"Content-Type": "application/json"}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
@@ -61,7 +61,7 @@ class Airflow:
         return content
 
     def wait_for_dag(self, dag: str, seconds: float = 90) -> None:
-        """Wait until the dag-processor has parsed the DAG. An import error raises at once."""
+        """Wait until the dag-processor has parsed the DAG. Raises AirflowRefused immediately on any import error."""
 
         def known() -> None:
             errors = self.ask("GET", "/api/v2/importErrors")["import_errors"]
@@ -74,7 +74,7 @@ class Airflow:
         until(known, seconds, f"DAG {dag}")
 
     def trigger(self, dag: str, **conf: object) -> str:
-        """Start a manual run without a logical date and return its id."""
+        """Start a manual run that has no logical date, and return the run id."""
         made = self.ask("POST", f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None, "conf": conf})
         return str(made["dag_run_id"])
 
@@ -93,7 +93,7 @@ class Airflow:
         return found
 
     def wait_for_run(self, dag: str, run: str, state: str = "success", seconds: float = 240) -> dict[str, Any]:
-        """Wait until the run is in this state. Fails if it ends in another state."""
+        """Wait until the run is in this state. Raises RunFailed if the run ends in another state."""
 
         def there() -> None:
             now = self.run(dag, run)["state"]
@@ -106,7 +106,7 @@ class Airflow:
         return self.run(dag, run)
 
     def wait_for_clock(self, dag: str, seconds: float = 180) -> None:
-        """Wait until a scheduled run has ended and none is active: a backfill leaves out the day of an active run."""
+        """Wait until a scheduled run has ended and none is active, as a backfill skips the day of an active run."""
 
         def idle() -> None:
             states = [run["state"] for run in self.runs(dag) if run["run_type"] == "scheduled"]
@@ -118,13 +118,13 @@ class Airflow:
     def backfill(
         self, dag: str, first: datetime, last: datetime, *, reprocess: str = "none", conf: dict[str, Any] | None = None
     ) -> int:
-        """Start a backfill of the intervals that begin from `first` to `last` inclusive, and return its id."""
+        """Start a backfill for the intervals that begin between `first` and `last`, inclusive, and return its id."""
         request = {"dag_id": dag, "from_date": first.isoformat(), "to_date": last.isoformat(), "max_active_runs": 2}
         request |= {"reprocess_behavior": reprocess, "dag_run_conf": conf or {}}
         return int(self.ask("POST", "/api/v2/backfills", request)["id"])
 
     def wait_for_backfill(self, dag: str, backfill: int, runs: int, seconds: float = 480) -> list[dict[str, Any]]:
-        """Wait until all its runs have succeeded. Airflow sets `completed_at` only half a minute later."""
+        """Wait until all runs of the backfill have succeeded. Airflow sets `completed_at` only half a minute later."""
 
         def done() -> None:
             states = {run["dag_run_id"]: run["state"] for run in self._runs_of_backfill(dag, backfill)}
@@ -138,7 +138,7 @@ class Airflow:
         return self._runs_of_backfill(dag, backfill)
 
     def _runs_of_backfill(self, dag: str, backfill: int) -> list[dict[str, Any]]:
-        """Runs do not name their backfill, but a backfill owns every backfill run between its dates."""
+        """A backfill's runs. They do not refer to the backfill, but it owns every backfill run between its dates."""
         details = self.ask("GET", f"/api/v2/backfills/{backfill}")
         first, last = (datetime.fromisoformat(details[end]) for end in ("from_date", "to_date"))
         candidates = [run for run in self.runs(dag) if run["run_type"] == "backfill"]
@@ -147,7 +147,7 @@ class Airflow:
     def _progress(self, dag: str, run: str, state: str) -> str:
         tasks = self.tasks(dag, run)
         ended = sum(task["state"] in ENDED for task in tasks)
-        return f"{run} is {state}, {ended} of {len(tasks)} tasks ended"
+        return f"{run} is {state}, {ended} of {len(tasks)} tasks have ended"
 
     def _tasks_in_words(self, dag: str, run: str) -> str:
         return ", ".join(f"{task['task_id']}[{task['map_index']}] {task['state']}" for task in self.tasks(dag, run))

@@ -1,7 +1,7 @@
-"""`python -m runtime.airflow_component scheduler …`: runs `airflow scheduler`, and its worker processes end with it.
+"""`python -m runtime.airflow_component scheduler …`: runs `airflow scheduler` so that its worker processes end with it.
 
-A killed scheduler would otherwise leave its idle workers behind. The process exits at once when the command ends,
-because the interpreter's own shutdown takes 20 seconds on a busy machine.
+Otherwise a killed scheduler would leave its idle workers behind. The process exits as soon as the command ends, because
+a normal interpreter shutdown takes 20 seconds on a busy machine.
 """
 
 import atexit
@@ -13,7 +13,7 @@ import sys
 from airflow.__main__ import main
 
 PR_SET_PDEATHSIG = 1
-TIED = 2  # generations: the executor's worker and its task; processes that a task forks stay untied
+TIED = 2  # generations to tie: the executor's worker and its task, but not the processes that a task forks
 
 _generation = 0
 
@@ -26,7 +26,7 @@ def _tie() -> None:
 
 
 def _run() -> int:
-    """The exit code. Python itself prints an exit message that is text."""
+    """Run the command and return its exit code. If the exit code is a message, Python itself prints it."""
     try:
         main()  # type: ignore[no-untyped-call]
     except SystemExit as ended:

@@ -1,6 +1,6 @@
-"""`airflow.cfg`: Airflow's configuration. It holds the secrets, so that no argument or variable has to.
+"""`airflow.cfg`, the Airflow configuration. It contains the secrets, so that no argument or variable contains any.
 
-Options that are absent here keep Airflow's defaults.
+Options that are not set here have their Airflow defaults.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ AUTH_MANAGER = "airflow.providers.fab.auth_manager.fab_auth_manager.FabAuthManag
 
 
 def folder(settings: Settings) -> Path:
-    """AIRFLOW_HOME."""
+    """The AIRFLOW_HOME folder."""
     return settings.home / "airflow"
 
 
@@ -23,7 +23,7 @@ def url(settings: Settings) -> str:
 
 
 def own_database(settings: Settings) -> Settings:
-    """The same settings with Airflow's database and its role, which cannot read Truelog's database."""
+    """The same settings for the Airflow database and the Airflow role, which cannot read the Truelog database."""
     own = {
         "database_name": "airflow",
         "database_user": "airflow",
@@ -37,7 +37,7 @@ def write(settings: Settings) -> None:
 
 
 def text(settings: Settings) -> str:
-    """The whole file. Every `%` is doubled, because Airflow reads a single one as the start of a reference."""
+    """The whole file. Every `%` is doubled, because Airflow treats a single `%` as the start of a reference."""
     sections = [*_platform(settings).items(), *_pace(settings).items()]
     return "\n".join(_section(name, options) for name, options in sections)
 
@@ -94,7 +94,7 @@ def _pace(settings: Settings) -> dict[str, dict[str, object]]:
             "refresh_interval": 10,  # seconds until a new DAG file is found
             "min_file_process_interval": settings.airflow_parse_seconds,
         },
-        # A task survives a restart of the api-server; a dead task is retried soon.
+        # A task survives a restart of the api-server, but a dead task is still retried soon.
         "workers": {"max_failed_heartbeats": 10},
         "scheduler": {"task_instance_heartbeat_timeout": 120},
     }

@@ -1,7 +1,7 @@
-"""`python -m runtime.airflow_setup`: create or migrate Airflow's database, users, Spark connection and pool.
+"""`python -m runtime.airflow_setup`: creates or migrates Airflow's database, users, Spark connection and pool.
 
-Leaves existing entries alone: users may have changed their passwords, and once `spark_default` exists it alone
-determines Spark's master.
+The set-up does not change existing entries. Users may have changed their passwords, and an existing `spark_default`
+connection alone determines the Spark master.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from truelog.support.settings import Settings
 
 @providers_configuration_loaded
 def set_up(settings: Settings) -> None:
-    """Idempotent."""
+    """Create all missing entries. Idempotent."""
     upgradedb()
     passwords = {
         "admin": settings.airflow_admin_password,
@@ -43,11 +43,11 @@ def _create_users(wanted: dict[str, tuple[str, str]]) -> None:
                 address = f"{user}@localhost.localdomain"
                 made = builder.sm.add_user(user, user, "", address, builder.sm.find_role(role), password)
                 if not made:
-                    raise NotSetUp(f"Airflow could not create the user {user}; the log above says why")
+                    raise NotSetUp(f"Airflow could not create the {user} user; the log above shows the reason")
 
 
 def _allow_pages(roles: Iterable[str]) -> None:
-    """Let these roles list the plugin pages: Airflow's UI asks as its user, and FAB forbids it to lower roles."""
+    """Let these roles list the plugin pages. The Airflow UI lists them as its user, but FAB forbids this by default."""
     with get_application_builder() as builder:
         allowed = builder.sm.create_permission(ACTION_CAN_READ, RESOURCE_PLUGIN)
         for role in roles:

@@ -1,7 +1,7 @@
-"""Class archive: Spark's classes in one file that every JVM maps, instead of loading and linking each class.
+"""The class archive: one file with Spark's classes. Every JVM maps this file instead of loading and linking each class.
 
-It halves the start of a Spark process. Java writes the archive at the end of a run that loaded the classes (JEP 350)
-and ignores an archive that was made by another Java or for other jars.
+The archive halves the start time of a Spark process. Java writes the archive at the end of a run that loaded the
+classes (JEP 350), and ignores an archive that was made by another Java version or for other jars.
 """
 
 import logging
@@ -18,11 +18,11 @@ log = logging.getLogger("truelog.runtime")
 
 
 def make(settings: Settings) -> None:
-    """Make the archive if it is missing. Without it Spark works but starts more slowly."""
+    """Make the archive if it is missing. If there is no archive, Spark still works but starts more slowly."""
     archive = class_archive(settings)
     if archive.is_file():
         return
-    log.info("classes: archiving the classes of Spark's start; takes about half a minute")
+    log.info("classes: archiving the classes that Spark loads; this takes about half a minute")
     with tempfile.TemporaryDirectory(dir=settings.jars_home) as folder:
         fresh = Path(folder) / "classes.jsa"
         command, environment = _command(settings, fresh), job_environment(settings)
@@ -31,7 +31,7 @@ def make(settings: Settings) -> None:
             fresh.rename(archive)
             log.info("classes: done")
         else:
-            log.warning("classes: this Java made no archive; Spark starts without it")
+            log.warning("classes: this Java version made no archive, so Spark will start more slowly")
 
 
 def _command(settings: Settings, fresh: Path) -> list[str]:

@@ -1,7 +1,7 @@
 """Passwords and ports, generated once for a home.
 
-They are written to `settings.env`, which has mode 0600 from its creation on. A later release adds the entries that it
-needs and never changes existing entries.
+They are written to `settings.env`, which is created with mode 0600. A later release adds the entries that it needs but
+never changes existing entries.
 """
 
 import base64
@@ -18,14 +18,14 @@ from truelog.support.settings import ENVIRONMENT_FILE, Settings
 PORTS = {"postgresql": 15432, "kafka": 19092, "controller": 19093, "s3": 18333}
 PORTS |= {"collector": 18080, "airflow": 18081, "lag": 18082}
 LOOPBACK = "127.0.0.1"
-# Below the ephemeral ports of Linux: a client that held such a port would block the restart of a service.
+# Below Linux's ephemeral ports, because a client that has a service's port would block a restart of the service.
 _RANDOM = range(10_000, 32_000)
 
 
 def set_up(home: Path, *, random_ports: bool = False) -> Settings:
-    """Add missing settings to the home and load all of them."""
+    """Add missing settings to the home, and load all settings."""
     home.mkdir(parents=True, exist_ok=True)
-    home.chmod(0o711)  # a service under another user may enter but not list it
+    home.chmod(0o711)  # a service that runs as another user may enter the home but not list it
     file = home / ENVIRONMENT_FILE
     written = file.read_text() if file.is_file() else ""
     known = {line.partition("=")[0] for line in written.splitlines()}
@@ -54,7 +54,7 @@ def _generated(random_ports: bool) -> dict[str, str]:
         "airflow_port": str(ports["airflow"]),
         **{f"airflow_{user}_password": _secret() for user in ("admin", "oncall", "analyst")},
         "airflow_secret_key": _secret(),
-        "airflow_jwt_secret": secrets.token_hex(64),  # HS512 wants a key of 64 bytes
+        "airflow_jwt_secret": secrets.token_hex(64),  # HS512 needs a 64-byte key
         "airflow_fernet_key": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
         "collector_port": str(ports["collector"]),
         "lag_port": str(ports["lag"]),
@@ -69,7 +69,7 @@ def _secret() -> str:
 
 
 def _free_ports(wanted: dict[str, int]) -> dict[str, int]:
-    """The wanted ports; any free port replaces a taken one. Holds all of them until the last is found."""
+    """The wanted ports, with free ports in place of used ports. Every port stays bound until the last port is found."""
     with ExitStack() as held:
         return {name: _free_port([port, 0], held) for name, port in wanted.items()}
 
@@ -86,7 +86,7 @@ def _free_port(candidates: Iterable[int], held: ExitStack) -> int:
 
 
 def write_private(file: Path, text: str) -> None:
-    """Replace a file that holds secrets. Other users cannot read it at any moment."""
+    """Replace a file that contains secrets. Other users cannot read the file at any moment."""
     fresh = file.with_name(f".{file.name}.{os.getpid()}")
     fresh.unlink(missing_ok=True)
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

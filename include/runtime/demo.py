@@ -1,12 +1,12 @@
-"""`make demo`: start the whole platform on this machine and show it at work, through the public commands.
+"""`make demo`: starts the whole platform on this machine and shows it in operation, using the public commands.
 
-1. start everything; a fresh home gets log days of 30 seconds, so that some close during the demo
-2. wait until Airflow has started the archive and the stream
-3. send 30 seconds of traffic, and wait until the views have read all of it
-4. show the cube and each view's positions
-5. prove that each view equals its rebuild
-6. recompute the closed log days by a backfill
-7. show the addresses of the pages and how to sign in
+1. Start everything. In a fresh home, a log day lasts 30 seconds, so that some log days close during the demo.
+2. Wait until Airflow has started the archive and the stream.
+3. Send 30 seconds of traffic, and wait until the views have read all events.
+4. Show the cube and each view's positions.
+5. Prove that each view equals its rebuild.
+6. Recompute the closed log days with a backfill.
+7. Show the page addresses and how to sign in.
 """
 
 import logging
@@ -73,7 +73,7 @@ def main() -> int:
 def _home() -> Settings:
     home = default_home()
     settings = runtime.set_up(home)
-    if not (home / "kafka").exists():  # an existing log keeps the length of its days
+    if not (home / "kafka").exists():  # the day length of an existing log must not change
         file = home / ENVIRONMENT_FILE
         write_private(file, file.read_text() + SHORT)
     return Settings(home=settings.home)
@@ -111,7 +111,7 @@ def _require_caught_up(settings: Settings, ends: Positions) -> None:
         if not at.version or not at.positions.covers(ends.only(at.positions.offsets))
     ]
     if behind:
-        raise ServiceDown(f"{', '.join(behind)} are behind")
+        raise ServiceDown(f"still behind: {', '.join(behind)}")
 
 
 def _show_cube(settings: Settings) -> None:
@@ -128,11 +128,11 @@ def _show_cube(settings: Settings) -> None:
 
 
 def _backfill(settings: Settings) -> None:
-    """Backfill through Airflow's REST API, as the button in its UI does. The DAG `reconcile` follows by itself."""
+    """Backfill through the Airflow REST API, as the button in the UI does. This triggers the `reconcile` DAG."""
     _wait("log days to close", lambda: _require_closed(settings))
     days = archive_reader.closed_days(settings, TOPICS)
     first, last = (datetime(day.year, day.month, day.day, tzinfo=UTC) for day in (days[0], days[-1]))
-    _say(f"Airflow backfills `recompute` from {first:%Y-%m-%d} to {last:%Y-%m-%d}, {len(days)} closed log days")
+    _say(f"Airflow is backfilling `recompute` from {first:%Y-%m-%d} to {last:%Y-%m-%d}: {len(days)} closed log days")
     oncall, requested_at = sign_in(settings, "oncall"), datetime.now(UTC)
     oncall.wait_for_clock("recompute", PATIENCE)
     backfill = oncall.backfill("recompute", first, last, reprocess="completed")
@@ -151,7 +151,7 @@ def _require_reconciled(oncall: Airflow, since: datetime) -> None:
     if not ended:
         raise ServiceDown(f"its runs: {', '.join(run['state'] for run in runs) or 'none yet'}")
     if ended[0]["state"] == "failed":
-        raise RunFailed(f"{ended[0]['dag_run_id']} failed: its page in Airflow shows the failed checks and what to do")
+        raise RunFailed(f"{ended[0]['dag_run_id']} failed: the run's page in Airflow shows the failed checks")
     console.print(f"{ended[0]['dag_run_id']}: every view equals its rebuild from the recomputed days", highlight=False)
 
 

@@ -1,4 +1,4 @@
-"""Truelog's own HTTP services. Each has its address in the settings and answers health checks without a key."""
+"""Truelog's own HTTP services. Each service has its address in the settings and needs no key for health checks."""
 
 import json
 import sys
@@ -10,16 +10,14 @@ from truelog.support.settings import Settings
 
 
 def http_service(name: str, module: str, *, after: tuple[str, ...]) -> Service:
-    """The service `python -m module`; the settings `<name>_host` and `<name>_port` are its address."""
+    """The service that `python -m module` runs. The `<name>_host` and `<name>_port` settings contain its address."""
 
     def host_and_port(settings: Settings) -> tuple[str, int]:
         return getattr(settings, f"{name}_host"), getattr(settings, f"{name}_port")
 
     def configure(settings: Settings) -> None:
         if not host_and_port(settings)[1]:
-            raise NotSetUp(
-                f"no port for {name} in the settings of {settings.home}: run `truelog up`, which chooses one"
-            )
+            raise NotSetUp(f"no {name} port in the settings of {settings.home}: run `truelog up`, which chooses a port")
 
     def command(_: Settings) -> list[str]:
         return [sys.executable, "-m", module]

@@ -1,6 +1,6 @@
-"""Fetches the jars of `ivy.xml` with the Ivy that PySpark contains, so no Maven is needed.
+"""Fetches the jars in `ivy.xml` with the Ivy version that PySpark contains, so that Maven is not needed.
 
-A stamp holds the hash of the `ivy.xml` that the jars came from; while it matches, nothing is fetched.
+A stamp file contains the hash of the `ivy.xml` that the jars came from. If the hash matches, nothing is fetched.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ STAMP = "ivy.sha256"
 
 
 def fetch(settings: Settings) -> None:
-    """Fill the home's jars folder unless it is up to date. Never fills a shared folder."""
+    """Fill the home's jars folder unless it is up to date. A shared folder is never filled."""
     if settings.jars_folder is not None:
         return
     folder = settings.jars_home
@@ -28,7 +28,7 @@ def fetch(settings: Settings) -> None:
     stamp = folder / STAMP
     if stamp.is_file() and stamp.read_text() == wanted:
         return
-    log.info("jars: fetching about 240 MB into %s; takes about a minute", folder)
+    log.info("jars: fetching about 240 MB into %s; this takes about a minute", folder)
     fresh = folder.with_name(f"{folder.name}.fetching")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
@@ -40,7 +40,7 @@ def fetch(settings: Settings) -> None:
 
 
 def _run_ivy(settings: Settings, into: Path) -> None:
-    # Some artifacts have the packaging `bundle`: without that type Ivy silently leaves out five jars.
+    # Some artifacts have the `bundle` packaging. If this type is not listed, Ivy silently leaves out five jars.
     command = [java(settings), "-jar", str(_ivy_jar()), "-ivy", str(IVY_FILE), "-types", "jar", "bundle"]
     pattern = into / "[conf]" / "[artifact]-[revision](-[classifier]).[ext]"
     command += ["-confs", "spark", "kafka", "s3", "-retrieve", str(pattern)]

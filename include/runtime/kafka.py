@@ -1,4 +1,4 @@
-"""Kafka, the log. One KRaft process is broker and controller; every listener requires a credential."""
+"""Kafka, the log. One KRaft process is both broker and controller, and every listener requires a credential."""
 
 import re
 import shutil
@@ -23,7 +23,7 @@ LOGGING = Path(__file__).with_name("kafka-log4j2.properties")
 
 
 def configure(settings: Settings) -> None:
-    """Write the server's properties and format the log folder. An incomplete folder is formatted again."""
+    """Write the server properties and format the log folder. An incomplete folder is formatted again."""
     settings.jars("kafka")
     home = private_folder(settings.home / "kafka")
     properties = "".join(f"{name}={value}\n" for name, value in _properties(settings).items())
@@ -91,10 +91,10 @@ def _properties(settings: Settings) -> dict[str, object]:
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:{settings.kafka_user};User:controller",
         "log.dirs": settings.home / "kafka" / "data",
-        # The broker sets the time of a record, and only declared topics exist.
+        # The broker sets the time of each record, and only declared topics exist.
         "log.message.timestamp.type": "LogAppendTime",
         "auto.create.topics.enable": "false",
-        # A single broker keeps one copy; a cluster needs a configuration of its own.
+        # A single broker stores one copy. A cluster needs a different configuration.
         "offsets.topic.replication.factor": 1,
         "offsets.topic.num.partitions": 4,
         "transaction.state.log.replication.factor": 1,
@@ -108,7 +108,7 @@ def _properties(settings: Settings) -> dict[str, object]:
 
 
 def _format(settings: Settings, home: Path) -> None:
-    """Format the log. Java reads its arguments from a private file; only errors are shown, as its output has keys."""
+    """Format the log. Java reads its arguments from a private file. Only errors are shown, as the output has keys."""
     password = settings.kafka_password.get_secret_value()
     cluster = (
         urlsafe_b64encode(b"\x01" + uuid.uuid4().bytes[1:]).decode().rstrip("=")

@@ -1,7 +1,7 @@
-"""The supervisor of the services: starts them, restarts dead ones and stops all of them together.
+"""The service supervisor: starts the services, restarts dead services, and stops all services together.
 
-It listens on a unix socket that only its owner can open. Each service is a process group, so that stopping it leaves
-no process behind.
+The supervisor listens on a Unix socket that only its owner can open. Each service is a process group, so that no
+process remains after the service is stopped.
 """
 
 import os
@@ -26,7 +26,7 @@ from truelog.support.wait import until
 
 START_SECONDS = 30
 STOP_SECONDS = 120
-LONGEST_SOCKET = 90  # the path of a unix socket is short, and the supervisor adds a suffix during its start
+LONGEST_SOCKET = 90  # a Unix socket path must be short, and the supervisor adds a suffix while it starts
 
 DAEMON = """[unix_http_server]
 file = {socket}
@@ -66,7 +66,7 @@ stdout_logfile_backups = 2
 
 
 def supervise(settings: Settings, services: Iterable[Service], *, tethered: bool) -> None:
-    """Start the supervisor, or load changed configurations into a running one. Starts no service."""
+    """Start the supervisor, or load changed configurations into a running supervisor. No service is started."""
     folder = private_folder(settings.home / "supervisor")
     private_folder(settings.home / "logs")
     write_private(folder / "supervisord.conf", _configuration(settings, services))
@@ -101,13 +101,13 @@ def stop(settings: Settings, name: str) -> None:
 
 
 def state(settings: Settings, name: str) -> dict[str, Any]:
-    """The supervisor's own record of a service: `statename`, `pid`, `description` …"""
+    """The supervisor's record of a service: `statename`, `pid`, `description` and so on."""
     info: dict[str, Any] = _calls(settings).getProcessInfo(name)
     return info
 
 
 def shut_down(settings: Settings) -> None:
-    """Stop every service, then the supervisor."""
+    """Stop every service and then the supervisor."""
     calls = _calls(settings)
     process = psutil.Process(calls.getPID())
     calls.shutdown()
@@ -145,7 +145,7 @@ def _configuration(settings: Settings, services: Iterable[Service]) -> str:
 
 def _program(settings: Settings, service: Service) -> str:
     tied = [sys.executable, "-I", "-S", tether.__file__, service.stop_signal, service.user or "-"]
-    # Not in the supervisor's environment, because a running supervisor would not see the change.
+    # These variables are not in the supervisor's environment, because a running supervisor would not see a change.
     environment = ",".join(f'{name}="{value}"' for name, value in service.environment(settings).items())
     return PROGRAM.format(
         name=service.name,
@@ -161,7 +161,7 @@ def _launch(settings: Settings, configuration: Path, tethered: bool) -> None:
     command = [sys.executable, "-m", "supervisor.supervisord", "-c", str(configuration)]
     if tethered:
         command = [sys.executable, "-I", "-S", tether.__file__, "TERM", "-", *command]
-    # The services inherit this environment, so it holds no secrets. Airflow finds spark-submit through PATH.
+    # The services inherit this environment, so it contains no secrets. Airflow finds spark-submit through PATH.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     environment = {"PATH": path, "HOME": str(settings.home), "TZ": "UTC"} | _java_options()
     daemon = subprocess.Popen(
@@ -175,13 +175,13 @@ def _launch(settings: Settings, configuration: Path, tethered: bool) -> None:
 
     def answers() -> None:
         if not is_up(settings):
-            raise ServiceDown("it does not answer" if daemon.poll() is None else "it exited at once")
+            raise ServiceDown("it does not answer" if daemon.poll() is None else "it has exited")
 
     until(answers, START_SECONDS, f"supervisor (log: {log_file(settings, 'supervisor')})")
 
 
 def _java_options() -> dict[str, str]:
-    """Options that every JVM reads, passed on to Kafka, the object store and Spark."""
+    """Options that every JVM reads. They are passed on to Kafka, the object store and Spark."""
     return {name: value for name, value in os.environ.items() if name == "JAVA_TOOL_OPTIONS"}
 
 

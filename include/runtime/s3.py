@@ -1,4 +1,4 @@
-"""The object store: S3Proxy over a local folder. Any other S3 service can replace it."""
+"""The object store: S3Proxy with a local folder. Any other S3 service can replace S3Proxy."""
 
 from urllib.parse import urlsplit
 
@@ -12,7 +12,7 @@ from truelog.storage import bucket
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 
-# For health checks: short timeouts, no retries.
+# Health checks use short timeouts and no retries.
 _AT_ONCE = Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 1})
 
 

@@ -1,4 +1,4 @@
-"""A service as the runtime knows it: how to configure it, start it and check that it is ready."""
+"""The description of a service: how to configure it, start it, and check that it is ready."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,28 +8,28 @@ from truelog.support.settings import Settings
 
 
 def _nothing(settings: Settings) -> None:
-    """Most services need no preparation."""
+    """Do nothing, because most services need no preparation."""
 
 
 def _home(settings: Settings) -> dict[str, str]:
-    """The home, where a service finds its settings."""
+    """The variable for the home, where a service finds its settings."""
     return {"TRUELOG_HOME": str(settings.home)}
 
 
 @dataclass(frozen=True)
 class Service:
-    """One process under the supervisor. All its functions are idempotent."""
+    """A process that the supervisor runs. All functions of a service are idempotent."""
 
     name: str
-    configure: Callable[[Settings], None]  # before the start: folders and files
+    configure: Callable[[Settings], None]  # before the start: creates folders and files
     command: Callable[[Settings], list[str]]  # without secrets: other users can read it
     ready: Callable[[Settings], None]  # makes an authenticated call; raises ServiceDown with the reason
     address: Callable[[Settings], str]
-    prepare: Callable[[Settings], None] = _nothing  # after it is ready: roles, buckets
+    prepare: Callable[[Settings], None] = _nothing  # after the service is ready: creates roles, buckets and so on
     environment: Callable[[Settings], dict[str, str]] = _home  # without secrets: child processes inherit it
     stop_signal: str = "TERM"
-    after: tuple[str, ...] = ()  # services that it needs
-    user: str | None = None  # runs as this user when started by root
+    after: tuple[str, ...] = ()  # services that this service needs
+    user: str | None = None  # if root starts the service, it runs as this user
 
 
 def log_file(settings: Settings, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""The embedded platform as a whole: start, stop and status."""
+"""The embedded platform as a whole: its start, stop and status."""
 
 import logging
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ from truelog.support.wait import until
 log = logging.getLogger("truelog.runtime")
 
 READY_SECONDS = 180
-# In the order of their dependencies.
+# The services, in dependency order.
 SERVICES = {
     service.name: service
     for service in (
@@ -33,7 +33,7 @@ EVERY = tuple(SERVICES)
 
 @dataclass(frozen=True)
 class State:
-    """A service now. `state` is READY, STARTING or STOPPED; `reason` says why it is not ready."""
+    """The current state of a service: READY, STARTING or STOPPED. `reason` says why the service is not ready."""
 
     name: str
     state: str
@@ -44,7 +44,7 @@ class State:
 
 
 def up(settings: Settings, services: Iterable[str] = EVERY, *, tethered: bool = False) -> None:
-    """Start these services, in parallel as far as their dependencies allow, and return when all are ready.
+    """Start these services, in parallel as far as their dependencies allow, and return when all services are ready.
 
     A tethered platform ends with the process that started it.
     """
@@ -60,11 +60,11 @@ def up(settings: Settings, services: Iterable[str] = EVERY, *, tethered: bool = 
 
 
 def down(settings: Settings) -> None:
-    """Stop everything. Does nothing if nothing runs.
+    """Stop everything. If nothing is running, do nothing.
 
-    1. Airflow, which would restart the applications.
-    2. The applications, while the services that they need still run.
-    3. The services and their supervisor.
+    1. Stop Airflow, which would restart the applications.
+    2. Stop the applications, while the services that they need are still running.
+    3. Stop the services and their supervisor.
     """
     if keeper.is_up(settings):
         stop_airflow(settings)  # 1
@@ -74,7 +74,7 @@ def down(settings: Settings) -> None:
 
 
 def stop_airflow(settings: Settings) -> None:
-    """Stop its components in parallel, then the api-server, which the others need until they end."""
+    """Stop Airflow's components in parallel. The api-server stops last, because the others need it until they end."""
     api, *others = (service.name for service in airflow.SERVICES)
     with ThreadPoolExecutor(len(others)) as pool:
         for done in [pool.submit(keeper.stop, settings, name) for name in others]:
@@ -83,7 +83,7 @@ def stop_airflow(settings: Settings) -> None:
 
 
 def _stop_applications(settings: Settings) -> None:
-    """Stop the applications. Without a database none can run."""
+    """Stop the applications. If there is no database, no application can be running."""
     try:
         for name in launcher.stop_all(settings):
             log.info("%s has stopped", name)
@@ -96,7 +96,7 @@ def status(settings: Settings) -> list[State]:
 
 
 def processes(settings: Settings) -> Iterator[psutil.Process]:
-    """Every process of every service, to measure memory and find ports."""
+    """Every process of every service, for measuring memory and finding ports."""
     for state in status(settings):
         if state.pid is not None:
             yield from _family(state.pid)

@@ -1,7 +1,7 @@
-"""Runs a command that ends with its parent: `tether.py SIGNAL USER COMMAND…` (USER "-": the current user).
+"""Runs a command that ends with its parent: `tether.py SIGNAL USER COMMAND…` (USER "-" is the current user).
 
-The services of a killed supervisor end with it; otherwise they would keep their ports from the next supervisor.
-Root changes the user here, not in the supervisor, because a later change of user resets the parent-death signal.
+If a supervisor is killed, its services must end too. Otherwise they would occupy the ports that the next supervisor
+needs. Root changes the user here and not in the supervisor, because a later user change resets the parent-death signal.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Ticks, the clock of the log: a service without a port."""
+"""The `ticks` service, which is the log's clock and has no port."""
 
 import sys
 import time
@@ -17,7 +17,7 @@ _LATE_SECONDS = 5.0
 
 
 def configure(_: Settings) -> None:
-    """Needs only its topic, which the preparation of Kafka creates."""
+    """Do nothing: the service needs only its topic, and preparing Kafka creates the topic."""
 
 
 def command(_: Settings) -> list[str]:
@@ -26,7 +26,7 @@ def command(_: Settings) -> list[str]:
 
 def ready(settings: Settings) -> None:
     """Raise ServiceDown unless the last tick in the log is recent."""
-    broker = topics.client(settings)  # in a variable, because a garbage-collected client never gets its response
+    broker = topics.client(settings)  # in a variable, because a garbage-collected client gets no response
     request = {TopicPartition(TOPIC, 0): OffsetSpec.max_timestamp()}  # type: ignore[no-untyped-call]
     [answer] = broker.list_offsets(request, request_timeout=3).values()
     try:
@@ -41,7 +41,7 @@ def ready(settings: Settings) -> None:
 
 
 def address(settings: Settings) -> str:
-    return f"topic {TOPIC} at {settings.kafka_bootstrap}"
+    return f"{TOPIC} topic at {settings.kafka_bootstrap}"
 
 
 SERVICE = Service(

@@ -1,4 +1,4 @@
-"""A Spark run that loads the classes for the class archive: a stream, Python through Arrow, an Iceberg table."""
+"""A Spark run that loads the classes for the class archive, using a stream, Python with Arrow, and an Iceberg table."""
 
 import tempfile
 from collections.abc import Iterable
