@@ -1,10 +1,10 @@
-# The commands that people and CI run. Install only with `make install`: the lock leaves out pyspark-client, which would
-# overwrite files of PySpark, and every package is verified by its hash.
+# The commands that people and CI run. Install only with `make install`. The lock leaves out pyspark-client, which would
+# overwrite PySpark files, and every package is verified by its hash.
 
 .PHONY: install demo test browser check bench up down lock jars
 
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
-# The full path of the first supported interpreter.
+# The full path of the first supported Python interpreter.
 PYTHON = $(shell for name in python3 python3.12 python3.13 python3.11; do \
 	$$name -c '$(SUPPORTED)' 2>/dev/null && $$name -c 'import sys; print(sys.executable)' && break; done)
 UV = $(shell uv --version >/dev/null 2>&1 && echo uv || echo .venv/bin/uv)
@@ -12,7 +12,7 @@ UV = $(shell uv --version >/dev/null 2>&1 && echo uv || echo .venv/bin/uv)
 install: .venv/.installed jars
 
 .venv/bin/python:
-	@test -n "$(PYTHON)" || { echo "Truelog needs Python 3.11, 3.12 or 3.13, and found none of them"; exit 2; }
+	@test -n "$(PYTHON)" || { echo "Truelog needs Python 3.11, 3.12 or 3.13, but none of these versions was found"; exit 2; }
 	@if [ "$(UV)" = uv ]; then uv venv --quiet --python "$(PYTHON)" .venv; else \
 		"$(PYTHON)" -m venv .venv && .venv/bin/pip install --quiet 'uv>=0.9'; fi
 
@@ -21,20 +21,20 @@ install: .venv/.installed jars
 	$(UV) pip install --python .venv/bin/python --no-deps --editable .
 	@touch $@
 
-# Fetches the jars only once: a stamp beside them holds the hash of the ivy.xml that they came from.
+# Fetches the jars only once. A stamp file beside the jars contains the hash of the ivy.xml that they came from.
 jars: .venv/.installed
 	@.venv/bin/python -m runtime
 
-# Starts everything and shows it at work; safe to run again.
+# Starts the whole platform and shows it in operation. This is safe to run again.
 demo: install
 	@.venv/bin/python -m runtime.demo
 
-# Two test files at a time, each with its own platform; then the tests that measure durations, one at a time.
+# Runs two test files at a time, each with its own platform. Then runs the tests that measure durations one at a time.
 test: install
 	.venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not alone"
 	.venv/bin/python -m pytest -m alone
 
-# The pages in Chromium, which the lock cannot install; so these tests are apart from the others and never skipped.
+# Tests the pages in Chromium. The lock cannot install Chromium, so these tests are separate and are never skipped.
 browser: install
 	.venv/bin/python -m pytest tests/pages/browser.py
 
@@ -44,7 +44,7 @@ check: .venv/.installed
 	.venv/bin/mypy
 	.venv/bin/python -m tests.house.prose
 
-# The engines that it compares with have a separate environment, so that their dependencies stay out of the platform.
+# The engines in the comparison have a separate environment, so that the platform does not get their dependencies.
 bench: install .venv-bench/.installed
 	.venv/bin/python -m tests.bench
 
