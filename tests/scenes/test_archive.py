@@ -294,7 +294,7 @@ def test_holes_are_explained_and_records_dropped_by_retention_are_a_loss_until_a
     drop_by_retention(world)
     refused = run(world)
     assert refused.wait_death(60) != 0
-    assert "search 1: the log begins at 5, the archive ends at 0" in refused.tail()
+    assert "search 1: the log begins at 5, but the archive ends at 0" in refused.tail()
     assert "`truelog archive accept-loss`" in refused.tail()
     assert answer("archive", "accept-loss") == {"lost": [{"topic": OTHER_TOPIC, "partition": 1, "start": 0, "end": 5}]}
     assert answer("archive", "accept-loss") == {"lost": []}

@@ -1,1 +1,1 @@
-"""Maintenance: the daily removal of data that is no longer needed, and the compaction of the archive."""
+"""Maintenance: removes data that is no longer needed and compacts the archive, every day."""

@@ -1,12 +1,12 @@
-"""Tick retention: deletes stored ticks that no view's clock can need. The archive keeps all ticks.
+"""Tick retention: deletes stored ticks that no view's clock can need. The archive retains all ticks.
 
-The clock of a view is the time of a tick, and it never goes back as the view's positions advance. So a view needs
+A view's clock is the time of a tick and never goes back as the view's positions advance. A view therefore needs
 
-1. the tick that is its current clock, and the later ticks that it has read, since some may not count yet
-2. the ticks that it has not read, while an application runs it; a view that no application runs reads them again later
+1. the tick that is its current clock, and the later ticks that it has read, because some may not count yet
+2. the ticks that it has not read, if an application is running the view; otherwise the view reads these ticks later
 
-No tick is deleted while an application runs a view that reads ticks but has no positions yet: it may be reading old
-ticks.
+No tick is deleted while an application is running a view that reads ticks but has no positions yet, because the view
+may be reading old ticks.
 """
 
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ from truelog.storage.database import Connection
 from truelog.views.catalogue import table_name
 from truelog.views.compiled_view import Compiled
 
-_BATCH = 50_000  # ticks deleted at once; a stream that stores a tick waits for one such batch
+_BATCH = 50_000  # ticks deleted in one transaction; a stream that stores a tick waits for that transaction
 
-_Need = tuple[str, int, int | None]  # topic id, first needed offset, offset after the last needed one
+_Need = tuple[str, int, int | None]  # topic id, first needed offset, offset after the last needed tick
 
 # Superseded versions count too, because their code may be restored.
 _POSITIONS = """
@@ -49,7 +49,7 @@ _DROP = """
 
 
 def drop_old_ticks(connection: Connection, known: Sequence[Compiled] = ()) -> int:
-    """Delete the ticks that no view needs, and return how many. Views that are not `known` are assumed to read ticks.
+    """Delete the ticks that no view needs and return their number. Views not in `known` are assumed to read ticks.
 
     Views are locked against comparisons, because a comparison reads the clock at earlier positions.
     """
@@ -64,7 +64,7 @@ def drop_old_ticks(connection: Connection, known: Sequence[Compiled] = ()) -> in
 
 def _drop_batch(connection: Connection, timeless: Sequence[Compiled]) -> int:
     with connection.transaction():
-        # A view that starts now stores its ticks after this transaction; a view that started is visible to it.
+        # A view that starts now stores its ticks after this transaction, which can see any view that started earlier.
         connection.execute("LOCK TABLE truelog.tick IN SHARE ROW EXCLUSIVE MODE")
         names, versions = [each.name for each in timeless], [each.view.version for each in timeless]
         if connection.execute(_STARTING, (names, versions)).fetchone() is not None:
@@ -75,7 +75,7 @@ def _drop_batch(connection: Connection, timeless: Sequence[Compiled]) -> int:
 
 
 def _positions(connection: Connection) -> list[tuple[Any, ...]]:
-    """The views that read ticks: name, version, offsets and ids of their topics, and whether an application runs it."""
+    """The views that read ticks: name, version, topic offsets, topic ids, and whether an application runs the view."""
     return connection.execute(_POSITIONS, (clock.TOPIC,)).fetchall()
 
 

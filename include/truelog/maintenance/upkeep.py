@@ -1,14 +1,14 @@
-"""Upkeep: the daily removal of data that is no longer needed, and the compaction of small files.
+"""Upkeep: removes data that is no longer needed and compacts small files, every day.
 
-1. staged rows that were never merged
-2. ticks that no view's clock needs (`tick_retention`)
-3. alerts that were resolved long ago
-4. Data Docs past their retention (`truelog.quality.gx_docs`)
-5. rows of partials that a view's `keep` has expired
-6. each table in object storage: rewrite small files into larger ones, expire old snapshots, and remove files that were
-   written but never committed
+1. Delete staged rows that were never merged.
+2. Delete ticks that no view's clock needs (`tick_retention`).
+3. Delete alerts that were resolved long ago.
+4. Delete Data Docs past their retention (`truelog.quality.gx_docs`).
+5. Delete rows of partials that have expired under a view's `keep`.
+6. In each table in object storage, rewrite small files into larger files, expire old snapshots, and remove files that
+   were written but never committed.
 
-Upkeep never changes positions, which are properties of the table. An archiver that commits meanwhile retries.
+Upkeep never changes positions, which are table properties. An archive commit that conflicts with upkeep is retried.
 """
 
 from dataclasses import asdict, dataclass
@@ -30,7 +30,7 @@ from truelog.storage.database import connect
 from truelog.support.settings import CATALOG, Settings
 from truelog.views.compiled_view import Compiled
 
-_RETENTION = timedelta(days=3)  # of snapshots and uncommitted files; no commit and no reader takes that long
+_RETENTION = timedelta(days=3)  # for snapshots and uncommitted files; no commit and no reader takes that long
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class TableUpkeep:
 
 @dataclass(frozen=True)
 class Upkeep:
-    """The result of one upkeep: the numbers of removed ticks, alerts and pages, and the result for each table."""
+    """The result of one upkeep run: the numbers of removed ticks, alerts and pages, and the result for each table."""
 
     ticks: int
     alerts: int
@@ -57,7 +57,7 @@ class Upkeep:
 
 
 def run_upkeep(settings: Settings) -> Upkeep:
-    """Run all steps in a Spark session of its own."""
+    """Run all steps in a separate Spark session."""
     with open_batch(settings, "truelog upkeep", ()) as context:
         with connect(settings, autocommit=True) as connection:
             stage.sweep_all(connection)  # 1
@@ -71,7 +71,7 @@ def run_upkeep(settings: Settings) -> Upkeep:
 
 
 def drop_expired(spark: SparkSession, settings: Settings, compiled: Compiled) -> None:
-    """If the view has `keep`, drop the rows of its partials that no rebuild at its positions or later will show."""
+    """If the view has `keep`, drop the rows of its partials that no rebuild at current or later positions will show."""
     with connect(settings, autocommit=True) as connection:
         row_diff.lock_comparisons(connection, compiled.table)  # a comparison rebuilds at earlier positions
         limit = clock.cutoff(connection, compiled, merge.positions(connection, compiled))
@@ -97,13 +97,13 @@ def _maintain(spark: SparkSession, settings: Settings, name: str) -> TableUpkeep
         rewritten = compact(spark, name)
         expire(spark, name)
         done = TableUpkeep(name, rewritten, remove_orphans(spark, name))
-        if name.startswith(f"{NAMESPACE}."):  # else the pointer names deleted files until the next commit
+        if name.startswith(f"{NAMESPACE}."):  # otherwise the pointer would refer to deleted files until the next commit
             copy_pointer(catalog.load_table(name))
     return done
 
 
 def compact(spark: SparkSession, table: str, *, least_files: int = 5) -> int:
-    """Rewrite the small files of each log day and partition that has at least `least_files`; returns their number."""
+    """Rewrite the small files of each log day and partition with at least `least_files`, and return their number."""
     [result] = spark.sql(
         f"CALL {CATALOG}.system.rewrite_data_files(table => '{table}', "
         f"options => map('min-input-files', '{least_files}', 'partial-progress.enabled', 'false'))"
@@ -112,7 +112,7 @@ def compact(spark: SparkSession, table: str, *, least_files: int = 5) -> int:
 
 
 def expire(spark: SparkSession, table: str, *, older_than: timedelta = _RETENTION) -> None:
-    """Expire old snapshots, but never the newest, and delete the files that only they reference."""
+    """Expire old snapshots, but never the newest, and delete the files that only expired snapshots reference."""
     spark.sql(
         f"CALL {CATALOG}.system.expire_snapshots(table => '{table}', retain_last => 1, "
         f"older_than => {_ago(older_than)})"
@@ -120,7 +120,7 @@ def expire(spark: SparkSession, table: str, *, older_than: timedelta = _RETENTIO
 
 
 def remove_orphans(spark: SparkSession, table: str) -> int:
-    """Remove files that a crashed writer never committed, and return how many.
+    """Remove files that a crashed writer never committed, and return how many were removed.
 
     Recent files stay, because they may belong to a commit in progress.
     """

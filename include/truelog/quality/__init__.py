@@ -1,1 +1,1 @@
-"""Quality: metrics of each event type by log day, and their validation by Great Expectations."""
+"""Quality: measures each event type by log day and validates the metrics with Great Expectations."""

@@ -1,7 +1,7 @@
-"""Validates the metrics of each event type's log days against their bounds with Great Expectations.
+"""Uses Great Expectations to validate the metrics of each event type's log days against their bounds.
 
-A metric that lacks history or events has no bounds and is not checked; the log says why. A log day without any checked
-metric has no result.
+A metric that lacks history or events has no bounds and is not checked; the log shows the reason. A log day has no
+result if none of its metrics could be checked.
 """
 
 import logging
@@ -21,9 +21,9 @@ log = logging.getLogger("truelog.quality")
 
 
 def validate_days(settings: Settings, events: Iterable[str], span: RunInterval, run: str) -> list[str]:
-    """Measure and validate each log day in the span, and store the results under the run's id.
+    """Measure and validate each log day in the span, and store the results under the run id.
 
-    Returns the event types that have a log day in the span.
+    Return the event types that have log days in the span.
     """
     types = load_events()
     measured = quality_metrics.measure_days(settings, [types[event] for event in events], span)

@@ -1,7 +1,7 @@
-"""Data Docs: pages that Great Expectations' renderer makes of validation results, stored in the bucket.
+"""Data Docs: pages that the Great Expectations renderer makes from validation results, stored in the bucket.
 
-The renderer's pages load scripts from other hosts and do not escape values. Therefore this module escapes every text
-before it is rendered, and keeps only tags and attributes that lay out text.
+The renderer's pages load scripts from other hosts and do not escape values. Therefore this module escapes all text
+before rendering and keeps only the tags and attributes that lay out text.
 """
 
 import html
@@ -23,14 +23,14 @@ _ATTRIBUTES = {"class", "id", "hidden"}
 _REMOVED = {"script", "style", "template", "svg", "math", "noscript", "title", "textarea", "iframe", "object"}
 _CLEANER = nh3.Cleaner(
     tags=_TAGS,
-    clean_content_tags=_REMOVED,  # removed with their content; other tags leave their text
+    clean_content_tags=_REMOVED,  # removed with their content; the text inside other removed tags stays
     attributes={"*": _ATTRIBUTES},
     url_schemes=set(),
     link_rel=None,
 )
-# Control characters, and characters that change the direction of text, as on the other pages.
+# Control characters and characters that change the text direction, the same set as on the other pages.
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
-_ROWS = 20  # unexpected rows on a page; the page of a reconciliation shows more
+_ROWS = 20  # unexpected rows on a page; a reconciliation's page shows more
 _DOCUMENT = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>
 <link rel="stylesheet" href="../static/pages.css"><link rel="stylesheet" href="../static/data-docs.css"></head>
@@ -62,7 +62,7 @@ def read_page(settings: Settings, number: int) -> bytes | None:
 
 
 def drop_old_pages(settings: Settings) -> int:
-    """Delete the pages that have outlived `data_docs_keep_seconds`, and return how many."""
+    """Delete the pages that are older than `data_docs_keep_seconds` and return how many were deleted."""
     client, limit = bucket.s3_client(settings), datetime.now(UTC) - timedelta(seconds=settings.data_docs_keep_seconds)
     pages = bucket.list_objects(client, settings.s3_bucket, f"{FOLDER}/")
     old = [each["Key"] for each in pages if each["LastModified"] < limit]
@@ -72,7 +72,7 @@ def drop_old_pages(settings: Settings) -> int:
 
 
 def sanitize(page: str) -> str:
-    """Keep text and its layout: no script, no style, no event handler, no link and no address."""
+    """Keep text and its layout; remove scripts, styles, event handlers, links and addresses."""
     return _CLEANER.clean(page)
 
 
@@ -92,7 +92,7 @@ def _suite(result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def escape_texts(value: Any) -> Any:
-    """Escape every text in a result, and every `$`, which would begin a parameter of the renderer's templates."""
+    """Escape all text in a result, and every `$`, which would start a parameter in the renderer's templates."""
     if isinstance(value, str):
         return _text(value).replace("$", "&#36;")
     if isinstance(value, dict):
@@ -111,7 +111,7 @@ def _rows(rule: str, rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _text(value: str) -> str:
-    """Escape a text, and show an invisible character by its code."""
+    """Escape text and show each invisible character as its code."""
     return html.escape(_INVISIBLE.sub(lambda match: f"⟨{ord(match[0]):02X}⟩", value))
 
 

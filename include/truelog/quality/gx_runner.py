@@ -1,6 +1,6 @@
-"""Runs Great Expectations on rules about database tables, and stores the results.
+"""Checks rules about database tables with Great Expectations and stores the results.
 
-A rule selects the rows that break it. Great Expectations counts all of them, not a sample.
+A rule selects the rows that break it. Great Expectations counts all such rows, not just a sample.
 """
 
 import json
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ValidationRule:
-    """A rule about a table, and the condition on the rows that break it."""
+    """A rule about a table, and the condition that selects the rows that break the rule."""
 
     schema: str
     table: str
@@ -33,7 +33,7 @@ class ValidationRule:
 
 @dataclass(frozen=True)
 class ValidationResult:
-    """The rules that failed, by their `means`, and the whole result. `success` is None if there were no rules."""
+    """The whole result, and the `means` of each rule that failed. `success` is None if there were no rules."""
 
     subject: str
     success: bool | None
@@ -42,7 +42,7 @@ class ValidationResult:
 
 
 def run_validation(settings: Settings, subject: str, rules: Sequence[ValidationRule]) -> ValidationResult:
-    """Check the rules on the current content of the database."""
+    """Check the rules against the current content of the database."""
     if not rules:
         return ValidationResult(subject, None, (), {"results": []})
     results = _checkpoint(settings, subject, rules).run().run_results.values()
@@ -55,8 +55,8 @@ def run_validation(settings: Settings, subject: str, rules: Sequence[ValidationR
 def save_validation(
     settings: Settings, connection: Connection, validation: ValidationResult, title: str, **subject: object
 ) -> None:
-    """Store a result with its subject, a reconciliation or a log day of an event type, and its Data Docs."""
-    # The second pass turns NaN into text: JSON has no NaN, and PostgreSQL refuses it.
+    """Store a result and its Data Docs page. The subject is a reconciliation or an event type's log day."""
+    # The second pass turns NaN into text, because JSON has no NaN and PostgreSQL rejects it.
     plain = json.loads(json.dumps(validation.result, default=str), parse_constant=str)
     row = subject | {"success": validation.success, "failed": list(validation.failed), "result": json.dumps(plain)}
     query = sql.SQL("INSERT INTO truelog.validation ({}) VALUES ({}) RETURNING id").format(
@@ -70,11 +70,11 @@ def save_validation(
 
 def _checkpoint(settings: Settings, subject: str, rules: Sequence[ValidationRule]) -> "Checkpoint":
     """Configure Great Expectations in memory, with one suite for each table."""
-    os.environ["GX_ANALYTICS_ENABLED"] = "false"  # Great Expectations reads it on import, which takes seconds
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"  # read on import, which takes seconds
     import great_expectations as gx
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
-    logging.getLogger("great_expectations").setLevel(logging.WARNING)  # a task's log shows the task's findings
+    logging.getLogger("great_expectations").setLevel(logging.WARNING)  # a task's log is for the task's own findings
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
     source = context.data_sources.add_postgres(subject, connection_string=settings.database_uri("postgresql+psycopg"))

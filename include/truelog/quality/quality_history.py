@@ -1,4 +1,4 @@
-"""History of data quality: the log days of each event type, with their validation results and metrics."""
+"""Data quality history: each event type's log days with their validation results and metrics."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class ValidatedDay:
 
 @dataclass(frozen=True)
 class QualityDay:
-    """A log day with its metrics."""
+    """A validated log day with its metrics."""
 
     judged: ValidatedDay
     figures: Sequence[QualityMetric]

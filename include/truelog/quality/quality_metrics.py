@@ -1,7 +1,7 @@
-"""Measures the quality metrics of an event type's log days with one query on the archive, and stores their bounds.
+"""Measures the quality metrics of an event type's log days with one archive query and stores them with their bounds.
 
-A log day is exactly the range of offsets that the archive recorded for it. Counts of distinct keys are estimates within
-a few percent, because exact counts would hold all keys of a day in memory.
+A log day is exactly the offset range that the archive recorded for the day. Distinct key counts are estimates that are
+accurate within a few percent, because exact counts would need all of a day's keys in memory.
 """
 
 from collections import defaultdict
@@ -24,9 +24,9 @@ MetricValues = Mapping[str, float | None]
 
 
 def measure_days(settings: Settings, types: Iterable[EventType], span: RunInterval) -> list[tuple[str, datetime]]:
-    """Measure each log day in the span; returns event types and days, oldest first.
+    """Measure each log day in the span, and return event types and days, oldest first.
 
-    A day that was measured before gets new values, and new bounds from the days before it.
+    A day that was already measured gets new values, and new bounds from the preceding days.
     """
     measured = []
     with connect(settings, autocommit=True) as connection, open_catalog(settings) as catalog:
@@ -44,7 +44,7 @@ def measure_days(settings: Settings, types: Iterable[EventType], span: RunInterv
 
 
 def _measure(catalog: Catalog, event_type: EventType, span: RunInterval) -> dict[datetime, MetricValues]:
-    """The values of each log day that holds records; erased records do not count."""
+    """The values of each log day that contains records; erased records do not count."""
     condition = f"log_day >= '{span.begin.isoformat()}' AND log_day < '{span.end.isoformat()}'"
     metrics = _expressions(event_type)
     with open_engine() as connection:
@@ -55,7 +55,7 @@ def _measure(catalog: Catalog, event_type: EventType, span: RunInterval) -> dict
 
 
 def _expressions(event_type: EventType) -> dict[str, str]:
-    """The SQL expression of each metric, which is NULL if no records determine it."""
+    """The SQL expression for each metric, which is NULL if no records determine the metric."""
     valid = "FILTER (WHERE invalid IS NULL)"
     late = f"epoch_us(broker_time) - epoch_us(event_time) > {event_type.quality.lateness_seconds * 1_000_000}"
     metrics = {EVENTS: f"count(*) {valid}", MALFORMED: "avg((invalid IS NOT NULL)::int)"}
@@ -67,12 +67,12 @@ def _expressions(event_type: EventType) -> dict[str, str]:
 
 
 def _empty_day(event_type: EventType) -> MetricValues:
-    """The values of a log day without records: zero events, and nothing else known."""
+    """The values of a log day without records: zero events, and no value for the other metrics."""
     return dict.fromkeys(_expressions(event_type)) | {EVENTS: 0}
 
 
 def _days(connection: Connection, event_type: EventType, span: RunInterval) -> list[datetime]:
-    """The recorded log days; none before the topic existed, because such days do not show what is usual."""
+    """The recorded log days. They exclude days before the topic existed, which do not show what is usual."""
     rows: list[Any] = connection.execute(
         "SELECT DISTINCT to_timestamp(day) AS begins FROM truelog.log_day "
         "WHERE topic = %s AND to_timestamp(day) >= %s AND to_timestamp(day) < %s ORDER BY begins",
@@ -82,7 +82,7 @@ def _days(connection: Connection, event_type: EventType, span: RunInterval) -> l
 
 
 def _history(connection: Connection, event_type: EventType, day: datetime, seconds: int) -> Mapping[str, list[float]]:
-    """The values of each metric on the log days before."""
+    """The values of each metric on the preceding log days."""
     rows: list[Any] = connection.execute(
         "SELECT name, value FROM truelog.figure WHERE event = %s AND day < %s AND day >= %s AND value IS NOT NULL",
         (event_type.name, day, day - timedelta(seconds=HISTORY * seconds)),

@@ -1,1 +1,1 @@
-"""Serving: whether readers get a view from its stream or, if that is late or wrong, from the batch layer."""
+"""Serving: whether readers get a view from its stream or, if the stream is late or wrong, from the batch layer."""

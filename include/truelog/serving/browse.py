@@ -1,7 +1,7 @@
 """Browsing: reads some rows of a view as text, filtered by one condition on one column.
 
-User input never becomes part of a query's text: columns and relations are looked up by name, and the database casts the
-value to the column's type.
+User input never becomes part of a query's text: columns and relations are looked up by name, and the database casts
+the value to the column type.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from truelog.support.errors import BadInput, NotSetUp
 
 LIMIT = 500  # rows
 SECONDS = 5
-_CHARACTERS = 2_000  # shown of one value
+_CHARACTERS = 2_000  # shown per value
 
 
 class Operator(StrEnum):
@@ -42,7 +42,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class RowQuery:
-    """The rows to read. Without `order`, the first column orders them."""
+    """The rows to read. If `order` is None, the first column determines the order."""
 
     relation: str
     condition: Condition | None = None
@@ -65,18 +65,18 @@ def fetch_rows(connection: Connection, query: RowQuery) -> RowPage:
 
     Raises:
         NotSetUp: the view does not exist yet.
-        BadInput: the column does not exist, the value does not have its type, or the query takes too long.
+        BadInput: the column does not exist, the value does not have the column type, or the query takes too long.
     """
     columns = db_snapshot.view_columns(connection, query.relation)
     if not columns:
-        raise NotSetUp(f"views.{query.relation} does not exist yet: its stream creates it on the first run.")
+        raise NotSetUp(f"views.{query.relation} does not exist yet: the stream creates it on its first run.")
     limit = max(1, min(LIMIT, query.limit))
     connection.execute(sql.SQL("SET LOCAL statement_timeout = {}").format(sql.Literal(f"{SECONDS}s")))
     try:
         found = connection.execute(_select(columns, query, limit + 1)).fetchall()
     except psycopg.errors.QueryCanceled as slow:
         raise BadInput(
-            f"the query takes longer than {SECONDS} s: request fewer rows, or order by a key column"
+            f"the query takes longer than {SECONDS} s. Request fewer rows or order by a key column"
         ) from slow
     except psycopg.DataError as wrong:
         raise BadInput(f"{str(wrong).splitlines()[0]}") from wrong

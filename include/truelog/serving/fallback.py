@@ -1,7 +1,8 @@
 """Fallbacks: views rebuilt at the archive's positions, for readers of a stream that is down, stalled or wrong.
 
-A fallback is in `batch.<table>`. `sql/layer.sql` decides when readers get it, and `fallback_policy` which views need
-one. It is stored only if it improves what readers see, which is checked again once no merge can intervene.
+A fallback is stored in `batch.<table>`. `sql/layer.sql` decides when readers get the fallback, and `fallback_policy`
+decides which views need one. A fallback is stored only if it improves what readers see. This condition is checked again
+once no merge can intervene.
 """
 
 import logging
@@ -45,7 +46,7 @@ class FallbackOutcome:
 
 
 def build_fallbacks(settings: Settings, views: Sequence[str]) -> FallbackOutcome:
-    """Build fallbacks of these views in a Spark session of its own; an error in one view does not stop the others."""
+    """Build fallbacks for these views in a separate Spark session; an error in one view does not stop the others."""
     files = application.digest(settings)  # before the files are read
     with open_batch(settings, "truelog answer", views) as context:
         outcome = FallbackOutcome(refused=dict(context.views.refused))
@@ -125,7 +126,7 @@ def _record(connection: Connection, compiled: Compiled, archived: Positions, as_
 
 
 def _archived_at(connection: Connection) -> datetime:
-    """The time of the archive's last batch; the archive has everything that the log held at that time."""
+    """The time of the archive's last batch; the archive has everything that the log contained at that time."""
     query = "SELECT coalesce((SELECT batch_at FROM truelog.lease WHERE application = %s), now())"
     found = connection.execute(query, (ARCHIVE,)).fetchone()
     assert found is not None  # noqa: S101
@@ -134,7 +135,7 @@ def _archived_at(connection: Connection) -> datetime:
 
 
 def _record_refusals(connection: Connection, outcome: FallbackOutcome, files: str) -> None:
-    """Record the refused views, which are not tried again until the files change."""
+    """Record the refused views, which are not tried again until their files change."""
     with connection.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO truelog.batch_refusal (view, files, reason) VALUES (%s, %s, %s) "

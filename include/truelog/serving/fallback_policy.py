@@ -1,11 +1,12 @@
 """Fallback policy: which views need a fallback, and whether the archive can improve what their readers see.
 
-A view needs a fallback if its application has made no batch for a while because it is stopped, dead or hanging; if the
-view is stalled; or if its rows are known to be wrong. It gets one if the archive has everything that readers see, and
-more, so that they never go back in time; or if what they see is wrong. The fallback is dropped once the stream has
-everything in it.
+A view needs a fallback if its application is stopped, dead or hung and has processed no batch for a while, if the view
+is stalled, or if the view's rows are known to be wrong. The view gets a fallback if the archive has everything that
+readers see and more, so that readers never go back in time, or if the rows that readers see are wrong. The fallback is
+dropped once the stream has caught up with it.
 
-The check runs every few minutes and rarely finds such a view, so it imports the archive reader only on demand.
+The check runs every few minutes and rarely finds a view that needs a fallback, so the archive reader is imported only
+on demand.
 """
 
 import logging
@@ -41,7 +42,7 @@ log = logging.getLogger("truelog.fallback_policy")
 
 
 def views_due(settings: Settings) -> list[str]:
-    """Drop unneeded fallbacks, and return the views that need a fallback and can get one."""
+    """Drop unneeded fallbacks and return the views that need a fallback and can get one."""
     known, files = catalogue.view_names(settings.views_folder), application.digest(settings)
     with connect(settings, autocommit=True) as connection:
         drop_unneeded_fallbacks(connection)
@@ -70,10 +71,10 @@ def _archive_improves(settings: Settings, connection: Connection, view: tuple[st
 
 
 def improves(archived: Positions, served: Positions, *, quarantined: bool) -> bool:
-    """Whether readers at the `served` positions would gain by a fallback at the archived positions.
+    """Whether readers at the `served` positions would benefit from a fallback at the archived positions.
 
     Raises:
-        TopicRecreated: a topic was deleted and recreated between the two.
+        TopicRecreated: the archived and the served positions belong to different topics of the same name.
     """
     archived.require_same_topics(served)
     return bool(archived.offsets) and (quarantined or (archived.covers(served) and not served.covers(archived)))
@@ -98,7 +99,7 @@ def is_quarantined(connection: Connection, view: str, version: int) -> bool:
 
 
 def drop_unneeded_fallbacks(connection: Connection) -> list[str]:
-    """Drop the fallbacks that no reader gets because the stream has caught up or readers see another version."""
+    """Drop fallbacks that no reader gets, because the stream has caught up or readers see another version."""
     stored: list[tuple[Any, ...]] = connection.execute("SELECT view, version FROM truelog.batch_answer").fetchall()
     return [view for view, version in stored if _drop_unneeded(connection, view, version)]
 
@@ -117,10 +118,10 @@ def _drop_unneeded(connection: Connection, view: str, version: int) -> bool:
 
 
 def lock_fallback(connection: Connection, name: str) -> None:
-    """Block other writers of the fallback until this transaction ends; readers continue."""
+    """Block other writers of the same fallback until this transaction ends; readers continue."""
     connection.execute(sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(sql.Identifier("batch", name)))
 
 
 def empty_fallback(connection: Connection, name: str) -> None:
-    """Delete the fallback's rows. TRUNCATE would block readers and take rows from snapshots that still read them."""
+    """Delete the fallback's rows. TRUNCATE would block readers and remove rows that older snapshots still read."""
     connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("batch", name)))

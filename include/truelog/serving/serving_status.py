@@ -1,4 +1,4 @@
-"""Serving status: the layer that readers of a view get, the age of its data, and what is wrong with the stream.
+"""Serving status: the layer that a view's readers get, the age of the data, and what is wrong with the stream.
 
 SQL chooses the layer from the reader's own snapshot (`sql/layer.sql`). This module only reports it.
 """
@@ -15,10 +15,10 @@ STREAM, BATCH = "stream", "batch"
 
 @dataclass(frozen=True)
 class ServingStatus:
-    """The status of the version of a view that readers see.
+    """The status of the view version that readers see.
 
     `as_of` is the time of the stream's last batch or, for the batch layer, of the archive's last batch before the
-    rebuild. It is None if the view has no data yet.
+    rebuild. `as_of` is None if the view has no data yet.
     """
 
     view: str
@@ -29,7 +29,7 @@ class ServingStatus:
 
     @property
     def line(self) -> str:
-        """One line for people."""
+        """The status as one line for people."""
         if self.as_of is None or self.age is None:
             return f"{self.view}: {self.layer} layer, no data yet: {self.reason}"
         when = f"as of {self.as_of:%Y-%m-%d %H:%M:%S}, {in_words(self.age)} old"
@@ -45,6 +45,6 @@ def serving_statuses(connection: Connection) -> dict[str, ServingStatus]:
 
 
 def serving_fields(status: ServingStatus | None) -> dict[str, Any]:
-    """The serving fields of a view in the stable format for scripts; all None for a view without a table."""
+    """A view's serving fields in the stable format for scripts; all are None if the view has no table."""
     names = ("layer", "as_of", "age", "reason")
     return {name: None if status is None else getattr(status, name) for name in names}

@@ -1,1 +1,1 @@
-"""Streaming: the long-running Spark applications; one writes the archive, the others merge batches into views."""
+"""Streaming: the long-running Spark applications. One writes the archive; the others merge batches into views."""

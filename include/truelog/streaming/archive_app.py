@@ -1,12 +1,12 @@
 """The archive application: appends each micro-batch of all topics to the archive.
 
-1. Read the batch's range from Spark's offset log, and load the recorded log days.
-2. Executors write the files.
+1. Read the batch range from the Spark offset log and load the recorded log days.
+2. Write the files on the executors.
 3. Record the log days that begin in the batch, under the lease.
 4. Commit each topic's files and positions together (`truelog.archive.archive_commit`).
-5. Where a tick shows that a day has begun and no record began it, start the day at the archive's position.
+5. Where a tick shows that a day has begun but no record began it, start the day at the archive's position.
 
-A crash at any step leaves at worst files that are in no table, and starts of days that the replay finds again.
+At worst, a crash at any step leaves files that belong to no table and day starts that the replay finds again.
 """
 
 import logging
@@ -43,7 +43,7 @@ from truelog.support import faults
 from truelog.support.errors import LogLost
 from truelog.support.settings import Settings
 
-# Many small files slow every reader down for ever; a very large batch takes long to repeat after a crash.
+# Many small files permanently slow down every reader; a very large batch takes long to repeat after a crash.
 _MIN_BATCH, _MAX_BATCH = 200_000, 1_000_000  # records
 _POLL_SECONDS = 1
 _TOPICS_AT_ONCE = 4
@@ -53,7 +53,7 @@ log = logging.getLogger("truelog.archive")
 
 @dataclass
 class ArchiveApp:
-    """The function for `foreachBatch`: begins at `begin`, and may write while `holder` has the lease."""
+    """The `foreachBatch` function, which begins at `begin` and may write while `holder` has the lease."""
 
     settings: Settings
     catalog: Catalog
@@ -107,12 +107,12 @@ class ArchiveApp:
 
 
 def _append(topic: str, begin: Positions, end: Positions, files: list[ArchivedFile]) -> Append:
-    """The topic's commit. Every file must be within the batch's range: otherwise two batches would share records."""
+    """The topic's commit. Every file must be within the batch range; otherwise two batches would share records."""
     records: Counter[int] = Counter()
     for file in files:
         first, last = file.start.first_offset, file.last_offset
         if not begin.at(topic, file.partition) <= first <= last < end.at(topic, file.partition):
-            raise RuntimeError(f"{topic} {file.partition}: [{first}, {last}] is outside of the batch")
+            raise RuntimeError(f"{topic} {file.partition}: [{first}, {last}] is outside the batch")
         records[file.partition] += file.data_file.record_count
     return Append(
         topic,
@@ -158,15 +158,15 @@ def _record_code(settings: Settings, holder: Holder, code: str, digest: str) -> 
 
 
 def _archiver(settings: Settings, catalog: Catalog, types: EventTypes, holder: Holder) -> ArchiveApp:
-    """The application at the archive's positions: new partitions begin at 0, new topics at their earliest offsets."""
+    """The application at the archive's positions. New partitions begin at 0, new topics at their earliest offsets."""
     earliest = topics.earliest_offsets(settings, types)
     tables = {name: ensure(catalog, types[name], earliest.ids[name], earliest.offsets[name]) for name in types}
     archived = archived_positions(settings, types)
     begin = archived.latest(Positions({t: dict.fromkeys(by, 0) for t, by in earliest.offsets.items()}))
     for lost in lost_ranges(begin, earliest):
         raise LogLost(
-            f"{lost.topic} {lost.partition}: the log begins at {lost.end}, the archive ends at {lost.start}. The "
-            "records in between are lost: give the topic a longer retention, run `truelog archive accept-loss`, "
+            f"{lost.topic} {lost.partition}: the log begins at {lost.end}, but the archive ends at {lost.start}. "
+            "The records in between are lost. Increase the topic's retention, run `truelog archive accept-loss`, "
             "and start the archive again."
         )
     plain = {name: blueprint(table.metadata) for name, table in tables.items()}
@@ -175,7 +175,7 @@ def _archiver(settings: Settings, catalog: Catalog, types: EventTypes, holder: H
 
 
 def _log(spark: SparkSession, settings: Settings, begin: Positions) -> DataFrame:
-    """The log from `begin` on; a batch starts when it is large enough, or when the trigger's time has passed."""
+    """The log from `begin` on; a batch starts when it is large enough or the trigger interval has passed."""
     options = {
         **settings.spark_kafka(),
         "subscribe": ",".join(begin.offsets),

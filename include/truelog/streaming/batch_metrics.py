@@ -1,7 +1,7 @@
 """Records how long each step of an application's recent batches took.
 
-The steps are Spark's: `latestOffset` finds the end of the log, `walCommit` and `commitOffsets` write the range,
-`queryPlanning` plans, `addBatch` is Truelog's work on the batch, and `triggerExecution` is the whole batch.
+Spark defines the steps: `latestOffset` finds the end of the log, `walCommit` and `commitOffsets` write the range,
+`queryPlanning` plans the query, `addBatch` is Truelog's work on the batch, and `triggerExecution` is the whole batch.
 """
 
 import json
@@ -37,7 +37,7 @@ class BatchSteps:
 
 @contextmanager
 def collecting_steps(settings: Settings, application: str, query: "StreamingQuery") -> Iterator[None]:
-    """Record the query's batches in a thread while the block runs, so that a hanging database delays no stop."""
+    """Record the query's batches in a thread during the block, so that a hanging database cannot delay a stop."""
     thread = Background("progress", _Recorder(settings, application, query).poll, _POLL_SECONDS)
     thread.start()
     try:
@@ -47,7 +47,7 @@ def collecting_steps(settings: Settings, application: str, query: "StreamingQuer
 
 
 class _Recorder:
-    """Records a query's newest batch at each poll; if several batches end between two polls, the others are missed."""
+    """Records a query's newest batch at each poll. If several batches finish between polls, the others are missed."""
 
     def __init__(self, settings: Settings, application: str, query: "StreamingQuery") -> None:
         self._settings, self._application, self._query = settings, application, query
@@ -55,7 +55,7 @@ class _Recorder:
         self._recorded = ""
 
     def poll(self) -> None:
-        """Record the newest batch; if the database is down, the batch is skipped, and others report the outage."""
+        """Record the newest batch. If the database is down, skip the batch; other code reports the outage."""
         progress = self._query.lastProgress
         if progress is None or progress["timestamp"] == self._recorded:
             return
@@ -82,7 +82,7 @@ def record_steps(connection: Connection, application: str, at: str, steps: Mappi
 
 
 def latest_steps(connection: Connection, application: str, limit: int) -> list[BatchSteps]:
-    """The steps of recent batches, the newest first."""
+    """The steps of recent batches, newest first."""
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT at, steps FROM truelog.batch WHERE application = %s ORDER BY at DESC LIMIT %s", (application, limit)
     ).fetchall()

@@ -1,8 +1,8 @@
 """The exact range of a micro-batch, from the offset log that Spark writes before the batch runs.
 
-The records of a batch do not show where it ends: a range may hold only transaction markers and compacted records, and
-its positions must still advance. Spark's checkpoint is scratch to Truelog, but during one run of an application only
-its offset log has the end of each partition, even without records.
+A batch's records do not show where the batch ends: a range may contain only transaction markers and compacted records,
+but the positions must still advance. Truelog treats the Spark checkpoint as scratch data. During one run of an
+application, however, only the checkpoint's offset log has each partition's end, even if the range contains no records.
 """
 
 import shutil
@@ -13,7 +13,7 @@ from truelog.log.positions import Positions
 
 
 def fresh_checkpoint(folder: Path) -> Path:
-    """A checkpoint in `folder` for this run only; the checkpoints of earlier runs are deleted."""
+    """Create a checkpoint in `folder` for this run only, and delete the checkpoints of earlier runs."""
     shutil.rmtree(folder, ignore_errors=True)
     checkpoint = folder / uuid.uuid4().hex
     checkpoint.mkdir(parents=True)
@@ -27,8 +27,8 @@ def batch_range(checkpoint: Path, batch_id: int, begin: Positions) -> tuple[Posi
 
 
 def _ends(checkpoint: Path, batch_id: int, begin: Positions) -> Positions:
-    """The end offsets of a batch. The file's lines: version, metadata, and the offsets of the only source."""
+    """The end offsets of a batch. The file contains three lines: version, metadata, and offsets of the only source."""
     lines = (checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
     if lines[0] != "v1" or len(lines) != 3:
-        raise RuntimeError(f"offset log of batch {batch_id}: {lines[0]}, {len(lines)} lines is an unknown format")
+        raise RuntimeError(f"offset log of batch {batch_id}: unknown format {lines[0]} with {len(lines)} lines")
     return Positions.from_json(lines[2], begin.ids)

@@ -1,8 +1,8 @@
 """The stream application: a long-running process that keeps its views up to date with the log.
 
-Spark's checkpoint is scratch: each start creates a new one and begins at the furthest positions that a view has
-committed. Views behind these catch up by themselves, and each view applies only the records of a batch that it lacks.
-A batch is decoded once for all views.
+The Spark checkpoint is scratch data: each start creates a new checkpoint and begins at the furthest positions that any
+view has committed. Views behind these positions catch up on their own, and each view applies only the records of a
+batch that it has not merged yet. Each batch is decoded once for all views.
 """
 
 import logging
@@ -35,7 +35,7 @@ log = logging.getLogger("truelog.stream")
 
 
 class Stream:
-    """The views of one application, beginning at their committed positions."""
+    """The stream of one application, which advances the application's views from their committed positions."""
 
     def __init__(self, settings: Settings, name: str) -> None:
         self.settings, self.application = settings, name
@@ -95,9 +95,9 @@ class Stream:
         lease.record_batch(self.connection, self.lease.holder)
 
     def _tasks(self, begin: Positions, end: Positions) -> int:
-        """The number of tasks that decode a batch: in a small batch, tasks cost more than records.
+        """The number of tasks that decode a batch: in a small batch, the tasks cost more than the records.
 
-        A batch decoded in one task needs no shuffle: each view groups it in one task too.
+        A batch decoded in one task needs no shuffle, because each view also groups the batch in one task.
         """
         count = sum(each.end - each.start for each in begin.ranges_to(end))
         return max(1, min(self.spark.sparkContext.defaultParallelism, count // _RECORDS_PER_TASK))
@@ -128,9 +128,9 @@ class Stream:
         return ready
 
     def _begin(self) -> Positions:
-        """The furthest position of any reader in each topic; readers behind it catch up by themselves.
+        """The furthest position of any view in each topic; views behind that position catch up on their own.
 
-        A topic that no view reads (ticks, which wake the application) begins at its end.
+        A topic that no view reads begins at its end. `ticks` may be such a topic; its records wake the application.
         """
         topics.require_log_append_time(self.settings, self.topics)
         begin = topics.earliest_offsets(self.settings, self.topics)

@@ -1,12 +1,12 @@
-"""Keeps one view of a stream application up to date, on a connection and a thread of its own.
+"""Keeps one view of a stream application up to date, with its own connection and thread.
 
-A failing or slow view stays at its position and delays no other view. A batch that ends while the view is busy only
-advances the view's target. The view then reads the missing records in portions: from the log, or from the archive if
-the log has dropped them. After each failure, a view waits longer before it tries again.
+A failing or slow view stays at its positions and does not delay other views. A batch that arrives while the view is
+busy only advances the view's target. The view then reads the missing records in portions, from the log or, if the log
+has dropped them, from the archive. After each failure, the view waits longer before the next attempt.
 
-Each portion costs a query of the log, and more batches end while it is read, so even a fast view could stay behind the
-batches for ever. A batch therefore waits for a view that has nearly caught up (`is_nearly_caught_up`). The view then
-is where the next batch begins, and takes part in it.
+Each portion costs a log query, and more batches arrive while the view reads the portion, so even a fast view could stay
+behind the batches forever. A batch therefore waits for a view that has nearly caught up (`is_nearly_caught_up`). The
+view is then where the next batch begins and takes part in that batch.
 """
 
 import logging
@@ -38,7 +38,7 @@ log = logging.getLogger("truelog.stream")
 
 @dataclass
 class ViewWorker:
-    """One view of a stream; `positions` is None if they must be read from the database."""
+    """One view of a stream; `positions` is None if the positions must be read from the database."""
 
     spark: SparkSession
     applier: BatchApplier
@@ -48,16 +48,16 @@ class ViewWorker:
     positions: Positions | None = None
     target: Positions = field(default_factory=Positions)  # the end of the newest batch
     busy: bool = False
-    task: "Future[None] | None" = None  # its newest task
-    reported: str = ""  # the reason why the view is stalled that was stored last
-    step_seconds: float = math.inf  # duration of its last step
-    failures: int = 0  # in a row
+    task: "Future[None] | None" = None  # the view's newest task
+    reported: str = ""  # the last stored reason why the view is stalled
+    step_seconds: float = math.inf  # duration of the last step
+    failures: int = 0  # consecutive
     paused_until: float = 0.0
-    stopping: threading.Event = field(default_factory=threading.Event)  # the application is about to end
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)  # for changes of `target` and `busy`
+    stopping: threading.Event = field(default_factory=threading.Event)  # the application is about to exit
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)  # guards `target` and `busy`
 
     def offer(self, batch: EventRange) -> bool:
-        """Advance the view's target to the batch's end; True if the view is free, and the caller must `catch_up`."""
+        """Advance the view's target to the batch's end. True if the view is free: the caller must call `catch_up`."""
         with self._lock:
             self.target = batch.end.only(self.compiled.view.topics)
             free = not self.busy and time.monotonic() >= self.paused_until
@@ -76,7 +76,7 @@ class ViewWorker:
         """Apply the batch and all later records to the view. If that fails, store the reason and pause the view.
 
         Raises:
-            Fenced: a successor runs, and this process must end.
+            Fenced: a successor is running, so this process must exit.
         """
         try:
             while self._is_behind():
@@ -90,12 +90,12 @@ class ViewWorker:
         except Exception as error:
             self.failures += 1
             pause = min(_LONGEST_PAUSE, 0.25 * 2**self.failures)
-            log.exception("%s is stalled; the next batch after %.1f s tries again", self.compiled.name, pause)
+            log.exception("%s is stalled; next attempt with the first batch after %.1f s", self.compiled.name, pause)
             self._reset(pause)
             self._report(f"{type(error).__name__}: {error}"[:_REASON_LENGTH])
 
     def load_positions(self) -> Positions:
-        """The view's positions, read from the database if this process does not know them."""
+        """The view's positions, read from the database if this process does not have them."""
         if self.connection is None:
             holder = self.applier.holder
             writer = holder.application if holder else None
@@ -122,7 +122,7 @@ class ViewWorker:
         """The first portion of the records from `begin` to `end`."""
         settings = self.applier.settings
         until = begin.portion_to(end, settings.max_offsets_per_trigger)
-        log.info("%s catches up from %s to %s", self.compiled.name, begin.as_json(), until.as_json())
+        log.info("%s is catching up from %s to %s", self.compiled.name, begin.as_json(), until.as_json())
         events = log_with_archive.read_events(self.spark, settings, self.event_types, begin, until)
         if self.compiled.view.keep:
             assert self.connection is not None  # noqa: S101
@@ -130,7 +130,7 @@ class ViewWorker:
         return EventRange(events, begin, until)
 
     def _report(self, reason: str) -> None:
-        """Store why the view is stalled, or that it is not, if that changed; on a connection of its own."""
+        """If the reason has changed, store why the view is stalled, or that it is not, on a separate connection."""
         holder = self.applier.holder
         if holder is None or reason == self.reported:
             return
@@ -140,10 +140,10 @@ class ViewWorker:
                 view_status.record_state(connection, holder.application, self.compiled.name, version, reason)
             self.reported = reason
         except psycopg.OperationalError:
-            log.warning("%s: its state could not be stored; the next attempt stores it", self.compiled.name)
+            log.warning("%s: the state could not be stored; the next attempt will store it", self.compiled.name)
 
     def _reset(self, pause: float) -> None:
-        """After a failure, only the database knows the view's positions, and the connection may be broken."""
+        """Discard the state after a failure: only the database has the positions, and the connection may be broken."""
         if self.connection is not None:
             self.connection.close()
         self.connection = self.positions = None
@@ -152,9 +152,9 @@ class ViewWorker:
 
 
 def is_nearly_caught_up(settings: Settings, positions: Positions, end: Positions, step_seconds: float) -> bool:
-    """Whether one more portion takes a view to the end, and its last step took no longer than a batch waits.
+    """Whether one more portion brings a view to the end and the view's last step took no longer than a batch waits.
 
-    No batch waits for a view whose every step is slow: it would delay the others in each batch.
+    No batch waits for a view with slow steps, because that view would delay the others in each batch.
     """
     if step_seconds > settings.batch_grace_seconds:
         return False
