@@ -239,7 +239,7 @@ _END_LOCK_SESSION = """
 
 
 def _process(status: Status) -> psutil.Process | None:
-    """Its Python process if on this machine; the start time excludes a later process with the same pid."""
+    """Its Python process on this machine, or None; the start time excludes a later process with the same pid."""
     if status.pid is None or status.process_at is None or status.host != socket.gethostname():
         return None
     try:

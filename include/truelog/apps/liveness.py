@@ -37,7 +37,7 @@ def diagnose(settings: Settings, status: Status, now: datetime) -> Diagnosis | N
 
 
 def _work_since(settings: Settings, status: Status, since: datetime) -> datetime | None:
-    """The time since when work has been waiting for the application; None if there is no work."""
+    """The time at which work began waiting for the application; None if there is no work."""
     positions, progress_at = _reader_positions(settings, status.application)
     reads = {topic for at in positions for topic in at.offsets} - {ticks.TOPIC}
     broker = topics.client(settings)

@@ -1,7 +1,7 @@
 """SQL queries on the archive, run by DuckDB. Each event type is a table with every record that was ever archived.
 
-A query opens only the tables that it names and reads only the columns and row groups that it needs. Iceberg lists the
-files, Arrow reads them, and DuckDB queries the Arrow data. The query has no access to files, the network or this
+A query opens only the tables that it refers to and reads only the columns and row groups that it needs. Iceberg lists
+the files, Arrow reads them, and DuckDB queries the Arrow data. The query has no access to files, the network or this
 process's variables. The tables also contain invalid records; the `invalid` column contains the reason.
 
 Limits: one SELECT at a time, on this machine, within `_MEMORY`. Each table shows its state when the query opened it, so

@@ -1,6 +1,6 @@
 """The archive commit: a compare-and-set on positions in the same Iceberg transaction that appends the files.
 
-An Iceberg append never conflicts with another append: the library rebuilds it on the newest snapshot, so two
+An Iceberg append never conflicts with another append: the library rebuilds the append on the newest snapshot, so two
 processes that archive the same range would both succeed. Here, the transaction also requires the table's positions to
 be where the batch begins. Every attempt checks the positions in the newest metadata. If a compaction commits in
 between, the positions stay the same and the commit is retried. If another archive process has advanced the positions,

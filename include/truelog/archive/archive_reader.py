@@ -40,7 +40,7 @@ def wait_for(settings: Settings, wanted: Positions, *, seconds: float) -> None:
 
     Raises:
         ArchiveBehind: some records are still not archived after this many seconds.
-        TopicRecreated: the archive holds another topic of this name.
+        TopicRecreated: the archive contains another topic with this name.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -106,7 +106,7 @@ def holds_event(settings: Settings, topic: str, before: Positions) -> bool:
 
 
 def closed_days(settings: Settings, topics: Iterable[str]) -> list[datetime]:
-    """The start times of the log days that can no longer gain a record of these topics."""
+    """The start times of the log days that can no longer gain records of these topics."""
     archived = archived_positions(settings, topics)
     return [log_day.as_datetime(day) for day in _days(settings, archived).closed(archived)]
 

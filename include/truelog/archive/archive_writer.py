@@ -79,7 +79,7 @@ class FileWriter:
 
 @dataclass(frozen=True)
 class _Partition:
-    """Writes one Kafka partition to files; `days` gains each log day that the records begin."""
+    """Writes one Kafka partition to files; the log days that the records begin are added to `days`."""
 
     settings: Settings
     event_type: EventType

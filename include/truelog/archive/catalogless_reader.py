@@ -38,7 +38,7 @@ def records(spark: SparkSession, settings: Settings, types: EventTypes, wanted: 
 
     Raises:
         ArchiveBehind: some of these records are not archived yet.
-        TopicRecreated: the archive holds another topic of this name.
+        TopicRecreated: the archive contains another topic with this name.
     """
     return decoded(reduce(DataFrame.union, (_raw(spark, settings, name, wanted) for name in types)), types)
 

@@ -81,7 +81,7 @@ class LogDays:
         return Positions(offsets, positions.ids)
 
     def closed(self, positions: Positions) -> list[int]:
-        """The days that can no longer gain a record: the archive is in a later day in every partition."""
+        """The days that can no longer gain records, because the archive is in a later day in every partition."""
         days: set[int] = set()
         reached: list[int] = []
         for topic, partition in positions.partitions():

@@ -30,7 +30,7 @@ class Recomputed:
     rows: int
 
     def as_dict(self) -> dict[str, Any]:
-        """The stable form that scripts read."""
+        """The stable format for scripts."""
         return {
             "view": self.view,
             "day": self.covered.day.isoformat(),
@@ -48,7 +48,7 @@ class RecomputeOutcome:
     refused: dict[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """The stable form that scripts read."""
+        """The stable format for scripts."""
         return {"views": [each.as_dict() for each in self.done], "refused": self.refused}
 
 

@@ -1,4 +1,4 @@
-"""Apply a batch: merge a range of the log into one view.
+"""Applies a batch: merges a range of the log into one view.
 
 1. select the records that the view has not merged yet
 2. transform the records and total them by key, in native expressions on the executors
@@ -68,7 +68,7 @@ class BatchApplier:
     def _stage(
         self, compiled: Compiled, batch: EventRange, begin: Positions
     ) -> tuple[stage.StagedRows, Sequence[Excluded]]:
-        """Stage the batch totals from `begin` on; return the staged rows and the records that fail the transform."""
+        """Stage the batch totals from `begin` on; return them and the records on which the transform fails."""
         if not begin.ranges_to(batch.end.only(compiled.view.reads)):
             return stage.NO_ROWS, ()  # only ticks came, as happens every second on a quiet log: no work for Spark
         events = records.from_position(batch.events, begin, batch.begin)  # 1

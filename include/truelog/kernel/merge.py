@@ -159,7 +159,7 @@ def _advance(connection: Connection, compiled: Compiled, end: Positions) -> None
 
 
 def _tally(connection: Connection, compiled: Compiled, merge: Merge) -> None:
-    """Record the merge in its own transaction, so that a repeated merge counts once. The time excludes the commit."""
+    """Record the merge in the same transaction, so that a repeated merge counts once. The time excludes the commit."""
     connection.execute(
         "INSERT INTO truelog.merge_tally AS t (view, version, merges, rows, preparing, merging) "
         "VALUES (%s, %s, 1, %s, %s, extract(epoch FROM clock_timestamp() - now())) "

