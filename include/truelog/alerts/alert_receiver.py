@@ -1,4 +1,4 @@
-"""Alert receivers and the messages that are sent to them. By default, no receiver is configured. The settings add them.
+"""Alert receivers and the messages that they receive. By default, there are no receivers. The settings add receivers.
 
     alertmanager    POST /api/v2/alerts on any Alertmanager
     pagerduty       Events API v2

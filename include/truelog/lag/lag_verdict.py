@@ -94,7 +94,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class LagAssessment:
-    """The verdict, the deciding rule and the reason; the rates are in records per second."""
+    """The verdict, the deciding rule and the reason. The rates are in records per second."""
 
     verdict: LagVerdict
     rule: int
@@ -177,7 +177,7 @@ def _dropped(case: _Case) -> RuleResult:
 
 
 def _rewind(case: _Case) -> RuleResult:
-    """3. A position moved back, or is past the end of the log."""
+    """3. The position has moved back, or is past the end of the log."""
     peak = max(sample.position for sample in case.samples)
     if case.last.position < peak:
         return LagVerdict.REWIND, f"it moved back from {peak:,} to {case.last.position:,}"
@@ -187,7 +187,7 @@ def _rewind(case: _Case) -> RuleResult:
 
 
 def _falling_by_time(case: _Case) -> RuleResult:
-    """4. Retention by time."""
+    """4. Retention by time will soon reach the reader."""
     retention = case.last.retention
     if retention is None or not case.behind:
         return None
@@ -197,7 +197,7 @@ def _falling_by_time(case: _Case) -> RuleResult:
 
 
 def _falling_by_offsets(case: _Case) -> RuleResult:
-    """5. Retention by size, or records deleted by hand. A single move of the beginning shows no pace."""
+    """5. Retention by size, or deletion by hand, will soon reach the reader. A single move shows no pace."""
     moves = sum(1 for before, after in pairwise(case.samples) if after.earliest > before.earliest)
     if moves < 2 or not case.behind:
         return None
@@ -283,7 +283,7 @@ def _growing(case: _Case) -> RuleResult:
 
 
 def _ok(case: _Case) -> RuleResult:
-    """12. No problem."""
+    """12. There is no problem."""
     if case.last.events == 0:
         return LagVerdict.OK, "it has read everything"
     return LagVerdict.OK, f"it is {in_words(case.last.seconds)} behind"

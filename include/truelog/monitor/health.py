@@ -64,7 +64,7 @@ class ApplicationHealth:
 
 @dataclass(frozen=True)
 class _Facts:
-    """Facts from one database snapshot, by view or reader."""
+    """The facts from one database snapshot, by view or reader."""
 
     positions: Mapping[str, ReaderPosition]
     states: Mapping[str, ViewStatus]

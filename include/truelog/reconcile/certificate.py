@@ -11,11 +11,11 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from importlib.metadata import version
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from truelog import __version__
 from truelog.log.positions import Positions
 from truelog.reconcile.table_hash import TableHash
 from truelog.support.errors import BadInput
@@ -106,7 +106,7 @@ def software_versions(spark: SparkSession) -> dict[str, str]:
     jvm = spark.sparkContext._jvm
     assert jvm is not None  # noqa: S101
     return {
-        "truelog": version("truelog"),
+        "truelog": __version__,
         "spark": spark.version,
         "python": platform.python_version(),
         "java": jvm.java.lang.System.getProperty("java.version"),

@@ -92,5 +92,5 @@ def _is_too_much(amounts: Amounts, surplus: Counter[str]) -> bool:
 
 
 def exceeds_recount(streamed: int | None, rebuilt: int | None) -> bool:
-    """Whether a streamed sum is negative, or more than twice the rebuilt sum. A duplicate batch can only double it."""
+    """Whether a streamed sum is negative, or more than twice the rebuilt sum. A duplicate can at most double it."""
     return not 0 <= (streamed or 0) <= 2 * (rebuilt or 0)

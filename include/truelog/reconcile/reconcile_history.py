@@ -46,7 +46,7 @@ class Repair:
 
 @dataclass(frozen=True)
 class DifferingRow:
-    """A differing row, with the stream's version and the rebuild's version. A missing version is None."""
+    """A differing row, as the stream has it and as the rebuild has it. A missing row is None."""
 
     streamed: dict[str, Any] | None
     rebuilt: dict[str, Any] | None

@@ -77,7 +77,7 @@ def silence(pattern: Pattern, lasts: Lasts, why: Why, by: By = "", as_json: AsJs
 
 @app.command()
 def unsilence(number: Number, by: By = "", as_json: AsJson = False) -> None:
-    """End a silence early. Open alerts that the silence held back are sent now."""
+    """End a silence early. Notifications of open alerts that the silence held back are sent now."""
     from truelog.alerts import alert_store
     from truelog.storage.database import connect
 
