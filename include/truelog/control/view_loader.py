@@ -62,6 +62,6 @@ def application_codes(
 
 
 def _file_hash(settings: Settings, view: str) -> str:
-    """The hash of a refused view's file, or "" if there is no file. So a fixed or new file counts as new code."""
+    """The hash of a refused view's file, or "" if there is none. A fixed or new file therefore counts as new code."""
     path = settings.views_folder / f"{view}.py"
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.exists() else ""

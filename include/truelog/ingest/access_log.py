@@ -45,7 +45,7 @@ _LONE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 @dataclass(frozen=True)
 class AccessLog:
-    """The log of one site. `origin` is a URL such as `https://shop.example`. `salt` is the key of visitor hashes."""
+    """The log of one site. `origin` is a URL such as `https://shop.example`. `salt` is the key for the hashes."""
 
     origin: str
     salt: bytes

@@ -42,7 +42,7 @@ def validate_columns(
 
 
 def _event_time(parsed: pa.RecordBatch, receipt: pa.Array) -> pa.Array:
-    """The event's time in microseconds: the device's time, corrected by its clock's error at sending time."""
+    """The event's time in microseconds: the device's time, corrected by the clock error at the time of sending."""
     correction = pc.subtract(receipt, parsed["sent_at"].cast(pa.int64()))
     return pc.add(parsed["occurred_at"].cast(pa.int64()), pc.coalesce(correction, 0))
 

@@ -1,7 +1,7 @@
 """Event types: one declaration provides validation, Arrow and Spark schemas, quality bounds and documentation.
 
 Each file in `include/events/` declares one event type. The type, its topic and its archive table are named after the
-file. On the wire, an event is one flat JSON object with the envelope (`event_id` and three times) and the payload.
+file. On the wire, an event is one flat JSON object with the envelope (`event_id` and three timestamps) and the payload.
 Undeclared fields remain in the raw bytes. A missing optional field is NULL.
 """
 
@@ -41,8 +41,8 @@ _TYPE_NAME = re.compile(r"[a-z][a-z0-9_]*")
 class Event(BaseModel):
     """The envelope of every event. Each event type adds its payload.
 
-    The collector validates events with this class, and the stream validates them with `truelog.schema.decode`. Both
-    agree because this class converts nothing ("5" is not 5) and accepts only one format for times and integers.
+    The collector validates events with this class, and the stream validates them with `truelog.schema.decode`. The
+    two agree because this class converts nothing ("5" is not 5) and accepts only one format for times and integers.
     """
 
     model_config = ConfigDict(

@@ -47,7 +47,7 @@ class Quality:
         """Reject bounds that no log day, or every log day, would meet.
 
         Raises:
-            BadDeclaration: a bound is invalid. The message says which.
+            BadDeclaration: a bound is invalid. The message says which bound.
         """
         unknown = set(self.nulls) - {each.name for each in fields if not each.required}
         if unknown:

@@ -80,7 +80,7 @@ def store_key(settings: Settings, role: Role, key: str) -> None:
 
 
 def store_first_keys(settings: Settings) -> None:
-    """Store the keys that set-up generated, one for each role."""
+    """Store the keys that setup generated, one for each role."""
     first = {Role.PRODUCER: settings.producer_key, Role.READER: settings.reader_key, Role.ADMIN: settings.admin_key}
     for role, key in first.items():
         if key.get_secret_value():
@@ -136,7 +136,7 @@ class KeyRing:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._keys: dict[str, ApiKey] = {}
-        # A random hash that no key matches. Comparing a key that has an unknown name takes the same time as any other.
+        # Keys with unknown names are compared with this random hash, so that the check takes the same time.
         self._unknown = ApiKey("", Role.READER, secrets.token_bytes(32))
 
     def load(self) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 
 class Background:
-    """Calls `action`, waits `pause` seconds, and repeats. An exception ends the thread, and Python prints it."""
+    """Calls `action`, waits `pause` seconds, and repeats. After an exception, which Python prints, the thread ends."""
 
     def __init__(self, name: str, action: Callable[[], object], pause: float = 0.0) -> None:
         self._action = action

@@ -12,9 +12,9 @@ def configure_logging() -> None:
 
 
 def run_until_terminated(work: Callable[[Event], None]) -> None:
-    """Run `work`, which must return soon after its event is set: on SIGTERM or SIGINT.
+    """Run `work` until SIGTERM or SIGINT sets its event. `work` must return soon afterwards.
 
-    The signals raise no exception. Inside a callback of a C library, an exception turns into a SystemError.
+    The signals raise no exception, because an exception inside a C library's callback would become a SystemError.
     """
     configure_logging()
     stopped = Event()

@@ -63,13 +63,13 @@ class Settings(BaseSettings):
 
     collector_host: str = "127.0.0.1"
     collector_port: int = 0
-    # A dead letter contains the event in base64, which takes four thirds of its size. Kafka accepts one megabyte.
+    # A dead letter contains the event in base64, which takes a third more space. Kafka accepts one megabyte.
     collector_event_bytes: PositiveInt = Field(default=512 * 1024, le=700_000)
     collector_body_bytes: PositiveInt = 4 * 2**20
     collector_body_events: PositiveInt = 10_000
     collector_body_seconds: PositiveFloat = 30.0  # time limit for receiving a body
     collector_room_requests: PositiveInt = 256  # requests in progress at once
-    collector_room_bytes: PositiveInt = 64 * 2**20  # total size of their bodies
+    collector_room_bytes: PositiveInt = 64 * 2**20  # total size of their bodies in bytes
     collector_acknowledge_seconds: PositiveFloat = 10.0  # time limit for Kafka's acknowledgement
 
     lag_host: str = "127.0.0.1"  # address of the poller's metrics endpoint

@@ -2,7 +2,7 @@
 
 An example is `2015-05-17T10:05:03Z`. The seconds may have up to six decimal places, and `Z` or an offset must follow.
 Looser formats (no offset, a bare date, a seventh decimal place) are ambiguous and therefore rejected. The pattern has
-the same meaning in Python and in RE2, because the collector uses it with Python and the decoder with RE2.
+the same meaning in Python, which the collector uses, and in RE2, which the decoder uses.
 """
 
 import re

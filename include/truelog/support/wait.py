@@ -9,7 +9,7 @@ from truelog.support.errors import ServiceDown
 log = logging.getLogger("truelog.runtime")
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 0.5
-PAUSE_SHARE = 0.05  # of the time waited so far: each check takes CPU time from the process that must become ready
+PAUSE_SHARE = 0.05  # share of the time waited so far: each check takes CPU time from the process that must become ready
 LOG_EVERY = 5.0
 
 

@@ -26,7 +26,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _NAME_LENGTH = 63  # PostgreSQL silently truncates longer names
 _NON_DETERMINISTIC = re.compile(r"expressions\.(Current\w+|Now|LocalTimestamp|InputFile\w+|\w*Python\w*)\"")
 
-# Raise it whenever records decode differently (`schema.decode`), or a measure or its hash is computed differently
+# Raise MEANING whenever records decode differently (`schema.decode`), or a measure or its hash is computed differently
 # (`truelog.views.measures`). No query plan shows such a change, and an existing table must not mix both meanings.
 MEANING = 1
 
