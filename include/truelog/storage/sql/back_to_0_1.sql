@@ -1,5 +1,5 @@
 -- Prepares the database for release 0.1: stop the platform except PostgreSQL, run this file with psql, then start 0.1.
--- docs/alerts.md, "Going back to the release before", shows the commands. It may run again on a prepared database.
+-- docs/alerts.md, "Going back to the previous release", shows the commands. You can run this file more than once.
 BEGIN;
 
 -- Alert kinds, in alerts, silences and the operations log, get the names that 0.1 knows.
