@@ -71,7 +71,7 @@ def announce(planned: list[dict[str, Any]], params: dict[str, Any], dag_run: Any
         from truelog.storage import audit_trail
         from truelog.storage.database import connect
 
-        about = f"{dag_run.run_id}: {', '.join(str(job['map_label']) for job in planned)}"
+        about = f"{dag_run.run_id}: {', '.join(str(job.get('map_label') or job['called']) for job in planned)}"
         with connect(Settings()) as connection:
             doer = dag_run.triggering_user_name or audit_trail.AIRFLOW
             audit_trail.record_operation(connection, audit_trail.OperationKind.BACKFILL, "partials", doer, about)

@@ -23,13 +23,16 @@ JOB = {"pool": POOL}
 
 
 class SparkJob(SparkSubmitOperator):
-    """Runs a batch job. `map_label` labels a mapped task in Airflow's list of map indexes."""
+    """Runs a batch job. `map_label` labels a mapped task in Airflow's list of map indexes.
+
+    Release 0.1 planned its runs with the key `called`. An operator may still clear a task of such a run.
+    """
 
     template_fields = (*SparkSubmitOperator.template_fields, "map_label")
 
-    def __init__(self, *, script: str, map_label: str = "", **kwargs: Any) -> None:
+    def __init__(self, *, script: str, map_label: str = "", called: str = "", **kwargs: Any) -> None:
         super().__init__(application=str(PROJECT / "spark_apps" / script), conn_id=SPARK, **kwargs)
-        self.map_label = map_label
+        self.map_label = map_label or called
 
     def execute(self, context: Any) -> None:
         """Submit with only the job's own environment; the provider would add the Airflow process's environment."""

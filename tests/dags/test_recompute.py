@@ -224,6 +224,24 @@ def test_the_user_who_started_a_backfill_is_recorded(dags: "DagBag", migrated: S
     assert [(each.doer, each.about) for each in operations] == [("oncall", "asked: a 2026-11-01")]
 
 
+def test_a_run_that_release_0_1_planned_can_be_cleared(dags: "DagBag", migrated: Settings) -> None:
+    """Its plan labels a job with the key `called`."""
+    from recompute import announce
+    from spark_job import SparkJob
+    from view_assets import RECOMPUTED
+
+    job = SparkJob(task_id="recompute_of_0_1", script="recompute.py", called="a 2026-11-02")
+    assert job.map_label == "a 2026-11-02"
+    run = SimpleNamespace(run_type="manual", run_id="of 0.1", triggering_user_name="oncall")
+    outlet = {RECOMPUTED: SimpleNamespace(add=lambda view, extra: None)}
+    planned = [{"application_args": ["a"], "called": "a 2026-11-02"}]
+    announce.function(planned, {"repair": True}, run, SimpleNamespace(id="try"), outlet)
+    with connect(migrated) as connection:
+        [newest, *_] = audit_trail.latest_operations(connection, 10, "backfill")
+        connection.execute("DELETE FROM truelog.operation WHERE about = %s", (newest.about,))
+    assert newest.about == "of 0.1: a 2026-11-02"
+
+
 def test_an_event_names_the_try_that_announced_it(dags: "DagBag") -> None:
     """A later backfill repeats the run under the same id."""
     from recompute import announce

@@ -21,7 +21,8 @@ _JSON = {"Content-Type": "application/json"}
 def post_json(url: str, body: Any, headers: dict[str, str], seconds: float) -> None:
     """POST `body` and return once the server has accepted it. The request and its response may take at most `seconds`.
 
-    Redirects are not followed, and proxy settings in the environment are ignored.
+    The limit does not cover name resolution. Redirects are not followed. Proxy settings in the environment are
+    ignored.
 
     Raises:
         NotSetUp: the address is not a valid HTTP or HTTPS address.
@@ -36,8 +37,10 @@ def post_json(url: str, body: Any, headers: dict[str, str], seconds: float) -> N
         raise ReceiverDown(f"it did not answer within {seconds:g} s") from None
     except (httpx.NetworkError, OSError) as error:
         raise ReceiverDown(f"it did not answer: {type(error).__name__}: {error}") from None
+    except httpx.RemoteProtocolError:
+        raise ReceiverDown("it closed the connection, or did not answer in HTTP") from None
     except (httpx.TransportError, ValueError) as error:  # these errors quote their input, which may be a secret
-        raise ReceiverDown(f"its address, its credential or its answer is not HTTP: {type(error).__name__}") from None
+        raise ReceiverDown(f"its address or its credential is not valid in HTTP: {type(error).__name__}") from None
     if status in _REJECTED:
         raise NoticeRefused(f"{status}: {excerpt}")
     if not 200 <= status < 300:

@@ -125,7 +125,7 @@ def test_the_time_limit_covers_the_whole_response() -> None:
 
 @pytest.mark.parametrize("response", [b"", b"SMTP ready\r\n\r\n"])
 def test_a_response_that_is_not_http_means_that_the_receiver_is_down(response: bytes) -> None:
-    with Server(replies(response)).running() as server, pytest.raises(ReceiverDown, match="is not HTTP: Remote"):
+    with Server(replies(response)).running() as server, pytest.raises(ReceiverDown, match="did not answer in HTTP"):
         post(server)
 
 
