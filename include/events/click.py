@@ -10,7 +10,7 @@ TOPIC = Topic(key="visitor_id", subject=("visitor_id",), partitions=4, retention
 class Click(Event):
     """A visitor opened one result of a search."""
 
-    session_id: str | None = Field(None, max_length=128, description="The site's id of the visit.")
-    visitor_id: str = Field(min_length=1, max_length=128, description="The site's id of the visitor.")
+    session_id: str | None = Field(None, max_length=128, description="The site's id for the visit.")
+    visitor_id: str = Field(min_length=1, max_length=128, description="The site's id for the visitor.")
     search_id: str = Field(min_length=1, max_length=128, description="`event_id` of the search.")
     url: str = Field(max_length=8192, description="The result that was opened.")

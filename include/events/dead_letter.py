@@ -13,7 +13,7 @@ QUALITY = Quality(volume=(0, 10), drift=1.0)
 class DeadLetter(Event):
     """A bad event, stored so that it can be corrected and sent again."""
 
-    event_type: str | None = Field(None, description="The event type that it names, if that type exists.")
+    event_type: str | None = Field(None, description="The event type given in the event, if that type exists.")
     field: str = Field(description="The invalid field, or `record` for the event as a whole.")
     reason: str = Field(description="Why the event is invalid.")
     sender: str = Field(description="Name of the sender's API key.")

@@ -12,8 +12,8 @@ class PageView(Event):
     """A visitor requested a page."""
 
     ip: str | None = Field(default=None, max_length=45, description="IPv4 or IPv6 address of the visitor.")
-    session_id: str | None = Field(default=None, max_length=128, description="The site's id of the visit.")
-    visitor_id: str = Field(min_length=1, max_length=128, description="The site's id of the visitor.")
+    session_id: str | None = Field(default=None, max_length=128, description="The site's id for the visit.")
+    visitor_id: str = Field(min_length=1, max_length=128, description="The site's id for the visitor.")
     url: str = Field(max_length=8192, description="URL of the page as requested.")
     referrer: str | None = Field(default=None, max_length=8192, description="URL of the page with the link.")
     browser: str | None = Field(default=None, max_length=256, description="Browser family.")

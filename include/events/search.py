@@ -10,7 +10,7 @@ TOPIC = Topic(key="visitor_id", subject=("visitor_id",), partitions=4, retention
 class Search(Event):
     """A visitor searched and was shown a list of results."""
 
-    session_id: str | None = Field(None, max_length=128, description="The site's id of the visit.")
-    visitor_id: str = Field(min_length=1, max_length=128, description="The site's id of the visitor.")
+    session_id: str | None = Field(None, max_length=128, description="The site's id for the visit.")
+    visitor_id: str = Field(min_length=1, max_length=128, description="The site's id for the visitor.")
     query: str = Field(max_length=1024, description="The query as the visitor typed it.")
     results: list[str] = Field(max_length=1000, description="The URLs that were shown, best first.")

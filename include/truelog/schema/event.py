@@ -50,9 +50,9 @@ class Event(BaseModel):
     )
 
     event_id: str = Declared(min_length=1, max_length=128, description="The producer's id of this event.")
-    occurred_at: datetime = Declared(description="When it happened, by the device's clock.")
-    sent_at: datetime | None = Declared(default=None, description="When it was sent, by the device's clock.")
-    received_at: datetime | None = Declared(default=None, description="When it arrived, by the collector's clock.")
+    occurred_at: datetime = Declared(description="When the event happened, by the device's clock.")
+    sent_at: datetime | None = Declared(default=None, description="When the event was sent, by the device's clock.")
+    received_at: datetime | None = Declared(default=None, description="When the collector received the event.")
 
     @field_validator("*", mode="before")
     @classmethod
