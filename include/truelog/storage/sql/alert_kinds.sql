@@ -1,15 +1,15 @@
--- Alert kinds have had new names since 0.2. This file renames what a database of 0.1 holds, once; `back_to_0_1.sql` undoes it.
+-- Release 0.2 renamed the alert kinds. This file renames the kinds in a 0.1 database once; `back_to_0_1.sql` restores them.
 ALTER TABLE truelog.alert ADD COLUMN IF NOT EXISTS opened_as text;
-COMMENT ON COLUMN truelog.alert.opened_as IS 'Former kind, by which receivers know an incident that they were notified of before the rename';
+COMMENT ON COLUMN truelog.alert.opened_as IS 'Former kind, under which receivers were notified of the incident before the rename';
 ALTER TABLE truelog.silence ADD COLUMN IF NOT EXISTS extends bigint;
 COMMENT ON COLUMN truelog.silence.extends IS 'The silence whose pattern matched a former kind; this row covers the new name and ends with that silence';
 
 CREATE TABLE IF NOT EXISTS truelog.alert_kind_rename (
     former text PRIMARY KEY, kind text NOT NULL UNIQUE, renamed_at timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE truelog.alert_kind_rename IS 'Former and present names of alert kinds; empty until the rename has run';
+COMMENT ON TABLE truelog.alert_kind_rename IS 'Former and current names of alert kinds; empty until the rename has run';
 
--- Whether a letter is in a class of a shell pattern, such as `a-z_`.
+-- True if a letter is in a character class of a shell pattern, such as `a-z_`.
 CREATE OR REPLACE FUNCTION truelog.glob_class_has(class text, letter text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     i integer := 1;
@@ -26,7 +26,8 @@ BEGIN
     RETURN false;
 END $$;
 
--- What remains of a shell pattern, read as Python's `fnmatch` reads it, after it has matched a prefix: a row for each way.
+-- The rest of a shell pattern after it has matched a prefix, with a row for each way to match. Patterns work the way they
+-- do in Python's `fnmatch`.
 CREATE OR REPLACE FUNCTION truelog.glob_rest(pattern text, prefix text) RETURNS SETOF text LANGUAGE sql IMMUTABLE AS $$
     WITH RECURSIVE walk (rest, ahead) AS (
         SELECT pattern, prefix
@@ -50,9 +51,9 @@ CREATE OR REPLACE FUNCTION truelog.glob_rest(pattern text, prefix text) RETURNS 
     SELECT rest FROM walk WHERE ahead = ''
 $$;
 
--- Renames kinds in alerts, silences and the operations log. Only silences made after `made_after` are extended.
+-- Renames kinds in alerts, silences and the audit trail. Only silences made after `made_after` are extended.
 CREATE OR REPLACE FUNCTION truelog.rename_alert_kinds(renames jsonb, made_after timestamptz) RETURNS void LANGUAGE sql AS $$
-    -- An incident that is open under both names would break the unique index: the one under the former name is resolved.
+    -- An incident that is open under both names would violate the unique index, so its former alert is resolved.
     WITH doubled AS (
         UPDATE truelog.alert a SET resolved_at = now() FROM jsonb_each_text(renames) r (was, becomes)
         WHERE a.kind = was AND a.resolved_at IS NULL AND EXISTS (
@@ -73,7 +74,7 @@ CREATE OR REPLACE FUNCTION truelog.rename_alert_kinds(renames jsonb, made_after 
     UPDATE truelog.silence s SET pattern = becomes || substr(pattern, length(was) + 1)
     FROM jsonb_each_text(renames) r (was, becomes) WHERE starts_with(pattern, was || '/');
 
-    -- A pattern such as `st*/x` goes on covering the kinds that it covered. No subject holds a slash.
+    -- A pattern such as `st*/x` must continue to cover the kinds that it covered. No subject contains a slash.
     INSERT INTO truelog.silence (pattern, until, made_by, why, made_at, extends)
     SELECT becomes || '/' || rest, until, made_by, why, made_at, id
     FROM truelog.silence s CROSS JOIN jsonb_each_text(renames) r (was, becomes) CROSS JOIN LATERAL (
@@ -97,7 +98,7 @@ BEGIN
     END IF;
 END $$;
 
--- A service of 0.1 that still runs while its successor starts goes on writing former kinds.
+-- A 0.1 service that is still running while its successor starts continues to write former kinds.
 CREATE OR REPLACE FUNCTION truelog.rename_alert_kind() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     NEW.kind := coalesce((SELECT kind FROM truelog.alert_kind_rename WHERE former = NEW.kind), NEW.kind);

@@ -2,7 +2,7 @@
 -- docs/alerts.md, "Going back to the previous release", shows the commands. You can run this file more than once.
 BEGIN;
 
--- Alert kinds, in alerts, silences and the operations log, get the names that 0.1 knows.
+-- Alert kinds in alerts, silences and the audit trail get their 0.1 names.
 DO $$
 DECLARE
     incident text;
@@ -27,7 +27,7 @@ BEGIN
     ALTER TABLE truelog.silence DROP COLUMN extends;
 END $$;
 
--- States of views and reasons of launches get the names that 0.1 knows. Its own migration replaces the views that read them.
+-- View states and launch reasons get their 0.1 names. The 0.1 migration replaces the SQL views that read them.
 DROP TRIGGER IF EXISTS rename_state ON truelog.standing;
 DROP FUNCTION IF EXISTS truelog.rename_state();
 ALTER TABLE truelog.standing DROP CONSTRAINT IF EXISTS standing_state_check;
@@ -35,6 +35,6 @@ UPDATE truelog.standing SET state = CASE state WHEN 'UP_TO_DATE' THEN 'FOLLOWING
 ALTER TABLE truelog.standing ADD CONSTRAINT standing_state_check CHECK (state IN ('FOLLOWING', 'STANDING'));
 UPDATE truelog.launch SET reason = 'dead' WHERE reason = 'down';
 
--- `migrate` skips a database that has the hash of its statements here. The next start of any release must not be skipped.
+-- `migrate` skips a database whose schema comment is the hash of its statements. The next start must migrate the database.
 COMMENT ON SCHEMA truelog IS NULL;
 COMMIT;

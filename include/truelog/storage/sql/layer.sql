@@ -1,7 +1,7 @@
--- Serving: readers of a view get the rows of its stream, or a batch answer that was built from the archive. The choice
--- depends only on the data of one snapshot, so each merge, batch answer and comparison moves readers when it commits.
+-- Serving: a view's readers get either the rows of its stream or a batch answer built from the archive. The choice depends
+-- only on the data in one snapshot, so each merge, batch answer and comparison takes effect for readers when it commits.
 -- Every statement is idempotent.
-CREATE SCHEMA IF NOT EXISTS batch;  -- answers of the batch layer: per view and version, a table like the table in `state`
+CREATE SCHEMA IF NOT EXISTS batch;  -- batch answers: for each view and version, a table like the table in `state`
 
 CREATE TABLE IF NOT EXISTS truelog.batch_answer (
     view text, version integer, as_of timestamptz NOT NULL, made_at timestamptz NOT NULL DEFAULT now(),
@@ -15,14 +15,14 @@ CREATE TABLE IF NOT EXISTS truelog.batch_position (
     PRIMARY KEY (view, version, topic, partition),
     FOREIGN KEY (view, version) REFERENCES truelog.batch_answer ON DELETE CASCADE
 );
-COMMENT ON TABLE truelog.batch_position IS 'The position in the log of each answer of the batch layer';
+COMMENT ON TABLE truelog.batch_position IS 'The log position of each batch answer';
 
 CREATE TABLE IF NOT EXISTS truelog.batch_refusal (
     view text PRIMARY KEY, files text NOT NULL, reason text NOT NULL, at timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE truelog.batch_refusal IS 'Why a view cannot be rebuilt while the files of the code have this hash';
+COMMENT ON TABLE truelog.batch_refusal IS 'Why a view cannot be rebuilt while the code files have this hash';
 
--- A view whose last conclusive comparison was DIFFERENT and not fully repaired; UNKNOWN changes nothing. If the archive
+-- Views whose last conclusive comparison was DIFFERENT and was not fully repaired; UNKNOWN changes nothing. If the archive
 -- or a partial is wrong (`truelog.reconcile.offset_search`), the rebuild is wrong, so the stream stays visible.
 CREATE OR REPLACE VIEW truelog.quarantine AS
 SELECT v.view, v.version, r.id AS reconciliation, r.finished_at AS since
@@ -34,8 +34,8 @@ WHERE r.verdict = 'DIFFERENT' AND r.missing + r.extra + r.different > 0
     AND NOT r.causes @> '[{"cause": "missing archive file"}]' AND NOT r.causes @> '[{"cause": "wrong partial"}]';
 COMMENT ON VIEW truelog.quarantine IS 'Views whose streamed rows are known to be wrong, with the comparison that proved it';
 
--- A batch answer is stored only if it contains all records that readers have seen. Readers stay with it until the stream
--- contains all of its records. If a topic was deleted and created again, its old offsets do not count.
+-- A batch answer is stored only if it contains all records that readers have seen. Readers get this answer until the
+-- stream contains all of its records. If a topic was deleted and created again, its old offsets do not count.
 CREATE OR REPLACE VIEW truelog.batch_layer AS
 SELECT a.view, a.version, a.as_of, a.made_at FROM truelog.batch_answer a
 WHERE EXISTS (
@@ -45,14 +45,14 @@ WHERE EXISTS (
             AND (p.topic_id <> b.topic_id OR (p.partition = b.partition AND p.next_offset >= b.next_offset))
     )
 ) OR EXISTS (SELECT FROM truelog.quarantine q WHERE (q.view, q.version) = (a.view, a.version));
-COMMENT ON VIEW truelog.batch_layer IS 'Views whose readers get the answer of the batch layer';
+COMMENT ON VIEW truelog.batch_layer IS 'Views whose readers get the batch answer';
 
 CREATE OR REPLACE VIEW truelog.served_position AS
 SELECT view, version, topic, partition, topic_id, next_offset
 FROM truelog.batch_position JOIN truelog.batch_layer USING (view, version)
 UNION ALL SELECT view, version, topic, partition, topic_id, next_offset FROM truelog.position p
 WHERE NOT EXISTS (SELECT FROM truelog.batch_layer b WHERE (b.view, b.version) = (p.view, p.version));
-COMMENT ON VIEW truelog.served_position IS 'The position in the log that the readers of each view see';
+COMMENT ON VIEW truelog.served_position IS 'The log position that each view''s readers see';
 
 CREATE OR REPLACE VIEW truelog.answer AS
 SELECT newest.view, newest.version, CASE WHEN b.view IS NULL THEN 'stream' ELSE 'batch' END AS layer, at.as_of,
@@ -73,5 +73,5 @@ CROSS JOIN LATERAL (SELECT CASE
     WHEN NOT a.alive THEN format('%s is not running', a.application)
     WHEN b.view IS NOT NULL THEN format('%s is catching up', coalesce(a.application, 'its stream'))
     ELSE '' END AS matter) why;
-COMMENT ON VIEW truelog.answer IS 'The layer that readers of each view get, the time up to which it covers the log, and the reason if the view has a problem';
-GRANT SELECT ON truelog.answer TO PUBLIC;  -- only roles that may use the schema `truelog` reach it
+COMMENT ON VIEW truelog.answer IS 'The layer that serves each view''s readers, the time up to which the layer covers the log, and the reason if the view has a problem';
+GRANT SELECT ON truelog.answer TO PUBLIC;  -- only roles that may use the `truelog` schema can reach it

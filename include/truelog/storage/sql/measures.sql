@@ -1,4 +1,4 @@
--- The measures in PostgreSQL. They give exactly the same values as in Spark. NULL is the zero of every measure.
+-- The measures in PostgreSQL. They produce exactly the same values as in Spark. NULL is the zero of every measure.
 
 -- Distinct: sorted codes `register * 64 + rank`, one for each register in use. The higher rank wins.
 CREATE OR REPLACE FUNCTION truelog.distinct_plus(a integer[], b integer[]) RETURNS integer[]
@@ -25,7 +25,7 @@ BEGIN
     END LOOP;
     ranks[1] := m - cardinality(codes);
 
-    x := 1 - ranks[highest + 1] / m;  -- tau: registers that ran out of bits
+    x := 1 - ranks[highest + 1] / m;  -- tau: registers that have run out of bits
     IF x = 0 OR x = 1 THEN
         z := 0;
     ELSE
@@ -41,7 +41,7 @@ BEGIN
         z := (z + ranks[k + 1]) / 2;
     END LOOP;
 
-    x := ranks[1] / m;  -- sigma: registers never hit
+    x := ranks[1] / m;  -- sigma: registers that were never hit
     IF x = 1 THEN RETURN 0; END IF;
     y := 1; term := x;
     LOOP
@@ -66,7 +66,7 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     ) END
 $$;
 
--- The middle of a bucket. A bucket below 2^bits holds a single value.
+-- The middle of a bucket. A bucket below 2^bits contains a single value.
 CREATE OR REPLACE FUNCTION truelog.bucket_middle(bucket bigint, bits integer) RETURNS numeric
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT sign(bucket) * CASE WHEN shift <= 0 THEN abs(bucket)::numeric

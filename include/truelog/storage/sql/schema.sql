@@ -2,16 +2,16 @@
 CREATE SCHEMA IF NOT EXISTS truelog;  -- the kernel's own tables
 CREATE SCHEMA IF NOT EXISTS state;    -- one table per view and version, in a form that can be merged
 CREATE SCHEMA IF NOT EXISTS stage;    -- rows that executors have loaded for a merge
-CREATE SCHEMA IF NOT EXISTS recon;    -- copies that a reconcile compares
+CREATE SCHEMA IF NOT EXISTS recon;    -- copies that a comparison uses
 CREATE SCHEMA IF NOT EXISTS views;    -- what readers see
 
 CREATE TABLE IF NOT EXISTS truelog.view (
     view text, version integer, fingerprint text NOT NULL, spark text NOT NULL, made_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (view, version)
 );
-ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS shown text;  -- hash of the statements that define its relations for readers
-ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS reads text[];  -- its topics, known before its first merge
-COMMENT ON TABLE truelog.view IS 'The code that made the table of each view. A merge locks the view''s row';
+ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS shown text;  -- hash of the statements that define the relations that readers see
+ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS reads text[];  -- the view's topics, known before its first merge
+COMMENT ON TABLE truelog.view IS 'The code that made each view''s table. A merge locks the view''s row';
 
 CREATE TABLE IF NOT EXISTS truelog.position (
     view text, version integer, topic text, partition integer, topic_id text NOT NULL, next_offset bigint NOT NULL,
@@ -19,7 +19,7 @@ CREATE TABLE IF NOT EXISTS truelog.position (
     FOREIGN KEY (view, version) REFERENCES truelog.view
 );
 ALTER TABLE truelog.position ADD COLUMN IF NOT EXISTS advanced_at timestamptz NOT NULL DEFAULT now();
-COMMENT ON TABLE truelog.position IS 'The position in the log up to which each view has merged';
+COMMENT ON TABLE truelog.position IS 'The log position up to which each view has merged';
 
 CREATE TABLE IF NOT EXISTS truelog.exclusion (
     view text, version integer, topic text, partition integer, "offset" bigint, error text NOT NULL,
@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS truelog.lease (
     application text PRIMARY KEY, epoch bigint NOT NULL, host text NOT NULL, pid integer NOT NULL,
     taken_at timestamptz NOT NULL DEFAULT now(), batch_at timestamptz
 );
-COMMENT ON TABLE truelog.lease IS 'The process that runs each application. A higher epoch fences all lower epochs';
+COMMENT ON TABLE truelog.lease IS 'The process that runs each application. A higher epoch fences off all lower epochs';
 
 CREATE TABLE IF NOT EXISTS truelog.log_day (
     topic text, partition integer, topic_id text, day bigint, first_offset bigint NOT NULL,
@@ -65,7 +65,7 @@ CREATE TABLE IF NOT EXISTS truelog.repair (
     repaired_at timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX IF NOT EXISTS repair_view ON truelog.repair (view, version, repaired_at);
-COMMENT ON TABLE truelog.repair IS 'Each row that a repair changed, with its values before and after';
+COMMENT ON TABLE truelog.repair IS 'Each row that a repair changed, with its values before and after the repair';
 
 CREATE TABLE IF NOT EXISTS truelog.api_key (
     name text PRIMARY KEY, role text NOT NULL CHECK (role IN ('producer', 'reader', 'admin')), sha256 bytea NOT NULL,
@@ -79,7 +79,7 @@ CREATE TABLE IF NOT EXISTS truelog.application (
 );
 COMMENT ON TABLE truelog.application IS 'The desired state and code of each application. `code` was derived from files with the hash `digest`';
 
--- The code that the holder of the lease runs, and the start time of its process, since another process may get its pid.
+-- The code that the lease holder is running, and the start time of its process, because another process may reuse the pid.
 ALTER TABLE truelog.lease ADD COLUMN IF NOT EXISTS code text, ADD COLUMN IF NOT EXISTS process_at double precision;
 
 CREATE TABLE IF NOT EXISTS truelog.launch (
@@ -87,9 +87,9 @@ CREATE TABLE IF NOT EXISTS truelog.launch (
     launched_at timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX IF NOT EXISTS launch_application ON truelog.launch (application, launched_at);
-COMMENT ON TABLE truelog.launch IS 'Each start of an application: its reason, and the restart request that it answers';
+COMMENT ON TABLE truelog.launch IS 'Each start of an application: its reason, and the restart request that it fulfils';
 
--- A request to restart the application, answered by the launch that names it.
+-- A request to restart the application, fulfilled by the launch that contains the same value.
 ALTER TABLE truelog.application ADD COLUMN IF NOT EXISTS wish text;
 
 CREATE OR REPLACE VIEW truelog.application_status AS
@@ -107,9 +107,9 @@ CREATE TABLE IF NOT EXISTS truelog.standing (
     view text PRIMARY KEY, application text NOT NULL, version integer, state text NOT NULL CHECK (state IN ('UP_TO_DATE', 'STALLED')),
     reason text NOT NULL, since timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE truelog.standing IS 'Whether each view is up to date with the log or stalled, and why; written by the application that runs it';
+COMMENT ON TABLE truelog.standing IS 'Whether each view is up to date with the log or stalled, and why; written by the view''s application';
 
--- Release 0.1 had other names for the states. An application of 0.1 may still write them while its successor starts.
+-- Release 0.1 had other names for the states. A 0.1 application may still write those names while its successor starts.
 ALTER TABLE truelog.standing DROP CONSTRAINT IF EXISTS standing_state_check;
 UPDATE truelog.standing SET state = CASE state WHEN 'FOLLOWING' THEN 'UP_TO_DATE' ELSE 'STALLED' END WHERE state IN ('FOLLOWING', 'STANDING');
 ALTER TABLE truelog.standing ADD CONSTRAINT standing_state_check CHECK (state IN ('UP_TO_DATE', 'STALLED'));
@@ -121,7 +121,7 @@ END $$;
 CREATE OR REPLACE TRIGGER rename_state BEFORE INSERT OR UPDATE ON truelog.standing
 FOR EACH ROW EXECUTE FUNCTION truelog.rename_state();
 
--- The run of the DAG `reconcile` that requested the comparison; NULL if a user requested it on the command line.
+-- The run of the `reconcile` DAG that requested the comparison; NULL if a user requested it on the command line.
 ALTER TABLE truelog.reconciliation ADD COLUMN IF NOT EXISTS run text;
 CREATE INDEX IF NOT EXISTS reconciliation_view ON truelog.reconciliation (view, version, id);
 
@@ -130,7 +130,7 @@ CREATE TABLE IF NOT EXISTS truelog.validation (
     success boolean NOT NULL, failed text[] NOT NULL, result jsonb NOT NULL, finished_at timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX IF NOT EXISTS validation_reconciliation ON truelog.validation (reconciliation);
-COMMENT ON TABLE truelog.validation IS 'Results of Great Expectations: the failed expectations, and the full result';
+COMMENT ON TABLE truelog.validation IS 'Great Expectations results: the failed expectations, and the full result';
 
 CREATE TABLE IF NOT EXISTS truelog.figure (
     event text, day timestamptz, name text, value double precision, usual double precision, least double precision,
@@ -139,12 +139,12 @@ CREATE TABLE IF NOT EXISTS truelog.figure (
 );
 COMMENT ON TABLE truelog.figure IS 'Quality metrics of each log day of each event type with their bounds; unjudged: why a metric was not checked';
 
--- A validation checks a comparison, or a log day of an event type. success is NULL if no metric could be checked.
+-- A validation checks either a comparison or a log day of an event type. success is NULL if no metric could be checked.
 ALTER TABLE truelog.validation ALTER COLUMN reconciliation DROP NOT NULL, ALTER COLUMN success DROP NOT NULL,
     ADD COLUMN IF NOT EXISTS event text, ADD COLUMN IF NOT EXISTS day timestamptz, ADD COLUMN IF NOT EXISTS run text;
 CREATE INDEX IF NOT EXISTS validation_event ON truelog.validation (event, day) WHERE event IS NOT NULL;
 
--- NULL if the view's file could not be read, so that nothing was compared.
+-- version is NULL if the view's file could not be read, so that nothing was compared.
 ALTER TABLE truelog.reconciliation ALTER COLUMN version DROP NOT NULL;
 
 CREATE TABLE IF NOT EXISTS truelog.lag_sample (
@@ -166,13 +166,13 @@ CREATE TABLE IF NOT EXISTS truelog.alert (
 );
 CREATE UNIQUE INDEX IF NOT EXISTS alert_key ON truelog.alert (kind, subject) WHERE resolved_at IS NULL;
 CREATE INDEX IF NOT EXISTS alert_resolved ON truelog.alert (resolved_at);
-COMMENT ON TABLE truelog.alert IS 'One row per incident from its detection to its end; pending until opened_at';
+COMMENT ON TABLE truelog.alert IS 'One row per incident, from its detection to its resolution; pending until opened_at';
 
 CREATE TABLE IF NOT EXISTS truelog.silence (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, pattern text NOT NULL, until timestamptz NOT NULL, made_by text NOT NULL,
     why text NOT NULL, made_at timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE truelog.silence IS 'Alert keys for which new alerts are not sent: until when, by whom and why';
+COMMENT ON TABLE truelog.silence IS 'Patterns of alert keys for which new alerts are not sent: until when, by whom and why';
 
 CREATE TABLE IF NOT EXISTS truelog.notification (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, receiver text NOT NULL, alert bigint NOT NULL REFERENCES truelog.alert,
@@ -186,12 +186,12 @@ COMMENT ON TABLE truelog.notification IS 'The notifications for each receiver, i
 CREATE TABLE IF NOT EXISTS truelog.alert_source (
     source text PRIMARY KEY, looked_at timestamptz NOT NULL, blind text NOT NULL
 );
-COMMENT ON TABLE truelog.alert_source IS 'When each source of alerts last checked, and why it could not check';
+COMMENT ON TABLE truelog.alert_source IS 'When each alert source last checked, and why if the source could not check';
 
 CREATE TABLE IF NOT EXISTS truelog.audit (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, faults text[] NOT NULL, finished_at timestamptz NOT NULL DEFAULT now()
 );
-COMMENT ON TABLE truelog.audit IS 'The result of each audit of the archive: sound if there are no faults';
+COMMENT ON TABLE truelog.audit IS 'The result of each archive audit: sound if there are no faults';
 
 CREATE TABLE IF NOT EXISTS truelog.certificate (
     id text PRIMARY KEY, view text NOT NULL, version integer NOT NULL, reconciliation bigint NOT NULL REFERENCES truelog.reconciliation,
@@ -199,7 +199,7 @@ CREATE TABLE IF NOT EXISTS truelog.certificate (
     made_at timestamptz NOT NULL
 );
 CREATE INDEX IF NOT EXISTS certificate_view ON truelog.certificate (view, version, made_at);
-COMMENT ON TABLE truelog.certificate IS 'The object of each certificate in the bucket: what an EQUAL reconcile proved, for `truelog verify`';
+COMMENT ON TABLE truelog.certificate IS 'Each certificate and its object in the bucket: what an EQUAL comparison proved, for `truelog verify`';
 
 -- The known causes of differing rows: each cause with its number of rows and its evidence.
 ALTER TABLE truelog.reconciliation ADD COLUMN IF NOT EXISTS causes jsonb NOT NULL DEFAULT '[]';
@@ -213,7 +213,7 @@ CREATE TABLE IF NOT EXISTS truelog.merge_tally (
     view text, version integer, merges bigint NOT NULL, rows bigint NOT NULL, preparing double precision NOT NULL,
     merging double precision NOT NULL, PRIMARY KEY (view, version)
 );
-COMMENT ON TABLE truelog.merge_tally IS 'The merges of each view, their rows and their duration in seconds; counted in the merge''s own transaction';
+COMMENT ON TABLE truelog.merge_tally IS 'The number of merges of each view, their rows and their duration in seconds; counted in the merge''s own transaction';
 
 CREATE TABLE IF NOT EXISTS truelog.straggler (topic text PRIMARY KEY, records bigint NOT NULL);
 COMMENT ON TABLE truelog.straggler IS 'How many records reached the log long after their event, counted by the archive';
