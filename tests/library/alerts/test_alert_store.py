@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from tests.library.alert_tables import age, emptied
 from tests.library.listener import FAILS, HANGS, REFUSES, TAKES, Listener, listening
 from truelog.alerts import alert_outbox, alert_store
-from truelog.alerts.alert import Finding, Observation, Source, Transition
+from truelog.alerts.alert_rules import Finding, Observation, Source, Transition
 from truelog.alerts.alert_delivery import deliver
 from truelog.alerts.alert_kind import KINDS
 from truelog.alerts.alert_receiver import configured
@@ -130,7 +130,7 @@ def test_a_silence_holds_back_notifications_until_it_ends(database: Connection) 
     with pytest.raises(BadInput, match="No silence"):
         alert_store.end_silence(database, made.id, "bob")
     for pattern, hours in (("", 1), ("*", 0), ("*", -1)):
-        with pytest.raises(BadInput, match="needs a pattern"):
+        with pytest.raises(BadInput, match="needs a key pattern"):
             alert_store.add_silence(database, pattern, timedelta(hours=hours), by="ann", why="")
 
 
