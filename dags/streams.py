@@ -72,7 +72,7 @@ def ensure() -> dict[str, str]:
 
     ti: Any = get_current_context()["ti"]
     watched = [name for name in APPLICATIONS if not ti.get_dag(f"stream_{name}").is_paused]
-    return launcher.ensure_all(Settings(), APPLICATIONS, watched)
+    return launcher.ensure_all_desired_states(Settings(), APPLICATIONS, watched)
 
 
 @task.short_circuit

@@ -25,7 +25,7 @@ class ReconcileJob(SparkJob):
 
         self.application_args = [*job_options(context), *self.views]
         super().execute(context)
-        reconcile_checks.require_known(Settings(), context["run_id"])
+        reconcile_checks.require_conclusive(Settings(), context["run_id"])
 
 
 def job_options(context: Any) -> list[str]:

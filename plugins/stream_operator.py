@@ -28,7 +28,7 @@ class StreamOperator(BaseOperator):  # type: ignore[misc]
         run = context["dag_run"]
         request = f"{run.run_id} cleared {run.clear_number}" if run.clear_number else None
         try:
-            done = launcher.ensure(Settings(), self.application, request)
+            done = launcher.ensure_desired_state(Settings(), self.application, request)
         except CrashLoop as error:
             if error.paused_until is None:
                 raise
@@ -44,6 +44,6 @@ class StreamOperator(BaseOperator):  # type: ignore[misc]
         """Fix what the trigger found. The next run continues to watch the application."""
         from truelog.apps import launcher
 
-        done = launcher.ensure(Settings(), self.application)
+        done = launcher.ensure_desired_state(Settings(), self.application)
         self.log.info("%s was %s, now %s", self.application, event["found"], done)
         return event | {"done": done}

@@ -7,13 +7,13 @@ from typing import Any
 from database_trigger import POLL_SECONDS, AsyncConnection, DatabaseTrigger
 
 from truelog.control import application
-from truelog.control.application import Diagnosis, Status
+from truelog.control.application import ApplicationStatus, Diagnosis
 from truelog.support.settings import Settings
 
 _NO_INPUT_POLL_SECONDS = 5.0  # longer, because this check also queries Kafka
 
 
-def diagnose(settings: Settings, status: Status) -> Diagnosis | None:
+def diagnose(settings: Settings, status: ApplicationStatus) -> Diagnosis | None:
     from truelog.apps import liveness  # imported here, so that the import does not block the triggerer's loop
 
     return liveness.diagnose(settings, status, datetime.now(UTC))
@@ -32,7 +32,7 @@ class StreamTrigger(DatabaseTrigger):
         allowed = application.silence_limits(settings, self.subject)
         while True:
             row = await (await connection.execute(application.SELECT_STATUS, (self.subject,))).fetchone()
-            status = Status(*row) if row else Status(self.subject)
+            status = ApplicationStatus(*row) if row else ApplicationStatus(self.subject)
             found = application.diagnose_status(status, allowed, datetime.now(UTC))
             if found is Diagnosis.HUNG:
                 found = await asyncio.to_thread(diagnose, settings, status)

@@ -13,7 +13,9 @@ from truelog.support.settings import Settings
 
 def main() -> None:
     settings = Settings()
-    digest = application.digest(settings)  # first, so that a file that changes in the meantime makes a release due
+    digest = application.source_digest(
+        settings
+    )  # first, so that a file that changes in the meantime makes a release due
     spark = session(settings, "truelog release")
     codes = application_codes(spark, settings, load_events(), application.application_names(settings))
     with connect(settings) as connection:

@@ -9,9 +9,9 @@ from pydantic import BaseModel, Field
 
 from pages.access import SignedIn, may_handle_alerts, require_own_page
 from pages.data import OF_STREAMS, Answer, now
-from truelog.alerts import alert_store, alert_watch
-from truelog.alerts.alert import Alert
+from truelog.alerts import alert_scheduler, alert_store
 from truelog.alerts.alert_kind import KINDS, RENAMED, former_kind
+from truelog.alerts.alert_rules import Alert
 from truelog.storage import db_snapshot
 from truelog.storage.database import connect
 from truelog.support.settings import PROJECT, Settings
@@ -56,7 +56,7 @@ def all_alerts(user: SignedIn) -> Answer:
             open=[_as_dict(each) for each in alert_store.open_alerts(connection)],
             resolved=[_as_dict(each) for each in alert_store.resolved_alerts(connection, _RESOLVED)],
             silences=[asdict(each) for each in alert_store.active_silences(connection)],
-            neglected=alert_watch.overdue_sources(connection),
+            neglected=alert_scheduler.overdue_sources(connection),
             may_handle=may_handle_alerts(user),
         )
 

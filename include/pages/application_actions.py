@@ -25,7 +25,7 @@ def restart(name: str, user: SignedIn) -> dict[str, str]:
             403, f"You may not restart {name}. This requires permission to clear tasks of the stream_{name} DAG"
         )
     with connect(settings) as connection:
-        if application.status(connection, name).desired == application.STOPPED:
+        if application.load_status(connection, name).desired == application.STOPPED:
             raise HTTPException(409, f"{name} is stopped. Start it instead")
         application.request_restart(connection, name, user.get_name())
     return _accepted(name, "restart", user.get_name())

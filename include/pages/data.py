@@ -33,7 +33,7 @@ def now(**found: object) -> Answer:
 
 @router.get("/vitals", dependencies=OF_STREAMS)
 def vitals() -> Answer:
-    return now(**asdict(summary.now(Settings())))
+    return now(**asdict(summary.load_summary(Settings())))
 
 
 @router.get("/streams", dependencies=OF_STREAMS)
@@ -54,7 +54,7 @@ def lag(reader: str = "", hours: Annotated[float, Query(gt=0, le=72)] = 1) -> An
         seen = lag_report.by_reader(lag_report.rows(settings, connection))
         chosen = reader or max(seen, key=lambda each: lag_report.freshness(seen[each]) or -1.0)
         _require(chosen in seen, f"No reader {chosen!r}")
-        course = lag_series.lag_course(connection, chosen, hours * 3600, settings.lag_poll_seconds)
+        course = lag_series.lag_timeline(connection, chosen, hours * 3600, settings.lag_poll_seconds)
     rows = [asdict(row) for row in seen[chosen]]
     return now(reader=chosen, readers=list(seen), hours=hours, course=asdict(course), rows=rows)
 

@@ -59,7 +59,7 @@ def ready(settings: Settings) -> None:
 
 def prepare(settings: Settings) -> None:
     """Create the declared topics."""
-    topics.apply(settings, load_events())
+    topics.sync_topics(settings, load_events())
 
 
 def address(settings: Settings) -> str:

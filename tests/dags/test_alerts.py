@@ -15,11 +15,11 @@ from pydantic import SecretStr
 from tests.library.alert_tables import age, emptied
 from tests.library.listener import FAILS, TAKES, Listener, listening
 from truelog.alerts import alert_store, heartbeat
-from truelog.alerts.alert import Finding, Observation, Source
 from truelog.alerts.alert_delivery import deliver
 from truelog.alerts.alert_kind import KINDS
 from truelog.alerts.alert_receiver import configured
-from truelog.alerts.alert_watch import SOURCES, record
+from truelog.alerts.alert_rules import Finding, Observation, Source
+from truelog.alerts.alert_scheduler import SOURCES, record
 from truelog.storage.database import Connection
 from truelog.support.errors import ReceiverDown, ServiceDown
 from truelog.support.settings import PROJECT, Settings

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from truelog.archive import audit_evidence
-from truelog.archive.audit import Report
+from truelog.archive.audit import AuditReport
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def audit(dags: "DagBag", monkeypatch: pytest.MonkeyPatch, *faults: str) -> None:
     """Run the audit task with a report that lists these faults."""
     task: Any = dags.dags["archive_upkeep"].get_task("audit")
-    monkeypatch.setattr(audit_evidence, "run_audit", lambda settings, *, deep: Report((), 0, faults))
+    monkeypatch.setattr(audit_evidence, "run_audit", lambda settings, *, deep: AuditReport((), 0, faults))
     task.python_callable({"deep": False})
 
 

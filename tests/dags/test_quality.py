@@ -14,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_table import TIME, ensure, identifier, open_catalog
+from truelog.archive.archive_table import TIME, ensure_table, identifier, open_catalog
 from truelog.archive.archive_writer import FileWriter, blueprint, load_archived_file
 from truelog.batch.run_interval import RunInterval
 from truelog.quality import event_quality, gx_docs, quality_history, quality_metrics
@@ -96,7 +96,7 @@ class Searches:
 def searches(migrated: Settings, s3: Settings, connection: Connection) -> Iterator[Searches]:
     settings = migrated.model_copy(update={"log_day_seconds": int(DAY.total_seconds())})
     with open_catalog(settings) as catalog:
-        ensure(catalog, SEARCH, "searches", {0: 0})
+        ensure_table(catalog, SEARCH, "searches", {0: 0})
         yield Searches(settings, connection)
         catalog.drop_table(identifier(TOPIC))
     connection.execute(b"DELETE FROM truelog.log_day WHERE topic_id = 'searches'")

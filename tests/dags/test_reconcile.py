@@ -14,7 +14,7 @@ from psycopg import sql
 
 from tests.library.archive.test_archive_commit import kafka_records, written
 from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_table import ensure, identifier, open_catalog
+from truelog.archive.archive_table import ensure_table, identifier, open_catalog
 from truelog.quality import gx_docs
 from truelog.reconcile import reconcile_checks
 from truelog.reconcile.reconcile import ReconcileRequest, refused_result
@@ -155,7 +155,7 @@ def test_an_empty_view_fails_if_the_log_contains_events(judged: Judged, s3: Sett
     judged.compared(row_count=0)
     assert judged.failed() == ()  # the archive is empty
     with open_catalog(s3) as catalog:
-        table = ensure(catalog, load_events()["page_view"], "id", {0: 0})
+        table = ensure_table(catalog, load_events()["page_view"], "id", {0: 0})
         try:
             _archive(s3, catalog, range(3), b"{}")
             _archive(s3, catalog, range(3, 4), PAGE_VIEW)
@@ -208,19 +208,19 @@ def test_data_docs_show_hostile_values_as_text(judged: Judged) -> None:
 
 def test_unknown_fails_with_its_reason(judged: Judged) -> None:
     judged.compared(verdict="EQUAL")
-    reconcile_checks.require_known(judged.settings, RUN)
+    reconcile_checks.require_conclusive(judged.settings, RUN)
     judged.compared(verdict="UNKNOWN", reason="the archive is 12 events behind.")
     with pytest.raises(ArchiveBehind, match=r"^UNKNOWN: judged: the archive is 12 events behind\.$"):
-        reconcile_checks.require_known(judged.settings, RUN)
+        reconcile_checks.require_conclusive(judged.settings, RUN)
     assert "the streamed table equals its rebuild" in judged.failed()
     judged.compared()
-    reconcile_checks.require_known(judged.settings, RUN)  # a retry reached a verdict
+    reconcile_checks.require_conclusive(judged.settings, RUN)  # a retry reached a verdict
 
 
 def test_a_refused_view_fails_and_is_not_compared_again(judged: Judged) -> None:
     """A broken file may have no version."""
     refused_result(judged.settings, "judged", ReconcileRequest(run=RUN), reason="SyntaxError: invalid syntax")
-    reconcile_checks.require_known(judged.settings, RUN)
+    reconcile_checks.require_conclusive(judged.settings, RUN)
     with pytest.raises(BadInput, match="judged could not be compared: SyntaxError"):
         reconcile_checks.validate_run(judged.settings, RUN, "judged")
 

@@ -128,8 +128,8 @@ def test_an_application_without_input_is_not_hung(
     """Kafka is not answering."""
     away = postgresql.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"})
     _silent(database)
-    assert diagnose(away, application.status(database, NAME), datetime.now(UTC)) is Diagnosis.NO_INPUT
-    assert launcher.ensure(away, NAME).startswith("no_input")
+    assert diagnose(away, application.load_status(database, NAME), datetime.now(UTC)) is Diagnosis.NO_INPUT
+    assert launcher.ensure_desired_state(away, NAME).startswith("no_input")
     assert launches(database) == []
 
 
@@ -140,7 +140,7 @@ def test_an_application_that_ignores_a_tick_is_hung(
     kafka: Settings,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    topics.apply(kafka, load_events())
+    topics.sync_topics(kafka, load_events())
     _silent(database, "1 second")
     monkeypatch.setenv("TRUELOG_TICK_SECONDS", "0.1")
     monkeypatch.setenv("TRUELOG_SILENCE_SECONDS", "0.1")
@@ -153,7 +153,7 @@ def test_an_application_that_ignores_a_tick_is_hung(
 
     _launched(database, Settings().deaths_allowed, "hung")
     with pytest.raises(CrashLoop, match="hung 5 times"):
-        launcher.ensure(Settings(), NAME)
+        launcher.ensure_desired_state(Settings(), NAME)
 
 
 def _silent(database: Connection, since: str = "1 hour") -> None:
@@ -169,7 +169,7 @@ def test_a_failed_start_does_not_hold_up_other_applications(
 
     application.set_desired(database, NAME, application.STOPPED, DOER)
     with pytest.raises(AirflowNotFoundException, match=SPARK):
-        launcher.ensure_all(postgresql, [NAME, "other"], ["other", NAME])
+        launcher.ensure_all_desired_states(postgresql, [NAME, "other"], ["other", NAME])
     rows = database.execute("DELETE FROM truelog.application WHERE application = 'other' RETURNING 1").fetchall()
     assert rows == [(1,)]
     database.execute("DELETE FROM truelog.launch WHERE application = 'other'")
@@ -192,7 +192,7 @@ def test_a_restart_request_fires_the_trigger_until_a_launch_grants_it(
         "SELECT application, 'by hand', wish FROM truelog.application WHERE application = %s",
         (NAME,),
     )
-    assert application.status(database, NAME).wish is None
+    assert application.load_status(database, NAME).wish is None
     assert seen(dags, seconds=1.5) == "nothing"
 
 
@@ -244,7 +244,7 @@ def test_old_crashes_do_not_count(database: Connection, postgresql: Settings) ->
 
     _died(database, postgresql.deaths_allowed, ago="301 seconds")
     with pytest.raises(AirflowNotFoundException, match=SPARK):
-        launcher.ensure(postgresql, NAME)
+        launcher.ensure_desired_state(postgresql, NAME)
 
 
 def test_a_lock_without_a_process_is_removed(postgresql: Settings, database: Connection) -> None:
@@ -254,9 +254,9 @@ def test_a_lock_without_a_process_is_removed(postgresql: Settings, database: Con
     )
     with psycopg.connect(**postgresql.database(), autocommit=True) as far:
         far.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (NAME,))
-        assert application.status(database, NAME).alive
+        assert application.load_status(database, NAME).alive
         launcher.stop(postgresql, NAME)
-        assert not application.status(database, NAME).alive
+        assert not application.load_status(database, NAME).alive
 
 
 def launches(database: Connection) -> list[object]:

@@ -29,7 +29,7 @@ from truelog.schema.event import EventType
 from truelog.storage.database import Connection, names
 from truelog.support.durations import seconds
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import Compiled, compile_view, extend_view
+from truelog.views.compiled_view import CompiledView, compile_view, extend_view
 from truelog.views.view import View
 
 CASES = 200
@@ -71,7 +71,7 @@ class Lab:
     def context(self) -> BatchContext:
         return BatchContext(self.spark, self.settings, self.types)
 
-    def compiled(self, name: str, view: View) -> Compiled:
+    def compiled(self, name: str, view: View) -> CompiledView:
         return compile_view(self.spark, name, view, {n: records.schema(t) for n, t in self.types.items()})
 
     def compare_all(self, name: str, view: View, drawn: list[list[Record]]) -> DiffCounts:
@@ -82,22 +82,22 @@ class Lab:
         for each in (by_case, by_cut):
             self._fresh(each)
         rows = self.transformed(view, drawn).persist()
-        stage.load(by_cut.totals(rows), by_cut, self.settings)
+        stage.stage_rows(by_cut.totals(rows), by_cut, self.settings)
         end = last_cut(drawn)
         self._tick(by_case, end)
         self._stream(by_case, by_cut, end)
-        merge.add(self.connection, by_case, "recon", stage.load(by_case.totals(rows), by_case, self.settings))
-        clock.drop_expired(self.connection, by_case, "recon", _reached(by_case, end))
+        merge.add(self.connection, by_case, "recon", stage.stage_rows(by_case.totals(rows), by_case, self.settings))
+        clock.drop_expired_rows(self.connection, by_case, "recon", _reached(by_case, end))
         rows.unpersist()
         return row_diff.find_differences(self.connection, by_case)
 
-    def digests(self, name: str, view: View, drawn: list[list[Record]]) -> tuple[Compiled, TableHash, TableHash]:
+    def digests(self, name: str, view: View, drawn: list[list[Record]]) -> tuple[CompiledView, TableHash, TableHash]:
         """The hashes that PostgreSQL and Spark compute for the same rows. The rows stay in `recon`."""
         plain = self.compiled(name, view)
         by_case = replace(extend_view(plain, "case_id", IntegerType()), name=f"{name}_digested")
         self._fresh(by_case)
         states = by_case.totals(self.transformed(view, drawn)).persist()
-        merge.add(self.connection, by_case, "recon", stage.load(states, by_case, self.settings))
+        merge.add(self.connection, by_case, "recon", stage.stage_rows(states, by_case, self.settings))
         in_database = table_hash.hash_table(self.connection, by_case, sql.Identifier("recon", by_case.table))
         return by_case, in_database, table_hash.hash_frame(by_case, by_case.stored(states))
 
@@ -126,7 +126,7 @@ class Lab:
         typed = {n: events.column(n) for n in [*self.types[topic].arrow_schema.names, "invalid"]}
         return self.spark.createDataFrame(pa.table(coordinates | typed)).where("invalid IS NULL").drop("invalid")
 
-    def _fresh(self, compiled: Compiled) -> None:
+    def _fresh(self, compiled: CompiledView) -> None:
         self.connection.execute("DELETE FROM truelog.view WHERE view = %s", (compiled.name,))
         for schema in ("state", "stage", "recon", "batch"):
             drop = sql.SQL("DROP TABLE IF EXISTS {} CASCADE").format(sql.Identifier(schema, compiled.table))
@@ -134,14 +134,14 @@ class Lab:
         table.deploy_table(self.connection, replace(compiled, view=replace(compiled.view, present={}, columns={})))
         table.create_table(self.connection, compiled, "recon", compiled.table)
 
-    def _tick(self, by_case: Compiled, end: int) -> None:
+    def _tick(self, by_case: CompiledView, end: int) -> None:
         """If the view has `keep`, store one tick for each cut."""
         if by_case.view.keep:
             ticks = [(cut, clock_after(by_case.view, cut).isoformat(), "{}") for cut in range(end + 1)]
             frame = self.spark.createDataFrame(ticks, "offset bigint, occurred_at string, ends string")
             clock.store_ticks(self.connection, by_case.name, frame)
 
-    def _stream(self, by_case: Compiled, by_cut: Compiled, end: int) -> None:
+    def _stream(self, by_case: CompiledView, by_cut: CompiledView, end: int) -> None:
         """Merge the cuts one after another, then copy the streamed table under the name that a reconcile would use."""
         self.connection.execute(
             sql.SQL(
@@ -150,7 +150,7 @@ class Lab:
         )
         for cut in range(end + 1):
             merge.add(self.connection, by_case, "state", StagedRows((str(cut),), 0, 0))
-            clock.drop_expired(self.connection, by_case, "state", _reached(by_case, cut))
+            clock.drop_expired_rows(self.connection, by_case, "state", _reached(by_case, cut))
         copy = sql.Identifier("recon", f"{by_case.table}_streamed")
         self.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(copy))
         self.connection.execute(
@@ -158,6 +158,6 @@ class Lab:
         )
 
 
-def _reached(by_case: Compiled, cut: int) -> Positions:
+def _reached(by_case: CompiledView, cut: int) -> Positions:
     """The positions just past the tick that ends the cut."""
     return Positions({clock.TOPIC: {0: cut + 1}}, {clock.TOPIC: by_case.name})

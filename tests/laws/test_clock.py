@@ -20,7 +20,7 @@ from truelog.log.positions import Positions
 from truelog.maintenance import tick_retention
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 TOPICS = ("a", "b", "ticks")
 ID = "ticks-id"
@@ -166,14 +166,16 @@ def test_no_tick_is_dropped_while_a_view_has_no_positions(connection: Connection
         assert tick_retention.drop_old_ticks(connection) == 0
         without_keep = View(reads=("a",), transform=lambda a: a, key=("k",), measures={}, version=2)
         assert (
-            tick_retention.drop_old_ticks(connection, [Compiled("fresh", replace(without_keep, version=1), {}, "")])
+            tick_retention.drop_old_ticks(connection, [CompiledView("fresh", replace(without_keep, version=1), {}, "")])
             == 0
         )
         assert (
-            tick_retention.drop_old_ticks(connection, [Compiled("fresh", replace(without_keep, keep="1 day"), {}, "")])
+            tick_retention.drop_old_ticks(
+                connection, [CompiledView("fresh", replace(without_keep, keep="1 day"), {}, "")]
+            )
             == 0
         )
-        assert tick_retention.drop_old_ticks(connection, [Compiled("fresh", without_keep, {}, "")]) == 4
+        assert tick_retention.drop_old_ticks(connection, [CompiledView("fresh", without_keep, {}, "")]) == 4
 
 
 def test_no_tick_is_dropped_during_a_comparison(migrated: Settings, connection: Connection) -> None:

@@ -23,7 +23,7 @@ from truelog.reconcile import table_hash
 from truelog.storage.database import names
 from truelog.support.errors import BadDeclaration
 from truelog.views import columns
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 NAN, INFINITY = math.nan, math.inf
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -175,7 +175,7 @@ def test_plain_python_computes_the_golden_numbers() -> None:
 def test_both_engines_compute_the_golden_numbers(lab: Lab) -> None:
     every = t.StructType([t.StructField(name.removeprefix("last_"), kind) for name, kind in list(KINDS.items())[1:]])
     view = View(reads=(), transform=lambda none: none, key=("id",), measures={"last": Latest()})
-    compiled = Compiled("golden", view, {"id": KINDS["id"], "last": every}, "")
+    compiled = CompiledView("golden", view, {"id": KINDS["id"], "last": every}, "")
     assert list(compiled.stored_columns) == list(KINDS)
 
     schema = t.StructType([t.StructField(name, kind) for name, kind in KINDS.items()])

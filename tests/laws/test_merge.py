@@ -20,7 +20,7 @@ from truelog.kernel.merge import Merge
 from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.support.errors import Fenced, StagingTorn, TopicRecreated
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 
 def _per_minute(page_view: DataFrame) -> DataFrame:
@@ -35,7 +35,7 @@ class Bench:
     """A view for one test, and batches for that view."""
 
     lab: Lab
-    compiled: Compiled
+    compiled: CompiledView
     holder: Holder | None = None
     topic_id: str = "an-id"
 

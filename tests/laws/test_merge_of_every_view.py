@@ -25,7 +25,7 @@ from truelog.log.positions import Positions
 from truelog.support import faults
 from truelog.support.durations import seconds
 from truelog.support.errors import CodeChanged, Gap, Stale
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 LOGS = 40  # joined into one log
 POINTS = ("merge.locked", "merge.added", "merge.advanced")
@@ -37,7 +37,7 @@ class Fed:
     """A view for one test, at the beginning of a log."""
 
     lab: Lab
-    compiled: Compiled
+    compiled: CompiledView
     log: list[Record]
 
     def at(self, records: int, ticks: int = 0) -> Positions:
@@ -85,7 +85,7 @@ class Fed:
         return sql.Identifier("state", self.compiled.table)
 
 
-def deployed(lab: Lab, name: str) -> Compiled:
+def deployed(lab: Lab, name: str) -> CompiledView:
     """Deploy a view under a name that no other test uses."""
     compiled = lab.compiled(f"{name}_{uuid.uuid4().hex[:8]}", VIEWS[name])
     table.deploy_table(lab.connection, compiled)

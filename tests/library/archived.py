@@ -15,14 +15,14 @@ from pyspark.sql import functions as F
 from tests.laws.lab import Lab
 from truelog import Max, Sum, View
 from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_table import TIME, ensure, identifier, open_catalog
+from truelog.archive.archive_table import TIME, ensure_table, identifier, open_catalog
 from truelog.archive.archive_writer import FileWriter, blueprint, load_archived_file
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import merge, table
 from truelog.kernel.merge import Excluded, Merge
 from truelog.log.positions import Positions
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 MORNING = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -51,7 +51,7 @@ class Archived:
     """Archived clicks and ticks, and a view that merges all of them."""
 
     lab: Lab
-    compiled: Compiled
+    compiled: CompiledView
     ends: dict[str, dict[int, int]] = field(default_factory=lambda: {"click": {0: 0, 1: 0}, "ticks": {0: 0}})
     ids: dict[str, str] = field(default_factory=lambda: {"click": uuid.uuid4().hex, "ticks": uuid.uuid4().hex})
 
@@ -128,7 +128,7 @@ def archived(lab: Lab, settings: Settings) -> Iterator[Archived]:
         for topic, ends in archive.ends.items():
             if catalog.table_exists(identifier(topic)):
                 catalog.drop_table(identifier(topic))
-            ensure(catalog, lab.types[topic], archive.ids[topic], ends)
+            ensure_table(catalog, lab.types[topic], archive.ids[topic], ends)
     table.deploy_table(lab.connection, compiled)
     try:
         yield archive

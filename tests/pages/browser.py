@@ -177,7 +177,7 @@ def test_a_restart_is_confirmed_and_recorded(pages: Settings, signed_in: dict[st
             each for each in audit_trail.latest_operations(connection, 100, "restart") if each.subject == ARCHIVE
         ]
         assert [each.doer for each in requests] == ["oncall"]
-        assert str(application.status(connection, ARCHIVE).wish).startswith("oncall, ")
+        assert str(application.load_status(connection, ARCHIVE).wish).startswith("oncall, ")
     open_page(page, "operations")
     expect(page.locator("tbody tr").first).to_contain_text("oncall")
 

@@ -13,11 +13,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from truelog.alerts import alert_store, alert_watch
+from truelog.alerts import alert_scheduler, alert_store
 from truelog.control import application, view_status
 from truelog.control.application import ARCHIVE, STREAM
 from truelog.lag import lag_history
-from truelog.lag.lag_history import Reading
+from truelog.lag.lag_history import ReaderPoll
 from truelog.lag.lag_verdict import Sample
 from truelog.schema.quality import DEFAULTS, EVENTS, LATE, QualityMetric, quality_metric
 from truelog.storage import audit_trail
@@ -121,7 +121,7 @@ def _answer(connection: Connection) -> None:
     )
 
 
-def _readings(now: float) -> Iterator[Reading]:
+def _readings(now: float) -> Iterator[ReaderPoll]:
     """One poll per minute for six hours. One view fell behind for a while. Polls failed for a few minutes."""
     for minute in range(360, -1, -1):
         at = now - 60 * minute - 1
@@ -131,7 +131,7 @@ def _readings(now: float) -> Iterator[Reading]:
             places = (
                 [("search", 0), ("click", 0)] if reader == "click_through" else [("page_view", p) for p in range(4)]
             )
-            yield Reading(
+            yield ReaderPoll(
                 reader,
                 version,
                 at,
@@ -303,5 +303,5 @@ def _alerts(connection: Connection) -> None:
     alert_store.add_silence(connection, "*/request_rates", timedelta(days=1), by="admin", why=f"new {HOSTILE[1]}")
     connection.execute(
         "INSERT INTO truelog.alert_source SELECT name, now() + interval '1 day', '' FROM unnest(%s::text[]) name",
-        ([source.name for source in alert_watch.SOURCES[1:]],),
+        ([source.name for source in alert_scheduler.SOURCES[1:]],),
     )

@@ -126,7 +126,7 @@ def test_airflow_permissions_decide_actions_and_the_user_is_recorded(
         )
     with connect(pages) as connection:
         operations = audit_trail.latest_operations(connection, 4)
-        now = application.status(connection, STREAM)
+        now = application.load_status(connection, STREAM)
     assert [(each.doer, each.kind) for each in reversed(operations)] == [
         (user, act) for user, act, status in ACTS if status == 200
     ]

@@ -9,7 +9,7 @@ from tests.pages.plausible import HOSTILE, MADE
 from truelog.lag import lag_report, lag_series
 from truelog.lag.lag_verdict import LagVerdict
 from truelog.monitor import stream_report, summary, view_report
-from truelog.monitor.summary import State, Vitals
+from truelog.monitor.summary import PlatformState, PlatformSummary
 from truelog.quality import quality_history
 from truelog.reconcile import reconcile_history
 from truelog.serving import browse
@@ -100,7 +100,7 @@ def test_a_view_without_a_table_has_no_rows(snapshot: Connection) -> None:
 
 def test_lag_over_time_has_a_peak_and_a_gap(snapshot: Connection) -> None:
     """Six hours in steps of two minutes; the poller measured nothing for five minutes."""
-    course = lag_series.lag_course(snapshot, "page_audience", 6 * 3600, least=120)
+    course = lag_series.lag_timeline(snapshot, "page_audience", 6 * 3600, least=120)
     assert course.step == 120
     assert [(each.topic, each.partition) for each in course.series] == [("page_view", p) for p in range(4)]
     events = course.series[0].events
@@ -138,38 +138,38 @@ def test_the_lag_is_unknown_if_one_partition_is_unknown(filled: Settings) -> Non
 
 
 def test_the_card_shows_the_worst_view(filled: Settings) -> None:
-    found = summary.now(filled)
+    found = summary.load_summary(filled)
     assert (found.freshness.value, found.lag.value) == (21 / 50, 42)
     assert (found.proof.view, found.proof.value) == ("page_audience", None)  # no certificate: worse than any age
 
 
-def stated(found: Vitals) -> dict[str, State]:
+def stated(found: PlatformSummary) -> dict[str, PlatformState]:
     return {each.text: each.state for each in found.problems}
 
 
 def test_the_summary_lists_current_problems(filled: Settings) -> None:
-    found = summary.now(filled)
-    assert found.state is State.CRITICAL
+    found = summary.load_summary(filled)
+    assert found.state is PlatformState.CRITICAL
     assert (found.alerts.count, found.alerts.severity) == (3, "critical")
     assert str(found.alerts.worst).startswith("click_through ")
     assert (found.views, found.unmade) == (len(MADE) + 2, 2)
     expected = {
-        "alerts are not checked: applications": State.UNKNOWN,
-        "page_audience is stalled": State.CRITICAL,
-        "broken cannot be loaded": State.CRITICAL,
-        "request_rates has no table yet": State.WARNING,
+        "alerts are not checked: applications": PlatformState.UNKNOWN,
+        "page_audience is stalled": PlatformState.CRITICAL,
+        "broken cannot be loaded": PlatformState.CRITICAL,
+        "request_rates has no table yet": PlatformState.WARNING,
     }
     assert expected.items() <= stated(found).items()
     assert "archive is down" not in stated(found)
 
 
 def test_a_stopped_archive_is_a_problem(filled: Settings, archive_down: None) -> None:
-    assert stated(summary.now(filled))["archive is down"] is State.CRITICAL
+    assert stated(summary.load_summary(filled))["archive is down"] is PlatformState.CRITICAL
 
 
 def test_an_application_that_never_ran_is_down(filled: Settings) -> None:
-    found = summary.now(filled.model_copy(update={"applications": {"click_through": "second"}}))
-    assert stated(found)["second is down"] is State.CRITICAL
+    found = summary.load_summary(filled.model_copy(update={"applications": {"click_through": "second"}}))
+    assert stated(found)["second is down"] is PlatformState.CRITICAL
 
 
 def test_a_view_stays_different_until_it_is_found_equal(filled: Settings) -> None:
@@ -185,29 +185,32 @@ def test_a_view_stays_different_until_it_is_found_equal(filled: Settings) -> Non
                     "VALUES ('click_through', 1, '{}', false, 1, 0, 0, 1, 0, %s, '', '[]')",
                     (verdict,),
                 )
-                assert (wrong in stated(summary.now(filled))) == different
+                assert (wrong in stated(summary.load_summary(filled))) == different
         finally:
             connection.execute("DELETE FROM truelog.reconciliation WHERE id > %s", (last,))
 
 
 def test_old_lag_samples_are_not_shown_as_current(filled: Settings) -> None:
-    found = summary.now(filled.model_copy(update={"lag_poll_seconds": 0.1}))
+    found = summary.load_summary(filled.model_copy(update={"lag_poll_seconds": 0.1}))
     assert (found.freshness.value, found.lag.value) == (None, None)
-    assert stated(found)[f"lag is unknown: archive, {', '.join(sorted(MADE))}"] is State.UNKNOWN
+    assert stated(found)[f"lag is unknown: archive, {', '.join(sorted(MADE))}"] is PlatformState.UNKNOWN
 
 
 def test_an_alert_source_that_cannot_check_is_a_problem(filled: Settings) -> None:
     with connect(filled, autocommit=True) as connection:
         connection.execute("UPDATE truelog.alert_source SET blind = 'Kafka did not answer' WHERE source = 'lag'")
         try:
-            assert stated(summary.now(filled))["alerts are not checked: applications, lag"] is State.UNKNOWN
+            assert (
+                stated(summary.load_summary(filled))["alerts are not checked: applications, lag"]
+                is PlatformState.UNKNOWN
+            )
         finally:
             connection.execute("UPDATE truelog.alert_source SET blind = '' WHERE source = 'lag'")
 
 
 def test_without_postgresql_the_summary_fails(filled: Settings) -> None:
     with pytest.raises(ServiceDown):
-        summary.now(filled.model_copy(update={"database_name": "none_of_this_name"}))
+        summary.load_summary(filled.model_copy(update={"database_name": "none_of_this_name"}))
 
 
 def test_the_catalogue_shows_declared_and_actual_state(filled: Settings) -> None:

@@ -13,7 +13,7 @@ from truelog.reconcile.reconcile import COMPARE_ONLY, ReconcileRequest, Reconcil
 from truelog.schema.event import load_events
 from truelog.support.settings import Settings
 from truelog.views import catalogue
-from truelog.views.compiled_view import Compiled, compile_view
+from truelog.views.compiled_view import CompiledView, compile_view
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Batch:
     def context(self) -> BatchContext:
         return BatchContext(self.spark, Settings(), load_events())
 
-    def compiled(self, view: str) -> Compiled:
+    def compiled(self, view: str) -> CompiledView:
         schemas = {topic: records.schema(each) for topic, each in load_events().items()}
         return compile_view(self.spark, view, catalogue.load_view(view, Settings().views_folder), schemas)
 

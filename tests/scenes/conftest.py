@@ -115,7 +115,7 @@ def known(settings: Settings, **more: object) -> Iterator[Settings]:
 @pytest.fixture(scope="session")
 def world(platform: Settings) -> World:
     migrate(platform)
-    topics.apply(platform, load_events())
+    topics.sync_topics(platform, load_events())
     return World(platform, Traffic(platform))
 
 

@@ -17,7 +17,7 @@ from truelog.storage import database
 from truelog.streaming.stream import Stream
 from truelog.support.settings import Settings
 
-_add, _load = merge.add, stage.load
+_add, _load = merge.add, stage.stage_rows
 
 
 def positions_unchecked() -> None:
@@ -55,7 +55,7 @@ def slow_view() -> None:
             threading.Event().wait(10)
         return _load(states, compiled, settings)
 
-    stage.load = load
+    stage.stage_rows = load
 
 
 DEFECTS: dict[str, Callable[[], None]] = {

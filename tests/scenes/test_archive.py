@@ -17,7 +17,7 @@ from tests.scenes.command_line import answer
 from tests.scenes.conftest import World
 from truelog.archive import archive_reader, log_day
 from truelog.archive.archive_table import archived_positions, identifier, open_catalog
-from truelog.archive.audit import Hole
+from truelog.archive.audit import OffsetGap
 from truelog.archive.audit_evidence import run_audit
 from truelog.archive.log_day import Start
 from truelog.control import lease
@@ -232,7 +232,7 @@ def test_a_range_is_read_by_offset(world: World, spark: SparkSession, from_raw: 
     end = archived_positions(world.settings, [TOPIC])
     begin = Positions({TOPIC: {p: o // 3 for p, o in end.offsets[TOPIC].items()}}, end.ids)
     wanted = archive_reader.Wanted.between(begin, end)
-    found = archive_reader.records(spark, world.settings, types, wanted, from_raw=from_raw).collect()
+    found = archive_reader.read_records(spark, world.settings, types, wanted, from_raw=from_raw).collect()
     assert sorted((r.partition, r.offset) for r in found) == [
         (p, o) for p in end.offsets[TOPIC] for o in range(begin.at(TOPIC, p), end.at(TOPIC, p))
     ]
@@ -246,7 +246,7 @@ def test_reading_records_that_are_not_archived_fails(world: World, spark: SparkS
     types, end = {TOPIC: load_events()[TOPIC]}, archived_positions(world.settings, [TOPIC])
     beyond = Positions({TOPIC: {p: o + 7 for p, o in end.offsets[TOPIC].items()}}, end.ids)
     with pytest.raises(ArchiveBehind, match="28 events behind"):
-        archive_reader.records(spark, world.settings, types, archive_reader.Wanted.between(Positions(), beyond))
+        archive_reader.read_records(spark, world.settings, types, archive_reader.Wanted.between(Positions(), beyond))
     with pytest.raises(ArchiveBehind, match="28 events behind"):
         archive_reader.wait_for(world.settings, beyond, seconds=1)
 
@@ -304,7 +304,7 @@ def test_holes_are_explained_and_records_dropped_by_retention_are_a_loss_until_a
     assert report.verdict == "SOUND", report.faults
     parts = {each.partition: each for each in report.partitions if each.topic == OTHER_TOPIC}
     assert {hole.why for hole in parts[0].holes} == {"transaction"}
-    assert parts[1].holes == (Hole(0, 5, "accepted loss"),)
+    assert parts[1].holes == (OffsetGap(0, 5, "accepted loss"),)
     assert (parts[1].committed, parts[1].position) == (4, 9)
 
 

@@ -21,7 +21,7 @@ from truelog.archive import archive_table
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_groups, lag_poll
 from truelog.lag.lag import Lag, Partition, lags
-from truelog.lag.lag_history import Reading
+from truelog.lag.lag_history import ReaderPoll
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.schema.event import load_events
@@ -136,12 +136,12 @@ def _insert(connection: Connection, view: str, at: Positions) -> None:
 
 
 @pytest.fixture(scope="module")
-def polled(readers: Settings) -> dict[str, Reading]:
+def polled(readers: Settings) -> dict[str, ReaderPoll]:
     _, readings = lag_poll.poll_once(readers, topics.client(readers), [TOPIC, "ticks"], lag_poll.polled_views)
     return {each.reader: each for each in readings}
 
 
-def test_a_poll_sees_each_reader_in_each_partition(polled: dict[str, Reading], ends: Positions) -> None:
+def test_a_poll_sees_each_reader_in_each_partition(polled: dict[str, ReaderPoll], ends: Positions) -> None:
     assert {reader: reading.version for reader, reading in polled.items()} == {AT_END: 2, BEHIND: 2, OTHER_TOPIC: 2}
     for reading in polled.values():
         assert set(reading.samples) == set(ends.partitions())  # without ticks
@@ -159,7 +159,7 @@ def test_the_archive_is_a_reader_too(world: World) -> None:
     begins = topics.begins(broker, [TOPIC])
     if not archive_table.archived_positions(world.settings, [TOPIC]).offsets:
         with archive_table.open_catalog(world.settings) as catalog:
-            archive_table.ensure(catalog, load_events()[TOPIC], begins.ids[TOPIC], begins.offsets[TOPIC])
+            archive_table.ensure_table(catalog, load_events()[TOPIC], begins.ids[TOPIC], begins.offsets[TOPIC])
     found, [reading] = lag_poll.poll_once(world.settings, broker, [TOPIC], lag_poll.polled_archive)
     assert (reading.reader, reading.version, list(found)) == (ARCHIVE, 0, [ARCHIVE])
     at, end = found[ARCHIVE].at, topics.ends(broker, [TOPIC])

@@ -228,7 +228,7 @@ def test_rebuilds_use_recomputed_days(world: World, pause: Pause, batch: Batch) 
     found = batch.reconcile("page_views")
     assert (found.verdict, found.missing, found.extra, found.different) == ("EQUAL", 0, 0, 0)
     assert found.rows > sum(each.rows for each in made) / len(made)
-    known = partials.load(batch.context.settings, batch.compiled("page_views"))
+    known = partials.load_partials(batch.context.settings, batch.compiled("page_views"))
     tiled = select_partials(known.ranges, replace(world.positions("page_views"), ids=found.positions.ids))
     assert [each.covered.day for each in made] == pause.days[: len(made)]
     assert {each.covered.day for each in made} <= {each.day for each in tiled.partials}
@@ -245,7 +245,7 @@ def test_a_damaged_day_is_detected_and_rebuilt_from_raw_bytes(
     """The day is rebuilt by its audit, after all other days were verified, or by a repair, which must be permanent."""
     damaged = pause.recomputed[-1]
     settings, compiled = batch.context.settings, batch.compiled("page_views")
-    known = partials.load(settings, compiled)
+    known = partials.load_partials(settings, compiled)
     others = [tile.day for tile in known.ranges if tile.day != damaged.covered.day]
     verified = (
         "INSERT INTO truelog.proof (view, version, day) SELECT 'page_views', 1, unnest(%s) ON CONFLICT DO NOTHING"

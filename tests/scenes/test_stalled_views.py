@@ -51,7 +51,7 @@ def test_only_broken_and_changed_views_are_stalled(world: World, folder: Path) -
     (folder / "release_broken.py").write_text("import missing_module\n")
     _released(world, folder)
     with connect(world.settings) as connection:
-        now = application.status(connection, "stream")
+        now = application.load_status(connection, "stream")
     assert now.code_wanted != now.code_running
 
     second = start(world.settings, "stream.py", **given)
@@ -63,7 +63,7 @@ def test_only_broken_and_changed_views_are_stalled(world: World, folder: Path) -
     assert "No module named 'missing_module'" in found["release_broken"].reason
     assert "Bump `version`" in found["release_changed"].reason
     with connect(world.settings) as connection:
-        now = application.status(connection, "stream")
+        now = application.load_status(connection, "stream")
     assert now.batch_at is not None
     assert (
         diagnose_status(now, application.silence_limits(world.settings, "stream"), now.batch_at)

@@ -20,7 +20,7 @@ from tests.scenes.conftest import World, known
 from truelog.alerts import alert_outbox, alert_store
 from truelog.apps import launcher, reader_positions
 from truelog.control import application
-from truelog.control.application import Status
+from truelog.control.application import ApplicationStatus
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.storage.database import connect
@@ -69,12 +69,14 @@ def oncall(kept: Settings) -> Airflow:
     return sign_in(kept, "oncall")
 
 
-def status(settings: Settings, name: str = "stream") -> Status:
+def status(settings: Settings, name: str = "stream") -> ApplicationStatus:
     with connect(settings) as connection:
-        return application.status(connection, name)
+        return application.load_status(connection, name)
 
 
-def wait(settings: Settings, condition: Callable[[Status], bool], what: str, seconds: float = 90) -> Status:
+def wait(
+    settings: Settings, condition: Callable[[ApplicationStatus], bool], what: str, seconds: float = 90
+) -> ApplicationStatus:
     def met() -> None:
         now = status(settings)
         if not condition(now):
@@ -89,14 +91,14 @@ def positions(settings: Settings) -> Positions:
         return reader_positions.view_positions(connection, ["page_views"])["page_views"].positions
 
 
-def running_again(settings: Settings, before: Status) -> Status:
+def running_again(settings: Settings, before: ApplicationStatus) -> ApplicationStatus:
     return wait(settings, lambda s: s.alive and (s.epoch or 0) > (before.epoch or 0), "running again")
 
 
-def working(settings: Settings, since: datetime | None = None) -> Status:
+def working(settings: Settings, since: datetime | None = None) -> ApplicationStatus:
     """Wait until the stream has finished a batch (after `since`, if given)."""
 
-    def batched(now: Status) -> bool:
+    def batched(now: ApplicationStatus) -> bool:
         return now.alive and now.batch_at is not None and (since is None or now.batch_at > since)
 
     return wait(settings, batched, "a batch")
@@ -115,7 +117,7 @@ def test_the_applications_are_started_and_watched(kept: Settings, oncall: Airflo
 
 def test_a_second_start_leaves_the_application_alone(kept: Settings) -> None:
     before = status(kept)
-    assert launcher.ensure(kept, "stream") == "healthy"
+    assert launcher.ensure_desired_state(kept, "stream") == "healthy"
     assert status(kept).epoch == before.epoch
 
 

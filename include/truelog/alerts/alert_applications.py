@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from truelog.alerts.alert import Finding, Observation
+from truelog.alerts.alert_rules import Finding, Observation
 from truelog.apps.liveness import diagnose
 from truelog.control import application
-from truelog.control.application import Diagnosis, Status
+from truelog.control.application import ApplicationStatus, Diagnosis
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.durations import in_words
@@ -51,7 +51,7 @@ class Launches:
 def observe(settings: Settings) -> Observation:
     """Check every application."""
     with db_snapshot.read_snapshot(settings) as connection:
-        statuses = {name: application.status(connection, name) for name in application.application_names(settings)}
+        statuses = {name: application.load_status(connection, name) for name in application.application_names(settings)}
         launches = _launches(connection, list(statuses))
     now = datetime.now(UTC)
     diagnoses = {name: diagnose(settings, status, now) for name, status in statuses.items()}
@@ -70,7 +70,7 @@ def observe(settings: Settings) -> Observation:
     return Observation(tuple(findings), frozenset(unseen))
 
 
-def is_starting(status: Status, launch: Launches, now: datetime) -> bool:
+def is_starting(status: ApplicationStatus, launch: Launches, now: datetime) -> bool:
     """Whether an application that is not alive is being started, and therefore does not count as down.
 
     1. The application was launched a moment ago: on request, by a release, or for the first time.
@@ -89,14 +89,14 @@ def is_starting(status: Status, launch: Launches, now: datetime) -> bool:
     return status.taken_at < launch.platform_started_at and now - launch.platform_started_at < _START_LIMIT  # 3
 
 
-def _is_healthy(status: Status, diagnosis: Diagnosis | None) -> bool:
+def _is_healthy(status: ApplicationStatus, diagnosis: Diagnosis | None) -> bool:
     """Whether the application is finishing batches, or is stopped on request."""
     if diagnosis in (Diagnosis.DOWN, Diagnosis.HUNG, Diagnosis.NO_INPUT):
         return False
     return not status.alive or status.batch_at is not None
 
 
-def _why_down(status: Status, diagnosis: Diagnosis | None, now: datetime) -> str:
+def _why_down(status: ApplicationStatus, diagnosis: Diagnosis | None, now: datetime) -> str:
     since = status.batch_at or status.taken_at
     last = f"its last batch ended {in_words((now - since).total_seconds())} ago" if since else "it has never run"
     return f"no process holds its lease; {last}" if diagnosis is Diagnosis.DOWN else f"its process is alive, but {last}"

@@ -6,9 +6,9 @@ records to retention is a separate incident.
 
 from collections.abc import Iterable
 
-from truelog.alerts.alert import Finding, Observation
+from truelog.alerts.alert_rules import Finding, Observation
 from truelog.control import application
-from truelog.control.application import Status
+from truelog.control.application import ApplicationStatus
 from truelog.lag import lag_report
 from truelog.lag.lag_report import LagRow
 from truelog.lag.lag_verdict import LagVerdict
@@ -33,7 +33,7 @@ def observe(settings: Settings) -> Observation:
     """Check every reader in every partition."""
     with db_snapshot.read_snapshot(settings) as connection:
         rows = lag_report.rows(settings, connection)
-        statuses = {name: application.status(connection, name) for name in application.application_names(settings)}
+        statuses = {name: application.load_status(connection, name) for name in application.application_names(settings)}
     return observation(rows, {name for name, status in statuses.items() if not _makes_batches(status)})
 
 
@@ -70,5 +70,5 @@ def _subject(kind: str, row: LagRow) -> str:
     return row.application if kind == "lagging" else row.reader
 
 
-def _makes_batches(status: Status) -> bool:
+def _makes_batches(status: ApplicationStatus) -> bool:
     return status.alive and status.batch_at is not None

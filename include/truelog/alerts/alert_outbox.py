@@ -10,15 +10,15 @@ from datetime import datetime
 
 from psycopg.rows import class_row
 
-from truelog.alerts.alert import Transition
 from truelog.alerts.alert_kind import KINDS, Kind
+from truelog.alerts.alert_rules import Transition
 from truelog.storage.database import Connection
 
 WAITING = "SELECT FROM truelog.notification WHERE receiver = %s AND done_at IS NULL LIMIT 1"
 
 
 @dataclass(frozen=True)
-class Notice:
+class Notification:
     """One notification with its incident. `cause` is the alert's cause at the time the notification was written."""
 
     id: int
@@ -76,9 +76,9 @@ def enqueue(connection: Connection, receivers: Iterable[str], alert: int, transi
     )
 
 
-def next_notice(connection: Connection, receiver: str) -> Notice | None:
+def next_notice(connection: Connection, receiver: str) -> Notification | None:
     """The oldest notification that is waiting for a receiver, or None."""
-    with connection.cursor(row_factory=class_row(Notice)) as cursor:
+    with connection.cursor(row_factory=class_row(Notification)) as cursor:
         return cursor.execute(
             "SELECT n.id, n.says AS transition, a.kind, a.subject, n.cause, a.opened_at, a.resolved_at, a.opened_as "
             "FROM truelog.notification n JOIN truelog.alert a ON a.id = n.alert "
@@ -87,7 +87,7 @@ def next_notice(connection: Connection, receiver: str) -> Notice | None:
         ).fetchone()
 
 
-def mark_delivered(connection: Connection, notice: Notice, refused: str | None = None) -> None:
+def mark_delivered(connection: Connection, notice: Notification, refused: str | None = None) -> None:
     """Record that the receiver accepted a notification or refused it permanently."""
     connection.execute(
         "UPDATE truelog.notification SET tries = tries + 1, done_at = now(), failed = %s WHERE id = %s",
@@ -95,7 +95,7 @@ def mark_delivered(connection: Connection, notice: Notice, refused: str | None =
     )
 
 
-def mark_failed(connection: Connection, notice: Notice, why: str) -> None:
+def mark_failed(connection: Connection, notice: Notification, why: str) -> None:
     """Record a failed attempt. The notification remains in the outbox."""
     connection.execute("UPDATE truelog.notification SET tries = tries + 1, failed = %s WHERE id = %s", (why, notice.id))
 

@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import Any
 
 from truelog.alerts.alert_kind import former_kind
-from truelog.alerts.alert_outbox import Notice
+from truelog.alerts.alert_outbox import Notification
 from truelog.support.errors import ReceiverDown
 from truelog.support.http_client import post_json
 from truelog.support.settings import Settings
@@ -33,7 +33,7 @@ class Receiver:
     """
 
     is_configured: Callable[[Settings], bool]
-    send: Callable[[Settings, Notice], None]
+    send: Callable[[Settings, Notification], None]
 
 
 def configured(settings: Settings) -> list[str]:
@@ -41,14 +41,14 @@ def configured(settings: Settings) -> list[str]:
     return [name for name, receiver in RECEIVERS.items() if receiver.is_configured(settings)]
 
 
-def links(settings: Settings, notice: Notice) -> tuple[str, str]:
+def links(settings: Settings, notice: Notification) -> tuple[str, str]:
     """The addresses of the Airflow page and the runbook."""
     pages = settings.alert_pages_url or f"http://127.0.0.1:{settings.airflow_port}"
     page = f"{pages.rstrip('/')}/{notice.definition.page.format(subject=notice.subject)}"
     return page, f"{settings.alert_runbooks_url.rstrip('/')}/{notice.kind}.md"
 
 
-def alertmanager(settings: Settings, notice: Notice) -> list[dict[str, Any]]:
+def alertmanager(settings: Settings, notice: Notification) -> list[dict[str, Any]]:
     page, runbook = links(settings, notice)
     ends = (notice.resolved_at if notice.resolved else None) or notice.opened_at + _NO_END
     return [
@@ -73,7 +73,7 @@ def alertmanager(settings: Settings, notice: Notice) -> list[dict[str, Any]]:
     ]
 
 
-def pagerduty(settings: Settings, notice: Notice) -> dict[str, Any]:
+def pagerduty(settings: Settings, notice: Notification) -> dict[str, Any]:
     """The event without its routing key, which is a secret."""
     event: dict[str, Any] = {
         "event_action": "resolve" if notice.resolved else "trigger",
@@ -99,7 +99,7 @@ def pagerduty(settings: Settings, notice: Notice) -> dict[str, Any]:
     }
 
 
-def email(settings: Settings, notice: Notice) -> tuple[str, str]:
+def email(settings: Settings, notice: Notification) -> tuple[str, str]:
     """The subject and the HTML body of an email."""
     page, runbook = links(settings, notice)
     rows = {"Cause": notice.cause, "First step": notice.definition.first_step, "Runbook": runbook, "Page": page}
@@ -108,20 +108,20 @@ def email(settings: Settings, notice: Notice) -> tuple[str, str]:
     return " ".join(f"[{notice.definition.severity}] {notice.summary}".split()), body
 
 
-def _send_to_alertmanager(settings: Settings, notice: Notice) -> None:
+def _send_to_alertmanager(settings: Settings, notice: Notification) -> None:
     token = settings.alertmanager_token.get_secret_value()
     url = settings.alertmanager_url.get_secret_value().rstrip("/") + "/api/v2/alerts"
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     post_json(url, alertmanager(settings, notice), headers, settings.alert_answer_seconds)
 
 
-def _send_to_pagerduty(settings: Settings, notice: Notice) -> None:
+def _send_to_pagerduty(settings: Settings, notice: Notification) -> None:
     key = settings.pagerduty_key.get_secret_value()
     event = {"routing_key": key} | pagerduty(settings, notice)
     post_json(settings.pagerduty_url, event, {}, settings.alert_answer_seconds)
 
 
-def _send_email(settings: Settings, notice: Notice) -> None:
+def _send_email(settings: Settings, notice: Notification) -> None:
     from airflow.providers.smtp.hooks.smtp import SmtpHook
 
     subject, body = email(settings, notice)

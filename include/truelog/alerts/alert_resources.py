@@ -4,10 +4,10 @@ import shutil
 import time
 from collections.abc import Iterable
 
-from truelog.alerts.alert import Finding, Observation
+from truelog.alerts.alert_rules import Finding, Observation
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_history
-from truelog.lag.lag_history import Reading
+from truelog.lag.lag_history import ReaderPoll
 from truelog.storage import db_snapshot
 from truelog.support.settings import Settings
 
@@ -28,7 +28,7 @@ def observe_dead_letters(settings: Settings) -> Observation:
     return Observation((finding,) if rate > settings.alert_dead_letters else ())
 
 
-def dead_letters_per_second(readings: Iterable[Reading]) -> float | None:
+def dead_letters_per_second(readings: Iterable[ReaderPoll]) -> float | None:
     """The mean rate, or None if the readings contain too little data."""
     ends = []
     for reading in readings:

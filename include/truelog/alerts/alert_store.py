@@ -11,7 +11,8 @@ from typing import Any
 from psycopg.rows import class_row
 
 from truelog.alerts import alert_outbox
-from truelog.alerts.alert import (
+from truelog.alerts.alert_kind import with_current_kind
+from truelog.alerts.alert_rules import (
     SOURCE_DOWN,
     Alert,
     Evaluation,
@@ -21,7 +22,6 @@ from truelog.alerts.alert import (
     Source,
     evaluate_all,
 )
-from truelog.alerts.alert_kind import with_current_kind
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection

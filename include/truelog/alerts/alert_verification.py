@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from truelog.alerts.alert import Finding, Observation
+from truelog.alerts.alert_rules import Finding, Observation
 from truelog.control.application import ARCHIVE
 from truelog.quality import quality_history
 from truelog.reconcile import verification_status
@@ -49,7 +49,7 @@ _AUDIT = """
 
 
 @dataclass(frozen=True)
-class ViewVerification:
+class ComparisonRecord:
     """A view's last comparison, its last conclusive comparison, and its certificates.
 
     `inconclusive_seconds` counts from the last conclusive comparison, and `uncertified_seconds` counts from the newest
@@ -77,13 +77,13 @@ def observe_views(settings: Settings) -> Observation:
     return observation(settings, [_verification(row, statuses[row[0]]) for row in rows])
 
 
-def _verification(row: tuple[Any, ...], status: VerificationStatus) -> ViewVerification:
+def _verification(row: tuple[Any, ...], status: VerificationStatus) -> ComparisonRecord:
     age = status.age if status.certified_age is None else status.certified_age
     values: tuple[Any, ...] = (*row, age, status.certificates)
-    return ViewVerification(*values)
+    return ComparisonRecord(*values)
 
 
-def observation(settings: Settings, verifications: Iterable[ViewVerification]) -> Observation:
+def observation(settings: Settings, verifications: Iterable[ComparisonRecord]) -> Observation:
     """The worst problem of each view. The view's less severe kinds count as unseen."""
     findings, unseen = list[Finding](), set[str]()
     for each in verifications:
@@ -95,7 +95,7 @@ def observation(settings: Settings, verifications: Iterable[ViewVerification]) -
     return Observation(tuple(findings), frozenset(unseen))
 
 
-def _problems(settings: Settings, checked: ViewVerification) -> Iterator[Finding]:
+def _problems(settings: Settings, checked: ComparisonRecord) -> Iterator[Finding]:
     """The problems of a view, worst first."""
     if checked.conclusive_verdict == "DIFFERENT":
         counts = f"{checked.missing} rows are missing, {checked.extra} extra, {checked.different} different"

@@ -4,7 +4,7 @@ A task sends the heartbeat, so it stops when Airflow stops. It is also held back
 if a receiver has not accepted a notification for a long time, because that receiver cannot report its own failure.
 """
 
-from truelog.alerts import alert_outbox, alert_watch
+from truelog.alerts import alert_outbox, alert_scheduler
 from truelog.alerts.alert_receiver import configured
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
@@ -22,7 +22,7 @@ def send_heartbeat(settings: Settings) -> None:
         ReceiverDown: the outside watcher did not accept the heartbeat.
     """
     with connect(settings) as connection:
-        sources = alert_watch.overdue_sources(connection)
+        sources = alert_scheduler.overdue_sources(connection)
         receivers = alert_outbox.overdue(connection, configured(settings), OVERDUE_SECONDS)
     if sources:
         raise ServiceDown(f"Alerts are not checked: {', '.join(sources)}. Is `lag` READY in `truelog status`?")

@@ -21,7 +21,7 @@ import psutil
 
 from truelog.apps.liveness import diagnose
 from truelog.control import application
-from truelog.control.application import ARCHIVE, Diagnosis, Status
+from truelog.control.application import ARCHIVE, ApplicationStatus, Diagnosis
 from truelog.spark.submit import SPARK, job_environment, submit_conf
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
@@ -42,7 +42,7 @@ _TAIL = 30  # lines at the end of a log; they show why an application died
 log = logging.getLogger("truelog.launcher")
 
 
-def ensure(settings: Settings, name: str, request: str | None = None) -> str:
+def ensure_desired_state(settings: Settings, name: str, request: str | None = None) -> str:
     """Bring the application to its desired state and return what was wrong and what was done.
 
     A request restarts a running application only once, however often the same request is repeated.
@@ -52,7 +52,7 @@ def ensure(settings: Settings, name: str, request: str | None = None) -> str:
     """
     with _exclusive(settings, name) as connection:
         application.declare(connection, [name])
-        status = application.status(connection, name)
+        status = application.load_status(connection, name)
         found = diagnose(settings, status, datetime.now(UTC))
         request = status.wish or request
         requested = (
@@ -77,7 +77,7 @@ def ensure(settings: Settings, name: str, request: str | None = None) -> str:
         return f"{reason}: started, epoch {epoch}"
 
 
-def ensure_all(settings: Settings, known: list[str], watched: list[str]) -> dict[str, str]:
+def ensure_all_desired_states(settings: Settings, known: list[str], watched: list[str]) -> dict[str, str]:
     """Ensure the watched applications, stop the unknown applications, and return what was done with each.
 
     Raises: the first error, after all applications have been handled. A delayed start is not an error.
@@ -85,7 +85,7 @@ def ensure_all(settings: Settings, known: list[str], watched: list[str]) -> dict
     done, failed = {}, list[Exception]()
     for name in watched:
         try:
-            done[name] = ensure(settings, name)
+            done[name] = ensure_desired_state(settings, name)
         except Exception as error:
             log.exception("%s", name)
             done[name] = str(error)
@@ -104,7 +104,7 @@ def ensure_all(settings: Settings, known: list[str], watched: list[str]) -> dict
 def stop(settings: Settings, name: str) -> None:
     """Stop the application, whatever its desired state. If it does not finish its current batch in time, kill it."""
     with _exclusive(settings, name) as connection:
-        status = application.status(connection, name)
+        status = application.load_status(connection, name)
         if status.alive:
             _stop(connection, status, settings.stop_seconds)
 
@@ -146,7 +146,7 @@ def log_tail(settings: Settings, name: str) -> str:
     return "no log"
 
 
-def application_processes(status: Status) -> list[psutil.Process]:
+def application_processes(status: ApplicationStatus) -> list[psutil.Process]:
     """The application's processes on this machine: its session, or else its Python process with all descendants.
 
     The process group is not enough, because Spark's Python workers form a group of their own.
@@ -184,7 +184,7 @@ def _start(settings: Settings, connection: Connection, name: str, epoch: int) ->
         )
 
     def require_lease() -> None:
-        status = application.status(connection, name)
+        status = application.load_status(connection, name)
         if not (status.alive and (status.epoch or 0) > epoch):
             if process.poll() is not None:
                 raise _crash_loop(settings, name, f"exited with code {process.returncode} right after its start")
@@ -192,7 +192,7 @@ def _start(settings: Settings, connection: Connection, name: str, epoch: int) ->
 
     seconds = until(require_lease, _LEASE_SECONDS, name)
     log.info("%s: started, got its lease after %.1f s", name, seconds)
-    return application.status(connection, name).epoch or 0
+    return application.load_status(connection, name).epoch or 0
 
 
 def _command(settings: Settings, name: str, path: str) -> list[str]:
@@ -205,7 +205,7 @@ def _command(settings: Settings, name: str, path: str) -> list[str]:
     return command
 
 
-def _stop(connection: Connection, status: Status, grace: float) -> None:
+def _stop(connection: Connection, status: ApplicationStatus, grace: float) -> None:
     """Stop the application.
 
     1. Terminate its Python process, which exits after the current batch, and spark-submit exits with it.
@@ -224,7 +224,7 @@ def _stop(connection: Connection, status: Status, grace: float) -> None:
 
     def require_stopped() -> None:
         _require_ended(processes)
-        if application.status(connection, status.application).alive:
+        if application.load_status(connection, status.application).alive:
             connection.execute(_END_LOCK_SESSION, (status.application,))  # 3
             raise ServiceDown("a database session still holds its lock")
 
@@ -238,7 +238,7 @@ _END_LOCK_SESSION = """
 """
 
 
-def _process(status: Status) -> psutil.Process | None:
+def _process(status: ApplicationStatus) -> psutil.Process | None:
     """Its Python process on this machine, or None; the start time excludes a later process with the same pid."""
     if status.pid is None or status.process_at is None or status.host != socket.gethostname():
         return None
@@ -292,7 +292,9 @@ def _record_launch(connection: Connection, name: str, reason: str, request: str 
     audit_trail.record_operation(connection, OperationKind.LAUNCH, name, audit_trail.AIRFLOW, about)
 
 
-def _require_no_crash_loop(settings: Settings, connection: Connection, status: Status, found: Diagnosis) -> None:
+def _require_no_crash_loop(
+    settings: Settings, connection: Connection, status: ApplicationStatus, found: Diagnosis
+) -> None:
     """Refuse to restart an application that was started too often recently, because another start would not help."""
     name, seconds = status.application, settings.deaths_seconds
     if found is Diagnosis.HUNG:  # each hang is detected only after the silence limit

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from truelog.apps import reader_positions
 from truelog.control import application, view_status
-from truelog.control.application import ARCHIVE, Diagnosis, Status
+from truelog.control.application import ARCHIVE, ApplicationStatus, Diagnosis
 from truelog.log import ticks, topics
 from truelog.log.positions import Positions
 from truelog.schema import event
@@ -22,7 +22,7 @@ from truelog.support.errors import TruelogError
 from truelog.support.settings import Settings
 
 
-def diagnose(settings: Settings, status: Status, now: datetime) -> Diagnosis | None:
+def diagnose(settings: Settings, status: ApplicationStatus, now: datetime) -> Diagnosis | None:
     """What is wrong with an application, or None; if the application is silent, the log is checked for work."""
     allowed = application.silence_limits(settings, status.application)
     found = application.diagnose_status(status, allowed, now)
@@ -33,10 +33,10 @@ def diagnose(settings: Settings, status: Status, now: datetime) -> Diagnosis | N
         work_since = _work_since(settings, status, since)
     except TruelogError:  # a service is down, and a new process could not reach it either
         work_since = None
-    return application.diagnose_silence(status, allowed, now, work_since)
+    return application.diagnose_inactivity(status, allowed, now, work_since)
 
 
-def _work_since(settings: Settings, status: Status, since: datetime) -> datetime | None:
+def _work_since(settings: Settings, status: ApplicationStatus, since: datetime) -> datetime | None:
     """The time at which work began waiting for the application; None if there is no work."""
     positions, progress_at = _reader_positions(settings, status.application)
     reads = {topic for at in positions for topic in at.offsets} - {ticks.TOPIC}

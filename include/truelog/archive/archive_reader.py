@@ -71,7 +71,7 @@ class Wanted:
         return Wanted([Range(t, p, o, o + 1) for t, p, o in coordinates], ids)
 
 
-def records(
+def read_records(
     spark: SparkSession, settings: Settings, types: EventTypes, wanted: Wanted, *, from_raw: bool = False
 ) -> DataFrame:
     """The wanted records of these types, with the columns of `truelog.log.records.decoded`.

@@ -105,7 +105,7 @@ def arrow_schema(event_type: EventType) -> pa.Schema:
     return pa.schema([*COORDINATES, *RAW, *event_type.arrow_schema, LOG_DAY])
 
 
-def ensure(catalog: Catalog, event_type: EventType, topic_id: str, began: Mapping[int, int]) -> Table:
+def ensure_table(catalog: Catalog, event_type: EventType, topic_id: str, began: Mapping[int, int]) -> Table:
     """A topic's table, created if missing and extended by the columns that the event type has gained."""
     try:
         table = catalog.load_table(identifier(event_type.name))

@@ -35,7 +35,7 @@ _FILE_BYTES = 64 * 2**20  # size of the records in memory; the compressed file i
 
 
 @dataclass(frozen=True)
-class Tick:
+class ArchivedTick:
     """At `time`, no record at or after `ends` had been appended; `ends` is JSON."""
 
     time: datetime
@@ -51,7 +51,7 @@ class ArchivedFile:
     start: Start
     last_offset: int
     data_file: DataFile
-    ticks: tuple[Tick, ...]  # the first tick of each day; only in files of the `ticks` topic
+    ticks: tuple[ArchivedTick, ...]  # the first tick of each day; only in files of the `ticks` topic
     late_records: int
 
 
@@ -168,10 +168,10 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(pending)
 
 
-def _first_ticks(rows: pa.Table, length: int) -> tuple[Tick, ...]:
+def _first_ticks(rows: pa.Table, length: int) -> tuple[ArchivedTick, ...]:
     """The first tick of each day by the ticks' own times; this tick starts the day in partitions without records."""
-    first: dict[int, Tick] = {}
+    first: dict[int, ArchivedTick] = {}
     for time, ends in zip(rows["occurred_at"].to_pylist(), rows["ends"].to_pylist(), strict=True):
         if time is not None:  # an invalid tick has no time
-            first.setdefault(day_of(time, length), Tick(time, ends))
+            first.setdefault(day_of(time, length), ArchivedTick(time, ends))
     return tuple(first.values())

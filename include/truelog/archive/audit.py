@@ -19,7 +19,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class File:
+class AuditedFile:
     """A live file in the table's metadata, and the file's size in the bucket, or None if the file is missing there."""
 
     path: str
@@ -32,7 +32,7 @@ class File:
 
 
 @dataclass(frozen=True)
-class Hole:
+class OffsetGap:
     """Offsets [start, end) without a record; `why` is the explanation, or None if there is none."""
 
     start: int
@@ -50,9 +50,9 @@ class Evidence:
     began: int
     position: int
     committed: int  # number of records according to the commits
-    files: tuple[File, ...]
+    files: tuple[AuditedFile, ...]
     shared: int  # records that are in more than one file
-    holes: tuple[Hole, ...]
+    holes: tuple[OffsetGap, ...]
     log_begins: int
     log_ends: int
     differing: tuple[int, ...] = ()  # offsets where a deep audit found bytes that differ from the log
@@ -63,7 +63,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Report:
+class AuditReport:
     """The result of an audit. `faults` is empty if the archive is sound."""
 
     partitions: tuple[Evidence, ...]
@@ -84,10 +84,10 @@ class Report:
         }
 
 
-def findings(partitions: Iterable[Evidence], orphans: int) -> Report:
+def findings(partitions: Iterable[Evidence], orphans: int) -> AuditReport:
     """The verdict on this evidence."""
     evidence = tuple(partitions)
-    return Report(evidence, orphans, tuple(fault for each in evidence for fault in faults(each)))
+    return AuditReport(evidence, orphans, tuple(fault for each in evidence for fault in faults(each)))
 
 
 def faults(known: Evidence) -> list[str]:
@@ -99,7 +99,7 @@ def _files_exist(known: Evidence) -> list[str]:
     return missing_files(known.files)
 
 
-def missing_files(files: Iterable[File]) -> list[str]:
+def missing_files(files: Iterable[AuditedFile]) -> list[str]:
     """A fault for each file that is missing from the bucket or whose size there differs from the table's metadata."""
     wrong = [f for f in files if f.found_size != f.size]
     return [
@@ -124,7 +124,7 @@ def _all_records_are_held(known: Evidence) -> list[str]:
     return missing_records(known.files, known.committed)
 
 
-def missing_records(files: Iterable[File], committed: int) -> list[str]:
+def missing_records(files: Iterable[AuditedFile], committed: int) -> list[str]:
     """A fault if the files contain more or fewer records than were committed."""
     held = sum(f.records for f in files)
     return [f"the files contain {held} records, but {committed} were committed"] if held != committed else []
@@ -163,7 +163,7 @@ _RULES = (
 )
 
 
-def overlaps(files: Iterable[File]) -> list[tuple[int, int]]:
+def overlaps(files: Iterable[AuditedFile]) -> list[tuple[int, int]]:
     """The ranges [first, last] where file bounds overlap; compactions may interleave files, but batches must not."""
     ordered = sorted(files, key=lambda f: (f.first, f.last))
     end, found = -1, []

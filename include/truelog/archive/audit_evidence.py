@@ -18,7 +18,17 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from truelog.archive.archive_table import Progress, identifier, open_catalog
-from truelog.archive.audit import Evidence, File, Hole, Report, findings, gaps, missing_files, missing_records, overlaps
+from truelog.archive.audit import (
+    AuditedFile,
+    AuditReport,
+    Evidence,
+    OffsetGap,
+    findings,
+    gaps,
+    missing_files,
+    missing_records,
+    overlaps,
+)
 from truelog.log import topics
 from truelog.log.kafka_reader import messages
 from truelog.log.positions import Positions
@@ -39,7 +49,7 @@ class BrokerOffsets:
     ends: Positions
 
 
-def run_audit(settings: Settings, *, deep: bool = False) -> Report:
+def run_audit(settings: Settings, *, deep: bool = False) -> AuditReport:
     """Audit every declared topic that was ever archived, and store the result."""
     types, evidence, orphans = load_events(), list[Evidence](), 0
     with open_catalog(settings) as catalog:
@@ -81,16 +91,16 @@ def _tables(catalog: Catalog, types: Iterable[str]) -> dict[str, Table]:
     return tables
 
 
-def _files(table: Table, listed: Mapping[str, int]) -> list[File]:
+def _files(table: Table, listed: Mapping[str, int]) -> list[AuditedFile]:
     return [_file(table, task.file, listed) for task in table.scan().plan_files()]
 
 
-def _file(table: Table, file: DataFile, listed: Mapping[str, int]) -> File:
+def _file(table: Table, file: DataFile, listed: Mapping[str, int]) -> AuditedFile:
     field = table.schema().find_field("offset").field_id
     first, last = (int.from_bytes(b[field], "little", signed=True) for b in (file.lower_bounds, file.upper_bounds))
     partition = int(file.partition[1])
     found = listed.get(file.file_path)
-    return File(file.file_path, partition, first, last, file.record_count, file.file_size_in_bytes, found)
+    return AuditedFile(file.file_path, partition, first, last, file.record_count, file.file_size_in_bytes, found)
 
 
 def _ever_live(table: Table) -> set[str]:
@@ -106,7 +116,7 @@ class _Partition:
     event_type: EventType
     table: Table
     number: int
-    files: tuple[File, ...]
+    files: tuple[AuditedFile, ...]
 
     def evidence(self, log: BrokerOffsets, *, deep: bool) -> Evidence:
         progress, topic = Progress.of(self.table.metadata), self.event_type.name
@@ -116,7 +126,7 @@ class _Partition:
             f.found_size == f.size for f in self.files
         )  # otherwise a file is missing or has the wrong size, which is already a fault
         complete = sum(f.records for f in self.files) == position - began
-        lost = [Hole(a, b, "accepted loss") for a, b in progress.lost.get(self.number, [])]
+        lost = [OffsetGap(a, b, "accepted loss") for a, b in progress.lost.get(self.number, [])]
         missing = [] if complete or not readable else self._missing(began, position, lost)
         return Evidence(
             topic=topic,
@@ -133,7 +143,7 @@ class _Partition:
             log_ends=log.ends.at(topic, self.number),
         )
 
-    def _missing(self, began: int, position: int, lost: list[Hole]) -> list[tuple[int, int]]:
+    def _missing(self, began: int, position: int, lost: list[OffsetGap]) -> list[tuple[int, int]]:
         offsets = self._offsets(began, position)
         known = [np.arange(hole.start, hole.end) for hole in lost]
         return gaps(np.sort(np.concatenate([offsets, *known])).tolist(), began, position)
@@ -143,15 +153,15 @@ class _Partition:
         offsets = self._offsets(first, last + 1)
         return len(offsets) - len(np.unique(offsets))
 
-    def _explained(self, holes: list[tuple[int, int]], begins: int) -> Iterator[Hole]:
+    def _explained(self, holes: list[tuple[int, int]], begins: int) -> Iterator[OffsetGap]:
         """Each hole with its explanation: the topic is compacted, or the broker has no committed record there."""
         if self.event_type.topic.compacted or not holes:
-            yield from (Hole(begin, end, "compacted") for begin, end in holes)
+            yield from (OffsetGap(begin, end, "compacted") for begin, end in holes)
             return
         held = np.array([m.offset() for m in self._messages(max(begins, holes[0][0]), holes[-1][1])], np.int64)
         for begin, end in holes:
             empty = begin >= begins and not np.any((held >= begin) & (held < end))
-            yield Hole(begin, end, "transaction" if empty else None)
+            yield OffsetGap(begin, end, "transaction" if empty else None)
 
     def _differing(self, begin: int, end: int) -> Iterator[int]:
         """Offsets whose bytes differ between the archive and the log, except erased records, which have no bytes."""

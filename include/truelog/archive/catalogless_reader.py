@@ -33,7 +33,7 @@ _RAW = "topic string, partition int, offset bigint, timestamp timestamp, value b
 _COLUMNS = ("partition", "offset", "broker_time", "value")
 
 
-def records(spark: SparkSession, settings: Settings, types: EventTypes, wanted: Wanted) -> DataFrame:
+def read_records(spark: SparkSession, settings: Settings, types: EventTypes, wanted: Wanted) -> DataFrame:
     """The wanted records of these types, decoded again from raw bytes, like `archive_reader.records` with `from_raw`.
 
     Raises:

@@ -27,7 +27,7 @@ def read_events(
     parts: list[DataFrame] = []
     if begin.ranges_to(dropped):
         parts.append(
-            archive_reader.records(spark, settings, event_types, archive_reader.Wanted.between(begin, dropped))
+            archive_reader.read_records(spark, settings, event_types, archive_reader.Wanted.between(begin, dropped))
         )
     if dropped.ranges_to(end):
         parts.append(records.decoded(records.read_range(spark, settings, dropped, end), event_types))

@@ -18,7 +18,7 @@ from truelog.archive.archive_table import open_catalog
 from truelog.batch.partial_selection import PartialRange
 from truelog.log.positions import Positions
 from truelog.support.settings import CATALOG, Settings
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 NAMESPACE = "partials"
 _FINGERPRINT = "truelog.fingerprint"
@@ -36,7 +36,7 @@ _PROPERTIES = {
 class Partials:
     """The partials of a view, as of one snapshot."""
 
-    compiled: Compiled
+    compiled: CompiledView
     ranges: Sequence[PartialRange] = ()
     snapshot: int | None = None
 
@@ -51,7 +51,7 @@ class Partials:
         return table.where(F.col("log_day").isin(*days) & F.col("covers").isNull()).select("row.*")
 
 
-def load(settings: Settings, compiled: Compiled) -> Partials:
+def load_partials(settings: Settings, compiled: CompiledView) -> Partials:
     """Load a view's partials, which this code must have made.
 
     Raises:
@@ -72,7 +72,7 @@ def load(settings: Settings, compiled: Compiled) -> Partials:
 
 
 def replace(
-    spark: SparkSession, settings: Settings, compiled: Compiled, covered: PartialRange, states: DataFrame
+    spark: SparkSession, settings: Settings, compiled: CompiledView, covered: PartialRange, states: DataFrame
 ) -> int:
     """Replace a log day's partial, even with an empty partial, and return the number of its keys."""
     _create(spark, settings, compiled, states.schema)
@@ -90,7 +90,7 @@ def replace(
     return int(counted.get["keys"])
 
 
-def drop_before(spark: SparkSession, settings: Settings, compiled: Compiled, limit: datetime) -> None:
+def drop_before(spark: SparkSession, settings: Settings, compiled: CompiledView, limit: datetime) -> None:
     """For a view with `keep`, drop the rows of partials that are older than `limit`; the covered ranges stay."""
     with open_catalog(settings) as catalog:
         if not catalog.table_exists(f"{NAMESPACE}.{compiled.table}"):
@@ -99,7 +99,7 @@ def drop_before(spark: SparkSession, settings: Settings, compiled: Compiled, lim
     spark.sql(f"DELETE FROM {_name(compiled)} WHERE covers IS NULL AND {expired}")  # noqa: S608  names are checked
 
 
-def _create(spark: SparkSession, settings: Settings, compiled: Compiled, schema: StructType) -> None:
+def _create(spark: SparkSession, settings: Settings, compiled: CompiledView, schema: StructType) -> None:
     with open_catalog(settings) as catalog:
         catalog.create_namespace_if_not_exists(NAMESPACE)
         if catalog.table_exists(f"{NAMESPACE}.{compiled.table}"):
@@ -115,7 +115,7 @@ def _create(spark: SparkSession, settings: Settings, compiled: Compiled, schema:
     )
 
 
-def _name(compiled: Compiled) -> str:
+def _name(compiled: CompiledView) -> str:
     return f"{CATALOG}.{NAMESPACE}.{compiled.table}"
 
 

@@ -24,7 +24,7 @@ from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames, EventTypes
 from truelog.storage.database import Connection
-from truelog.views.compiled_view import Compiled, RowFilter, all_rows
+from truelog.views.compiled_view import CompiledView, RowFilter, all_rows
 
 _T = TypeVar("_T")
 
@@ -35,7 +35,7 @@ class Rebuilder:
 
     context: BatchContext
     connection: Connection
-    compiled: Compiled
+    compiled: CompiledView
     from_raw: bool = False
 
     def rebuild(self, positions: Positions, only: RowFilter = all_rows) -> None:
@@ -50,18 +50,20 @@ class Rebuilder:
             self.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(target))
             table.create_table(self.connection, self.compiled, "recon", self.compiled.table)
             self.merge_staged("recon", staged)
-            clock.drop_expired(self.connection, self.compiled, "recon", positions)
+            clock.drop_expired_rows(self.connection, self.compiled, "recon", positions)
 
     def stage_rows(self, positions: Positions, only: RowFilter = all_rows) -> StagedRows:
         """Load the view at `positions`, limited to the rows that `only` selects, into the staging table."""
-        return stage.load(self.states(positions, only), self.compiled, self.context.settings)
+        return stage.stage_rows(self.states(positions, only), self.compiled, self.context.settings)
 
     def states(self, positions: Positions, only: RowFilter = all_rows) -> DataFrame:
         """The view at `positions` as states, one row for each key, including rows that `keep` will drop.
 
         Also stores the ticks that the view's clock needs at these positions.
         """
-        stored = Partials(self.compiled) if self.from_raw else partials.load(self.context.settings, self.compiled)
+        stored = (
+            Partials(self.compiled) if self.from_raw else partials.load_partials(self.context.settings, self.compiled)
+        )
         selected = select_partials(stored.ranges, positions)
         events = self.events(archive_reader.Wanted(selected.records, positions.ids))
         if self.compiled.view.keep and clock.TOPIC in positions.ids:
@@ -83,7 +85,7 @@ class Rebuilder:
     def events(self, wanted: archive_reader.Wanted) -> EventFrames:
         """The valid events of the view's topics in these ranges."""
         types = self._event_types()
-        decoded = archive_reader.records(
+        decoded = archive_reader.read_records(
             self.context.spark, self.context.settings, types, wanted, from_raw=self.from_raw
         )
         return records.events(decoded, types)
@@ -94,7 +96,7 @@ class Rebuilder:
             self.context.spark, self.context.settings, self._event_types(), begin, end
         )
         states = self.compiled.totals_of(records.without_records(events, self.excluded(end)), only)
-        return stage.load(states, self.compiled, self.context.settings)
+        return stage.stage_rows(states, self.compiled, self.context.settings)
 
     def merge_staged(self, schema: str, staged: StagedRows) -> None:
         """Merge staged rows into the view's table in `schema`, within the caller's transaction."""

@@ -18,7 +18,7 @@ from truelog.kernel import table
 from truelog.storage.database import connect
 from truelog.support.errors import CodeChanged
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class RecomputeOutcome:
         return {"views": [each.as_dict() for each in self.done], "refused": self.refused}
 
 
-def recompute(context: BatchContext, compiled: Compiled, day: datetime, *, unfinished: bool = False) -> Recomputed:
+def recompute(context: BatchContext, compiled: CompiledView, day: datetime, *, unfinished: bool = False) -> Recomputed:
     """Make the view's partial for a log day. If `unfinished` is true, an open day is covered as far as it is archived.
 
     Raises:

@@ -43,7 +43,7 @@ DEATH_REASONS = (Diagnosis.DOWN.value, Diagnosis.HUNG.value, "dead")
 
 
 @dataclass(frozen=True)
-class Status:
+class ApplicationStatus:
     """A row of `truelog.application_status`."""
 
     application: str
@@ -61,18 +61,18 @@ class Status:
 
 
 @dataclass(frozen=True)
-class SilenceLimits:
+class InactivityLimits:
     """How long an application may be silent: before its first batch, and between batches."""
 
     start: timedelta
     silence: timedelta
 
-    def for_status(self, status: "Status") -> timedelta:
+    def for_status(self, status: "ApplicationStatus") -> timedelta:
         """The limit that applies to an application with this status."""
         return self.start if status.batch_at is None else self.silence
 
 
-_COLUMNS = sql.SQL(", ").join(sql.Identifier(each.name) for each in fields(Status))
+_COLUMNS = sql.SQL(", ").join(sql.Identifier(each.name) for each in fields(ApplicationStatus))
 SELECT_STATUS = sql.SQL("SELECT {} FROM truelog.application_status WHERE application = %s").format(_COLUMNS)
 
 
@@ -83,7 +83,7 @@ def application_names(settings: Settings) -> list[str]:
     return [ARCHIVE, *sorted({STREAM, *settings.applications.values()})]
 
 
-def application_of(settings: Settings, view: str) -> str:
+def application_of_view(settings: Settings, view: str) -> str:
     """The application that runs the view."""
     return settings.applications.get(view, STREAM)
 
@@ -91,18 +91,20 @@ def application_of(settings: Settings, view: str) -> str:
 def views_of(settings: Settings, application: str) -> list[str]:
     """The views that the application runs."""
     return [
-        view for view in catalogue.view_names(settings.views_folder) if application_of(settings, view) == application
+        view
+        for view in catalogue.view_names(settings.views_folder)
+        if application_of_view(settings, view) == application
     ]
 
 
-def silence_limits(settings: Settings, application: str) -> SilenceLimits:
+def silence_limits(settings: Settings, application: str) -> InactivityLimits:
     """The limits of an application. A stream makes a batch for every tick, the archive for every trigger interval."""
     trigger = settings.archive_trigger_seconds if application == ARCHIVE else settings.tick_seconds
     silence = timedelta(seconds=settings.silence_seconds + trigger)
-    return SilenceLimits(timedelta(seconds=settings.start_seconds), silence)
+    return InactivityLimits(timedelta(seconds=settings.start_seconds), silence)
 
 
-def diagnose_status(status: Status, limits: SilenceLimits, now: datetime) -> Diagnosis | None:
+def diagnose_status(status: ApplicationStatus, limits: InactivityLimits, now: datetime) -> Diagnosis | None:
     """What is wrong with an application, or None if nothing is. The first rule that applies decides.
 
     1. STOP: it is running but should not be.
@@ -125,8 +127,8 @@ def diagnose_status(status: Status, limits: SilenceLimits, now: datetime) -> Dia
     return None
 
 
-def diagnose_silence(
-    status: Status, limits: SilenceLimits, now: datetime, input_since: datetime | None
+def diagnose_inactivity(
+    status: ApplicationStatus, limits: InactivityLimits, now: datetime, input_since: datetime | None
 ) -> Diagnosis | None:
     """What is wrong with a silent application, given the time of its oldest unprocessed input.
 
@@ -139,10 +141,10 @@ def diagnose_silence(
     return Diagnosis.HUNG if now - input_since > limits.for_status(status) else None  # 2, 3
 
 
-def status(connection: Connection, application: str) -> Status:
+def load_status(connection: Connection, application: str) -> ApplicationStatus:
     """The current status of an application. An undeclared application counts as wanted but not running."""
     row: tuple[Any, ...] | None = connection.execute(SELECT_STATUS, (application,)).fetchone()
-    return Status(*row) if row else Status(application)
+    return ApplicationStatus(*row) if row else ApplicationStatus(application)
 
 
 def unknown_running(connection: Connection, known: Iterable[str]) -> list[str]:
@@ -186,7 +188,7 @@ def request_restart(connection: Connection, application: str, doer: str) -> None
 
 def set_code(connection: Connection, application: str, code: str, source_digest: str) -> None:
     """Set the code that an application should run, and the digest of its source files. New code is a release."""
-    before = status(connection, application).code_wanted
+    before = load_status(connection, application).code_wanted
     if before not in (None, code):
         audit_trail.record_operation(
             connection, OperationKind.RELEASE, application, audit_trail.AIRFLOW, f"{before} became {code}"
@@ -202,12 +204,12 @@ def release_due(connection: Connection, settings: Settings) -> bool:
     """True if the source files have changed since an application's wanted code was set."""
     rows = connection.execute(
         "SELECT FROM truelog.application WHERE application = ANY(%s) AND digest <> %s",
-        (application_names(settings), digest(settings)),
+        (application_names(settings), source_digest(settings)),
     )
     return rows.fetchone() is not None
 
 
-def digest(settings: Settings) -> str:
+def source_digest(settings: Settings) -> str:
     """A digest of the applications' source files and view assignments. It may change without a code change."""
     files = [file for pattern in _SOURCES for file in PROJECT.glob(pattern)]
     files += settings.views_folder.glob("*.py")

@@ -16,14 +16,14 @@ from truelog.log import records
 from truelog.log.records import EventTypes
 from truelog.support.settings import Settings
 from truelog.views import catalogue
-from truelog.views.compiled_view import Compiled, compile_view
+from truelog.views.compiled_view import CompiledView, compile_view
 
 
 @dataclass(frozen=True)
 class LoadedViews:
     """The compiled views, the refused views with their reasons, and the hash of all their code."""
 
-    compiled: list[Compiled] = field(default_factory=list)
+    compiled: list[CompiledView] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     code: str = ""
 
@@ -31,7 +31,7 @@ class LoadedViews:
 def load_views(spark: SparkSession, settings: Settings, types: EventTypes, views: Iterable[str]) -> LoadedViews:
     """Load and compile these views, independently of each other."""
     schemas = {topic: records.schema(each) for topic, each in types.items()}
-    compiled: list[Compiled] = []
+    compiled: list[CompiledView] = []
     refused: dict[str, str] = {}
     for name in views:
         try:

@@ -21,7 +21,7 @@ class CapacityLimit:
         self._bytes = size
 
     @contextmanager
-    def admit(self) -> Iterator["CapacityLease"]:
+    def admit(self) -> Iterator["CapacityClaim"]:
         """Admit one request, and release its capacity when the request is finished.
 
         Raises:
@@ -30,7 +30,7 @@ class CapacityLimit:
         if self._requests < 1:
             raise _full()
         self._requests -= 1
-        lease = CapacityLease(self)
+        lease = CapacityClaim(self)
         try:
             yield lease
         finally:
@@ -43,7 +43,7 @@ class CapacityLimit:
         self._bytes -= size
 
 
-class CapacityLease:
+class CapacityClaim:
     """The part of the capacity that one request holds."""
 
     def __init__(self, limit: CapacityLimit) -> None:
@@ -59,7 +59,7 @@ def _full() -> RequestRefused:
     return RequestRefused(429, "too many requests in progress; retry later", retry_after=RETRY_SECONDS)
 
 
-async def read_body(chunks: AsyncIterator[bytes], encoding: str, limit: int, lease: CapacityLease) -> bytes:
+async def read_body(chunks: AsyncIterator[bytes], encoding: str, limit: int, lease: CapacityClaim) -> bytes:
     """The body's bytes. Raises 413 if the body has more than `limit` bytes, compressed or decompressed."""
     body, decoder, received = bytearray(), _decoder(encoding), 0
     async for chunk in chunks:

@@ -35,7 +35,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
 
-from truelog.ingest import body_reader, body_splitter
+from truelog.ingest import body_reader, event_parser
 from truelog.ingest.event_classifier import ClassifiedRecord, EventClassifier, Receipt
 from truelog.ingest.event_producer import EventProducer, PartitionOffset
 from truelog.schema.event import load_events
@@ -49,8 +49,8 @@ _RETRY_SECONDS = 2  # for senders while Kafka is unavailable
 _INLINE_BYTES = 64 * 1024  # longer bodies are processed in a thread, so that they do not block the event loop
 
 _SPLITTERS = {
-    "application/json": body_splitter.split_document,
-    "application/x-ndjson": body_splitter.split_lines,
+    "application/json": event_parser.split_document,
+    "application/x-ndjson": event_parser.split_lines,
 }
 
 
@@ -95,7 +95,7 @@ class Collector:
                 records = await asyncio.to_thread(lambda: self._classifier.classify(split(body), receipt))
             return _response(records, await self.producer.append(records))
 
-    async def _body(self, request: Request, lease: body_reader.CapacityLease) -> bytes:
+    async def _body(self, request: Request, lease: body_reader.CapacityClaim) -> bytes:
         limit = self.settings.collector_body_bytes
         if int(request.headers.get("content-length", 0)) > limit:
             raise body_reader.too_large(limit)
@@ -109,7 +109,7 @@ class Collector:
             raise RequestRefused(400, "the body is incomplete") from None
 
 
-def application(settings: Settings) -> FastAPI:
+def create_app(settings: Settings) -> FastAPI:
     """The ASGI application. It has no documentation pages, because such pages would need no key."""
     collector = Collector(settings)
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=collector.running)
@@ -158,7 +158,7 @@ def _now() -> datetime:
 def main() -> None:
     """Run the service until SIGTERM. The service finishes the requests in progress before it exits."""
     settings = Settings()
-    run_server(application(settings), settings.collector_host, settings.collector_port, grace=20)
+    run_server(create_app(settings), settings.collector_host, settings.collector_port, grace=20)
 
 
 if __name__ == "__main__":

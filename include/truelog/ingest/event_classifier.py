@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 
 from pydantic import ValidationError
 
-from truelog.ingest.body_splitter import RawEvent
+from truelog.ingest.event_parser import RawEvent
 from truelog.schema import record_validation
 from truelog.schema.event import FUTURE_LIMIT, Event, EventType
 from truelog.support import timestamps

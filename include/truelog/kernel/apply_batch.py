@@ -25,7 +25,7 @@ from truelog.log.records import EventFrames
 from truelog.storage.database import Connection
 from truelog.support import faults
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class BatchApplier:
     settings: Settings
     holder: Holder | None = None
 
-    def apply(self, connection: Connection, compiled: Compiled, batch: EventRange, begin: Positions) -> Positions:
+    def apply(self, connection: Connection, compiled: CompiledView, batch: EventRange, begin: Positions) -> Positions:
         """Advance a view from `begin`, its current positions, to the end of the batch, and return its new positions.
 
         `begin` is at or past the beginning of the batch.
@@ -66,7 +66,7 @@ class BatchApplier:
         return end
 
     def _stage(
-        self, compiled: Compiled, batch: EventRange, begin: Positions
+        self, compiled: CompiledView, batch: EventRange, begin: Positions
     ) -> tuple[stage.StagedRows, Sequence[Excluded]]:
         """Stage the batch totals from `begin` on; return them and the records on which the transform fails."""
         if not begin.ranges_to(batch.end.only(compiled.view.reads)):
@@ -79,6 +79,6 @@ class BatchApplier:
 
         return bad_records.exclude_and_retry(compiled, lambda: events, attempt)
 
-    def stage_totals(self, compiled: Compiled, events: EventFrames) -> stage.StagedRows:
+    def stage_totals(self, compiled: CompiledView, events: EventFrames) -> stage.StagedRows:
         """Load the totals of these events into the view's staging table."""
-        return stage.load(compiled.totals_of(events), compiled, self.settings)  # 2, 3
+        return stage.stage_rows(compiled.totals_of(events), compiled, self.settings)  # 2, 3

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from truelog.kernel.merge import Excluded
 from truelog.log.records import EventFrames
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 # Errors that a value can cause in an expression. A lost executor or a full disk raises a different error.
 _VALUE_ERRORS = (
@@ -42,7 +42,7 @@ _Range = tuple[str, int, int, int]  # topic, partition, first offset, last offse
 
 
 def exclude_and_retry(
-    compiled: Compiled, events: Callable[[], EventFrames], attempt: Callable[[Sequence[Excluded]], _T]
+    compiled: CompiledView, events: Callable[[], EventFrames], attempt: Callable[[Sequence[Excluded]], _T]
 ) -> _T:
     """Run `attempt`; if the transform fails on some events, run `attempt` again without these records.
 
@@ -56,7 +56,7 @@ def exclude_and_retry(
         return attempt(_find_bad_records(compiled, events(), error))
 
 
-def _find_bad_records(compiled: Compiled, events: EventFrames, error: PySparkException) -> list[Excluded]:
+def _find_bad_records(compiled: CompiledView, events: EventFrames, error: PySparkException) -> list[Excluded]:
     """Find the records on which the transform fails; raise `error` if no single record causes it."""
     if not isinstance(error, _VALUE_ERRORS):
         raise error
@@ -66,19 +66,21 @@ def _find_bad_records(compiled: Compiled, events: EventFrames, error: PySparkExc
     return bad_records
 
 
-def unfounded_exclusions(compiled: Compiled, events: EventFrames, excluded: Sequence[Coordinates]) -> list[Coordinates]:
+def unfounded_exclusions(
+    compiled: CompiledView, events: EventFrames, excluded: Sequence[Coordinates]
+) -> list[Coordinates]:
     """The excluded coordinates where the transform does not fail or where there is no event."""
     return [(t, p, o) for t, p, o in excluded if _failure(compiled, events, (t, p, o, o)) is None]
 
 
-def _spans(compiled: Compiled, events: EventFrames) -> list[_Range]:
+def _spans(compiled: CompiledView, events: EventFrames) -> list[_Range]:
     """The first and last offsets of each partition."""
     coordinates = reduce(DataFrame.union, (events[topic].select(*_COORDINATES) for topic in compiled.view.reads))
     rows = coordinates.groupBy("topic", "partition").agg(F.min("offset").alias("first"), F.max("offset").alias("last"))
     return [(r.topic, r.partition, r.first, r.last) for r in rows.collect()]
 
 
-def _bisect(compiled: Compiled, events: EventFrames, span: _Range, error: PySparkException) -> list[Excluded]:
+def _bisect(compiled: CompiledView, events: EventFrames, span: _Range, error: PySparkException) -> list[Excluded]:
     """Bisect a range of offsets down to the single records on which the transform fails."""
     bad_records: list[Excluded] = []
     spans = [span]
@@ -97,7 +99,7 @@ def _bisect(compiled: Compiled, events: EventFrames, span: _Range, error: PySpar
     return bad_records
 
 
-def _failure(compiled: Compiled, events: EventFrames, span: _Range) -> str | None:
+def _failure(compiled: CompiledView, events: EventFrames, span: _Range) -> str | None:
     """The reason why the transform fails on the records in a range; None if it does not fail."""
     topic, partition, first, last = span
     in_span = (F.col("topic") == topic) & (F.col("partition") == partition) & F.col("offset").between(first, last)

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection
 from truelog.support.durations import seconds
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 TOPIC = "ticks"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -79,21 +79,21 @@ def at_from_ticks(ticks: DataFrame, positions: Positions, reads: Iterable[str]) 
     return None if micros is None else _EPOCH + timedelta(microseconds=micros)
 
 
-def cutoff(connection: Connection, compiled: Compiled, positions: Positions) -> datetime | None:
+def cutoff(connection: Connection, compiled: CompiledView, positions: Positions) -> datetime | None:
     """The expiry limit at `positions`: older rows have expired. None if there is no `keep` or no clock yet."""
     if compiled.view.keep is None:
         return None
     return cutoff_at(compiled, at(connection, positions, compiled.view.reads))
 
 
-def cutoff_at(compiled: Compiled, now: datetime | None) -> datetime | None:
+def cutoff_at(compiled: CompiledView, now: datetime | None) -> datetime | None:
     """The expiry limit when the clock is at `now`: older rows have expired. None if there is no `keep` or no time."""
     if compiled.view.keep is None or now is None:
         return None
     return now - timedelta(seconds=seconds(compiled.view.keep))
 
 
-def drop_expired(connection: Connection, compiled: Compiled, schema: str, positions: Positions) -> None:
+def drop_expired_rows(connection: Connection, compiled: CompiledView, schema: str, positions: Positions) -> None:
     """Delete a table's rows that have expired under the view's `keep`, by the clock at `positions`."""
     limit = cutoff(connection, compiled, positions)
     if limit is not None and compiled.age_column is not None:
@@ -101,12 +101,12 @@ def drop_expired(connection: Connection, compiled: Compiled, schema: str, positi
         connection.execute(sql.SQL("DELETE FROM {} WHERE {} < %s").format(table, age), (limit,))
 
 
-def without_expired(connection: Connection, compiled: Compiled, rows: DataFrame, positions: Positions) -> DataFrame:
+def without_expired(connection: Connection, compiled: CompiledView, rows: DataFrame, positions: Positions) -> DataFrame:
     """Drop a frame's expired rows, by the clock at `positions`."""
     return rows_since(compiled, rows, cutoff(connection, compiled, positions))
 
 
-def rows_since(compiled: Compiled, rows: DataFrame, limit: datetime | None) -> DataFrame:
+def rows_since(compiled: CompiledView, rows: DataFrame, limit: datetime | None) -> DataFrame:
     """The rows of a frame that are not older than `limit`."""
     if limit is None or compiled.age_column is None:
         return rows

@@ -23,7 +23,7 @@ from truelog.log.positions import Positions
 from truelog.storage.database import Connection, names
 from truelog.support import faults
 from truelog.support.errors import Gap, Stale
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Merge:
     prepare_seconds: float = 0.0  # time from the start of the transform until the rows were staged
 
 
-def apply(connection: Connection, compiled: Compiled, merge: Merge, holder: lease.Holder | None = None) -> None:
+def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: lease.Holder | None = None) -> None:
     """Merge in one transaction, which writes everything or nothing.
 
     Raises:
@@ -70,7 +70,7 @@ def apply(connection: Connection, compiled: Compiled, merge: Merge, holder: leas
         add(connection, compiled, "state", merge.staged)  # 5
         faults.reach("merge.added")
         exclude(connection, compiled, merge.excluded)  # 6
-        clock.drop_expired(connection, compiled, "state", merge.end)  # 7
+        clock.drop_expired_rows(connection, compiled, "state", merge.end)  # 7
         _advance(connection, compiled, merge.end)  # 8
         stage.clear(connection, compiled, merge.staged)
         _tally(connection, compiled, merge)  # 9
@@ -78,7 +78,7 @@ def apply(connection: Connection, compiled: Compiled, merge: Merge, holder: leas
     faults.reach("merge.committed")
 
 
-def lock(connection: Connection, compiled: Compiled) -> None:
+def lock(connection: Connection, compiled: CompiledView) -> None:
     """Make every other merge and repair of the view wait until this transaction ends."""
     connection.execute(
         "SELECT FROM truelog.view WHERE view = %s AND version = %s FOR UPDATE",
@@ -86,7 +86,7 @@ def lock(connection: Connection, compiled: Compiled) -> None:
     )
 
 
-def positions(connection: Connection, compiled: Compiled) -> Positions:
+def positions(connection: Connection, compiled: CompiledView) -> Positions:
     """The view's positions, with its topic ids."""
     rows = connection.execute(
         "SELECT topic, partition, next_offset, topic_id FROM truelog.position WHERE view = %s AND version = %s",
@@ -95,7 +95,7 @@ def positions(connection: Connection, compiled: Compiled) -> Positions:
     return Positions.of_rows(rows)
 
 
-def require_at(connection: Connection, compiled: Compiled, begin: Positions) -> None:
+def require_at(connection: Connection, compiled: CompiledView, begin: Positions) -> None:
     """Require that the view is exactly at `begin`.
 
     Raises: Stale, Gap.
@@ -112,7 +112,7 @@ def require_at(connection: Connection, compiled: Compiled, begin: Positions) -> 
         raise error(f"{compiled.name} is at {where}:{offset}, but this batch begins at {start}. {cure}")
 
 
-def add(connection: Connection, compiled: Compiled, schema: str, staged: StagedRows) -> None:
+def add(connection: Connection, compiled: CompiledView, schema: str, staged: StagedRows) -> None:
     """Add staged rows to a view's table in `schema`."""
     columns = compiled.stored_columns
     updates = [sql.SQL("{} = {}").format(sql.Identifier(c), sql.SQL(e)) for c, e in compiled.merged.items()]
@@ -131,7 +131,7 @@ def add(connection: Connection, compiled: Compiled, schema: str, staged: StagedR
     )
 
 
-def exclude(connection: Connection, compiled: Compiled, excluded: Sequence[Excluded]) -> None:
+def exclude(connection: Connection, compiled: CompiledView, excluded: Sequence[Excluded]) -> None:
     """Exclude records from the stream and from rebuilds; excluding a record twice changes nothing."""
     rows = [(compiled.name, compiled.view.version, e.topic, e.partition, e.offset, e.error) for e in excluded]
     with connection.cursor() as cursor:
@@ -142,7 +142,7 @@ def exclude(connection: Connection, compiled: Compiled, excluded: Sequence[Exclu
         )
 
 
-def _advance(connection: Connection, compiled: Compiled, end: Positions) -> None:
+def _advance(connection: Connection, compiled: CompiledView, end: Positions) -> None:
     positions = end.only(compiled.view.topics)
     rows = [
         (compiled.name, compiled.view.version, topic, partition, positions.ids[topic], positions.at(topic, partition))
@@ -158,7 +158,7 @@ def _advance(connection: Connection, compiled: Compiled, end: Positions) -> None
         )
 
 
-def _tally(connection: Connection, compiled: Compiled, merge: Merge) -> None:
+def _tally(connection: Connection, compiled: CompiledView, merge: Merge) -> None:
     """Record the merge in the same transaction, so that a repeated merge counts once. The time excludes the commit."""
     connection.execute(
         "INSERT INTO truelog.merge_tally AS t (view, version, merges, rows, preparing, merging) "

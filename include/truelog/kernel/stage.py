@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from truelog.storage.database import Connection
 from truelog.support.errors import StagingTorn
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 _REPORT = "attempt string, rows bigint, hash bigint"
 _WRAP = 1 << 64
@@ -39,7 +39,7 @@ class StagedRows:
 NO_ROWS = StagedRows((), 0, 0)
 
 
-def load(states: DataFrame, compiled: Compiled, settings: Settings) -> StagedRows:
+def stage_rows(states: DataFrame, compiled: CompiledView, settings: Settings) -> StagedRows:
     """Load states into the view's staging table from the executors."""
     reports = compiled.hashed(states).mapInArrow(_loader(compiled.table, settings), _REPORT).collect()
     return StagedRows(
@@ -49,7 +49,7 @@ def load(states: DataFrame, compiled: Compiled, settings: Settings) -> StagedRow
     )
 
 
-def require_complete(connection: Connection, compiled: Compiled, staged: StagedRows) -> None:
+def require_complete(connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
     """Require that the staged rows are the rows that the executors reported.
 
     Raises:
@@ -68,13 +68,13 @@ def require_complete(connection: Connection, compiled: Compiled, staged: StagedR
         )
 
 
-def clear(connection: Connection, compiled: Compiled, staged: StagedRows) -> None:
+def clear(connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
     """Delete staged rows that were merged or are no longer needed."""
     query = sql.SQL("DELETE FROM {} WHERE attempt = ANY(%s)").format(table(compiled))
     connection.execute(query, (list(staged.attempts),))
 
 
-def sweep(connection: Connection, compiled: Compiled) -> None:
+def sweep(connection: Connection, compiled: CompiledView) -> None:
     """Delete a view's old staged rows that were never merged."""
     _sweep(connection, table(compiled))
 
@@ -89,7 +89,7 @@ def _sweep(connection: Connection, staging: sql.Identifier) -> None:
     connection.execute(sql.SQL("DELETE FROM {} WHERE loaded_at < now() - interval '1 hour'").format(staging))
 
 
-def table(compiled: Compiled) -> sql.Identifier:
+def table(compiled: CompiledView) -> sql.Identifier:
     return sql.Identifier("stage", compiled.table)
 
 

@@ -8,13 +8,13 @@ from psycopg import sql
 
 from truelog.storage.database import Connection, definitions, names
 from truelog.support.errors import NotMade
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 # A row for the current minute is updated again and again until the minute ends, so leave room in the page.
 _STORAGE = "WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)"
 
 
-def deploy_table(connection: Connection, compiled: Compiled) -> None:
+def deploy_table(connection: Connection, compiled: CompiledView) -> None:
     """Create the view's missing tables and refuse existing tables that other code made.
 
     Raises:
@@ -39,7 +39,7 @@ def deploy_table(connection: Connection, compiled: Compiled) -> None:
         _create_readable_view(connection, compiled)
 
 
-def require_same_code(connection: Connection, compiled: Compiled) -> None:
+def require_same_code(connection: Connection, compiled: CompiledView) -> None:
     """Refuse a table that other code made, or that does not exist yet.
 
     Raises:
@@ -55,7 +55,7 @@ def require_same_code(connection: Connection, compiled: Compiled) -> None:
     compiled.require_same_code(row[0], "its table was")
 
 
-def create_table(connection: Connection, compiled: Compiled, schema: str, table: str) -> None:
+def create_table(connection: Connection, compiled: CompiledView, schema: str, table: str) -> None:
     """Create a table that rows can be merged into: the key is unique, and NULL equals NULL."""
     connection.execute(
         sql.SQL("CREATE TABLE {table} ({columns}, UNIQUE NULLS NOT DISTINCT ({key})) {storage}").format(
@@ -67,7 +67,7 @@ def create_table(connection: Connection, compiled: Compiled, schema: str, table:
     )
 
 
-def _create_stage(connection: Connection, compiled: Compiled) -> None:
+def _create_stage(connection: Connection, compiled: CompiledView) -> None:
     # Unlogged: a database crash empties the table. The merge then sees a wrong count and hash and refuses the batch.
     tags = {"attempt": "text", "row_hash": "bigint", "loaded_at": "timestamptz DEFAULT now()"}
     columns = {**tags, **compiled.stored_columns}
@@ -77,7 +77,7 @@ def _create_stage(connection: Connection, compiled: Compiled) -> None:
     connection.execute(sql.SQL("CREATE INDEX {} ON {} (attempt)").format(index, table))
 
 
-def _create_readable_view(connection: Connection, compiled: Compiled) -> None:
+def _create_readable_view(connection: Connection, compiled: CompiledView) -> None:
     """If the declaration has changed, create the view that readers see and the relations that the view presents.
 
     Also create the batch layer's table, which views from an earlier release lack.
@@ -95,7 +95,7 @@ def _create_readable_view(connection: Connection, compiled: Compiled) -> None:
             connection.execute(statement.encode())
 
 
-def _definitions(connection: Connection, compiled: Compiled) -> Iterator[sql.Composed]:
+def _definitions(connection: Connection, compiled: CompiledView) -> Iterator[sql.Composed]:
     view = sql.Identifier("views", compiled.name)
     columns = [sql.SQL("{} AS {}").format(sql.SQL(e), sql.Identifier(c)) for c, e in compiled.shown.items()]
     yield sql.SQL("DROP VIEW IF EXISTS {} CASCADE").format(view)
@@ -110,7 +110,7 @@ def _definitions(connection: Connection, compiled: Compiled) -> Iterator[sql.Com
         yield sql.SQL("COMMENT ON COLUMN {} IS {}").format(target, sql.Literal(meaning))
 
 
-def _layers(compiled: Compiled) -> sql.Composed:
+def _layers(compiled: CompiledView) -> sql.Composed:
     """The rows of both layers. Neither half has a WHERE clause, so PostgreSQL can sort and search with the indexes."""
     return sql.SQL(
         "SELECT false AS _by_batch, {columns} FROM {stream} UNION ALL SELECT true, {columns} FROM {batch}"
@@ -121,7 +121,7 @@ def _layers(compiled: Compiled) -> sql.Composed:
     )
 
 
-def _by_batch(compiled: Compiled) -> sql.Composed:
+def _by_batch(compiled: CompiledView) -> sql.Composed:
     """Whether readers get the batch layer. The condition depends on no row: PostgreSQL evaluates it only once."""
     return sql.SQL("EXISTS (SELECT FROM truelog.batch_layer WHERE view = {} AND version = {})").format(
         sql.Literal(compiled.name), sql.Literal(compiled.view.version)

@@ -22,7 +22,9 @@ _TIMEOUT = 10.0
 def group_name(settings: Settings, reader: str) -> str:
     """The name of a reader's consumer group."""
     return (
-        f"truelog.{reader}" if reader == ARCHIVE else f"truelog.{application.application_of(settings, reader)}.{reader}"
+        f"truelog.{reader}"
+        if reader == ARCHIVE
+        else f"truelog.{application.application_of_view(settings, reader)}.{reader}"
     )
 
 

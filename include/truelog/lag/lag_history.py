@@ -18,7 +18,7 @@ _SHARED = ("at", "batch_at")  # the same in all partitions of a poll, so each ha
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReaderPoll:
     """The result of one poll for one reader. All samples have the same time."""
 
     reader: str
@@ -28,7 +28,7 @@ class Reading:
     samples: Mapping[Partition, Sample] = field(default_factory=dict)
 
 
-def append(connection: Connection, readings: Iterable[Reading], seconds: float) -> None:
+def append(connection: Connection, readings: Iterable[ReaderPoll], seconds: float) -> None:
     """Store readings. Delete readings older than `seconds`, and readings in the future because a clock was set back."""
     with connection.cursor() as cursor:
         for each in readings:
@@ -44,22 +44,22 @@ def append(connection: Connection, readings: Iterable[Reading], seconds: float) 
         )
 
 
-def since(connection: Connection, moment: float) -> dict[str, list[Reading]]:
+def since(connection: Connection, moment: float) -> dict[str, list[ReaderPoll]]:
     """The readings of each reader's newest version from `moment` to now, newest last."""
     rows: Iterable[tuple[Any, ...]] = connection.execute(
         "SELECT reader, version, extract(epoch FROM at)::float8, extract(epoch FROM batch_at)::float8, partitions "
         "FROM truelog.lag_sample WHERE at >= to_timestamp(%s) AND at <= now() + interval '5 s' ORDER BY reader, at",
         (moment,),
     )
-    found: dict[str, list[Reading]] = {}
+    found: dict[str, list[ReaderPoll]] = {}
     for reader, version, at, batch_at, partitions in rows:
         samples = {(each.pop("topic"), each.pop("partition")): _sample(each, at, batch_at) for each in partitions}
         before = [each for each in found.get(reader, []) if each.version == version]
-        found[reader] = [*before, Reading(reader, version, at, batch_at, samples)]
+        found[reader] = [*before, ReaderPoll(reader, version, at, batch_at, samples)]
     return found
 
 
-def by_partition(readings: Iterable[Reading]) -> History:
+def by_partition(readings: Iterable[ReaderPoll]) -> History:
     """The history of each partition in the newest reading."""
     found: History = {}
     newest: Mapping[Partition, Sample] = {}

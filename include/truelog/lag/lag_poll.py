@@ -24,7 +24,7 @@ from truelog.archive.archive_table import archived_positions
 from truelog.control import application
 from truelog.control.application import ARCHIVE
 from truelog.lag.lag import Lag, Partition, lags
-from truelog.lag.lag_history import Reading
+from truelog.lag.lag_history import ReaderPoll
 from truelog.lag.lag_verdict import Sample
 from truelog.log import ticks, topics
 from truelog.log.positions import Positions
@@ -53,10 +53,11 @@ def polled_views(settings: Settings) -> PolledReaders:
     with db_snapshot.read_snapshot(settings) as connection:
         positions = reader_positions.view_positions(connection, catalogue.view_names(settings.views_folder))
         batches = {
-            name: _batch_at(application.status(connection, name)) for name in application.application_names(settings)
+            name: _batch_at(application.load_status(connection, name))
+            for name in application.application_names(settings)
         }
     return {
-        view: _reader(position, batches[application.application_of(settings, view)])
+        view: _reader(position, batches[application.application_of_view(settings, view)])
         for view, position in positions.items()
         if position.version
     }
@@ -65,14 +66,14 @@ def polled_views(settings: Settings) -> PolledReaders:
 def polled_archive(settings: Settings) -> PolledReaders:
     """The archive, or nothing if the archive has no table yet."""
     with db_snapshot.read_snapshot(settings) as connection:
-        batch_at = _batch_at(application.status(connection, ARCHIVE))
+        batch_at = _batch_at(application.load_status(connection, ARCHIVE))
     position = ReaderPosition(0, archived_positions(settings, event.event_names()))
     return {ARCHIVE: _reader(position, batch_at)} if position.positions.offsets else {}
 
 
 def poll_once(
     settings: Settings, broker: AdminClient, declared: Iterable[str], list_readers: ListReaders
-) -> tuple[PolledReaders, list[Reading]]:
+) -> tuple[PolledReaders, list[ReaderPoll]]:
     """The readers, and one reading for each reader. `declared` lists the topics that readers may read.
 
     The readers' positions cover only the topics that still exist under the same id.
@@ -85,7 +86,7 @@ def poll_once(
     by_reader = lags(settings, {name: reader.at for name, reader in current.items()}, log.known_ends)  # 4
     now = time.time()
     return current, [
-        Reading(name, reader.version, now, reader.batch_at, log.samples(reader, by_reader[name], now))
+        ReaderPoll(name, reader.version, now, reader.batch_at, log.samples(reader, by_reader[name], now))
         for name, reader in readers.items()
     ]
 
@@ -148,5 +149,5 @@ def _reader(position: ReaderPosition, batch_at: float | None) -> PolledReader:
     return PolledReader(position.version, reader_positions.without_ticks(position.positions), batch_at)
 
 
-def _batch_at(status: application.Status) -> float | None:
+def _batch_at(status: application.ApplicationStatus) -> float | None:
     return status.batch_at.timestamp() if status.batch_at else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from truelog.control import application
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_history
-from truelog.lag.lag_history import Reading
+from truelog.lag.lag_history import ReaderPoll
 from truelog.lag.lag_verdict import UNKNOWN_RULE, LagAssessment, LagVerdict, Limits, Sample, assess
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
@@ -108,14 +108,14 @@ def reader_lag(rows: Sequence[LagRow]) -> ReaderLag:
     return ReaderLag(lag_events(rows), freshness(rows), max(ages, default=None), unknown)
 
 
-def application_of(settings: Settings, reader: str) -> str:
+def application_of_reader(settings: Settings, reader: str) -> str:
     """The application that runs the reader."""
-    return ARCHIVE if reader == ARCHIVE else application.application_of(settings, reader)
+    return ARCHIVE if reader == ARCHIVE else application.application_of_view(settings, reader)
 
 
 def limits(settings: Settings, reader: str) -> Limits:
     """The limits for this reader. They include the trigger interval, because the reader falls behind by that much."""
-    runner = application_of(settings, reader)
+    runner = application_of_reader(settings, reader)
     trigger = settings.archive_trigger_seconds if runner == ARCHIVE else settings.stream_trigger_seconds
     return Limits(
         blind=POLLS * settings.lag_poll_seconds,
@@ -127,8 +127,8 @@ def limits(settings: Settings, reader: str) -> Limits:
     )
 
 
-def _reader_rows(settings: Settings, reader: str, readings: list[Reading], now: float) -> list[LagRow]:
-    runner, allowed = application_of(settings, reader), limits(settings, reader)
+def _reader_rows(settings: Settings, reader: str, readings: list[ReaderPoll], now: float) -> list[LagRow]:
+    runner, allowed = application_of_reader(settings, reader), limits(settings, reader)
     histories = lag_history.by_partition(readings)
     if not histories:
         found = assess([], now, allowed)

@@ -20,7 +20,7 @@ class LagSeries:
 
 
 @dataclass(frozen=True)
-class LagCourse:
+class LagTimeline:
     """The step length in seconds, the start of each step in seconds since 1970, and the series of all partitions."""
 
     step: float
@@ -28,7 +28,7 @@ class LagCourse:
     series: Sequence[LagSeries]
 
 
-def lag_course(connection: Connection, reader: str, span: float, least: float) -> LagCourse:
+def lag_timeline(connection: Connection, reader: str, span: float, least: float) -> LagTimeline:
     """The lag over the last `span` seconds. A step lasts at least `least` seconds, the interval between two polls."""
     step = max(least, span / STEPS)
     rows: list[tuple[Any, ...]] = connection.execute(_QUERY, {"reader": reader, "span": span, "step": step}).fetchall()
@@ -39,7 +39,7 @@ def lag_course(connection: Connection, reader: str, span: float, least: float) -
     for number, topic, partition, events, seconds in rows:
         lags.setdefault((topic, partition), {})[number] = (events, seconds)
     numbers, nothing = range(first, last + 1), (None, None)
-    return LagCourse(
+    return LagTimeline(
         step,
         [number * step for number in numbers],
         [

@@ -75,7 +75,7 @@ class PartitionOffsets:
         return self.positions
 
 
-def apply(settings: Settings, types: Mapping[str, EventType]) -> None:
+def sync_topics(settings: Settings, types: Mapping[str, EventType]) -> None:
     """Create and configure the topics as declared. Correct topics remain unchanged.
 
     1. Before any change, raise TopicRefused if a topic cannot be corrected.

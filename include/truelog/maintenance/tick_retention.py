@@ -17,7 +17,7 @@ from truelog.log.positions import Positions
 from truelog.reconcile import row_diff
 from truelog.storage.database import Connection
 from truelog.views.catalogue import table_name
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 _BATCH = 50_000  # ticks deleted in one transaction; a stream that stores a tick waits for that transaction
 
@@ -48,7 +48,7 @@ _DROP = """
 """
 
 
-def drop_old_ticks(connection: Connection, known: Sequence[Compiled] = ()) -> int:
+def drop_old_ticks(connection: Connection, known: Sequence[CompiledView] = ()) -> int:
     """Delete the ticks that no view needs and return their number. Views not in `known` are assumed to read ticks.
 
     Views are locked against comparisons, because a comparison reads the clock at earlier positions.
@@ -62,7 +62,7 @@ def drop_old_ticks(connection: Connection, known: Sequence[Compiled] = ()) -> in
     return dropped
 
 
-def _drop_batch(connection: Connection, timeless: Sequence[Compiled]) -> int:
+def _drop_batch(connection: Connection, timeless: Sequence[CompiledView]) -> int:
     with connection.transaction():
         # A view that starts now stores its ticks after this transaction, which can see any view that started earlier.
         connection.execute("LOCK TABLE truelog.tick IN SHARE ROW EXCLUSIVE MODE")

@@ -28,7 +28,7 @@ from truelog.quality import gx_docs
 from truelog.reconcile import row_diff
 from truelog.storage.database import connect
 from truelog.support.settings import CATALOG, Settings
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 _RETENTION = timedelta(days=3)  # for snapshots and uncommitted files; no commit and no reader takes that long
 
@@ -65,12 +65,12 @@ def run_upkeep(settings: Settings) -> Upkeep:
             alerts = alert_store.delete_old(connection, timedelta(seconds=settings.alert_keep_seconds))  # 3
         docs = gx_docs.drop_old_pages(settings)  # 4
         for compiled in context.views.compiled:
-            drop_expired(context.spark, settings, compiled)  # 5
+            drop_expired_partials(context.spark, settings, compiled)  # 5
         done = [_maintain(context.spark, settings, table) for table in table_names(settings)]  # 6
         return Upkeep(ticks, alerts, docs, done)
 
 
-def drop_expired(spark: SparkSession, settings: Settings, compiled: Compiled) -> None:
+def drop_expired_partials(spark: SparkSession, settings: Settings, compiled: CompiledView) -> None:
     """If the view has `keep`, drop the rows of its partials that no rebuild at current or later positions will show."""
     with connect(settings, autocommit=True) as connection:
         row_diff.lock_comparisons(connection, compiled.table)  # a comparison rebuilds at earlier positions

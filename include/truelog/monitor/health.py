@@ -12,7 +12,7 @@ from truelog.apps.liveness import diagnose
 from truelog.apps.reader_positions import ReaderPosition
 from truelog.archive.archive_table import archived_positions
 from truelog.control import application, view_status
-from truelog.control.application import ARCHIVE, Diagnosis, Status
+from truelog.control.application import ARCHIVE, ApplicationStatus, Diagnosis
 from truelog.control.view_status import ViewStatus
 from truelog.lag import lag_report
 from truelog.lag.lag_report import ReaderLag
@@ -78,7 +78,7 @@ def application_health(settings: Settings) -> list[ApplicationHealth]:
         ServiceDown: PostgreSQL does not answer.
     """
     with db_snapshot.read_snapshot(settings) as connection:
-        statuses = [application.status(connection, name) for name in application.application_names(settings)]
+        statuses = [application.load_status(connection, name) for name in application.application_names(settings)]
         facts = _facts(settings, connection)
     archived = _archived(settings)
     return [
@@ -94,12 +94,12 @@ def unknown_health(name: str) -> ApplicationHealth:
     return ApplicationHealth(name, "UNKNOWN", application.RUNNING)
 
 
-def application_state(settings: Settings, status: Status) -> str:
+def application_state(settings: Settings, status: ApplicationStatus) -> str:
     """RUNNING, STARTING, STOPPED, or the name of the problem."""
     return state_name(status, diagnose(settings, status, datetime.now(UTC)))
 
 
-def state_name(status: Status, found: Diagnosis | None) -> str:
+def state_name(status: ApplicationStatus, found: Diagnosis | None) -> str:
     """The state of an application for a given diagnosis."""
     if found is not None:
         return found.upper()
@@ -124,12 +124,14 @@ def _archived(settings: Settings) -> Positions:
         return Positions()
 
 
-def _archive_health(settings: Settings, status: Status, archived: Positions, facts: _Facts) -> ApplicationHealth:
+def _archive_health(
+    settings: Settings, status: ApplicationStatus, archived: Positions, facts: _Facts
+) -> ApplicationHealth:
     return _health(settings, status, [archived], [facts.lags[ARCHIVE]], [])
 
 
-def _stream_health(settings: Settings, status: Status, facts: _Facts) -> ApplicationHealth:
-    views = [view for view in facts.positions if application.application_of(settings, view) == status.application]
+def _stream_health(settings: Settings, status: ApplicationStatus, facts: _Facts) -> ApplicationHealth:
+    views = [view for view in facts.positions if application.application_of_view(settings, view) == status.application]
     made = [view for view in views if facts.positions[view].version]
     return _health(
         settings,
@@ -142,7 +144,7 @@ def _stream_health(settings: Settings, status: Status, facts: _Facts) -> Applica
 
 def _health(
     settings: Settings,
-    status: Status,
+    status: ApplicationStatus,
     positions: Sequence[Positions],
     lags: Sequence[ReaderLag],
     views: list[ViewHealth],

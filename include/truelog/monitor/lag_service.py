@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from truelog.alerts import alert_watch
+from truelog.alerts import alert_scheduler
 from truelog.lag import lag_groups, lag_history, lag_poll
 from truelog.lag.lag_poll import ListReaders
 from truelog.lag.lag_report import POLLS
@@ -79,7 +79,7 @@ class LagService:
         threads += [
             Background(name, partial(self._try_poll, name), self.settings.lag_poll_seconds) for name in self._readers
         ]
-        threads += alert_watch.watcher_threads(self.settings)
+        threads += alert_scheduler.watcher_threads(self.settings)
         for thread in threads:
             thread.start()
         yield
@@ -118,7 +118,7 @@ class LagService:
         return JSONResponse(current, 200 if all(current.values()) else 503)
 
 
-def application(settings: Settings) -> Starlette:
+def create_app(settings: Settings) -> Starlette:
     """The application that uvicorn serves."""
     service = LagService(settings)
     return Starlette(
@@ -139,7 +139,7 @@ async def _down(_: Request, error: Exception) -> Response:
 
 def main() -> None:
     settings = ShortTimeouts()
-    run_server(application(settings), settings.lag_host, settings.lag_port, grace=5)
+    run_server(create_app(settings), settings.lag_host, settings.lag_port, grace=5)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any
 
 from truelog.apps import reader_positions
 from truelog.control import application, view_status
-from truelog.control.application import ARCHIVE, Status
+from truelog.control.application import ARCHIVE, ApplicationStatus
 from truelog.control.view_status import ViewStatus
 from truelog.lag import lag_report
 from truelog.lag.lag_verdict import LagVerdict
@@ -60,7 +60,7 @@ class LaunchReport:
 
 @dataclass(frozen=True)
 class ApplicationReport:
-    status: Status
+    status: ApplicationStatus
     state: str
     launch: LaunchReport | None
     batches: Sequence[BatchSteps]
@@ -74,7 +74,7 @@ def application_reports(settings: Settings) -> list[ApplicationReport]:
         ServiceDown: PostgreSQL does not answer.
     """
     with db_snapshot.read_snapshot(settings) as connection:
-        statuses = [application.status(connection, name) for name in application.application_names(settings)]
+        statuses = [application.load_status(connection, name) for name in application.application_names(settings)]
         launches = _launches(connection)
         batches = {
             each.application: batch_metrics.latest_steps(connection, each.application, _BATCHES) for each in statuses
@@ -86,7 +86,7 @@ def application_reports(settings: Settings) -> list[ApplicationReport]:
             health.application_state(settings, status),
             launches.get(status.application),
             batches[status.application],
-            [each for each in readers if lag_report.application_of(settings, each.reader) == status.application],
+            [each for each in readers if lag_report.application_of_reader(settings, each.reader) == status.application],
         )
         for status in statuses
     ]

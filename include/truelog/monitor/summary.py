@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from urllib.parse import urlencode
 
-from truelog.alerts import alert_store, alert_watch
-from truelog.alerts.alert import Alert
+from truelog.alerts import alert_scheduler, alert_store
 from truelog.alerts.alert_kind import Severity
+from truelog.alerts.alert_rules import Alert
 from truelog.control import application, view_status
-from truelog.control.application import ARCHIVE, Status
+from truelog.control.application import ARCHIVE, ApplicationStatus
 from truelog.lag import lag_report
 from truelog.lag.lag_report import LagRow, by_reader, freshness, lag_events
 from truelog.lag.lag_verdict import LagVerdict
@@ -30,7 +30,7 @@ from truelog.support.settings import Settings
 _STREAMS, _ALERTS, _LAG = "truelog-streams", "truelog-alerts", "truelog-lag"
 
 
-class State(StrEnum):
+class PlatformState(StrEnum):
     """The states, ordered from good to bad. An unknown fact ranks above a warning because it may be worse."""
 
     ALL_GOOD = "All good"
@@ -43,7 +43,7 @@ class State(StrEnum):
 class Problem:
     """A current problem. `page` is the page for solving the problem, relative to Airflow's `plugin/`."""
 
-    state: State
+    state: PlatformState
     text: str
     page: str
 
@@ -70,7 +70,7 @@ class OpenAlerts:
 
 
 @dataclass(frozen=True)
-class Sign:
+class WorstValue:
     """A value and its view. `value` is None if the value is unknown. `view` is None if no view has a table."""
 
     view: str | None
@@ -78,39 +78,39 @@ class Sign:
 
 
 @dataclass(frozen=True)
-class Vitals:
-    state: State
+class PlatformSummary:
+    state: PlatformState
     alerts: OpenAlerts
     problems: Sequence[Problem]
     views: int
     unmade: int  # views without a table
-    freshness: Sign
-    lag: Sign
-    proof: Sign
+    freshness: WorstValue
+    lag: WorstValue
+    proof: WorstValue
 
 
-_STATE_BY_SEVERITY = {Severity.CRITICAL: State.CRITICAL, Severity.WARNING: State.WARNING}
+_STATE_BY_SEVERITY = {Severity.CRITICAL: PlatformState.CRITICAL, Severity.WARNING: PlatformState.WARNING}
 _RUNS = "RUNNING"
 _STATE_BY_APPLICATION = {
-    "DOWN": (State.CRITICAL, "is down"),
-    "HUNG": (State.CRITICAL, "is finishing no batches: it has hung or has nothing to read"),
-    "STOPPED": (State.WARNING, "is stopped on request"),
-    "STOP": (State.WARNING, "is running, although it should be stopped"),
-    "STARTING": (State.WARNING, "is starting"),
-    "RESTART_PENDING": (State.WARNING, "is about to restart"),
-    "CHANGED": (State.WARNING, "is running old code"),
+    "DOWN": (PlatformState.CRITICAL, "is down"),
+    "HUNG": (PlatformState.CRITICAL, "is finishing no batches: it has hung or has nothing to read"),
+    "STOPPED": (PlatformState.WARNING, "is stopped on request"),
+    "STOP": (PlatformState.WARNING, "is running, although it should be stopped"),
+    "STARTING": (PlatformState.WARNING, "is starting"),
+    "RESTART_PENDING": (PlatformState.WARNING, "is about to restart"),
+    "CHANGED": (PlatformState.WARNING, "is running old code"),
 }
 _IDLE = ("DOWN", "HUNG", "STOPPED")  # in these states, the application's readers are late as well
 _STATE_BY_VERDICT = {
-    LagVerdict.OK: State.ALL_GOOD,
-    LagVerdict.WARN: State.WARNING,
-    LagVerdict.UNDERPROVISIONED: State.WARNING,
-    LagVerdict.UNKNOWN: State.UNKNOWN,
+    LagVerdict.OK: PlatformState.ALL_GOOD,
+    LagVerdict.WARN: PlatformState.WARNING,
+    LagVerdict.UNDERPROVISIONED: PlatformState.WARNING,
+    LagVerdict.UNKNOWN: PlatformState.UNKNOWN,
 }
 _LOSS = (LagVerdict.REWIND, LagVerdict.FALLING_OFF)
 
 
-def now(settings: Settings) -> Vitals:
+def load_summary(settings: Settings) -> PlatformSummary:
     """The current summary. The numbers cover only views that have a table.
 
     Raises:
@@ -120,8 +120,8 @@ def now(settings: Settings) -> Vitals:
     names, made = [each.view for each in views], [each.view for each in views if each.table]
     with db_snapshot.read_snapshot(settings) as connection:
         rows = by_reader(lag_report.rows(settings, connection, [ARCHIVE, *names]))
-        statuses = [application.status(connection, name) for name in application.application_names(settings)]
-        unwatched = [*alert_watch.overdue_sources(connection), *alert_watch.blind_sources(connection)]
+        statuses = [application.load_status(connection, name) for name in application.application_names(settings)]
+        unwatched = [*alert_scheduler.overdue_sources(connection), *alert_scheduler.blind_sources(connection)]
         alerts, verdicts = alert_store.open_alerts(connection), reconcile_history.latest_verdicts(connection, names)
         certified = {
             view: each.certified_age
@@ -131,9 +131,9 @@ def now(settings: Settings) -> Vitals:
     worst = {reader: lag_report.worst(partitions) for reader, partitions in rows.items()}
     facts = Facts(alerts, list(dict.fromkeys(unwatched)), states, views, verdicts, worst)
     of_views = {view: rows[view] for view in made}
-    return Vitals(
+    return PlatformSummary(
         card_state(facts),
-        open_alerts(alerts),
+        summarize_open_alerts(alerts),
         problems(facts),
         len(names),
         len(names) - len(made),
@@ -143,19 +143,19 @@ def now(settings: Settings) -> Vitals:
     )
 
 
-def _state(settings: Settings, status: Status) -> str:
+def _state(settings: Settings, status: ApplicationStatus) -> str:
     """The application state, from the database alone. A Kafka query could delay the card."""
     allowed = application.silence_limits(settings, status.application)
     return health.state_name(status, application.diagnose_status(status, allowed, datetime.now(UTC)))
 
 
-def card_state(facts: Facts) -> State:
+def card_state(facts: Facts) -> PlatformState:
     """The worst state among all alerts and problems."""
     found = [_STATE_BY_SEVERITY[each.definition.severity] for each in facts.alerts]
-    return max([*found, *(each.state for each in problems(facts))], key=_rank, default=State.ALL_GOOD)
+    return max([*found, *(each.state for each in problems(facts))], key=_rank, default=PlatformState.ALL_GOOD)
 
 
-def open_alerts(alerts: Sequence[Alert]) -> OpenAlerts:
+def summarize_open_alerts(alerts: Sequence[Alert]) -> OpenAlerts:
     """Count the open alerts and choose the worst: critical before warning, then unacknowledged, then oldest."""
     if not alerts:
         return OpenAlerts(0, None, None)
@@ -180,42 +180,45 @@ def problems(facts: Facts) -> list[Problem]:
 def _alert_problems(facts: Facts) -> Iterator[Problem]:
     """1. Alert sources."""
     if facts.unwatched:
-        yield Problem(State.UNKNOWN, f"alerts are not checked: {', '.join(facts.unwatched)}", _ALERTS)
+        yield Problem(PlatformState.UNKNOWN, f"alerts are not checked: {', '.join(facts.unwatched)}", _ALERTS)
 
 
 def _application_problems(facts: Facts) -> Iterator[Problem]:
     """2. Applications, including the archive."""
     for name, word in facts.applications.items():
         if word != _RUNS:
-            state, text = _STATE_BY_APPLICATION.get(word, (State.UNKNOWN, f"is {word}"))
+            state, text = _STATE_BY_APPLICATION.get(word, (PlatformState.UNKNOWN, f"is {word}"))
             yield Problem(state, f"{name} {text}", _STREAMS)
 
 
 def _view_problems(facts: Facts) -> Iterator[Problem]:
     """3. Views."""
     if not facts.views:
-        yield Problem(State.UNKNOWN, "the catalogue contains no views", "truelog-views")
+        yield Problem(PlatformState.UNKNOWN, "the catalogue contains no views", "truelog-views")
     for view in facts.views:
         if found := _view_problem(view, facts):
             state, text = found
             yield Problem(state, f"{view.view} {text}", _page("views", "view", name=view.view))
         if facts.answers.get(view.view) == "DIFFERENT":
             page = _page("reconciliations", "reconciliations", view=view.view)
-            yield Problem(State.CRITICAL, f"{view.view} was last found DIFFERENT from its rebuild", page)
+            yield Problem(PlatformState.CRITICAL, f"{view.view} was last found DIFFERENT from its rebuild", page)
 
 
-def _view_problem(view: ViewEntry, facts: Facts) -> tuple[State, str] | None:
+def _view_problem(view: ViewEntry, facts: Facts) -> tuple[PlatformState, str] | None:
     if view.broken:
-        return State.CRITICAL, "cannot be loaded"
+        return PlatformState.CRITICAL, "cannot be loaded"
     if view.state == view_status.STALLED:
-        return State.CRITICAL, "is stalled"
+        return PlatformState.CRITICAL, "is stalled"
     if view.table is None:
-        return State.WARNING, "has no table yet"
+        return PlatformState.WARNING, "has no table yet"
     if view.declared != view.table.version:
-        return State.WARNING, f"declares version {view.declared}, but its readers see version {view.table.version}"
+        return (
+            PlatformState.WARNING,
+            f"declares version {view.declared}, but its readers see version {view.table.version}",
+        )
     if view.state == view_status.UP_TO_DATE or facts.applications.get(view.application) in _IDLE:
         return None
-    return State.UNKNOWN, f"may not be up to date: {view.reason}"
+    return PlatformState.UNKNOWN, f"may not be up to date: {view.reason}"
 
 
 def _lag_problems(facts: Facts) -> Iterator[Problem]:
@@ -225,31 +228,33 @@ def _lag_problems(facts: Facts) -> Iterator[Problem]:
         row = facts.lag.get(reader)
         verdict = row.verdict if row else LagVerdict.UNKNOWN
         idle = row is not None and facts.applications.get(row.application) in _IDLE
-        state = _STATE_BY_VERDICT.get(verdict, State.CRITICAL)
-        if state is State.ALL_GOOD or (idle and verdict not in _LOSS):
+        state = _STATE_BY_VERDICT.get(verdict, PlatformState.CRITICAL)
+        if state is PlatformState.ALL_GOOD or (idle and verdict not in _LOSS):
             continue
-        if row is None or state is State.UNKNOWN:
+        if row is None or state is PlatformState.UNKNOWN:
             unknown.append(reader)
         else:
             yield Problem(state, f"{reader}: {row.reason}", _page("lag", "lag", reader=reader))
     if unknown:
-        yield Problem(State.UNKNOWN, f"lag is unknown: {', '.join(unknown)}", _LAG)
+        yield Problem(PlatformState.UNKNOWN, f"lag is unknown: {', '.join(unknown)}", _LAG)
 
 
 def _page(route: str, page: str, **parameters: str) -> str:
     return f"truelog-{route}/truelog/{page}?{urlencode(parameters)}"
 
 
-def _rank(state: State) -> int:
-    return list(State).index(state)
+def _rank(state: PlatformState) -> int:
+    return list(PlatformState).index(state)
 
 
 def _by_view(rows: dict[str, list[LagRow]], measure: Callable[[list[LagRow]], float | None]) -> dict[str, float | None]:
     return {view: measure(partitions) for view, partitions in rows.items()}
 
 
-def _worst(values: dict[str, float | None]) -> Sign:
+def _worst(values: dict[str, float | None]) -> WorstValue:
     """The view with the worst value. An unknown value counts as the worst value."""
     if not values:
-        return Sign(None, None)
-    return max((Sign(view, value) for view, value in values.items()), key=lambda s: (s.value is None, s.value or 0))
+        return WorstValue(None, None)
+    return max(
+        (WorstValue(view, value) for view, value in values.items()), key=lambda s: (s.value is None, s.value or 0)
+    )

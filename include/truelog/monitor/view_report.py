@@ -37,7 +37,7 @@ class ViewTable:
 
 
 @dataclass(frozen=True)
-class VerificationState:
+class LatestComparison:
     """The latest comparison of a view's newest version, and when that version was last EQUAL and last certified."""
 
     id: int
@@ -64,7 +64,7 @@ class ViewEntry:
     since: datetime | None = None
     positions: dict[str, dict[int, int]] = field(default_factory=dict)
     table: ViewTable | None = None
-    proof: VerificationState | None = None
+    proof: LatestComparison | None = None
     answer: ServingStatus | None = None  # the layer that serves the view's readers
 
 
@@ -160,7 +160,7 @@ def _entry(
     return ViewEntry(
         view=name,
         about=_about(settings, name),
-        application=application.application_of(settings, name),
+        application=application.application_of_view(settings, name),
         broken=broken,
         positions=position.positions.plain(),
         table=table,
@@ -212,7 +212,7 @@ def _tables(connection: Connection, names: Sequence[str]) -> list[tuple[str, Vie
     return [(name, ViewTable(*table)) for name, *table in rows]
 
 
-def _proofs(connection: Connection, names: Sequence[str]) -> dict[str, VerificationState]:
+def _proofs(connection: Connection, names: Sequence[str]) -> dict[str, LatestComparison]:
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT DISTINCT ON (view) view, id, verdict, finished_at "
         "FROM (SELECT view, max(version) AS version FROM truelog.view WHERE view = ANY(%s) GROUP BY view) newest "
@@ -221,5 +221,5 @@ def _proofs(connection: Connection, names: Sequence[str]) -> dict[str, Verificat
     ).fetchall()
     known = verification_status.verification_statuses(connection, names)
     return {
-        name: VerificationState(*[*newest, known[name].equal_at, known[name].certified_at]) for name, *newest in rows
+        name: LatestComparison(*[*newest, known[name].equal_at, known[name].certified_at]) for name, *newest in rows
     }

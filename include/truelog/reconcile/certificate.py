@@ -19,7 +19,7 @@ from truelog import __version__
 from truelog.log.positions import Positions
 from truelog.reconcile.table_hash import TableHash
 from truelog.support.errors import BadInput
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 FORMAT = 1  # version of the document and of the row encoding that is hashed
 
@@ -77,7 +77,7 @@ class Certificate:
         return plain | {"format": FORMAT}
 
 
-def make_certificate(spark: SparkSession, compiled: Compiled, equal: EqualResult) -> Certificate:
+def make_certificate(spark: SparkSession, compiled: CompiledView, equal: EqualResult) -> Certificate:
     """Make a certificate from an EQUAL comparison."""
     buckets = to_buckets(equal.digests)
     return Certificate(

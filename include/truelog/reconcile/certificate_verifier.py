@@ -23,7 +23,7 @@ from truelog.reconcile import certificate, table_hash
 from truelog.reconcile.certificate import Buckets, Certificate
 from truelog.support.errors import ArchiveBehind, TopicRecreated
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 
 class VerificationVerdict(StrEnum):
@@ -34,7 +34,7 @@ class VerificationVerdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Verification:
+class CertificateCheck:
     """The verdict on a certificate and the reason for the verdict."""
 
     certificate: str
@@ -51,7 +51,7 @@ class Verification:
         return asdict(self) | {"equal": self.answer == VerificationVerdict.EQUAL}
 
 
-def verify_certificate(settings: Settings, certified: Certificate) -> Verification:
+def verify_certificate(settings: Settings, certified: Certificate) -> CertificateCheck:
     """Verify a certificate in a separate Spark session."""
     with open_batch(settings, "truelog verify", [certified.view]) as context:
         if reason := context.views.refused.get(certified.view):
@@ -67,9 +67,9 @@ class CertificateVerifier:
     spark: SparkSession
     settings: Settings
     types: EventTypes
-    compiled: Compiled
+    compiled: CompiledView
 
-    def verify(self, certified: Certificate) -> Verification:
+    def verify(self, certified: Certificate) -> CertificateCheck:
         if superseded := _superseded(certified, self.compiled):
             return _answer(certified, VerificationVerdict.SUPERSEDED, superseded)  # 1
         try:
@@ -84,7 +84,7 @@ class CertificateVerifier:
 
     def _events(self, wanted: Wanted) -> EventFrames:
         types = {topic: self.types[topic] for topic in self.compiled.view.topics}
-        return records.events(catalogless_reader.records(self.spark, self.settings, types, wanted), types)
+        return records.events(catalogless_reader.read_records(self.spark, self.settings, types, wanted), types)
 
     def _unfounded(self, certified: Certificate) -> str:
         if not certified.excluded:
@@ -108,7 +108,7 @@ class CertificateVerifier:
         return clock.rows_since(self.compiled, states, clock.cutoff_at(self.compiled, now))
 
 
-def _superseded(certified: Certificate, compiled: Compiled) -> str:
+def _superseded(certified: Certificate, compiled: CompiledView) -> str:
     """How the current code differs from the certified code, or an empty string if it is the same."""
     if (certified.version, certified.fingerprint) == (compiled.view.version, compiled.fingerprint):
         return ""
@@ -118,7 +118,7 @@ def _superseded(certified: Certificate, compiled: Compiled) -> str:
     )
 
 
-def compare_buckets(certified: Certificate, rebuilt: Buckets, versions: dict[str, str]) -> Verification:
+def compare_buckets(certified: Certificate, rebuilt: Buckets, versions: dict[str, str]) -> CertificateCheck:
     """Compare a certificate with the rebuilt buckets. If they differ, list the software versions that have changed."""
     rows = sum(count for count, _ in rebuilt.values())
     buckets = rebuilt.keys() | certified.buckets.keys()
@@ -136,6 +136,8 @@ def compare_buckets(certified: Certificate, rebuilt: Buckets, versions: dict[str
 
 def _answer(
     certified: Certificate, answer: VerificationVerdict, reason: str = "", *, rows: int = 0, unequal_buckets: int = 0
-) -> Verification:
+) -> CertificateCheck:
     when = certified.made_at.isoformat()
-    return Verification(certified.id, certified.view, certified.version, when, answer, rows, unequal_buckets, reason)
+    return CertificateCheck(
+        certified.id, certified.view, certified.version, when, answer, rows, unequal_buckets, reason
+    )

@@ -38,7 +38,7 @@ from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import ArchiveBehind, CodeChanged, NotMade, TruelogError
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 _SAMPLE = 100  # maximum number of differing rows stored with the result; the counts cover all differing rows
 _REASON = 500  # maximum length of a stored reason in characters
@@ -106,7 +106,9 @@ class ReconcileRequest:
 COMPARE_ONLY = ReconcileRequest()
 
 
-def reconcile(context: BatchContext, compiled: Compiled, request: ReconcileRequest = COMPARE_ONLY) -> ReconcileResult:
+def reconcile(
+    context: BatchContext, compiled: CompiledView, request: ReconcileRequest = COMPARE_ONLY
+) -> ReconcileResult:
     """Compare a view with its rebuild while the stream is running, and store the result."""
     with connect(context.settings, autocommit=True) as connection:
         try:
@@ -213,7 +215,7 @@ def _wait_for_archive(rebuilder: Rebuilder, positions: Positions) -> None:
     archive_reader.wait_for(settings, positions, seconds=settings.archive_wait_seconds)
 
 
-def snapshot(connection: Connection, compiled: Compiled, buckets: Sequence[int]) -> tuple[Positions, int]:
+def snapshot(connection: Connection, compiled: CompiledView, buckets: Sequence[int]) -> tuple[Positions, int]:
     """Copy these buckets of the streamed table to `recon.<table>_streamed`.
 
     Returns the exact positions of the copy and the number of rows in the whole table at that moment.
@@ -298,7 +300,7 @@ def reconcile_all(settings: Settings, views: Sequence[str], request: ReconcileRe
 
 def refused_result(
     settings: Settings,
-    view: Compiled | str,
+    view: CompiledView | str,
     request: ReconcileRequest,
     *,
     reason: Exception | str,
@@ -315,7 +317,7 @@ def refused_result(
         return _save(connection, ReconcileResult(name, version, at, reason=text[:_REASON], causes=causes), request)
 
 
-def _causes(settings: Settings, compiled: Compiled, reason: Exception | str) -> tuple[dict[str, Any], ...]:
+def _causes(settings: Settings, compiled: CompiledView, reason: Exception | str) -> tuple[dict[str, Any], ...]:
     """Why the view could not be rebuilt, if the cause is known."""
     if isinstance(reason, CodeChanged):
         return (Explanation(Cause.CODE, 0, str(reason)).as_dict(),)

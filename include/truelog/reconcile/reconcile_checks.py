@@ -39,7 +39,7 @@ class Comparison:
         return self.verdict == "UNKNOWN" and not self.positions
 
 
-def require_known(settings: Settings, run: str) -> None:
+def require_conclusive(settings: Settings, run: str) -> None:
     """Require that no comparison of the run is UNKNOWN because the archive was behind. A retry may succeed.
 
     A refused view does not fail the run, because a retry would refuse the view again. The view's own validation reports

@@ -23,7 +23,7 @@ from truelog.kernel.stage import StagedRows
 from truelog.log.positions import Positions
 from truelog.reconcile import row_diff
 from truelog.storage.database import Connection, names
-from truelog.views.compiled_view import Compiled, RowFilter
+from truelog.views.compiled_view import CompiledView, RowFilter
 
 
 def repair(rebuilder: Rebuilder) -> int:
@@ -64,7 +64,7 @@ def _replace(rebuilder: Rebuilder, positions: Positions, staged: list[StagedRows
     )
     for each in staged:
         rebuilder.merge_staged("state", each)
-    clock.drop_expired(connection, compiled, "state", positions)
+    clock.drop_expired_rows(connection, compiled, "state", positions)
     return _record_after(connection, compiled)
 
 
@@ -76,7 +76,7 @@ def _keys(rebuilder: Rebuilder) -> DataFrame:
     return rebuilder.context.spark.createDataFrame(rows, schema)
 
 
-def _record_before(connection: Connection, compiled: Compiled, positions: Positions) -> None:
+def _record_before(connection: Connection, compiled: CompiledView, positions: Positions) -> None:
     """Store each key's row as it is before the repair."""
     connection.execute(
         sql.SQL(
@@ -87,7 +87,7 @@ def _record_before(connection: Connection, compiled: Compiled, positions: Positi
     )
 
 
-def _record_after(connection: Connection, compiled: Compiled) -> int:
+def _record_after(connection: Connection, compiled: CompiledView) -> int:
     """Store each key's row as it is after the repair, and return the number of keys whose row changed."""
     connection.execute(
         sql.SQL(
@@ -105,5 +105,5 @@ def _record_after(connection: Connection, compiled: Compiled) -> int:
     return int(str(row[0]))
 
 
-def _table(compiled: Compiled) -> sql.Identifier:
+def _table(compiled: CompiledView) -> sql.Identifier:
     return sql.Identifier("state", compiled.table)

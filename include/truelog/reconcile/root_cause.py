@@ -36,7 +36,7 @@ from truelog.reconcile.offset_search import (
 )
 from truelog.reconcile.provenance_frame import ProvenanceFrame
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import Compiled, RowFilter, extend_view
+from truelog.views.compiled_view import CompiledView, RowFilter, extend_view
 from truelog.views.measures import Sum
 
 log = logging.getLogger("truelog.root_cause")
@@ -106,7 +106,7 @@ class _Investigation:
     rows: Mapping[str, _Row]
 
     @property
-    def compiled(self) -> Compiled:
+    def compiled(self) -> CompiledView:
         return self.rebuilder.compiled
 
     def explain(self) -> ExplanationByKey:
@@ -143,7 +143,7 @@ class _Investigation:
         return [name for name in whole if (least[name] or 0) >= 0]
 
     @cached_property
-    def by_record(self) -> Compiled:
+    def by_record(self) -> CompiledView:
         """The view with each record's coordinates added to the key."""
         kinds = list(zip(_COORDINATES, (IntegerType(), IntegerType(), LongType()), strict=True))
         return reduce(lambda compiled, column: extend_view(compiled, *column), reversed(kinds), self.compiled)
@@ -246,7 +246,7 @@ def _is_excessive(row: _Row, measure: str) -> bool:
     return exceeds_recount(row.streamed[measure], row.rebuilt[measure])
 
 
-def _as_runs(compiled: Compiled, rows: Sequence[Any], measure: str) -> list[ContributionRun]:
+def _as_runs(compiled: CompiledView, rows: Sequence[Any], measure: str) -> list[ContributionRun]:
     """Group rows by partition and record. A record with several keys has several rows."""
     records: dict[tuple[int, int], dict[int, dict[str, int]]] = defaultdict(dict)
     for row in rows:

@@ -13,7 +13,7 @@ from psycopg import sql
 
 from truelog.reconcile import table_hash
 from truelog.storage.database import Connection, definitions, names
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class DiffCounts:
         return self.missing + self.extra + self.different
 
 
-def find_differences(connection: Connection, compiled: Compiled) -> DiffCounts:
+def find_differences(connection: Connection, compiled: CompiledView) -> DiffCounts:
     """Fill `recon.<table>_diff` from `recon.<table>_streamed` and `recon.<table>`."""
     connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(diff_table(compiled)))
     connection.execute(
@@ -61,7 +61,7 @@ def lock_comparisons(connection: Connection, table: str) -> None:
     connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 1))", (f"reconcile {table}",))
 
 
-def clear_differences(connection: Connection, compiled: Compiled) -> None:
+def clear_differences(connection: Connection, compiled: CompiledView) -> None:
     """Replace `recon.<table>_diff` with an empty table."""
     columns = {**compiled.key_columns, "key_json": "jsonb", "streamed": "jsonb", "rebuilt": "jsonb"}
     columns |= {"reconciliation": "bigint", "cause": "text"}
@@ -69,19 +69,19 @@ def clear_differences(connection: Connection, compiled: Compiled) -> None:
     connection.execute(sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(diff_table(compiled), definitions(columns)))
 
 
-def set_reconciliation(connection: Connection, compiled: Compiled, reconciliation: int) -> None:
+def set_reconciliation(connection: Connection, compiled: CompiledView, reconciliation: int) -> None:
     """Write the reconciliation's id into the diff table. The next reconciliation replaces the table."""
     connection.execute(sql.SQL("UPDATE {} SET reconciliation = %s").format(diff_table(compiled)), (reconciliation,))
 
 
-def sample_rows(connection: Connection, compiled: Compiled, rows: int) -> tuple[dict[str, Any], ...]:
+def sample_rows(connection: Connection, compiled: CompiledView, rows: int) -> tuple[dict[str, Any], ...]:
     """The first differing rows, with both values and the cause."""
     query = sql.SQL("SELECT streamed, rebuilt, cause FROM {} ORDER BY key_json LIMIT %s").format(diff_table(compiled))
     sample = connection.execute(query, (rows,)).fetchall()
     return tuple({"streamed": s, "rebuilt": r, "cause": cause} for s, r, cause in sample)
 
 
-def save_causes(connection: Connection, compiled: Compiled, causes: Mapping[str, str]) -> None:
+def save_causes(connection: Connection, compiled: CompiledView, causes: Mapping[str, str]) -> None:
     """Store the cause of each row. `causes` maps the hash of a row's key (`table_hash.key_sql`) to the cause."""
     connection.execute(
         sql.SQL(
@@ -91,24 +91,24 @@ def save_causes(connection: Connection, compiled: Compiled, causes: Mapping[str,
     )
 
 
-def streamed_table(compiled: Compiled) -> sql.Identifier:
+def streamed_table(compiled: CompiledView) -> sql.Identifier:
     return sql.Identifier("recon", f"{compiled.table}_streamed")
 
 
-def rebuilt_table(compiled: Compiled) -> sql.Identifier:
+def rebuilt_table(compiled: CompiledView) -> sql.Identifier:
     return sql.Identifier("recon", compiled.table)
 
 
-def diff_table(compiled: Compiled) -> sql.Identifier:
+def diff_table(compiled: CompiledView) -> sql.Identifier:
     return sql.Identifier("recon", f"{compiled.table}_diff")
 
 
-def key_json(compiled: Compiled, prefix: str = "") -> sql.Composed:
+def key_json(compiled: CompiledView, prefix: str = "") -> sql.Composed:
     """A row's key as a JSON array. Such an array can be hashed, and NULL equals NULL in it."""
     return sql.SQL("jsonb_build_array({})").format(names(compiled.key_columns, prefix))
 
 
-def _count(connection: Connection, compiled: Compiled) -> DiffCounts:
+def _count(connection: Connection, compiled: CompiledView) -> DiffCounts:
     query = sql.SQL(
         "SELECT (SELECT count(*) FROM {rebuilt}), count(*) FILTER (WHERE streamed IS NULL), "
         "count(*) FILTER (WHERE rebuilt IS NULL), "

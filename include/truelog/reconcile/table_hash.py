@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 )
 
 from truelog.storage.database import Connection
-from truelog.views.compiled_view import Compiled, RowFilter
+from truelog.views.compiled_view import CompiledView, RowFilter
 
 # The bits of a float. All NaNs have the same encoding, and so do both zeros.
 _FLOAT_SQL = (
@@ -62,7 +62,7 @@ def count_rows(digests: TableHash) -> int:
     return sum(each.rows for each in digests.values())
 
 
-def hash_table(connection: Connection, compiled: Compiled, table: sql.Composable) -> TableHash:
+def hash_table(connection: Connection, compiled: CompiledView, table: sql.Composable) -> TableHash:
     """Hash a PostgreSQL table."""
     query = sql.SQL(
         "SELECT bucket, count(*), sum(('x' || left(hash, 16))::bit(64)::bigint::numeric), "
@@ -73,7 +73,7 @@ def hash_table(connection: Connection, compiled: Compiled, table: sql.Composable
     return {int(str(b)): BucketHash(int(str(n)), int(str(high)), int(str(low))) for b, n, high, low in rows}
 
 
-def hash_frame(compiled: Compiled, stored: DataFrame) -> TableHash:
+def hash_frame(compiled: CompiledView, stored: DataFrame) -> TableHash:
     """Hash a Spark frame that has the view's stored columns."""
     hashed = stored.select(bucket(compiled, stored).alias("bucket"), F.md5(_row(stored, stored.columns)).alias("hash"))
     halves = (F.conv(F.substring("hash", at, 16), 16, -10).cast("decimal(20,0)") for at in (1, 17))
@@ -82,27 +82,27 @@ def hash_frame(compiled: Compiled, stored: DataFrame) -> TableHash:
     return {r.bucket: BucketHash(r.rows, int(r.high), int(r.low)) for r in buckets}
 
 
-def bucket_sql(compiled: Compiled) -> sql.Composable:
+def bucket_sql(compiled: CompiledView) -> sql.Composable:
     """A row's bucket as a PostgreSQL expression."""
     return sql.SQL("('x' || left({}, 4))::bit(16)::integer % {}").format(key_sql(compiled), sql.Literal(BUCKETS))
 
 
-def key_sql(compiled: Compiled) -> sql.Composable:
+def key_sql(compiled: CompiledView) -> sql.Composable:
     """The hash of a row's key as a PostgreSQL expression."""
     return sql.SQL("md5({})").format(_row_sql(compiled.key_columns))
 
 
-def rows_in_buckets(compiled: Compiled, buckets: Sequence[int]) -> RowFilter:
+def rows_in_buckets(compiled: CompiledView, buckets: Sequence[int]) -> RowFilter:
     """A filter that keeps the rows of these buckets."""
     return lambda rows: rows.where(bucket(compiled, rows).isin(list(buckets)))
 
 
-def bucket(compiled: Compiled, frame: DataFrame) -> Column:
+def bucket(compiled: CompiledView, frame: DataFrame) -> Column:
     """A row's bucket as a Spark column."""
     return (F.conv(F.substring(key(compiled, frame), 1, 4), 16, 10).cast("int") % BUCKETS).cast("int")
 
 
-def key(compiled: Compiled, frame: DataFrame) -> Column:
+def key(compiled: CompiledView, frame: DataFrame) -> Column:
     """The hash of a row's key as a Spark column."""
     return F.md5(_row(frame, compiled.view.key))
 

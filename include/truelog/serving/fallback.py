@@ -25,7 +25,7 @@ from truelog.serving import fallback_policy
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import CodeChanged, NotMade
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 log = logging.getLogger("truelog.answer")
 
@@ -47,7 +47,7 @@ class FallbackOutcome:
 
 def build_fallbacks(settings: Settings, views: Sequence[str]) -> FallbackOutcome:
     """Build fallbacks for these views in a separate Spark session; an error in one view does not stop the others."""
-    files = application.digest(settings)  # before the files are read
+    files = application.source_digest(settings)  # before the files are read
     with open_batch(settings, "truelog answer", views) as context:
         outcome = FallbackOutcome(refused=dict(context.views.refused))
         for each in context.views.compiled:
@@ -96,7 +96,7 @@ def build_fallback(rebuilder: Rebuilder) -> Positions | None:
     return None
 
 
-def _improves(connection: Connection, compiled: Compiled, archived: Positions) -> bool:
+def _improves(connection: Connection, compiled: CompiledView, archived: Positions) -> bool:
     view = compiled.name, compiled.view.version
     return fallback_policy.improves(
         archived,
@@ -110,10 +110,10 @@ def _replace(rebuilder: Rebuilder, archived: Positions, staged: StagedRows) -> N
     fallback_policy.lock_fallback(connection, compiled.table)
     fallback_policy.empty_fallback(connection, compiled.table)
     rebuilder.merge_staged("batch", staged)
-    clock.drop_expired(connection, compiled, "batch", archived)
+    clock.drop_expired_rows(connection, compiled, "batch", archived)
 
 
-def _record(connection: Connection, compiled: Compiled, archived: Positions, as_of: datetime) -> None:
+def _record(connection: Connection, compiled: CompiledView, archived: Positions, as_of: datetime) -> None:
     view = compiled.name, compiled.view.version
     connection.execute("DELETE FROM truelog.batch_answer WHERE (view, version) = (%s, %s)", view)
     connection.execute("INSERT INTO truelog.batch_answer (view, version, as_of) VALUES (%s, %s, %s)", (*view, as_of))

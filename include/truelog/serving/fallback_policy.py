@@ -43,7 +43,7 @@ log = logging.getLogger("truelog.fallback_policy")
 
 def views_due(settings: Settings) -> list[str]:
     """Drop unneeded fallbacks and return the views that need a fallback and can get one."""
-    known, files = catalogue.view_names(settings.views_folder), application.digest(settings)
+    known, files = catalogue.view_names(settings.views_folder), application.source_digest(settings)
     with connect(settings, autocommit=True) as connection:
         drop_unneeded_fallbacks(connection)
         parameters = {"known": known, "files": files, "seconds": settings.batch_answer_seconds}

@@ -24,8 +24,15 @@ from pyspark.sql import DataFrame, SparkSession
 from truelog.archive import late_records, log_day
 from truelog.archive.accept_loss import lost_ranges
 from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_table import archived_positions, ensure, open_catalog
-from truelog.archive.archive_writer import DESCRIPTION, ArchivedFile, FileWriter, Tick, blueprint, load_archived_file
+from truelog.archive.archive_table import archived_positions, ensure_table, open_catalog
+from truelog.archive.archive_writer import (
+    DESCRIPTION,
+    ArchivedFile,
+    ArchivedTick,
+    FileWriter,
+    blueprint,
+    load_archived_file,
+)
 from truelog.archive.log_day import LogDays
 from truelog.control import application, lease
 from truelog.control.application import ARCHIVE
@@ -61,7 +68,7 @@ class ArchiveApp:
     begin: Positions
     checkpoint: Path
     holder: Holder
-    pending_ticks: list[Tick] = field(default_factory=list)  # ticks with ends beyond the archive's positions
+    pending_ticks: list[ArchivedTick] = field(default_factory=list)  # ticks with ends beyond the archive's positions
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         begin, end = batch_range(self.checkpoint, batch_id, self.begin)
@@ -127,7 +134,7 @@ def _append(topic: str, begin: Positions, end: Positions, files: list[ArchivedFi
 def run_archive(settings: Settings, stop: threading.Event) -> None:
     """Archive every declared topic until `stop` is set or the query fails."""
     archive_lease = lease.take_lease(settings, ARCHIVE)
-    digest = application.digest(settings)
+    digest = application.source_digest(settings)
     types = load_events()
     _record_code(settings, archive_lease.holder, archive_code(types), digest)
     topics.require_log_append_time(settings, types)
@@ -160,7 +167,7 @@ def _record_code(settings: Settings, holder: Holder, code: str, digest: str) -> 
 def _archiver(settings: Settings, catalog: Catalog, types: EventTypes, holder: Holder) -> ArchiveApp:
     """The application at the archive's positions. New partitions begin at 0, new topics at their earliest offsets."""
     earliest = topics.earliest_offsets(settings, types)
-    tables = {name: ensure(catalog, types[name], earliest.ids[name], earliest.offsets[name]) for name in types}
+    tables = {name: ensure_table(catalog, types[name], earliest.ids[name], earliest.offsets[name]) for name in types}
     archived = archived_positions(settings, types)
     begin = archived.latest(Positions({t: dict.fromkeys(by, 0) for t, by in earliest.offsets.items()}))
     for lost in lost_ranges(begin, earliest):

@@ -27,7 +27,7 @@ from truelog.streaming.view_worker import ViewWorker
 from truelog.support import faults
 from truelog.support.errors import CodeChanged
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 _RECORDS_PER_TASK = 20_000
 
@@ -102,9 +102,9 @@ class Stream:
         count = sum(each.end - each.start for each in begin.ranges_to(end))
         return max(1, min(self.spark.sparkContext.defaultParallelism, count // _RECORDS_PER_TASK))
 
-    def _deployed(self) -> list[Compiled]:
+    def _deployed(self) -> list[CompiledView]:
         """The application's views whose tables this code can continue; the others are recorded as stalled."""
-        digest = application.digest(self.settings)  # before the files are read: see `application.release_due`
+        digest = application.source_digest(self.settings)  # before the files are read: see `application.release_due`
         views = application.views_of(self.settings, self.application)
         found = load_views(self.spark, self.settings, self.types, views)
         refused, ready = dict(found.refused), []

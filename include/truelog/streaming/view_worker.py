@@ -28,7 +28,7 @@ from truelog.log.records import EventTypes
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import Fenced
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 _REASON_LENGTH = 500  # characters
 _LONGEST_PAUSE = 60.0  # seconds
@@ -43,7 +43,7 @@ class ViewWorker:
     spark: SparkSession
     applier: BatchApplier
     event_types: EventTypes
-    compiled: Compiled
+    compiled: CompiledView
     connection: Connection | None = None
     positions: Positions | None = None
     target: Positions = field(default_factory=Positions)  # the end of the newest batch

@@ -38,7 +38,7 @@ def all_rows(rows: DataFrame) -> DataFrame:
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledView:
     """A view with its name, the types of the columns that its transform selects, and its fingerprint."""
 
     name: str
@@ -182,7 +182,7 @@ class Compiled:
         return [F.xxhash64(*self.stored_columns).alias("row_hash"), *map(F.col, self.stored_columns)]
 
 
-def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[str, StructType]) -> Compiled:
+def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[str, StructType]) -> CompiledView:
     """Check a view against the schemas of its events, and derive its columns and its fingerprint.
 
     Raises:
@@ -198,13 +198,13 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
     dtypes = {f.name: f.dataType for f in selected.schema}
     require_accepted(name, view.measures, dtypes)
     _require_age_column(name, view, dtypes)
-    compiled = Compiled(name, view, dtypes, _fingerprint(view, selected, schemas))
+    compiled = CompiledView(name, view, dtypes, _fingerprint(view, selected, schemas))
     _require_unique_columns(compiled)
     _require_names(compiled)
     return compiled
 
 
-def extend_view(compiled: Compiled, column: str, dtype: DataType) -> Compiled:
+def extend_view(compiled: CompiledView, column: str, dtype: DataType) -> CompiledView:
     """The same view with one more key column in front, which separates many cases in one table."""
     view = replace(compiled.view, key=(column, *compiled.view.key))
     return replace(compiled, view=view, dtypes={column: dtype, **compiled.dtypes})
@@ -219,7 +219,7 @@ def _require_columns(name: str, view: View, schema: StructType) -> None:
             raise BadDeclaration(f"{name}.{key}: {schema[key].dataType.simpleString()} cannot be a key; cast it.")
 
 
-def _require_unique_columns(compiled: Compiled) -> None:
+def _require_unique_columns(compiled: CompiledView) -> None:
     """A measure may make columns with names other than its own, but columns with equal names would hide each other."""
     for declared in ("names", "shown"):
         sources = dict.fromkeys(compiled.view.key, "the key")
@@ -238,7 +238,7 @@ def _conflict(first: str, second: str, column: str) -> str:
     return f"{first} and {second} both make a column {column!r}; rename one of them"
 
 
-def _require_names(compiled: Compiled) -> None:
+def _require_names(compiled: CompiledView) -> None:
     """Table and column names must be plain, because they appear in the SQL of two engines."""
     relations = [f"{compiled.table}_streamed", *(f"{compiled.name}_{each}" for each in compiled.view.present)]
     for name in (*relations, *compiled.stored_columns, *compiled.shown):

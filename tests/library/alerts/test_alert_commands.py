@@ -8,8 +8,8 @@ import pytest
 from tests.library.alert_tables import emptied
 from tests.scenes.command_line import answer, truelog
 from truelog.alerts import alert_store
-from truelog.alerts.alert import Finding, Observation
-from truelog.alerts.alert_watch import SOURCES, record
+from truelog.alerts.alert_rules import Finding, Observation
+from truelog.alerts.alert_scheduler import SOURCES, record
 from truelog.storage.database import Connection
 from truelog.support.durations import parse_brief
 from truelog.support.errors import BadDeclaration

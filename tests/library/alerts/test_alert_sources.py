@@ -11,14 +11,14 @@ import pytest
 
 from tests.library.alert_tables import emptied
 from truelog.alerts import alert_applications, alert_lag, alert_resources, alert_verification
-from truelog.alerts.alert import Observation
 from truelog.alerts.alert_applications import Launches, is_starting
 from truelog.alerts.alert_kind import KINDS
-from truelog.alerts.alert_verification import ViewVerification
+from truelog.alerts.alert_rules import Observation
+from truelog.alerts.alert_verification import ComparisonRecord
 from truelog.control import application, lease
-from truelog.control.application import ARCHIVE, STREAM, Status
+from truelog.control.application import ARCHIVE, STREAM, ApplicationStatus
 from truelog.lag import lag_history
-from truelog.lag.lag_history import Reading
+from truelog.lag.lag_history import ReaderPoll
 from truelog.lag.lag_report import LagRow
 from truelog.lag.lag_verdict import LagVerdict, Sample
 from truelog.storage.database import Connection
@@ -63,14 +63,14 @@ def die(database: Connection, taken: lease.Lease) -> None:
     """End the session that holds the lease. PostgreSQL releases the session's lock a moment later."""
 
     def released() -> None:
-        if application.status(database, taken.holder.application).alive:
+        if application.load_status(database, taken.holder.application).alive:
             raise ServiceDown("the lock is held")
 
     taken.release()
     until(released, 10, "the release of the lock")
 
 
-DEAD = Status(STREAM, taken_at=NOW - HOUR, batch_at=NOW - timedelta(minutes=1))
+DEAD = ApplicationStatus(STREAM, taken_at=NOW - HOUR, batch_at=NOW - timedelta(minutes=1))
 LONG_AGO = NOW - timedelta(days=1)
 NEVER = Launches(STREAM, None, None, 0, False, LONG_AGO)
 
@@ -106,14 +106,14 @@ def launched(reason: str, ago: timedelta, **more: Any) -> Launches:
             replace(NEVER, platform_started_at=NOW - timedelta(minutes=1)),
             False,
         ),
-        ("it was never launched", Status(STREAM), NEVER, True),
-        ("it is launched for the first time", Status(STREAM), launched("dead", timedelta(seconds=9)), True),
-        ("it never came up", Status(STREAM), launched("dead", timedelta(minutes=4)), False),
+        ("it was never launched", ApplicationStatus(STREAM), NEVER, True),
+        ("it is launched for the first time", ApplicationStatus(STREAM), launched("dead", timedelta(seconds=9)), True),
+        ("it never came up", ApplicationStatus(STREAM), launched("dead", timedelta(minutes=4)), False),
         ("it is alive and hangs", replace(DEAD, alive=True), NEVER, False),
     ],
 )
 def test_an_application_that_is_starting_is_not_down(
-    why: str, status: Status, launch: Launches, starting: bool
+    why: str, status: ApplicationStatus, launch: Launches, starting: bool
 ) -> None:
     assert is_starting(status, launch, NOW) is starting, why
 
@@ -248,7 +248,7 @@ def test_lag_comes_from_the_history(one_view: Settings, database: Connection) ->
     database.execute("INSERT INTO truelog.application (application) VALUES ('stream')")
     now = time.time()
     history = [
-        Reading("one", 2, now - ago, now, {("page_view", 0): Sample(now - ago, 0, 0, 5000, 3000.0 - ago, now)})
+        ReaderPoll("one", 2, now - ago, now, {("page_view", 0): Sample(now - ago, 0, 0, 5000, 3000.0 - ago, now)})
         for ago in range(600, -1, -10)
     ]
     lag_history.append(database, history, 3600)
@@ -259,8 +259,8 @@ def test_lag_comes_from_the_history(one_view: Settings, database: Connection) ->
 
 # Verification.
 
-EQUAL = ViewVerification("one", "EQUAL", "", "EQUAL", 0, 0, 0, 60, 60, 1)
-UNCOMPARED = ViewVerification("one", None, None, None, None, None, None, 60, 60, 0)
+EQUAL = ComparisonRecord("one", "EQUAL", "", "EQUAL", 0, 0, 0, 60, 60, 1)
+UNCOMPARED = ComparisonRecord("one", None, None, None, None, None, None, 60, 60, 0)
 VERIFICATIONS = [
     ("it is equal", EQUAL, None),
     ("it differs", replace(EQUAL, verdict="DIFFERENT", conclusive_verdict="DIFFERENT", missing=3), "view_different"),
@@ -291,7 +291,7 @@ VERIFICATIONS = [
 
 
 @pytest.mark.parametrize(("checked", "kind"), [pytest.param(*case, id=why) for why, *case in VERIFICATIONS])
-def test_a_view_causes_one_finding_at_most(settings: Settings, checked: ViewVerification, kind: str | None) -> None:
+def test_a_view_causes_one_finding_at_most(settings: Settings, checked: ComparisonRecord, kind: str | None) -> None:
     observation = alert_verification.observation(settings, [checked])
     assert [finding.kind for finding in observation.findings] == ([kind] if kind else [])
     lesser = alert_verification.VIEW_KINDS[alert_verification.VIEW_KINDS.index(kind) + 1 :] if kind else ()
@@ -370,11 +370,11 @@ def test_an_event_type_is_checked_by_its_newest_log_day(postgresql: Settings, da
 # Resources.
 
 
-def letters(*ends: tuple[float, int], blind: str = "") -> list[Reading]:
+def letters(*ends: tuple[float, int], blind: str = "") -> list[ReaderPoll]:
     """Readings of two partitions. Each pair is a reading's age in seconds and its end offset."""
     now = time.time()
     return [
-        Reading(
+        ReaderPoll(
             ARCHIVE, 0, now - ago, now, {("dead_letter", p): Sample(now - ago, 0, 0, end, blind=blind) for p in (0, 1)}
         )
         for ago, end in ends

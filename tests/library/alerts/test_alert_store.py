@@ -11,10 +11,10 @@ from pydantic import SecretStr
 from tests.library.alert_tables import age, emptied
 from tests.library.listener import FAILS, HANGS, REFUSES, TAKES, Listener, listening
 from truelog.alerts import alert_outbox, alert_store
-from truelog.alerts.alert_rules import Finding, Observation, Source, Transition
 from truelog.alerts.alert_delivery import deliver
 from truelog.alerts.alert_kind import KINDS
 from truelog.alerts.alert_receiver import configured
+from truelog.alerts.alert_rules import Finding, Observation, Source, Transition
 from truelog.storage import audit_trail
 from truelog.storage.database import Connection
 from truelog.support.errors import BadInput, NotSetUp, ReceiverDown

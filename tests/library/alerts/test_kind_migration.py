@@ -13,9 +13,9 @@ from runtime.postgresql import prepare
 from tests.library.alert_tables import age
 from tests.library.listener import Listener, listening
 from truelog.alerts import alert_store
-from truelog.alerts.alert import Finding, Observation, Source
 from truelog.alerts.alert_delivery import deliver
 from truelog.alerts.alert_kind import KINDS, RENAMED
+from truelog.alerts.alert_rules import Finding, Observation, Source
 from truelog.storage.database import Connection, connect, migrate
 from truelog.support.settings import PROJECT, Settings
 

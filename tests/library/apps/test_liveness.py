@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from truelog.apps.liveness import diagnose
 from truelog.control import view_status
-from truelog.control.application import Diagnosis, Status
+from truelog.control.application import ApplicationStatus, Diagnosis
 from truelog.log import topics
 from truelog.schema.event import load_events
 from truelog.storage.database import Connection
@@ -26,9 +26,9 @@ class Silent:
 
     settings: Settings
     connection: Connection
-    status: Status
+    status: ApplicationStatus
 
-    def verdict(self, status: Status | None = None) -> Diagnosis | None:
+    def verdict(self, status: ApplicationStatus | None = None) -> Diagnosis | None:
         """The diagnosis an hour after the application's last batch."""
         return diagnose(self.settings, status or self.status, datetime.now(UTC) + LATER)
 
@@ -38,7 +38,7 @@ class Silent:
 
 @pytest.fixture
 def silent(migrated: Settings, kafka: Settings, connection: Connection) -> Iterator[Silent]:
-    topics.apply(kafka, load_events())
+    topics.sync_topics(kafka, load_events())
     send(kafka)
     ends = topics.end_offsets(kafka, [TOPIC])
     connection.execute("INSERT INTO truelog.view (view, version, fingerprint, spark) VALUES (%s, 1, '', '')", (VIEW,))
@@ -49,7 +49,9 @@ def silent(migrated: Settings, kafka: Settings, connection: Connection) -> Itera
         )
     view_status.record_state(connection, NAME, VIEW, 1)
     now = datetime.now(UTC)
-    yield Silent(kafka, connection, Status(NAME, epoch=1, pid=1, host="here", taken_at=now, batch_at=now, alive=True))
+    yield Silent(
+        kafka, connection, ApplicationStatus(NAME, epoch=1, pid=1, host="here", taken_at=now, batch_at=now, alive=True)
+    )
     for table in ("standing", "position", "view"):
         connection.execute(f"DELETE FROM truelog.{table} WHERE view = %s".encode(), (VIEW,))
 

@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from truelog.archive.archive_commit import Append, commit, require_newest
-from truelog.archive.archive_table import TIME, Progress, ensure, identifier
+from truelog.archive.archive_table import TIME, Progress, ensure_table, identifier
 from truelog.archive.archive_writer import ArchivedFile, FileWriter, blueprint, load_archived_file
 from truelog.archive.log_day import Start
 from truelog.schema.event import load_events
@@ -42,7 +42,7 @@ def catalog(platform: Settings) -> Iterator[Interrupted]:
     catalog = Interrupted(CATALOG, **platform.iceberg())
     if catalog.table_exists(identifier(TOPIC)):
         catalog.drop_table(identifier(TOPIC))
-    ensure(catalog, load_events()[TOPIC], TOPIC_ID, {0: 0, 1: 0})
+    ensure_table(catalog, load_events()[TOPIC], TOPIC_ID, {0: 0, 1: 0})
     yield catalog
     catalog.drop_table(identifier(TOPIC))
     catalog.close()
@@ -180,7 +180,7 @@ def test_a_recreated_topic_is_refused(platform: Settings, catalog: Interrupted, 
     with pytest.raises(TopicRecreated, match="deleted and recreated"):
         commit(catalog, other)
     with pytest.raises(TopicRecreated):
-        ensure(catalog, load_events()[TOPIC], "second-life", {0: 0})
+        ensure_table(catalog, load_events()[TOPIC], "second-life", {0: 0})
 
 
 def test_a_refused_commit_leaves_no_manifest_behind(platform: Settings, catalog: Interrupted, table: Table) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from truelog.archive.archive_table import archived_positions, ensure, identifier, open_catalog
+from truelog.archive.archive_table import archived_positions, ensure_table, identifier, open_catalog
 from truelog.log.positions import Positions
 from truelog.schema.event import load_events
 from truelog.support.errors import ServiceDown
@@ -20,7 +20,7 @@ def archived(platform: Settings) -> Iterator[Settings]:
     with open_catalog(platform) as catalog:
         if catalog.table_exists(identifier(TOPIC)):
             catalog.drop_table(identifier(TOPIC))
-        ensure(catalog, load_events()[TOPIC], TOPIC_ID, {0: 3, 1: 0})
+        ensure_table(catalog, load_events()[TOPIC], TOPIC_ID, {0: 3, 1: 0})
         yield platform
         catalog.drop_table(identifier(TOPIC))
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from truelog.archive.audit import Evidence, File, Hole, faults, findings, gaps, overlaps
+from truelog.archive.audit import AuditedFile, Evidence, OffsetGap, faults, findings, gaps, overlaps
 
 
-def file(first: int, last: int, **other: object) -> File:
-    made = File(f"s3://b/{first}", 0, first, last, last - first + 1, 100, 100)
+def file(first: int, last: int, **other: object) -> AuditedFile:
+    made = AuditedFile(f"s3://b/{first}", 0, first, last, last - first + 1, 100, 100)
     return replace(made, **other)  # type: ignore[arg-type]
 
 
@@ -40,7 +40,7 @@ def test_a_sound_partition_has_no_fault() -> None:
         (replace(SOUND, files=(file(0, 4), file(5, 10, records=5))), "[5, 10], but the archived range is [0, 10)"),
         (replace(SOUND, began=1), "contains [0, 4], but the archived range is [1, 10)"),
         (replace(SOUND, files=(file(0, 4),)), "the files contain 5 records, but 10 were committed"),
-        (replace(SOUND, holes=(Hole(3, 4, None),)), "[3, 4) is not archived"),
+        (replace(SOUND, holes=(OffsetGap(3, 4, None),)), "[3, 4) is not archived"),
         (replace(SOUND, same_topic=False), "deleted and recreated"),
         (replace(SOUND, log_ends=9), "the log ends at 9"),
         (replace(SOUND, log_begins=11), "the log begins at 11"),
@@ -54,7 +54,7 @@ def test_each_rule_describes_its_fault(broken: Evidence, message: str) -> None:
 
 
 def test_an_explained_hole_is_no_fault() -> None:
-    holed = replace(SOUND, committed=9, files=(file(0, 4), file(6, 9)), holes=(Hole(5, 6, "transaction marker"),))
+    holed = replace(SOUND, committed=9, files=(file(0, 4), file(6, 9)), holes=(OffsetGap(5, 6, "transaction marker"),))
     assert faults(holed) == []
 
 

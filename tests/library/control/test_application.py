@@ -8,19 +8,25 @@ from pathlib import Path
 import pytest
 
 from truelog.control import application
-from truelog.control.application import Diagnosis, SilenceLimits, Status, diagnose_silence, diagnose_status
+from truelog.control.application import (
+    ApplicationStatus,
+    Diagnosis,
+    InactivityLimits,
+    diagnose_inactivity,
+    diagnose_status,
+)
 from truelog.support.errors import NotSetUp
 from truelog.support.settings import PROJECT, Settings
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
-LIMITS = SilenceLimits(start=timedelta(seconds=600), silence=timedelta(seconds=120))
+LIMITS = InactivityLimits(start=timedelta(seconds=600), silence=timedelta(seconds=120))
 
 
 def ago(seconds: float) -> datetime:
     return NOW - timedelta(seconds=seconds)
 
 
-HEALTHY = Status(
+HEALTHY = ApplicationStatus(
     "stream",
     code_wanted="a",
     code_running="a",
@@ -41,11 +47,11 @@ CASES = {
         Diagnosis.STOP,
     ),
     "2: it should not run and does not": (replace(HEALTHY, desired="stopped", alive=False), None),
-    "2: it should not run and never ran": (Status("stream", desired="stopped"), None),
+    "2: it should not run and never ran": (ApplicationStatus("stream", desired="stopped"), None),
     "3: its lock is free, although its last batch is recent": (replace(HEALTHY, alive=False), Diagnosis.DOWN),
-    "3: it never ran": (Status("stream"), Diagnosis.DOWN),
+    "3: it never ran": (ApplicationStatus("stream"), Diagnosis.DOWN),
     "3 before 6: a dead process runs no code": (replace(HEALTHY, alive=False, code_wanted="b"), Diagnosis.DOWN),
-    "3: its lock is taken, but it has no lease": (Status("stream", alive=True), Diagnosis.DOWN),
+    "3: its lock is taken, but it has no lease": (ApplicationStatus("stream", alive=True), Diagnosis.DOWN),
     "4: a restart was requested": (replace(HEALTHY, wish="ann"), Diagnosis.RESTART_PENDING),
     "3 before 4: a dead process is started anyway": (replace(HEALTHY, alive=False, wish="ann"), Diagnosis.DOWN),
     "4 before 5: a requested restart does not wait for the limit": (
@@ -91,7 +97,7 @@ SILENCES = {
 def test_diagnosis_of_silence(case: str) -> None:
     status, input_since, expected = SILENCES[case]
     assert diagnose_status(status, LIMITS, NOW) is Diagnosis.HUNG
-    assert diagnose_silence(status, LIMITS, NOW, input_since) == expected
+    assert diagnose_inactivity(status, LIMITS, NOW, input_since) == expected
 
 
 def settings(home: Path, **values: object) -> Settings:
@@ -111,7 +117,7 @@ def test_applications_are_the_archive_and_those_with_views(tmp_path: Path) -> No
     assert application.application_names(settings(tmp_path)) == ["archive", "stream"]
     moved = settings(tmp_path, applications={"slow": "apart", "slower": "apart"})
     assert application.application_names(moved) == ["archive", "apart", "stream"]
-    assert [application.application_of(moved, view) for view in ("slow", "page_views")] == ["apart", "stream"]
+    assert [application.application_of_view(moved, view) for view in ("slow", "page_views")] == ["apart", "stream"]
     with pytest.raises(NotSetUp, match="another name"):
         application.application_names(settings(tmp_path, applications={"slow": "archive"}))
 
@@ -125,13 +131,13 @@ def test_the_silence_limit_of_the_archive_includes_its_trigger_interval(tmp_path
 def test_a_changed_view_and_a_moved_view_change_the_digest(tmp_path: Path) -> None:
     view = tmp_path / "one.py"
     view.write_text("VIEW = 1")
-    before = application.digest(settings(tmp_path, views_folder=tmp_path))
-    assert application.digest(settings(tmp_path, views_folder=tmp_path)) == before
-    moved = application.digest(settings(tmp_path, views_folder=tmp_path, applications={"one": "apart"}))
+    before = application.source_digest(settings(tmp_path, views_folder=tmp_path))
+    assert application.source_digest(settings(tmp_path, views_folder=tmp_path)) == before
+    moved = application.source_digest(settings(tmp_path, views_folder=tmp_path, applications={"one": "apart"}))
     view.write_text("VIEW = 2")
-    changed = application.digest(settings(tmp_path, views_folder=tmp_path))
+    changed = application.source_digest(settings(tmp_path, views_folder=tmp_path))
     (tmp_path / "two.py").write_text("")
-    more = application.digest(settings(tmp_path, views_folder=tmp_path))
+    more = application.source_digest(settings(tmp_path, views_folder=tmp_path))
     assert len({before, moved, changed, more}) == 4
 
 
@@ -139,11 +145,11 @@ def test_a_change_in_any_package_is_a_release(tmp_path: Path, monkeypatch: pytes
     given, library = settings(tmp_path, views_folder=tmp_path), tmp_path / "include" / "truelog"
     shutil.copytree(PROJECT / "include" / "truelog", library, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(application, "PROJECT", tmp_path)
-    packages, digests = sorted(library.rglob("__init__.py")), [application.digest(given)]
+    packages, digests = sorted(library.rglob("__init__.py")), [application.source_digest(given)]
     for init in packages:
         (init.parent / "fresh.py").write_text("")
-        digests.append(application.digest(given))
+        digests.append(application.source_digest(given))
         init.write_text(init.read_text() + "# changed\n")
-        digests.append(application.digest(given))
+        digests.append(application.source_digest(given))
     assert len(packages) > 20
     assert len(set(digests)) == len(digests)

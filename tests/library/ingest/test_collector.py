@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.library.hostile import GOOD, HOSTILE, THING
 from tests.library.schema.test_decode import mutilated
 from truelog.ingest.body_reader import CapacityLimit, read_body
-from truelog.ingest.body_splitter import split_document, split_lines
 from truelog.ingest.event_classifier import DEAD_LETTER, ClassifiedRecord, EventClassifier, Receipt
+from truelog.ingest.event_parser import split_document, split_lines
 from truelog.schema.decode import decode
 from truelog.schema.event import FUTURE_LIMIT, EventType, load_events
 from truelog.support.errors import RequestRefused

@@ -10,10 +10,10 @@ from truelog import Sum, View
 from truelog.kernel.bad_records import exclude_and_retry
 from truelog.kernel.merge import Excluded
 from truelog.log.records import EventFrames
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 VIEW = View(reads=("click",), transform=lambda click: click, key=("url",), measures={"clicks": Sum()})
-COMPILED = Compiled("clicks", VIEW, {}, "")
+COMPILED = CompiledView("clicks", VIEW, {}, "")
 
 
 def _no_events() -> EventFrames:

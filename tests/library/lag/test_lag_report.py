@@ -11,7 +11,7 @@ import pytest
 from tests.scenes.command_line import answer, truelog
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_history, lag_report
-from truelog.lag.lag_history import Reading
+from truelog.lag.lag_history import ReaderPoll
 from truelog.lag.lag_verdict import Sample
 from truelog.monitor import metrics
 from truelog.storage.database import connect
@@ -22,11 +22,11 @@ PLACE = ("page_view", 0)
 FINE, FALLING, UNSEEN = "fine", "falling", "unseen"
 
 
-def reading(reader: str, at: float, version: int = 1, **values: float | str | None) -> Reading:
+def reading(reader: str, at: float, version: int = 1, **values: float | str | None) -> ReaderPoll:
     """A reader of two partitions: a hundred records behind in one, and with the given values in the other."""
     usual = Sample(at, position=900, earliest=0, end=1000, seconds=2.5, batch_at=at - 1, retention=7 * DAY)
     samples = {("page_view", 1): usual, PLACE: replace(usual, **values)}  # type: ignore[arg-type]
-    return Reading(reader, version, at, at - 1, samples)
+    return ReaderPoll(reader, version, at, at - 1, samples)
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def sampled(postgresql: Settings, tmp_path: Path) -> Iterator[Settings]:
     for name in (FINE, FALLING, UNSEEN):
         (tmp_path / f"{name}.py").touch()
     now = time.time()
-    dead = Reading(ARCHIVE, 0, now, None, {("dead_letter", p): Sample(now, 5, 0, 5) for p in (0, 1)})
+    dead = ReaderPoll(ARCHIVE, 0, now, None, {("dead_letter", p): Sample(now, 5, 0, 5) for p in (0, 1)})
     with connect(postgresql) as connection:
         readings = [reading(FINE, now), reading(FALLING, now, position=10, seconds=7 * DAY - 60), dead]
         lag_history.append(connection, readings, seconds=3600)

@@ -87,7 +87,7 @@ def test_the_clock_is_monotonic_in_the_positions(history: list[str], one: dict[s
 
 @pytest.fixture
 def ticker(kafka: Settings) -> Iterator[subprocess.Popen[str]]:
-    topics.apply(kafka, load_events())
+    topics.sync_topics(kafka, load_events())
     environment = os.environ | {"TRUELOG_TICK_SECONDS": "0.1"}
     command = [sys.executable, "-m", "truelog.log.ticks"]
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:

@@ -55,7 +55,7 @@ def send(settings: Settings, *partitions: int) -> None:
 
 
 def test_a_topic_is_created_as_declared(kafka: Settings, admin: AdminClient) -> None:
-    topics.apply(kafka, visits())
+    topics.sync_topics(kafka, visits())
     assert topics.end_offsets(kafka, ["visits"]).offsets == {"visits": {0: 0, 1: 0}}
     assert configuration(admin) == {
         "message.timestamp.type": "LogAppendTime",
@@ -66,16 +66,16 @@ def test_a_topic_is_created_as_declared(kafka: Settings, admin: AdminClient) -> 
 
 
 def test_applying_again_changes_nothing(kafka: Settings, admin: AdminClient) -> None:
-    topics.apply(kafka, visits())
+    topics.sync_topics(kafka, visits())
     before = configuration(admin), topics.topic_ids(kafka, ["visits"])
-    topics.apply(kafka, visits())
+    topics.sync_topics(kafka, visits())
     assert (configuration(admin), topics.topic_ids(kafka, ["visits"])) == before
 
 
 def test_a_changed_declaration_is_applied(kafka: Settings, admin: AdminClient) -> None:
-    topics.apply(kafka, visits())
+    topics.sync_topics(kafka, visits())
     send(kafka, 0)
-    topics.apply(kafka, visits(partitions=3, retention="2 hours", compacted=True))
+    topics.sync_topics(kafka, visits(partitions=3, retention="2 hours", compacted=True))
     assert topics.end_offsets(kafka, ["visits"]).offsets == {"visits": {0: 1, 1: 0, 2: 0}}
     assert configuration(admin) == {
         "message.timestamp.type": "LogAppendTime",
@@ -86,24 +86,24 @@ def test_a_changed_declaration_is_applied(kafka: Settings, admin: AdminClient) -
 
 
 def test_fewer_partitions_are_rejected_without_any_change(kafka: Settings, admin: AdminClient) -> None:
-    topics.apply(kafka, visits(partitions=2))
+    topics.sync_topics(kafka, visits(partitions=2))
     before = configuration(admin)
     with pytest.raises(TopicRefused, match=r"Declare `partitions=2` in include/events/visits\.py"):
-        topics.apply(kafka, visits(partitions=1, retention="1 hour"))
+        topics.sync_topics(kafka, visits(partitions=1, retention="1 hour"))
     assert configuration(admin) == before
 
 
 def test_a_topic_with_producer_timestamps_is_rejected(kafka: Settings, admin: AdminClient) -> None:
     create_by_hand(admin, message_timestamp_type="CreateTime")
     with pytest.raises(TopicRefused, match="its records carry timestamps from their producers' clocks"):
-        topics.apply(kafka, visits())
+        topics.sync_topics(kafka, visits())
     with pytest.raises(TopicRefused, match=r"message\.timestamp\.type=CreateTime"):
         topics.require_log_append_time(kafka, ["visits"])
     assert configuration(admin)["message.timestamp.type"] == "CreateTime"
 
 
 def test_a_declared_topic_is_accepted(kafka: Settings, admin: AdminClient) -> None:
-    topics.apply(kafka, visits())
+    topics.sync_topics(kafka, visits())
     topics.require_log_append_time(kafka, visits())
 
 
@@ -130,16 +130,16 @@ def test_transient_and_permanent_errors_are_distinguished(code: int, expected: t
 
 
 def test_a_topic_that_was_created_again_has_another_id(kafka: Settings, admin: AdminClient) -> None:
-    topics.apply(kafka, visits())
+    topics.sync_topics(kafka, visits())
     first = topics.topic_ids(kafka, ["visits"])
     admin.delete_topics(["visits"])["visits"].result()
-    topics.apply(kafka, visits())
+    topics.sync_topics(kafka, visits())
     assert topics.topic_ids(kafka, ["visits"]).keys() == first.keys()
     assert topics.topic_ids(kafka, ["visits"]) != first
 
 
 def test_end_offsets_and_the_offsets_that_retention_left(kafka: Settings, admin: AdminClient) -> None:
-    topics.apply(kafka, visits())
+    topics.sync_topics(kafka, visits())
     send(kafka, 0, 0, 0, 1)
     ids = topics.topic_ids(kafka, ["visits"])
     assert topics.end_offsets(kafka, ["visits"]) == Positions({"visits": {0: 3, 1: 1}}, ids)

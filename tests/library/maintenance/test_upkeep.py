@@ -17,7 +17,7 @@ from truelog.log.positions import Positions
 from truelog.maintenance import upkeep
 from truelog.storage import bucket
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
 TILE = PartialRange(
@@ -33,7 +33,7 @@ KEPT = View(reads=("page_view",), transform=_per_minute, key=("minute",), measur
 
 
 @pytest.fixture
-def compiled(lab: Lab, s3: Settings) -> Compiled:
+def compiled(lab: Lab, s3: Settings) -> CompiledView:
     """A view with a partial that contains three minutes and a NULL minute."""
     made = lab.compiled("kept_up", KEPT)
     minutes = [(DAY + timedelta(minutes=n), 1) for n in range(3)]
@@ -42,21 +42,21 @@ def compiled(lab: Lab, s3: Settings) -> Compiled:
     return made
 
 
-def minutes(lab: Lab, compiled: Compiled) -> list[int]:
-    rows = partials.load(lab.settings, compiled).read(lab.spark, [TILE])
+def minutes(lab: Lab, compiled: CompiledView) -> list[int]:
+    rows = partials.load_partials(lab.settings, compiled).read(lab.spark, [TILE])
     assert rows is not None
     return sorted(-1 if r.minute is None else r.minute.minute for r in rows.collect())
 
 
-def test_expired_rows_leave_a_partial_and_its_range_stays(lab: Lab, compiled: Compiled) -> None:
+def test_expired_rows_leave_a_partial_and_its_range_stays(lab: Lab, compiled: CompiledView) -> None:
     assert minutes(lab, compiled) == [-1, 0, 1, 2]
     partials.drop_before(lab.spark, lab.settings, compiled, DAY + timedelta(minutes=2))
     assert minutes(lab, compiled) == [-1, 2]
-    assert partials.load(lab.settings, compiled).ranges == [TILE]
+    assert partials.load_partials(lab.settings, compiled).ranges == [TILE]
     partials.drop_before(lab.spark, lab.settings, lab.compiled("never_recomputed", KEPT), DAY)
 
 
-def test_only_old_uncommitted_files_are_removed(lab: Lab, compiled: Compiled) -> None:
+def test_only_old_uncommitted_files_are_removed(lab: Lab, compiled: CompiledView) -> None:
     table = f"{partials.NAMESPACE}.{compiled.table}"
     with open_catalog(lab.settings) as catalog:
         location = catalog.load_table(table).location()

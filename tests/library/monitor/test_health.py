@@ -8,7 +8,7 @@ import pytest
 
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_history
-from truelog.lag.lag_history import Reading
+from truelog.lag.lag_history import ReaderPoll
 from truelog.lag.lag_verdict import Sample
 from truelog.monitor import health, stream_report
 from truelog.monitor.health import ApplicationHealth, ViewHealth
@@ -43,7 +43,7 @@ def sample(settings: Settings, age: float, *unseen: int) -> None:
         for p, end, seconds in ((0, 14, 2.5), (1, 16, 1.5))
     }
     with connect(settings) as connection:
-        readings = [Reading(reader, 0 if reader == ARCHIVE else 1, at, at, partitions) for reader in (MADE, ARCHIVE)]
+        readings = [ReaderPoll(reader, 0 if reader == ARCHIVE else 1, at, at, partitions) for reader in (MADE, ARCHIVE)]
         lag_history.append(connection, readings, seconds=3600)
 
 

@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from truelog.alerts.alert import Alert
 from truelog.alerts.alert_kind import KINDS, Severity
+from truelog.alerts.alert_rules import Alert
 from truelog.control.view_status import STALLED, STOPPED, UP_TO_DATE
 from truelog.lag.lag_report import LagRow
 from truelog.lag.lag_verdict import LagVerdict
-from truelog.monitor.summary import Facts, State, card_state, open_alerts, problems
+from truelog.monitor.summary import Facts, PlatformState, card_state, problems, summarize_open_alerts
 from truelog.monitor.view_report import ViewEntry, ViewTable
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -49,46 +49,54 @@ def late(reader: str, verdict: LagVerdict) -> Facts:
 @pytest.mark.parametrize(
     ("facts", "state", "said"),
     [
-        (GOOD, State.ALL_GOOD, []),
-        (replace(GOOD, answers={}), State.ALL_GOOD, []),
-        (replace(GOOD, alerts=(alert(WARNING),)), State.WARNING, []),
-        (replace(GOOD, alerts=(alert(WARNING), alert(CRITICAL, by="oncall"))), State.CRITICAL, []),
-        (replace(GOOD, unwatched=("lag",)), State.UNKNOWN, ["alerts are not checked: lag"]),
-        (replace(GOOD, unwatched=("lag",), alerts=(alert(WARNING),)), State.UNKNOWN, ["alerts are not checked: lag"]),
-        (application("archive", "DOWN"), State.CRITICAL, ["archive is down"]),
+        (GOOD, PlatformState.ALL_GOOD, []),
+        (replace(GOOD, answers={}), PlatformState.ALL_GOOD, []),
+        (replace(GOOD, alerts=(alert(WARNING),)), PlatformState.WARNING, []),
+        (replace(GOOD, alerts=(alert(WARNING), alert(CRITICAL, by="oncall"))), PlatformState.CRITICAL, []),
+        (replace(GOOD, unwatched=("lag",)), PlatformState.UNKNOWN, ["alerts are not checked: lag"]),
+        (
+            replace(GOOD, unwatched=("lag",), alerts=(alert(WARNING),)),
+            PlatformState.UNKNOWN,
+            ["alerts are not checked: lag"],
+        ),
+        (application("archive", "DOWN"), PlatformState.CRITICAL, ["archive is down"]),
         (
             application("archive", "HUNG"),
-            State.CRITICAL,
+            PlatformState.CRITICAL,
             ["archive is finishing no batches: it has hung or has nothing to read"],
         ),
-        (application("stream", "STOPPED"), State.WARNING, ["stream is stopped on request"]),
-        (application("stream", "STARTING"), State.WARNING, ["stream is starting"]),
-        (application("stream", "NEW WORD"), State.UNKNOWN, ["stream is NEW WORD"]),
-        (replace(application("stream", "DOWN"), views=(IDLE,)), State.CRITICAL, ["stream is down"]),
-        (view(replace(VIEW, broken="SyntaxError")), State.CRITICAL, ["orders cannot be loaded"]),
-        (view(replace(VIEW, state=STALLED)), State.CRITICAL, ["orders is stalled"]),
-        (view(replace(VIEW, table=None)), State.WARNING, ["orders has no table yet"]),
-        (view(NEW), State.WARNING, ["orders declares version 2, but its readers see version 1"]),
-        (view(IDLE), State.UNKNOWN, ["orders may not be up to date: its application is not running"]),
-        (replace(GOOD, views=()), State.UNKNOWN, ["the catalogue contains no views"]),
+        (application("stream", "STOPPED"), PlatformState.WARNING, ["stream is stopped on request"]),
+        (application("stream", "STARTING"), PlatformState.WARNING, ["stream is starting"]),
+        (application("stream", "NEW WORD"), PlatformState.UNKNOWN, ["stream is NEW WORD"]),
+        (replace(application("stream", "DOWN"), views=(IDLE,)), PlatformState.CRITICAL, ["stream is down"]),
+        (view(replace(VIEW, broken="SyntaxError")), PlatformState.CRITICAL, ["orders cannot be loaded"]),
+        (view(replace(VIEW, state=STALLED)), PlatformState.CRITICAL, ["orders is stalled"]),
+        (view(replace(VIEW, table=None)), PlatformState.WARNING, ["orders has no table yet"]),
+        (view(NEW), PlatformState.WARNING, ["orders declares version 2, but its readers see version 1"]),
+        (view(IDLE), PlatformState.UNKNOWN, ["orders may not be up to date: its application is not running"]),
+        (replace(GOOD, views=()), PlatformState.UNKNOWN, ["the catalogue contains no views"]),
         (
             replace(GOOD, answers={"orders": "DIFFERENT"}),
-            State.CRITICAL,
+            PlatformState.CRITICAL,
             ["orders was last found DIFFERENT from its rebuild"],
         ),
-        (late("orders", LagVerdict.WARN), State.WARNING, ["orders: warn"]),
-        (late("archive", LagVerdict.STALL), State.CRITICAL, ["archive: stall"]),
-        (late("orders", LagVerdict.UNKNOWN), State.UNKNOWN, ["lag is unknown: orders"]),
-        (replace(GOOD, lag={}), State.UNKNOWN, ["lag is unknown: archive, orders"]),
-        (replace(late("orders", LagVerdict.STOP), applications={"stream": "DOWN"}), State.CRITICAL, ["stream is down"]),
+        (late("orders", LagVerdict.WARN), PlatformState.WARNING, ["orders: warn"]),
+        (late("archive", LagVerdict.STALL), PlatformState.CRITICAL, ["archive: stall"]),
+        (late("orders", LagVerdict.UNKNOWN), PlatformState.UNKNOWN, ["lag is unknown: orders"]),
+        (replace(GOOD, lag={}), PlatformState.UNKNOWN, ["lag is unknown: archive, orders"]),
+        (
+            replace(late("orders", LagVerdict.STOP), applications={"stream": "DOWN"}),
+            PlatformState.CRITICAL,
+            ["stream is down"],
+        ),
         (
             replace(late("orders", LagVerdict.FALLING_OFF), applications={"stream": "STOPPED"}),
-            State.CRITICAL,
+            PlatformState.CRITICAL,
             ["orders: falling_off", "stream is stopped on request"],
         ),
     ],
 )
-def test_the_card_is_as_bad_as_the_worst_that_is_wrong(facts: Facts, state: State, said: Iterable[str]) -> None:
+def test_the_card_is_as_bad_as_the_worst_that_is_wrong(facts: Facts, state: PlatformState, said: Iterable[str]) -> None:
     assert card_state(facts) is state
     assert [each.text for each in problems(facts)] == said
 
@@ -113,7 +121,7 @@ def test_a_problem_leads_to_the_page_where_one_acts_on_it() -> None:
 
 
 def test_the_worst_alert_is_critical_and_nobody_works_on_it() -> None:
-    found = open_alerts([alert(WARNING, "a"), alert(CRITICAL, "b", by="oncall"), alert(CRITICAL, "c")])
+    found = summarize_open_alerts([alert(WARNING, "a"), alert(CRITICAL, "b", by="oncall"), alert(CRITICAL, "c")])
     assert (found.count, found.severity) == (3, Severity.CRITICAL)
     assert found.worst == KINDS[CRITICAL].meaning.format(subject="c")
-    assert open_alerts([]).worst is None
+    assert summarize_open_alerts([]).worst is None

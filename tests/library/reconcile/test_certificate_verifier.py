@@ -17,8 +17,8 @@ from truelog.log.positions import Positions
 from truelog.reconcile import certificate, certificate_store
 from truelog.reconcile.certificate import Certificate
 from truelog.reconcile.certificate_verifier import (
+    CertificateCheck,
     CertificateVerifier,
-    Verification,
     VerificationVerdict,
     compare_buckets,
 )
@@ -113,7 +113,7 @@ def test_verification_needs_no_database_and_reports_what_does_not_match(ground: 
     ground.click(0, [("a", "9", 9_000)])  # the archive grows
     verifier = without_database(ground)
 
-    def answer(**changed: Any) -> Verification:
+    def answer(**changed: Any) -> CertificateCheck:
         return verifier.verify(replace(made, **changed))
 
     found = answer()

@@ -19,7 +19,7 @@ from tests.laws.lab import Lab
 from truelog import Sum, View
 from truelog.apps import reader_positions
 from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_table import RAW, TIME, ensure, identifier, open_catalog
+from truelog.archive.archive_table import RAW, TIME, ensure_table, identifier, open_catalog
 from truelog.archive.archive_writer import FileWriter, blueprint, load_archived_file
 from truelog.batch.batch_context import BatchContext
 from truelog.batch.rebuild import Rebuilder
@@ -45,7 +45,7 @@ from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 from truelog.support.wait import until
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 TOPIC = "dead_letter"  # no scene's view reads it, so a test may delete its records from Kafka
 
@@ -88,7 +88,7 @@ class Ground:
     """A view and an archive that have both reached the end of the log. The archive does not advance."""
 
     lab: Lab
-    compiled: Compiled
+    compiled: CompiledView
     rebuilder: Rebuilder
 
     def positions(self) -> Positions:
@@ -114,11 +114,11 @@ class Ground:
 
 @pytest.fixture
 def ground(lab: Lab, platform: Settings) -> Iterator[Ground]:
-    topics.apply(platform, load_events())
+    topics.sync_topics(platform, load_events())
     send(platform, "before")
     ends = topics.end_offsets(platform, [TOPIC])
     with open_catalog(platform) as catalog:
-        ensure(catalog, lab.types[TOPIC], ends.ids[TOPIC], ends.offsets[TOPIC])
+        ensure_table(catalog, lab.types[TOPIC], ends.ids[TOPIC], ends.offsets[TOPIC])
     compiled = lab.compiled(f"v{uuid.uuid4().hex[:8]}", PER_REASON)
     table.deploy_table(lab.connection, compiled)
     assert reader_positions.view_positions(lab.connection, [compiled.name])[compiled.name].positions.offsets == {

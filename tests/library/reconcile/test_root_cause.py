@@ -41,7 +41,7 @@ def at(ground: Archived, clicks: dict[int, int]) -> Positions:
 def add(ground: Archived, begin: dict[int, int], end: dict[int, int]) -> None:
     """Add these records to the streamed table without changing the view's positions."""
     states = ground.rebuilder.states_between(at(ground, begin), at(ground, end))
-    staged = stage.load(states, ground.compiled, ground.lab.settings)
+    staged = stage.stage_rows(states, ground.compiled, ground.lab.settings)
     merge.add(ground.lab.connection, ground.compiled, "state", staged)
 
 

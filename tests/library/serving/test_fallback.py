@@ -107,7 +107,7 @@ def test_a_fallback_is_due_when_a_stream_makes_no_batches(ground: Archived, tmp_
     assert fallback_policy.views_due(settings) == [name]
 
     refusal = "INSERT INTO truelog.batch_refusal (view, files, reason) VALUES (%s, %s, 'its code changed')"
-    connection.execute(refusal, (name, application.digest(settings)))
+    connection.execute(refusal, (name, application.source_digest(settings)))
     assert fallback_policy.views_due(settings) == []
     reason = serving_status.serving_statuses(connection)[name].reason
     assert reason == f"{app} is not running; it cannot be rebuilt: its code changed"

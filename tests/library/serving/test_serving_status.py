@@ -23,7 +23,7 @@ from truelog.storage.database import Connection, connect, migrate
 from truelog.support.errors import TopicRecreated
 from truelog.support.settings import Settings
 from truelog.views.catalogue import table_name
-from truelog.views.compiled_view import Compiled
+from truelog.views.compiled_view import CompiledView
 
 VIEW = View(reads=("page_view",), transform=lambda page_view: page_view, key=("minute",), measures={"views": Sum()})
 KINDS = {"minute": TimestampType(), "views": LongType()}
@@ -35,7 +35,7 @@ class Served:
     """A view whose stream counts 1 and whose fallback counts 2, so that the count shows the layer."""
 
     connection: Connection
-    compiled: Compiled
+    compiled: CompiledView
 
     @property
     def name(self) -> str:
@@ -89,7 +89,7 @@ class Served:
 
 @pytest.fixture
 def served(connection: Connection) -> Iterator[Served]:
-    compiled = Compiled(f"v{uuid.uuid4().hex[:8]}", VIEW, KINDS, "a fingerprint")
+    compiled = CompiledView(f"v{uuid.uuid4().hex[:8]}", VIEW, KINDS, "a fingerprint")
     table.deploy_table(connection, compiled)
     for schema, views in (("state", 1), ("batch", 2)):
         query = sql.SQL("INSERT INTO {} VALUES ('2026-03-01', %s)").format(sql.Identifier(schema, compiled.table))

@@ -13,7 +13,7 @@ from truelog.cli.output import AsJson, Exit, print_json
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
-    from truelog.alerts.alert import Alert, Silence
+    from truelog.alerts.alert_rules import Alert, Silence
 
 By = Annotated[str, typer.Option("--by", metavar="NAME", help="Your name. By default, your user name.")]
 Lasts = Annotated[str, typer.Option("--for", metavar="DURATION", help="For example 30m, 2h or 1d.")]
@@ -35,12 +35,12 @@ def alerts(context: typer.Context, as_json: AsJson = False) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    from truelog.alerts import alert_store, alert_watch
+    from truelog.alerts import alert_scheduler, alert_store
     from truelog.storage import db_snapshot
 
     with db_snapshot.read_snapshot(Settings()) as connection:
         alerts, silences = alert_store.open_alerts(connection), alert_store.active_silences(connection)
-        overdue = alert_watch.overdue_sources(connection)
+        overdue = alert_scheduler.overdue_sources(connection)
     if as_json:
         answer = {"alerts": [_as_json(each) for each in alerts], "silences": [asdict(each) for each in silences]}
         print_json(answer | {"neglected": overdue})

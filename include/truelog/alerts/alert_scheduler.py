@@ -11,8 +11,8 @@ from functools import partial
 import psycopg
 
 from truelog.alerts import alert_applications, alert_lag, alert_resources, alert_store, alert_verification
-from truelog.alerts.alert import SOURCE_DOWN, Finding, Observation, Source
 from truelog.alerts.alert_receiver import configured
+from truelog.alerts.alert_rules import SOURCE_DOWN, Finding, Observation, Source
 from truelog.storage.database import Connection, connect
 from truelog.support.background import Background
 from truelog.support.errors import TruelogError
