@@ -40,7 +40,7 @@ def migrate(connection: Connection) -> None:
 
 def way_back() -> bytes:
     """The part of the script that restores states; the whole script would commit."""
-    _, begin, rest = (SQL / "back_to_0_1.sql").read_bytes().partition(b"-- States of views")
+    _, begin, rest = (SQL / "back_to_0_1.sql").read_bytes().partition(b"-- View states")
     assert begin
     return b"--" + rest.partition(b"\n\n")[0]
 
