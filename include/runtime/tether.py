@@ -1,7 +1,8 @@
 """Runs a command that ends with its parent: `tether.py SIGNAL USER COMMAND…` (USER "-" is the current user).
 
 If a supervisor is killed, its services must end too. Otherwise they would occupy the ports that the next supervisor
-needs. Root changes the user here and not in the supervisor, because a later user change resets the parent-death signal.
+needs. If it runs as root, this script switches the user itself, because a change of user after it would reset the
+parent-death signal.
 """
 
 import ctypes

@@ -21,7 +21,7 @@ NAMED = re.compile(r"`(?:\.venv/bin/)?truelog ([a-z][a-z-]*(?: [a-z][a-z-]*)*)")
 
 
 def invalid_lines(root: Path) -> list[str]:
-    """Lines in console blocks that the command line refuses, each with the command line's message."""
+    """Lines in console blocks that the CLI rejects, each with its error message."""
     return [
         f"{name} shows `truelog {line}`: {why}"
         for name, text in texts(root, "*.md")

@@ -96,7 +96,7 @@ KINDS = {
     "certificate_stale": Kind(
         Severity.WARNING,
         "{subject} has no certificate, or only an old certificate",
-        "Check whether the `reconcile` DAG is paused, and open its last runs.",
+        "Check whether the `reconcile` DAG is paused, and open its most recent runs.",
         "plugin/truelog-reconciliations",
     ),
     "archive_corrupt": Kind(
@@ -108,7 +108,7 @@ KINDS = {
     "archive_unaudited": Kind(
         Severity.WARNING,
         "the last audit of the {subject} was too long ago",
-        "Check whether the `archive_upkeep` DAG is paused, and open its last runs.",
+        "Check whether the `archive_upkeep` DAG is paused, and open its most recent runs.",
         "dags/archive_upkeep",
     ),
     "quality_anomaly": Kind(

@@ -27,7 +27,7 @@ from truelog.views.view import View
 
 @dataclass(frozen=True)
 class ViewTable:
-    """The table of one version of a view. A table that was never analysed has no row estimate."""
+    """The table of one version of a view. A table that was never analyzed has no row estimate."""
 
     version: int
     made_at: datetime

@@ -308,7 +308,7 @@ def refused_result(
 ) -> ReconcileResult:
     """Store an UNKNOWN result, with the reason, for a view that was not compared.
 
-    Pass the name of a view that cannot be compiled. Set `at` if another attempt may succeed.
+    If the view cannot be compiled, pass its name. Set `at` if another attempt may succeed.
     """
     name, version = (view, None) if isinstance(view, str) else (view.name, view.view.version)
     text = str(reason) if isinstance(reason, str | CodeChanged | NotMade) else f"{type(reason).__name__}: {reason}"

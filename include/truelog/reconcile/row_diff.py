@@ -82,7 +82,7 @@ def sample_rows(connection: Connection, compiled: CompiledView, rows: int) -> tu
 
 
 def save_causes(connection: Connection, compiled: CompiledView, causes: Mapping[str, str]) -> None:
-    """Store the cause of each row. `causes` maps the hash of a row's key (`table_hash.key_sql`) to the cause."""
+    """Store why each row differs. `causes` maps the hash of a row's key (`table_hash.key_sql`) to the cause."""
     connection.execute(
         sql.SQL(
             "UPDATE {} SET cause = c.cause FROM unnest(%s::text[], %s::text[]) AS c(key, cause) WHERE {} = c.key"
