@@ -35,9 +35,9 @@ EQUAL gets a certificate, which `truelog verify` proves again from the archive a
 * `validate`: the log lists what failed.
   * *no row differs*: too many rows differ for a safe repair (`TRUELOG_REPAIR_SHARE`, `TRUELOG_REPAIR_ROWS`), or rows
     differ again after a repair. `recon.<view>_v<version>_diff` shows why each row differs, if the cause is known. Run
-    this DAG with `from_raw`. If the view is then EQUAL, a partial is corrupt: run it again with `from_raw` and `repair`,
-    which replaces the partial. Otherwise run `truelog archive audit`. If the archive has no
-    fault, run this DAG again with `repair`, and report the problem.
+    this DAG with `from_raw`. If the view is then EQUAL, a partial is corrupt: run the DAG with `from_raw` and `repair`
+    to replace the partial. Otherwise run `truelog archive audit`. If the archive has no fault, run this DAG
+    again with `repair`, and report the problem.
   * *A check of the view*: rows that equal their rebuild break the view's own rule, so producers are sending unforeseen
     data.
   * *could not be compared*: the view's file is broken, or its code changed under the same `version`. The log shows the
