@@ -12,6 +12,8 @@ import psycopg
 from runtime import airflow, collector, kafka, keeper, lag, postgresql, s3, ticks
 from runtime.service import Service, log_file
 from truelog.apps import launcher
+from truelog.control import event_registry
+from truelog.schema.event import load_events
 from truelog.support.errors import ServiceDown
 from truelog.support.memory import megabytes
 from truelog.support.settings import Settings
@@ -29,6 +31,8 @@ SERVICES = {
     )
 }
 EVERY = tuple(SERVICES)
+# The event types are registered as soon as these services are ready, and all other services wait for that.
+_STORES, _REGISTERED = {"postgresql", "kafka", "s3"}, "event registry"
 
 
 @dataclass(frozen=True)
@@ -50,11 +54,13 @@ def up(settings: Settings, services: Iterable[str] = EVERY, *, tethered: bool = 
     """
     keeper.supervise(settings, SERVICES.values(), tethered=tethered)
     chosen = [service for service in SERVICES.values() if service.name in set(services)]
-    with ThreadPoolExecutor(len(SERVICES)) as pool:
+    with ThreadPoolExecutor(len(SERVICES) + 1) as pool:
         started: dict[str, Future[None]] = {}
         for service in chosen:
-            needed = [started[name] for name in service.after if name in started]
+            needed = [started[name] for name in (*service.after, _REGISTERED) if name in started]
             started[service.name] = pool.submit(_bring_up, settings, service, needed)
+            if _REGISTERED not in started and started.keys() >= _STORES:
+                started[_REGISTERED] = pool.submit(_register, settings, [started[name] for name in _STORES])
         for done in started.values():
             done.result()
 
@@ -111,6 +117,13 @@ def _bring_up(settings: Settings, service: Service, needed: "Iterable[Future[Non
     seconds = until(lambda: service.ready(settings), READY_SECONDS, description)
     service.prepare(settings)
     log.info("%s: ready at %s after %.1f s", service.name, service.address(settings), seconds)
+
+
+def _register(settings: Settings, needed: "Iterable[Future[None]]") -> None:
+    for done in needed:
+        done.result()
+    for name, reason in event_registry.register_all(settings, load_events().values()).items():
+        log.error("%s: its last version stays in force: %s", name, reason)
 
 
 def _state(settings: Settings, service: Service) -> State:

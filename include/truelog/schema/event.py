@@ -8,8 +8,8 @@ Undeclared fields remain in the raw bytes. A missing optional field is NULL.
 import importlib.util
 import re
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 # An event is invalid if its time is later than its receipt by more than this limit. The limit decides which events
-# count in both stream and rebuild, so it is part of every view's fingerprint rather than a setting.
+# count in both stream and rebuild, so it is part of each declaration rather than a setting.
 FUTURE_LIMIT = timedelta(minutes=5)
 
 EVENTS = Path(__file__).parents[2] / "events"
@@ -99,13 +99,34 @@ class Topic:
 
 
 @dataclass(frozen=True)
+class PastVersion:
+    """An earlier version of an event type, which judges the records below `ends` for ever.
+
+    `ends` contains the first offset of each partition that the next version judges; 0 for an absent partition.
+    """
+
+    event_type: "EventType"
+    ends: Mapping[int, int] = field(hash=False)
+
+
+@dataclass(frozen=True)
 class EventType:
-    """An event type: its name, its model, its topic, and the expected quality of its log days."""
+    """An event type: its name, its model, its topic, and the expected quality of its log days.
+
+    A type from a file is a proposal: its version is 0. The registry (`truelog.control.event_registry`) gives it a
+    version, and each record is judged by the version that was in force at the record's offset.
+    """
 
     name: str
     model: type[Event]
     topic: Topic
     quality: Quality = DEFAULTS
+    future_limit: timedelta = FUTURE_LIMIT
+    decoder: int = 1  # the number of the decoder in `truelog.schema.event_version`
+    version: int = 0
+    reading: int = 0  # the number of times that the topic's history was judged anew
+    topic_id: str = ""  # the topic whose offsets `past` contains
+    past: tuple[PastVersion, ...] = ()  # oldest first
 
     def __post_init__(self) -> None:
         if not _TYPE_NAME.fullmatch(self.name):
@@ -113,6 +134,13 @@ class EventType:
         _require_no_validators(self.model)
         _require_valid_topic(self.topic, self.fields, self.name)
         self.quality.require_valid(self.name, self.fields)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel to other processes as data, because the class of a registered model exists only in this process."""
+        from truelog.schema import event_version  # a local import, because that module imports this one
+
+        place = {name: getattr(self, name) for name in ("version", "reading", "topic_id", "past")}
+        return event_version.revive, (self.name, event_version.declaration_of(self), self.topic, self.quality, place)
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
@@ -125,6 +153,12 @@ class EventType:
         columns = [pa.field(field.name, field.arrow_type) for field in self.fields]
         columns.insert(len(Event.model_fields), pa.field("event_time", INSTANT))
         return pa.schema(columns)
+
+    @cached_property
+    def stored_schema(self) -> pa.Schema:
+        """The columns of all versions: those of this version, and those that only earlier versions declare."""
+        columns = {column.name: column for each in self.past for column in each.event_type.arrow_schema}
+        return pa.schema([*self.arrow_schema, *(columns[n] for n in columns if n not in self.arrow_schema.names)])
 
     @cached_property
     def decoded_schema(self) -> pa.Schema:
@@ -179,7 +213,7 @@ def load_event(path: Path) -> EventType:
 
 
 def _module(path: Path) -> ModuleType:
-    """Load the file as a module. Other processes unpickle its class by the name that an import would use."""
+    """Load the file as a module, or return the module if this process has loaded it."""
     name = f"{path.parent.name}.{path.stem}"
     known = sys.modules.get(name)
     if known is not None and known.__file__ == str(path):

@@ -6,6 +6,7 @@ TruelogError
 ├── Fenced           another process now holds the application's lease
 ├── StagingTorn      the staged rows differ from the rows that the executors loaded
 ├── CodeChanged      a view's code differs from the code that made its table
+├── MeaningChanged   an event type has a version or a reading that this process does not know
 ├── NotMade          a view's table does not exist yet
 ├── CatalogBehind    the catalog is older than the archive in the bucket
 ├── TopicRecreated   a topic's id differs from the id in the positions
@@ -49,6 +50,10 @@ class StagingTorn(TruelogError):
 
 class CodeChanged(TruelogError):
     """A view's fingerprint differs from the fingerprint recorded with its table."""
+
+
+class MeaningChanged(TruelogError):
+    """An event type has a version or a reading that this process does not know. The process must load them again."""
 
 
 class NotMade(TruelogError):

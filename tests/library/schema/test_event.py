@@ -1,6 +1,5 @@
 """Declarations: each file declares one event type, and an unsupported declaration is rejected when it is loaded."""
 
-import pickle
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -144,11 +143,6 @@ def test_a_file_declares_one_topic_and_one_event(tmp_path: Path, head: str) -> N
 def test_a_file_name_that_is_not_a_table_name_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(BadDeclaration, match="in its file name"):
         load_event(declare(tmp_path, "", name="Page-View"))
-
-
-def test_an_event_type_can_be_pickled() -> None:
-    event = load_events()["page_view"]
-    assert pickle.loads(pickle.dumps(event)) == event
 
 
 def test_loading_events_does_not_load_spark() -> None:

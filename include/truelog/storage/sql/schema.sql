@@ -21,6 +21,27 @@ CREATE TABLE IF NOT EXISTS truelog.position (
 ALTER TABLE truelog.position ADD COLUMN IF NOT EXISTS advanced_at timestamptz NOT NULL DEFAULT now();
 COMMENT ON TABLE truelog.position IS 'The log position up to which each view has merged';
 
+CREATE TABLE IF NOT EXISTS truelog.event_type (event text PRIMARY KEY, settings jsonb NOT NULL);
+COMMENT ON TABLE truelog.event_type IS 'The event types, with the settings of their topics and their expected quality';
+
+CREATE TABLE IF NOT EXISTS truelog.event_version (
+    event text REFERENCES truelog.event_type, version integer, declaration jsonb NOT NULL,
+    made_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (event, version)
+);
+COMMENT ON TABLE truelog.event_version IS 'Each declaration of an event type that has been in force. Never changed or deleted';
+
+CREATE TABLE IF NOT EXISTS truelog.event_cut (
+    id bigint GENERATED ALWAYS AS IDENTITY, event text, topic_id text, reading integer, version integer,
+    first_offsets jsonb NOT NULL, made_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (event, topic_id, reading, version),
+    FOREIGN KEY (event, version) REFERENCES truelog.event_version
+);
+COMMENT ON TABLE truelog.event_cut IS 'The first offset of each partition that a version judges, by reading of the topic''s history';
+
+-- The reading under which the view counted the records below the position.
+ALTER TABLE truelog.position ADD COLUMN IF NOT EXISTS reading integer NOT NULL DEFAULT 0;
+
 CREATE TABLE IF NOT EXISTS truelog.exclusion (
     view text, version integer, topic text, partition integer, "offset" bigint, error text NOT NULL,
     noticed_at timestamptz NOT NULL DEFAULT now(),

@@ -1,0 +1,241 @@
+"""The registry of event versions: which version of an event type judges which records.
+
+Every process decodes by the registry, never by the files in `include/events/`, which are only proposals. A version is
+registered together with its cut, the end offsets of the topic at that moment:
+
+1. Take the registry's lock exclusively.
+2. Refuse a declaration that conflicts with an earlier version.
+3. Read the topic's end offsets. They are the cut.
+4. Write the version and the cut to the bucket, then commit them to the database.
+
+No process may judge a record past a cut that it does not know. `require_known` checks this after a process has read
+the end of its batch and before it writes anything. The check waits for a running registration, because it takes the
+lock too. If the check comes first, the registration reads the end offsets later, so its cut lies at or past the end of
+the batch. If the registration comes first, the check sees the cut. Therefore the lock need not be held until the
+process has written.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from truelog.log import topics
+from truelog.log.positions import Positions
+from truelog.log.records import EventTypes
+from truelog.schema import event_version
+from truelog.schema.event import EventType
+from truelog.schema.event_version import Cut, EventHistory
+from truelog.storage import bucket
+from truelog.storage.database import Connection, connect
+from truelog.support import faults
+from truelog.support.errors import BadDeclaration, MeaningChanged, NotSetUp, TopicRefused
+from truelog.support.settings import Settings
+
+FOLDER = "_events"  # in the bucket
+
+_LOCK = "SELECT pg_advisory_xact_lock(hashtext('truelog.event_version'))"
+_SHARED_LOCK = "SELECT pg_advisory_xact_lock_shared(hashtext('truelog.event_version'))"
+
+
+@dataclass(frozen=True)
+class Registered:
+    """The newest version of an event type, and whether this registration made it."""
+
+    event_type: EventType
+    is_new: bool
+
+
+def register(settings: Settings, event_type: EventType) -> Registered:
+    """Register the declaration of an event type, whose topic must exist.
+
+    A declaration that is in force already makes no new version. Topic settings and quality are always taken over.
+
+    Raises:
+        BadDeclaration: the declaration conflicts with an earlier version. Nothing has changed.
+        TopicRefused: the topic does not exist.
+        ServiceDown: Kafka does not answer.
+    """
+    declaration = event_version.declaration_of(event_type)
+    with connect(settings) as connection:
+        connection.execute(_LOCK)  # 1
+        before = _load(connection).get(event_type.name, EventHistory(event_type.name))
+        event_version.require_compatible(event_type, before.declarations)  # 2
+        ends = topics.end_offsets(settings, [event_type.name])  # 3
+        after = _extended(before, declaration, ends)
+        after = replace(after, settings=event_version.settings_of(event_type))
+        if after != before:
+            _store(settings, connection, before, after)  # 4
+            faults.reach("registry.before_commit")
+    return Registered(after.event_type(), after.version > before.version)
+
+
+def register_all(settings: Settings, types: Iterable[EventType]) -> dict[str, str]:
+    """Register these event types; return the refused ones with their reasons, whose last version stays in force."""
+    refused = {}
+    for event_type in types:
+        try:
+            register(settings, event_type)
+        except (BadDeclaration, TopicRefused) as error:
+            refused[event_type.name] = str(error)
+    return refused
+
+
+def require_compatible(connection: Connection, types: Iterable[EventType]) -> None:
+    """Refuse declarations that conflict with registered versions, before anything changes.
+
+    Raises:
+        BadDeclaration: the message names the field and both types.
+    """
+    histories = _load(connection)
+    for each in types:
+        if each.name in histories:
+            event_version.require_compatible(each, histories[each.name].declarations)
+
+
+def load_types(connection: Connection) -> EventTypes:
+    """The newest registered version of every event type, by name. Each carries its earlier versions.
+
+    Raises:
+        NotSetUp: no event type has been registered.
+    """
+    found = {name: history.event_type() for name, history in sorted(_load(connection).items())}
+    if not found:
+        raise NotSetUp("no event type is registered: run `truelog up`.")
+    return found
+
+
+def event_types(settings: Settings) -> EventTypes:
+    """The same as `load_types`, on a connection of its own."""
+    with connect(settings) as connection:
+        return load_types(connection)
+
+
+def histories(connection: Connection) -> dict[str, EventHistory]:
+    """All versions and cuts of every event type, by name."""
+    return _load(connection)
+
+
+def types_in_bucket(settings: Settings) -> EventTypes:
+    """The same as `event_types`, from the copy in the bucket, for processes that cannot access the database."""
+    client, found = bucket.s3_client(settings), {}
+    for each in bucket.list_objects(client, settings.s3_bucket, f"{FOLDER}/"):
+        content = client.get_object(Bucket=settings.s3_bucket, Key=each["Key"])["Body"].read()
+        history = EventHistory.from_dict(json.loads(content))
+        found[history.name] = history.event_type()
+    if not found:
+        raise NotSetUp("the bucket has no copy of the event versions: run `truelog up`.")
+    return found
+
+
+def require_known(connection: Connection, types: EventTypes, end: Positions) -> None:
+    """Require that no cut unknown to these types lies below `end`.
+
+    Call this after `end` has been read and before anything is written. The module's description says why this order
+    suffices.
+
+    Raises:
+        MeaningChanged: an event type has an unknown version or reading that judges some records below `end`.
+    """
+    with connection.transaction():
+        connection.execute(_SHARED_LOCK)
+        # A separate statement, because a statement's snapshot is older than the lock that the statement waits for.
+        rows: list[tuple[Any, ...]] = connection.execute(
+            "SELECT event, topic_id, reading, version, first_offsets FROM truelog.event_cut WHERE event = ANY(%s)",
+            (list(end.offsets),),
+        ).fetchall()
+    for event, topic_id, *found, first_offsets in rows:
+        if topic_id != end.ids.get(event, topic_id) or found <= _known(types, event, topic_id):
+            continue
+        cuts = event_version.offsets_from_data(first_offsets)
+        if any(cuts.get(partition, 0) < offset for partition, offset in end.offsets[event].items()):
+            reading, version = found
+            raise MeaningChanged(
+                f"{event} has version {version} in reading {reading}, which this process does not know and which "
+                f"judges records below {dict(end.offsets[event])}. The process must start again to load the version."
+            )
+
+
+def _known(types: EventTypes, event: str, topic_id: str) -> list[int]:
+    """The newest reading and version of this topic that the types know. Types from files know none."""
+    known = types.get(event)
+    return [known.reading, known.version] if known is not None and known.topic_id == topic_id else [-1, -1]
+
+
+def _extended(before: EventHistory, declaration: Mapping[str, Any], ends: Positions) -> EventHistory:
+    """The history with this declaration in force from `ends` on, or from the first offset in an unknown topic."""
+    topic_id = ends.ids[before.name]
+    number = before.version
+    after = before
+    if before.declarations.get(number) != declaration:
+        number += 1
+        after = replace(after, declarations={**before.declarations, number: declaration})
+    if topic_id != before.topic_id:  # a new topic, or a topic that was deleted and created again
+        return replace(after, cuts=(*before.cuts, Cut(topic_id, 0, number, {})))
+    if number != before.version:
+        cut = Cut(topic_id, before.reading, number, dict(ends.offsets[before.name]))
+        return replace(after, cuts=(*before.cuts, cut))
+    return after
+
+
+def _store(settings: Settings, connection: Connection, before: EventHistory, after: EventHistory) -> None:
+    """Write what is new to the database, and the whole history to the bucket."""
+    connection.execute(
+        "INSERT INTO truelog.event_type (event, settings) VALUES (%s, %s) "
+        "ON CONFLICT (event) DO UPDATE SET settings = excluded.settings",
+        (after.name, Jsonb(after.settings)),
+    )
+    for number in after.declarations.keys() - before.declarations.keys():
+        connection.execute(
+            "INSERT INTO truelog.event_version (event, version, declaration) VALUES (%s, %s, %s)",
+            (after.name, number, Jsonb(after.declarations[number])),
+        )
+    for cut in after.cuts[len(before.cuts) :]:
+        connection.execute(
+            "INSERT INTO truelog.event_cut (event, topic_id, reading, version, first_offsets) "
+            "VALUES (%s, %s, %s, %s, %s)",
+            (
+                after.name,
+                cut.topic_id,
+                cut.reading,
+                cut.version,
+                Jsonb(event_version.offsets_as_data(cut.first_offsets)),
+            ),
+        )
+    faults.reach("registry.before_copy")
+    bucket.s3_client(settings).put_object(
+        Bucket=settings.s3_bucket,
+        Key=f"{FOLDER}/{after.name}.json",
+        Body=json.dumps(after.as_dict(), sort_keys=True).encode(),
+        ContentType="application/json",
+    )
+
+
+def _load(connection: Connection) -> dict[str, EventHistory]:
+    with connection.transaction():
+        connection.execute(_SHARED_LOCK)  # so that all three queries see the same registrations
+        types: list[tuple[Any, ...]] = connection.execute("SELECT event, settings FROM truelog.event_type").fetchall()
+        versions: list[tuple[Any, ...]] = connection.execute(
+            "SELECT event, version, declaration FROM truelog.event_version ORDER BY version"
+        ).fetchall()
+        cuts: list[tuple[Any, ...]] = connection.execute(
+            "SELECT event, topic_id, reading, version, first_offsets FROM truelog.event_cut ORDER BY id"
+        ).fetchall()
+    return {
+        name: EventHistory(name, settings, _versions_of(name, versions), _cuts_of(name, cuts))
+        for name, settings in types
+    }
+
+
+def _versions_of(name: str, rows: list[tuple[Any, ...]]) -> dict[int, Mapping[str, Any]]:
+    return {number: declaration for event, number, declaration in rows if event == name}
+
+
+def _cuts_of(name: str, rows: list[tuple[Any, ...]]) -> tuple[Cut, ...]:
+    return tuple(
+        Cut(topic_id, reading, version, event_version.offsets_from_data(offsets))
+        for event, topic_id, reading, version, offsets in rows
+        if event == name
+    )

@@ -1,0 +1,237 @@
+"""Event versions: the declarations of an event type as data, and the version that judges each record.
+
+A record is judged for ever by the version of its event type that was in force at its offset. A declaration contains
+everything that decides what a record means: the fields with their types and bounds, the future limit, and the number
+of the decoder. A version's cut is the first offset of each partition that the version judges. A reading is one list of
+versions and cuts; judging a topic's history anew begins another reading.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field as Declared
+from pydantic import create_model
+
+from truelog.schema.decode import decode
+from truelog.schema.event import Event, EventType, PastVersion, Topic
+from truelog.schema.field import Field
+from truelog.schema.quality import Quality
+from truelog.support.errors import BadDeclaration
+
+Declaration = Mapping[str, Any]
+Decoder = Callable[[EventType, pa.Array, pa.Array, timedelta], pa.RecordBatch]
+
+# A changed decoder gets a new number, and the old one stays, because it judges the records of earlier versions.
+DECODERS: Mapping[int, Decoder] = {1: decode}
+
+_TYPES: Mapping[str, Any] = {
+    "str": str,
+    "int": int,
+    "bool": bool,
+    "float": float,
+    "datetime": datetime,
+    "list[str]": list[str],
+}
+_BOUNDS = {"least": "ge", "most": "le", "shortest": "min_length", "longest": "max_length"}
+
+
+def declaration_of(event_type: EventType) -> dict[str, Any]:
+    """The declaration as data. Documentation, quality and topic settings are not part of it."""
+    return {
+        "decoder": event_type.decoder,
+        "future_limit": event_type.future_limit.total_seconds(),
+        "fields": [_field_as_data(each) for each in event_type.fields],
+    }
+
+
+def _field_as_data(declared: Field) -> dict[str, Any]:
+    bounds = {name: getattr(declared, name) for name in _BOUNDS}
+    given = {name: bound for name, bound in bounds.items() if bound is not None}
+    return {"name": declared.name, "type": declared.type_name, "required": declared.required, **given}
+
+
+def from_declaration(name: str, declaration: Declaration, topic: Topic, quality: Quality) -> EventType:
+    """The event type that the declaration describes.
+
+    Raises:
+        BadDeclaration: this release cannot judge records as the declaration says.
+    """
+    model = _model(name, json.dumps(declaration["fields"], sort_keys=True))
+    limit = timedelta(seconds=declaration["future_limit"])
+    event_type = EventType(name, model, topic, quality, future_limit=limit, decoder=declaration["decoder"])
+    if declaration_of(event_type) != declaration or event_type.decoder not in DECODERS:
+        raise BadDeclaration(f"{name}: a newer release of Truelog made this version of the event type: upgrade first.")
+    return event_type
+
+
+def revive(name: str, declaration: Declaration, topic: Topic, quality: Quality, place: Mapping[str, Any]) -> EventType:
+    """The event type that another process sent; `place` is its place in the registry."""
+    return replace(from_declaration(name, declaration, topic, quality), **place)
+
+
+@cache
+def _model(name: str, fields: str) -> type[Event]:
+    """The model with these fields, made once in each process."""
+    annotations: dict[str, Any] = {}
+    for each in json.loads(fields):
+        python_type = _TYPES[each["type"]]
+        bounds = {argument: each[bound] for bound, argument in _BOUNDS.items() if bound in each}
+        if each["required"]:
+            annotations[each["name"]] = (python_type, Declared(**bounds))
+        else:
+            annotations[each["name"]] = (python_type | None, Declared(default=None, **bounds))
+    return create_model(name.title().replace("_", ""), __base__=Event, **annotations)
+
+
+def require_compatible(new: EventType, earlier: Mapping[int, Declaration]) -> None:
+    """Refuse a field whose type differs from the type in an earlier version, because both would share a column.
+
+    Raises:
+        BadDeclaration: the message names the field and both types.
+    """
+    for number, declaration in earlier.items():
+        types = {each["name"]: each["type"] for each in declaration["fields"]}
+        for each in new.fields:
+            before = types.get(each.name, each.type_name)
+            if before != each.type_name:
+                raise BadDeclaration(
+                    f"{new.name}.{each.name}: version {number} declared it as {before}, and the file now declares it "
+                    f"as {each.type_name}. Records of both types would share a column: use another field name."
+                )
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The first offset of each partition that a version judges, in one reading of one topic; 0 if absent."""
+
+    topic_id: str
+    reading: int
+    version: int
+    first_offsets: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class EventHistory:
+    """Everything that the registry knows about an event type. The cuts are in the order of their registration."""
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of the topic, and the expected quality
+    declarations: Mapping[int, Declaration] = field(default_factory=dict)
+    cuts: tuple[Cut, ...] = ()
+
+    @property
+    def version(self) -> int:
+        """The newest version; 0 if there is none."""
+        return max(self.declarations, default=0)
+
+    @property
+    def topic_id(self) -> str:
+        return self.cuts[-1].topic_id if self.cuts else ""
+
+    @property
+    def reading(self) -> int:
+        return max((each.reading for each in self.cuts if each.topic_id == self.topic_id), default=0)
+
+    def in_force(self) -> list[Cut]:
+        """The cuts of the topic's present reading, oldest first."""
+        present = (self.topic_id, self.reading)
+        return sorted((c for c in self.cuts if (c.topic_id, c.reading) == present), key=lambda c: c.version)
+
+    def event_type(self) -> EventType:
+        """The newest version, with the earlier versions that judge the records below its cut."""
+        topic, quality = _settings_from_data(self.settings)
+        cuts = self.in_force()
+        types = [
+            replace(from_declaration(self.name, self.declarations[cut.version], topic, quality), version=cut.version)
+            for cut in cuts
+        ]
+        past = tuple(PastVersion(old, dict(new.first_offsets)) for old, new in zip(types, cuts[1:], strict=False))
+        return replace(types[-1], reading=self.reading, topic_id=self.topic_id, past=past)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The history as JSON data, which `from_dict` reads."""
+        cuts = [vars(each) | {"first_offsets": offsets_as_data(each.first_offsets)} for each in self.cuts]
+        declarations = {str(number): each for number, each in self.declarations.items()}
+        return {"name": self.name, "settings": self.settings, "declarations": declarations, "cuts": cuts}
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> "EventHistory":
+        cuts = tuple(
+            Cut(each["topic_id"], each["reading"], each["version"], offsets_from_data(each["first_offsets"]))
+            for each in values["cuts"]
+        )
+        declarations = {int(number): each for number, each in values["declarations"].items()}
+        return EventHistory(values["name"], values["settings"], declarations, cuts)
+
+
+def settings_of(event_type: EventType) -> dict[str, Any]:
+    """The topic settings and the expected quality as JSON data, which decide nothing about a record's meaning."""
+    found: dict[str, Any] = json.loads(
+        json.dumps({"topic": asdict(event_type.topic), "quality": asdict(event_type.quality)})
+    )
+    return found
+
+
+def _settings_from_data(values: Mapping[str, Any]) -> tuple[Topic, Quality]:
+    topic, quality = dict(values["topic"]), dict(values["quality"])
+    topic["subject"] = tuple(topic["subject"])
+    quality |= {name: tuple(quality[name]) for name in ("volume", "keys")}
+    return Topic(**topic), Quality(**quality)
+
+
+def offsets_as_data(offsets: Mapping[int, int]) -> dict[str, int]:
+    return {str(partition): offset for partition, offset in sorted(offsets.items())}
+
+
+def offsets_from_data(values: Mapping[str, int]) -> dict[int, int]:
+    return {int(partition): offset for partition, offset in values.items()}
+
+
+def judge(
+    event_type: EventType, partitions: pa.Array, offsets: pa.Array, values: pa.Array, broker_times: pa.Array
+) -> pa.RecordBatch:
+    """Decode records, each by the version in force at its offset, into the columns of `stored_schema` and `invalid`.
+
+    A column that a record's version does not declare is NULL.
+    """
+    if not event_type.past:
+        return _decode(event_type, values, broker_times)
+    numbers = _version_indexes(event_type, partitions.to_numpy(), offsets.to_numpy())
+    versions = [*(each.event_type for each in event_type.past), event_type]
+    rows, parts = [], []
+    for number in np.unique(numbers):
+        taken = pa.array(np.flatnonzero(numbers == number))
+        part = _decode(versions[number], values.take(taken), broker_times.take(taken))
+        rows.append(taken)
+        parts.append(_in_columns_of(event_type, part))
+    order = np.argsort(np.concatenate([each.to_numpy() for each in rows]), kind="stable")
+    return pa.concat_batches(parts).take(pa.array(order))
+
+
+def _decode(event_type: EventType, values: pa.Array, broker_times: pa.Array) -> pa.RecordBatch:
+    return DECODERS[event_type.decoder](event_type, values, broker_times, event_type.future_limit)
+
+
+def _version_indexes(event_type: EventType, partitions: "np.ndarray[Any, Any]", offsets: "np.ndarray[Any, Any]") -> Any:
+    """For each record, the index of the version that judges it in `past`, or the length of `past` for the newest."""
+    numbers = np.zeros(len(offsets), dtype=np.int64)
+    for each in event_type.past:
+        ends = np.zeros(partitions.max(initial=0) + 1, dtype=np.int64)
+        for partition, end in each.ends.items():
+            if partition < len(ends):
+                ends[partition] = end
+        numbers += offsets >= ends[partitions]
+    return numbers
+
+
+def _in_columns_of(event_type: EventType, part: pa.RecordBatch) -> pa.RecordBatch:
+    schema = event_type.stored_schema.append(pa.field("invalid", pa.string()))
+    present = set(part.schema.names)
+    columns = [part[f.name] if f.name in present else pa.nulls(part.num_rows, f.type) for f in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

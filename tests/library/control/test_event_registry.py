@@ -1,0 +1,227 @@
+"""The registry on real services: versions and cuts are recorded in both places before they are used."""
+
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from pydantic import Field, create_model
+
+from truelog.control import event_registry
+from truelog.log import topics
+from truelog.log.positions import Positions
+from truelog.schema.event import Event, EventType, Topic, load_events
+from truelog.storage import bucket
+from truelog.storage.database import Connection, connect
+from truelog.support import faults
+from truelog.support.errors import BadDeclaration, MeaningChanged
+from truelog.support.faults import FaultInjectedError
+from truelog.support.settings import Settings
+
+NAME = "remark"
+
+
+def remark(retention: str = "1 day", partitions: int = 2, **fields: Any) -> EventType:
+    topic = Topic(key=None, subject=(), partitions=partitions, retention=retention)
+    return EventType(NAME, create_model("Remark", __base__=Event, **fields), topic)
+
+
+SHORT = remark(text=(str, Field(max_length=20)))
+LONG = remark(text=(str, Field(max_length=40)))
+
+
+def forget(connection: Connection) -> None:
+    for table in ("event_cut", "event_version", "event_type"):
+        connection.execute(f"DELETE FROM truelog.{table} WHERE event = %s", (NAME,))
+
+
+def delete(settings: Settings) -> None:
+    client = topics.client(settings)
+    client.delete_topics([NAME])[NAME].result()
+
+
+@pytest.fixture
+def topic(platform: Settings) -> Iterator[Settings]:
+    """A platform with the empty topic of the event type, and without its versions."""
+    topics.sync_topics(platform, {NAME: SHORT})
+    yield platform
+    delete(platform)
+    with connect(platform) as connection:
+        forget(connection)
+
+
+def send(settings: Settings, count: int, partition: int = 0) -> None:
+    producer = Producer({**settings.kafka(), "acks": "all"})
+    for _ in range(count):
+        producer.produce(NAME, b"{}", partition=partition)
+    assert producer.flush(10) == 0
+
+
+def registered(settings: Settings) -> EventType:
+    return event_registry.event_types(settings)[NAME]
+
+
+def copied(settings: Settings) -> EventType:
+    return event_registry.types_in_bucket(settings)[NAME]
+
+
+def check(settings: Settings, known: EventType) -> None:
+    """What a process does before it writes a batch that ends at the log's end."""
+    with connect(settings, autocommit=True) as connection:
+        event_registry.require_known(connection, {NAME: known}, topics.end_offsets(settings, [NAME]))
+
+
+def test_the_first_version_judges_from_the_first_offset(topic: Settings) -> None:
+    send(topic, 3)
+    assert event_registry.register(topic, SHORT).is_new
+    assert (registered(topic).version, registered(topic).past) == (1, ())
+    assert not event_registry.register(topic, SHORT).is_new
+    check(topic, registered(topic))
+
+
+def test_a_changed_declaration_judges_from_the_end_of_the_log(topic: Settings) -> None:
+    before = event_registry.register(topic, SHORT).event_type
+    send(topic, 3, partition=1)
+    assert event_registry.register(topic, LONG).event_type.version == 2
+    for found in (registered(topic), copied(topic)):
+        assert [(each.event_type.version, each.ends) for each in found.past] == [(1, {0: 0, 1: 3})]
+    check(topic, before)
+    send(topic, 1, partition=1)
+    check(topic, registered(topic))
+    with pytest.raises(MeaningChanged, match="remark has version 2 in reading 0"):
+        check(topic, before)
+
+
+def test_a_partition_without_a_cut_begins_with_the_version_in_force(topic: Settings) -> None:
+    before = event_registry.register(topic, SHORT).event_type
+    event_registry.register(topic, LONG)
+    topics.sync_topics(topic, {NAME: remark(partitions=3)})
+    check(topic, before)
+    send(topic, 1, partition=2)
+    with pytest.raises(MeaningChanged):
+        check(topic, before)
+
+
+def test_topic_settings_and_quality_make_no_version(topic: Settings) -> None:
+    event_registry.register(topic, SHORT)
+    assert not event_registry.register(topic, remark("2 days", text=(str, Field(max_length=20)))).is_new
+    assert registered(topic).topic.retention == copied(topic).topic.retention == "2 days"
+
+
+def test_a_recreated_topic_begins_with_the_newest_version(topic: Settings) -> None:
+    event_registry.register(topic, SHORT)
+    send(topic, 2)
+    before = event_registry.register(topic, LONG).event_type
+    delete(topic)
+    topics.sync_topics(topic, {NAME: LONG})
+    send(topic, 1)
+    assert not event_registry.register(topic, LONG).is_new
+    after = registered(topic)
+    assert (after.version, after.past) == (2, ())
+    assert after.topic_id != before.topic_id
+    with pytest.raises(MeaningChanged):
+        check(topic, before)
+    check(topic, after)
+
+
+def test_a_refused_declaration_changes_nothing(topic: Settings) -> None:
+    event_registry.register(topic, SHORT)
+    number = remark(text=(int, Field()))
+    with pytest.raises(BadDeclaration, match=r"remark\.text"):
+        event_registry.register(topic, number)
+    assert list(event_registry.register_all(topic, [number, LONG])) == [NAME]
+    assert registered(topic).version == copied(topic).version == 2
+
+
+@pytest.mark.parametrize("point", ["registry.before_copy", "registry.before_commit"])
+def test_a_crash_while_registering_leaves_the_version_in_force(
+    topic: Settings, point: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    before = event_registry.register(topic, SHORT).event_type
+    monkeypatch.setenv("TRUELOG_FAULT_FIRED", str(tmp_path / "fired"))
+    monkeypatch.setattr(faults, "_armed", f"{point}:1:raise")
+    monkeypatch.setattr(faults, "_reached", 0)
+    with pytest.raises(FaultInjectedError):
+        event_registry.register(topic, LONG)
+    assert (tmp_path / "fired").exists()
+    send(topic, 4)
+    check(topic, before)
+    assert registered(topic).version == 1
+    monkeypatch.setattr(faults, "_armed", "")
+    after = event_registry.register(topic, LONG).event_type
+    assert [each.ends for each in after.past] == [{0: 4, 1: 0}]
+    assert [each.ends for each in copied(topic).past] == [{0: 4, 1: 0}]
+
+
+def test_a_check_waits_for_a_running_registration(topic: Settings) -> None:
+    """The order that `require_known` relies on: the end of the batch, the registration's cut, the check."""
+    before = event_registry.register(topic, SHORT).event_type
+    send(topic, 2)
+    with connect(topic) as registering:
+        registering.execute("SELECT pg_advisory_xact_lock(hashtext('truelog.event_version'))")
+        answers: list[BaseException | None] = []
+        end = Positions({NAME: {0: 2}}, {NAME: before.topic_id})
+
+        def checking() -> None:
+            try:
+                with connect(topic, autocommit=True) as connection:
+                    event_registry.require_known(connection, {NAME: before}, end)
+                answers.append(None)
+            except MeaningChanged as refused:
+                answers.append(refused)
+
+        thread = threading.Thread(target=checking)
+        thread.start()
+        _wait_until_blocked(topic)
+        assert answers == []
+        registering.execute(
+            "INSERT INTO truelog.event_version (event, version, declaration) VALUES (%s, 2, %s)",
+            (NAME, json.dumps({})),
+        )
+        registering.execute(
+            "INSERT INTO truelog.event_cut (event, topic_id, reading, version, first_offsets) "
+            "VALUES (%s, %s, 0, 2, '{\"0\": 1}')",
+            (NAME, before.topic_id),
+        )
+    thread.join()
+    assert isinstance(answers[0], MeaningChanged)
+
+
+def _wait_until_blocked(settings: Settings) -> None:
+    with connect(settings, autocommit=True) as connection:
+        for _ in range(1000):
+            waiting = connection.execute(
+                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            ).fetchone()
+            if waiting != (0,):
+                return
+            connection.execute("SELECT pg_sleep(0.01)")
+    raise AssertionError("the check never waited")
+
+
+def test_types_from_files_know_no_version(topic: Settings) -> None:
+    event_registry.register(topic, SHORT)
+    check(topic, registered(topic))
+    send(topic, 1)
+    with pytest.raises(MeaningChanged):
+        check(topic, SHORT)
+
+
+def test_every_declared_event_type_can_be_registered(topic: Settings) -> None:
+    types = load_events()
+    topics.sync_topics(topic, types)
+    assert event_registry.register_all(topic, types.values()) == {}
+    assert {name: each.fields for name, each in event_registry.event_types(topic).items()}.keys() >= types.keys()
+    client = bucket.s3_client(topic)
+    keys = {each["Key"] for each in bucket.list_objects(client, topic.s3_bucket, "_events/")}
+    assert keys >= {f"_events/{name}.json" for name in types}
+
+
+def test_the_lock_is_not_held_after_the_check(topic: Settings) -> None:
+    event_registry.register(topic, SHORT)
+    with connect(topic, autocommit=True) as connection, connect(topic) as other:
+        event_registry.require_known(connection, {NAME: registered(topic)}, topics.end_offsets(topic, [NAME]))
+        taken = other.execute("SELECT pg_try_advisory_xact_lock(hashtext('truelog.event_version'))").fetchone()
+    assert taken == (True,)
