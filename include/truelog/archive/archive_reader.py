@@ -26,7 +26,8 @@ from truelog.archive.archive_table import (
 )
 from truelog.archive.log_day import LogDays
 from truelog.log.positions import Positions, Range
-from truelog.log.records import EventTypes, decoded
+from truelog.log.records import decoded
+from truelog.schema.event import EventTypes
 from truelog.storage.database import connect
 from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import CATALOG, Settings

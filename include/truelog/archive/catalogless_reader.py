@@ -25,7 +25,8 @@ from truelog.archive.archive_reader import Wanted, require_archived
 from truelog.archive.archive_table import NAMESPACE, TIME, identifier, require_same_topic
 from truelog.archive.archive_writer import blueprint
 from truelog.log.positions import Range
-from truelog.log.records import EventTypes, decoded
+from truelog.log.records import decoded
+from truelog.schema.event import EventTypes
 from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import Settings
 

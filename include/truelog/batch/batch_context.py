@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from truelog.control.view_loader import LoadedViews, load_views
-from truelog.log.records import EventTypes
-from truelog.schema.event import load_events
+from truelog.schema.event import EventTypes, load_events
 from truelog.spark.session import session
 from truelog.support.settings import Settings
 from truelog.views import catalogue

@@ -7,7 +7,8 @@ from pyspark.sql import DataFrame, SparkSession
 from truelog.archive import archive_reader
 from truelog.log import records, topics
 from truelog.log.positions import Positions
-from truelog.log.records import EventFrames, EventTypes
+from truelog.log.records import EventFrames
+from truelog.schema.event import EventTypes
 from truelog.support.settings import Settings
 
 

@@ -24,9 +24,8 @@ from psycopg.types.json import Jsonb
 
 from truelog.log import topics
 from truelog.log.positions import Positions
-from truelog.log.records import EventTypes
 from truelog.schema import event_version
-from truelog.schema.event import EventType
+from truelog.schema.event import EventType, EventTypes
 from truelog.schema.event_version import Cut, EventHistory
 from truelog.storage import bucket
 from truelog.storage.database import Connection, connect

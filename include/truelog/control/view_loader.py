@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from truelog.control import application
 from truelog.control.application import ARCHIVE, hash_lines
 from truelog.log import records
-from truelog.log.records import EventTypes
+from truelog.schema.event import EventTypes
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 from truelog.views.compiled_view import CompiledView, compile_view

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from truelog.log.positions import Positions
 from truelog.schema.decode import decode
-from truelog.schema.event import FUTURE_LIMIT, EventType
+from truelog.schema.event import FUTURE_LIMIT, EventType, EventTypes
 from truelog.support.settings import Settings
 
 _COORDINATES = pa.schema(
@@ -27,7 +27,6 @@ _COORDINATES = pa.schema(
     ]
 )
 
-EventTypes = Mapping[str, EventType]
 EventFrames = Mapping[str, DataFrame]  # the valid events of each topic: the arguments of a transform
 _Batches = Iterable[pa.RecordBatch]
 _Decoder = Callable[[_Batches], Iterator[pa.RecordBatch]]

@@ -18,9 +18,10 @@ from truelog.batch.batch_context import open_batch
 from truelog.kernel import bad_records, clock
 from truelog.log import records
 from truelog.log.positions import Positions
-from truelog.log.records import EventFrames, EventTypes
+from truelog.log.records import EventFrames
 from truelog.reconcile import certificate, table_hash
 from truelog.reconcile.certificate import Buckets, Certificate
+from truelog.schema.event import EventTypes
 from truelog.support.errors import ArchiveBehind, TopicRecreated
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView

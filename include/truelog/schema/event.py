@@ -189,6 +189,9 @@ class EventType:
         return "\n".join(lines + [_markdown_row(field) for field in self.fields]) + "\n"
 
 
+EventTypes = Mapping[str, EventType]
+
+
 def event_names(folder: Path = EVENTS) -> list[str]:
     """The names of the declared event types, taken from the file names without loading the files."""
     return sorted(path.stem for path in folder.glob("*.py") if not path.name.startswith("_"))

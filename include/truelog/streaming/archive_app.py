@@ -40,8 +40,7 @@ from truelog.control.lease import Holder
 from truelog.control.view_loader import archive_code
 from truelog.log import topics
 from truelog.log.positions import Positions
-from truelog.log.records import EventTypes
-from truelog.schema.event import load_events
+from truelog.schema.event import EventTypes, load_events
 from truelog.spark.session import session
 from truelog.storage.database import connect
 from truelog.streaming import batch_metrics

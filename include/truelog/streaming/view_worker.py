@@ -24,7 +24,7 @@ from truelog.control import view_status
 from truelog.kernel import clock, merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.log.positions import Positions
-from truelog.log.records import EventTypes
+from truelog.schema.event import EventTypes
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import Fenced
 from truelog.support.settings import Settings
