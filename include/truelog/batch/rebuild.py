@@ -23,6 +23,7 @@ from truelog.kernel.stage import StagedRows
 from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
+from truelog.schema.event import EventTypes
 from truelog.storage.database import Connection
 from truelog.views.compiled_view import CompiledView, RowFilter, all_rows
 
