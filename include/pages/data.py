@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from pages import triggered_runs
 from pages.access import Dag, SignedIn, may_read, may_restart, may_stop
 from truelog.lag import lag_report, lag_series
-from truelog.monitor import stream_report, summary, view_report
+from truelog.monitor import input_report, stream_report, summary, view_report
 from truelog.quality import quality_history
 from truelog.reconcile import reconcile_history
 from truelog.schema import event
@@ -38,12 +38,13 @@ def vitals() -> Answer:
 
 @router.get("/streams", dependencies=OF_STREAMS)
 def streams(user: SignedIn) -> Answer:
-    """Every application, with the actions that this user may take."""
+    """Every application, with the actions that this user may take, and the input that is not read."""
+    settings = Settings()
     found = [
         asdict(each) | {"may_restart": may_restart(user, each.status.application), "may_stop": may_stop(user)}
-        for each in stream_report.application_reports(Settings())
+        for each in stream_report.application_reports(settings)
     ]
-    return now(applications=found)
+    return now(applications=found, **asdict(input_report.input_report(settings)))
 
 
 @router.get("/lag", dependencies=OF_STREAMS)

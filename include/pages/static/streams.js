@@ -25,7 +25,18 @@ const ACTIONS = {
 
 export function show(_, { shown }) {
   const again = live(shown, () => ask("data/streams"), 3, (found) =>
-    found.applications.map((each) => application(each, found.as_of, () => again())));
+    [unread(found), ...found.applications.map((each) => application(each, found.as_of, () => again()))].filter(Boolean));
+}
+
+// The topics that an application has set aside and the event files that cannot be used. Nothing if there are none.
+function unread({ topics_set_aside: topics, broken_event_files: files }) {
+  if (!topics.length && !files.length) return null;
+  return h("article", { "data-unread": "" },
+    h("header", {}, h("h2", {}, "Input that is not read")),
+    table(["Input", "Not read by", "Since (UTC)", "Reason"], [
+      ...topics.map((each) => [`Topic ${each.topic}`, each.application, moment(each.since), seen(each.reason)]),
+      ...files.map((each) => [`Event file ${each.event}.py`, "All processes", moment(each.since), seen(each.reason)]),
+    ]));
 }
 
 function application(each, now, again) {

@@ -123,6 +123,18 @@ KINDS = {
         'See why they are invalid: `truelog sql "SELECT * FROM dead_letter ORDER BY broker_time DESC LIMIT 20"`.',
         resolve_after=timedelta(minutes=5),
     ),
+    "topic_set_aside": Kind(
+        Severity.CRITICAL,
+        "the {subject} topic cannot be read safely and is set aside",
+        "Run `truelog status` to see the reason. The other topics go on.",
+        "plugin/truelog-streams",
+    ),
+    "event_file_broken": Kind(
+        Severity.WARNING,
+        "the file of the event type {subject} cannot be used",
+        "Run `truelog status` to see the reason, and correct the file. The last registered version remains in force.",
+        "plugin/truelog-streams",
+    ),
     "disk_low": Kind(
         Severity.CRITICAL,
         "the disk of the {subject} is nearly full",

@@ -10,7 +10,14 @@ from functools import partial
 
 import psycopg
 
-from truelog.alerts import alert_applications, alert_lag, alert_resources, alert_store, alert_verification
+from truelog.alerts import (
+    alert_applications,
+    alert_declarations,
+    alert_lag,
+    alert_resources,
+    alert_store,
+    alert_verification,
+)
 from truelog.alerts.alert_receiver import configured
 from truelog.alerts.alert_rules import SOURCE_DOWN, Finding, Observation, Source
 from truelog.storage.database import Connection, connect
@@ -25,6 +32,7 @@ SOURCES = (
     Source("archive", alert_verification.ARCHIVE_KINDS, 15.0, alert_verification.observe_archive),
     Source("events", alert_verification.EVENT_KINDS, 15.0, alert_verification.observe_events),
     Source("dead letters", alert_resources.DEAD_LETTER_KINDS, 15.0, alert_resources.observe_dead_letters),
+    Source("declarations", alert_declarations.DECLARATION_KINDS, 5.0, alert_declarations.observe),
     Source("disk", alert_resources.DISK_KINDS, 15.0, alert_resources.observe_disk),
 )
 _OVERDUE = 60.0  # seconds since the last observation of a source

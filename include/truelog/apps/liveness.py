@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from truelog.apps import reader_positions
-from truelog.control import application, view_status
+from truelog.control import application, topic_status, view_status
 from truelog.control.application import ARCHIVE, ApplicationStatus, Diagnosis
 from truelog.log import ticks, topics
 from truelog.log.positions import Positions
@@ -39,14 +39,23 @@ def diagnose(settings: Settings, status: ApplicationStatus, now: datetime) -> Di
 def _work_since(settings: Settings, status: ApplicationStatus, since: datetime) -> datetime | None:
     """The time at which work began waiting for the application; None if there is no work."""
     positions, progress_at = _reader_positions(settings, status.application)
-    reads = {topic for at in positions for topic in at.offsets} - {ticks.TOPIC}
+    bad = _set_aside(settings, status.application)
+    reads = {topic for at in positions for topic in at.offsets} - {ticks.TOPIC} - bad
+    if not (wakes := {ticks.TOPIC, *reads} - bad):
+        return None
     broker = topics.client(settings)
-    arrived = topics.first_since(broker, {ticks.TOPIC, *reads}, since)  # 1
+    arrived = topics.first_since(broker, wakes, since)  # 1
     if arrived is not None or status.batch_at is None:
         return arrived or since  # 2
     ends = topics.committed_ends(broker, reads)
     unread = any(not at.covers(ends.only(at.offsets)) for at in positions)
     return max(since, progress_at or since) if unread else None  # 3
+
+
+def _set_aside(settings: Settings, name: str) -> set[str]:
+    """The topics that the application has set aside. Their records are no work for it."""
+    with db_snapshot.read_snapshot(settings) as connection:
+        return {each.topic for each in topic_status.topics_set_aside(connection) if each.application == name}
 
 
 def _reader_positions(settings: Settings, name: str) -> tuple[Iterable[Positions], datetime | None]:

@@ -1,16 +1,22 @@
 """Accepts the loss of records that the log dropped before they were archived.
 
-If the log begins after the end of the archive, the archive application refuses to start. Accepting the loss records the
-lost ranges in the archive permanently, and every audit lists them.
+If a topic's log begins after the end of its archive, the archive application sets the topic aside. Accepting the loss
+records the lost ranges in the archive permanently, and every audit lists them.
 """
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import archived_positions, open_catalog
-from truelog.control import lease
+from truelog.control import lease, topic_status
 from truelog.control.application import ARCHIVE
 from truelog.log import topics
 from truelog.log.positions import Positions, Range
-from truelog.schema.event import load_events
+from truelog.log.topic_health import examine_topics
+from truelog.schema.event import event_names
+from truelog.storage.database import connect
+from truelog.support.errors import Fenced
 from truelog.support.settings import Settings
 
 
@@ -22,19 +28,33 @@ def lost_ranges(archived: Positions, earliest: Positions) -> list[Range]:
 def accept_lost_ranges(settings: Settings) -> list[Range]:
     """Record every range that the log dropped as lost, so that the archive can continue after it.
 
-    Raises:
-        Fenced: the archive application is running, so nothing is lost yet.
+    A running archive application has set aside the topics that lost records. It continues with them by itself.
     """
-    archive_lease, types = lease.take_lease(settings, ARCHIVE), load_events()
-    try:
-        archived = archived_positions(settings, types)
-        earliest = topics.earliest_offsets(settings, archived.offsets)
-        accepted = lost_ranges(archived, earliest)
+    with _without_archive(settings) as names:
+        wanted = archived_positions(settings, names)
+        found = examine_topics(topics.client(settings), wanted.offsets).earliest
+        earliest = found.only(topic for topic, topic_id in found.ids.items() if wanted.ids[topic] == topic_id)
+        accepted = lost_ranges(wanted, earliest)
         with open_catalog(settings) as catalog:
             for topic in sorted({each.topic for each in accepted}):
-                begin = archived.offsets[topic]
-                end = archived.latest(earliest).offsets[topic]
-                commit(catalog, Append(topic, archived.ids[topic], begin, end, {}, (), lost=True))
+                end = wanted.latest(earliest).offsets[topic]
+                commit(catalog, Append(topic, wanted.ids[topic], wanted.offsets[topic], end, {}, (), lost=True))
+    return accepted
+
+
+@contextmanager
+def _without_archive(settings: Settings) -> Iterator[Collection[str]]:
+    """The declared topics under the archive's lease, or the topics that the running archive application has set aside.
+
+    Only such topics may be accepted as lost: the running application may be about to archive the others' records.
+    """
+    try:
+        archive_lease = lease.take_lease(settings, ARCHIVE)
+    except Fenced:
+        with connect(settings) as connection:
+            yield {each.topic for each in topic_status.topics_set_aside(connection) if each.application == ARCHIVE}
+        return
+    try:
+        yield event_names(settings.events_folder)
     finally:
         archive_lease.release()
-    return accepted

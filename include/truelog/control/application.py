@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from psycopg import sql
@@ -23,8 +24,8 @@ from truelog.views import catalogue
 ARCHIVE, STREAM = "archive", "stream"
 RUNNING, STOPPED = "running", "stopped"
 
-# The files that make up an application: if one of them changes, the application's code may have changed.
-_SOURCES = ("include/events/*.py", "include/truelog/**/*.py", "requirements.txt")
+# The files that a process cannot read again while it is running.
+_LIBRARY = ("include/truelog/**/*.py", "requirements.txt")
 
 
 class Diagnosis(StrEnum):
@@ -209,12 +210,28 @@ def release_due(connection: Connection, settings: Settings) -> bool:
     return rows.fetchone() is not None
 
 
-def source_digest(settings: Settings) -> str:
-    """A digest of the applications' source files and view assignments. It may change without a code change."""
-    files = [file for pattern in _SOURCES for file in PROJECT.glob(pattern)]
-    files += settings.views_folder.glob("*.py")
-    parts = [f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in sorted(files)]
-    return hash_lines([*parts, *(f"{view} in {name}" for view, name in sorted(settings.applications.items()))])
+def source_digest(settings: Settings, library: str | None = None) -> str:
+    """A digest of the applications' source files and view assignments. It may change without a code change.
+
+    A running process passes the digest of the library that it started with, so that a new library remains a release.
+    """
+    return hash_lines([library or library_digest(), declarations_digest(settings)])
+
+
+def library_digest() -> str:
+    """A digest of the files that a process reads only when it starts."""
+    return _digest([file for pattern in _LIBRARY for file in PROJECT.glob(pattern)])
+
+
+def declarations_digest(settings: Settings) -> str:
+    """A digest of the event types, the views and the view assignments, which an application reads again on a change."""
+    files = [*settings.events_folder.glob("*.py"), *settings.views_folder.glob("*.py")]
+    assignments = [f"{view} in {name}" for view, name in sorted(settings.applications.items())]
+    return hash_lines([_digest(files), *assignments])
+
+
+def _digest(files: Iterable[Path]) -> str:
+    return hash_lines(f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in sorted(files))
 
 
 def hash_lines(parts: Iterable[str]) -> str:

@@ -33,6 +33,11 @@ def begin_run(connection: Connection, application: str, versions: dict[str, int]
             record_state(connection, application, view, version)
 
 
+def forget_others(connection: Connection, application: str, views: list[str]) -> None:
+    """Record that an application no longer runs any other views than these."""
+    connection.execute("DELETE FROM truelog.standing WHERE application = %s AND view <> ALL(%s)", (application, views))
+
+
 def record_state(connection: Connection, application: str, view: str, version: int | None, reason: str = "") -> None:
     """Record that a view is stalled if there is a reason, or else that the view is up to date."""
     connection.execute(

@@ -22,6 +22,7 @@ from truelog.kernel.merge import Excluded, Merge
 from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
+from truelog.log.topic_health import TopicGuard
 from truelog.storage.database import Connection
 from truelog.support import faults
 from truelog.support.settings import Settings
@@ -39,17 +40,18 @@ class EventRange:
 
 @dataclass(frozen=True)
 class BatchApplier:
-    """Applies batches to views under the lease of `holder`, if there is one."""
+    """Applies batches to views under the lease of `holder`, if there is one. `guard` refuses re-created topics."""
 
     settings: Settings
     holder: Holder | None = None
+    guard: TopicGuard | None = None
 
     def apply(self, connection: Connection, compiled: CompiledView, batch: EventRange, begin: Positions) -> Positions:
         """Advance a view from `begin`, its current positions, to the end of the batch, and return its new positions.
 
         `begin` is at or past the beginning of the batch.
 
-        Raises: the errors of `merge.apply`. The view's positions then stay unchanged.
+        Raises: the errors of `merge.apply` and of the guard. The view's positions then stay unchanged.
         """
         topics = compiled.view.topics
         end = begin.latest(batch.end.only(topics))
@@ -58,12 +60,18 @@ class BatchApplier:
         prepare_seconds = time.monotonic() - started
         faults.reach("merge.staged")
         try:
+            self.require_unchanged(end)
             merge.apply(connection, compiled, Merge(begin, end, staged, excluded, prepare_seconds), self.holder)  # 4
         except Exception:
             with suppress(psycopg.Error):  # retries of a failing merge must not fill the disk
                 stage.clear(connection, compiled, staged)
             raise
         return end
+
+    def require_unchanged(self, read: Positions) -> None:
+        """Require, after records up to `read` were read, that none of their topics was created again meanwhile."""
+        if self.guard is not None:
+            self.guard.require_unchanged(read)
 
     def _stage(
         self, compiled: CompiledView, batch: EventRange, begin: Positions

@@ -85,7 +85,7 @@ def sync_topics(settings: Settings, types: Mapping[str, EventType]) -> None:
     broker = client(settings)
     existing = existing_topics(broker)
     present = _described(broker, [name for name in types if name in existing])
-    _require_log_append_time(broker, present)
+    require_broker_timestamps(broker, present)
     for name, description in present.items():
         _require_no_fewer_partitions(name, len(description.partitions), types[name].topic)
     _create(broker, {name: each.topic for name, each in types.items() if name not in present})
@@ -102,7 +102,12 @@ def client(settings: Settings) -> AdminClient:
 
 def topic_ids(settings: Settings, topics: Iterable[str]) -> dict[str, str]:
     """The id that the broker assigned to each topic when it was created."""
-    return {name: str(found.topic_id) for name, found in _described(client(settings), topics).items()}
+    return current_ids(client(settings), topics)
+
+
+def current_ids(broker: AdminClient, topics: Iterable[str]) -> dict[str, str]:
+    """The same as `topic_ids`, with the caller's client and a short time limit."""
+    return {name: str(found.topic_id) for name, found in _described(broker, topics, _SHORT_TIMEOUT).items()}
 
 
 def end_offsets(settings: Settings, topics: Iterable[str]) -> Positions:
@@ -178,10 +183,11 @@ def _retention(entries: Mapping[str, ConfigEntry]) -> float | None:
 def require_log_append_time(settings: Settings, topics: Iterable[str]) -> None:
     """Raise TopicRefused if the records of a topic carry timestamps from their producers' clocks."""
     broker = client(settings)
-    _require_log_append_time(broker, _described(broker, topics))
+    require_broker_timestamps(broker, _described(broker, topics))
 
 
-def _require_log_append_time(broker: AdminClient, topics: Iterable[str]) -> None:
+def require_broker_timestamps(broker: AdminClient, topics: Iterable[str]) -> None:
+    """The same as `require_log_append_time`, with the caller's client and topics that exist."""
     for name, entries in _configurations(broker, topics).items():
         value = entries[_TIMESTAMPS].value
         if value != "LogAppendTime":

@@ -1,7 +1,7 @@
 """The archive application: appends each micro-batch of all topics to the archive.
 
 1. Read the batch range from the Spark offset log and load the recorded log days.
-2. Write the files on the executors.
+2. Write the files on the executors, then prove that their topics were not created again meanwhile.
 3. Record the log days that begin in the batch, under the lease.
 4. Commit each topic's files and positions together (`truelog.archive.archive_commit`).
 5. Where a tick shows that a day has begun but no record began it, start the day at the archive's position.
@@ -22,9 +22,8 @@ from pyiceberg.table.metadata import TableMetadata
 from pyspark.sql import DataFrame, SparkSession
 
 from truelog.archive import late_records, log_day
-from truelog.archive.accept_loss import lost_ranges
 from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_table import archived_positions, ensure_table, open_catalog
+from truelog.archive.archive_table import open_catalog
 from truelog.archive.archive_writer import (
     DESCRIPTION,
     ArchivedFile,
@@ -38,15 +37,15 @@ from truelog.control import application, lease
 from truelog.control.application import ARCHIVE
 from truelog.control.lease import Holder
 from truelog.control.view_loader import archive_code
-from truelog.log import topics
 from truelog.log.positions import Positions
-from truelog.schema.event import EventTypes, load_events
+from truelog.log.topic_health import TopicGuard
+from truelog.schema.event import load_events
 from truelog.spark.session import session
 from truelog.storage.database import connect
-from truelog.streaming import batch_metrics
+from truelog.streaming.archive_topics import ArchiveTopics, Assessment
+from truelog.streaming.change_watch import BatchGate, ChangeWatch
 from truelog.streaming.spark_offsets import batch_range, fresh_checkpoint
 from truelog.support import faults
-from truelog.support.errors import LogLost
 from truelog.support.settings import Settings
 
 # Many small files permanently slow down every reader; a very large batch takes a long time to repeat after a crash.
@@ -67,12 +66,20 @@ class ArchiveApp:
     begin: Positions
     checkpoint: Path
     holder: Holder
+    guard: TopicGuard
+    gate: BatchGate = field(default_factory=BatchGate)
     pending_ticks: list[ArchivedTick] = field(default_factory=list)  # ticks with ends beyond the archive's positions
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        with self.gate.batch() as may_run:
+            if may_run:
+                self._archive(frame, batch_id)
+
+    def _archive(self, frame: DataFrame, batch_id: int) -> None:
         begin, end = batch_range(self.checkpoint, batch_id, self.begin)
         files = self._write(frame, self._days(), begin)
         faults.reach("archive.files_written")
+        self.guard.require_unchanged(end)  # after the records were read
         self._record((f.topic, f.partition, f.start) for f in files)
         faults.reach("archive.before_commit")
         self._commit(begin, end, files)
@@ -131,30 +138,35 @@ def _append(topic: str, begin: Positions, end: Positions, files: list[ArchivedFi
 
 
 def run_archive(settings: Settings, stop: threading.Event) -> None:
-    """Archive every declared topic until `stop` is set or the query fails."""
+    """Archive every declared topic that can be archived until `stop` is set or the query fails."""
     archive_lease = lease.take_lease(settings, ARCHIVE)
-    digest = application.source_digest(settings)
-    types = load_events()
-    _record_code(settings, archive_lease.holder, archive_code(types), digest)
-    topics.require_log_append_time(settings, types)
+    library, spark = application.library_digest(), session(settings, f"truelog {ARCHIVE}")
     with open_catalog(settings) as catalog:
-        archiver = _archiver(settings, catalog, types, archive_lease.holder)
-        log.info("archiving from %s", archiver.begin.as_json())
-        query = (
-            _log(session(settings, f"truelog {ARCHIVE}"), settings, archiver.begin)
-            .writeStream.foreachBatch(archiver)
-            .option("checkpointLocation", archiver.checkpoint.as_uri())
-            .trigger(processingTime=f"{_POLL_SECONDS} seconds")
-            .start()
-        )
-        with batch_metrics.collecting_steps(settings, ARCHIVE, query):
-            while query.isActive and not stop.is_set():
-                query.awaitTermination(1)
-        failed = query.exception()
-        query.stop()
+        while not stop.is_set():
+            digest = application.source_digest(settings, library)
+            types = load_events(settings.events_folder)
+            topics = ArchiveTopics(settings, catalog, types)
+            watch = ChangeWatch(settings, ARCHIVE, topics.changed)
+            _record_code(settings, archive_lease.holder, archive_code(types), digest)
+            app = _archiver(settings, catalog, topics.assess(), archive_lease.holder)
+            _archive_until_changed(spark, app, watch, stop)
     archive_lease.release()
-    if failed is not None:
-        raise failed
+
+
+def _archive_until_changed(spark: SparkSession, app: ArchiveApp, watch: ChangeWatch, stop: threading.Event) -> None:
+    """Archive until `stop` is set, the query fails, or the topics or their declarations have changed."""
+    if not app.tables:
+        watch.wait(stop)
+        return
+    log.info("archiving from %s", app.begin.as_json())
+    query = (
+        _log(spark, app.settings, app.begin)
+        .writeStream.foreachBatch(app)
+        .option("checkpointLocation", app.checkpoint.as_uri())
+        .trigger(processingTime=f"{_POLL_SECONDS} seconds")
+        .start()
+    )
+    watch.follow(query, app.gate, stop)
 
 
 def _record_code(settings: Settings, holder: Holder, code: str, digest: str) -> None:
@@ -163,21 +175,10 @@ def _record_code(settings: Settings, holder: Holder, code: str, digest: str) -> 
         lease.record_code(connection, holder, code)
 
 
-def _archiver(settings: Settings, catalog: Catalog, types: EventTypes, holder: Holder) -> ArchiveApp:
-    """The application at the archive's positions. New partitions begin at 0, new topics at their earliest offsets."""
-    earliest = topics.earliest_offsets(settings, types)
-    tables = {name: ensure_table(catalog, types[name], earliest.ids[name], earliest.offsets[name]) for name in types}
-    archived = archived_positions(settings, types)
-    begin = archived.latest(Positions({t: dict.fromkeys(by, 0) for t, by in earliest.offsets.items()}))
-    for lost in lost_ranges(begin, earliest):
-        raise LogLost(
-            f"{lost.topic} {lost.partition}: the log begins at {lost.end}, but the archive ends at {lost.start}. "
-            "The records in between are lost. Increase the topic's retention, run `truelog archive accept-loss`, "
-            "and start the archive again."
-        )
-    plain = {name: blueprint(table.metadata) for name, table in tables.items()}
+def _archiver(settings: Settings, catalog: Catalog, assessed: Assessment, holder: Holder) -> ArchiveApp:
+    plain = {name: blueprint(table.metadata) for name, table in assessed.tables.items()}
     checkpoint = fresh_checkpoint(settings.home / "scratch" / ARCHIVE)
-    return ArchiveApp(settings, catalog, plain, begin, checkpoint, holder)
+    return ArchiveApp(settings, catalog, plain, assessed.begin, checkpoint, holder, TopicGuard(settings))
 
 
 def _log(spark: SparkSession, settings: Settings, begin: Positions) -> DataFrame:

@@ -1,6 +1,9 @@
 """The stream application: a long-running process that keeps its views up to date with the log.
 
-The Spark checkpoint is scratch data: each start creates a new checkpoint and begins at the furthest positions that any
+A changed declaration, and a topic that becomes bad or good again, end the query but not the process: the application
+plans again and starts a new query.
+
+The Spark checkpoint is scratch data: each query creates a new checkpoint and begins at the furthest positions that any
 view has committed. Views behind these positions catch up on their own, and each view applies only the records of a
 batch that it has not merged yet. Each batch is decoded once for all views.
 """
@@ -8,27 +11,28 @@ batch that it has not merged yet. Each batch is decoded once for all views.
 import logging
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
 
-import psycopg
 from pyspark.sql import DataFrame
 
-from truelog.control import application, lease, view_status
-from truelog.control.view_loader import load_views
-from truelog.kernel import clock, stage, table
+from truelog.control import application, lease
+from truelog.kernel import clock, merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.log import records, topics
 from truelog.log.positions import Positions
-from truelog.schema.event import load_events
+from truelog.log.topic_health import TopicGuard
+from truelog.schema.event import EventTypes, load_events
 from truelog.spark.session import session
 from truelog.storage.database import connect
-from truelog.streaming import batch_metrics
+from truelog.streaming.change_watch import BatchGate, ChangeWatch
 from truelog.streaming.spark_offsets import batch_range, fresh_checkpoint
+from truelog.streaming.stream_topics import StreamTopics
+from truelog.streaming.view_deployment import ViewDeployment
 from truelog.streaming.view_worker import ViewWorker
 from truelog.support import faults
-from truelog.support.errors import CodeChanged
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView
 
+_MAX_VIEWS = 256  # threads; a thread is created only when a view needs one
 _RECORDS_PER_TASK = 20_000
 
 log = logging.getLogger("truelog.stream")
@@ -40,48 +44,83 @@ class Stream:
     def __init__(self, settings: Settings, name: str) -> None:
         self.settings, self.application = settings, name
         self.lease = lease.take_lease(settings, name)
-        self.spark = session(settings, f"truelog {name}")
-        self.types = load_events()
+        library, self.spark = application.library_digest(), session(settings, f"truelog {name}")
         self.connection = connect(settings, autocommit=True, writer=self.application)
-        self.applier = BatchApplier(settings, self.lease.holder)
-        self.workers = [ViewWorker(self.spark, self.applier, self.types, each) for each in self._deployed()]
-        self.topics = tuple(sorted({clock.TOPIC, *(t for worker in self.workers for t in worker.compiled.view.topics)}))
-        self.pool = ThreadPoolExecutor(max(1, len(self.workers)), thread_name_prefix="view")
+        self.applier = BatchApplier(settings, self.lease.holder, TopicGuard(settings))
+        self.deployment = ViewDeployment(settings, self.spark, self.connection, self.lease.holder, library)
+        self.pool = ThreadPoolExecutor(_MAX_VIEWS, thread_name_prefix="view")
+        self.workers: list[ViewWorker] = []
+        self.stream_topics = StreamTopics(settings, name)
+        self.types: EventTypes = {}
+        self.topics: tuple[str, ...] = ()
         self.begin = Positions()
-        self.checkpoint = fresh_checkpoint(settings.home / "scratch" / name)
+        self.checkpoint = Path()
 
     def run(self, stop: threading.Event) -> None:
         """Follow the log until `stop` is set or the query fails."""
-        self.begin = self._begin()
+        while not stop.is_set():
+            self.stream_topics = StreamTopics(self.settings, self.application)
+            watch = ChangeWatch(self.settings, self.application, self.stream_topics.changed)
+            self._plan()
+            if self.topics:
+                self._follow(watch, stop)
+            else:
+                watch.wait(stop)
+        for worker in self.workers:
+            worker.stopping.set()
+        self.pool.shutdown()
+        self.lease.release()
+
+    def _plan(self) -> None:
+        """Load the declarations, examine the topics, and give each view that can run a worker."""
+        self.types = load_events(self.settings.events_folder)
+        health = self.deployment.deploy(self.types, self.stream_topics.examine)
+        former = {each.compiled.name: each for each in self.workers}
+        self.workers = []
+        for name, compiled in self.deployment.deployed.items():
+            if name in former and former[name].compiled is compiled:
+                former[name].event_types = self.types
+                self.workers.append(former.pop(name))
+            else:
+                self.workers.append(ViewWorker(self.spark, self.applier, self.types, compiled))
+        for removed in former.values():
+            removed.stopping.set()
+        read = {topic for each in self.workers for topic in each.compiled.view.topics}
+        self.topics = tuple(sorted({clock.TOPIC, *read} & health.earliest.ids.keys()))
+        self.begin = self._begin(health.earliest.only(self.topics), set(self.topics) - read)
+
+    def _follow(self, watch: ChangeWatch, stop: threading.Event) -> None:
+        """Follow the log from `begin` until `stop` is set, the query fails, or the declarations or topics change."""
         log.info("%s follows %s from %s", self.application, ", ".join(self.topics), self.begin.as_json())
+        self.checkpoint = fresh_checkpoint(self.settings.home / "scratch" / self.application)
+        gate = BatchGate()
+
+        def on_batch(raw: DataFrame, batch_id: int) -> None:
+            with gate.batch() as may_run:
+                if may_run:
+                    self._on_batch(raw, batch_id)
+
         query = (
             records.read_stream(self.spark, self.settings, self.topics, self.begin)
-            .writeStream.foreachBatch(self._on_batch)
+            .writeStream.foreachBatch(on_batch)
             .option("checkpointLocation", self.checkpoint.as_uri())
             .trigger(processingTime=f"{self.settings.stream_trigger_seconds} seconds")
             .start()
         )
         self._offer(EventRange({}, self.begin, self.begin))
-        with batch_metrics.collecting_steps(self.settings, self.application, query):
-            while query.isActive and not stop.is_set():
-                query.awaitTermination(1)
-        failed = query.exception()
-        query.stop()
-        for worker in self.workers:
-            worker.stopping.set()
-        self.pool.shutdown()
-        self.lease.release()
-        if failed is not None:
-            raise failed
+        watch.follow(query, gate, stop)
 
     def _on_batch(self, raw: DataFrame, batch_id: int) -> None:
         faults.reach("batch.begun")
         begin, end = batch_range(self.checkpoint, batch_id, self.begin)
+        self.stream_topics.reached = begin
         types = {topic: self.types[topic] for topic in self.topics}
         decoded = records.decoded(raw.coalesce(self._tasks(begin, end)), types).persist()
         batch = EventRange(records.events(decoded, types), begin, end)
         if any(worker.compiled.view.keep for worker in self.workers):
-            clock.store_ticks(self.connection, end.ids[clock.TOPIC], batch.events[clock.TOPIC])
+            with self.connection.transaction():
+                clock.store_ticks(self.connection, end.ids[clock.TOPIC], batch.events[clock.TOPIC])
+                self.applier.require_unchanged(end.only([clock.TOPIC]))
         started = self._offer(batch)
         soon_done = [each.task for each in self.workers if each.task and each.soon_free(batch)]
         wait([*started, *soon_done], timeout=self.settings.batch_grace_seconds)
@@ -92,6 +131,7 @@ class Stream:
         for each in self.workers:
             if each.task and each.task.done():
                 each.task.result()  # raises only Fenced, which ends the process
+        self.stream_topics.reached = end
         lease.record_batch(self.connection, self.lease.holder)
 
     def _tasks(self, begin: Positions, end: Positions) -> int:
@@ -102,44 +142,16 @@ class Stream:
         count = sum(each.end - each.start for each in begin.ranges_to(end))
         return max(1, min(self.spark.sparkContext.defaultParallelism, count // _RECORDS_PER_TASK))
 
-    def _deployed(self) -> list[CompiledView]:
-        """The application's views whose tables this code can continue; the others are recorded as stalled."""
-        digest = application.source_digest(self.settings)  # before the files are read: see `application.release_due`
-        views = application.views_of(self.settings, self.application)
-        found = load_views(self.spark, self.settings, self.types, views)
-        refused, ready = dict(found.refused), []
-        for compiled in found.compiled:
-            try:
-                table.deploy_table(self.connection, compiled)
-            except (CodeChanged, psycopg.DatabaseError) as error:
-                refused[compiled.name] = str(error)
-                continue
-            stage.sweep(self.connection, compiled)
-            ready.append(compiled)
-        application.set_code(self.connection, self.application, found.code, digest)
-        lease.record_code(self.connection, self.lease.holder, found.code)
-        view_status.begin_run(
-            self.connection, self.application, {each.name: each.view.version for each in found.compiled}
-        )
-        for name, reason in refused.items():
-            log.error("%s is stalled: %s", name, reason)
-            version = next((each.view.version for each in found.compiled if each.name == name), None)
-            view_status.record_state(self.connection, self.application, name, version, reason)
-        return ready
-
-    def _begin(self) -> Positions:
+    def _begin(self, earliest: Positions, unread: set[str]) -> Positions:
         """The furthest position of any view in each topic; views behind that position catch up on their own.
 
         A topic that no view reads begins at its end. `ticks` may be such a topic; its records wake the application.
         """
-        topics.require_log_append_time(self.settings, self.topics)
-        begin = topics.earliest_offsets(self.settings, self.topics)
-        read: set[str] = set()
+        begin = earliest
         for worker in self.workers:
-            at = worker.load_positions()
-            begin = begin.latest(at.only(t for t in at.ids if at.ids[t] == begin.ids[t]))
-            read.update(worker.compiled.view.topics)
-        return begin.latest(topics.end_offsets(self.settings, set(self.topics) - read))
+            at = merge.positions(self.connection, worker.compiled)
+            begin = begin.latest(at.only(t for t in at.ids if at.ids[t] == begin.ids.get(t)))
+        return begin.latest(topics.end_offsets(self.settings, unread))
 
     def _offer(self, batch: EventRange) -> "list[Future[None]]":
         started: list[Future[None]] = []

@@ -126,7 +126,9 @@ class ViewWorker:
         events = log_with_archive.read_events(self.spark, settings, self.event_types, begin, until)
         if self.compiled.view.keep:
             assert self.connection is not None  # noqa: S101
-            clock.store_ticks(self.connection, until.ids[clock.TOPIC], events[clock.TOPIC])
+            with self.connection.transaction():
+                clock.store_ticks(self.connection, until.ids[clock.TOPIC], events[clock.TOPIC])
+                self.applier.require_unchanged(until.only([clock.TOPIC]))
         return EventRange(events, begin, until)
 
     def _report(self, reason: str) -> None:

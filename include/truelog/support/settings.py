@@ -149,6 +149,8 @@ class Settings(BaseSettings):
     alert_disk_share: float = Field(default=0.1, gt=0, lt=1)  # minimum free share of the disk
     applications: dict[str, str] = Field(default_factory=dict)  # view → stream application; "stream" by default
     views_folder: Path = PROJECT / "spark_apps" / "views"
+    events_folder: Path = PROJECT / "include" / "events"
+    topic_check_seconds: PositiveFloat = 30.0  # interval at which an application examines its topics
     dags_folder: Path = PROJECT / "dags"
     plugins_folder: Path = PROJECT / "plugins"
 

@@ -19,6 +19,7 @@ from truelog.alerts.alert_rules import Finding, Observation, Source
 from truelog.storage.database import Connection, connect, migrate
 from truelog.support.settings import PROJECT, Settings
 
+SINCE_THE_RENAME = {"topic_set_aside", "event_file_broken"}  # kinds that 0.1 did not have
 BACK = (PROJECT / "include/truelog/storage/sql/back_to_0_1.sql").read_bytes()
 DATABASE = "alert_kinds"
 RECEIVERS = ["alertmanager", "pagerduty"]
@@ -157,7 +158,7 @@ def test_silences_cover_the_kinds_that_they_covered(database: Settings) -> None:
         rows = connection.execute("SELECT id, pattern, extends FROM truelog.silence ORDER BY id").fetchall()
     planted = dict(enumerate((*LITERAL, *UNCHANGED, *EXTENDED), 1))
     now = {RENAMED.get(kind, kind): kind for kind in (*RENAMED, "dead_letters")}
-    assert now.keys() == KINDS.keys()
+    assert now.keys() == KINDS.keys() - SINCE_THE_RENAME
     for id_, before in planted.items():
         after = [str(pattern) for row, pattern, extends in rows if id_ in (row, extends)]
         assert (len(after) > 1) is (before in EXTENDED), before

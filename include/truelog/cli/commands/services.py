@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from truelog.cli.commands.streaming import FINE, streams, tables
+from truelog.cli.commands.streaming import FINE, streams, tables, unread_input, unread_table
 from truelog.cli.output import AsJson, Exit, print_json
 from truelog.support.settings import ENVIRONMENT_FILE, Settings, default_home
 
@@ -29,7 +29,7 @@ def up(services: Services = None, as_json: AsJson = False) -> None:
     runtime.fetch_jars(settings)
     class_archive.make(settings)
     runtime.up(settings, services or runtime.EVERY)
-    _show(settings, runtime.status(settings), streams(settings), as_json)
+    _show(settings, runtime.status(settings), as_json)
 
 
 def down(as_json: AsJson = False) -> None:
@@ -46,20 +46,22 @@ def status(as_json: AsJson = False) -> None:
     import runtime
 
     settings = Settings()
-    states, applications = runtime.status(settings), streams(settings)
-    _show(settings, states, applications, as_json)
-    if any(state.state != "READY" for state in states) or any(each["state"] not in FINE for each in applications):
+    if not _show(settings, runtime.status(settings), as_json):
         raise typer.Exit(Exit.DIFFERENT)
 
 
-def _show(settings: Settings, states: "list[State]", applications: list[dict[str, Any]], as_json: bool) -> None:
-    connect = _connections(settings)
+def _show(settings: Settings, states: "list[State]", as_json: bool) -> bool:
+    """Show the status, and return whether everything is in its desired state."""
+    applications, unread, connect = streams(settings), unread_input(settings), _connections(settings)
+    fine = all(state.state == "READY" for state in states) and all(each["state"] in FINE for each in applications)
+    fine = fine and not any(unread.values())
     if as_json:
-        print_json({"services": [asdict(state) for state in states], "streams": applications, "connect": connect})
-        return
+        services = [asdict(state) for state in states]
+        print_json({"services": services, "streams": applications, **unread, "connect": connect})
+        return fine
     console = Console()
     console.print(_table(states))
-    for table in tables(applications):
+    for table in (*tables(applications), *unread_table(unread)):
         console.print(table)
     airflow = connect["airflow"]
     lines = [
@@ -69,6 +71,7 @@ def _show(settings: Settings, states: "list[State]", applications: list[dict[str
         *(f"          sign in as {user}, password: {setting}" for user, setting in airflow["passwords"].items()),
     ]
     console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
+    return fine
 
 
 def _connections(settings: Settings) -> dict[str, Any]:

@@ -79,6 +79,31 @@ def streams(settings: Settings) -> list[dict[str, Any]]:
     return [_as_json(each) for each in applications]
 
 
+def unread_input(settings: Settings) -> dict[str, list[dict[str, Any]]]:
+    """The topics that are set aside and the event files that cannot be used, or nothing if the database is down."""
+    from truelog.monitor import input_report
+    from truelog.support.errors import ServiceDown
+
+    try:
+        found = input_report.input_report(settings)
+    except ServiceDown:  # the applications' states say so
+        found = input_report.InputReport()
+    shown = asdict(found)
+    return {name: list(rows) for name, rows in shown.items()}
+
+
+def unread_table(unread: dict[str, list[dict[str, Any]]]) -> list[Table]:
+    """A table of the input that is not read, if there is any."""
+    table = Table("input that is not read", "by", "since", "reason")
+    for each in unread["topics_set_aside"]:
+        table.add_row(
+            f"topic {each['topic']}", each["application"], f"{each['since']:%H:%M:%S}", escape(each["reason"])
+        )
+    for each in unread["broken_event_files"]:
+        table.add_row(f"file {each['event']}.py", "all", f"{each['since']:%H:%M:%S}", escape(each["reason"]))
+    return [table] if table.row_count else []
+
+
 def _as_json(health: "ApplicationHealth") -> dict[str, Any]:
     views = [asdict(view) | _former_state(view.state) for view in health.views]
     return asdict(health) | _former_state(health.state) | {"views": views}

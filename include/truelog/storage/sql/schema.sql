@@ -238,3 +238,11 @@ COMMENT ON TABLE truelog.merge_tally IS 'The number of merges of each view, thei
 
 CREATE TABLE IF NOT EXISTS truelog.straggler (topic text PRIMARY KEY, records bigint NOT NULL);
 COMMENT ON TABLE truelog.straggler IS 'How many records reached the log long after their event, counted by the archive';
+
+CREATE TABLE IF NOT EXISTS truelog.topic_status (
+    topic text, application text, reason text NOT NULL, since timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (topic, application)
+);
+COMMENT ON TABLE truelog.topic_status IS 'The topics that an application has set aside because it cannot read them safely, and why';
+
+CREATE TABLE IF NOT EXISTS truelog.event_file (event text PRIMARY KEY, reason text NOT NULL, since timestamptz NOT NULL DEFAULT now());
+COMMENT ON TABLE truelog.event_file IS 'The event types whose files cannot be used, and why; their last registered versions remain in force';

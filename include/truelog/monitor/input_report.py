@@ -1,0 +1,28 @@
+"""The input report: topics that an application has set aside, and event files that cannot be used."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from truelog.control import event_file, topic_status
+from truelog.control.event_file import BrokenFile
+from truelog.control.topic_status import SetAside
+from truelog.storage import db_snapshot
+from truelog.support.settings import Settings
+
+
+@dataclass(frozen=True)
+class InputReport:
+    """What the platform does not read at present."""
+
+    topics_set_aside: Sequence[SetAside] = ()
+    broken_event_files: Sequence[BrokenFile] = ()
+
+
+def input_report(settings: Settings) -> InputReport:
+    """The report at this moment.
+
+    Raises:
+        ServiceDown: PostgreSQL does not answer.
+    """
+    with db_snapshot.read_snapshot(settings) as connection:
+        return InputReport(topic_status.topics_set_aside(connection), event_file.broken_files(connection))

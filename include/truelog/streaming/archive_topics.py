@@ -1,0 +1,92 @@
+"""The topics that the archive application can archive now, and the reasons for the topics that it sets aside.
+
+A topic is set aside if it cannot be read safely (`truelog.log.topic_health`), if it was deleted and created again, if
+its table cannot take the declared columns, or if the log has dropped records that are not archived. The application
+archives the other topics, and examines all topics again at intervals.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.table import Table
+
+from truelog.archive.accept_loss import lost_ranges
+from truelog.archive.archive_table import Progress, ensure_table, identifier
+from truelog.control import topic_status
+from truelog.control.application import ARCHIVE
+from truelog.log import topics
+from truelog.log.positions import Positions
+from truelog.log.topic_health import examine_topics
+from truelog.schema.event import EventType, EventTypes
+from truelog.storage.database import connect
+from truelog.support.errors import CatalogBehind, TopicRecreated
+from truelog.support.settings import Settings
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """The tables of the good topics, where to begin in them, and the reason for each topic that is set aside.
+
+    New partitions begin at 0, new topics at their earliest offsets.
+    """
+
+    begin: Positions = field(default_factory=Positions)
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    bad: Mapping[str, str] = field(default_factory=dict)
+
+
+class ArchiveTopics:
+    """Assesses all declared topics, and notices when an assessment has changed."""
+
+    def __init__(self, settings: Settings, catalog: Catalog, types: EventTypes) -> None:
+        self._settings, self._catalog, self._types = settings, catalog, types
+        self._broker = topics.client(settings)
+        self._assessed = Assessment()
+
+    def assess(self) -> Assessment:
+        """Assess every topic and record the topics that are set aside."""
+        assessed = self._assess()
+        if assessed.bad != self._assessed.bad or not self._assessed.tables:
+            with connect(self._settings) as connection:
+                topic_status.record_set_aside(connection, ARCHIVE, assessed.bad)
+        self._assessed = assessed
+        return assessed
+
+    def _assess(self) -> Assessment:
+        health = examine_topics(self._broker, self._types)
+        bad, tables = dict(health.bad), dict[str, Table]()
+        archived, offsets = Positions(), health.earliest.offsets
+        for name, topic_id in health.earliest.ids.items():
+            try:
+                tables[name] = self._table(self._types[name], topic_id, offsets[name])
+            except (TopicRecreated, CatalogBehind, ValueError) as error:
+                bad[name] = str(error)
+                continue
+            progress = Progress.of(tables[name].metadata)
+            archived = archived.latest(Positions({name: progress.positions}, {name: topic_id}))
+        for lost in lost_ranges(archived, health.earliest):
+            bad[lost.topic] = (
+                f"{lost.topic} {lost.partition}: the log begins at {lost.end}, but the archive ends at {lost.start}. "
+                "The records in between are lost. Increase the topic's retention and run `truelog archive accept-loss`."
+            )
+        begin = archived.latest(Positions({t: dict.fromkeys(by, 0) for t, by in offsets.items() if t in tables}))
+        good = {name: table for name, table in tables.items() if name not in bad}
+        return Assessment(begin.only(good), good, bad)
+
+    def _table(self, event_type: EventType, topic_id: str, began: Mapping[int, int]) -> Table:
+        try:
+            return ensure_table(self._catalog, event_type, topic_id, began)
+        except (ValidationError, ValueError) as error:
+            raise ValueError(
+                f"The archive's table {identifier(event_type.name)} cannot take the declared columns: {error}. "
+                "Restore the field's former type, or give the new field another name."
+            ) from error
+
+    def changed(self) -> str:
+        """What has changed since the topics were last examined, or an empty string."""
+        before, after = self._assessed, self.assess()
+        changed = sorted(before.bad.keys() ^ after.bad.keys())
+        changed += [t for t, i in after.begin.ids.items() if before.begin.ids.get(t, i) != i]
+        return ", ".join(f"{topic}: {after.bad.get(topic, 'can be archived')}" for topic in changed)

@@ -1,0 +1,109 @@
+"""Runs a query until it fails, must stop, or must be replaced because what the application follows has changed.
+
+A changed declaration or a topic that has become bad or good again does not restart the process. The application ends
+its query between two batches, plans again and starts a new query in the same process, under the same lease.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import psycopg
+from pyspark.errors import StreamingQueryException
+from sqlalchemy.exc import SQLAlchemyError
+
+from truelog.control import application
+from truelog.streaming import batch_metrics
+from truelog.support.background import Background
+from truelog.support.errors import TruelogError
+from truelog.support.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+_POLL_SECONDS = 1.0
+_FAILURE_LOOKS = 3  # Spark may notice a deleted topic before the brokers' metadata shows it
+
+log = logging.getLogger("truelog.change")
+
+
+class BatchGate:
+    """Lets a query's batches run one at a time until the gate is closed. Closing waits for the batch in progress."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @contextmanager
+    def batch(self) -> Iterator[bool]:
+        """True if the batch may run. A batch that begins after the gate was closed must do nothing."""
+        with self._lock:
+            yield not self._closed
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+
+
+class ChangeWatch:
+    """Looks for changes in a thread of its own, so that no outage delays a batch or a stop.
+
+    Create it before the declarations are read. `changed_topics` returns what has changed in the health of the topics,
+    or an empty string.
+    """
+
+    def __init__(self, settings: Settings, name: str, changed_topics: Callable[[], str]) -> None:
+        self._settings, self._application, self._changed_topics = settings, name, changed_topics
+        self._declarations = application.declarations_digest(settings)
+        self._topics_due = time.monotonic() + settings.topic_check_seconds
+        self._found = ""
+
+    def follow(self, query: "StreamingQuery", gate: BatchGate, stop: threading.Event) -> None:
+        """Run the query until `stop` is set or something has changed, and end it between two batches.
+
+        Raises:
+            StreamingQueryException: the query failed, and no change explains the failure.
+        """
+        looking = Background("changes", self._look, _POLL_SECONDS)
+        looking.start()
+        failed: StreamingQueryException | None = None
+        with batch_metrics.collecting_steps(self._settings, self._application, query):
+            try:
+                while query.isActive and not stop.is_set() and not self._found:
+                    query.awaitTermination(1)
+            except StreamingQueryException as error:
+                failed = error
+        looking.stop()
+        if failed is not None and not self._explains_failure(stop):
+            raise failed
+        if self._found:
+            gate.close()
+            log.info("%s plans again: %s", self._application, self._found)
+        query.stop()
+
+    def wait(self, stop: threading.Event) -> None:
+        """Wait until `stop` is set or something has changed; for an application that can read no topic at all."""
+        while not stop.wait(_POLL_SECONDS) and not self._found:
+            self._look()
+
+    def _explains_failure(self, stop: threading.Event) -> bool:
+        for _ in range(_FAILURE_LOOKS):
+            self._topics_due = 0.0
+            self._look()
+            if self._found or stop.wait(_POLL_SECONDS):
+                break
+        return bool(self._found)
+
+    def _look(self) -> None:
+        """Look for a change. If a service does not answer, no change is known."""
+        try:
+            if application.declarations_digest(self._settings) != self._declarations:
+                self._found = "declarations have changed"
+            elif time.monotonic() >= self._topics_due:
+                self._topics_due = time.monotonic() + self._settings.topic_check_seconds
+                self._found = self._changed_topics()
+        except (TruelogError, psycopg.Error, SQLAlchemyError, OSError) as error:
+            log.warning("changes are unknown: %s", error)

@@ -1,0 +1,106 @@
+"""Deploys an application's views: loads their files, makes their tables, and records the views that cannot run.
+
+A deployment is repeated in the running process when a file or a topic has changed. A view whose code is unchanged is
+left alone, so its worker can continue with a merge during the deployment.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import psycopg
+from pyspark.sql import SparkSession
+
+from truelog.control import application, lease, view_status
+from truelog.control.lease import Holder
+from truelog.control.view_loader import load_views
+from truelog.kernel import clock, stage, table
+from truelog.log.topic_health import TopicHealth
+from truelog.schema.event import EventTypes
+from truelog.storage.database import Connection
+from truelog.support.errors import CodeChanged
+from truelog.support.settings import Settings
+from truelog.views.compiled_view import CompiledView
+
+log = logging.getLogger("truelog.stream")
+
+
+@dataclass
+class ViewDeployment:
+    """The views of one application. `deployed` contains the views that can run, by name."""
+
+    settings: Settings
+    spark: SparkSession
+    connection: Connection
+    holder: Holder
+    library: str  # digest of the library that this process runs
+    deployed: dict[str, CompiledView] = field(default_factory=dict)
+    _refused: dict[str, str] = field(default_factory=dict)
+    _begun: bool = False
+
+    def deploy(self, types: EventTypes, examine: Callable[[set[str]], TopicHealth]) -> TopicHealth:
+        """Deploy the application's views and record the views whose files, tables or topics do not allow them to run.
+
+        Return the health of the topics that the views read, and of `ticks`, which wakes the application. The digest is
+        taken before the files are read: see `application.release_due`.
+        """
+        name = self.holder.application
+        digest = application.source_digest(self.settings, self.library)
+        found = load_views(self.spark, self.settings, types, application.views_of(self.settings, name))
+        health = examine({clock.TOPIC, *(topic for each in found.compiled for topic in each.view.topics)})
+        refused, ready = dict(found.refused), dict[str, CompiledView]()
+        for compiled in found.compiled:
+            if reason := _set_aside(compiled, health.bad) or self._deploy_table(compiled):
+                refused[compiled.name] = reason
+            else:
+                ready[compiled.name] = self._unchanged(compiled) or compiled
+        application.set_code(self.connection, name, found.code, digest)
+        lease.record_code(self.connection, self.holder, found.code)
+        self._record({each.name: each.view.version for each in found.compiled}, ready, refused)
+        self.deployed, self._refused = ready, refused
+        return health
+
+    def _unchanged(self, compiled: CompiledView) -> CompiledView | None:
+        """The deployed view, if the same code is deployed already."""
+        before = self.deployed.get(compiled.name)
+        same = before is not None and (before.fingerprint, before.view.version) == (
+            compiled.fingerprint,
+            compiled.view.version,
+        )
+        return before if same else None
+
+    def _deploy_table(self, compiled: CompiledView) -> str:
+        """Make or check the view's table. Return why the view cannot run, or an empty string."""
+        try:
+            table.deploy_table(self.connection, compiled)
+        except psycopg.OperationalError:  # the database is down, which says nothing about the view
+            raise
+        except (CodeChanged, psycopg.DatabaseError) as error:
+            return str(error)
+        if compiled.name not in self.deployed:
+            stage.sweep(self.connection, compiled)
+        return ""
+
+    def _record(
+        self, versions: Mapping[str, int], ready: Mapping[str, CompiledView], refused: Mapping[str, str]
+    ) -> None:
+        """Record the state of each view, except the views that continue: their workers report their states."""
+        name = self.holder.application
+        if not self._begun:
+            view_status.begin_run(self.connection, name, dict(versions))
+            self._begun = True
+        view_status.forget_others(self.connection, name, [*ready, *refused])
+        for view, compiled in ready.items():
+            if self.deployed.get(view) is not compiled:
+                view_status.record_state(self.connection, name, view, compiled.view.version)
+        for view, reason in refused.items():
+            if self._refused.get(view) != reason:
+                log.error("%s is stalled: %s", view, reason)
+            view_status.record_state(self.connection, name, view, versions.get(view), reason)
+
+
+def _set_aside(compiled: CompiledView, bad_topics: Mapping[str, str]) -> str:
+    """Why the view cannot run although its code can, or an empty string."""
+    return " ".join(
+        f"{topic} is set aside: {bad_topics[topic]}" for topic in compiled.view.topics if topic in bad_topics
+    )

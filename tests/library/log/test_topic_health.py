@@ -1,0 +1,72 @@
+"""Bad topics on a real broker do not hide the good ones, and a guard refuses what was read from a re-created topic."""
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from truelog.log import topics
+from truelog.log.topic_health import TopicGuard, examine_topics
+from truelog.support.errors import ServiceDown, TopicRecreated, TopicRefused
+from truelog.support.settings import Settings
+from truelog.support.wait import until
+
+GOOD, BY_PRODUCERS, MISSING = "health_good", "health_by_producers", "health_missing"
+
+
+def create(broker: AdminClient, name: str, **config: str) -> None:
+    broker.create_topics([NewTopic(name, 2, config=config)])[name].result()
+
+
+def wait_for(broker: AdminClient, *names: str) -> None:
+    """Wait until the broker knows exactly these of the test's topics."""
+
+    def known() -> None:
+        if {GOOD, BY_PRODUCERS} & topics.existing_topics(broker) != {*names}:
+            raise ServiceDown("the broker's metadata is not current")
+
+    until(known, 10, "topics")
+
+
+def delete(broker: AdminClient, name: str) -> None:
+    broker.delete_topics([name])[name].result()
+
+
+@pytest.fixture
+def broker(kafka: Settings) -> Iterator[AdminClient]:
+    client = topics.client(kafka)
+    create(client, GOOD)
+    create(client, BY_PRODUCERS, **{"message.timestamp.type": "CreateTime"})
+    wait_for(client, GOOD, BY_PRODUCERS)
+    yield client
+    for name in {GOOD, BY_PRODUCERS} & topics.existing_topics(client):
+        delete(client, name)
+
+
+def test_each_bad_topic_has_its_reason_and_the_others_are_read(broker: AdminClient) -> None:
+    found = examine_topics(broker, [GOOD, BY_PRODUCERS, MISSING])
+    assert found.earliest.offsets == {GOOD: {0: 0, 1: 0}}
+    assert found.earliest.ids.keys() == {GOOD}
+    assert found.bad.keys() == {BY_PRODUCERS, MISSING}
+    assert "message.timestamp.type=CreateTime" in found.bad[BY_PRODUCERS]
+    assert f"Kafka has no topic {MISSING}" in found.bad[MISSING]
+
+
+def test_a_broker_that_does_not_answer_makes_no_topic_bad(kafka: Settings) -> None:
+    down = topics.client(kafka.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"}))
+    with pytest.raises(ServiceDown):
+        examine_topics(down, [GOOD])
+
+
+def test_a_guard_refuses_a_topic_that_was_created_again_or_deleted(kafka: Settings, broker: AdminClient) -> None:
+    guard, read = TopicGuard(kafka), topics.ends(broker, [GOOD])
+    guard.require_unchanged(read)
+    delete(broker, GOOD)
+    wait_for(broker, BY_PRODUCERS)
+    with pytest.raises(TopicRefused, match=f"no topic {GOOD}"):
+        guard.require_unchanged(read)
+    create(broker, GOOD)
+    wait_for(broker, GOOD, BY_PRODUCERS)
+    with pytest.raises(TopicRecreated, match=f"{GOOD} was deleted and created again"):
+        guard.require_unchanged(read)

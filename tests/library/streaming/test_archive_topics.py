@@ -1,0 +1,142 @@
+"""The archive sets aside each kind of bad topic with its reason, archives the others, and takes a mended topic back."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from pydantic import Field as Declared
+
+from truelog.archive import accept_loss
+from truelog.archive.archive_table import identifier, open_catalog
+from truelog.control import lease, topic_status
+from truelog.control.application import ARCHIVE
+from truelog.log import topics
+from truelog.schema.event import Event, EventType, Topic
+from truelog.storage.database import connect, migrate
+from truelog.streaming.archive_topics import ArchiveTopics
+from truelog.support.settings import Settings
+
+GOOD, BAD = "aside_good", "aside_bad"
+
+
+class Text(Event):
+    """An event with a text."""
+
+    what: str
+
+
+class Number(Event):
+    """The same event with a number in place of the text."""
+
+    what: int = Declared(ge=0)
+
+
+def event_type(name: str, model: type[Event] = Text) -> EventType:
+    return EventType(name, model, Topic(None, (), 1, "7 days"))
+
+
+@dataclass
+class Case:
+    """The archive of two topics; `spoil` and `mend` change the bad one."""
+
+    settings: Settings
+    broker: AdminClient
+    archived: ArchiveTopics
+
+    def delete(self) -> None:
+        self.broker.delete_topics([BAD])[BAD].result()
+
+    def create(self) -> None:
+        topics.sync_topics(self.settings, {BAD: event_type(BAD)})
+
+    def stamp(self, by: str) -> None:
+        entry = ConfigEntry("message.timestamp.type", by, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, BAD, incremental_configs=[entry])
+        self.broker.incremental_alter_configs([resource])[resource].result()
+
+    def drop_table(self) -> None:
+        with open_catalog(self.settings) as catalog:
+            catalog.drop_table(identifier(BAD))
+
+    def lose(self) -> None:
+        producer = Producer(self.settings.kafka())
+        for _ in range(3):
+            producer.produce(BAD, b"{}", partition=0)
+        assert producer.flush(10) == 0
+        end = TopicPartition(BAD, 0, 2)
+        self.broker.delete_records([end])[end].result(30)
+
+    def accept(self) -> None:
+        """While the archive application is running."""
+        running = lease.take_lease(self.settings, ARCHIVE)
+        try:
+            [lost] = accept_loss.accept_lost_ranges(self.settings)
+        finally:
+            running.release()
+        assert (lost.topic, lost.start, lost.end) == (BAD, 0, 2)
+
+    def declare(self, model: type[Event]) -> None:
+        self.archived._types = {**self.archived._types, BAD: event_type(BAD, model)}
+
+    def set_aside(self) -> dict[str, str]:
+        with connect(self.settings) as connection:
+            found = topic_status.topics_set_aside(connection)
+        return {each.topic: each.reason for each in found if each.application == ARCHIVE}
+
+
+@pytest.fixture
+def case(platform: Settings) -> Iterator[Case]:
+    migrate(platform)
+    types = {name: event_type(name) for name in (GOOD, BAD)}
+    topics.sync_topics(platform, types)
+    broker = topics.client(platform)
+    with open_catalog(platform) as catalog:
+        archived = ArchiveTopics(platform, catalog, types)
+        assert archived.assess().bad == {}
+        yield Case(platform, broker, archived)
+        for name in types:
+            if catalog.table_exists(identifier(name)):
+                catalog.drop_table(identifier(name))
+    for name in types.keys() & topics.existing_topics(broker):
+        broker.delete_topics([name])[name].result()
+    with connect(platform) as connection:
+        topic_status.record_set_aside(connection, ARCHIVE, {})
+
+
+Steps = tuple[Callable[[Case], object], ...]
+CASES: dict[str, tuple[Steps, str, Steps]] = {
+    "deleted": ((Case.delete,), f"Kafka has no topic {BAD}", (Case.create, Case.drop_table)),
+    "created again": ((Case.delete, Case.create), "was deleted and recreated", (Case.drop_table,)),
+    "CreateTime": (
+        (lambda case: case.stamp("CreateTime"),),
+        "timestamps from their producers' clocks",
+        (lambda case: case.stamp("LogAppendTime"),),
+    ),
+    "lost range": ((Case.lose,), "the log begins at 2, but the archive ends at 0", (Case.accept,)),
+    "impossible type": (
+        (lambda case: case.declare(Number),),
+        f"table log.{BAD} cannot take the declared columns",
+        (lambda case: case.declare(Text),),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_bad_topic_is_set_aside_alone_and_taken_back_when_it_is_mended(case: Case, name: str) -> None:
+    spoil, reason, mend = CASES[name]
+    for step in spoil:
+        step(case)
+    assert case.archived.changed().startswith(f"{BAD}: ")
+    assessed = case.archived.assess()
+    assert (assessed.tables.keys(), assessed.begin.offsets.keys()) == ({GOOD}, {GOOD})
+    assert case.set_aside().keys() == {BAD}
+    assert reason in case.set_aside()[BAD]
+    assert case.archived.changed() == ""
+
+    for step in mend:
+        step(case)
+    assert case.archived.changed() == f"{BAD}: can be archived"
+    assert case.archived.assess().tables.keys() == {GOOD, BAD}
+    assert case.set_aside() == {}
