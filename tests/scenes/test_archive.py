@@ -289,26 +289,26 @@ def drop_by_retention(world: World) -> None:
     broker.delete_records([end])[end].result(30)
 
 
-def set_aside(world: World) -> dict[str, str]:
+def suspended_topics(world: World) -> dict[str, str]:
     rows = world.ask("SELECT topic, reason FROM truelog.topic_status WHERE application = 'archive'")
     return dict(rows)
 
 
 def test_holes_are_explained_and_records_dropped_by_retention_are_a_loss_until_accepted(world: World) -> None:
-    """The archive sets aside only the topic that lost records, and takes it back while it is running."""
+    """The archive suspends only the topic that lost records, and takes it back while it is running."""
     aborted_and_committed(world)
     drop_by_retention(world)
     running = run(world, TRUELOG_TOPIC_CHECK_SECONDS="1")
     running.wait(lambda: "archiving from" in running.tail(), 60, "the archive to begin")
-    assert set_aside(world).keys() == {OTHER_TOPIC}
-    assert "search 1: the log begins at 5, but the archive ends at 0" in set_aside(world)[OTHER_TOPIC]
-    assert "`truelog archive accept-loss`" in set_aside(world)[OTHER_TOPIC]
+    assert suspended_topics(world).keys() == {OTHER_TOPIC}
+    assert "search 1: the log begins at 5, but the archive ends at 0" in suspended_topics(world)[OTHER_TOPIC]
+    assert "`truelog archive accept-loss`" in suspended_topics(world)[OTHER_TOPIC]
     send(world, 20)
     ends = topics.end_offsets(world.settings, [TOPIC])
     running.wait(lambda: archived_positions(world.settings, [TOPIC]).covers(ends), 60, "the other topics")
     assert answer("archive", "accept-loss") == {"lost": [{"topic": OTHER_TOPIC, "partition": 1, "start": 0, "end": 5}]}
     catch_up(world, running)
-    assert set_aside(world) == {}
+    assert suspended_topics(world) == {}
     assert answer("archive", "accept-loss") == {"lost": []}
     assert running.end() == 0
     report = run_audit(world.settings, deep=True)

@@ -28,8 +28,8 @@ export function show(_, { shown }) {
     [unread(found), ...found.applications.map((each) => application(each, found.as_of, () => again()))].filter(Boolean));
 }
 
-// The topics that an application has set aside and the event files that cannot be used. Nothing if there are none.
-function unread({ topics_set_aside: topics, broken_event_files: files }) {
+// The topics that an application has suspended and the event files that cannot be used. Nothing if there are none.
+function unread({ suspended_topics: topics, broken_event_files: files }) {
   if (!topics.length && !files.length) return null;
   return h("article", { "data-unread": "" },
     h("header", {}, h("h2", {}, "Input that is not read")),

@@ -123,9 +123,9 @@ KINDS = {
         'See why they are invalid: `truelog sql "SELECT * FROM dead_letter ORDER BY broker_time DESC LIMIT 20"`.',
         resolve_after=timedelta(minutes=5),
     ),
-    "topic_set_aside": Kind(
+    "topic_suspended": Kind(
         Severity.CRITICAL,
-        "the {subject} topic cannot be read safely and is set aside",
+        "the {subject} topic cannot be read safely and is suspended",
         "Run `truelog status` to see the reason. The other topics go on.",
         "plugin/truelog-streams",
     ),

@@ -39,7 +39,7 @@ def diagnose(settings: Settings, status: ApplicationStatus, now: datetime) -> Di
 def _work_since(settings: Settings, status: ApplicationStatus, since: datetime) -> datetime | None:
     """The time at which work began waiting for the application; None if there is no work."""
     positions, progress_at = _reader_positions(settings, status.application)
-    bad = _set_aside(settings, status.application)
+    bad = _suspended(settings, status.application)
     reads = {topic for at in positions for topic in at.offsets} - {ticks.TOPIC} - bad
     if not (wakes := {ticks.TOPIC, *reads} - bad):
         return None
@@ -52,10 +52,10 @@ def _work_since(settings: Settings, status: ApplicationStatus, since: datetime) 
     return max(since, progress_at or since) if unread else None  # 3
 
 
-def _set_aside(settings: Settings, name: str) -> set[str]:
-    """The topics that the application has set aside. Their records are no work for it."""
+def _suspended(settings: Settings, name: str) -> set[str]:
+    """The topics that the application has suspended. Their records are no work for it."""
     with db_snapshot.read_snapshot(settings) as connection:
-        return {each.topic for each in topic_status.topics_set_aside(connection) if each.application == name}
+        return {each.topic for each in topic_status.suspended_topics(connection) if each.application == name}
 
 
 def _reader_positions(settings: Settings, name: str) -> tuple[Iterable[Positions], datetime | None]:

@@ -1,6 +1,6 @@
 """Accepts the loss of records that the log dropped before they were archived.
 
-If a topic's log begins after the end of its archive, the archive application sets the topic aside. Accepting the loss
+If a topic's log begins after the end of its archive, the archive application suspends the topic. Accepting the loss
 records the lost ranges in the archive permanently, and every audit lists them.
 """
 
@@ -28,7 +28,7 @@ def lost_ranges(archived: Positions, earliest: Positions) -> list[Range]:
 def accept_lost_ranges(settings: Settings) -> list[Range]:
     """Record every range that the log dropped as lost, so that the archive can continue after it.
 
-    A running archive application has set aside the topics that lost records. It continues with them by itself.
+    A running archive application has suspended the topics that lost records. It continues with them by itself.
     """
     with _without_archive(settings) as names:
         wanted = archived_positions(settings, names)
@@ -44,7 +44,7 @@ def accept_lost_ranges(settings: Settings) -> list[Range]:
 
 @contextmanager
 def _without_archive(settings: Settings) -> Iterator[Collection[str]]:
-    """The declared topics under the archive's lease, or the topics that the running archive application has set aside.
+    """The declared topics under the archive's lease, or the topics that the running archive application has suspended.
 
     Only such topics may be accepted as lost: the running application may be about to archive the others' records.
     """
@@ -52,7 +52,7 @@ def _without_archive(settings: Settings) -> Iterator[Collection[str]]:
         archive_lease = lease.take_lease(settings, ARCHIVE)
     except Fenced:
         with connect(settings) as connection:
-            yield {each.topic for each in topic_status.topics_set_aside(connection) if each.application == ARCHIVE}
+            yield {each.topic for each in topic_status.suspended_topics(connection) if each.application == ARCHIVE}
         return
     try:
         yield event_names(settings.events_folder)

@@ -22,7 +22,7 @@ class BrokenFile:
 
 
 def record_broken(connection: Connection, broken: Mapping[str, str]) -> None:
-    """Record exactly these event types, each with the reason, as those whose files cannot be used."""
+    """Record exactly these event types, each with the reason, as the event types with a file that cannot be used."""
     with connection.transaction(), connection.cursor() as cursor:
         cursor.execute("DELETE FROM truelog.event_file WHERE event <> ALL(%s)", (list(broken),))
         cursor.executemany(

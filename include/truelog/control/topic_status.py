@@ -1,4 +1,4 @@
-"""Topic status: the topics that an application has set aside, with the reason and the time.
+"""Topic status: the topics that an application has suspended, with the reason and the time.
 
 An application leaves out a topic that it cannot read safely and continues with the others. It tries the topic again
 regularly and removes the row once the topic is readable.
@@ -14,7 +14,7 @@ from truelog.storage.database import Connection
 
 
 @dataclass(frozen=True)
-class SetAside:
+class SuspendedTopic:
     """A topic that an application does not read at present."""
 
     topic: str
@@ -23,8 +23,8 @@ class SetAside:
     since: datetime
 
 
-def record_set_aside(connection: Connection, application: str, bad: Mapping[str, str]) -> None:
-    """Record exactly these topics, each with its reason, as the topics that the application has set aside."""
+def record_suspended(connection: Connection, application: str, bad: Mapping[str, str]) -> None:
+    """Record exactly these topics, each with its reason, as the topics that the application has suspended."""
     with connection.transaction(), connection.cursor() as cursor:
         cursor.execute(
             "DELETE FROM truelog.topic_status WHERE application = %s AND topic <> ALL(%s)", (application, list(bad))
@@ -36,9 +36,9 @@ def record_set_aside(connection: Connection, application: str, bad: Mapping[str,
         )
 
 
-def topics_set_aside(connection: Connection) -> list[SetAside]:
-    """Every topic that an application has set aside, by topic and application."""
-    with connection.cursor(row_factory=class_row(SetAside)) as cursor:
+def suspended_topics(connection: Connection) -> list[SuspendedTopic]:
+    """Every topic that an application has suspended, by topic and application."""
+    with connection.cursor(row_factory=class_row(SuspendedTopic)) as cursor:
         return cursor.execute(
             "SELECT topic, application, reason, since FROM truelog.topic_status ORDER BY topic, application"
         ).fetchall()

@@ -1,11 +1,11 @@
-"""The input report: topics that an application has set aside, and event files that cannot be used."""
+"""The input report: topics that an application has suspended, and event files that cannot be used."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from truelog.control import event_file, topic_status
 from truelog.control.event_file import BrokenFile
-from truelog.control.topic_status import SetAside
+from truelog.control.topic_status import SuspendedTopic
 from truelog.storage import db_snapshot
 from truelog.support.settings import Settings
 
@@ -14,7 +14,7 @@ from truelog.support.settings import Settings
 class InputReport:
     """What the platform does not read at present."""
 
-    topics_set_aside: Sequence[SetAside] = ()
+    suspended_topics: Sequence[SuspendedTopic] = ()
     broken_event_files: Sequence[BrokenFile] = ()
 
 
@@ -25,4 +25,4 @@ def input_report(settings: Settings) -> InputReport:
         ServiceDown: PostgreSQL does not answer.
     """
     with db_snapshot.read_snapshot(settings) as connection:
-        return InputReport(topic_status.topics_set_aside(connection), event_file.broken_files(connection))
+        return InputReport(topic_status.suspended_topics(connection), event_file.broken_files(connection))

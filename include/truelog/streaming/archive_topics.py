@@ -1,6 +1,6 @@
-"""The topics that the archive application can archive now, and the reasons for the topics that it sets aside.
+"""The topics that the archive application can archive now, and the reasons for the topics that it suspends.
 
-A topic is set aside if it cannot be read safely (`truelog.log.topic_health`), if it was deleted and created again, if
+A topic is suspended if it cannot be read safely (`truelog.log.topic_health`), if it was deleted and created again, if
 its table cannot take the declared columns, or if the log has dropped records that are not archived. The application
 archives the other topics, and examines all topics again at intervals.
 """
@@ -27,7 +27,7 @@ from truelog.support.settings import Settings
 
 @dataclass(frozen=True)
 class Assessment:
-    """The tables of the good topics, where to begin in them, and the reason for each topic that is set aside.
+    """The tables of the good topics, where to begin in them, and the reason for each topic that is suspended.
 
     New partitions begin at 0, new topics at their earliest offsets.
     """
@@ -46,11 +46,11 @@ class ArchiveTopics:
         self._assessed = Assessment()
 
     def assess(self) -> Assessment:
-        """Assess every topic and record the topics that are set aside."""
+        """Assess every topic and record the topics that are suspended."""
         assessed = self._assess()
         if assessed.bad != self._assessed.bad or not self._assessed.tables:
             with connect(self._settings) as connection:
-                topic_status.record_set_aside(connection, ARCHIVE, assessed.bad)
+                topic_status.record_suspended(connection, ARCHIVE, assessed.bad)
         self._assessed = assessed
         return assessed
 

@@ -1,4 +1,4 @@
-"""The topics that a stream application reads: which of them it sets aside, and whether that has changed."""
+"""The topics that a stream application reads: which of them it suspends, and whether that has changed."""
 
 from collections.abc import Iterable
 
@@ -21,11 +21,11 @@ class StreamTopics:
         self.reached = Positions()  # up to which the current query has read
 
     def examine(self, names: Iterable[str]) -> TopicHealth:
-        """Examine these topics and record those that are set aside."""
+        """Examine these topics and record the suspended topics."""
         self._names = frozenset(names)
         self._health = examine_topics(self._broker, self._names)
         with connect(self._settings) as connection:
-            topic_status.record_set_aside(connection, self._application, self._health.bad)
+            topic_status.record_suspended(connection, self._application, self._health.bad)
         return self._health
 
     def changed(self) -> str:

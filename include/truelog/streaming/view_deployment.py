@@ -50,7 +50,7 @@ class ViewDeployment:
         health = examine({clock.TOPIC, *(topic for each in found.compiled for topic in each.view.topics)})
         refused, ready = dict(found.refused), dict[str, CompiledView]()
         for compiled in found.compiled:
-            if reason := _set_aside(compiled, health.bad) or self._deploy_table(compiled):
+            if reason := _suspended(compiled, health.bad) or self._deploy_table(compiled):
                 refused[compiled.name] = reason
             else:
                 ready[compiled.name] = self._unchanged(compiled) or compiled
@@ -99,8 +99,8 @@ class ViewDeployment:
             view_status.record_state(self.connection, name, view, versions.get(view), reason)
 
 
-def _set_aside(compiled: CompiledView, bad_topics: Mapping[str, str]) -> str:
+def _suspended(compiled: CompiledView, bad_topics: Mapping[str, str]) -> str:
     """Why the view cannot run although its code can, or an empty string."""
     return " ".join(
-        f"{topic} is set aside: {bad_topics[topic]}" for topic in compiled.view.topics if topic in bad_topics
+        f"{topic} is suspended: {bad_topics[topic]}" for topic in compiled.view.topics if topic in bad_topics
     )

@@ -403,24 +403,24 @@ def test_a_disk_is_reported_by_its_free_share(settings: Settings) -> None:
 # Declarations.
 
 
-def test_a_topic_that_two_applications_set_aside_and_a_broken_file_are_two_incidents(
+def test_a_topic_that_two_applications_suspended_and_a_broken_file_are_two_incidents(
     postgresql: Settings, database: Connection
 ) -> None:
     for name in (ARCHIVE, STREAM):
-        topic_status.record_set_aside(database, name, {"search": f"{name} cannot\0 read it", "click": "gone"})
+        topic_status.record_suspended(database, name, {"search": f"{name} cannot\0 read it", "click": "gone"})
     event_file.record_broken(database, {"order": "line 3: no such type"})
-    topic_status.record_set_aside(database, STREAM, {"search": "stream cannot read it"})
+    topic_status.record_suspended(database, STREAM, {"search": "stream cannot read it"})
     found = alert_declarations.observe(postgresql)
-    assert keys(found) == {"topic_set_aside/search", "topic_set_aside/click", "event_file_broken/order"}
+    assert keys(found) == {"topic_suspended/search", "topic_suspended/click", "event_file_broken/order"}
     causes = {finding.key: finding.cause for finding in found.findings}
-    assert causes["topic_set_aside/search"] == "archive: archive cannot  read it stream: stream cannot read it"
-    assert causes["topic_set_aside/click"] == "archive: gone"
+    assert causes["topic_suspended/search"] == "archive: archive cannot  read it stream: stream cannot read it"
+    assert causes["topic_suspended/click"] == "archive: gone"
 
-    [shown, *_] = answer("status", exit_code=1)["topics_set_aside"]
+    [shown, *_] = answer("status", exit_code=1)["suspended_topics"]
     assert (shown["topic"], shown["application"], shown["reason"]) == ("click", ARCHIVE, "gone")
     assert [each["event"] for each in answer("status", exit_code=1)["broken_event_files"]] == ["order"]
 
     for name in (ARCHIVE, STREAM):
-        topic_status.record_set_aside(database, name, {})
+        topic_status.record_suspended(database, name, {})
     event_file.record_broken(database, {})
     assert keys(alert_declarations.observe(postgresql)) == set()

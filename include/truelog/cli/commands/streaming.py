@@ -80,7 +80,7 @@ def streams(settings: Settings) -> list[dict[str, Any]]:
 
 
 def unread_input(settings: Settings) -> dict[str, list[dict[str, Any]]]:
-    """The topics that are set aside and the event files that cannot be used, or nothing if the database is down."""
+    """The topics that are suspended and the event files that cannot be used, or nothing if the database is down."""
     from truelog.monitor import input_report
     from truelog.support.errors import ServiceDown
 
@@ -95,7 +95,7 @@ def unread_input(settings: Settings) -> dict[str, list[dict[str, Any]]]:
 def unread_table(unread: dict[str, list[dict[str, Any]]]) -> list[Table]:
     """A table of the input that is not read, if there is any."""
     table = Table("input that is not read", "by", "since", "reason")
-    for each in unread["topics_set_aside"]:
+    for each in unread["suspended_topics"]:
         table.add_row(
             f"topic {each['topic']}", each["application"], f"{each['since']:%H:%M:%S}", escape(each["reason"])
         )

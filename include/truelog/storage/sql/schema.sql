@@ -242,7 +242,7 @@ COMMENT ON TABLE truelog.straggler IS 'How many records reached the log long aft
 CREATE TABLE IF NOT EXISTS truelog.topic_status (
     topic text, application text, reason text NOT NULL, since timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (topic, application)
 );
-COMMENT ON TABLE truelog.topic_status IS 'The topics that an application has set aside because it cannot read them safely, and why';
+COMMENT ON TABLE truelog.topic_status IS 'The topics that an application has suspended because it cannot read them safely, and why';
 
 CREATE TABLE IF NOT EXISTS truelog.event_file (event text PRIMARY KEY, reason text NOT NULL, since timestamptz NOT NULL DEFAULT now());
 COMMENT ON TABLE truelog.event_file IS 'The event types whose files cannot be used, and why; their last registered versions remain in force';
