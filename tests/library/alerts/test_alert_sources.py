@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from tests.library.alert_tables import emptied
-from tests.scenes.command_line import answer
-from truelog.alerts import alert_applications, alert_declarations, alert_lag, alert_resources, alert_verification
+from truelog.alerts import alert_applications, alert_lag, alert_resources, alert_verification
 from truelog.alerts.alert_applications import Launches, is_starting
 from truelog.alerts.alert_kind import KINDS
 from truelog.alerts.alert_rules import Observation
 from truelog.alerts.alert_verification import ComparisonRecord
-from truelog.control import application, event_file, lease, topic_status
+from truelog.control import application, lease
 from truelog.control.application import ARCHIVE, STREAM, ApplicationStatus
 from truelog.lag import lag_history
 from truelog.lag.lag_history import ReaderPoll
@@ -29,7 +28,7 @@ from truelog.support.wait import until
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-TABLES = ("audit", "launch", "lease", "application", "reconciliation", "lag_sample", "topic_status", "event_file")
+TABLES = ("audit", "launch", "lease", "application", "reconciliation", "lag_sample")
 
 
 @pytest.fixture
@@ -398,29 +397,3 @@ def test_a_disk_is_reported_by_its_free_share(settings: Settings) -> None:
     full, empty = (settings.model_copy(update={"alert_disk_share": share}) for share in (0.9999999, 0.0000001))
     assert keys(alert_resources.observe_disk(full)) == {"disk_low/home"}
     assert alert_resources.observe_disk(empty) == Observation()
-
-
-# Declarations.
-
-
-def test_a_topic_that_two_applications_suspended_and_a_broken_file_are_two_incidents(
-    postgresql: Settings, database: Connection
-) -> None:
-    for name in (ARCHIVE, STREAM):
-        topic_status.record_suspended(database, name, {"search": f"{name} cannot\0 read it", "click": "gone"})
-    event_file.record_broken(database, {"order": "line 3: no such type"})
-    topic_status.record_suspended(database, STREAM, {"search": "stream cannot read it"})
-    found = alert_declarations.observe(postgresql)
-    assert keys(found) == {"topic_suspended/search", "topic_suspended/click", "event_file_broken/order"}
-    causes = {finding.key: finding.cause for finding in found.findings}
-    assert causes["topic_suspended/search"] == "archive: archive cannot  read it stream: stream cannot read it"
-    assert causes["topic_suspended/click"] == "archive: gone"
-
-    [shown, *_] = answer("status", exit_code=1)["suspended_topics"]
-    assert (shown["topic"], shown["application"], shown["reason"]) == ("click", ARCHIVE, "gone")
-    assert [each["event"] for each in answer("status", exit_code=1)["broken_event_files"]] == ["order"]
-
-    for name in (ARCHIVE, STREAM):
-        topic_status.record_suspended(database, name, {})
-    event_file.record_broken(database, {})
-    assert keys(alert_declarations.observe(postgresql)) == set()
