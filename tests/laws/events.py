@@ -51,7 +51,7 @@ def value(field: Field) -> st.SearchStrategy[Any]:
         return times if field.required else st.none() | times
     texts = _IDS if field.name in {"event_id", "search_id"} else _TEXTS
     kinds: dict[Any, st.SearchStrategy[Any]] = {
-        str: st.sampled_from([t for t in texts if len(t) >= (field.shortest or 0)]),
+        str: st.sampled_from([t for t in texts if (field.shortest or 0) <= len(t) <= (field.longest or len(t))]),
         list[str]: st.just(list(texts)) | st.lists(st.sampled_from(texts), min_size=field.shortest or 0, max_size=4),
         int: st.sampled_from([i for i in _INTEGERS if _within(field, i)]),
         bool: st.booleans(),
@@ -85,17 +85,75 @@ class Record:
 
     topic: str
     partition: int
-    value: bytes
+    value: bytes | None
     cut: int
 
 
-def log(types: dict[str, EventType], reads: tuple[str, ...], *, partitions: int = 3) -> st.SearchStrategy[list[Record]]:
-    """A log of these topics with randomly interleaved partitions, cut into random micro-batches."""
-    one = st.one_of([st.tuples(st.just(t), st.integers(0, partitions - 1), event(types[t])) for t in reads])
-    return st.lists(st.tuples(one, st.integers(0, 1)), max_size=12).map(_cut)
+def hostile(event_type: EventType) -> st.SearchStrategy[bytes | None]:
+    """A record that a hostile or broken producer sends: bytes that are no event, or an event with a hostile field."""
+    changed = st.tuples(event(event_type), st.sampled_from(_HOSTILE_FIELDS)).map(lambda drawn: _with_field(*drawn))
+    return st.one_of(st.sampled_from(_NO_EVENTS), changed, st.builds(_far_away, event(event_type)))
 
 
-def _cut(drawn: list[tuple[tuple[str, int, bytes], int]]) -> list[Record]:
+# Text after the fields of an event, so that the last value of a duplicate field is the hostile one.
+_HOSTILE_FIELDS = (
+    '"unknown": "\\ud800"',
+    '"event_id": "\\udc00"',
+    '"event_id": "' + "x" * 20_000 + '"',
+    '"unknown": "' + "x" * 20_000 + '"',
+    '"unknown": ' + "[" * 900 + "]" * 900,
+    '"unknown": ' + "[" * 50_000 + "]" * 50_000,
+    '"unknown": NaN',
+    '"unknown": 1e400',
+    '"visitor_id": "twice"',
+    '"occurred_at": "0000-12-31T23:59:59Z"',
+    '"sent_at": "9999-12-31T23:59:59.999999Z"',
+    '"received_at": "0001-01-01T00:00:00Z"',
+)
+_NO_EVENTS = (
+    None,
+    b"",
+    b"[]",
+    b"null",
+    b"not json",
+    b"\xff\xfe",
+    b'{"event_id": 1}',
+    b'{"a": 1}{"b": 666}',
+    b'{"a": 1',
+    b',"b": 9}',
+    b'{"occurred_at": "294277-01-01T00:00:00Z"}',
+    b'{"occurred_at": "-4713-01-01T00:00:00Z"}',
+)
+
+
+def _with_field(encoded: bytes, field: str) -> bytes:
+    return encoded[:-1] + b", " + field.encode() + b"}"
+
+
+def _far_away(encoded: bytes) -> bytes:
+    """A valid event of a device whose clock is in the year 9999."""
+    far = {"occurred_at": "9999-12-31T23:59:59.999999Z", "sent_at": "9999-12-31T23:59:59.999999Z", "received_at": None}
+    return json.dumps(json.loads(encoded) | far).encode()
+
+
+def log(
+    types: dict[str, EventType], reads: tuple[str, ...], *, partitions: int = 3, longest: int = 12, bad: bool = False
+) -> st.SearchStrategy[list[Record]]:
+    """A log of these topics with randomly interleaved partitions, cut into random micro-batches.
+
+    If `bad` is true, one record in four is hostile, no log is short, and records also skip micro-batches.
+    """
+
+    def value(topic: str) -> st.SearchStrategy[bytes | None]:
+        good: st.SearchStrategy[bytes | None] = event(types[topic])
+        return st.one_of(good, good, good, hostile(types[topic])) if bad else good
+
+    one = st.one_of([st.tuples(st.just(t), st.integers(0, partitions - 1), value(t)) for t in reads])
+    shortest, most_steps = (longest // 3, 2) if bad else (0, 1)
+    return st.lists(st.tuples(one, st.integers(0, most_steps)), min_size=shortest, max_size=longest).map(_cut)
+
+
+def _cut(drawn: list[tuple[tuple[str, int, bytes | None], int]]) -> list[Record]:
     """Assign records to micro-batches, in offset order within a partition and independently of other partitions."""
     reached: dict[tuple[str, int], int] = {}
     records = []

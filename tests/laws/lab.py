@@ -35,13 +35,15 @@ from truelog.views.view import View
 CASES = 200
 
 
-def cases(types: dict[str, EventType], reads: tuple[str, ...], *, number: int = CASES) -> list[list[Record]]:
-    """Generate `number` logs, the same in every run."""
+def cases(
+    types: dict[str, EventType], reads: tuple[str, ...], *, number: int = CASES, longest: int = 12, bad: bool = False
+) -> list[list[Record]]:
+    """Generate `number` logs, the same in every run. `events.log` describes `longest` and `bad`."""
     drawn: list[list[Record]] = []
 
     @seed(20260301)
     @settings(max_examples=number, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck))
-    @given(log(types, reads))
+    @given(log(types, reads, longest=longest, bad=bad))
     def collect(each: list[Record]) -> None:
         drawn.append(each)
 

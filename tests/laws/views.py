@@ -1,6 +1,8 @@
-"""The views that the law tests use: every view in the catalogue, and a view with every measure."""
+"""The views that the law tests use: the catalogue, a view with every measure, and a view of extreme values."""
 
-from pyspark.sql import DataFrame
+from decimal import Decimal
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from truelog import Distinct, First, Latest, Max, Min, Quantiles, Sum, View, latest
@@ -43,4 +45,61 @@ EVERY_MEASURE = View(
     },
 )
 
-VIEWS = {"every_measure": EVERY_MEASURE, **catalogue.load_all_views()}
+_FLOATS = (float("nan"), -0.0, 0.0, float("inf"), float("-inf"), 5e-324, 1e308, 0.1, None)
+# Text, because PySpark's literals of a datetime go through Java's old calendar.
+_TIMES = ("0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z", "1969-12-31T23:59:59.999999Z", None)
+_DATES = ("0001-01-01", "9999-12-31", "1582-10-15", None)
+_WHOLES = (2**63 - 1, -(2**63), 0, 1, None)
+_TEXTS = ("", "\0", "a\0b", "\u2400", "\U0001f600", "\\N", None)
+_AMOUNTS = (Decimal("99999999.99"), Decimal("-99999999.99"), Decimal("0.01"), None)
+
+
+def _one_of(seed: str, values: tuple[object, ...], dtype: str) -> Column:
+    """One of these values, chosen by the event's own fields."""
+    number = F.pmod(F.xxhash64(F.lit(seed), "url", "status", "visitor_id"), F.lit(len(values))).cast("int")
+    return F.get(F.array(*(F.lit(value).cast(dtype) for value in values)), number)
+
+
+def _extreme_values(page_view: DataFrame) -> DataFrame:
+    return page_view.select(
+        _one_of("time", _TIMES, "timestamp").alias("time"),
+        _one_of("day", _DATES, "date").alias("day"),
+        _one_of("text", _TEXTS, "string").alias("text"),
+        _one_of("amount", _AMOUNTS, "decimal(10,2)").alias("amount"),
+        _one_of("total", _WHOLES, "bigint").alias("total"),
+        _one_of("low", _FLOATS, "double").alias("low"),
+        _one_of("high", _FLOATS, "float").alias("high"),
+        _one_of("distinct", _FLOATS, "double").alias("distinct"),
+        _one_of("spread", _WHOLES, "bigint").alias("spread"),
+        _one_of("soonest", _TIMES, "timestamp").alias("soonest"),
+        F.struct(
+            _one_of("odd", _FLOATS, "double").alias("odd"),
+            _one_of("then", _TIMES, "timestamp").alias("then"),
+            _one_of("words", _TEXTS, "string").alias("words"),
+        ).alias("firsts"),
+        latest(
+            _one_of("order", _FLOATS, "double"),
+            size=_one_of("size", _FLOATS, "float"),
+            until=_one_of("until", _TIMES, "timestamp"),
+            said=_one_of("said", _TEXTS, "string"),
+        ).alias("newest"),
+    )
+
+
+EXTREME_VALUES = View(
+    reads=("page_view",),
+    transform=_extreme_values,
+    key=("time", "day", "text", "amount"),
+    measures={
+        "total": Sum(),
+        "low": Min(),
+        "high": Max(),
+        "distinct": Distinct(),
+        "spread": Quantiles(),
+        "soonest": Min(),
+        "firsts": First(3),
+        "newest": Latest(),
+    },
+)
+
+VIEWS = {"every_measure": EVERY_MEASURE, "extreme_values": EXTREME_VALUES, **catalogue.load_all_views()}

@@ -1,0 +1,267 @@
+"""Both sides of law 1 on the path that production takes.
+
+The stream: raw bytes → `records.decoded` → `BatchApplier.apply` → `merge.apply`, cut by cut.
+The rebuild: raw bytes → `FileWriter` → an Iceberg table → typed columns → partials of closed log days, and the
+remaining records → `Rebuilder`. A second rebuild decodes the archived raw bytes again.
+
+All cases share one log. Each case has its own range of offsets in each cut. A record's offset therefore says which
+cut and which case the record belongs to, and the case is an additional key column of an ordinary view. The offsets
+between the ranges are holes, as transaction markers leave them.
+"""
+
+import pickle
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import cached_property
+
+import pyarrow as pa
+from psycopg import sql
+from pyiceberg.catalog import Catalog
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tests.laws.events import START, Record
+from tests.laws.lab import Lab
+from truelog.archive import log_day
+from truelog.archive.archive_commit import Append, commit
+from truelog.archive.archive_table import TIME, ensure_table, identifier, open_catalog
+from truelog.archive.archive_writer import ArchivedFile, FileWriter, blueprint, load_archived_file
+from truelog.batch.batch_context import BatchContext
+from truelog.batch.rebuild import Rebuilder
+from truelog.batch.recompute import recompute
+from truelog.control import lease
+from truelog.kernel import clock, merge, table
+from truelog.kernel.apply_batch import BatchApplier, EventRange
+from truelog.log import records
+from truelog.log.positions import Positions
+from truelog.log.records import EventFrames
+from truelog.reconcile import row_diff
+from truelog.reconcile.provenance_frame import ProvenanceFrame
+from truelog.reconcile.row_diff import DiffCounts
+from truelog.schema.event import EventType
+from truelog.storage.database import Connection
+from truelog.support.settings import Settings
+from truelog.views.compiled_view import CompiledView
+from truelog.views.view import View
+
+CUTS = 4
+PARTITIONS = 3
+KEEP = "90 seconds"  # of every view that drops old rows, because all views share one clock
+_CUT, _CASE = 1_000_000, 1_000  # offsets
+_COMMITS = ((0, 2), (2, 4))  # the cuts of each archive commit
+_PARTIAL_DAYS = (0, 2)  # the log days with a partial; the rebuild reads the other days from the archived records
+
+
+@dataclass(frozen=True)
+class Logged:
+    """A record of the shared log."""
+
+    topic: str
+    partition: int
+    offset: int
+    value: bytes | None
+
+    @property
+    def cut(self) -> int:
+        return self.offset // _CUT
+
+
+@dataclass(frozen=True)
+class SharedLog:
+    """The records of all cases, and the positions at the end of each cut."""
+
+    records: Sequence[Logged]
+    ids: Mapping[str, str]
+
+    def end(self, cut: int) -> Positions:
+        """The positions at the end of a cut; the log begins at the end of cut -1."""
+        offset = (cut + 1) * _CUT
+        offsets = {t: dict.fromkeys(range(1 if t == clock.TOPIC else PARTITIONS), offset) for t in self.ids}
+        return Positions(offsets, self.ids)
+
+    def of(self, topic: str, partition: int, cuts: range) -> list[Logged]:
+        """A partition's records in these cuts, in offset order."""
+        found = [r for r in self.records if (r.topic, r.partition) == (topic, partition) and r.cut in cuts]
+        return sorted(found, key=lambda r: r.offset)
+
+
+def shared_log(drawn: Sequence[Sequence[Record]], topics: Sequence[str]) -> SharedLog:
+    """Put the cases into one log. Each cut ends with a tick that expires some rows of a view with `keep`."""
+    log = SharedLog([], {t: uuid.uuid4().hex for t in (*topics, clock.TOPIC)})
+    logged: list[Logged] = []
+    for number, case in enumerate(drawn):
+        reached: Counter[tuple[str, int, int]] = Counter()
+        for record in case:
+            cut = min(record.cut, CUTS - 1)
+            offset = cut * _CUT + number * _CASE + reached[record.topic, record.partition, cut]
+            reached[record.topic, record.partition, cut] += 1
+            logged.append(Logged(record.topic, record.partition, offset, record.value))
+    for cut in range(CUTS):
+        time = START + timedelta(seconds=20 * cut)
+        ends = log.end(cut).only(topics).as_json().replace('"', '\\"')
+        tick = f'{{"event_id": "t{cut}", "occurred_at": "{time:%Y-%m-%dT%H:%M:%S}Z", "ends": "{ends}"}}'
+        logged.append(Logged(clock.TOPIC, 0, cut * _CUT, tick.encode()))
+    return replace(log, records=logged)
+
+
+@dataclass
+class RealPath:
+    """Streams views from a shared log and rebuilds them from an archive of the same log."""
+
+    lab: Lab
+    log: SharedLog
+    settings: Settings
+    compared: dict[str, tuple[DiffCounts, DiffCounts]] = field(default_factory=dict)
+
+    def compare(self, name: str, view: View) -> tuple[DiffCounts, DiffCounts]:
+        """The differences between the streamed view and its rebuild, and its rebuild from raw bytes."""
+        if name not in self.compared:
+            self.compared[name] = self._compare(name, view)
+        return self.compared[name]
+
+    def _compare(self, name: str, view: View) -> tuple[DiffCounts, DiffCounts]:
+        compiled = self.deployed(name, view)
+        self._stream(compiled)
+        self._copy_streamed(compiled)
+        self._forget_ticks()
+        for number in _PARTIAL_DAYS:
+            recompute(self._context, compiled, log_day.as_datetime(int(START.timestamp()) + number))
+        typed = self._rebuilt(compiled, from_raw=False)
+        return typed, self._rebuilt(compiled, from_raw=True)
+
+    def deployed(self, name: str, view: View) -> CompiledView:
+        """The view with the case as an additional key, under a name that no other test uses."""
+
+        def by_case(*events: DataFrame) -> DataFrame:
+            case = F.expr(f"CAST(offset % {_CUT} DIV {_CASE} AS INT)")
+            frames = [ProvenanceFrame(each.withColumn("case_id", case), ("case_id",)) for each in events]
+            rows: ProvenanceFrame = view.transform(*frames)  # type: ignore[assignment]
+            return rows.frame
+
+        plain = replace(view, transform=by_case, key=("case_id", *view.key), present={}, columns={})
+        timed = replace(plain, keep=KEEP if view.keep else None)
+        compiled = self.lab.compiled(f"{name[:30]}_{uuid.uuid4().hex[:8]}", timed)
+        table.deploy_table(self.connection, compiled)
+        return compiled
+
+    @property
+    def connection(self) -> Connection:
+        return self.lab.connection
+
+    @property
+    def _context(self) -> BatchContext:
+        return BatchContext(self.lab.spark, self.settings, self.lab.types)
+
+    @cached_property
+    def _types(self) -> dict[str, EventType]:
+        return {topic: self.lab.types[topic] for topic in self.log.ids}
+
+    @cached_property
+    def _batches(self) -> list[EventFrames]:
+        """The valid events of each cut, decoded from raw bytes once for all views, as in a stream."""
+        return [records.events(self._decoded(cut).persist(), self._types) for cut in range(CUTS)]
+
+    def _decoded(self, cut: int) -> DataFrame:
+        raw = [r for r in self.log.records if r.cut == cut]
+        columns = {
+            "topic": pa.array([r.topic for r in raw], pa.string()),
+            "partition": pa.array([r.partition for r in raw], pa.int32()),
+            "offset": pa.array([r.offset for r in raw], pa.int64()),
+            "timestamp": pa.array([_broker_time(r) for r in raw], TIME),
+            "value": pa.array([r.value for r in raw], pa.binary()),
+        }
+        return records.decoded(self.lab.spark.createDataFrame(pa.table(columns)), self._types)
+
+    def _stream(self, compiled: CompiledView) -> None:
+        applier, at = BatchApplier(self.settings), self.log.end(-1).only(compiled.view.topics)
+        for cut, events in enumerate(self._batches):
+            if compiled.view.keep:
+                clock.store_ticks(self.connection, self.log.ids[clock.TOPIC], events[clock.TOPIC])
+            batch = EventRange(events, self.log.end(cut - 1), self.log.end(cut))
+            at = applier.apply(self.connection, compiled, batch, at)
+        assert merge.positions(self.connection, compiled) == at
+
+    def _copy_streamed(self, compiled: CompiledView) -> None:
+        self.connection.execute(
+            sql.SQL("CREATE TABLE {} AS TABLE {}").format(
+                row_diff.streamed_table(compiled), sql.Identifier("state", compiled.table)
+            )
+        )
+
+    def _forget_ticks(self) -> None:
+        """Delete the ticks that the stream stored, so that the rebuild must find its own in the archive."""
+        self.connection.execute("DELETE FROM truelog.tick WHERE topic_id = %s", (self.log.ids[clock.TOPIC],))
+
+    def _rebuilt(self, compiled: CompiledView, *, from_raw: bool) -> DiffCounts:
+        rebuilder = Rebuilder(self._context, self.connection, compiled, from_raw)
+        rebuilder.rebuild(merge.positions(self.connection, compiled))
+        return row_diff.find_differences(self.connection, compiled)
+
+
+@contextmanager
+def real_path(lab: Lab, drawn: Sequence[Sequence[Record]], topics: Sequence[str]) -> Iterator[RealPath]:
+    """Archive the cases for the block. The archive's tables are dropped at the block's end."""
+    settings = lab.settings.model_copy(update={"log_day_seconds": 1})  # each cut is one log day
+    path = RealPath(lab, shared_log(drawn, topics), settings)
+    with open_catalog(settings) as catalog:
+        _drop(catalog, path)
+        try:
+            _archive(catalog, path)
+            yield path
+        finally:
+            _drop(catalog, path)
+
+
+def _drop(catalog: Catalog, path: RealPath) -> None:
+    for topic in path.log.ids:
+        if catalog.table_exists(identifier(topic)):
+            catalog.drop_table(identifier(topic))
+
+
+def _archive(catalog: Catalog, path: RealPath) -> None:
+    """Archive the log in commits of two cuts, and record the log days that the files begin."""
+    log, holder = path.log, lease.take_lease(path.settings, "law 1")
+    for topic, topic_id in log.ids.items():
+        ensure_table(catalog, path.lab.types[topic], topic_id, log.end(-1).offsets[topic])
+    for first, after in _COMMITS:
+        begin, end = log.end(first - 1), log.end(after - 1)
+        for topic in log.ids:
+            files = [
+                file for partition in end.offsets[topic] for file in _files(catalog, path, topic, partition, first)
+            ]
+            starts = [(topic, file.partition, file.start) for file in files]
+            log_day.record_days(path.connection, holder.holder, log.ids, starts)
+            counts = Counter(dict.fromkeys(end.offsets[topic], 0))
+            for file in files:
+                counts[file.partition] += file.data_file.record_count
+            data = tuple(file.data_file for file in files)
+            commit(catalog, Append(topic, log.ids[topic], begin.offsets[topic], end.offsets[topic], counts, data))
+    holder.release()
+
+
+def _files(catalog: Catalog, path: RealPath, topic: str, partition: int, first: int) -> list[ArchivedFile]:
+    """The files that a task of the archive writes for one partition of one commit."""
+    tables = {topic: blueprint(catalog.load_table(identifier(topic)).metadata)}
+    days = log_day.load_days(path.connection, path.log.ids).tail(topic, partition, first * _CUT)
+    raw = path.log.of(topic, partition, range(first, first + 2))
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "topic": [topic] * len(raw),
+            "partition": pa.array([partition] * len(raw), pa.int32()),
+            "offset": pa.array([r.offset for r in raw], pa.int64()),
+            "timestamp": pa.array([_broker_time(r) for r in raw], TIME),
+            "key": [b"k"] * len(raw),
+            "value": pa.array([r.value for r in raw], pa.binary()),
+            "headers": [[]] * len(raw),
+        }
+    )
+    writer: FileWriter = pickle.loads(pickle.dumps(FileWriter(path.settings, tables, {(topic, partition): days})))
+    return [load_archived_file(each["file"][0].as_py(), tables) for each in writer(iter([batch]))]
+
+
+def _broker_time(record: Logged) -> datetime:
+    return START + timedelta(seconds=record.cut)
