@@ -34,6 +34,6 @@ def test_the_code_of_its_view_is_the_same(path: Path, lab: Lab) -> None:
     earlier = certificate.read_certificate(path.read_bytes())
     schemas = {topic: records.schema(event_type) for topic, event_type in lab.types.items()}
     now = compile_view(lab.spark, earlier.view, catalogue.load_view(earlier.view), schemas)
-    assert now.fingerprint == earlier.fingerprint
+    assert now.is_made_by(earlier.fingerprint)
     assert now.stored_columns == earlier.columns
     assert now.view.key == earlier.key

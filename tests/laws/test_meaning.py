@@ -1,7 +1,7 @@
 """Law 7: a view's fingerprint covers the code that made its table, including the library code.
 
 A failure means that records or values have changed their meaning, so merges must not add to existing tables. Raise
-`MEANING` in `truelog.views.compiled_view` and record the new digests here.
+`MEANING` in `truelog.views.fingerprint` and record the new digests here.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from tests.library.hostile import GOOD, HOSTILE, THING
 from truelog.log import records
 from truelog.schema.decode import decode
 from truelog.schema.event import FUTURE_LIMIT
-from truelog.views import compiled_view
+from truelog.views import fingerprint
 
 DECODED = {1: "88f62afc8fc78b3e0ff0cff361441ed1261badb1a4d027e402d59a8f345e3443"}
 TOTALLED = {1: "e55e22d6be765a0311d126df1549123e681ef9ded3ce74dea39cb9b2bf5d86fc"}
@@ -34,7 +34,7 @@ def test_records_have_not_changed_their_meaning() -> None:
     rows = decode(THING, values, times, FUTURE_LIMIT).to_pylist()
     good = [row for row in rows if row["invalid"] is None]
     assert 1 < len(good) < len(rows)
-    assert digest([row | {"invalid": row["invalid"] is not None} for row in rows]) == DECODED[compiled_view.MEANING]
+    assert digest([row | {"invalid": row["invalid"] is not None} for row in rows]) == DECODED[fingerprint.MEANING]
 
 
 def test_measures_have_not_changed_their_meaning(lab: Lab) -> None:
@@ -50,11 +50,11 @@ def test_measures_have_not_changed_their_meaning(lab: Lab) -> None:
     }
     events = [event | {"offset": n, "visitor_id": f"v{n}", "response_ms": 10**n} for n in range(9)]
     rows = view.totals(EVERY_MEASURE.transform(lab.spark.createDataFrame(events, shape)))
-    assert digest([row.asDict() for row in view.stored(rows).collect()]) == TOTALLED[compiled_view.MEANING]
+    assert digest([row.asDict() for row in view.stored(rows).collect()]) == TOTALLED[fingerprint.MEANING]
 
 
 def test_the_meaning_is_part_of_a_views_fingerprint(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     before = lab.compiled("same", EVERY_MEASURE).fingerprint
     assert lab.compiled("same", EVERY_MEASURE).fingerprint == before
-    monkeypatch.setattr(compiled_view, "MEANING", compiled_view.MEANING + 1)
+    monkeypatch.setattr(fingerprint, "MEANING", fingerprint.MEANING + 1)
     assert lab.compiled("same", EVERY_MEASURE).fingerprint != before

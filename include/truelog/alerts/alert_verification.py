@@ -23,13 +23,12 @@ ARCHIVE_KINDS = ("archive_corrupt", "archive_unaudited")
 EVENT_KINDS = ("quality_anomaly",)
 _NAMED_FAULTS = 3
 
-# The newest version of each view, with its last comparison and its last conclusive comparison.
+# The deployed version of each view, with its last comparison and its last conclusive comparison.
 _COMPARISONS = """
     SELECT n.view, last.verdict, last.reason, answer.verdict, answer.missing, answer.extra, answer.different,
         extract(epoch FROM now() - coalesce(answer.finished_at, made_at))::float8
     FROM (
-        SELECT DISTINCT ON (view) view, version, made_at FROM truelog.view WHERE view = ANY(%s)
-        ORDER BY view, version DESC
+        SELECT view, version, made_at FROM truelog.deployed WHERE view = ANY(%s)
     ) n LEFT JOIN LATERAL (
         SELECT verdict, reason FROM truelog.reconciliation r WHERE r.view = n.view
             AND coalesce(r.version, n.version) = n.version ORDER BY id DESC LIMIT 1

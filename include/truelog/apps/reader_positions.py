@@ -12,7 +12,7 @@ from truelog.storage.database import Connection
 
 @dataclass(frozen=True)
 class ReaderPosition:
-    """A reader's positions and a view's newest version, which is 0 for a view without a table and for the archive.
+    """A reader's positions and a view's deployed version, which is 0 for a view without a table and for the archive.
 
     A version that has merged nothing is at the beginning of its topics, and its positions contain no partition.
     """
@@ -25,8 +25,8 @@ def view_positions(connection: Connection, names: Iterable[str]) -> dict[str, Re
     """The positions of each view; those of a view without a table contain no topic."""
     rows: Iterable[tuple[Any, ...]] = connection.execute(
         "SELECT view, version, reads, topic, partition, topic_id, next_offset FROM "
-        "(SELECT DISTINCT ON (view) view, version, reads FROM truelog.view WHERE view = ANY(%s) "
-        "ORDER BY view, version DESC) newest LEFT JOIN truelog.position USING (view, version) "
+        "(SELECT view, version, reads FROM truelog.deployed WHERE view = ANY(%s)) deployed "
+        "LEFT JOIN truelog.position USING (view, version) "
         "ORDER BY view, topic, partition",
         (views := list(names),),
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -21,8 +22,7 @@ from truelog.support.settings import CATALOG, Settings
 from truelog.views.compiled_view import CompiledView
 
 NAMESPACE = "partials"
-_FINGERPRINT = "truelog.fingerprint"
-_MADE = "its partials were"
+_FINGERPRINT, _FORMER = "truelog.fingerprint.2", "truelog.fingerprint"  # release 0.1 reads only the former formula
 _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
@@ -62,7 +62,7 @@ def load_partials(settings: Settings, compiled: CompiledView) -> Partials:
             table = catalog.load_table(f"{NAMESPACE}.{compiled.table}")
         except NoSuchTableError:
             return Partials(compiled)
-        compiled.require_same_code(table.properties[_FINGERPRINT], _MADE)
+        _require_same_code(table, compiled)
         snapshot = table.current_snapshot()
         if snapshot is None:
             return Partials(compiled)
@@ -103,16 +103,24 @@ def _create(spark: SparkSession, settings: Settings, compiled: CompiledView, sch
     with open_catalog(settings) as catalog:
         catalog.create_namespace_if_not_exists(NAMESPACE)
         if catalog.table_exists(f"{NAMESPACE}.{compiled.table}"):
-            made = catalog.load_table(f"{NAMESPACE}.{compiled.table}")
-            compiled.require_same_code(made.properties[_FINGERPRINT], _MADE)
+            _require_same_code(catalog.load_table(f"{NAMESPACE}.{compiled.table}"), compiled)
             return
-    properties = {**_PROPERTIES, _FINGERPRINT: compiled.fingerprint}
+    properties = {**_PROPERTIES, _FORMER: compiled.former_fingerprint, _FINGERPRINT: compiled.fingerprint}
     listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
     spark.sql(
         f"CREATE TABLE IF NOT EXISTS {_name(compiled)} "
         f"(row {schema.simpleString()}, covers string, log_day timestamp) "
         f"USING iceberg PARTITIONED BY (log_day) TBLPROPERTIES ({listed})"
     )
+
+
+def _require_same_code(table: Table, compiled: CompiledView) -> None:
+    """Refuse partials of other code. Partials of release 0.1 get their fingerprint by today's formula."""
+    known = table.properties.get(_FINGERPRINT)
+    compiled.require_same_code(known or table.properties[_FORMER], "its partials were")
+    if known is None:
+        with table.transaction() as change:
+            change.set_properties({_FINGERPRINT: compiled.fingerprint})
 
 
 def _name(compiled: CompiledView) -> str:

@@ -22,21 +22,32 @@ def deploy_table(connection: Connection, compiled: CompiledView) -> None:
     """
     with connection.transaction():  # a second caller waits here until the tables exist
         inserted = connection.execute(
-            "INSERT INTO truelog.view (view, version, fingerprint, spark, reads) VALUES (%s, %s, %s, %s, %s) "
-            "ON CONFLICT DO NOTHING",
+            "INSERT INTO truelog.view (view, version, fingerprint, fingerprint_2, spark, reads) "
+            "VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
             (
                 compiled.name,
                 compiled.view.version,
+                compiled.former_fingerprint,
                 compiled.fingerprint,
                 pyspark.__version__,
                 list(compiled.view.reads),
             ),
         )
+        _stamp(connection, compiled)
         require_same_code(connection, compiled)
         if inserted.rowcount:
             create_table(connection, compiled, "state", compiled.table)
             _create_stage(connection, compiled)
         _create_readable_view(connection, compiled)
+
+
+def _stamp(connection: Connection, compiled: CompiledView) -> None:
+    """Give a table of release 0.1 its fingerprint by today's formula, if 0.1 would also continue it with this code."""
+    connection.execute(
+        "UPDATE truelog.view SET fingerprint_2 = %s "
+        "WHERE view = %s AND version = %s AND fingerprint_2 IS NULL AND fingerprint = %s",
+        (compiled.fingerprint, compiled.name, compiled.view.version, compiled.former_fingerprint),
+    )
 
 
 def require_same_code(connection: Connection, compiled: CompiledView) -> None:
@@ -46,7 +57,7 @@ def require_same_code(connection: Connection, compiled: CompiledView) -> None:
         CodeChanged, NotMade: the message says what to do.
     """
     row = connection.execute(
-        "SELECT fingerprint FROM truelog.view WHERE view = %s AND version = %s",
+        "SELECT coalesce(fingerprint_2, fingerprint) FROM truelog.view WHERE view = %s AND version = %s",
         (compiled.name, compiled.view.version),
     ).fetchone()
     if row is None:
@@ -78,15 +89,17 @@ def _create_stage(connection: Connection, compiled: CompiledView) -> None:
 
 
 def _create_readable_view(connection: Connection, compiled: CompiledView) -> None:
-    """If the declaration has changed, create the view that readers see and the relations that the view presents.
+    """Create the view that readers see and the relations that it presents, unless they show exactly this version.
 
     Also create the batch layer's table, which views from an earlier release lack.
     """
     statements = [statement.as_string(connection) for statement in _definitions(connection, compiled)]
     digest = hashlib.sha256("\n".join(statements).encode()).hexdigest()
     changed = connection.execute(
-        "UPDATE truelog.view SET shown = %s WHERE view = %s AND version = %s AND shown IS DISTINCT FROM %s",
-        (digest, compiled.name, compiled.view.version, digest),
+        "UPDATE truelog.view SET shown = %(shown)s, deployed_at = clock_timestamp() "
+        "WHERE view = %(view)s AND version = %(version)s AND (shown IS DISTINCT FROM %(shown)s "
+        "OR deployed_at IS NULL OR version <> (SELECT version FROM truelog.deployed WHERE view = %(view)s))",
+        {"shown": digest, "view": compiled.name, "version": compiled.view.version},
     )
     if changed.rowcount:
         if connection.execute("SELECT to_regclass(%s)", (f'batch."{compiled.table}"',)).fetchone() == (None,):

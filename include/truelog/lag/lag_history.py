@@ -45,7 +45,7 @@ def append(connection: Connection, readings: Iterable[ReaderPoll], seconds: floa
 
 
 def since(connection: Connection, moment: float) -> dict[str, list[ReaderPoll]]:
-    """The readings of each reader's newest version from `moment` to now, newest last."""
+    """The readings of each reader's last polled version from `moment` to now, newest last."""
     rows: Iterable[tuple[Any, ...]] = connection.execute(
         "SELECT reader, version, extract(epoch FROM at)::float8, extract(epoch FROM batch_at)::float8, partitions "
         "FROM truelog.lag_sample WHERE at >= to_timestamp(%s) AND at <= now() + interval '5 s' ORDER BY reader, at",

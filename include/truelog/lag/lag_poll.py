@@ -81,10 +81,10 @@ def poll_once(
     existing = (set(declared) & topics.existing_topics(broker)) - {ticks.TOPIC}
     begins, retention = topics.begins_by_partition(broker, existing), topics.retention_seconds(broker, existing)  # 1
     readers = list_readers(settings)  # 2
+    now = time.time()  # a reader at the end has every record that reached the log before the end was read
     log = PartitionBounds(begins, topics.ends_by_partition(broker, existing), retention)  # 3
     current = {name: replace(reader, at=log.current(reader.at)) for name, reader in readers.items()}
     by_reader = lags(settings, {name: reader.at for name, reader in current.items()}, log.known_ends)  # 4
-    now = time.time()
     return current, [
         ReaderPoll(name, reader.version, now, reader.batch_at, log.samples(reader, by_reader[name], now))
         for name, reader in readers.items()

@@ -59,7 +59,7 @@ FAMILIES = {
         "gauge",
         "Time since the view last equalled its rebuild, or since the view was created if it never did",
     ),
-    "truelog_certificates": ("gauge", "Certificates of the view's newest version"),
+    "truelog_certificates": ("gauge", "Certificates of the view's deployed version"),
     "truelog_certificate_age_seconds": ("gauge", "Age of the view's newest certificate; absent if there is none"),
     "truelog_excluded_records": ("gauge", "Records that the view skips because its transform failed on them"),
     "truelog_view_rows": ("gauge", "Rows in the view's table, estimated by PostgreSQL"),
@@ -184,10 +184,10 @@ def _stragglers(connection: Connection) -> Iterator[Point]:
 
 
 def _merges(connection: Connection, views: list[str]) -> Iterator[Point]:
-    """The totals for each view's newest version. A new version starts at zero."""
+    """The totals for each view's deployed version. A new version starts at zero."""
     rows = connection.execute(
-        "SELECT DISTINCT ON (view) view, merges, rows, merging, preparing FROM truelog.merge_tally "
-        "WHERE view = ANY(%s) ORDER BY view, version DESC",
+        "SELECT view, merges, rows, merging, preparing "
+        "FROM truelog.merge_tally JOIN truelog.deployed USING (view, version) WHERE view = ANY(%s) ORDER BY view",
         (views,),
     )
     names = ("merges", "merged_rows", "merge_seconds", "prepare_seconds")
@@ -197,10 +197,10 @@ def _merges(connection: Connection, views: list[str]) -> Iterator[Point]:
 
 
 def _reconciliations(connection: Connection, views: list[str]) -> Iterator[Point]:
-    """The last comparison of each view's newest version, with its age."""
+    """The last comparison of each view's deployed version, with its age."""
     rows = connection.execute(
         "SELECT DISTINCT ON (view) view, verdict, extract(epoch FROM now() - finished_at)::float8 "
-        "FROM (SELECT view, max(version) AS version FROM truelog.view WHERE view = ANY(%s) GROUP BY view) n "
+        "FROM (SELECT view, version FROM truelog.deployed WHERE view = ANY(%s)) n "
         "JOIN truelog.reconciliation USING (view, version) ORDER BY view, id DESC",
         (views,),
     )
@@ -221,12 +221,12 @@ def _certainties(connection: Connection, views: list[str]) -> Iterator[Point]:
 
 
 def _tables(connection: Connection, views: list[str]) -> Iterator[Point]:
-    """The table of each view's newest version. A table that was never analysed has no estimate."""
+    """The table of each view's deployed version. A table that was never analysed has no estimate."""
     rows = connection.execute(
         "SELECT view, (SELECT count(*) FROM truelog.exclusion e WHERE (e.view, e.version) = (n.view, n.version)), "
         "(SELECT nullif(reltuples, -1)::float8 FROM pg_class "
         "WHERE oid = to_regclass(format('state.%%I', view || '_v' || version))) "
-        "FROM (SELECT view, max(version) AS version FROM truelog.view WHERE view = ANY(%s) GROUP BY view) n "
+        "FROM (SELECT view, version FROM truelog.deployed WHERE view = ANY(%s)) n "
         "ORDER BY view",
         (views,),
     )

@@ -38,7 +38,7 @@ class ViewTable:
 
 @dataclass(frozen=True)
 class LatestComparison:
-    """The latest comparison of a view's newest version, and when that version was last EQUAL and last certified."""
+    """The latest comparison of a view's deployed version, and when that version was last EQUAL and last certified."""
 
     id: int
     verdict: str
@@ -140,10 +140,10 @@ def view_relations(settings: Settings, view: str) -> list[str]:
 def _entries(settings: Settings, connection: Connection, names: Sequence[str]) -> Iterator[ViewEntry]:
     positions = reader_positions.view_positions(connection, names)
     states = {each.view: each for each in view_status.view_statuses(connection)}
-    newest = dict(_tables(connection, names))
+    deployed = dict(_tables(connection, names))
     proofs, answers = _proofs(connection, names), serving_status.serving_statuses(connection)
     for name in names:
-        entry = _entry(settings, name, states.get(name), positions[name], newest.get(name))
+        entry = _entry(settings, name, states.get(name), positions[name], deployed.get(name))
         yield replace(entry, proof=proofs.get(name), answer=answers.get(name))
 
 
@@ -201,12 +201,12 @@ def _source(event: EventType) -> SourceTopic:
 
 
 def _tables(connection: Connection, names: Sequence[str]) -> list[tuple[str, ViewTable]]:
-    """The tables of all versions, newest last."""
+    """The tables of all versions, the deployed version last."""
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT view, version, made_at, pg_total_relation_size(c.oid), nullif(c.reltuples, -1)::bigint, "
         "(SELECT count(*) FROM truelog.exclusion e WHERE (e.view, e.version) = (v.view, v.version)) "
         "FROM truelog.view v LEFT JOIN pg_class c ON c.oid = to_regclass(format('state.%%I', view || '_v' || version)) "
-        "WHERE view = ANY(%s) ORDER BY view, version",
+        "WHERE view = ANY(%s) ORDER BY view, deployed_at NULLS FIRST, version",
         (list(names),),
     ).fetchall()
     return [(name, ViewTable(*table)) for name, *table in rows]
@@ -215,7 +215,7 @@ def _tables(connection: Connection, names: Sequence[str]) -> list[tuple[str, Vie
 def _proofs(connection: Connection, names: Sequence[str]) -> dict[str, LatestComparison]:
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT DISTINCT ON (view) view, id, verdict, finished_at "
-        "FROM (SELECT view, max(version) AS version FROM truelog.view WHERE view = ANY(%s) GROUP BY view) newest "
+        "FROM (SELECT view, version FROM truelog.deployed WHERE view = ANY(%s)) newest "
         "JOIN truelog.reconciliation USING (view, version) ORDER BY view, id DESC",
         (list(names),),
     ).fetchall()

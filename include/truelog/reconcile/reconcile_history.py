@@ -88,10 +88,10 @@ def latest_reconciliations(
 
 
 def latest_verdicts(connection: Connection, views: Sequence[str]) -> dict[str, str]:
-    """The latest verdict on each view's newest version, EQUAL or DIFFERENT. A later UNKNOWN verdict is ignored."""
+    """The latest verdict on each view's deployed version, EQUAL or DIFFERENT. A later UNKNOWN verdict is ignored."""
     rows = connection.execute(
         "SELECT DISTINCT ON (view) view, verdict "
-        "FROM (SELECT view, max(version) AS version FROM truelog.view WHERE view = ANY(%s) GROUP BY view) newest "
+        "FROM (SELECT view, version FROM truelog.deployed WHERE view = ANY(%s)) newest "
         "JOIN truelog.reconciliation USING (view, version) WHERE verdict <> 'UNKNOWN' ORDER BY view, id DESC",
         (list(views),),
     ).fetchall()

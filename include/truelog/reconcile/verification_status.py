@@ -1,4 +1,4 @@
-"""Verification status: when the newest version of each view was last found EQUAL, and when it was last certified.
+"""Verification status: when the deployed version of each view was last found EQUAL, and when it was last certified.
 
 The two times differ if rows became equal only during a comparison, because no single moment can then be certified.
 """
@@ -16,8 +16,7 @@ _QUERY = """
         WHERE (r.view, r.version) = (n.view, n.version) AND verdict = 'EQUAL'
     ), certified_at, certificates
     FROM (
-        SELECT DISTINCT ON (view) view, version, made_at FROM truelog.view WHERE view = ANY(%s)
-        ORDER BY view, version DESC
+        SELECT view, version, made_at FROM truelog.deployed WHERE view = ANY(%s)
     ) n CROSS JOIN LATERAL (
         SELECT max(c.made_at) AS certified_at, count(*) AS certificates FROM truelog.certificate c
         WHERE (c.view, c.version) = (n.view, n.version)
@@ -39,7 +38,7 @@ class VerificationStatus:
 
     @property
     def age(self) -> float:
-        """The age of the view's newest version."""
+        """The age of the view's deployed version."""
         return (self.now - self.made_at).total_seconds()
 
     @property

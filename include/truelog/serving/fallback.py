@@ -77,7 +77,7 @@ def build_fallback(rebuilder: Rebuilder) -> Positions | None:
     """
     connection, compiled = rebuilder.connection, rebuilder.compiled
     table.require_same_code(connection, compiled)
-    as_of = _archived_at(connection)
+    as_of = _archived_until(connection, compiled)
     archived = archived_positions(rebuilder.context.settings, compiled.view.topics)
     if not _improves(connection, compiled, archived):
         return None
@@ -113,7 +113,7 @@ def _replace(rebuilder: Rebuilder, archived: Positions, staged: StagedRows) -> N
     clock.drop_expired_rows(connection, compiled, "batch", archived)
 
 
-def _record(connection: Connection, compiled: CompiledView, archived: Positions, as_of: datetime) -> None:
+def _record(connection: Connection, compiled: CompiledView, archived: Positions, as_of: datetime | None) -> None:
     view = compiled.name, compiled.view.version
     connection.execute("DELETE FROM truelog.batch_answer WHERE (view, version) = (%s, %s)", view)
     connection.execute("INSERT INTO truelog.batch_answer (view, version, as_of) VALUES (%s, %s, %s)", (*view, as_of))
@@ -125,12 +125,12 @@ def _record(connection: Connection, compiled: CompiledView, archived: Positions,
         )
 
 
-def _archived_at(connection: Connection) -> datetime:
-    """The time of the archive's last batch; the archive has everything that the log contained at that time."""
-    query = "SELECT coalesce((SELECT batch_at FROM truelog.lease WHERE application = %s), now())"
-    found = connection.execute(query, (ARCHIVE,)).fetchone()
+def _archived_until(connection: Connection, compiled: CompiledView) -> datetime | None:
+    """The time up to which the archive has the log of the view's topics, or None if the archive was never polled."""
+    query = "SELECT truelog.complete_until(%s, 0, %s)"
+    found = connection.execute(query, (ARCHIVE, list(compiled.view.reads))).fetchone()
     assert found is not None  # noqa: S101
-    assert isinstance(found[0], datetime)  # noqa: S101
+    assert found[0] is None or isinstance(found[0], datetime)  # noqa: S101
     return found[0]
 
 

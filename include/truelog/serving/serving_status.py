@@ -17,8 +17,8 @@ STREAM, BATCH = "stream", "batch"
 class ServingStatus:
     """The status of the view version that readers see.
 
-    `as_of` is the time of the stream's last batch or, for the batch layer, of the archive's last batch before the
-    rebuild. `as_of` is None if the view has no data yet.
+    The rows contain every record that reached the log before `as_of`. The lag poller determines this time, which is
+    None until the first poll after the version was deployed. The rows may contain later records too.
     """
 
     view: str
@@ -31,7 +31,7 @@ class ServingStatus:
     def line(self) -> str:
         """The status as one line for people."""
         if self.as_of is None or self.age is None:
-            return f"{self.view}: {self.layer} layer, no data yet: {self.reason}"
+            return f"{self.view}: {self.layer} layer, age not known yet: {self.reason}"
         when = f"as of {self.as_of:%Y-%m-%d %H:%M:%S}, {in_words(self.age)} old"
         return f"{self.view}: {self.layer} layer, {when}: {self.reason}"
 

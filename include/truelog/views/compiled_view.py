@@ -1,21 +1,19 @@
 """A compiled view: a view checked against its events, with its column types and the fingerprint of its code."""
 
-import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType, StructType
 
-from truelog.schema.event import FUTURE_LIMIT
-from truelog.support.durations import seconds
 from truelog.support.errors import BadDeclaration, CodeChanged
+from truelog.views import plan
 from truelog.views.catalogue import table_name
 from truelog.views.columns import ColumnTypes, bounded, clean, sql_type
+from truelog.views.fingerprint import fingerprint, former_fingerprint
 from truelog.views.measures import require_accepted
 from truelog.views.view import View
 
@@ -25,10 +23,6 @@ _KEY_BYTES = 2_000  # limit for the text in a key: a PostgreSQL B-tree accepts r
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _NAME_LENGTH = 63  # PostgreSQL silently truncates longer names
 _NON_DETERMINISTIC = re.compile(r"expressions\.(Current\w+|Now|LocalTimestamp|InputFile\w+|\w*Python\w*)\"")
-
-# Raise MEANING whenever records decode differently (`schema.decode`), or a measure or its hash is computed differently
-# (`truelog.views.measures`). No query plan shows such a change, and an existing table must not mix both meanings.
-MEANING = 1
 
 RowFilter = Callable[[DataFrame], DataFrame]  # selects rows by their key columns
 
@@ -45,11 +39,16 @@ class CompiledView:
     view: View
     dtypes: Mapping[str, DataType]
     fingerprint: str
+    former_fingerprint: str = ""  # by the formula of release 0.1, for what 0.1 made
 
     @property
     def table(self) -> str:
         """The name of the view's table, which is the same in every schema."""
         return table_name(self.name, self.view.version)
+
+    def is_made_by(self, fingerprint: object) -> bool:
+        """Whether a fingerprint by any formula is this view's fingerprint."""
+        return fingerprint in (self.fingerprint, self.former_fingerprint)
 
     def require_same_code(self, fingerprint: object, what: str) -> None:
         """Refuse to continue with data that other code made.
@@ -57,7 +56,7 @@ class CompiledView:
         Raises:
             CodeChanged: the message says what to do.
         """
-        if fingerprint != self.fingerprint:
+        if not self.is_made_by(fingerprint):
             raise CodeChanged(
                 f"{self.name} changed: {what} made by other code. Bump `version` in its file and rebuild, "
                 f"or restore the code of version {self.view.version}."
@@ -192,13 +191,15 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
     unknown = [topic for topic in view.reads if topic not in schemas]
     if unknown:
         raise BadDeclaration(f"{name} reads {', '.join(unknown)}: no such file in include/events/.")
-    selected = view.transform(*(spark.createDataFrame([], schemas[topic]) for topic in view.reads))
+    frames = {topic: spark.createDataFrame([], schemas[topic]) for topic in view.reads}
+    selected = view.transform(*(frames[topic] for topic in view.reads))
     _require_deterministic(name, selected)
     _require_columns(name, view, selected.schema)
     dtypes = {f.name: f.dataType for f in selected.schema}
     require_accepted(name, view.measures, dtypes)
     _require_age_column(name, view, dtypes)
-    compiled = CompiledView(name, view, dtypes, _fingerprint(view, selected, schemas))
+    new, former = fingerprint(spark, view, frames, selected), former_fingerprint(view, frames, selected)
+    compiled = CompiledView(name, view, dtypes, new, former)
     _require_unique_columns(compiled)
     _require_names(compiled)
     return compiled
@@ -256,40 +257,17 @@ def _require_age_column(name: str, view: View, dtypes: Mapping[str, DataType]) -
         )
 
 
-def _analyzed(selected: DataFrame) -> Any:
-    return selected._jdf.queryExecution().analyzed()
-
-
-def _nodes(plan: Any) -> Iterator[Any]:
-    yield plan
-    children = plan.children()
-    for i in range(children.size()):
-        yield from _nodes(children.apply(i))
-
-
 def _require_deterministic(name: str, selected: DataFrame) -> None:
-    plan = _analyzed(selected)
-    forbidden = sorted({n.nodeName() for n in _nodes(plan)} - _ROW_WISE)
+    analyzed = plan.analyzed(selected)
+    forbidden = sorted({n.nodeName() for n in plan.nodes(analyzed)} - _ROW_WISE)
     if forbidden:
         raise BadDeclaration(
             f"{name}: the transform uses {', '.join(forbidden)}. It may select, filter, explode and union: the "
             f"contribution of a record must not depend on other records, or the micro-batches would change the result."
         )
-    changing = sorted(set(_NON_DETERMINISTIC.findall(plan.toJSON())))
-    if changing or not plan.deterministic():
+    changing = sorted(set(_NON_DETERMINISTIC.findall(analyzed.toJSON())))
+    if changing or not analyzed.deterministic():
         raise BadDeclaration(
             f"{name}: the transform uses {', '.join(changing) or 'a random or per-run value'}, so a rebuild would "
             f"differ. Use only native expressions over the event's own columns."
         )
-
-
-def _fingerprint(view: View, selected: DataFrame, schemas: Mapping[str, StructType]) -> str:
-    parts = [
-        _analyzed(selected).canonicalized().toString(),
-        repr(view.key),
-        repr(dict(view.measures)),
-        repr(view.keep and seconds(view.keep)),
-        *(schemas[topic].json() for topic in view.reads),
-        f"meaning {MEANING}, future limit {FUTURE_LIMIT}",
-    ]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -16,6 +17,7 @@ from truelog.batch.partial_selection import PartialRange
 from truelog.log.positions import Positions
 from truelog.maintenance import upkeep
 from truelog.storage import bucket
+from truelog.support.errors import CodeChanged
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView
 
@@ -78,3 +80,24 @@ def test_only_old_uncommitted_files_are_removed(lab: Lab, compiled: CompiledView
 def _put(settings: Settings, address: str) -> None:
     name, key = address.removeprefix("s3://").split("/", 1)
     bucket.s3_client(settings).put_object(Bucket=name, Key=key, Body=b"written by a crashed writer")
+
+
+def test_partials_of_the_earlier_release_are_stamped(lab: Lab, compiled: CompiledView) -> None:
+    """They had a fingerprint by formula 1 only."""
+
+    def stamps() -> tuple[str | None, str | None]:
+        with open_catalog(lab.settings) as catalog:
+            found = catalog.load_table(f"{partials.NAMESPACE}.{compiled.table}").properties
+        return found.get("truelog.fingerprint"), found.get("truelog.fingerprint.2")
+
+    both = (compiled.former_fingerprint, compiled.fingerprint)
+    assert stamps() == both
+    lab.spark.sql(f"ALTER TABLE archive.partials.{compiled.table} UNSET TBLPROPERTIES ('truelog.fingerprint.2')")
+    other = replace(compiled, fingerprint="2:other", former_fingerprint="other")
+    with pytest.raises(CodeChanged, match="its partials were made by other code"):
+        partials.load_partials(lab.settings, other)
+    assert stamps() == (compiled.former_fingerprint, None)
+    assert partials.load_partials(lab.settings, compiled).ranges == [TILE]
+    assert stamps() == both
+    with pytest.raises(CodeChanged):  # formula 1 does not excuse a difference by formula 2
+        partials.load_partials(lab.settings, replace(compiled, fingerprint="2:other"))

@@ -13,6 +13,7 @@ from psycopg.errors import InsufficientPrivilege
 from pyspark.sql.types import LongType, TimestampType
 
 from truelog import Sum, View
+from truelog.apps import reader_positions
 from truelog.control import application, view_status
 from truelog.kernel import table
 from truelog.log.positions import Positions
@@ -20,7 +21,7 @@ from truelog.reconcile.offset_search import Cause
 from truelog.serving import fallback_policy, serving_status
 from truelog.serving.serving_status import BATCH, STREAM
 from truelog.storage.database import Connection, connect, migrate
-from truelog.support.errors import TopicRecreated
+from truelog.support.errors import CodeChanged, TopicRecreated
 from truelog.support.settings import Settings
 from truelog.views.catalogue import table_name
 from truelog.views.compiled_view import CompiledView
@@ -99,6 +100,97 @@ def served(connection: Connection) -> Iterator[Served]:
         connection.execute(
             sql.SQL("DELETE FROM {} WHERE view = %s").format(sql.Identifier("truelog", name)), (compiled.name,)
         )
+
+
+def sampled(
+    served: Served, seconds: Mapping[int, float], *, age: str = "3 s", version: int = 1, blind: str = ""
+) -> None:
+    """Store a poll: the age of the first unread record in each partition."""
+    partitions = [
+        {"topic": "page_view", "partition": p, "seconds": each, "blind": blind} for p, each in seconds.items()
+    ]
+    served.connection.execute(
+        "INSERT INTO truelog.lag_sample (reader, version, at, partitions) VALUES (%s, %s, now() - %s::interval, %s)",
+        (served.name, version, age, json.dumps(partitions)),
+    )
+
+
+def age_of(served: Served) -> float | None:
+    return serving_status.serving_statuses(served.connection)[served.name].age
+
+
+def test_as_of_is_the_time_up_to_which_the_rows_are_complete(served: Served) -> None:
+    """A view that is hours behind is told as hours old, although it merges every second and no one says it is stalled."""
+    app = f"app {served.name}"
+    application.declare(served.connection, [app])
+    view_status.begin_run(served.connection, app, {served.name: 1})
+    served.stream_to(AT_FIVE)
+    assert age_of(served) is None
+    assert "age not known yet" in serving_status.serving_statuses(served.connection)[served.name].line
+
+    sampled(served, {0: 0.0, 1: 7200.0}, age="9 s")
+    assert age_of(served) == pytest.approx(7209, abs=2)
+    sampled(served, {0: 0.0, 1: 0.0}, age="6 s", blind="Kafka did not answer")  # says nothing about the rows
+    assert age_of(served) == pytest.approx(7209, abs=2)
+    sampled(served, {0: 0.0, 1: 0.5}, age="3 s")
+    assert age_of(served) == pytest.approx(3.5, abs=2)
+    sampled(served, {0: 0.0}, age="1 s", version=2)  # of another table
+    assert age_of(served) is None
+
+    served.fall_back_to({0: 8, 1: 8}, age="4 minutes")
+    assert age_of(served) == pytest.approx(240, abs=2)
+    served.connection.execute("DELETE FROM truelog.lag_sample WHERE reader = %s", (served.name,))
+    served.connection.execute("DELETE FROM truelog.application WHERE application = %s", (app,))
+
+
+def rows_of(served: Served, relation: str) -> list[tuple[object, ...]]:
+    query = sql.SQL("SELECT * FROM {}").format(sql.Identifier("views", relation))
+    return served.connection.execute(query).fetchall()
+
+
+def test_readers_follow_the_version_that_the_application_runs(served: Served) -> None:
+    """From version 1 to 2 and back, every relation that readers use changes with the deployed version."""
+    present = {"doubled": "SELECT views * 2 AS views FROM {view}"}
+    first, second = (
+        replace(served.compiled, view=replace(VIEW, version=version, present=present)) for version in (1, 2)
+    )
+
+    def seen() -> tuple[object, ...]:
+        [(version,)] = served.connection.execute(
+            "SELECT version FROM truelog.answer WHERE view = %s", (served.name,)
+        ).fetchall()
+        [row], [(doubled,)] = rows_of(served, served.name), rows_of(served, f"{served.name}_doubled")
+        position = reader_positions.view_positions(served.connection, [served.name])[served.name]
+        return version, position.version, row[-1], doubled
+
+    table.deploy_table(served.connection, first)
+    assert seen() == (1, 1, 1, 2)
+    table.deploy_table(served.connection, second)
+    served.connection.execute(
+        sql.SQL("INSERT INTO {} VALUES ('2026-03-01', 7)").format(sql.Identifier("state", second.table))
+    )
+    assert seen() == (2, 2, 7, 14)
+    table.deploy_table(served.connection, first)
+    assert seen() == (1, 1, 1, 2)
+    served.fall_back_to(AT_FIVE)  # of version 1, which readers get
+    assert (served.layer(), seen()) == (BATCH, (1, 1, 2, 4))
+    assert fallback_policy.drop_unneeded_fallbacks(served.connection) == []
+    table.deploy_table(served.connection, second)
+    assert seen() == (2, 2, 7, 14)
+    assert fallback_policy.drop_unneeded_fallbacks(served.connection) == [served.name]
+    deployed = "SELECT deployed_at FROM truelog.view WHERE view = %s ORDER BY version"
+    before = served.connection.execute(deployed, (served.name,)).fetchall()
+    table.deploy_table(served.connection, second)  # a restart
+    assert served.connection.execute(deployed, (served.name,)).fetchall() == before
+
+
+def test_a_version_that_is_refused_leaves_readers_where_they_are(served: Served) -> None:
+    other = replace(served.compiled, fingerprint="2:other", former_fingerprint="other")
+    table.deploy_table(served.connection, replace(served.compiled, view=replace(VIEW, version=2)))
+    with pytest.raises(CodeChanged):
+        table.deploy_table(served.connection, other)
+    assert rows_of(served, served.name) == []
+    assert serving_status.serving_statuses(served.connection)[served.name].layer == STREAM
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ CREATE TABLE IF NOT EXISTS truelog.batch_answer (
     PRIMARY KEY (view, version),
     FOREIGN KEY (view, version) REFERENCES truelog.view
 );
+ALTER TABLE truelog.batch_answer ALTER COLUMN as_of DROP NOT NULL;  -- NULL if the archive's lag is not known
 COMMENT ON TABLE truelog.batch_answer IS 'Views for which the batch layer has an answer, and the time up to which the answer covers the log';
 
 CREATE TABLE IF NOT EXISTS truelog.batch_position (
@@ -54,18 +55,27 @@ UNION ALL SELECT view, version, topic, partition, topic_id, next_offset FROM tru
 WHERE NOT EXISTS (SELECT FROM truelog.batch_layer b WHERE (b.view, b.version) = (p.view, p.version));
 COMMENT ON VIEW truelog.served_position IS 'The log position that each view''s readers see';
 
+-- The poller records the age of each reader's first unread record, by the brokers' clock. A reader has all records that
+-- reached the log before its oldest unread record, or before the poll if it had read everything.
+CREATE OR REPLACE FUNCTION truelog.complete_until(a_reader text, a_version integer, topics text[]) RETURNS timestamptz
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog AS $$
+    SELECT CASE WHEN version = a_version THEN at - make_interval(secs => (
+        SELECT max((p ->> 'seconds')::float8) FROM jsonb_array_elements(partitions) AS p WHERE topics IS NULL OR p ->> 'topic' = ANY(topics)
+    )) END FROM truelog.lag_sample
+    WHERE reader = a_reader AND NOT partitions @? '$[*] ? (@.blind != "")' ORDER BY at DESC LIMIT 1
+$$;
+
 CREATE OR REPLACE VIEW truelog.answer AS
-SELECT newest.view, newest.version, CASE WHEN b.view IS NULL THEN 'stream' ELSE 'batch' END AS layer, at.as_of,
+SELECT d.view, d.version, CASE WHEN b.view IS NULL THEN 'stream' ELSE 'batch' END AS layer, at.as_of,
     extract(epoch FROM now() - at.as_of)::float8 AS age,
     why.matter || CASE WHEN why.matter <> '' AND b.view IS NULL AND f.reason IS NOT NULL THEN '; it cannot be rebuilt: ' || f.reason ELSE '' END AS reason
-FROM (SELECT DISTINCT ON (view) view, version FROM truelog.view ORDER BY view, version DESC) newest
+FROM truelog.deployed d
 LEFT JOIN truelog.batch_layer b USING (view, version)
 LEFT JOIN truelog.quarantine q USING (view, version)
-LEFT JOIN truelog.standing s ON s.view = newest.view
+LEFT JOIN truelog.standing s ON s.view = d.view
 LEFT JOIN truelog.application_status a ON a.application = s.application
-LEFT JOIN truelog.batch_refusal f ON f.view = newest.view
-CROSS JOIN LATERAL (SELECT max(advanced_at) AS moved_at FROM truelog.position p WHERE (p.view, p.version) = (newest.view, newest.version)) p
-CROSS JOIN LATERAL (SELECT coalesce(b.as_of, CASE WHEN s.state = 'UP_TO_DATE' THEN greatest(a.batch_at, p.moved_at) ELSE p.moved_at END) AS as_of) at
+LEFT JOIN truelog.batch_refusal f ON f.view = d.view
+CROSS JOIN LATERAL (SELECT CASE WHEN b.view IS NULL THEN truelog.complete_until(d.view, d.version, d.reads) ELSE b.as_of END AS as_of) at
 CROSS JOIN LATERAL (SELECT CASE
     WHEN q.reconciliation IS NOT NULL THEN format('rows of the stream differ from the rebuild (reconciliation %s)', q.reconciliation)
     WHEN s.state = 'STALLED' THEN 'its stream is stalled'

@@ -11,7 +11,15 @@ CREATE TABLE IF NOT EXISTS truelog.view (
 );
 ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS shown text;  -- hash of the statements that define the relations that readers see
 ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS reads text[];  -- the view's topics, known before its first merge
+ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS deployed_at timestamptz;  -- when an application last began to run this version
+-- Formula 2 of the fingerprint. `fingerprint` has formula 1, which release 0.1 reads. NULL if only 0.1 has checked the table.
+ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS fingerprint_2 text;
 COMMENT ON TABLE truelog.view IS 'The code that made each view''s table. A merge locks the view''s row';
+
+CREATE OR REPLACE VIEW truelog.deployed AS
+SELECT DISTINCT ON (view) view, version, made_at, reads FROM truelog.view
+ORDER BY view, deployed_at DESC NULLS LAST, version DESC;
+COMMENT ON VIEW truelog.deployed IS 'The version of each view that its application runs, which readers see. It may be older than the newest version';
 
 CREATE TABLE IF NOT EXISTS truelog.position (
     view text, version integer, topic text, partition integer, topic_id text NOT NULL, next_offset bigint NOT NULL,

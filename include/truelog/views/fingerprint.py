@@ -1,0 +1,124 @@
+"""Fingerprint: a hash of everything in a view's file and in its events that determines the rows of its table.
+
+It covers the plan of the transform, the selected names, the key, the measures, `keep`, and the referenced fields of the
+events with their types. A field that the view does not use changes nothing. The bounds of fields are not part of a
+fingerprint, because the log itself says under which declaration a record is judged.
+
+The transform runs twice: on frames with all fields, to find the fields that reach its result, and on frames with only
+these fields, whose plan is hashed. A fingerprint begins with the number of its formula. Release 0.1 used formula 1,
+which has no number. Formula 1 covered all fields of the events but no selected names.
+"""
+
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from truelog.support.durations import seconds
+from truelog.views import plan
+from truelog.views.view import View
+
+# Raise MEANING whenever records decode differently (`schema.decode`), or a measure or its hash is computed differently
+# (`truelog.views.measures`). No query plan shows such a change, and an existing table must not mix both meanings.
+MEANING = 1
+
+Schemas = Mapping[str, StructType]
+
+_FORMULA = 2
+# Spark numbers its attributes and lambda variables anew in every process and run.
+_NUMBERED = re.compile(r"\w*#(\d+)L?")
+
+
+def fingerprint(spark: SparkSession, view: View, frames: Mapping[str, DataFrame], selected: DataFrame) -> str:
+    """The fingerprint of a view whose transform selected `selected` from these frames, one for each topic."""
+    fields = _referenced(spark, view, frames, selected)
+    pruned = _selected(spark, view, fields)
+    analyzed = plan.analyzed(pruned)
+    parts = [
+        _renumbered(analyzed.toString()),
+        json.dumps(plan.literals(analyzed)),  # as they are: renumbering also changes a text such as "item#7"
+        json.dumps([(each.name, each.dataType.jsonValue()) for each in pruned.schema]),
+        json.dumps([(topic, fields[topic].jsonValue()) for topic in view.reads]),
+        *_declared(view),
+        f"meaning {MEANING}",
+    ]
+    return f"{_FORMULA}:{_hash(parts)}"
+
+
+def former_fingerprint(view: View, frames: Mapping[str, DataFrame], selected: DataFrame) -> str:
+    """The fingerprint by formula 1, which only proves that an existing table or certificate is of the same code."""
+    parts = [
+        plan.analyzed(selected).canonicalized().toString(),
+        *_declared(view),
+        *(frames[topic].schema.json() for topic in view.reads),
+        f"meaning {MEANING}, future limit 0:05:00",
+    ]
+    return _hash(parts)
+
+
+def _declared(view: View) -> Iterator[str]:
+    yield repr(view.key)
+    yield repr(dict(view.measures))
+    yield repr(view.keep and seconds(view.keep))
+
+
+def _hash(parts: list[str]) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _referenced(
+    spark: SparkSession, view: View, frames: Mapping[str, DataFrame], selected: DataFrame
+) -> dict[str, StructType]:
+    """The fields of each topic that determine the result, sorted by name.
+
+    A transform may also name a field that does not reach its result, or ask a frame for its columns. If it therefore
+    selects something else from frames without the other fields, then only those fields are left out that it can miss.
+    """
+    part = plan.live_part(selected)
+    live = {topic: part.fields[plan.source(frames[topic])] for topic in view.reads}
+    kept = {topic: StructType(sorted(frames[topic].schema, key=lambda field: field.name)) for topic in view.reads}
+
+    def without(topic: str, names: set[str]) -> dict[str, StructType]:
+        return kept | {topic: StructType([field for field in kept[topic] if field.name not in names])}
+
+    def is_same(fields: Schemas) -> bool:
+        try:
+            with _quietly():
+                fewer = _selected(spark, view, fields)
+            return fewer.schema == selected.schema and plan.live_part(fewer).steps == part.steps
+        except Exception:  # a transform may raise anything if a field is missing
+            return False
+
+    pruned = {t: StructType([field for field in schema if field.name in live[t]]) for t, schema in kept.items()}
+    if is_same(pruned):
+        return pruned
+    for topic in view.reads:
+        for name in sorted(set(frames[topic].schema.fieldNames()) - live[topic]):
+            if is_same(fewer := without(topic, {name})):
+                kept = fewer
+    return kept
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Keep PySpark from logging that a column is missing: here it is an answer, not an error."""
+    logger = logging.getLogger("DataFrameQueryContextLogger")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
+
+def _selected(spark: SparkSession, view: View, fields: Schemas) -> DataFrame:
+    return view.transform(*(spark.createDataFrame([], fields[topic]) for topic in view.reads))
+
+
+def _renumbered(text: str) -> str:
+    numbers: dict[str, int] = {}
+    return _NUMBERED.sub(lambda found: f"#{numbers.setdefault(found[1], len(numbers))}", text)

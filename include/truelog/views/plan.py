@@ -1,0 +1,94 @@
+"""Plan: what a transform's analysed plan says about the transform, read through py4j."""
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+_NUMBER = re.compile(r"(_\d+)?#\d+L?")  # Spark numbers attributes, and Python's lambda variables, anew in every run
+
+
+def analyzed(selected: DataFrame) -> Any:
+    return selected._jdf.queryExecution().analyzed()
+
+
+def nodes(plan: Any) -> Iterator[Any]:
+    """The nodes of a plan, from the top."""
+    yield plan
+    for child in _items(plan.children()):
+        yield from nodes(child)
+
+
+def source(frame: DataFrame) -> int:
+    """The number of the frame's RDD, which a plan over the frame still names."""
+    return int(analyzed(frame).rdd().id())
+
+
+def literals(plan: Any) -> list[Any]:
+    """The values of all literals in a plan, in the order of the plan."""
+    return list(_literals(json.loads(plan.toJSON())))
+
+
+@dataclass
+class LivePart:
+    """The part of a plan that determines its result: a column that a later step drops is not part of it."""
+
+    fields: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))  # field names by `source`
+    steps: list[list[str]] = field(default_factory=list)  # the expressions of each step, from the top
+
+    def _visit(self, node: Any, wanted: set[int]) -> None:
+        kind, children = node.nodeName(), list(_items(node.children()))
+        if kind == "LogicalRDD":
+            names = {each.name() for each in _items(node.output()) if _number(each) in wanted}
+            self.fields[int(node.rdd().id())] |= names
+        elif kind == "Project":
+            self._follow(node, [each for each in _items(node.projectList()) if _number(each) in wanted], set())
+        elif kind == "Filter":
+            self._follow(node, [node.condition()], wanted)
+        elif kind == "Generate":
+            self._follow(node, [node.generator()], wanted)
+        elif kind in ("Union", "Expand"):
+            places = [i for i, each in enumerate(_items(node.output())) if _number(each) in wanted]
+            if kind == "Expand":
+                rows = [list(_items(row)) for row in _items(node.projections())]
+                self._follow(node, [row[i] for row in rows for i in places], set())
+            for child in children if kind == "Union" else ():
+                self._visit(child, {_number(child.output().apply(i)) for i in places})
+        else:
+            for child in children:
+                self._visit(child, wanted)
+
+    def _follow(self, node: Any, expressions: list[Any], passed: set[int]) -> None:
+        """Record a step's expressions, and visit its child for the columns that they read or that pass unchanged."""
+        self.steps.append([node.nodeName(), *sorted(_NUMBER.sub("", each.toString()) for each in expressions)])
+        read = {_number(each) for expression in expressions for each in _items(expression.references().toSeq())}
+        self._visit(node.children().apply(0), passed | read)
+
+
+def live_part(selected: DataFrame) -> LivePart:
+    plan, part = analyzed(selected), LivePart()
+    part._visit(plan, {_number(each) for each in _items(plan.output())})
+    return part
+
+
+def _items(sequence: Any) -> Iterator[Any]:
+    for i in range(sequence.size()):
+        yield sequence.apply(i)
+
+
+def _number(attribute: Any) -> int:
+    return int(attribute.exprId().id())
+
+
+def _literals(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        if str(value.get("class", "")).endswith("expressions.Literal"):
+            yield value.get("value")
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from _literals(each)
