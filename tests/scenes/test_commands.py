@@ -36,6 +36,8 @@ CREATE VIEW views.made_view AS SELECT * FROM (VALUES
 CREATE VIEW views.made_view_doubled AS SELECT a, 2 * n AS n FROM views.made_view;
 COMMENT ON COLUMN views.made_view.a IS 'what a means';
 INSERT INTO truelog.view (view, version, fingerprint, spark) VALUES ('made_view', 1, '', ''), ('made_view', 2, '', '');
+INSERT INTO truelog.lag_sample (reader, version, at, partitions)
+VALUES ('made_view', 2, now(), '[{"topic": "page_view", "partition": 0, "seconds": 0.5, "blind": ""}]');
 INSERT INTO truelog.position VALUES
     ('made_view', 1, 'page_view', 0, 'x', 7),
     ('made_view', 2, 'page_view', 0, 'x', 5), ('made_view', 2, 'page_view', 1, 'x', 6);
@@ -44,6 +46,7 @@ DROP = """
 DROP VIEW views.made_view_doubled, views.made_view;
 DELETE FROM truelog.position WHERE view = 'made_view';
 DELETE FROM truelog.view WHERE view = 'made_view';
+DELETE FROM truelog.lag_sample WHERE reader = 'made_view';
 """
 
 
@@ -163,7 +166,7 @@ def test_query_of_an_unknown_or_unmade_view(views: str) -> None:
     assert "does not exist yet" in unmade.stderr
 
 
-def test_positions_are_those_of_the_newest_version(views: str) -> None:
+def test_positions_are_those_of_the_deployed_version(views: str) -> None:
     found = answer("positions", TRUELOG_VIEWS_FOLDER=views)
     assert found == {"made_view": {"page_view": {"0": 5, "1": 6}}, "unmade_view": {}}
 

@@ -120,7 +120,7 @@ def age_of(served: Served) -> float | None:
 
 
 def test_as_of_is_the_time_up_to_which_the_rows_are_complete(served: Served) -> None:
-    """A view that is hours behind is told as hours old, although it merges every second and no one says it is stalled."""
+    """A view that is hours behind is hours old, although it merges every second and is not stalled."""
     app = f"app {served.name}"
     application.declare(served.connection, [app])
     view_status.begin_run(served.connection, app, {served.name: 1})

@@ -154,7 +154,8 @@ def test_swapped_fields_of_a_struct_change_the_fingerprint(spark: SparkSession) 
 
     def newest(one: str, other: str) -> str:
         def select(viewed: DataFrame) -> DataFrame:
-            return viewed.select("url", latest("at", **{one: "bytes", other: "status"}).alias("seen"))
+            columns: dict[str, Any] = {one: "bytes", other: "status"}
+            return viewed.select("url", latest("at", **columns).alias("seen"))
 
         return printed(spark, select, VIEWED, measures={"seen": Latest()})
 
