@@ -111,7 +111,7 @@ class CertificateVerifier:
 
 def _superseded(certified: Certificate, compiled: CompiledView) -> str:
     """How the current code differs from the certified code, or an empty string if it is the same."""
-    if (certified.version, certified.fingerprint) == (compiled.view.version, compiled.fingerprint):
+    if certified.version == compiled.view.version and compiled.is_made_by(certified.fingerprint):
         return ""
     return (
         f"made by version {certified.version}, code {certified.fingerprint[:12]}; the view's file now has version "

@@ -11,11 +11,11 @@ which has no number. Formula 1 covered all fields of the events but no selected 
 
 import hashlib
 import json
-import logging
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -107,7 +107,7 @@ def _referenced(
 @contextmanager
 def _quietly() -> Iterator[None]:
     """Keep PySpark from logging that a column is missing: here it is an answer, not an error."""
-    logger = logging.getLogger("DataFrameQueryContextLogger")
+    logger = PySparkLogger.getLogger("DataFrameQueryContextLogger")
     before, logger.disabled = logger.disabled, True
     try:
         yield

@@ -230,16 +230,16 @@ def every_fingerprint(spark: SparkSession) -> dict[str, str]:
     return found | {"united": printed(spark, united, VIEWED, CLICKED)}
 
 
-def print_every_fingerprint() -> None:
+def write_every_fingerprint() -> None:
     builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     settings = {"spark.sql.session.timeZone": "UTC", "spark.sql.debug.maxToStringFields": "100000"}
     for name, value in settings.items():
         builder = builder.config(name, value)
-    print(json.dumps(every_fingerprint(builder.getOrCreate())))
+    sys.stdout.write(json.dumps(every_fingerprint(builder.getOrCreate())) + "\n")
 
 
 def test_every_process_computes_the_same_fingerprints(spark: SparkSession) -> None:
-    code = "from tests.library.views import test_fingerprint; test_fingerprint.print_every_fingerprint()"
+    code = "from tests.library.views import test_fingerprint; test_fingerprint.write_every_fingerprint()"
     child = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert json.loads(child.stdout.splitlines()[-1]) == every_fingerprint(spark)
 
