@@ -19,12 +19,13 @@ from runtime.service import log_file
 from tests.scenes.conftest import World
 from truelog.archive import archive_table
 from truelog.control.application import ARCHIVE
-from truelog.lag import lag_groups, lag_poll
+from truelog.lag import lag_groups, lag_history, lag_poll
 from truelog.lag.lag import Lag, Partition, lags
 from truelog.lag.lag_history import ReaderPoll
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.schema.event import load_events
+from truelog.serving import serving_status
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
 
@@ -151,6 +152,22 @@ def test_a_poll_sees_each_reader_in_each_partition(polled: dict[str, ReaderPoll]
     assert all(0 < each.seconds < 600 for each in behind)
     [blind] = {each.blind for each in polled[OTHER_TOPIC].samples.values()}
     assert "page_view was deleted and created again" in blind
+
+
+def test_the_age_of_a_view_is_the_age_of_its_first_unread_record(
+    readers: Settings, polled: dict[str, ReaderPoll]
+) -> None:
+    with connect(readers) as connection:
+        lag_history.append(connection, polled.values(), 3600)
+        ages = {view: status.age for view, status in serving_status.serving_statuses(connection).items()}
+        [(now,)] = connection.execute("SELECT extract(epoch FROM now())::float8").fetchall()
+    at_end, behind = (float(str(now)) - polled[view].at for view in (AT_END, BEHIND))
+    unread = max(each.seconds for each in polled[BEHIND].samples.values())
+    assert (ages[AT_END], ages[BEHIND]) == (
+        pytest.approx(at_end, abs=0.01),
+        pytest.approx(behind + unread, abs=0.01),
+    )
+    assert ages[OTHER_TOPIC] is None
 
 
 def test_the_archive_is_a_reader_too(world: World) -> None:

@@ -1,10 +1,15 @@
-"""Reads records between any two positions in the log, from the archive where Kafka has dropped the records."""
+"""Reads records between any two positions in the log, from the archive where Kafka has dropped the records.
+
+Retention drops the records below a partition's earliest offset. Compaction drops single records anywhere, so of a
+compacted topic, everything that is archived is read from the archive, which has every record.
+"""
 
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 
 from truelog.archive import archive_reader
+from truelog.archive.archive_table import archived_positions
 from truelog.log import records, topics
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
@@ -23,7 +28,10 @@ def read_events(
     """
     earliest = topics.earliest_offsets(settings, end.offsets)
     begin.require_same_topics(earliest)
-    dropped = begin.latest(earliest).earliest(end)  # below these positions, only the archive has the records
+    compacted = archived_positions(settings, topics.compacted_topics(settings, end.offsets))
+    compacted.require_same_topics(end)
+    # Below these positions, only the archive surely has all records.
+    dropped = begin.latest(earliest).latest(compacted).earliest(end)
     event_types = {topic: types[topic] for topic in end.offsets}
     parts: list[DataFrame] = []
     if begin.ranges_to(dropped):

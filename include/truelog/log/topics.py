@@ -180,6 +180,12 @@ def _retention(entries: Mapping[str, ConfigEntry]) -> float | None:
     return None if forever else milliseconds / 1000
 
 
+def compacted_topics(settings: Settings, topics: Iterable[str]) -> set[str]:
+    """The topics from which the brokers currently remove records that have a newer record with the same key."""
+    found = _configurations(client(settings), topics)
+    return {name for name, entries in found.items() if "compact" in str(entries["cleanup.policy"].value)}
+
+
 def require_log_append_time(settings: Settings, topics: Iterable[str]) -> None:
     """Raise TopicRefused if the records of a topic carry timestamps from their producers' clocks."""
     broker = client(settings)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
+from truelog.archive.archive_table import archived_positions
 from truelog.control import application, lease
 from truelog.kernel import clock, merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
@@ -147,7 +148,9 @@ class Stream:
 
         A topic that no view reads begins at its end. `ticks` may be such a topic; its records wake the application.
         """
-        begin = earliest
+        # Records below these positions may be missing in Kafka, so views read them from the archive to catch up.
+        compacted = archived_positions(self.settings, topics.compacted_topics(self.settings, earliest.offsets))
+        begin = earliest.latest(compacted.only(t for t in compacted.ids if compacted.ids[t] == earliest.ids[t]))
         for worker in self.workers:
             at = merge.positions(self.connection, worker.compiled)
             begin = begin.latest(at.only(t for t in at.ids if at.ids[t] == begin.ids.get(t)))

@@ -1,0 +1,97 @@
+"""Records of a compacted topic come from the archive, because Kafka has only the last record of each key."""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from tests.laws.lab import Lab
+from tests.library.archived import PER_URL, Archived
+from truelog.archive import archive_writer
+from truelog.archive.archive_table import ensure_table, identifier, open_catalog
+from truelog.batch import log_with_archive
+from truelog.log import topics
+from truelog.log.positions import Positions
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import Settings
+from truelog.support.wait import until
+
+TOPIC = "price"
+FAST = {"min.compaction.lag.ms": "0", "min.cleanable.dirty.ratio": "0.001", "segment.ms": "100"}
+
+
+def offsets_in_kafka(settings: Settings) -> list[int]:
+    consumer = Consumer({**settings.kafka(), "group.id": "t", "enable.partition.eof": True})
+    consumer.assign([TopicPartition(TOPIC, 0, 0)])
+    found = []
+    while (message := consumer.poll(10)) is not None and message.error() is None:
+        found.append(message.offset())
+    consumer.close()
+    return [int(str(each)) for each in found]
+
+
+@pytest.fixture
+def cleaned(
+    lab: Lab, platform: Settings, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Archived, list[dict[str, str]]]]:
+    """A compacted topic with three archived prices of one key, from which Kafka has removed the first two prices."""
+    declared = lab.types["click"]
+    price = replace(declared, name=TOPIC, topic=replace(declared.topic, partitions=1, compacted=True))
+    lab = replace(lab, types={**lab.types, TOPIC: price})
+    monkeypatch.setattr(archive_writer, "event_types", lambda: lab.types)  # the files in include/events/ have no price
+    topics.sync_topics(platform, {TOPIC: price})
+    admin = AdminClient(platform.kafka())
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)  # type: ignore[call-arg]
+        for name, value in FAST.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=entries)
+    admin.incremental_alter_configs([resource])[resource].result()
+    archive = Archived(lab, lab.compiled("per_price", PER_URL), {TOPIC: {0: 0}}, topics.topic_ids(platform, [TOPIC]))
+    with open_catalog(platform) as catalog:
+        ensure_table(catalog, price, archive.ids[TOPIC], archive.ends[TOPIC])
+    common = {"search_id": "1", "visitor_id": "v", "occurred_at": "2026-03-01T00:00:00Z"}
+    values = [common | {"event_id": f"e{n}", "url": f"u{n}"} for n in range(4)]
+    producer = Producer({**platform.kafka(), "acks": "all"})
+    for value in values[:3]:
+        producer.produce(TOPIC, json.dumps(value).encode(), key=b"k")
+        assert producer.flush(10) == 0
+        time.sleep(0.2)  # the next record begins a segment, because only closed segments are compacted
+    archive._archive(TOPIC, 0, values[:3])
+    producer.produce(TOPIC, json.dumps(values[3]).encode(), key=b"k")
+    assert producer.flush(10) == 0
+    until(lambda: _require_cleaned(platform), 90, "the broker to compact the topic")
+    yield archive, values
+    with open_catalog(platform) as catalog:
+        catalog.drop_table(identifier(TOPIC))
+    admin.delete_topics([TOPIC])[TOPIC].result()
+
+
+def _require_cleaned(settings: Settings) -> None:
+    if len(found := offsets_in_kafka(settings)) > 2:
+        raise ServiceDown(f"Kafka still has {found}")
+
+
+def test_what_compaction_removed_is_read_from_the_archive(cleaned: tuple[Archived, list[dict[str, str]]]) -> None:
+    archive, values = cleaned
+    settings, spark = archive.lab.settings, archive.lab.spark
+    assert topics.compacted_topics(settings, [TOPIC, "click"]) == {TOPIC}
+    assert offsets_in_kafka(settings)[0] > 0
+    begin, end = Positions({TOPIC: {0: 0}}, archive.ids), topics.end_offsets(settings, [TOPIC])
+    assert end.at(TOPIC, 0) == 4  # the fourth price is not archived
+    events = log_with_archive.read_events(spark, settings, archive.lab.types, begin, end)
+    found = {row.offset: row.url for row in events[TOPIC].collect()}
+    assert found == {n: value["url"] for n, value in enumerate(values)}
+    begin, end = (Positions({TOPIC: {0: offset}}, archive.ids) for offset in (1, 2))
+    part = log_with_archive.read_events(spark, settings, archive.lab.types, begin, end)
+    assert [row.offset for row in part[TOPIC].collect()] == [1]
