@@ -4,6 +4,7 @@ Retention drops the records below a partition's earliest offset. Compaction drop
 compacted topic, everything that is archived is read from the archive, which has every record.
 """
 
+from collections.abc import Iterable
 from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -28,7 +29,7 @@ def read_events(
     """
     earliest = topics.earliest_offsets(settings, end.offsets)
     begin.require_same_topics(earliest)
-    compacted = archived_positions(settings, topics.compacted_topics(settings, end.offsets))
+    compacted = archived_and_compacted(settings, end.offsets)
     compacted.require_same_topics(end)
     # Below these positions, only the archive surely has all records.
     dropped = begin.latest(earliest).latest(compacted).earliest(end)
@@ -41,3 +42,9 @@ def read_events(
     if dropped.ranges_to(end):
         parts.append(records.decoded(records.read_range(spark, settings, dropped, end), event_types))
     return records.events(reduce(DataFrame.unionByName, parts), event_types)
+
+
+def archived_and_compacted(settings: Settings, names: Iterable[str]) -> Positions:
+    """The archive's end in each compacted topic of these: below it, Kafka may lack records that the archive has."""
+    compacted = topics.compacted_topics(settings, names)
+    return archived_positions(settings, compacted) if compacted else Positions()

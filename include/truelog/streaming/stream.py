@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from truelog.archive.archive_table import archived_positions
+from truelog.batch.log_with_archive import archived_and_compacted
 from truelog.control import application, lease
 from truelog.kernel import clock, merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
@@ -149,7 +149,7 @@ class Stream:
         A topic that no view reads begins at its end. `ticks` may be such a topic; its records wake the application.
         """
         # Records below these positions may be missing in Kafka, so views read them from the archive to catch up.
-        compacted = archived_positions(self.settings, topics.compacted_topics(self.settings, earliest.offsets))
+        compacted = archived_and_compacted(self.settings, earliest.offsets)
         begin = earliest.latest(compacted.only(t for t in compacted.ids if compacted.ids[t] == earliest.ids[t]))
         for worker in self.workers:
             at = merge.positions(self.connection, worker.compiled)

@@ -1,9 +1,9 @@
 """Records of a compacted topic come from the archive, because Kafka has only the last record of each key."""
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import replace
+from threading import Event
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -51,10 +51,7 @@ def cleaned(
     monkeypatch.setattr(archive_writer, "event_types", lambda: lab.types)  # the files in include/events/ have no price
     topics.sync_topics(platform, {TOPIC: price})
     admin = AdminClient(platform.kafka())
-    entries = [
-        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)  # type: ignore[call-arg]
-        for name, value in FAST.items()
-    ]
+    entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in FAST.items()]
     resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=entries)
     admin.incremental_alter_configs([resource])[resource].result()
     archive = Archived(lab, lab.compiled("per_price", PER_URL), {TOPIC: {0: 0}}, topics.topic_ids(platform, [TOPIC]))
@@ -66,7 +63,7 @@ def cleaned(
     for value in values[:3]:
         producer.produce(TOPIC, json.dumps(value).encode(), key=b"k")
         assert producer.flush(10) == 0
-        time.sleep(0.2)  # the next record begins a segment, because only closed segments are compacted
+        Event().wait(0.2)  # the next record begins a segment, because only closed segments are compacted
     archive._archive(TOPIC, 0, values[:3])
     producer.produce(TOPIC, json.dumps(values[3]).encode(), key=b"k")
     assert producer.flush(10) == 0
