@@ -13,7 +13,7 @@ from spark_job import BATCH
 from truelog.schema import event
 from truelog.support.settings import Settings
 
-EVENTS = event.event_names()
+EVENTS = event.event_names(Settings().events_folder)
 
 ABOUT = """
 Validates each event type once a day. For each log day that begins within the run's interval, it computes metrics from

@@ -116,7 +116,7 @@ def reconciliations(view: str = "", run: str = "", attempt: str = "", limit: Lim
 @router.get("/quality", dependencies=OF_VIEWS)
 def quality(of: str = "", limit: Limit = 60) -> Answer:
     """The newest log day of each event type, and the days of one type (by default a type that failed validation)."""
-    types = event.event_names()
+    types = event.event_names(Settings().events_folder)
     with db_snapshot.read_snapshot(Settings()) as connection:
         newest = quality_history.newest_days(connection)
         worst = next((each.event for each in newest if each.failed), newest[0].event if newest else types[0])

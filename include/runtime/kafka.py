@@ -1,5 +1,6 @@
 """Kafka, the log. One KRaft process is both broker and controller, and every listener requires a credential."""
 
+import logging
 import re
 import shutil
 import subprocess
@@ -13,10 +14,12 @@ from confluent_kafka.admin import AdminClient
 from runtime.credentials import LOOPBACK, write_private
 from runtime.service import Service, private_folder
 from truelog.log import topics
-from truelog.schema.event import load_events
+from truelog.schema.event import load_proposals
 from truelog.spark.java import java
-from truelog.support.errors import NotSetUp, ServiceDown
+from truelog.support.errors import NotSetUp, ServiceDown, TopicRefused
 from truelog.support.settings import Settings, jaas
+
+log = logging.getLogger("truelog.runtime")
 
 _ERROR, _ERROR_LINES = re.compile(r" ERROR |^(Caused by: )?[\w.$]+(Exception|Error)\b"), 20
 LOGGING = Path(__file__).with_name("kafka-log4j2.properties")
@@ -36,11 +39,11 @@ def configure(settings: Settings) -> None:
 def command(settings: Settings) -> list[str]:
     home = settings.home / "kafka"
     memory = ["-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError"]
-    logging = f"-Dlog4j2.configurationFile={LOGGING}"
+    logs = f"-Dlog4j2.configurationFile={LOGGING}"
     return [
         java(settings),
         *memory,
-        logging,
+        logs,
         *_class_path(settings),
         "kafka.Kafka",
         str(home / "server.properties"),
@@ -58,8 +61,15 @@ def ready(settings: Settings) -> None:
 
 
 def prepare(settings: Settings) -> None:
-    """Create the declared topics."""
-    topics.sync_topics(settings, load_events())
+    """Create the declared topics. A topic or a file that is bad does not hold up the others."""
+    types, broken = load_proposals(settings.events_folder)
+    for name, event_type in types.items():
+        try:
+            topics.sync_topics(settings, {name: event_type})
+        except TopicRefused as refused:
+            broken[name] = str(refused)
+    for name, reason in broken.items():
+        log.error("%s: %s", name, reason)
 
 
 def address(settings: Settings) -> str:

@@ -12,8 +12,7 @@ import psycopg
 from runtime import airflow, collector, kafka, keeper, lag, postgresql, s3, ticks
 from runtime.service import Service, log_file
 from truelog.apps import launcher
-from truelog.control import event_registry
-from truelog.schema.event import load_events
+from truelog.control import event_files
 from truelog.support.errors import ServiceDown
 from truelog.support.memory import megabytes
 from truelog.support.settings import Settings
@@ -122,7 +121,7 @@ def _bring_up(settings: Settings, service: Service, needed: "Iterable[Future[Non
 def _register(settings: Settings, needed: "Iterable[Future[None]]") -> None:
     for done in needed:
         done.result()
-    for name, reason in event_registry.register_all(settings, load_events().values()).items():
+    for name, reason in event_files.register_files(settings).items():
         log.error("%s: its last version stays in force: %s", name, reason)
 
 

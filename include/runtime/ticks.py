@@ -34,7 +34,9 @@ def ready(settings: Settings) -> None:
     except KafkaException as error:
         raise ServiceDown(str(error)) from error
     if age > settings.tick_seconds + _LATE_SECONDS:
-        ends = topics.ends_by_partition(broker, topics.existing_topics(broker).intersection(event.event_names()))
+        ends = topics.ends_by_partition(
+            broker, topics.existing_topics(broker).intersection(event.event_names(settings.events_folder))
+        )
         reasons = " ".join(ends.unknown.values())
         why = f": a tick needs the end of every partition, and {reasons}" if reasons else ""
         raise ServiceDown(f"no recent tick{why}")

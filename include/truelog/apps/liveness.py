@@ -66,7 +66,7 @@ def _reader_positions(settings: Settings, name: str) -> tuple[Iterable[Positions
     if name == ARCHIVE:
         from truelog.archive.archive_table import archived_positions  # its libraries take a second to import
 
-        return [archived_positions(settings, event.event_names())], None
+        return [archived_positions(settings, event.event_names(settings.events_folder))], None
     with db_snapshot.read_snapshot(settings) as connection:
         statuses = view_status.view_statuses(connection)
         views = [each.view for each in statuses if each.application == name and each.state != view_status.STALLED]

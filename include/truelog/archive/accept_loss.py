@@ -32,8 +32,7 @@ def accept_lost_ranges(settings: Settings) -> list[Range]:
     """
     with _without_archive(settings) as names:
         wanted = archived_positions(settings, names)
-        found = examine_topics(topics.client(settings), wanted.offsets).earliest
-        earliest = found.only(topic for topic, topic_id in found.ids.items() if wanted.ids[topic] == topic_id)
+        earliest = examine_topics(topics.client(settings), wanted.offsets, wanted.ids).earliest
         accepted = lost_ranges(wanted, earliest)
         with open_catalog(settings) as catalog:
             for topic in sorted({each.topic for each in accepted}):

@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +25,7 @@ from truelog.archive.archive_table import LOG_DAY, TIME, arrow_schema
 from truelog.archive.log_day import Start, as_datetime, assign_days, day_of, day_starts
 from truelog.kernel.clock import TOPIC as TICKS
 from truelog.schema.decode import decode
-from truelog.schema.event import FUTURE_LIMIT, EventType, load_events
+from truelog.schema.event import FUTURE_LIMIT, EventType, EventTypes
 from truelog.support.settings import Settings
 
 DESCRIPTION = "file binary"  # the schema of a task's result: one pickled ArchivedFile per row
@@ -60,6 +59,7 @@ class FileWriter:
     """The function for `mapInArrow`, with everything that a task needs, because tasks do not query the database."""
 
     settings: Settings
+    types: EventTypes
     tables: Mapping[str, TableMetadata]
     days: Mapping[tuple[str, int], tuple[Start, ...]]
 
@@ -73,7 +73,7 @@ class FileWriter:
             if partition is None:
                 topic, number = records["topic"][0].as_py(), records["partition"][0].as_py()
                 known = self.days.get((topic, number), ())
-                partition = _Partition(self.settings, event_types()[topic], self.tables[topic], number, [*known])
+                partition = _Partition(self.settings, self.types[topic], self.tables[topic], number, [*known])
             yield from partition.write(records)
 
 
@@ -129,12 +129,6 @@ class _Partition:
         io = load_file_io(self.settings.iceberg(), self.table.location)
         [data_file] = write_file(io, self.table, iter([task]))
         return data_file
-
-
-@cache
-def event_types() -> Mapping[str, EventType]:
-    """All event types, loaded once per process, because one Python worker runs many tasks."""
-    return load_events()
 
 
 def blueprint(metadata: TableMetadata) -> TableMetadata:

@@ -224,8 +224,8 @@ def library_digest() -> str:
 
 
 def declarations_digest(settings: Settings) -> str:
-    """A digest of the event types, the views and the view assignments, which an application reads again on a change."""
-    files = [*settings.events_folder.glob("*.py"), *settings.views_folder.glob("*.py")]
+    """A digest of the views and the view assignments, which an application reads again on a change."""
+    files = settings.views_folder.glob("*.py")
     assignments = [f"{view} in {name}" for view, name in sorted(settings.applications.items())]
     return hash_lines([_digest(files), *assignments])
 

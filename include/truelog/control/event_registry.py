@@ -112,6 +112,14 @@ def event_types(settings: Settings) -> EventTypes:
         return load_types(connection)
 
 
+def newest_versions(connection: Connection) -> dict[str, tuple[str, int, int]]:
+    """The topic id, reading and version in force of each event type: a cheap way to notice a registration."""
+    rows: list[tuple[Any, ...]] = connection.execute(
+        "SELECT DISTINCT ON (event) event, topic_id, reading, version FROM truelog.event_cut ORDER BY event, id DESC"
+    ).fetchall()
+    return {event: (topic_id, reading, version) for event, topic_id, reading, version in rows}
+
+
 def histories(connection: Connection) -> dict[str, EventHistory]:
     """All versions and cuts of every event type, by name."""
     return _load(connection)

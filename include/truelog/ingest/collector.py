@@ -26,27 +26,33 @@ Each event must contain its `type`. For each event, good or bad, the response co
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.message import Message
 
+import psycopg
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from starlette.requests import ClientDisconnect
 
+from truelog.control import event_registry
 from truelog.ingest import body_reader, event_parser
 from truelog.ingest.event_classifier import ClassifiedRecord, EventClassifier, Receipt
 from truelog.ingest.event_producer import EventProducer, PartitionOffset
-from truelog.schema.event import load_events
 from truelog.storage.api_key import RELOAD_SECONDS, KeyRing, Role
 from truelog.support.background import Background
-from truelog.support.errors import RequestRefused, ServiceDown
+from truelog.support.errors import RequestRefused, ServiceDown, TruelogError
 from truelog.support.http_server import error_response, run_server
 from truelog.support.settings import Settings
 
+_TYPES_SECONDS = 2.0  # interval at which the event types are loaded again
 _RETRY_SECONDS = 2  # for senders while Kafka is unavailable
 _INLINE_BYTES = 64 * 1024  # longer bodies are processed in a thread, so that they do not block the event loop
+
+log = logging.getLogger(__name__)
 
 _SPLITTERS = {
     "application/json": event_parser.split_document,
@@ -63,7 +69,7 @@ class Collector:
         self.producer = EventProducer(settings)
         self._capacity = body_reader.CapacityLimit(settings.collector_room_requests, settings.collector_room_bytes)
         self._classifier = EventClassifier(
-            load_events(),
+            event_registry.event_types(settings),
             settings.collector_body_events,
             settings.collector_event_bytes,
         )
@@ -74,10 +80,24 @@ class Collector:
         self.producer.check()
         reload = Background("keys", self.keys.reload, RELOAD_SECONDS)
         reload.start()
+        types = Background("event types", self.reload_types, _TYPES_SECONDS)
+        types.start()
         self.producer.start()
         yield
+        types.stop()
         reload.stop()
         self.producer.stop()
+
+    def reload_types(self) -> None:
+        """Accept the event types that are registered now. If the database is down, keep the known types."""
+        try:
+            types = event_registry.event_types(self.settings)
+        except (psycopg.Error, TruelogError) as error:
+            log.warning("the event types were not loaded again: %s", error)
+            return
+        if types != self._classifier.types:
+            self._classifier = replace(self._classifier, types=types)
+            log.info("accepting %s", ", ".join(types))
 
     async def post(self, request: Request) -> JSONResponse:
         """1. Check the key and the content type. 2. Read the body. 3. Classify its events. 4. Send them. 5. Respond."""

@@ -67,7 +67,7 @@ def polled_archive(settings: Settings) -> PolledReaders:
     """The archive, or nothing if the archive has no table yet."""
     with db_snapshot.read_snapshot(settings) as connection:
         batch_at = _batch_at(application.load_status(connection, ARCHIVE))
-    position = ReaderPosition(0, archived_positions(settings, event.event_names()))
+    position = ReaderPosition(0, archived_positions(settings, event.event_names(settings.events_folder)))
     return {ARCHIVE: _reader(position, batch_at)} if position.positions.offsets else {}
 
 

@@ -23,7 +23,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from truelog.log import topics
-from truelog.schema.event import EventType, load_events
+from truelog.schema.event import EventType, event_names, load_event
 from truelog.support.errors import ServiceDown
 from truelog.support.service_main import run_until_terminated
 from truelog.support.settings import Settings
@@ -35,14 +35,14 @@ log = logging.getLogger(__name__)
 
 def run(settings: Settings, stopped: Event) -> None:
     """Write a tick every `tick_seconds` until stopped. A tick that Kafka does not accept is skipped, not repeated."""
-    types = load_events()
-    topics.require_log_append_time(settings, types)
+    event_type = load_event(settings.events_folder / f"{TOPIC}.py")
+    topics.require_log_append_time(settings, [TOPIC])
     broker, producer = topics.client(settings), _producer(settings)
-    read = [name for name in types if name != TOPIC]
     due = time.monotonic()
     while not stopped.is_set():
         try:
-            _send(producer, _tick(broker, types[TOPIC], read))
+            declared = set(event_names(settings.events_folder)) - {TOPIC}  # new files count from the next tick on
+            _send(producer, _tick(broker, event_type, declared & topics.existing_topics(broker)))
         except ServiceDown as down:
             log.warning("tick skipped: %s", down)
         due = max(due + settings.tick_seconds, time.monotonic())

@@ -27,8 +27,11 @@ class TopicHealth:
     bad: Mapping[str, str] = field(default_factory=dict)
 
 
-def examine_topics(broker: AdminClient, names: Iterable[str]) -> TopicHealth:
+def examine_topics(broker: AdminClient, names: Iterable[str], registered: Mapping[str, str]) -> TopicHealth:
     """Examine each topic: it must exist, each partition must have a leader, and the broker must set the timestamps.
+
+    `registered` contains the topic ids for which event types are registered. Another id is a topic created again, whose
+    event type must be registered for the new topic first.
 
     Raises:
         ServiceDown: Kafka does not answer, so nothing is known about any topic.
@@ -41,8 +44,11 @@ def examine_topics(broker: AdminClient, names: Iterable[str]) -> TopicHealth:
         except TopicRefused as refused:
             bad[name] = str(refused)
             continue
+        topic_id = found.positions.ids[name]
         if found.unknown:
             bad[name] = " ".join(found.unknown.values())
+        elif registered.get(name, topic_id) != topic_id:
+            bad[name] = f"{name} was deleted and created again, and its file is not registered for the new topic yet."
         else:
             earliest = earliest.latest(found.positions)
     return TopicHealth(earliest, bad)

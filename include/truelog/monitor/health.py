@@ -119,7 +119,7 @@ def _facts(settings: Settings, connection: Connection) -> _Facts:
 
 def _archived(settings: Settings) -> Positions:
     try:
-        return archived_positions(settings, event.event_names())
+        return archived_positions(settings, event.event_names(settings.events_folder))
     except TruelogError:  # the store does not answer, but everything else can still be reported
         return Positions()
 

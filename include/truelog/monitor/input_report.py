@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from truelog.control import event_file, topic_status
-from truelog.control.event_file import BrokenFile
+from truelog.control import event_files, topic_status
+from truelog.control.event_files import BrokenFile
 from truelog.control.topic_status import SuspendedTopic
 from truelog.storage import db_snapshot
 from truelog.support.settings import Settings
@@ -25,4 +25,4 @@ def input_report(settings: Settings) -> InputReport:
         ServiceDown: PostgreSQL does not answer.
     """
     with db_snapshot.read_snapshot(settings) as connection:
-        return InputReport(topic_status.suspended_topics(connection), event_file.broken_files(connection))
+        return InputReport(topic_status.suspended_topics(connection), event_files.broken_files(connection))

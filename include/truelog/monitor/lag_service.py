@@ -1,5 +1,7 @@
 """The lag service: polls the views and the archive every `lag_poll_seconds`, serves metrics, and runs alert checks.
 
+It also registers new and changed files in the events folder (`truelog.control.event_files`).
+
     GET /metrics        Authorization: Bearer KEY       a reader key or an admin key
     GET /health         no key needed: 200 if the polls of the views and the archive are succeeding, otherwise 503
 
@@ -18,6 +20,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 import psycopg
+from botocore.exceptions import BotoCoreError
+from confluent_kafka.admin import AdminClient
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -25,6 +29,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from truelog.alerts import alert_scheduler
+from truelog.control import event_files
 from truelog.lag import lag_groups, lag_history, lag_poll
 from truelog.lag.lag_poll import ListReaders
 from truelog.lag.lag_report import POLLS
@@ -38,6 +43,7 @@ from truelog.support.errors import RequestRefused, ServiceDown, TruelogError
 from truelog.support.http_server import error_response, run_server
 from truelog.support.settings import Settings
 
+_FILES_SECONDS = 2.0  # interval at which the event files are compared with the registry
 _STOP_SECONDS = 1.0  # an unfinished poll may be lost
 
 _STATEMENT_SECONDS = 10
@@ -80,6 +86,9 @@ class LagService:
             Background(name, partial(self._try_poll, name), self.settings.lag_poll_seconds) for name in self._readers
         ]
         threads += alert_scheduler.watcher_threads(self.settings)
+        threads.append(
+            Background("event files", partial(register_event_files, self.settings, self._broker), _FILES_SECONDS)
+        )
         for thread in threads:
             thread.start()
         yield
@@ -89,7 +98,7 @@ class LagService:
     def poll(self, name: str) -> None:
         """Poll (1), store the readings (2), and publish the positions (3)."""
         readers, readings = lag_poll.poll_once(
-            self.settings, self._broker, event.event_names(), self._readers[name]
+            self.settings, self._broker, event.event_names(self.settings.events_folder), self._readers[name]
         )  # 1
         with connect(self.settings) as connection:
             lag_history.append(connection, readings, self.settings.lag_keep_seconds)  # 2
@@ -116,6 +125,16 @@ class LagService:
         limit = time.monotonic() - POLLS * self.settings.lag_poll_seconds
         current = {name: at > limit for name, at in self._polled_at.items()}
         return JSONResponse(current, 200 if all(current.values()) else 503)
+
+
+def register_event_files(settings: Settings, broker: AdminClient) -> None:
+    """Register new and changed event files. If a service is down, the next attempt follows soon."""
+    try:
+        event_files.register_files(settings, broker)
+    except (TruelogError, psycopg.Error, OSError, BotoCoreError) as error:
+        log.warning("The event files were not registered: %s", error)
+    except Exception:  # a defect must not stop the watch
+        log.exception("The event files were not registered")
 
 
 def create_app(settings: Settings) -> Starlette:

@@ -26,7 +26,7 @@ def validate_days(settings: Settings, events: Iterable[str], span: RunInterval, 
     Return the event types that have log days in the span.
     """
     types = load_events()
-    measured = quality_metrics.measure_days(settings, [types[event] for event in events], span)
+    measured = quality_metrics.measure_days(settings, [types[event] for event in events if event in types], span)
     with connect(settings, autocommit=True) as connection:
         for event, day in measured:
             _validate(settings, connection, event, day, run)

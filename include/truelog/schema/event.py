@@ -5,7 +5,6 @@ file. On the wire, an event is one flat JSON object with the envelope (`event_id
 Undeclared fields remain in the raw bytes. A missing optional field is NULL.
 """
 
-import importlib.util
 import re
 import sys
 from collections.abc import Iterable, Mapping
@@ -192,6 +191,11 @@ class EventType:
 EventTypes = Mapping[str, EventType]
 
 
+def registered_topics(types: EventTypes) -> dict[str, str]:
+    """The id of the topic for which each event type is registered; types from files have none."""
+    return {name: each.topic_id for name, each in types.items() if each.topic_id}
+
+
 def event_names(folder: Path = EVENTS) -> list[str]:
     """The names of the declared event types, taken from the file names without loading the files."""
     return sorted(path.stem for path in folder.glob("*.py") if not path.name.startswith("_"))
@@ -199,7 +203,21 @@ def event_names(folder: Path = EVENTS) -> list[str]:
 
 def load_events(folder: Path = EVENTS) -> dict[str, EventType]:
     """Every event type in the folder, by name. A broken file raises an error, so that no type disappears unnoticed."""
-    return {name: load_event(folder / f"{name}.py") for name in event_names(folder)}
+    types, broken = load_proposals(folder)
+    if broken:
+        raise BadDeclaration(" ".join(broken.values()))
+    return types
+
+
+def load_proposals(folder: Path = EVENTS) -> tuple[dict[str, EventType], dict[str, str]]:
+    """The event types whose files can be loaded, by name, and the reason for each file that cannot."""
+    types, broken = dict[str, EventType](), dict[str, str]()
+    for name in event_names(folder):
+        try:
+            types[name] = load_event(folder / f"{name}.py")
+        except BadDeclaration as bad:
+            broken[name] = str(bad)
+    return types, broken
 
 
 def load_event(path: Path) -> EventType:
@@ -216,20 +234,23 @@ def load_event(path: Path) -> EventType:
 
 
 def _module(path: Path) -> ModuleType:
-    """Load the file as a module, or return the module if this process has loaded it."""
+    """Load the file as a module, or return the module of the same content, so that its class stays the same.
+
+    Python's own cache of compiled files would overlook a change within a second.
+    """
     name = f"{path.parent.name}.{path.stem}"
     known = sys.modules.get(name)
-    if known is not None and known.__file__ == str(path):
-        return known
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None  # noqa: S101 — a .py file always has a spec
-    assert spec.loader is not None  # noqa: S101
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+    module = ModuleType(name)
+    module.__file__ = str(path)
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
+        content = path.read_bytes()
+        if known is not None and (known.__file__, getattr(known, "CONTENT", None)) == (str(path), content):
+            return known
+        module.__dict__["CONTENT"] = content
+        sys.modules[name] = module
+        exec(compile(content, path, "exec"), module.__dict__)  # noqa: S102 — a declaration is a Python file
+    except (Exception, SystemExit) as error:
+        sys.modules.pop(name, None)
         raise BadDeclaration(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
     return module
 

@@ -33,13 +33,13 @@ from truelog.archive.archive_writer import (
     load_archived_file,
 )
 from truelog.archive.log_day import LogDays
-from truelog.control import application, lease
+from truelog.control import application, event_registry, lease
 from truelog.control.application import ARCHIVE
 from truelog.control.lease import Holder
 from truelog.control.view_loader import archive_code
 from truelog.log.positions import Positions
 from truelog.log.topic_health import TopicGuard
-from truelog.schema.event import load_events
+from truelog.schema.event import EventTypes
 from truelog.spark.session import session
 from truelog.storage.database import connect
 from truelog.streaming.archive_topics import ArchiveTopics, Assessment
@@ -62,6 +62,7 @@ class ArchiveApp:
 
     settings: Settings
     catalog: Catalog
+    types: EventTypes
     tables: Mapping[str, TableMetadata]
     begin: Positions
     checkpoint: Path
@@ -92,7 +93,7 @@ class ArchiveApp:
 
     def _write(self, frame: DataFrame, days: LogDays, begin: Positions) -> list[ArchivedFile]:
         tails = {(t, p): days.tail(t, p, begin.at(t, p)) for t, p in days.by_partition}
-        writer = FileWriter(self.settings, self.tables, tails)
+        writer = FileWriter(self.settings, self.types, self.tables, tails)
         rows = frame.mapInArrow(writer, DESCRIPTION).collect()
         return [load_archived_file(bytes(row.file), self.tables) for row in rows]
 
@@ -144,11 +145,11 @@ def run_archive(settings: Settings, stop: threading.Event) -> None:
     with open_catalog(settings) as catalog:
         while not stop.is_set():
             digest = application.source_digest(settings, library)
-            types = load_events(settings.events_folder)
+            types = event_registry.event_types(settings)
             topics = ArchiveTopics(settings, catalog, types)
             watch = ChangeWatch(settings, ARCHIVE, topics.changed)
             _record_code(settings, archive_lease.holder, archive_code(types), digest)
-            app = _archiver(settings, catalog, topics.assess(), archive_lease.holder)
+            app = _archiver(settings, catalog, types, topics.assess(), archive_lease.holder)
             _archive_until_changed(spark, app, watch, stop)
     archive_lease.release()
 
@@ -175,10 +176,12 @@ def _record_code(settings: Settings, holder: Holder, code: str, digest: str) -> 
         lease.record_code(connection, holder, code)
 
 
-def _archiver(settings: Settings, catalog: Catalog, assessed: Assessment, holder: Holder) -> ArchiveApp:
+def _archiver(
+    settings: Settings, catalog: Catalog, types: EventTypes, assessed: Assessment, holder: Holder
+) -> ArchiveApp:
     plain = {name: blueprint(table.metadata) for name, table in assessed.tables.items()}
     checkpoint = fresh_checkpoint(settings.home / "scratch" / ARCHIVE)
-    return ArchiveApp(settings, catalog, plain, assessed.begin, checkpoint, holder, TopicGuard(settings))
+    return ArchiveApp(settings, catalog, types, plain, assessed.begin, checkpoint, holder, TopicGuard(settings))
 
 
 def _log(spark: SparkSession, settings: Settings, begin: Positions) -> DataFrame:

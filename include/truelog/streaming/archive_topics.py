@@ -19,7 +19,7 @@ from truelog.control.application import ARCHIVE
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.log.topic_health import examine_topics
-from truelog.schema.event import EventType, EventTypes
+from truelog.schema.event import EventType, EventTypes, registered_topics
 from truelog.storage.database import connect
 from truelog.support.errors import CatalogBehind, TopicRecreated
 from truelog.support.settings import Settings
@@ -55,7 +55,7 @@ class ArchiveTopics:
         return assessed
 
     def _assess(self) -> Assessment:
-        health = examine_topics(self._broker, self._types)
+        health = examine_topics(self._broker, self._types, registered_topics(self._types))
         bad, tables = dict(health.bad), dict[str, Table]()
         archived, offsets = Positions(), health.earliest.offsets
         for name, topic_id in health.earliest.ids.items():

@@ -15,7 +15,8 @@ import psycopg
 from pyspark.errors import StreamingQueryException
 from sqlalchemy.exc import SQLAlchemyError
 
-from truelog.control import application
+from truelog.control import application, event_registry
+from truelog.storage.database import connect
 from truelog.streaming import batch_metrics
 from truelog.support.background import Background
 from truelog.support.errors import TruelogError
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 1.0
 _FAILURE_LOOKS = 3  # Spark may notice a deleted topic before the brokers' metadata shows it
+
+Versions = dict[str, tuple[str, int, int]]
 
 log = logging.getLogger("truelog.change")
 
@@ -57,7 +60,8 @@ class ChangeWatch:
 
     def __init__(self, settings: Settings, name: str, changed_topics: Callable[[], str]) -> None:
         self._settings, self._application, self._changed_topics = settings, name, changed_topics
-        self._declarations = application.declarations_digest(settings)
+        self._views = application.declarations_digest(settings)
+        self._versions = _versions(settings)
         self._topics_due = time.monotonic() + settings.topic_check_seconds
         self._found = ""
 
@@ -100,10 +104,17 @@ class ChangeWatch:
     def _look(self) -> None:
         """Look for a change. If a service does not answer, no change is known."""
         try:
-            if application.declarations_digest(self._settings) != self._declarations:
-                self._found = "declarations have changed"
+            if application.declarations_digest(self._settings) != self._views:
+                self._found = "views have changed"
+            elif _versions(self._settings) != self._versions:
+                self._found = "an event type has another version"
             elif time.monotonic() >= self._topics_due:
                 self._topics_due = time.monotonic() + self._settings.topic_check_seconds
                 self._found = self._changed_topics()
         except (TruelogError, psycopg.Error, SQLAlchemyError, OSError) as error:
             log.warning("changes are unknown: %s", error)
+
+
+def _versions(settings: Settings) -> Versions:
+    with connect(settings) as connection:
+        return event_registry.newest_versions(connection)

@@ -16,13 +16,13 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from truelog.batch.log_with_archive import archived_and_compacted
-from truelog.control import application, lease
+from truelog.control import application, event_registry, lease
 from truelog.kernel import clock, merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.log import records, topics
 from truelog.log.positions import Positions
 from truelog.log.topic_health import TopicGuard
-from truelog.schema.event import EventTypes, load_events
+from truelog.schema.event import EventTypes
 from truelog.spark.session import session
 from truelog.storage.database import connect
 from truelog.streaming.change_watch import BatchGate, ChangeWatch
@@ -74,7 +74,7 @@ class Stream:
 
     def _plan(self) -> None:
         """Load the declarations, examine the topics, and give each view that can run a worker."""
-        self.types = load_events(self.settings.events_folder)
+        self.types = event_registry.event_types(self.settings)
         health = self.deployment.deploy(self.types, self.stream_topics.examine)
         former = {each.compiled.name: each for each in self.workers}
         self.workers = []

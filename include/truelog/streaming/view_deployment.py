@@ -38,7 +38,7 @@ class ViewDeployment:
     _refused: dict[str, str] = field(default_factory=dict)
     _begun: bool = False
 
-    def deploy(self, types: EventTypes, examine: Callable[[set[str]], TopicHealth]) -> TopicHealth:
+    def deploy(self, types: EventTypes, examine: Callable[[set[str], EventTypes], TopicHealth]) -> TopicHealth:
         """Deploy the application's views and record the views whose files, tables or topics do not allow them to run.
 
         Return the health of the topics that the views read, and of `ticks`, which wakes the application. The digest is
@@ -47,7 +47,7 @@ class ViewDeployment:
         name = self.holder.application
         digest = application.source_digest(self.settings, self.library)
         found = load_views(self.spark, self.settings, types, application.views_of(self.settings, name))
-        health = examine({clock.TOPIC, *(topic for each in found.compiled for topic in each.view.topics)})
+        health = examine({clock.TOPIC, *(t for each in found.compiled for t in each.view.topics)}, types)
         refused, ready = dict(found.refused), dict[str, CompiledView]()
         for compiled in found.compiled:
             if reason := _suspended(compiled, health.bad) or self._deploy_table(compiled):

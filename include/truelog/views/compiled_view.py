@@ -190,7 +190,8 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
     """
     unknown = [topic for topic in view.reads if topic not in schemas]
     if unknown:
-        raise BadDeclaration(f"{name} reads {', '.join(unknown)}: no such file in include/events/.")
+        missing = ", ".join(unknown)
+        raise BadDeclaration(f"{name} reads {missing}: no such event type is registered; see `truelog status`.")
     frames = {topic: spark.createDataFrame([], schemas[topic]) for topic in view.reads}
     selected = view.transform(*(frames[topic] for topic in view.reads))
     _require_deterministic(name, selected)

@@ -8,7 +8,7 @@ from tests.library.alert_tables import emptied
 from tests.scenes.command_line import answer
 from truelog.alerts import alert_declarations
 from truelog.alerts.alert_rules import Observation
-from truelog.control import event_file, topic_status
+from truelog.control import event_files, topic_status
 from truelog.control.application import ARCHIVE, STREAM
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
@@ -29,7 +29,7 @@ def test_a_topic_that_two_applications_suspended_and_a_broken_file_are_two_incid
 ) -> None:
     for name in (ARCHIVE, STREAM):
         topic_status.record_suspended(database, name, {"search": f"{name} cannot\0 read it", "click": "gone"})
-    event_file.record_broken(database, {"order": "line 3: no such type"})
+    event_files.record_broken(database, {"order": "line 3: no such type"})
     topic_status.record_suspended(database, STREAM, {"search": "stream cannot read it"})
     found = alert_declarations.observe(postgresql)
     assert keys(found) == {"topic_suspended/search", "topic_suspended/click", "event_file_broken/order"}
@@ -43,5 +43,5 @@ def test_a_topic_that_two_applications_suspended_and_a_broken_file_are_two_incid
 
     for name in (ARCHIVE, STREAM):
         topic_status.record_suspended(database, name, {})
-    event_file.record_broken(database, {})
+    event_files.record_broken(database, {})
     assert keys(alert_declarations.observe(postgresql)) == set()

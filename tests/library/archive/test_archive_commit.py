@@ -65,7 +65,7 @@ def kafka_records(partition: int, offsets: range, value: bytes = b"{}") -> pa.Re
 
 def written(settings: Settings, table: TableMetadata, batch: pa.RecordBatch) -> list[ArchivedFile]:
     tables = {TOPIC: blueprint(table)}
-    writer: FileWriter = pickle.loads(pickle.dumps(FileWriter(settings, tables, {})))
+    writer: FileWriter = pickle.loads(pickle.dumps(FileWriter(settings, load_events(), tables, {})))
     return [load_archived_file(b["file"][0].as_py(), tables) for b in writer(iter([batch]))]
 
 

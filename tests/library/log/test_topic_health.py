@@ -45,7 +45,7 @@ def broker(kafka: Settings) -> Iterator[AdminClient]:
 
 
 def test_each_bad_topic_has_its_reason_and_the_others_are_read(broker: AdminClient) -> None:
-    found = examine_topics(broker, [GOOD, BY_PRODUCERS, MISSING])
+    found = examine_topics(broker, [GOOD, BY_PRODUCERS, MISSING], {})
     assert found.earliest.offsets == {GOOD: {0: 0, 1: 0}}
     assert found.earliest.ids.keys() == {GOOD}
     assert found.bad.keys() == {BY_PRODUCERS, MISSING}
@@ -56,7 +56,7 @@ def test_each_bad_topic_has_its_reason_and_the_others_are_read(broker: AdminClie
 def test_a_broker_that_does_not_answer_makes_no_topic_bad(kafka: Settings) -> None:
     down = topics.client(kafka.model_copy(update={"kafka_bootstrap": "127.0.0.1:1"}))
     with pytest.raises(ServiceDown):
-        examine_topics(down, [GOOD])
+        examine_topics(down, [GOOD], {})
 
 
 def test_a_guard_refuses_a_topic_that_was_created_again_or_deleted(kafka: Settings, broker: AdminClient) -> None:
@@ -70,3 +70,9 @@ def test_a_guard_refuses_a_topic_that_was_created_again_or_deleted(kafka: Settin
     wait_for(broker, GOOD, BY_PRODUCERS)
     with pytest.raises(TopicRecreated, match=f"{GOOD} was deleted and created again"):
         guard.require_unchanged(read)
+
+
+def test_a_topic_with_another_id_than_its_registered_event_type_is_bad(broker: AdminClient) -> None:
+    ids = topics.ends(broker, [GOOD]).ids
+    assert examine_topics(broker, [GOOD], ids).bad == {}
+    assert "not registered for the new topic" in examine_topics(broker, [GOOD], {GOOD: "former"}).bad[GOOD]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
-from truelog.schema.event import Event, load_event, load_events
+from truelog.schema.event import EVENTS, Event, load_event, load_events, load_proposals
 from truelog.support.errors import BadDeclaration
 
 HEAD = """
@@ -132,6 +132,25 @@ def test_a_broken_file_raises(tmp_path: Path) -> None:
     declare(tmp_path, "", name="broken", head="import nothing_of_this_name")
     with pytest.raises(BadDeclaration, match=r"broken\.py cannot be loaded: ModuleNotFoundError"):
         load_events(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["class", "raise SystemExit(3)", "import no_such_module", "TOPIC = 1", "\0"])
+def test_a_broken_file_does_not_hide_the_others(tmp_path: Path, content: str) -> None:
+    (tmp_path / "bad.py").write_text(content)
+    (tmp_path / "good.py").write_text((EVENTS / "search.py").read_text())
+    types, broken = load_proposals(tmp_path)
+    assert (types.keys(), broken.keys()) == ({"good"}, {"bad"})
+    assert str(tmp_path / "bad.py") in broken["bad"]
+
+
+def test_a_file_that_changes_within_a_second_is_loaded_again(tmp_path: Path) -> None:
+    """The new content has the length of the old content, so Python's cache of compiled files would not notice it."""
+    file, content = tmp_path / "changing.py", (EVENTS / "search.py").read_text()
+    for limit in ("1024", "2048", "1024"):
+        file.write_text(content.replace("1024", limit))
+        [query] = [each for each in load_event(file).fields if each.name == "query"]
+        assert query.longest == int(limit)
+    assert load_event(file).model is load_event(file).model
 
 
 @pytest.mark.parametrize("head", ["", HEAD.replace("TOPIC", "OTHER"), HEAD + "\nclass Two(Event):\n    b: str\n"])

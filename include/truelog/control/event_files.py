@@ -1,0 +1,91 @@
+"""Event files: the files in the events folder, which propose event types.
+
+A new or changed file takes effect without a restart: `register_files` creates its topic and registers the event type,
+and every process loads the registered types again. A file that cannot be used is recorded with the reason. It does not
+stop anything, because the last registered version of its event type remains in force. A deleted file changes nothing.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from confluent_kafka.admin import AdminClient
+from psycopg.rows import class_row
+
+from truelog.control import event_registry
+from truelog.log import topics
+from truelog.schema import event_version
+from truelog.schema.event import EventType, load_proposals
+from truelog.schema.event_version import EventHistory
+from truelog.storage.database import Connection, connect
+from truelog.support.errors import BadDeclaration, TopicRefused
+from truelog.support.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class BrokenFile:
+    """An event type's file that cannot be used."""
+
+    event: str
+    reason: str
+    since: datetime
+
+
+def register_files(settings: Settings, broker: AdminClient | None = None) -> dict[str, str]:
+    """Register every file that differs from the registry. Record and return why the other files cannot be used.
+
+    Raises:
+        ServiceDown: Kafka does not answer. The files that come first may have been registered.
+    """
+    proposals, broken = load_proposals(settings.events_folder)
+    broker = broker or topics.client(settings)
+    ids = topics.current_ids(broker, proposals.keys() & topics.existing_topics(broker))
+    with connect(settings) as connection:
+        registered = event_registry.histories(connection)
+    for name, proposed in proposals.items():
+        try:
+            if _differs(proposed, registered.get(name), ids.get(name)):
+                _register(settings, proposed)
+                log.info("%s is registered", name)
+        except (BadDeclaration, TopicRefused) as error:
+            broken[name] = str(error)
+    with connect(settings) as connection:
+        if broken != {each.event: each.reason for each in broken_files(connection)}:
+            record_broken(connection, broken)
+    return broken
+
+
+def _differs(proposed: EventType, registered: EventHistory | None, topic_id: str | None) -> bool:
+    """Whether the file declares something new, or its topic was created again. A deleted topic stays deleted."""
+    if registered is None or not registered.cuts or topic_id not in (None, registered.topic_id):
+        return True
+    in_force = registered.declarations[registered.version], registered.settings
+    return in_force != (event_version.declaration_of(proposed), event_version.settings_of(proposed))
+
+
+def _register(settings: Settings, proposed: EventType) -> None:
+    """Refuse a conflict before anything changes, then create or adjust the topic, then register the event type."""
+    with connect(settings) as connection:
+        event_registry.require_compatible(connection, [proposed])
+    topics.sync_topics(settings, {proposed.name: proposed})
+    event_registry.register(settings, proposed)
+
+
+def record_broken(connection: Connection, broken: Mapping[str, str]) -> None:
+    """Record exactly these event types, each with the reason, as the event types with a file that cannot be used."""
+    with connection.transaction(), connection.cursor() as cursor:
+        cursor.execute("DELETE FROM truelog.event_file WHERE event <> ALL(%s)", (list(broken),))
+        cursor.executemany(
+            "INSERT INTO truelog.event_file (event, reason) VALUES (%s, %s) "
+            "ON CONFLICT (event) DO UPDATE SET reason = excluded.reason",
+            [(event, reason.replace("\0", " ")) for event, reason in broken.items()],
+        )
+
+
+def broken_files(connection: Connection) -> list[BrokenFile]:
+    """Every event type whose file cannot be used, by name."""
+    with connection.cursor(row_factory=class_row(BrokenFile)) as cursor:
+        return cursor.execute("SELECT event, reason, since FROM truelog.event_file ORDER BY event").fetchall()
