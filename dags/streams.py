@@ -38,8 +38,9 @@ The safety net for the `stream_…` DAGs. Every minute it brings each applicatio
 application's own DAG has failed to. It leaves an application alone while that DAG is paused and ends applications that
 no longer have a view.
 
-When code files have changed, `release` finds the affected applications, and only these applications restart. A view
-whose code changed without a new `version` stalls; `truelog positions` shows why.
+The applications load changed views and event types themselves, without a restart. When the library has changed,
+`release` finds the affected applications, and only these applications restart. A view whose code changed without a new
+`version` stalls; `truelog positions` shows why.
 
 **Red**: an application could not be started, or the release could not be determined. The other applications were
 handled. The red task's log shows the error: read it first.

@@ -259,7 +259,8 @@ def _files(catalog: Catalog, path: RealPath, topic: str, partition: int, first: 
             "headers": [[]] * len(raw),
         }
     )
-    writer: FileWriter = pickle.loads(pickle.dumps(FileWriter(path.settings, tables, {(topic, partition): days})))
+    given = FileWriter(path.settings, path.lab.types, tables, {(topic, partition): days})
+    writer: FileWriter = pickle.loads(pickle.dumps(given))
     return [load_archived_file(each["file"][0].as_py(), tables) for each in writer(iter([batch]))]
 
 

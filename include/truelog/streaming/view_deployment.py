@@ -54,8 +54,9 @@ class ViewDeployment:
                 refused[compiled.name] = reason
             else:
                 ready[compiled.name] = self._unchanged(compiled) or compiled
-        application.set_code(self.connection, name, found.code, digest)
-        lease.record_code(self.connection, self.holder, found.code)
+        with self.connection.transaction():  # otherwise, the application would seem to run other code than it should
+            application.set_code(self.connection, name, found.code, digest)
+            lease.record_code(self.connection, self.holder, found.code)
         self._record({each.name: each.view.version for each in found.compiled}, ready, refused)
         self.deployed, self._refused = ready, refused
         return health

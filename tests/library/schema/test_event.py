@@ -139,7 +139,7 @@ def test_a_broken_file_does_not_hide_the_others(tmp_path: Path, content: str) ->
     (tmp_path / "bad.py").write_text(content)
     (tmp_path / "good.py").write_text((EVENTS / "search.py").read_text())
     types, broken = load_proposals(tmp_path)
-    assert (types.keys(), broken.keys()) == ({"good"}, {"bad"})
+    assert [*types, *broken] == ["good", "bad"]
     assert str(tmp_path / "bad.py") in broken["bad"]
 
 
