@@ -63,6 +63,9 @@ def removed_at_the_end(settings: Settings, event: str, *views: str) -> Iterator[
                 connection.execute(f"DELETE FROM truelog.{table} WHERE event = %s".encode(), (event,))
             for table in ("position", "view", "standing"):
                 connection.execute(f"DELETE FROM truelog.{table} WHERE view = ANY(%s)".encode(), (list(views),))
+            for view in views:
+                for name in (f"{schema}.{view}_v{v}" for schema in ("state", "stage", "batch") for v in (1, 2)):
+                    connection.execute(f"DROP TABLE IF EXISTS {name} CASCADE".encode())
             for application in ("archive", "stream"):
                 topic_status.record_suspended(connection, application, {})
             event_files.record_broken(connection, {})

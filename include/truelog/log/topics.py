@@ -106,8 +106,8 @@ def topic_ids(settings: Settings, topics: Iterable[str]) -> dict[str, str]:
 
 
 def current_ids(broker: AdminClient, topics: Iterable[str]) -> dict[str, str]:
-    """The same as `topic_ids`, with the caller's client and a short time limit."""
-    return {name: str(found.topic_id) for name, found in _described(broker, topics, _SHORT_TIMEOUT).items()}
+    """The same as `topic_ids`, with the caller's client."""
+    return {name: str(found.topic_id) for name, found in _described(broker, topics).items()}
 
 
 def end_offsets(settings: Settings, topics: Iterable[str]) -> Positions:

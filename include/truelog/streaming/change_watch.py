@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from sqlalchemy.exc import SQLAlchemyError
 
 from truelog.control import application, event_registry
-from truelog.storage.database import connect
+from truelog.storage.database import Connection, connect
 from truelog.streaming import batch_metrics
 from truelog.support.background import Background
 from truelog.support.errors import TruelogError
@@ -61,7 +61,8 @@ class ChangeWatch:
     def __init__(self, settings: Settings, name: str, changed_topics: Callable[[], str]) -> None:
         self._settings, self._application, self._changed_topics = settings, name, changed_topics
         self._views = application.declarations_digest(settings)
-        self._versions = _versions(settings)
+        self._connection: Connection | None = None
+        self._versions = self._newest_versions()
         self._topics_due = time.monotonic() + settings.topic_check_seconds
         self._found = ""
 
@@ -87,6 +88,8 @@ class ChangeWatch:
             gate.close()
             log.info("%s plans again: %s", self._application, self._found)
         query.stop()
+        if self._connection is not None:
+            self._connection.close()
 
     def wait(self, stop: threading.Event) -> None:
         """Wait until `stop` is set or something has changed; for an application that can read no topic at all."""
@@ -106,15 +109,15 @@ class ChangeWatch:
         try:
             if application.declarations_digest(self._settings) != self._views:
                 self._found = "views have changed"
-            elif _versions(self._settings) != self._versions:
+            elif self._newest_versions() != self._versions:
                 self._found = "an event type has another version"
             elif time.monotonic() >= self._topics_due:
                 self._topics_due = time.monotonic() + self._settings.topic_check_seconds
                 self._found = self._changed_topics()
         except (TruelogError, psycopg.Error, SQLAlchemyError, OSError) as error:
             log.warning("changes are unknown: %s", error)
+            self._connection = None
 
-
-def _versions(settings: Settings) -> Versions:
-    with connect(settings) as connection:
-        return event_registry.newest_versions(connection)
+    def _newest_versions(self) -> Versions:
+        self._connection = self._connection or connect(self._settings, autocommit=True)
+        return event_registry.newest_versions(self._connection)

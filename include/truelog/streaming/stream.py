@@ -85,7 +85,7 @@ class Stream:
             else:
                 self.workers.append(ViewWorker(self.spark, self.applier, self.types, compiled))
         for removed in former.values():
-            removed.stopping.set()
+            removed.retire()
         read = {topic for each in self.workers for topic in each.compiled.view.topics}
         self.topics = tuple(sorted({clock.TOPIC, *read} & health.earliest.ids.keys()))
         self.begin = self._begin(health.earliest.only(self.topics), set(self.topics) - read)

@@ -104,6 +104,12 @@ class ViewWorker:
             self.positions = merge.positions(self.connection, self.compiled)
         return self.positions
 
+    def retire(self) -> None:
+        """Stop after the current step, because the view was removed, suspended or replaced."""
+        self.stopping.set()
+        if not self.busy and self.connection is not None:
+            self.connection.close()
+
     def _is_behind(self) -> bool:
         positions = self.load_positions()
         positions.require_same_topics(self.target)
