@@ -108,6 +108,7 @@ def require_new_version(world: World, live: Settings, sender: Client) -> None:
     soon(lambda: "depot" in columns(live), "the new column")
     assert sender.post(scan("c", 9, depot="north")).status == 200
     soon(lambda: archived_depots(live) >= {"north"}, "the new field archived")
+    soon(lambda: grams(world) == {"a": 5, "b": 7, "c": 9}, "answered with the new version")
     soon(lambda: ("event_file_broken", NAME) not in world.ask(ALERTS), "alert resolved")
 
 
