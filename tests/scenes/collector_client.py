@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -82,15 +83,17 @@ def read_response(connection: HTTPConnection) -> Response:
 
 
 @contextmanager
-def another(settings: Settings, **changes: object) -> Iterator[tuple[Settings, "subprocess.Popen[bytes]"]]:
-    """An additional collector with other settings."""
+def another(
+    settings: Settings, module: str = "truelog.ingest.collector", **changes: object
+) -> Iterator[tuple[Settings, "subprocess.Popen[bytes]"]]:
+    """An additional collector with other settings, run by a module."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     changed = settings.model_copy(update={"collector_port": port, **changes})
     variables = {f"TRUELOG_{name.upper()}": str(value) for name, value in {"collector_port": port, **changes}.items()}
     environment = os.environ | {"TRUELOG_HOME": str(settings.home)} | variables
-    process = subprocess.Popen(collector.SERVICE.command(changed), env=environment, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-m", module], env=environment, stderr=subprocess.DEVNULL)
     try:
         until(lambda: collector.SERVICE.ready(changed), 30, "another collector")
         yield changed, process

@@ -1,75 +1,106 @@
 """Reads and decompresses a complete request body, within limits that no sender can exceed.
 
 A gzipped body is decompressed as it arrives and never past the limit, so that a small body cannot grow without bound in
-memory. All requests in progress share one capacity limit. If this limit is reached, the sender must retry.
+memory. All requests in progress share one capacity limit, and each key may hold only a part of the capacity. If a limit
+is reached, the sender must retry.
 """
 
+import asyncio
 import zlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from truelog.support.errors import RequestRefused
 
 RETRY_SECONDS = 1
+_SLICE_BYTES = 64 * 1024  # decompressed without a break for other requests
+
+
+@dataclass
+class _Usage:
+    """The number of requests in progress, and the size of their bodies in bytes."""
+
+    requests: int = 0
+    size: int = 0
 
 
 class CapacityLimit:
-    """The collector's remaining capacity: the numbers of requests and of body bytes that it can still accept."""
+    """Limits the requests in progress and the size of their bodies, in all and for each key."""
 
-    def __init__(self, requests: int, size: int) -> None:
-        self._requests = requests
-        self._bytes = size
+    def __init__(self, requests: int, size: int, key_requests: int, key_size: int) -> None:
+        self._most, self._most_of_key = _Usage(requests, size), _Usage(key_requests, key_size)
+        self._used, self._used_by = _Usage(), dict[str, _Usage]()
 
     @contextmanager
-    def admit(self) -> Iterator["CapacityClaim"]:
+    def admit(self, key: str) -> Iterator["CapacityClaim"]:
         """Admit one request, and release its capacity when the request is finished.
 
         Raises:
             RequestRefused: 429, too many requests are in progress.
         """
-        if self._requests < 1:
-            raise _full()
-        self._requests -= 1
-        lease = CapacityClaim(self)
+        claim = CapacityClaim(self, key)
+        self._take(key, _Usage(requests=1))
         try:
-            yield lease
+            yield claim
         finally:
-            self._requests += 1
-            self._bytes += lease.size
+            self._release(key, _Usage(1, claim.size))
 
-    def acquire(self, size: int) -> None:
-        if self._bytes < size:
-            raise _full()
-        self._bytes -= size
+    def acquire(self, key: str, size: int) -> None:
+        """Raises 429 if the bodies in progress would exceed the limits."""
+        self._take(key, _Usage(size=size))
+
+    def _take(self, key: str, more: _Usage) -> None:
+        used_by_key = self._used_by.get(key, _Usage())
+        if not _fits(used_by_key, more, self._most_of_key):
+            raise _full("this key has too many requests in progress")
+        if not _fits(self._used, more, self._most):
+            raise _full("too many requests in progress")
+        for used in (self._used, self._used_by.setdefault(key, used_by_key)):
+            used.requests += more.requests
+            used.size += more.size
+
+    def _release(self, key: str, less: _Usage) -> None:
+        for used in (self._used, self._used_by[key]):
+            used.requests -= less.requests
+            used.size -= less.size
+        if not self._used_by[key].requests:
+            del self._used_by[key]
 
 
 class CapacityClaim:
     """The part of the capacity that one request holds."""
 
-    def __init__(self, limit: CapacityLimit) -> None:
+    def __init__(self, limit: CapacityLimit, key: str) -> None:
         self._limit = limit
+        self._key = key
         self.size = 0
 
     def acquire(self, size: int) -> None:
-        self._limit.acquire(size)
+        self._limit.acquire(self._key, size)
         self.size += size
 
 
-def _full() -> RequestRefused:
-    return RequestRefused(429, "too many requests in progress; retry later", retry_after=RETRY_SECONDS)
+def _fits(used: _Usage, more: _Usage, most: _Usage) -> bool:
+    return used.requests + more.requests <= most.requests and used.size + more.size <= most.size
 
 
-async def read_body(chunks: AsyncIterator[bytes], encoding: str, limit: int, lease: CapacityClaim) -> bytes:
+def _full(reason: str) -> RequestRefused:
+    return RequestRefused(429, f"{reason}; retry later", retry_after=RETRY_SECONDS)
+
+
+async def read_body(chunks: AsyncIterator[bytes], encoding: str, limit: int, claim: CapacityClaim) -> bytes:
     """The body's bytes. Raises 413 if the body has more than `limit` bytes, compressed or decompressed."""
     body, decoder, received = bytearray(), _decoder(encoding), 0
     async for chunk in chunks:
         received += len(chunk)
-        decoded = decoder.feed(chunk, limit - len(body))
-        # Compressed bytes count too: deflate has empty blocks, so the decompressed size alone limits nothing.
-        if received > limit or len(body) + len(decoded) > limit:
-            raise too_large(limit)
-        lease.acquire(len(decoded))
-        body += decoded
+        for decoded in decoder.feed(chunk):
+            # Compressed bytes count too: deflate has empty blocks, so the decompressed size alone limits nothing.
+            if received > limit or len(body) + len(decoded) > limit:
+                raise too_large(limit)
+            claim.acquire(len(decoded))
+            body += decoded
+            await asyncio.sleep(0)
     decoder.end()
     return bytes(body)
 
@@ -81,8 +112,8 @@ def too_large(limit: int) -> RequestRefused:
 class _Plain:
     """An uncompressed body."""
 
-    def feed(self, chunk: bytes, _: int) -> bytes:
-        return chunk
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        yield chunk
 
     def end(self) -> None:
         """An uncompressed body may end anywhere."""
@@ -94,15 +125,19 @@ class _Gzip:
     def __init__(self) -> None:
         self._stream = zlib.decompressobj(wbits=31)
 
-    def feed(self, chunk: bytes, left: int) -> bytes:
-        """Decompress at most one byte more than allowed, which is enough to detect an excess."""
-        try:
-            decoded = self._stream.decompress(chunk, left + 1)
-        except zlib.error as error:
-            raise RequestRefused(400, f"the body is not gzip: {error}") from None
-        if self._stream.unused_data:
-            raise RequestRefused(400, "the body continues after its gzip member; send one gzip member")
-        return decoded
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Decompress in slices, so that the caller can stop at its limit and let other requests run."""
+        while True:
+            try:
+                decoded = self._stream.decompress(chunk, _SLICE_BYTES)
+            except zlib.error as error:
+                raise RequestRefused(400, f"the body is not gzip: {error}") from None
+            if self._stream.unused_data:
+                raise RequestRefused(400, "the body continues after its gzip member; send one gzip member")
+            yield decoded
+            chunk = self._stream.unconsumed_tail
+            if not chunk and len(decoded) < _SLICE_BYTES:
+                return
 
     def end(self) -> None:
         if not self._stream.eof:

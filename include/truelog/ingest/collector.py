@@ -18,7 +18,8 @@ Each event must contain its `type`. For each event, good or bad, the response co
 | 422 | no event is good; all are dead letters |
 | 400, 408, 413, 415 | the body is unreadable, too slow, too large, or of an unsupported type. Nothing is stored |
 | 401, 403 | the key is unknown; the key does not permit the request |
-| 429, 503 | too many requests; Kafka is unavailable. Nothing is acknowledged. Retry after `Retry-After` seconds |
+| 429 | too many requests or too many bad events. Nothing is acknowledged. Retry after `Retry-After` seconds |
+| 503 | Kafka is unavailable. Nothing is acknowledged. Retry after `Retry-After` seconds |
 
 `GET /health` needs no key. It returns 200 while the collector can accept events, and 503 otherwise.
 
@@ -26,12 +27,16 @@ Each event must contain its `type`. For each event, good or bad, the response co
 """
 
 import asyncio
+import gc
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.message import Message
+from functools import partial
+from typing import TypeVar
 
 import psycopg
 from fastapi import FastAPI, Request
@@ -40,6 +45,7 @@ from starlette.requests import ClientDisconnect
 
 from truelog.control import event_registry
 from truelog.ingest import body_reader, event_parser
+from truelog.ingest.dead_letter_limit import DeadLetterLimit
 from truelog.ingest.event_classifier import ClassifiedRecord, EventClassifier, Receipt
 from truelog.ingest.event_producer import EventProducer, PartitionOffset
 from truelog.storage.api_key import RELOAD_SECONDS, KeyRing, Role
@@ -50,14 +56,16 @@ from truelog.support.settings import Settings
 
 _TYPES_SECONDS = 2.0  # interval at which the event types are loaded again
 _RETRY_SECONDS = 2  # for senders while Kafka is unavailable
-_INLINE_BYTES = 64 * 1024  # longer bodies are processed in a thread, so that they do not block the event loop
+# A body up to these limits takes less time to process than to hand over to the thread. The event loop processes no
+# other body, because an event of two bytes may cost as much as an event of a kilobyte.
+_INLINE_BYTES = 8 * 1024
+_INLINE_LINES = 4
 
 log = logging.getLogger(__name__)
 
-_SPLITTERS = {
-    "application/json": event_parser.split_document,
-    "application/x-ndjson": event_parser.split_lines,
-}
+_JSON, _LINES = "application/json", "application/x-ndjson"
+_SPLITTERS = {_JSON: event_parser.split_document, _LINES: event_parser.split_lines}
+_Result = TypeVar("_Result")
 
 
 class Collector:
@@ -67,12 +75,11 @@ class Collector:
         self.settings = settings
         self.keys = KeyRing(settings)
         self.producer = EventProducer(settings)
-        self._capacity = body_reader.CapacityLimit(settings.collector_room_requests, settings.collector_room_bytes)
-        self._classifier = EventClassifier(
-            event_registry.event_types(settings),
-            settings.collector_body_events,
-            settings.collector_event_bytes,
-        )
+        self._capacity = _capacity(settings)
+        self._dead_letters = DeadLetterLimit(settings.collector_key_dead_letters, settings.collector_body_events)
+        self._classifier = EventClassifier(event_registry.event_types(settings), settings.collector_event_bytes)
+        # One thread, because Python runs one thread at a time: more threads would only delay the event loop.
+        self._thread = ThreadPoolExecutor(1, "events")
 
     @asynccontextmanager
     async def running(self, _: FastAPI) -> AsyncIterator[None]:
@@ -83,9 +90,11 @@ class Collector:
         types = Background("event types", self.reload_types, _TYPES_SECONDS)
         types.start()
         self.producer.start()
+        gc.freeze()  # or each garbage collection would inspect all modules, which takes 40 ms
         yield
         types.stop()
         reload.stop()
+        self._thread.shutdown()
         self.producer.stop()
 
     def reload_types(self) -> None:
@@ -102,27 +111,34 @@ class Collector:
     async def post(self, request: Request) -> JSONResponse:
         """1. Check the key and the content type. 2. Read the body. 3. Classify its events. 4. Send them. 5. Respond."""
         sender = self.keys.authorize(request.headers.get("authorization", ""), Role.PRODUCER)
-        split = _SPLITTERS.get(_media_type(request))
-        if split is None:
+        media_type = _media_type(request)
+        if media_type not in _SPLITTERS:
             raise RequestRefused(415, f"Content-Type: send {' or '.join(_SPLITTERS)}")
         self.producer.require_reachable()
-        with self._capacity.admit() as lease:
-            body = await self._body(request, lease)
+        with self._capacity.admit(sender.name) as claim:
+            body = await self._body(request, claim)
+            run = _run_here if _is_small(body, media_type) else self._run_in_thread
             receipt = Receipt(_now(), sender.name)
-            if len(body) <= _INLINE_BYTES:
-                records = self._classifier.classify(split(body), receipt)
-            else:
-                records = await asyncio.to_thread(lambda: self._classifier.classify(split(body), receipt))
-            return _response(records, await self.producer.append(records))
+            records = await run(partial(self._classify, body, media_type, receipt))
+            self._dead_letters.take(sender.name, sum(record.defect is not None for record in records))
+            offsets = await self.producer.append(records)
+            return await run(partial(_response, records, offsets))
 
-    async def _body(self, request: Request, lease: body_reader.CapacityClaim) -> bytes:
+    def _classify(self, body: bytes, media_type: str, receipt: Receipt) -> list[ClassifiedRecord]:
+        events = _SPLITTERS[media_type](body, self.settings.collector_body_events)
+        return self._classifier.classify(events, receipt)
+
+    async def _run_in_thread(self, work: Callable[[], _Result]) -> _Result:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def _body(self, request: Request, claim: body_reader.CapacityClaim) -> bytes:
         limit = self.settings.collector_body_bytes
         if int(request.headers.get("content-length", 0)) > limit:
             raise body_reader.too_large(limit)
         encoding = request.headers.get("content-encoding", "").strip().lower()
         try:
             async with asyncio.timeout(self.settings.collector_body_seconds):
-                return await body_reader.read_body(request.stream(), encoding, limit, lease)
+                return await body_reader.read_body(request.stream(), encoding, limit, claim)
         except TimeoutError:
             raise RequestRefused(408, "the body took too long to arrive") from None
         except ClientDisconnect:
@@ -132,7 +148,13 @@ class Collector:
 def create_app(settings: Settings) -> FastAPI:
     """The ASGI application. It has no documentation pages, because such pages would need no key."""
     collector = Collector(settings)
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, lifespan=collector.running)
+    app = FastAPI(
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        lifespan=collector.running,
+        redirect_slashes=False,  # the redirect's address would come from the request's Host header
+    )
     app.add_api_route("/events", collector.post, methods=["POST"], response_model=None)
 
     @app.get("/health", response_model=None)
@@ -149,6 +171,28 @@ def create_app(settings: Settings) -> FastAPI:
         return error_response(503, f"{error}; nothing is acknowledged", _RETRY_SECONDS)
 
     return app
+
+
+def _capacity(settings: Settings) -> body_reader.CapacityLimit:
+    """The limits in all and for each key. A key may always send one body of the largest size."""
+    requests, size, share = (
+        settings.collector_room_requests,
+        settings.collector_room_bytes,
+        settings.collector_key_share,
+    )
+    key_size = max(int(size * share), settings.collector_body_bytes)
+    return body_reader.CapacityLimit(requests, size, max(int(requests * share), 1), key_size)
+
+
+def _is_small(body: bytes, media_type: str) -> bool:
+    """True if the body is short and has few events, so that the event loop can process it at once."""
+    if len(body) > _INLINE_BYTES:
+        return False
+    return body.count(b"\n") < _INLINE_LINES if media_type == _LINES else body.lstrip()[:1] != b"["
+
+
+async def _run_here(work: Callable[[], _Result]) -> _Result:
+    return work()
 
 
 def _response(records: Sequence[ClassifiedRecord], offsets: Sequence[PartitionOffset]) -> JSONResponse:
@@ -178,7 +222,13 @@ def _now() -> datetime:
 def main() -> None:
     """Run the service until SIGTERM. The service finishes the requests in progress before it exits."""
     settings = Settings()
-    run_server(create_app(settings), settings.collector_host, settings.collector_port, grace=20)
+    run_server(
+        create_app(settings),
+        settings.collector_host,
+        settings.collector_port,
+        grace=20,
+        header_seconds=settings.collector_header_seconds,
+    )
 
 
 if __name__ == "__main__":

@@ -57,25 +57,20 @@ class Receipt:
 
 @dataclass(frozen=True)
 class EventClassifier:
-    """Classifies events within limits on their number and size."""
+    """Classifies events of at most `max_bytes` bytes."""
 
     types: Mapping[str, EventType]
-    max_events: int
     max_bytes: int
 
     def classify(self, events: Iterable[RawEvent], receipt: Receipt) -> list[ClassifiedRecord]:
-        """A record for each event, in order. Raises 413 if there are too many events or an event is too long."""
-        return [self._record(event, receipt) for event in self._within_limits(events)]
-
-    def _within_limits(self, events: Iterable[RawEvent]) -> Iterator[RawEvent]:
-        for index, event in enumerate(events):
-            if index == self.max_events:
-                raise RequestRefused(413, f"more than {self.max_events} events; send fewer at a time")
+        """A record for each event, in order. Raises 413 before classifying any event if an event is too long."""
+        split = list(events)
+        for index, event in enumerate(split):
             if len(event.raw) > self.max_bytes:
                 why = f" ({event.defect[1]})" if event.defect else ""
                 reason = f"event {index} has more than {self.max_bytes} bytes{why}; nothing was stored"
                 raise RequestRefused(413, reason)
-            yield event
+        return [self._record(event, receipt) for event in split]
 
     def _record(self, event: RawEvent, receipt: Receipt) -> ClassifiedRecord:
         result = self._good_record(event, receipt)

@@ -2,7 +2,10 @@
 
 The model of an event's type validates the event later. The splitter only finds the end of each event and the defects
 that the model would miss: a duplicate field, a number outside the range of float, text that is not JSON. If the body
-cannot be split any further, the rest becomes one defective event, so that no byte is lost.
+cannot be split any further, the rest becomes one defective event, so that no byte is lost. A body with too many events
+is refused before the rest of it is processed.
+
+NaN and Infinity are accepted in fields that the event type does not declare, because the decoder accepts them there.
 
 Bytes that are not UTF-8 are decoded to surrogates and later encoded back to the same bytes.
 """
@@ -11,9 +14,13 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
+from truelog.support.errors import RequestRefused
+
 _WHITESPACE = re.compile(r"[ \t\r\n]*")
+_BLANK = re.compile(rb"[ \t\r\n]*")
 _UNREADABLE = (ValueError, RecursionError)
 _LONGEST_INTEGER = 300  # digits: a float has up to 308 digits, and parsers differ on longer integers
 _LONGEST_NAME = 64  # characters of a sender's field name that an error message repeats
@@ -28,20 +35,47 @@ class RawEvent:
     defect: tuple[str, str] | None = None  # field and reason
 
 
-def split_lines(body: bytes) -> Iterator[RawEvent]:
-    """Split newline-delimited JSON with one event per line. Blank lines are ignored."""
-    parser = _Parser()
-    for line in body.split(b"\n"):
-        if line.strip(b" \t\r"):
-            yield _single(parser, line.removesuffix(b"\r"))
+def split_lines(body: bytes, most: int) -> Iterator[RawEvent]:
+    """Split newline-delimited JSON with one event per line. Blank lines are ignored.
+
+    Raises 413 before any line is parsed if there are more than `most` events.
+    """
+    lines, parser = list(islice(_lines(body), most + 1)), _Parser()
+    if len(lines) > most:
+        raise _too_many(most)
+    for line in lines:
+        yield _single(parser, line)
 
 
-def split_document(body: bytes) -> Iterator[RawEvent]:
-    """Split one JSON document: an array of events, or a single event."""
-    if body.lstrip(b" \t\r\n")[:1] == b"[":
-        yield from _elements(_Parser(), _text(body))
-    else:
-        yield _single(_Parser(), body)
+def split_document(body: bytes, most: int) -> Iterator[RawEvent]:
+    """Split one JSON document: an array of events, or a single event. Raises 413 after `most` events."""
+    if body.lstrip(b" \t\r\n")[:1] != b"[":
+        yield parse_event(body)
+        return
+    for number, event in enumerate(_elements(_Parser(), _text(body))):
+        if number == most:
+            raise _too_many(most)
+        yield event
+
+
+def parse_event(raw: bytes) -> RawEvent:
+    """The event whose bytes are `raw`."""
+    return _single(_Parser(), raw)
+
+
+def _too_many(most: int) -> RequestRefused:
+    return RequestRefused(413, f"more than {most} events; send fewer at a time")
+
+
+def _lines(body: bytes) -> Iterator[bytes]:
+    """The lines that are not blank. Blank lines are skipped many at a time, because a body may have millions."""
+    start = 0
+    while (blank := _BLANK.match(body, start)) and blank.end() < len(body):
+        start = body.rfind(b"\n", start, blank.end()) + 1 or start
+        end = body.find(b"\n", blank.end())
+        end = len(body) if end < 0 else end
+        yield body[start:end].removesuffix(b"\r")
+        start = end
 
 
 def _single(parser: "_Parser", raw: bytes) -> RawEvent:
@@ -91,7 +125,6 @@ class _Parser:
             object_pairs_hook=self._object,
             parse_float=self._float,
             parse_int=self._int,
-            parse_constant=self._constant,
             strict=False,  # the model rejects control characters in a string; the end of the event is still clear
         )
 
@@ -121,14 +154,14 @@ class _Parser:
             return 0
         return int(number)
 
-    def _constant(self, name: str) -> None:
-        self._defect = ("record", f"not JSON: {name} is not a number")
-
 
 def _first_duplicate(pairs: list[tuple[str, Any]]) -> str:
-    names = [name for name, _ in pairs]
-    duplicate = next(name for index, name in enumerate(names) if name in names[:index])
-    return duplicate[:_LONGEST_NAME].encode("ascii", "backslashreplace").decode()
+    seen = set[str]()
+    for name, _ in pairs:
+        if name in seen:
+            return name[:_LONGEST_NAME].encode("ascii", "backslashreplace").decode()
+        seen.add(name)
+    raise ValueError("no name occurs twice")
 
 
 def _unreadable(raw: bytes, error: Exception) -> RawEvent:

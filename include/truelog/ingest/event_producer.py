@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 PartitionOffset = tuple[int, int]  # partition and offset
 
+_SLICE = 100  # records given to the client without a break for other requests
 _CHECK_SECONDS = 1.0
 _CHECK_TIMEOUT_SECONDS = 2.0
 
@@ -82,6 +83,8 @@ class EventProducer:
                 self._producer.produce(
                     record.topic, record.value, record.key, on_delivery=partial(request.delivered, index)
                 )
+                if index % _SLICE == _SLICE - 1:
+                    await asyncio.sleep(0)
         except BufferError:
             raise RequestRefused(429, "the queue for Kafka is full", retry_after=RETRY_SECONDS) from None
         except KafkaException as failed:

@@ -1,9 +1,11 @@
 """Functions that Truelog's HTTP services share."""
 
+import asyncio
 from typing import Any
 
 import uvicorn
 from starlette.responses import JSONResponse
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from truelog.support.service_main import configure_logging
 
@@ -16,18 +18,55 @@ def error_response(status: int, reason: str, retry_after: int | None = None) -> 
     return JSONResponse({"error": reason}, status, headers)
 
 
-def run_server(application: Any, host: str, port: int, *, grace: int) -> None:
+def run_server(application: Any, host: str, port: int, *, grace: int, header_seconds: float = 10.0) -> None:
     """Serve until SIGTERM, then give the requests in progress `grace` seconds to finish.
 
-    Logs go to standard error. Requests are not logged.
+    A connection is closed if the headers of a request take longer than `header_seconds` to arrive. Logs go to standard
+    error. Requests are not logged.
     """
     configure_logging()
     uvicorn.run(
         application,
         host=host,
         port=port,
+        http=_with_header_limit(header_seconds),
         access_log=False,
         log_config=None,
         server_header=False,
         timeout_graceful_shutdown=grace,
     )
+
+
+def _with_header_limit(seconds: float) -> type[asyncio.Protocol]:
+    """Uvicorn's protocol with a time limit for headers, which Uvicorn lacks."""
+
+    class Protocol(HttpToolsProtocol):
+        _limit: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._start_limit()
+
+        def data_received(self, data: bytes) -> None:
+            # No request is in progress, so these bytes belong to headers, or to a body that was already refused.
+            if self._limit is None and (self.cycle is None or self.cycle.response_complete):
+                self._start_limit()
+            super().data_received(data)
+
+        def on_headers_complete(self) -> None:
+            self._stop_limit()
+            super().on_headers_complete()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._stop_limit()
+            super().connection_lost(exc)
+
+        def _start_limit(self) -> None:
+            self._limit = self.loop.call_later(seconds, self.transport.close)
+
+        def _stop_limit(self) -> None:
+            if self._limit is not None:
+                self._limit.cancel()
+                self._limit = None
+
+    return Protocol

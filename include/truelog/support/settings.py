@@ -68,8 +68,12 @@ class Settings(BaseSettings):
     collector_body_bytes: PositiveInt = 4 * 2**20
     collector_body_events: PositiveInt = 10_000
     collector_body_seconds: PositiveFloat = 30.0  # time limit for receiving a body
+    collector_header_seconds: PositiveFloat = 10.0  # time limit for receiving the headers of a request
     collector_room_requests: PositiveInt = 256  # requests in progress at once
     collector_room_bytes: PositiveInt = 64 * 2**20  # total size of their bodies in bytes
+    collector_key_share: float = Field(default=0.5, gt=0, le=1)  # the largest share of this room for one API key
+    # Dead letters per second that one API key may cause. At once, it may cause `collector_body_events` dead letters.
+    collector_key_dead_letters: PositiveFloat = 50.0
     collector_acknowledge_seconds: PositiveFloat = 10.0  # time limit for Kafka's acknowledgement
 
     lag_host: str = "127.0.0.1"  # address of the poller's metrics endpoint

@@ -1,0 +1,58 @@
+"""A collector whose event loop also measures how long its other work keeps it from a heartbeat.
+
+`GET /stalls` returns the largest gap since the previous call, in seconds: by the clock, and in the loop's own CPU time,
+which other processes on the machine do not affect.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from truelog.ingest.collector import create_app
+from truelog.support.http_server import run_server
+from truelog.support.settings import Settings
+
+_BEAT_SECONDS = 0.005
+
+
+class Heartbeat:
+    """A task on the event loop that remembers the largest gaps between its steps."""
+
+    def __init__(self) -> None:
+        self.largest = {"clock": 0.0, "cpu": 0.0}
+
+    async def beat(self) -> None:
+        clock, cpu = time.monotonic(), time.thread_time()
+        while True:
+            await asyncio.sleep(_BEAT_SECONDS)
+            before, (clock, cpu) = (clock, cpu), (time.monotonic(), time.thread_time())
+            self.largest["clock"] = max(self.largest["clock"], clock - before[0] - _BEAT_SECONDS)
+            self.largest["cpu"] = max(self.largest["cpu"], cpu - before[1])
+
+    async def read(self) -> dict[str, float]:
+        largest, self.largest = self.largest, {"clock": 0.0, "cpu": 0.0}
+        return largest
+
+
+def main() -> None:
+    settings, heartbeat = Settings(), Heartbeat()
+    app = create_app(settings)
+    app.add_api_route("/stalls", heartbeat.read)
+    running = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def measured(started: FastAPI) -> AsyncIterator[None]:
+        async with running(started):
+            task = asyncio.create_task(heartbeat.beat())
+            yield
+            task.cancel()
+
+    app.router.lifespan_context = measured
+    run_server(app, settings.collector_host, settings.collector_port, grace=5)
+
+
+if __name__ == "__main__":
+    main()

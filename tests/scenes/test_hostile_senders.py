@@ -1,0 +1,129 @@
+"""The collector under hostile senders: its event loop stays free, and no key takes the capacity of the others."""
+
+import gzip
+import json
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import pytest
+
+import runtime
+from tests.scenes.collector_client import NDJSON, Client, Response, another, page_view, read_response
+from truelog.storage import api_key
+from truelog.storage.api_key import Role
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import Settings
+from truelog.support.wait import until
+
+EVENTS = 10_000
+NAMES = b",".join(b'"a%d":1' % number for number in range(40_000))
+HOSTILE_BODIES = {
+    "10,001 short lines": (b"x\n" * 10_001, NDJSON, 413),
+    "10,000 short lines": (b"x\n" * 10_000, NDJSON, 422),
+    "10,000 numbers": (json.dumps([1] * EVENTS).encode(), "application/json", 422),
+    "4 MB of blank lines": (b"\n" * 4_000_000, NDJSON, 200),
+    "a gzip bomb": (gzip.compress(b" " * 40_000_000), NDJSON, 413),
+    "40,000 names": (b"{" + NAMES + b',"a1":2}', "application/json", 422),
+    "deep nesting": (b"[" * 400_000, "application/json", 422),
+    "10,000 events": (json.dumps([page_view(n) for n in range(EVENTS)]).encode(), "application/json", 200),
+}
+
+
+@pytest.fixture(scope="module")
+def services(platform: Settings) -> Settings:
+    runtime.up(platform, ("postgresql", "kafka"), tethered=True)
+    return platform
+
+
+@pytest.fixture(scope="module")
+def other_key(services: Settings) -> str:
+    key = api_key.generate_key("other")
+    api_key.store_key(services, Role.PRODUCER, key)
+    return key
+
+
+@pytest.fixture(scope="module")
+def limited(services: Settings, other_key: str) -> Iterator[Settings]:
+    """A collector with room for few requests."""
+    changes = {"collector_room_requests": 8, "collector_key_dead_letters": 0.5, "collector_body_events": 20}
+    with another(services, **changes, collector_header_seconds=1.0) as (settings, _):
+        yield settings
+
+
+def own(settings: Settings) -> Client:
+    return Client(settings, settings.producer_key.get_secret_value())
+
+
+@pytest.mark.alone
+def test_the_event_loop_stays_free_while_hostile_bodies_arrive(services: Settings) -> None:
+    changes = {"collector_key_dead_letters": 1e9}
+    with another(services, module="tests.scenes.measured_collector", **changes) as (settings, _):
+        client = own(settings)
+        gaps = {}
+        for name, (body, content_type, status) in HOSTILE_BODIES.items():
+            client.request("GET", "/stalls", None, {})
+            headers = {"Content_Encoding": "gzip"} if body[:2] == b"\x1f\x8b" else {}
+            with ThreadPoolExecutor(4) as pool:
+                responses = [pool.submit(client.post, body, content_type, **headers) for _ in range(4)]
+                assert {each.result().status for each in responses} == {status}, name
+            gaps[name] = client.request("GET", "/stalls", None, {}).body
+    assert all(gap["cpu"] < 0.05 for gap in gaps.values()), gaps
+    assert all(gap["clock"] < 0.5 for gap in gaps.values()), gaps
+
+
+def test_slow_requests_of_one_key_do_not_refuse_another_key(limited: Settings, other_key: str) -> None:
+    client, body = own(limited), json.dumps([page_view()]).encode()
+    with ExitStack() as slow:
+        connections = [slow.enter_context(client.slow(body)) for _ in range(8)]
+        until_refused(client)
+        other = Client(limited, other_key).post(page_view())
+        assert other.status == 200
+        refused = client.post(page_view())
+        assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+        for connection in connections:
+            connection.send(body[-1:])
+        assert sorted(read_response(each).status for each in connections) == [200] * 4 + [429] * 4
+    assert client.post(page_view()).status == 200
+
+
+def test_a_key_that_floods_dead_letters_must_wait_and_its_good_events_pass(limited: Settings, other_key: str) -> None:
+    client = own(limited)
+    first, second = client.post([1] * 20), client.post([page_view(0), *[1] * 10])
+    assert first.status == 422
+    assert (second.status, second.body.keys()) == (429, {"error"})
+    assert 10 < int(second.headers["retry-after"]) <= 20
+    assert client.post([page_view(n) for n in range(20)]).status == 200
+    assert Client(limited, other_key).post([1] * 20).status == 422
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /eve", b"POST /events HTTP/1.1\r\nHost: x\r\n", b"\r\n"])
+def test_a_connection_whose_headers_do_not_arrive_is_closed(limited: Settings, sent: bytes) -> None:
+    with socket.create_connection((limited.collector_host, limited.collector_port), timeout=20) as connection:
+        connection.sendall(sent)
+        assert connection.recv(1000) == b""
+
+
+def test_the_headers_of_a_second_request_have_the_same_limit(limited: Settings) -> None:
+    with socket.create_connection((limited.collector_host, limited.collector_port), timeout=20) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /hea")
+        received = b""
+        while chunk := connection.recv(1000):
+            received += chunk
+    assert received.startswith(b"HTTP/1.1 200 ")
+    assert received.count(b"HTTP/1.1") == 1
+
+
+def test_no_response_repeats_the_host_header(limited: Settings) -> None:
+    response: Response = own(limited).request("POST", "/events/", b"{}", {"Host": "evil.example"})
+    assert response.status == 404
+    assert "evil.example" not in str(response)
+
+
+def until_refused(client: Client) -> None:
+    def require() -> None:
+        if client.post(page_view()).status != 429:
+            raise ServiceDown("the key still has room")
+
+    until(require, 10, "a key that has used its share")
