@@ -84,7 +84,7 @@ def read_response(connection: HTTPConnection) -> Response:
 
 @contextmanager
 def another(
-    settings: Settings, module: str = "truelog.ingest.collector", **changes: object
+    settings: Settings, module: str | None = None, **changes: object
 ) -> Iterator[tuple[Settings, "subprocess.Popen[bytes]"]]:
     """An additional collector with other settings, run by a module."""
     with socket.socket() as free:
@@ -93,7 +93,9 @@ def another(
     changed = settings.model_copy(update={"collector_port": port, **changes})
     variables = {f"TRUELOG_{name.upper()}": str(value) for name, value in {"collector_port": port, **changes}.items()}
     environment = os.environ | {"TRUELOG_HOME": str(settings.home)} | variables
-    process = subprocess.Popen([sys.executable, "-m", module], env=environment, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, "-m", module or "truelog.ingest.collector"], env=environment, stderr=subprocess.DEVNULL
+    )
     try:
         until(lambda: collector.SERVICE.ready(changed), 30, "another collector")
         yield changed, process

@@ -201,7 +201,7 @@ def test_other_content_types_and_encodings_are_rejected(producer: Client) -> Non
 
 def test_a_sender_without_room_must_retry(collector: Settings) -> None:
     small = {"collector_room_requests": 2, "collector_room_bytes": 2000, "collector_body_bytes": 2000}
-    with another(collector, **small, collector_key_share=1) as (settings, _):
+    with another(collector, None, **small, collector_key_share=1) as (settings, _):
         client = Client(settings, settings.producer_key.get_secret_value())
         body = json.dumps([page_view()]).encode()
         with client.slow(body) as first, client.slow(b" " * 1600 + body) as second:

@@ -47,8 +47,8 @@ def other_key(services: Settings) -> str:
 @pytest.fixture(scope="module")
 def limited(services: Settings, other_key: str) -> Iterator[Settings]:
     """A collector with room for few requests."""
-    changes = {"collector_room_requests": 8, "collector_key_dead_letters": 0.5, "collector_body_events": 20}
-    with another(services, **changes, collector_header_seconds=1.0) as (settings, _):
+    changes = {"collector_key_dead_letters": 0.5, "collector_header_seconds": 1.0}
+    with another(services, None, collector_room_requests=8, collector_body_events=20, **changes) as (settings, _):
         yield settings
 
 
@@ -58,8 +58,7 @@ def own(settings: Settings) -> Client:
 
 @pytest.mark.alone
 def test_the_event_loop_stays_free_while_hostile_bodies_arrive(services: Settings) -> None:
-    changes = {"collector_key_dead_letters": 1e9}
-    with another(services, module="tests.scenes.measured_collector", **changes) as (settings, _):
+    with another(services, "tests.scenes.measured_collector", collector_key_dead_letters=1e9) as (settings, _):
         client = own(settings)
         gaps = {}
         for name, (body, content_type, status) in HOSTILE_BODIES.items():
@@ -92,7 +91,7 @@ def test_a_key_that_floods_dead_letters_must_wait_and_its_good_events_pass(limit
     client = own(limited)
     first, second = client.post([1] * 20), client.post([page_view(0), *[1] * 10])
     assert first.status == 422
-    assert (second.status, second.body.keys()) == (429, {"error"})
+    assert (second.status, list(second.body)) == (429, ["error"])
     assert 10 < int(second.headers["retry-after"]) <= 20
     assert client.post([page_view(n) for n in range(20)]).status == 200
     assert Client(limited, other_key).post([1] * 20).status == 422
@@ -107,12 +106,13 @@ def test_a_connection_whose_headers_do_not_arrive_is_closed(limited: Settings, s
 
 def test_the_headers_of_a_second_request_have_the_same_limit(limited: Settings) -> None:
     with socket.create_connection((limited.collector_host, limited.collector_port), timeout=20) as connection:
-        connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\nGET /hea")
-        received = b""
-        while chunk := connection.recv(1000):
-            received += chunk
-    assert received.startswith(b"HTTP/1.1 200 ")
-    assert received.count(b"HTTP/1.1") == 1
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        received = connection.recv(1000)
+        while not received.endswith(b"}"):
+            received += connection.recv(1000)
+        assert received.startswith(b"HTTP/1.1 200 ")
+        connection.sendall(b"GET /hea")
+        assert connection.recv(1000) == b""
 
 
 def test_no_response_repeats_the_host_header(limited: Settings) -> None:

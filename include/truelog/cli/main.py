@@ -18,6 +18,7 @@ from truelog.cli.commands import (
     querying,
     recomputing,
     reconciling,
+    replaying,
     services,
     streaming,
 )
@@ -45,6 +46,7 @@ GROUPS = {
     "archive": archiving.app,
     "alerts": alerting.app,
     "key": keys.app,
+    "dead-letters": replaying.app,
 }
 
 app = typer.Typer(

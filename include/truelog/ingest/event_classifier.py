@@ -73,10 +73,11 @@ class EventClassifier:
         return [self._record(event, receipt) for event in split]
 
     def _record(self, event: RawEvent, receipt: Receipt) -> ClassifiedRecord:
-        result = self._good_record(event, receipt)
+        result = self.judge(event, receipt)
         return self._dead_letter(event, result, receipt) if isinstance(result, Defect) else result
 
-    def _good_record(self, event: RawEvent, receipt: Receipt) -> ClassifiedRecord | Defect:
+    def judge(self, event: RawEvent, receipt: Receipt) -> ClassifiedRecord | Defect:
+        """The record of a good event, or why the event is bad."""
         if event.defect:
             return Defect(*event.defect)
         event_type = self._type(event)

@@ -23,6 +23,7 @@ class OperationKind(StrEnum):
     BACKFILL = "backfill"
     SILENCE = "silence"  # alerts were silenced
     UNSILENCE = "unsilence"  # a silence was ended before it expired
+    REPLAY = "replay"  # dead letters were sent again
     KEY_ADD = "key_add"
     KEY_REVOKE = "key_revoke"
 

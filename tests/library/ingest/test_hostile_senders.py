@@ -56,7 +56,7 @@ def test_a_duplicate_among_many_names_is_found_without_comparing_all_pairs() -> 
 
 
 def test_a_compressed_body_is_decompressed_in_slices() -> None:
-    """Other requests run between two slices, each of which takes less than a millisecond."""
+    """Other requests run between two slices. A slice takes less than a millisecond."""
     bomb, steps = gzip.compress(b" " * 4_000_000), 0
 
     async def read() -> bytes:

@@ -102,6 +102,14 @@ CREATE TABLE IF NOT EXISTS truelog.api_key (
 );
 COMMENT ON TABLE truelog.api_key IS 'The API keys and their roles. Only the hash of a key is stored';
 
+CREATE TABLE IF NOT EXISTS truelog.replay (
+    topic_id text, partition integer, "offset" bigint, target text NOT NULL, "begin" text NOT NULL, doer text NOT NULL,
+    reserved_at timestamptz NOT NULL DEFAULT now(), sent_partition integer, sent_offset bigint, sent_at timestamptz,
+    PRIMARY KEY (topic_id, partition, "offset")
+);
+CREATE INDEX IF NOT EXISTS replay_unconfirmed ON truelog.replay (target) WHERE sent_offset IS NULL;
+COMMENT ON TABLE truelog.replay IS 'Each dead letter that was sent again: reserved before it is sent, confirmed with its place in the target topic. Kept forever, as dead letters are';
+
 CREATE TABLE IF NOT EXISTS truelog.application (
     application text PRIMARY KEY, desired text NOT NULL DEFAULT 'running' CHECK (desired IN ('running', 'stopped')),
     code text, digest text
