@@ -78,9 +78,9 @@ def list_letters(
 @app.command()
 def show(place: Place, as_json: AsJson = False) -> None:
     """Show one dead letter with its bytes, and whether the event is valid now."""
+    from truelog.control import event_registry
     from truelog.ingest import dead_letter_replay, dead_letter_store, replay_ledger
     from truelog.ingest.event_classifier import Defect
-    from truelog.schema.event import load_events
     from truelog.storage.database import connect
 
     settings = Settings()
@@ -88,7 +88,7 @@ def show(place: Place, as_json: AsJson = False) -> None:
     letter = dead_letter_store.LetterStore(settings).find(partition, offset)
     if letter is None:
         raise typer.BadParameter(f"there is no dead letter at {place}; `truelog dead-letters list` shows the places")
-    judged = dead_letter_replay.judge(load_events(), letter)
+    judged = dead_letter_replay.judge(event_registry.event_types(settings), letter)
     with connect(settings) as connection:
         sent = replay_ledger.find_reservations(connection, [letter.at]).get(letter.at)
     answer = _summary(letter, sent) | {
@@ -112,12 +112,13 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Send the dead letters that are valid now. Each is sent once, however often you run this command."""
+    from truelog.control import event_registry
     from truelog.ingest import dead_letter_replay
     from truelog.ingest.dead_letter_store import LetterStore
-    from truelog.schema.event import load_events
     from truelog.storage.audit_trail import by_hand
 
-    settings, types, chosen = Settings(), load_events(), _filter(type_name, reason, since)
+    settings, chosen = Settings(), _filter(type_name, reason, since)
+    types = event_registry.event_types(settings)  # not the files: the log judges by the registered versions
     store = LetterStore(settings)
     with progress("dead letters", store.count_records(chosen.since)) as done:
         if dry_run:
