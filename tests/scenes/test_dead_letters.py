@@ -272,7 +272,7 @@ def archive(settings: Settings, event_type: EventType) -> None:
                 "headers": [[{"key": k, "value": v} for k, v in dict(each.headers() or ()).items()] for each in found],
             }
             if found:
-                writer = FileWriter(settings, tables, {})
+                writer = FileWriter(settings, event_registry.event_types(settings), tables, {})
                 batches = list(writer(iter([pa.RecordBatch.from_pydict(columns)])))
                 files += [load_archived_file(b["file"][0].as_py(), tables).data_file for b in batches]
         append = Append(topic, topic_id, progress.positions, dict(ends.offsets[topic]), records, tuple(files))
