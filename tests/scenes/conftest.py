@@ -1,6 +1,7 @@
 """Fixtures for the scenes: a platform with topics and tables, a running archive, traffic, and batch work."""
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,13 +14,16 @@ from pyspark.sql import SparkSession
 
 from tests.scenes.applications import STARTED, Application, start, unfired
 from tests.scenes.batch import Batch
-from tests.scenes.traffic import Traffic, count_valid, in_the_log
+from tests.scenes.traffic import Traffic, count_valid, in_the_log, page_views
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.schema.event import load_events
 from truelog.storage.database import connect, migrate
 from truelog.support.settings import ENVIRONMENT_FILE, Settings
 from truelog.views.catalogue import VIEWS
+
+SCENE_VIEWS = Path(__file__).parent / "views"
+EACH_EVENT = "each_event"
 
 
 @dataclass
@@ -61,10 +65,23 @@ class World:
         query = sql.SQL("SELECT coalesce(sum(views), 0)::bigint FROM {}").format(sql.Identifier("views", view))
         return int(self.ask(query)[0][0])
 
-    def require_each_counted_once(self, view: str = "page_views") -> None:
+    def miscounted(self, view: str = EACH_EVENT) -> tuple[Counter[str], Counter[str]]:
+        """The event ids that a view keyed by event id lacks, and those that it has counted too often."""
         values = in_the_log(self.settings)
         assert len(values) >= self.traffic.acknowledged
-        assert self.counted(view) == count_valid(values)
+        sent = Counter(event.event_id for event in page_views(values))
+        query = sql.SQL("SELECT event_id, views FROM {}").format(sql.Identifier("views", view))
+        found = Counter({event_id: int(views) for event_id, views in self.ask(query)})
+        return sent - found, found - sent
+
+    def require_each_counted_once(self, view: str = EACH_EVENT) -> None:
+        lost, doubled = self.miscounted(view)
+        assert not lost, f"{len(lost)} events are lost: {lost.most_common(3)}"
+        assert not doubled, f"{len(doubled)} events are counted too often: {doubled.most_common(3)}"
+
+    def require_total(self, view: str) -> None:
+        """The sum of a view's counts is right. A lost event and a doubled event cancel out here."""
+        assert self.counted(view) == count_valid(in_the_log(self.settings))
 
     def cut_off(self, application: str) -> None:
         """Take the lease from its holder, as a network failure would."""
@@ -134,8 +151,14 @@ def only_page_views(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def one_view(only_page_views: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For scenes about the protocol, because each additional view makes every start slower."""
+    """For scenes with `page_views` alone, because each additional view makes every start slower."""
     monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(only_page_views))
+
+
+@pytest.fixture
+def each_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For scenes about the protocol: the only view counts each event under its id."""
+    monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(SCENE_VIEWS))
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,8 @@ from truelog.support.settings import Settings
 _add, _load = merge.add, stage.stage_rows
 
 
-def positions_unchecked() -> None:
+def unprotected() -> None:
+    """No protection against zombies is left. `tests/library/kernel/test_zombies.py` disarms each of them alone."""
     merge.require_at = lambda *_: None
     lease.require_lease = lambda *_: None
     lease._hold = lambda *_: None
@@ -59,7 +60,7 @@ def slow_view() -> None:
 
 
 DEFECTS: dict[str, Callable[[], None]] = {
-    each.__name__: each for each in (positions_unchecked, applied_twice, staging_not_cleared)
+    each.__name__: each for each in (unprotected, applied_twice, staging_not_cleared)
 }
 
 if __name__ == "__main__":

@@ -12,9 +12,7 @@ import pytest
 from tests.scenes import defective_stream
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
-from tests.scenes.conftest import World
-from tests.scenes.traffic import count_valid, in_the_log
-from truelog.views.catalogue import VIEWS
+from tests.scenes.conftest import EACH_EVENT, SCENE_VIEWS, World
 
 log = logging.getLogger("truelog.scene")
 
@@ -23,18 +21,18 @@ log = logging.getLogger("truelog.scene")
 def test_a_planted_defect_is_detected(
     world: World, archive: Application, defect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the application has a defect, a copy of the view does not count every record once."""
-    view = f"views_{defect}"
-    shutil.copy(VIEWS / "page_views.py", tmp_path / f"{view}.py")
+    """Each of these defects counts events twice and loses none."""
+    view = f"events_{defect}"
+    shutil.copy(SCENE_VIEWS / "each_event.py", tmp_path / f"{view}.py")
     monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(tmp_path))
     monkeypatch.setenv("TRUELOG_APPLICATIONS", json.dumps({view: defect}))
     script = str(Path(defective_stream.__file__))
     world.traffic.send(300)
-    if defect == "positions_unchecked":
+    if defect == "unprotected":
         zombie = start(world.settings, script, defect, defect, fault="merge.staged:1:stop")
         world.overtake(zombie, view, defect)
-        once = count_valid(in_the_log(world.settings))
-        zombie.wait(lambda: world.counted(view) > once, 30, "the zombie to write")
+        world.require_each_counted_once(view)
+        zombie.wait(lambda: bool(world.miscounted(view)[1]), 30, "the zombie to write")
     else:
         broken = start(world.settings, script, defect, defect)
         world.catch_up(broken, view)
@@ -42,7 +40,10 @@ def test_a_planted_defect_is_detected(
         world.catch_up(broken, view)
         broken.die()
 
-    with pytest.raises(AssertionError):
+    lost, doubled = world.miscounted(view)
+    assert not lost
+    assert doubled
+    with pytest.raises(AssertionError, match="counted too often"):
         world.require_each_counted_once(view)
 
 
@@ -50,13 +51,13 @@ def test_a_slow_view_delays_no_other_and_catches_up_from_the_log(
     world: World, archive: Application, batch: Batch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The slow view delays neither another view of its application nor a view of another application."""
-    for view in ("page_views", "quick", "slow"):
-        shutil.copy(VIEWS / "page_views.py", tmp_path / f"{view}.py")
+    for view in (EACH_EVENT, "quick", "slow"):
+        shutil.copy(SCENE_VIEWS / "each_event.py", tmp_path / f"{view}.py")
     monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(tmp_path))
     monkeypatch.setenv("TRUELOG_APPLICATIONS", json.dumps({"quick": "burdened", "slow": "burdened"}))
     monkeypatch.setenv("TRUELOG_BATCH_GRACE_SECONDS", "0.5")
     separate = start(world.settings, "stream.py")
-    world.catch_up(separate)
+    world.catch_up(separate, EACH_EVENT)
     alone = freshness(world, separate)
 
     burdened = start(world.settings, str(Path(defective_stream.__file__)), "slow_view", "burdened")
@@ -70,7 +71,7 @@ def test_a_slow_view_delays_no_other_and_catches_up_from_the_log(
     world.catch_up(burdened, "slow")
     burdened.die()
     assert separate.end() == 0
-    for view in ("page_views", "quick", "slow"):
+    for view in (EACH_EVENT, "quick", "slow"):
         world.require_each_counted_once(view)
     batch.require_equal_from_raw(["slow"])
 
@@ -81,7 +82,7 @@ def freshness(world: World, stream: Application) -> float:
     def once() -> float:
         world.traffic.send(20)
         acknowledged = time.monotonic()
-        world.catch_up(stream)
+        world.catch_up(stream, EACH_EVENT)
         return time.monotonic() - acknowledged
 
     return median(once() for _ in range(5))

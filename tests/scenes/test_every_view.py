@@ -76,7 +76,7 @@ def test_killed_between_merges_and_continued_by_executors(
     until(lambda: require_none(family), 30, "the end of its executors")
 
     for view in ("page_views", "page_audience"):
-        world.require_each_counted_once(view)
+        world.require_total(view)
     batch.require_equal_from_raw(list(VIEWS))
 
 

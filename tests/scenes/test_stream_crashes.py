@@ -10,9 +10,9 @@ import pytest
 import runtime
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
-from tests.scenes.conftest import World, keep_archiving
+from tests.scenes.conftest import EACH_EVENT, World, keep_archiving
 
-pytestmark = pytest.mark.usefixtures("one_view")
+pytestmark = pytest.mark.usefixtures("each_event")
 
 POINTS = (
     "batch.begun",
@@ -46,11 +46,11 @@ def test_killed_at_every_point_of_the_merge(world: World, archive: Application, 
 
     world.traffic.send(500)
     survivor = start(world.settings, "stream.py")
-    world.catch_up(survivor)
+    world.catch_up(survivor, EACH_EVENT)
     assert survivor.end() == 0
 
     world.require_each_counted_once()
-    batch.require_equal_from_raw(["page_views"])
+    batch.require_equal_from_raw([EACH_EVENT])
 
 
 def test_suspended_at_every_point_and_overtaken(world: World, archive: Application, batch: Batch) -> None:
@@ -60,11 +60,11 @@ def test_suspended_at_every_point_and_overtaken(world: World, archive: Applicati
     are already counted.
     """
     zombie = world.overtaken("stream", POINTS, partial(suspended, world))
-    world.overtake(zombie, "page_views", "stream")
+    world.overtake(zombie, EACH_EVENT, "stream")
     assert zombie.wait_death() != 0
 
     world.require_each_counted_once()
-    batch.require_equal_from_raw(["page_views"])
+    batch.require_equal_from_raw([EACH_EVENT])
 
 
 def test_database_and_broker_killed_under_load(
@@ -73,7 +73,7 @@ def test_database_and_broker_killed_under_load(
     stream = start(world.settings, "stream.py")
     for service in ("postgresql", "kafka"):
         world.traffic.send(2_000)
-        world.catch_up(stream)
+        world.catch_up(stream, EACH_EVENT)
         world.traffic.send(2_000, flush=False)
         _kill(world, service)
         world.traffic.flush()
@@ -83,11 +83,11 @@ def test_database_and_broker_killed_under_load(
             runtime.up(world.settings, [service], tethered=True)
             stream = start(world.settings, "stream.py")
             keep_archiving(world, archives)
-        world.catch_up(stream)
+        world.catch_up(stream, EACH_EVENT)
     assert stream.end() == 0
 
     world.require_each_counted_once()
-    batch.require_equal_from_raw(["page_views"])
+    batch.require_equal_from_raw([EACH_EVENT])
 
 
 def _kill(world: World, service: str) -> None:
