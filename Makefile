@@ -1,7 +1,7 @@
 # The commands that people and CI run. Install only with `make install`. The lock leaves out pyspark-client, which would
 # overwrite PySpark files, and every package is verified by its hash.
 
-.PHONY: install demo test browser check bench up down lock jars
+.PHONY: install demo test browser nightly check bench up down lock jars
 
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The full path of the first supported Python interpreter.
@@ -37,6 +37,12 @@ test: install
 # Tests the pages in Chromium. The lock cannot install Chromium, so these tests are separate and are never skipped.
 browser: install
 	.venv/bin/python -m pytest tests/pages/browser.py
+
+# Hours of runs that CI leaves out: a cluster, a soak and the mutation run. `docs/mutation.md` explains the report.
+nightly: install
+	.venv/bin/python -m pytest tests/scenes/test_every_view.py
+	.venv/bin/python -m pytest tests/nightly/soak.py
+	.venv/bin/python -m tests.nightly.mutation
 
 check: .venv/.installed
 	.venv/bin/ruff check .

@@ -143,14 +143,6 @@ def test_rows_of_a_repeated_or_suspended_attempt_are_not_counted(bench: Bench) -
     assert bench.counted() == 90
 
 
-def test_altered_rows_are_detected_although_their_number_is_right(bench: Bench) -> None:
-    staged = bench.staged(0, 90)
-    bench.lab.connection.execute(sql.SQL("UPDATE {} SET row_hash = row_hash + 1").format(stage.table(bench.compiled)))
-
-    with pytest.raises(StagingTorn):
-        bench.apply(0, 90, staged=staged)
-
-
 def test_a_process_whose_lease_is_over_cannot_write(bench: Bench) -> None:
     application = f"app-{bench.compiled.name}"
     held = lease.take_lease(bench.lab.settings, application)

@@ -66,7 +66,7 @@ class World:
         return int(self.ask(query)[0][0])
 
     def miscounted(self, view: str = EACH_EVENT) -> tuple[Counter[str], Counter[str]]:
-        """The event ids that a view keyed by event id lacks, and those that it has counted too often."""
+        """The event ids that a view keyed by event id lacks, and the event ids that it has counted too often."""
         values = in_the_log(self.settings)
         assert len(values) >= self.traffic.acknowledged
         sent = Counter(event.event_id for event in page_views(values))

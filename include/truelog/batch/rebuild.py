@@ -55,6 +55,7 @@ class Rebuilder:
 
     def stage_rows(self, positions: Positions, only: RowFilter = all_rows) -> StagedRows:
         """Load the view at `positions`, limited to the rows that `only` selects, into the staging table."""
+        stage.hold(self.connection, self.compiled)  # until the caller closes the connection
         return stage.stage_rows(self.states(positions, only), self.compiled, self.context.settings)
 
     def states(self, positions: Positions, only: RowFilter = all_rows) -> DataFrame:
@@ -93,6 +94,7 @@ class Rebuilder:
 
     def stage_since(self, begin: Positions, end: Positions, only: RowFilter = all_rows) -> StagedRows:
         """Stage the totals of the records from `begin` to `end`, read from the log, which is ahead of the archive."""
+        stage.hold(self.connection, self.compiled)
         events = log_with_archive.read_events(
             self.context.spark, self.context.settings, self._event_types(), begin, end
         )

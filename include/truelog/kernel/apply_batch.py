@@ -55,6 +55,13 @@ class BatchApplier:
         """
         topics = compiled.view.topics
         end = begin.latest(batch.end.only(topics))
+        with stage.held(connection, compiled):
+            self._stage_and_merge(connection, compiled, batch, begin, end)
+        return end
+
+    def _stage_and_merge(
+        self, connection: Connection, compiled: CompiledView, batch: EventRange, begin: Positions, end: Positions
+    ) -> None:
         started = time.monotonic()
         staged, excluded = self._stage(compiled, batch, begin)
         prepare_seconds = time.monotonic() - started
@@ -66,7 +73,6 @@ class BatchApplier:
             with suppress(psycopg.Error):  # retries of a failing merge must not fill the disk
                 stage.clear(connection, compiled, staged)
             raise
-        return end
 
     def require_unchanged(self, read: Positions) -> None:
         """Require, after records up to `read` were read, that none of their topics was created again meanwhile."""

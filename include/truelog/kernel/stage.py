@@ -7,13 +7,14 @@ checks the count and the hash to detect rows that a database crash lost.
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 
 import adbc_driver_postgresql.dbapi as adbc
 import numpy as np
+import psycopg
 import pyarrow as pa
 from psycopg import sql
 from pyspark.sql import DataFrame
@@ -25,6 +26,7 @@ from truelog.views.compiled_view import CompiledView
 
 _REPORT = "attempt string, rows bigint, hash bigint"
 _WRAP = 1 << 64
+_SWEEP_WAITS = "2s"  # a merge that begins meanwhile waits behind the sweep
 
 
 @dataclass(frozen=True)
@@ -74,19 +76,43 @@ def clear(connection: Connection, compiled: CompiledView, staged: StagedRows) ->
     connection.execute(query, (list(staged.attempts),))
 
 
+def hold(connection: Connection, compiled: CompiledView) -> None:
+    """Keep `sweep` away from the view's staged rows until this session ends.
+
+    Call this function before staging: a rebuild may stage rows for hours before it merges them.
+    """
+    connection.execute("SELECT pg_advisory_lock_shared(hashtextextended(%s, 2))", (compiled.table,))
+
+
+@contextmanager
+def held(connection: Connection, compiled: CompiledView) -> Iterator[None]:
+    """Keep `sweep` away from the view's staged rows during the block."""
+    hold(connection, compiled)
+    try:
+        yield
+    finally:
+        with suppress(psycopg.Error):  # a session that is lost holds nothing
+            connection.execute("SELECT pg_advisory_unlock_shared(hashtextextended(%s, 2))", (compiled.table,))
+
+
 def sweep(connection: Connection, compiled: CompiledView) -> None:
-    """Delete a view's old staged rows that were never merged."""
-    _sweep(connection, table(compiled))
+    """Delete a view's staged rows that were never merged, unless a session is staging or merging rows of the view."""
+    _sweep(connection, compiled.table)
 
 
 def sweep_all(connection: Connection) -> None:
-    """Delete the old staged rows of all views and versions, including views that no longer exist."""
+    """Delete the abandoned staged rows of all views and versions, including views that no longer exist."""
     for (name,) in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'stage'").fetchall():
-        _sweep(connection, sql.Identifier("stage", str(name)))
+        _sweep(connection, str(name))
 
 
-def _sweep(connection: Connection, staging: sql.Identifier) -> None:
-    connection.execute(sql.SQL("DELETE FROM {} WHERE loaded_at < now() - interval '1 hour'").format(staging))
+def _sweep(connection: Connection, name: str) -> None:
+    """Delete between the batches of a busy stream. If a rebuild is staging, the next sweep finds the rows."""
+    staging = sql.Identifier("stage", name)
+    with suppress(psycopg.errors.LockNotAvailable), connection.transaction():
+        connection.execute("SELECT set_config('lock_timeout', %s, true)", (_SWEEP_WAITS,))
+        connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 2))", (name,))
+        connection.execute(sql.SQL("DELETE FROM {}").format(staging))
 
 
 def table(compiled: CompiledView) -> sql.Identifier:

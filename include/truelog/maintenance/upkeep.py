@@ -2,10 +2,11 @@
 
 1. Delete staged rows that were never merged.
 2. Delete ticks that no view's clock needs (`tick_retention`).
-3. Delete alerts that were resolved long ago.
+3. Delete alerts that were resolved long ago, and other rows past their retention (`retention`).
 4. Delete Data Docs past their retention (`truelog.quality.gx_docs`).
-5. Delete rows of partials that have expired under a view's `keep`.
-6. In each table in object storage, rewrite small files into larger files, expire old snapshots, and remove files that
+5. Drop the tables and partials of superseded versions (`superseded`).
+6. Delete rows of partials that have expired under a view's `keep`.
+7. In each table in object storage, rewrite small files into larger files, expire old snapshots, and remove files that
    were written but never committed.
 
 Upkeep never changes positions, which are table properties. An archive commit that conflicts with upkeep is retried.
@@ -23,7 +24,8 @@ from truelog.archive.archive_table import NAMESPACE, open_catalog
 from truelog.batch import partials
 from truelog.batch.batch_context import open_batch
 from truelog.kernel import clock, merge, stage
-from truelog.maintenance import tick_retention
+from truelog.maintenance import retention, tick_retention
+from truelog.maintenance.superseded import drop_superseded
 from truelog.quality import gx_docs
 from truelog.reconcile import row_diff
 from truelog.storage.database import connect
@@ -44,11 +46,13 @@ class TableUpkeep:
 
 @dataclass(frozen=True)
 class Upkeep:
-    """The result of one upkeep run: the numbers of removed ticks, alerts and pages, and the result for each table."""
+    """The result of one upkeep run: what it deleted, and the result for each table."""
 
     ticks: int
     alerts: int
+    rows: int  # of other tables, past their retention
     data_docs: int
+    superseded: list[str]  # dropped tables of superseded versions
     tables: list[TableUpkeep]
 
     def as_dict(self) -> dict[str, Any]:
@@ -63,11 +67,13 @@ def run_upkeep(settings: Settings) -> Upkeep:
             stage.sweep_all(connection)  # 1
             ticks = tick_retention.drop_old_ticks(connection, context.views.compiled)  # 2
             alerts = alert_store.delete_old(connection, timedelta(seconds=settings.alert_keep_seconds))  # 3
+            rows = retention.delete_old_rows(connection, settings)  # 3
         docs = gx_docs.drop_old_pages(settings)  # 4
+        superseded = [each.table for each in drop_superseded(settings)]  # 5
         for compiled in context.views.compiled:
-            drop_expired_partials(context.spark, settings, compiled)  # 5
-        done = [_maintain(context.spark, settings, table) for table in table_names(settings)]  # 6
-        return Upkeep(ticks, alerts, docs, done)
+            drop_expired_partials(context.spark, settings, compiled)  # 6
+        done = [_maintain(context.spark, settings, table) for table in table_names(settings)]  # 7
+        return Upkeep(ticks, alerts, rows, docs, superseded, done)
 
 
 def drop_expired_partials(spark: SparkSession, settings: Settings, compiled: CompiledView) -> None:

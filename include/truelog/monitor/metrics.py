@@ -156,8 +156,8 @@ def _dead_letters(rows: list[LagRow]) -> Iterator[Point]:
 def _applications(connection: Connection) -> Iterator[Point]:
     rows = connection.execute(
         "SELECT application, alive, extract(epoch FROM now() - batch_at)::float8, "
-        "(SELECT count(*) FROM truelog.launch l WHERE l.application = s.application) "
-        "FROM truelog.application_status s ORDER BY application"
+        "(SELECT count(*) FROM truelog.launch l WHERE l.application = s.application) + a.old_launches "
+        "FROM truelog.application_status s JOIN truelog.application a USING (application) ORDER BY application"
     )
     for name, alive, batch_age, launches in rows.fetchall():
         labels: dict[str, object] = {"application": name}

@@ -132,6 +132,10 @@ class Settings(BaseSettings):
     # An alert is raised if retention will overtake a reader within this time.
     lag_falling_seconds: PositiveFloat = 6 * 3600.0
     data_docs_keep_seconds: PositiveFloat = 90 * 86_400.0  # how long Great Expectations' rendered pages are kept
+    # How long upkeep keeps results and superseded versions: see `truelog.maintenance.retention`.
+    history_keep_seconds: PositiveFloat = 90 * 86_400.0  # comparisons, validations, repairs, launches and audits
+    audit_trail_keep_seconds: PositiveFloat = 365 * 86_400.0  # the operations of users
+    superseded_keep_seconds: PositiveFloat = 30 * 86_400.0  # tables and partials of versions that no longer run
     # Alert receivers. There are none by default.
     alertmanager_url: SecretStr = SecretStr("")
     alertmanager_token: SecretStr = SecretStr("")

@@ -3,11 +3,13 @@
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 from truelog.batch.partial_selection import PartialRange, select_partials
 from truelog.log.positions import Positions, Range
+from truelog.support.errors import TopicRecreated
 
 IDS = {"page_view": "id"}
 MIDNIGHT = datetime(2026, 11, 1, tzinfo=UTC)
@@ -55,3 +57,19 @@ def test_a_day_that_reaches_past_v_in_one_partition_is_not_selected() -> None:
 def test_the_older_of_two_overlapping_partials_is_selected() -> None:
     older, newer = partial(0, {}, {0: 10}), partial(1, {0: 5}, {0: 15})
     assert select_partials([newer, older], at({0: 15})).partials == [older]
+
+
+def test_an_overlap_in_one_partition_is_enough_to_leave_a_partial_out() -> None:
+    older, newer = partial(0, {}, {0: 10, 1: 10}), partial(1, {0: 10, 1: 5}, {0: 20, 1: 15})
+    assert select_partials([newer, older], at({0: 20, 1: 15})).partials == [older]
+
+
+def test_partials_that_touch_do_not_overlap_in_either_order() -> None:
+    first, second = partial(0, {0: 10}, {0: 20}), partial(1, {}, {0: 10})
+    assert select_partials([first, second], at({0: 20})).partials == [first, second]
+
+
+def test_partials_of_a_recreated_topic_are_refused() -> None:
+    other = Positions({"page_view": {0: 20}}, {"page_view": "another"})
+    with pytest.raises(TopicRecreated):
+        select_partials([partial(0, {}, {0: 10})], other)

@@ -5,6 +5,7 @@ positions and merges what is missing. It has no Spark session, because the prote
 PostgreSQL and in the lease.
 """
 
+import logging
 import sys
 import threading
 import uuid
@@ -33,10 +34,18 @@ EVENTS = 10
 READY = "zombie.ready"  # the batch is staged, and the process has not begun its merge
 IDLE = "zombie.idle"  # the merge is committed
 
+log = logging.getLogger("truelog.zombie")
 
-def counter(name: str) -> CompiledView:
+
+def counter(name: str, version: int = 1) -> CompiledView:
     """A view that counts each event under its own id."""
-    view = View(reads=("page_view",), transform=lambda page_view: page_view, key=("event_id",), measures={"n": Sum()})
+    view = View(
+        reads=("page_view",),
+        transform=lambda page_view: page_view,
+        key=("event_id",),
+        measures={"n": Sum()},
+        version=version,
+    )
     return CompiledView(name, view, {"event_id": StringType(), "n": IntegerType()}, "counter")
 
 
@@ -89,11 +98,11 @@ def main(application: str, view: str, *disarmed: str) -> int:
                 merge_events(connection, compiled, held.holder)
                 break
         except Fenced as fenced:
-            print(f"refused: {fenced}", flush=True)
+            log.warning("refused: %s", fenced)
             return LEASE_LOST
         except (psycopg.OperationalError, Stale) as error:
-            print(f"failed: {type(error).__name__}: {error}", flush=True)
-    print("done", flush=True)
+            log.warning("failed: %s: %s", type(error).__name__, error)
+    log.warning("done")
     faults.reach(IDLE)
     threading.Event().wait()
     return 0

@@ -126,6 +126,9 @@ CREATE TABLE IF NOT EXISTS truelog.launch (
 CREATE INDEX IF NOT EXISTS launch_application ON truelog.launch (application, launched_at);
 COMMENT ON TABLE truelog.launch IS 'Each start of an application: its reason, and the restart request that it fulfils';
 
+-- The number of deleted launches: a metric counts all launches since the beginning.
+ALTER TABLE truelog.application ADD COLUMN IF NOT EXISTS old_launches bigint NOT NULL DEFAULT 0;
+
 -- A request to restart the application, fulfilled by the launch that contains the same value.
 ALTER TABLE truelog.application ADD COLUMN IF NOT EXISTS wish text;
 

@@ -1,0 +1,80 @@
+"""Superseded versions of views: drops their tables and partials when nobody will go back to them.
+
+A version is superseded when an application runs another version of the view. Its tables stay for
+`superseded_keep_seconds` after its last merge, so that going back needs no rebuild. Later, going back to the version
+rebuilds it from the log and the archive.
+"""
+
+import logging
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+
+from truelog.archive.archive_table import open_catalog
+from truelog.batch import partials
+from truelog.reconcile import row_diff
+from truelog.storage.database import Connection, connect
+from truelog.support.settings import Settings
+from truelog.views.catalogue import table_name
+
+_SUPERSEDED = """
+    SELECT v.view, v.version FROM truelog.view v JOIN truelog.standing s ON s.view = v.view AND s.version <> v.version
+    WHERE v.made_at < now() - make_interval(secs => %(seconds)s) AND NOT EXISTS (
+        SELECT FROM truelog.position p WHERE (p.view, p.version) = (v.view, v.version)
+        AND p.advanced_at > now() - make_interval(secs => %(seconds)s)
+    ) ORDER BY 1, 2
+"""
+_TABLES = (("state", ""), ("stage", ""), ("batch", ""), ("recon", ""), ("recon", "_streamed"), ("recon", "_diff"))
+_ROWS = ("batch_answer", "position", "exclusion", "proof", "merge_tally", "view")  # in the order of foreign keys
+
+log = logging.getLogger("truelog.maintenance")
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version of a view."""
+
+    view: str
+    version: int
+
+    @property
+    def table(self) -> str:
+        return table_name(self.view, self.version)
+
+
+def drop_superseded(settings: Settings) -> list[Version]:
+    """Drop the superseded versions that are past their retention, and return them."""
+    with connect(settings, autocommit=True) as connection:
+        rows = connection.execute(_SUPERSEDED, {"seconds": settings.superseded_keep_seconds}).fetchall()
+        return [each for each in (Version(str(v), int(str(n))) for v, n in rows) if _drop(settings, connection, each)]
+
+
+def _drop(settings: Settings, connection: Connection, version: Version) -> bool:
+    """Drop a version, or leave it for the next upkeep if a reader still uses its tables."""
+    row_diff.lock_comparisons(connection, version.table)
+    _drop_partials(settings, version)
+    try:
+        with connection.transaction():
+            connection.execute("SET LOCAL lock_timeout = '5s'")
+            for schema, suffix in _TABLES:
+                table = sql.Identifier(schema, f"{version.table}{suffix}")
+                connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
+            for name in _ROWS:
+                rows = sql.Identifier("truelog", name)
+                connection.execute(
+                    sql.SQL("DELETE FROM {} WHERE (view, version) = (%s, %s)").format(rows),
+                    (version.view, version.version),
+                )
+    except (psycopg.errors.LockNotAvailable, psycopg.errors.DependentObjectsStillExist) as error:
+        log.warning("%s is superseded but still in use: %s", version.table, error)
+        return False
+    return True
+
+
+def _drop_partials(settings: Settings, version: Version) -> None:
+    """Before the version's rows, so that a crash in between leaves a version that the next upkeep finds again."""
+    with open_catalog(settings) as catalog:
+        name = f"{partials.NAMESPACE}.{version.table}"
+        if catalog.table_exists(name):
+            catalog.purge_table(name)

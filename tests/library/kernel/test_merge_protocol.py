@@ -1,0 +1,172 @@
+"""The merge's protocol, without Spark: what it checks before it writes, and what it writes in one transaction."""
+
+import uuid
+from dataclasses import dataclass, replace
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.library.kernel.zombie import EVENTS, at, counter, stage_events
+from truelog.control import lease
+from truelog.control.lease import Holder
+from truelog.kernel import merge, stage, table
+from truelog.kernel.merge import Excluded, Merge
+from truelog.kernel.stage import StagedRows
+from truelog.log.positions import Positions
+from truelog.storage.database import Connection, connect
+from truelog.support.errors import Fenced, Gap, StagingTorn, Stale, TopicRecreated
+from truelog.support.settings import Settings
+from truelog.views.compiled_view import CompiledView
+
+BAD = Excluded("page_view", 0, 7, "DIVIDE_BY_ZERO")
+
+
+@dataclass
+class Bench:
+    """A view that counts each event under its id."""
+
+    connection: Connection
+    compiled: CompiledView
+
+    def staged(self, begin: int = 0) -> StagedRows:
+        return stage_events(self.connection, self.compiled, begin)
+
+    def apply(self, begin: Positions, end: Positions, staged: StagedRows, *excluded: Excluded) -> None:
+        merge.apply(self.connection, self.compiled, Merge(begin, end, staged, excluded, 0.5))
+
+    def counts(self) -> dict[object, object]:
+        rows = self.connection.execute(f'SELECT event_id, n FROM state."{self.compiled.table}"'.encode()).fetchall()
+        return {event_id: n for event_id, n in rows}  # noqa: C416 — mypy knows no pair in a row
+
+    def positions(self) -> Positions:
+        return merge.positions(self.connection, self.compiled)
+
+    def ask(self, query: str) -> list[tuple[object, ...]]:
+        return self.connection.execute(query.encode(), (self.compiled.name,)).fetchall()
+
+    def state(self) -> tuple[object, ...]:
+        """Everything that a merge writes."""
+        excluded = self.ask('SELECT topic, partition, "offset", error FROM truelog.exclusion WHERE view = %s')
+        tally = self.ask("SELECT merges, rows, preparing, merging > 0 FROM truelog.merge_tally WHERE view = %s")
+        staged = self.connection.execute(f'SELECT attempt FROM stage."{self.compiled.table}"'.encode()).fetchall()
+        return self.counts(), self.positions(), self.positions().ids, excluded, tally, staged
+
+
+@pytest.fixture
+def bench(connection: Connection) -> Bench:
+    compiled = counter(f"v{uuid.uuid4().hex[:8]}")
+    table.deploy_table(connection, compiled)
+    return Bench(connection, compiled)
+
+
+def test_a_merge_writes_rows_positions_exclusions_and_its_tally(bench: Bench) -> None:
+    bench.apply(at(0), at(EVENTS), bench.staged(), BAD)
+    once = {f"e{number}": 1 for number in range(EVENTS)}
+    assert bench.state() == (
+        once,
+        at(EVENTS),
+        {"page_view": "an-id"},
+        [("page_view", 0, 7, "DIVIDE_BY_ZERO")],
+        [(1, EVENTS, 0.5, True)],
+        [],
+    )
+    bench.apply(at(EVENTS), at(EVENTS + 3), bench.staged(7), BAD)
+    assert bench.counts() == once | {"e7": 2, "e8": 2, "e9": 2}
+    assert bench.positions() == at(EVENTS + 3)
+    assert bench.state()[4] == [(2, EVENTS + 3, 1.0, True)]
+
+
+def test_topics_that_the_view_does_not_read_leave_no_position(bench: Bench) -> None:
+    both = Positions({"page_view": {0: EVENTS}, "search": {0: 4}}, {"page_view": "an-id", "search": "x"})
+    bench.apply(at(0), both, bench.staged())
+    assert bench.positions() == at(EVENTS)
+
+
+def test_a_range_without_rows_advances_the_positions(bench: Bench) -> None:
+    bench.apply(at(0), at(5), stage.NO_ROWS)
+    assert (bench.counts(), bench.positions()) == ({}, at(5))
+
+
+@pytest.mark.parametrize(
+    ("begin", "refusal", "message"),
+    [
+        ({"page_view": {0: 4}}, Stale, "is at page_view 0:5, but this batch begins at 4. Is another process running?"),
+        ({"page_view": {0: 6}}, Gap, "is at page_view 0:5, but this batch begins at 6. Read from 5 on."),
+        ({"page_view": {0: 5, 1: 1}}, Gap, "is at page_view 1:0, but this batch begins at 1"),
+        ({}, Stale, "is at page_view 0:5, but this batch begins at 0"),
+    ],
+    ids=["replay", "gap", "gap in a new partition", "no positions"],
+)
+def test_a_batch_with_another_begin_changes_nothing(
+    bench: Bench, begin: dict[str, dict[int, int]], refusal: type[Exception], message: str
+) -> None:
+    bench.apply(at(0), at(5), bench.staged())
+    before, again = bench.state(), bench.staged()
+    with pytest.raises(refusal, match=message.replace(".", r"\.").replace("?", r"\?")):
+        bench.apply(Positions(begin, {"page_view": "an-id"}), at(9), again, BAD)
+    stage.clear(bench.connection, bench.compiled, again)
+    assert bench.state() == before
+
+
+def test_a_recreated_topic_is_refused(bench: Bench) -> None:
+    bench.apply(at(0), at(5), bench.staged())
+    with pytest.raises(TopicRecreated):
+        bench.apply(Positions({"page_view": {0: 5}}, {"page_view": "another"}), at(9), bench.staged())
+    assert bench.positions() == at(5)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ("DELETE FROM {} WHERE event_id = 'e3'", "10 rows were loaded, but the staging table has 9. "),
+        # As many rows as before, but other rows: the sum of the hashes that the rows carry is different.
+        (
+            "INSERT INTO {0} SELECT * FROM {0} WHERE event_id = 'e4'; DELETE FROM {0} WHERE event_id = 'e3'",
+            "the staging table has 10 with different content",
+        ),
+        ("TRUNCATE {}", "the staging table has 0"),
+    ],
+    ids=["a row is lost", "another row in its place", "emptied by a crash"],
+)
+def test_staged_rows_that_are_not_the_loaded_rows_are_refused(bench: Bench, damage: str, message: str) -> None:
+    """A change within a row is not found: the merge compares the hash that a row carries, and computes none."""
+    staged = bench.staged()
+    bench.connection.execute(sql.SQL(damage).format(stage.table(bench.compiled)))
+    with pytest.raises(StagingTorn, match=message):
+        bench.apply(at(0), at(5), staged)
+    assert (bench.counts(), bench.positions()) == ({}, Positions())
+
+
+def test_only_the_accepted_attempts_are_merged_and_cleared(bench: Bench) -> None:
+    abandoned, winner, second, late = (bench.staged(begin) for begin in (0, 0, 8, 0))
+    both = StagedRows(winner.attempts + second.attempts, 12, winner.hash + second.hash)
+    with pytest.raises(StagingTorn):
+        bench.apply(at(0), at(5), replace(both, attempts=winner.attempts))
+    bench.apply(at(0), at(5), replace(winner))
+    assert set(bench.counts().values()) == {1}
+    left = {attempt for (attempt,) in bench.state()[5]}  # type: ignore[attr-defined]
+    assert left == {*abandoned.attempts, *second.attempts, *late.attempts}
+
+
+def test_a_merge_holds_the_views_lock_until_it_ends(bench: Bench, migrated: Settings) -> None:
+    other = "SELECT FROM truelog.view WHERE view = %s FOR UPDATE NOWAIT"
+    with bench.connection.transaction():
+        merge.lock(bench.connection, bench.compiled)
+        with connect(migrated, autocommit=True) as second, pytest.raises(psycopg.errors.LockNotAvailable):
+            second.execute(other, (bench.compiled.name,))
+
+
+def test_a_lease_that_is_over_is_refused_before_anything_is_written(bench: Bench, migrated: Settings) -> None:
+    held = lease.take_lease(migrated, f"app-{bench.compiled.name}")
+    over = Holder(held.holder.application, held.holder.epoch - 1)
+    staged = bench.staged()
+    before = bench.state()
+    try:
+        with pytest.raises(Fenced):
+            merge.apply(bench.connection, bench.compiled, Merge(at(0), at(5), staged), over)
+        assert bench.state() == before
+        merge.apply(bench.connection, bench.compiled, Merge(at(0), at(5), staged), held.holder)
+    finally:
+        held.release()
+    assert bench.positions() == at(5)

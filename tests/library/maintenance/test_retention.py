@@ -1,0 +1,225 @@
+"""Every table has a retention, and old rows are deleted in portions, except the rows that something still needs."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import psycopg
+import pyarrow as pa
+import pytest
+from psycopg import sql
+
+from tests.library.kernel.zombie import at, counter, stage_events
+from truelog.archive.archive_table import open_catalog
+from truelog.batch import partials
+from truelog.kernel import merge, stage, table
+from truelog.kernel.merge import Merge
+from truelog.maintenance import retention
+from truelog.maintenance.retention import RETENTION, Expiring, delete_old_rows
+from truelog.maintenance.superseded import Version, drop_superseded
+from truelog.storage.database import Connection, connect
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import Settings
+from truelog.support.wait import until
+
+OLD = "now() - interval '400 days'"
+
+
+@pytest.fixture
+def view(connection: Connection) -> Iterator[str]:
+    """A name that no other test uses. All rows with the name are deleted at the end."""
+    name = f"v{uuid.uuid4().hex[:8]}"
+    yield name
+    for each in ("certificate", "validation", "reconciliation", "repair"):
+        condition = "reconciliation IN (SELECT id FROM truelog.reconciliation WHERE view = %s)"
+        rows = sql.SQL(condition if each == "validation" else "view = %s")
+        connection.execute(sql.SQL("DELETE FROM {} WHERE {}").format(sql.Identifier("truelog", each), rows), (name,))
+
+
+def reconciled(connection: Connection, view: str, verdict: str) -> int:
+    row = connection.execute(
+        "INSERT INTO truelog.reconciliation (view, version, positions, from_raw, row_count, missing, extra, different, "
+        "repaired, verdict, reason, sample, finished_at) "
+        f"VALUES (%s, 1, '{{}}', false, 0, 0, 0, 0, 0, %s, '', '[]', {OLD}) RETURNING id",
+        (view, verdict),
+    ).fetchone()
+    assert row is not None
+    return int(str(row[0]))
+
+
+def validated(connection: Connection, reconciliation: int) -> None:
+    connection.execute(
+        "INSERT INTO truelog.validation (reconciliation, success, failed, result, finished_at) "
+        f"VALUES (%s, true, '{{}}', '{{}}', {OLD})",
+        (reconciliation,),
+    )
+
+
+def left(connection: Connection, query: str, *parameters: object) -> list[object]:
+    return [value for (value,) in connection.execute(query.encode(), parameters).fetchall()]
+
+
+def test_every_table_has_a_retention(connection: Connection, migrated: Settings) -> None:
+    existing = left(connection, "SELECT tablename FROM pg_tables WHERE schemaname = 'truelog'")
+    assert sorted(RETENTION) == sorted(map(str, existing))
+    for name, rule in RETENTION.items():
+        if isinstance(rule, Expiring):
+            assert getattr(migrated, rule.setting) > 0
+            assert left(connection, f"SELECT count({rule.column}) FROM truelog.{name}")  # the column exists
+
+
+def test_old_results_are_deleted_except_the_newest_and_what_a_certificate_names(
+    connection: Connection, migrated: Settings, view: str
+) -> None:
+    proved, old, different, newest = (reconciled(connection, view, v) for v in ("EQUAL", "EQUAL", "DIFFERENT", "EQUAL"))
+    for each in (proved, old, newest):
+        validated(connection, each)
+    connection.execute(
+        "INSERT INTO truelog.certificate (id, view, version, reconciliation, positions, fingerprint, row_count, "
+        f"digest, object, made_at) VALUES (%s, %s, 1, %s, '{{}}', '', 0, '', '', {OLD})",
+        (view, view, proved),
+    )
+    connection.execute(
+        f"INSERT INTO truelog.repair (view, version, positions, key, repaired_at) VALUES (%s, 1, '{{}}', '[]', {OLD})",
+        (view,),
+    )
+
+    assert delete_old_rows(connection, migrated) >= 4
+
+    rows = "SELECT id FROM truelog.reconciliation WHERE view = %s ORDER BY id"
+    assert left(connection, rows, view) == [proved, different, newest]
+    rows = "SELECT reconciliation FROM truelog.validation WHERE reconciliation = ANY(%s)"
+    assert left(connection, rows, [proved, old, newest]) == [newest]
+    assert left(connection, "SELECT key FROM truelog.repair WHERE view = %s", view) == []
+
+
+def test_rows_are_deleted_in_portions(
+    connection: Connection, migrated: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retention, "_PORTION", 3)
+    insert = "INSERT INTO truelog.operation (kind, subject, doer, about, at) SELECT 'k', 's', 'd', 'planted', "
+    connection.execute((insert + f"{OLD} FROM generate_series(1, 10)").encode())
+    connection.execute((insert + "now() FROM generate_series(1, 2)").encode())
+
+    assert delete_old_rows(connection, migrated) == 10
+
+    assert left(connection, "SELECT count(*) FROM truelog.operation WHERE about = 'planted'") == [2]
+    connection.execute("DELETE FROM truelog.operation WHERE about = 'planted'")
+
+
+def test_a_deleted_launch_is_still_counted_and_fulfils_its_request(
+    connection: Connection, migrated: Settings, view: str
+) -> None:
+    connection.execute("INSERT INTO truelog.application (application, wish) VALUES (%s, 'again')", (view,))
+    for wish in (None, "again", None, None):
+        connection.execute(
+            f"INSERT INTO truelog.launch (application, reason, wish, launched_at) VALUES (%s, 'r', %s, {OLD})",
+            (view, wish),
+        )
+    delete_old_rows(connection, migrated)
+
+    assert left(connection, "SELECT wish FROM truelog.launch WHERE application = %s ORDER BY id", view) == [
+        "again",
+        None,
+    ]
+    assert left(connection, "SELECT old_launches FROM truelog.application WHERE application = %s", view) == [2]
+    assert left(connection, "SELECT wish FROM truelog.application_status WHERE application = %s", view) == [None]
+    for each in ("launch", "application"):
+        connection.execute(f"DELETE FROM truelog.{each} WHERE application = %s".encode(), (view,))
+
+
+def test_only_versions_that_were_superseded_long_ago_are_dropped(
+    connection: Connection, migrated: Settings, s3: Settings
+) -> None:
+    name, long_ago = f"v{uuid.uuid4().hex[:8]}", "UPDATE truelog.view SET made_at = now() - interval '40 days' "
+    for version in (1, 2, 3):
+        table.deploy_table(connection, counter(name, version))
+    connection.execute((long_ago + "WHERE view = %s AND version <> 2").encode(), (name,))
+    connection.execute(
+        "INSERT INTO truelog.standing (view, application, version, state, reason) "
+        "VALUES (%s, 'a', 3, 'UP_TO_DATE', '')",
+        (name,),
+    )
+    with open_catalog(migrated) as catalog:
+        catalog.create_namespace_if_not_exists(partials.NAMESPACE)
+        for version in (1, 2):
+            catalog.create_table(f"{partials.NAMESPACE}.{name}_v{version}", pa.schema([("n", pa.int64())]))
+
+    dropped = drop_superseded(migrated)
+
+    assert dropped == [Version(name, 1)]
+    assert left(connection, "SELECT version FROM truelog.view WHERE view = %s ORDER BY 1", name) == [2, 3]
+    tables = "SELECT schemaname || '.' || tablename FROM pg_tables WHERE tablename LIKE %s ORDER BY 1"
+    assert left(connection, tables, f"{name}_v%") == [
+        f"{s}.{name}_v{v}" for s in ("batch", "stage", "state") for v in (2, 3)
+    ]
+    with open_catalog(migrated) as catalog:
+        assert [catalog.table_exists(f"{partials.NAMESPACE}.{name}_v{v}") for v in (1, 2)] == [False, True]
+        catalog.drop_table(f"{partials.NAMESPACE}.{name}_v2")
+    connection.execute("DELETE FROM truelog.standing WHERE view = %s", (name,))
+
+
+def test_rows_that_a_session_is_staging_survive_a_sweep_however_old_they_are(
+    connection: Connection, migrated: Settings
+) -> None:
+    compiled = counter(f"v{uuid.uuid4().hex[:8]}")
+    table.deploy_table(connection, compiled)
+    staged = sql.SQL("INSERT INTO {} (attempt, row_hash, event_id, n, loaded_at) VALUES ('a', 1, 'e', 1, {})").format(
+        stage.table(compiled), sql.SQL(OLD)
+    )
+    rows = f'SELECT count(*) FROM stage."{compiled.table}"'
+    with connect(migrated, autocommit=True) as rebuilding:
+        stage.hold(rebuilding, compiled)
+        connection.execute(staged)
+        stage.sweep(connection, compiled)
+        assert left(connection, rows) == [1]
+    stage.sweep(connection, compiled)  # the session has ended, as after a kill
+    assert left(connection, rows) == [0]
+
+    with stage.held(connection, compiled), connect(migrated, autocommit=True) as upkeep:
+        connection.execute(staged)
+        stage.sweep(upkeep, compiled)
+        assert left(connection, rows) == [1]
+    stage.sweep_all(connection)
+    assert left(connection, rows) == [0]
+
+
+def test_two_thousand_small_batches_leave_few_dead_rows(connection: Connection, migrated: Settings) -> None:
+    """Each batch stages ten rows and updates the same ten rows. The space of dead rows is used again."""
+    compiled = counter(f"v{uuid.uuid4().hex[:8]}")
+    table.deploy_table(connection, compiled)
+    with autovacuum_each_second(migrated), connect(migrated, autocommit=True) as writer:
+        for batch in range(2_000):
+            with stage.held(writer, compiled):
+                staged = stage_events(writer, compiled, 0)
+                merge.apply(writer, compiled, Merge(at(batch), at(batch + 1), staged))
+        until(partial(require_few_dead_rows, connection, compiled.table), 60, "the vacuum")
+    counts = left(connection, f'SELECT DISTINCT n FROM state."{compiled.table}"')
+    assert counts == [2_000]
+    for each, most in (("state", 2**18), ("stage", 2**22)):
+        [size] = left(connection, f"SELECT pg_total_relation_size('{each}.{compiled.table}')")
+        assert int(str(size)) < most, each
+    [size] = left(connection, "SELECT pg_total_relation_size('truelog.position')")
+    assert int(str(size)) < 2**20
+
+
+def require_few_dead_rows(connection: Connection, table: str) -> None:
+    names = "(schemaname, relname) IN (('state', %s), ('stage', %s), ('truelog', 'position'))"
+    query = f"SELECT relname FROM pg_stat_user_tables WHERE {names} AND n_dead_tup > 2000"
+    if many := left(connection, query, table, table):
+        raise ServiceDown(f"dead rows in {many}")
+
+
+@contextmanager
+def autovacuum_each_second(settings: Settings) -> Iterator[None]:
+    """In production, the vacuum runs once a minute."""
+    superuser = settings.database() | {"user": "postgres", "password": settings.postgres_password.get_secret_value()}
+    with psycopg.connect(**superuser, autocommit=True) as administrator:
+        administrator.execute("ALTER SYSTEM SET autovacuum_naptime = '1s'")
+        administrator.execute("SELECT pg_reload_conf()")
+        try:
+            yield
+        finally:
+            administrator.execute("ALTER SYSTEM RESET autovacuum_naptime")
+            administrator.execute("SELECT pg_reload_conf()")
