@@ -1,6 +1,6 @@
 """Superseded versions of views: drops their tables and partials when nobody will go back to them.
 
-A version is superseded when the view's application runs another version (`truelog.deployed`). Its tables stay for
+A version is superseded when an application runs another version of the view. Its tables stay for
 `superseded_keep_seconds` after its last merge, so that going back needs no rebuild. Later, going back to the version
 rebuilds it from the log and the archive.
 """
@@ -19,7 +19,7 @@ from truelog.support.settings import Settings
 from truelog.views.catalogue import table_name
 
 _SUPERSEDED = """
-    SELECT v.view, v.version FROM truelog.view v JOIN truelog.deployed d ON d.view = v.view AND d.version <> v.version
+    SELECT v.view, v.version FROM truelog.view v JOIN truelog.standing s ON s.view = v.view AND s.version <> v.version
     WHERE v.made_at < now() - make_interval(secs => %(seconds)s) AND NOT EXISTS (
         SELECT FROM truelog.position p WHERE (p.view, p.version) = (v.view, v.version)
         AND p.advanced_at > now() - make_interval(secs => %(seconds)s)

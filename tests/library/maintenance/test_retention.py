@@ -136,6 +136,11 @@ def test_only_versions_that_were_superseded_long_ago_are_dropped(
     for version in (1, 2, 3):
         table.deploy_table(connection, counter(name, version))
     connection.execute((long_ago + "WHERE view = %s AND version <> 2").encode(), (name,))
+    connection.execute(
+        "INSERT INTO truelog.standing (view, application, version, state, reason) "
+        "VALUES (%s, 'a', 3, 'UP_TO_DATE', '')",
+        (name,),
+    )
     with open_catalog(migrated) as catalog:
         catalog.create_namespace_if_not_exists(partials.NAMESPACE)
         for version in (1, 2):
@@ -152,6 +157,7 @@ def test_only_versions_that_were_superseded_long_ago_are_dropped(
     with open_catalog(migrated) as catalog:
         assert [catalog.table_exists(f"{partials.NAMESPACE}.{name}_v{v}") for v in (1, 2)] == [False, True]
         catalog.drop_table(f"{partials.NAMESPACE}.{name}_v2")
+    connection.execute("DELETE FROM truelog.standing WHERE view = %s", (name,))
 
 
 def test_rows_that_a_session_is_staging_survive_a_sweep_however_old_they_are(
