@@ -80,6 +80,7 @@ RETENTION: dict[str, Expiring | str] = {
     "lease": _PER_APPLICATION,
     "application": _PER_APPLICATION,
     "api_key": "made by hand",
+    "replay": "kept: it prevents that a dead letter counts twice. One row for each replayed dead letter",
     "straggler": "one row for each topic",
     "topic_status": "one row for each unusable topic",
     "event_file": "one row for each broken file",
