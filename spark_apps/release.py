@@ -1,9 +1,13 @@
-"""Release: determine the code that each application should run. Applications that run other code are then restarted."""
+"""Release: determine the code that each application should run. Applications that run other code are then restarted.
+
+First register the event types whose files have changed. If a file conflicts with an earlier version, that version stays
+in force, the other files count, and the job fails at its end with the reason.
+"""
 
 import json
 import sys
 
-from truelog.control import application
+from truelog.control import application, event_registry
 from truelog.control.view_loader import application_codes
 from truelog.schema.event import load_events
 from truelog.spark.session import session
@@ -11,19 +15,23 @@ from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
 
-def main() -> None:
+def main() -> str | None:
     settings = Settings()
     digest = application.source_digest(
         settings
     )  # first, so that a file that changes in the meantime makes a release due
+    refused = event_registry.register_all(settings, load_events(settings.events_folder).values())
     spark = session(settings, "truelog release")
-    codes = application_codes(spark, settings, load_events(), application.application_names(settings))
+    codes = application_codes(
+        spark, settings, event_registry.event_types(settings), application.application_names(settings)
+    )
     with connect(settings) as connection:
         for name, code in codes.items():
             application.set_code(connection, name, code, digest)
     spark.stop()
     sys.stdout.write(json.dumps({"codes": codes}) + "\n")
+    return "\n".join(refused.values()) or None
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

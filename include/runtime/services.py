@@ -121,7 +121,10 @@ def _bring_up(settings: Settings, service: Service, needed: "Iterable[Future[Non
 def _register(settings: Settings, needed: "Iterable[Future[None]]") -> None:
     for done in needed:
         done.result()
-    for name, reason in event_files.register_files(settings).items():
+    refused: dict[str, str] = {}
+    # A broker may not lead a new partition yet.
+    until(lambda: refused.update(event_files.register_files(settings)), READY_SECONDS, "the event registry")
+    for name, reason in refused.items():
         log.error("%s: its last version stays in force: %s", name, reason)
 
 

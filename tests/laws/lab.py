@@ -25,7 +25,7 @@ from truelog.reconcile.provenance_frame import ProvenanceFrame
 from truelog.reconcile.row_diff import DiffCounts
 from truelog.reconcile.table_hash import TableHash
 from truelog.schema.decode import decode
-from truelog.schema.event import EventType
+from truelog.schema.event import EventType, EventTypes
 from truelog.storage.database import Connection, names
 from truelog.support.durations import seconds
 from truelog.support.settings import Settings
@@ -74,7 +74,10 @@ class Lab:
         return BatchContext(self.spark, self.settings, self.types)
 
     def compiled(self, name: str, view: View) -> CompiledView:
-        return compile_view(self.spark, name, view, {n: records.schema(t) for n, t in self.types.items()})
+        return self.compiled_with(name, view, self.types)
+
+    def compiled_with(self, name: str, view: View, types: EventTypes) -> CompiledView:
+        return compile_view(self.spark, name, view, {n: records.schema(t) for n, t in types.items()})
 
     def compare_all(self, name: str, view: View, drawn: list[list[Record]]) -> DiffCounts:
         """Stream every case batch by batch, rebuild it in one step and count the differences between the tables."""

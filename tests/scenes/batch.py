@@ -8,9 +8,9 @@ from pyspark.sql import SparkSession
 
 from truelog.batch.batch_context import BatchContext
 from truelog.batch.recompute import Recomputed, recompute
+from truelog.control import event_registry
 from truelog.log import records
 from truelog.reconcile.reconcile import COMPARE_ONLY, ReconcileRequest, ReconcileResult, reconcile
-from truelog.schema.event import load_events
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 from truelog.views.compiled_view import CompiledView, compile_view
@@ -24,10 +24,10 @@ class Batch:
 
     @property
     def context(self) -> BatchContext:
-        return BatchContext(self.spark, Settings(), load_events())
+        return BatchContext(self.spark, Settings(), event_registry.event_types(Settings()))
 
     def compiled(self, view: str) -> CompiledView:
-        schemas = {topic: records.schema(each) for topic, each in load_events().items()}
+        schemas = {topic: records.schema(each) for topic, each in event_registry.event_types(Settings()).items()}
         return compile_view(self.spark, view, catalogue.load_view(view, Settings().views_folder), schemas)
 
     def reconcile(self, view: str, request: ReconcileRequest = COMPARE_ONLY) -> ReconcileResult:

@@ -23,7 +23,8 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.table import Table
 
 from truelog.archive.archive_table import arrow_schema, identifier, open_catalog
-from truelog.schema.event import EventType, load_events
+from truelog.control import event_registry
+from truelog.schema.event import EventType
 from truelog.support.errors import BadInput
 from truelog.support.settings import Settings
 
@@ -47,7 +48,7 @@ def run_query(settings: Settings, query: str) -> Iterator[duckdb.DuckDBPyRelatio
         try:
             _require_select(connection, query)
             named = {name.lower() for name in connection.get_table_names(query)}
-            for event_type in load_events().values():
+            for event_type in event_registry.event_types(settings).values():
                 if event_type.name in named:
                     connection.register(event_type.name, open_dataset(catalog, event_type))
             yield connection.sql(query).project("*")  # renames columns so that no two share a name

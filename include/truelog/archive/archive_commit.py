@@ -43,6 +43,7 @@ class Append:
     records: Mapping[int, int]
     files: tuple[DataFile, ...]
     lost: bool = False
+    reading: int = 0  # of the event type, under which the typed columns were decoded
 
 
 def commit(catalog: Catalog, append: Append) -> Table:
@@ -95,7 +96,8 @@ class _Advance(UpdateTableMetadata["_Advance"]):
         append, current = self._append, Progress.of(self._transaction.table_metadata)
         records = {p: current.records.get(p, 0) + append.records.get(p, 0) for p in append.end}
         lost = _add_lost(current.lost, append) if append.lost else current.lost
-        advanced = replace(current, positions=dict(append.end), records=records, lost=lost)
+        readings = {append.reading: dict(append.begin)} | current.readings
+        advanced = replace(current, positions=dict(append.end), records=records, lost=lost, readings=readings)
         return (
             (SetPropertiesUpdate(updates=advanced.as_properties()),),
             (_AssertPositions(begin=dict(append.begin)),),  # type: ignore[return-value]

@@ -25,6 +25,7 @@ from truelog.archive.archive_table import (
     require_same_topic,
 )
 from truelog.archive.log_day import LogDays
+from truelog.control import event_registry
 from truelog.log.positions import Positions, Range
 from truelog.log.records import decoded
 from truelog.schema.event import EventTypes
@@ -66,6 +67,15 @@ class Wanted:
     def between(begin: Positions, end: Positions) -> "Wanted":
         return Wanted(begin.ranges_to(end), end.ids)
 
+    @property
+    def end(self) -> Positions:
+        """The end of the last range of each partition."""
+        offsets: dict[str, dict[int, int]] = {}
+        for each in self.ranges:
+            by = offsets.setdefault(each.topic, {})
+            by[each.partition] = max(each.end, by.get(each.partition, 0))
+        return Positions(offsets, self.ids)
+
     @staticmethod
     def of(coordinates: Iterable[tuple[str, int, int]], ids: Mapping[str, str]) -> "Wanted":
         """Single records, by topic, partition and offset."""
@@ -77,18 +87,34 @@ def read_records(
 ) -> DataFrame:
     """The wanted records of these types, with the columns of `truelog.log.records.decoded`.
 
-    If `from_raw` is true, the typed columns are ignored and the raw bytes are decoded again.
+    If `from_raw` is true, the typed columns are ignored and the raw bytes are decoded again. Otherwise, this applies
+    only to rows that were archived under another reading of their event type.
 
     Raises:
         ArchiveBehind: some of these records are not archived yet.
+        MeaningChanged: the types do not know a version that judges some of these records.
     """
-    scans = {name: _scan(spark, settings, name, wanted) for name in types}
-    if from_raw:
-        raw = [
-            s.selectExpr("topic", "partition", "offset", "broker_time AS timestamp", "value") for s in scans.values()
-        ]
-        return decoded(reduce(DataFrame.union, raw), types)
-    return reduce(DataFrame.union, (_packed(scans[name], name, types) for name in types))
+    with connect(settings) as connection:
+        event_registry.require_known(connection, types, wanted.end)
+    parts = []
+    for name in types:
+        scan, progress = _scan(spark, settings, name, wanted)
+        typed = F.lit(False) if from_raw else _is_typed(progress, types[name].reading)
+        if typed is not None:
+            raw = scan.where(~typed).selectExpr(*_COORDINATES[:3], "broker_time AS timestamp", "value")
+            parts.append(decoded(raw, types))
+        if not from_raw:
+            parts.append(_packed(scan if typed is None else scan.where(typed), name, types))
+    return reduce(DataFrame.unionByName, parts)
+
+
+def _is_typed(progress: Progress, reading: int) -> Column | None:
+    """The rows whose typed columns were decoded under this reading; None if that is all rows."""
+    first_offsets = progress.readings.get(reading)
+    if first_offsets is None:
+        return F.lit(False)
+    below = [(F.col("partition") == p) & (F.col("offset") < o) for p, o in first_offsets.items() if o]
+    return ~reduce(Column.__or__, below) if below else None
 
 
 def holds_event(settings: Settings, topic: str, before: Positions) -> bool:
@@ -138,8 +164,8 @@ def _days(settings: Settings, archived: Positions) -> LogDays:
         return log_day.load_days(connection, archived.ids)
 
 
-def _scan(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) -> DataFrame:
-    """The archive's rows in the topic's wanted ranges, from the newest snapshot, with a `topic` column."""
+def _scan(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) -> tuple[DataFrame, Progress]:
+    """The archive's rows in the topic's wanted ranges, from the newest snapshot, and the state of the archive there."""
     ranges = [each for each in wanted.ranges if each.topic == topic]
     with open_catalog(settings) as catalog:
         try:
@@ -153,7 +179,8 @@ def _scan(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) -
     spark.catalog.refreshTable(name)  # Spark may have cached metadata that is older than the snapshot
     reader = spark.read if snapshot is None else spark.read.option("versionAsOf", snapshot.snapshot_id)
     in_ranges = reduce(Column.__or__, map(_is_in, ranges), F.lit(False))
-    return reader.table(name).where(in_ranges & ~F.col("erased")).withColumn("topic", F.lit(topic))
+    rows = reader.table(name).where(in_ranges & ~F.col("erased")).withColumn("topic", F.lit(topic))
+    return rows, Progress.of(table.metadata)
 
 
 def require_archived(table: Table, topic: str, ranges: Iterable[Range]) -> None:

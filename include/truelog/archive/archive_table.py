@@ -29,6 +29,8 @@ RECORDS = "truelog.records"  # records archived so far, by partition: distinguis
 BEGAN = "truelog.began"  # offset where archiving began, by partition: earlier missing records are not a hole
 LOST = "truelog.lost"  # accepted losses: ranges that the log dropped before they were archived, by partition
 TOPIC_ID = "truelog.topic-id"
+# By reading of the event type: the first offset of each partition whose typed columns were decoded under that reading.
+READINGS = "truelog.readings"
 
 TIME = pa.timestamp("us", tz="UTC")
 COORDINATES = pa.schema(
@@ -74,13 +76,15 @@ class Progress:
     records: Offsets
     began: Offsets
     lost: Ranges = field(default_factory=dict)
+    readings: dict[int, Offsets] = field(default_factory=dict)  # empty in a table from an earlier release
 
     @staticmethod
     def of(metadata: TableMetadata) -> "Progress":
         found = metadata.properties
         positions, records, began = (_load(found[name]) for name in (POSITIONS, RECORDS, BEGAN))
         lost = {p: [(a, b) for a, b in ranges] for p, ranges in _load(found[LOST]).items()}
-        return Progress(found[TOPIC_ID], positions, records, began, lost)
+        readings = {r: {int(p): o for p, o in by.items()} for r, by in _load(found.get(READINGS, "{}")).items()}
+        return Progress(found[TOPIC_ID], positions, records, began, lost, readings)
 
     def as_properties(self) -> dict[str, str]:
         return {
@@ -89,6 +93,7 @@ class Progress:
             RECORDS: _dump(self.records),
             BEGAN: _dump(self.began),
             LOST: _dump(self.lost),
+            READINGS: _dump(self.readings),
         }
 
 
@@ -101,8 +106,8 @@ def identifier(topic: str) -> str:
 
 
 def arrow_schema(event_type: EventType) -> pa.Schema:
-    """All columns of an archive table, in order."""
-    return pa.schema([*COORDINATES, *RAW, *event_type.arrow_schema, LOG_DAY])
+    """All columns of an archive table, in order; a column that any version declares exists once."""
+    return pa.schema([*COORDINATES, *RAW, *event_type.stored_schema, LOG_DAY])
 
 
 def ensure_table(catalog: Catalog, event_type: EventType, topic_id: str, began: Mapping[int, int]) -> Table:
@@ -110,7 +115,9 @@ def ensure_table(catalog: Catalog, event_type: EventType, topic_id: str, began: 
     try:
         table = catalog.load_table(identifier(event_type.name))
     except NoSuchTableError:
-        return _create(catalog, event_type, Progress(topic_id, dict(began), {}, dict(began)))
+        return _create(
+            catalog, event_type, Progress(topic_id, dict(began), {}, dict(began), readings={event_type.reading: {}})
+        )
     require_same_topic(table, topic_id)
     with table.update_schema() as update:
         update.union_by_name(arrow_schema(event_type))

@@ -24,8 +24,8 @@ from truelog.archive import late_records
 from truelog.archive.archive_table import LOG_DAY, TIME, arrow_schema
 from truelog.archive.log_day import Start, as_datetime, assign_days, day_of, day_starts
 from truelog.kernel.clock import TOPIC as TICKS
-from truelog.schema.decode import decode
-from truelog.schema.event import FUTURE_LIMIT, EventType, EventTypes
+from truelog.schema.event import EventType, EventTypes
+from truelog.schema.event_version import judge
 from truelog.support.settings import Settings
 
 DESCRIPTION = "file binary"  # the schema of a task's result: one pickled ArchivedFile per row
@@ -111,7 +111,8 @@ class _Partition:
     def _rows(self, start: Start, records: pa.Table) -> pa.Table:
         """The records with the archive's columns."""
         times = records["timestamp"].cast(TIME).combine_chunks()
-        decoded = decode(self.event_type, records["value"].combine_chunks(), times, FUTURE_LIMIT)
+        partitions, offsets, values = (records[name].combine_chunks() for name in ("partition", "offset", "value"))
+        decoded = judge(self.event_type, partitions, offsets, values, times)
         columns = {name: records[name] for name in ("partition", "offset", "key", "headers", "value")}
         columns |= {name: decoded[name] for name in decoded.schema.names}
         columns["broker_time"] = times

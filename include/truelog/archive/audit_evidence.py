@@ -29,10 +29,11 @@ from truelog.archive.audit import (
     missing_records,
     overlaps,
 )
+from truelog.control import event_registry
 from truelog.log import topics
 from truelog.log.kafka_reader import messages
 from truelog.log.positions import Positions
-from truelog.schema.event import EventType, load_events
+from truelog.schema.event import EventType
 from truelog.storage.bucket import object_sizes
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
@@ -51,7 +52,7 @@ class BrokerOffsets:
 
 def run_audit(settings: Settings, *, deep: bool = False) -> AuditReport:
     """Audit every declared topic that was ever archived, and store the result."""
-    types, evidence, orphans = load_events(), list[Evidence](), 0
+    types, evidence, orphans = event_registry.event_types(settings), list[Evidence](), 0
     with open_catalog(settings) as catalog:
         tables = _tables(catalog, types)
         log = BrokerOffsets(topics.earliest_offsets(settings, tables), topics.end_offsets(settings, tables))

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
+from truelog.control import event_registry
 from truelog.control.view_loader import LoadedViews, load_views
-from truelog.schema.event import EventTypes, load_events
+from truelog.schema.event import EventTypes
 from truelog.spark.session import session
 from truelog.support.settings import Settings
 from truelog.views import catalogue
@@ -26,7 +27,7 @@ class BatchContext:
 @contextmanager
 def open_batch(settings: Settings, name: str, views: Sequence[str]) -> Iterator[BatchContext]:
     """Open a Spark session and load the named views, or all views. A view that cannot be loaded is refused."""
-    types, spark = load_events(), session(settings, name)
+    types, spark = event_registry.event_types(settings), session(settings, name)
     try:
         loaded = load_views(spark, settings, types, views or catalogue.view_names(settings.views_folder))
         yield BatchContext(spark, settings, types, loaded)

@@ -11,10 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from truelog.archive import archive_reader
 from truelog.archive.archive_table import archived_positions
+from truelog.control import event_registry
 from truelog.log import records, topics
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
 from truelog.schema.event import EventTypes
+from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
 
@@ -26,9 +28,12 @@ def read_events(
     Raises:
         ArchiveBehind: the log has dropped records that are not archived; the reader cannot continue.
         TopicRecreated: the positions belong to a topic that was deleted.
+        MeaningChanged: the types do not know a version that judges some of these records.
     """
     earliest = topics.earliest_offsets(settings, end.offsets)
     begin.require_same_topics(earliest)
+    with connect(settings) as connection:
+        event_registry.require_known(connection, types, end)
     compacted = archived_and_compacted(settings, end.offsets)
     compacted.require_same_topics(end)
     # Below these positions, only the archive surely has all records.

@@ -5,8 +5,8 @@ selected partials must not overlap. The rebuild reads the remaining records from
 V counts exactly once.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from truelog.log.positions import Positions, Range
@@ -19,6 +19,7 @@ class PartialRange:
     day: datetime
     begin: Positions
     end: Positions
+    readings: Mapping[str, int] = field(default_factory=dict)  # by which the records were judged, 0 if absent
 
     @property
     def offset_ranges(self) -> list[Range]:

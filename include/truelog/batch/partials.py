@@ -5,7 +5,8 @@ partial and one header row. The header's `covers` column contains the offset ran
 commit replaces rows and ranges together, so the ranges always state exactly which records the partial contains.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -51,8 +52,8 @@ class Partials:
         return table.where(F.col("log_day").isin(*days) & F.col("covers").isNull()).select("row.*")
 
 
-def load_partials(settings: Settings, compiled: CompiledView) -> Partials:
-    """Load a view's partials, which this code must have made.
+def load_partials(settings: Settings, compiled: CompiledView, readings: Mapping[str, int] | None = None) -> Partials:
+    """Load a view's partials that were made under these readings of its topics. This code must have made them.
 
     Raises:
         CodeChanged: other code of the same version made the table.
@@ -68,7 +69,9 @@ def load_partials(settings: Settings, compiled: CompiledView) -> Partials:
             return Partials(compiled)
         scan = table.scan("covers IS NOT NULL", selected_fields=("log_day", "covers"), snapshot_id=snapshot.snapshot_id)
         headers = scan.to_arrow().to_pylist()
-    return Partials(compiled, [_to_range(h["log_day"], h["covers"]) for h in headers], snapshot.snapshot_id)
+    ranges = [_to_range(h["log_day"], h["covers"]) for h in headers]
+    current = [each for each in ranges if each.readings == (readings or {})]
+    return Partials(compiled, current, snapshot.snapshot_id)
 
 
 def replace(
@@ -78,7 +81,7 @@ def replace(
     _create(spark, settings, compiled, states.schema)
     header = spark.range(1, numPartitions=1).select(
         F.lit(None).cast(states.schema).alias("row"),
-        F.lit(f"{covered.begin.with_ids()}\n{covered.end.with_ids()}").alias("covers"),
+        F.lit(_to_text(covered)).alias("covers"),
     )
     counted = Observation()
     rows = states.observe(counted, F.count(F.lit(1)).alias("keys")).select(
@@ -127,6 +130,11 @@ def _name(compiled: CompiledView) -> str:
     return f"{CATALOG}.{NAMESPACE}.{compiled.table}"
 
 
+def _to_text(covered: PartialRange) -> str:
+    return "\n".join([covered.begin.with_ids(), covered.end.with_ids(), json.dumps(covered.readings)])
+
+
 def _to_range(day: datetime, covers: str) -> PartialRange:
-    begin, end = covers.split("\n")
-    return PartialRange(day, Positions.from_text(begin), Positions.from_text(end))
+    begin, end, *readings = covers.split("\n")  # a partial from before version 0.3 has no readings
+    positions = Positions.from_text(begin), Positions.from_text(end)
+    return PartialRange(day, *positions, json.loads(readings[0]) if readings else {})

@@ -23,6 +23,7 @@ from truelog.kernel.stage import StagedRows
 from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
+from truelog.schema import event_version
 from truelog.schema.event import EventTypes
 from truelog.storage.database import Connection
 from truelog.views.compiled_view import CompiledView, RowFilter, all_rows
@@ -64,7 +65,9 @@ class Rebuilder:
         Also stores the ticks that the view's clock needs at these positions.
         """
         stored = (
-            Partials(self.compiled) if self.from_raw else partials.load_partials(self.context.settings, self.compiled)
+            Partials(self.compiled)
+            if self.from_raw
+            else partials.load_partials(self.context.settings, self.compiled, self.readings)
         )
         selected = select_partials(stored.ranges, positions)
         events = self.events(archive_reader.Wanted(selected.records, positions.ids))
@@ -106,6 +109,18 @@ class Rebuilder:
         stage.require_complete(self.connection, self.compiled, staged)
         merge.add(self.connection, self.compiled, schema, staged)
         stage.clear(self.connection, self.compiled, staged)
+
+    def require_reading(self) -> None:
+        """Require that the view has counted its records under the readings by which this rebuild judges them.
+
+        Raises:
+            MeaningChanged: a topic was judged anew, but the view or this process was not.
+        """
+        merge.require_reading(self.connection, self.compiled, self.readings)
+
+    @property
+    def readings(self) -> dict[str, int]:
+        return event_version.readings_of(self._event_types().values())
 
     def excluded(self, positions: Positions) -> list[Coordinates]:
         """The coordinates of the records below `positions` that the view's stream excluded."""

@@ -61,10 +61,10 @@ def recompute(context: BatchContext, compiled: CompiledView, day: datetime, *, u
     """
     settings = context.settings
     begin, end = archive_reader.day_range(settings, compiled.view.topics, day, unfinished=unfinished)
-    covered = PartialRange(day, begin, end)
     with connect(settings, autocommit=True) as connection:
         table.deploy_table(connection, compiled)
         rebuilder = Rebuilder(context, connection, compiled)
+        covered = PartialRange(day, begin, end, rebuilder.readings)
         keys = rebuilder.exclude_and_retry(
             lambda: rebuilder.countable_events(begin, end),
             lambda: partials.replace(context.spark, settings, compiled, covered, rebuilder.states_between(begin, end)),

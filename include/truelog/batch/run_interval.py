@@ -12,7 +12,7 @@ from typing import Any
 
 from truelog.archive import log_day
 from truelog.archive.archive_table import archived_positions
-from truelog.schema.event import load_events
+from truelog.control import event_registry
 from truelog.storage.database import connect
 from truelog.support.errors import BadInput
 from truelog.support.settings import Settings
@@ -81,7 +81,7 @@ def topics_behind(settings: Settings, until: datetime) -> list[str]:
 
     Empty if all earlier days are closed.
     """
-    archived = archived_positions(settings, load_events())
+    archived = archived_positions(settings, event_registry.event_types(settings))
     with connect(settings) as connection:
         known = log_day.load_days(connection, archived.ids)
     number = log_day.day_of(until, settings.log_day_seconds)

@@ -11,6 +11,7 @@ from truelog.cli.commands import (
     alerting,
     archiving,
     certifying,
+    eventing,
     generating,
     importing,
     keys,
@@ -47,6 +48,7 @@ GROUPS = {
     "alerts": alerting.app,
     "key": keys.app,
     "dead-letters": replaying.app,
+    "events": eventing.app,
 }
 
 app = typer.Typer(

@@ -30,7 +30,7 @@ from truelog.schema.event_version import Cut, EventHistory
 from truelog.storage import bucket
 from truelog.storage.database import Connection, connect
 from truelog.support import faults
-from truelog.support.errors import BadDeclaration, MeaningChanged, NotSetUp, TopicRefused
+from truelog.support.errors import BadDeclaration, BadInput, MeaningChanged, NotSetUp, TopicRefused
 from truelog.support.settings import Settings
 
 FOLDER = "_events"  # in the bucket
@@ -69,6 +69,28 @@ def register(settings: Settings, event_type: EventType) -> Registered:
             _store(settings, connection, before, after)  # 4
             faults.reach("registry.before_commit")
     return Registered(after.event_type(), after.version > before.version)
+
+
+def begin_reading(settings: Settings, event: str) -> EventType:
+    """Begin another reading of the topic, in which the newest version judges all records from the first offset on.
+
+    If the newest version judges all records already, nothing changes.
+
+    Raises:
+        BadInput: the registry has no such event type.
+    """
+    with connect(settings) as connection:
+        connection.execute(_LOCK)
+        before = _load(connection).get(event)
+        if before is None:
+            raise BadInput(f"{event} is not a registered event type: see `truelog events list`.")
+        if len(before.in_force()) == 1:
+            return before.event_type()
+        cut = Cut(before.topic_id, before.reading + 1, before.version, {})
+        after = replace(before, cuts=(*before.cuts, cut))
+        _store(settings, connection, before, after)
+        faults.reach("registry.before_commit")
+    return after.event_type()
 
 
 def register_all(settings: Settings, types: Iterable[EventType]) -> dict[str, str]:
@@ -153,6 +175,9 @@ def require_known(connection: Connection, types: EventTypes, end: Positions) -> 
             "SELECT event, topic_id, reading, version, first_offsets FROM truelog.event_cut WHERE event = ANY(%s)",
             (list(end.offsets),),
         ).fetchall()
+    for event in end.offsets.keys() & types.keys():
+        if types[event].topic_id not in ("", end.ids.get(event, "")) and event in end.ids:
+            raise MeaningChanged(f"{event} was deleted and created again. The process must start again.")
     for event, topic_id, *found, first_offsets in rows:
         if topic_id != end.ids.get(event, topic_id) or found <= _known(types, event, topic_id):
             continue
@@ -172,19 +197,21 @@ def _known(types: EventTypes, event: str, topic_id: str) -> list[int]:
 
 
 def _extended(before: EventHistory, declaration: Mapping[str, Any], ends: Positions) -> EventHistory:
-    """The history with this declaration in force from `ends` on, or from the first offset in an unknown topic."""
-    topic_id = ends.ids[before.name]
-    number = before.version
-    after = before
-    if before.declarations.get(number) != declaration:
-        number += 1
-        after = replace(after, declarations={**before.declarations, number: declaration})
-    if topic_id != before.topic_id:  # a new topic, or a topic that was deleted and created again
-        return replace(after, cuts=(*before.cuts, Cut(topic_id, 0, number, {})))
-    if number != before.version:
-        cut = Cut(topic_id, before.reading, number, dict(ends.offsets[before.name]))
-        return replace(after, cuts=(*before.cuts, cut))
-    return after
+    """The history with this declaration in force from `ends` on. A first version judges from the first offset."""
+    known = _with_topic(before, ends.ids[before.name])
+    if known.declarations.get(known.version) == declaration:
+        return known
+    number = known.version + 1
+    first_offsets = dict(ends.offsets[before.name]) if known.cuts else {}
+    cut = Cut(ends.ids[before.name], known.reading, number, first_offsets)
+    return replace(known, declarations={**known.declarations, number: declaration}, cuts=(*known.cuts, cut))
+
+
+def _with_topic(before: EventHistory, topic_id: str) -> EventHistory:
+    """The history with this topic, which begins with the newest version if it was created again."""
+    if not before.cuts or before.topic_id == topic_id:
+        return before
+    return replace(before, cuts=(*before.cuts, Cut(topic_id, 0, before.version, {})))
 
 
 def _store(settings: Settings, connection: Connection, before: EventHistory, after: EventHistory) -> None:

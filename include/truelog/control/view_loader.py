@@ -41,12 +41,13 @@ def load_views(spark: SparkSession, settings: Settings, types: EventTypes, views
             refused[name] = f"{type(error).__name__}: {error}"
     parts = [f"{each.name} {each.view.version} {each.fingerprint}" for each in compiled]
     parts += [f"{name} {_file_hash(settings, name)}" for name in refused]
+    parts += _versions(types, {topic for each in compiled for topic in each.view.topics})
     return LoadedViews(compiled, refused, hash_lines(sorted(parts)))
 
 
 def archive_code(types: EventTypes) -> str:
-    """The hash of the archive's code: the columns that it stores for each topic."""
-    return hash_lines(f"{name} {records.schema(each).json()}" for name, each in sorted(types.items()))
+    """The hash of the archive's code: the versions of the event types, which say what it stores for each topic."""
+    return hash_lines(_versions(types, types))
 
 
 def application_codes(
@@ -59,6 +60,11 @@ def application_codes(
         else load_views(spark, settings, types, application.views_of(settings, name)).code
         for name in applications
     }
+
+
+def _versions(types: EventTypes, topics: Iterable[str]) -> list[str]:
+    """The topics with the readings and versions by which a process decodes their records."""
+    return [f"{name} {types[name].topic_id} {types[name].reading}.{types[name].version}" for name in sorted(topics)]
 
 
 def _file_hash(settings: Settings, view: str) -> str:

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from truelog.ingest.event_parser import RawEvent
 from truelog.schema import record_validation
-from truelog.schema.event import FUTURE_LIMIT, Event, EventType
+from truelog.schema.event import Event, EventType
 from truelog.support import timestamps
 from truelog.support.errors import RequestRefused
 
@@ -89,7 +89,7 @@ class EventClassifier:
             model = event_type.model.model_validate_json(event.raw)
         except ValidationError as error:
             return Defect(*record_validation.first_invalid(error))
-        if defect := self._time_defect(model, receipt.time):
+        if defect := _time_defect(event_type, model, receipt.time):
             return defect
         key = None if event_type.topic.key is None else getattr(model, event_type.topic.key)
         return ClassifiedRecord(
@@ -112,16 +112,6 @@ class EventClassifier:
     def _public_types(self) -> Iterator[str]:
         return (name for name, each in self.types.items() if not each.topic.internal)
 
-    def _time_defect(self, event: Event, received: datetime) -> Defect | None:
-        """The time rule of `batch_validation` for one event, whose record's broker time is never before its receipt."""
-        try:
-            event_time = event.occurred_at + (received - event.sent_at if event.sent_at else timedelta())
-        except OverflowError:
-            return Defect("event_time", "outside the years 1 to 9999")
-        if event_time > received + FUTURE_LIMIT:
-            return Defect("event_time", f"more than {FUTURE_LIMIT.total_seconds():g} s after its receipt")
-        return None
-
     def _dead_letter(self, event: RawEvent, defect: Defect, receipt: Receipt) -> ClassifiedRecord:
         name = event.value.get("type") if isinstance(event.value, dict) else None
         letter = self.types[DEAD_LETTER].model.model_validate(
@@ -137,6 +127,17 @@ class EventClassifier:
             }
         )
         return ClassifiedRecord(DEAD_LETTER, None, letter.model_dump_json(exclude_none=True).encode(), defect)
+
+
+def _time_defect(event_type: EventType, event: Event, received: datetime) -> Defect | None:
+    """The time rule of `batch_validation` for one event, whose record's broker time is never before its receipt."""
+    try:
+        event_time = event.occurred_at + (received - event.sent_at if event.sent_at else timedelta())
+    except OverflowError:
+        return Defect("event_time", "outside the years 1 to 9999")
+    if event_time > received + event_type.future_limit:
+        return Defect("event_time", f"more than {event_type.future_limit.total_seconds():g} s after its receipt")
+    return None
 
 
 def _with_receipt(raw: bytes, received: datetime) -> bytes:

@@ -10,9 +10,9 @@ reason, and every rebuild leaves the record out.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import psycopg
 
@@ -36,6 +36,7 @@ class EventRange:
     events: EventFrames
     begin: Positions
     end: Positions
+    readings: Mapping[str, int] = field(default_factory=dict)  # by which the events were judged, 0 if absent
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,8 @@ class BatchApplier:
         faults.reach("merge.staged")
         try:
             self.require_unchanged(end)
-            merge.apply(connection, compiled, Merge(begin, end, staged, excluded, prepare_seconds), self.holder)  # 4
+            merged = Merge(begin, end, staged, excluded, prepare_seconds, batch.readings)
+            merge.apply(connection, compiled, merged, self.holder)  # 4
         except Exception:
             with suppress(psycopg.Error):  # retries of a failing merge must not fill the disk
                 stage.clear(connection, compiled, staged)

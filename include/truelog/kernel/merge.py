@@ -1,7 +1,8 @@
 """Merge: adds a range of the log to a view's table and advances the view's positions in one transaction.
 
 1. lock the view (its row in `truelog.view` is the merge lock)
-2. compare positions: the view must be exactly where the batch begins
+2. compare positions: the view must be exactly where the batch begins, and must have counted the records below under
+   the same reading of the event types
 3. check the lease: the caller must still hold it
 4. check the staged rows: they must be the rows that the executors loaded
 5. add the staged rows to the table
@@ -11,8 +12,9 @@
 9. record the merge in the tally
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from psycopg import sql
 
@@ -22,7 +24,7 @@ from truelog.kernel.stage import StagedRows
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection, names
 from truelog.support import faults
-from truelog.support.errors import Gap, Stale
+from truelog.support.errors import Gap, MeaningChanged, Stale
 from truelog.views.compiled_view import CompiledView
 
 
@@ -49,6 +51,7 @@ class Merge:
     staged: StagedRows
     excluded: Sequence[Excluded] = field(default_factory=tuple)
     prepare_seconds: float = 0.0  # time from the start of the transform until the rows were staged
+    readings: Mapping[str, int] = field(default_factory=dict)  # of the topics, 0 if absent
 
 
 def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: lease.Holder | None = None) -> None:
@@ -56,6 +59,7 @@ def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: 
 
     Raises:
         Stale: the view is past the beginning of the batch (a replay, or a process that should have exited).
+        MeaningChanged: the view has counted its records under another reading.
         Gap: the view is before the beginning of the batch (perhaps after a restore); a merge would skip records.
         Fenced: another process holds the application's lease.
         StagingTorn: staged rows were lost; repeat the batch.
@@ -63,6 +67,7 @@ def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: 
     with connection.transaction():
         lock(connection, compiled)  # 1
         require_at(connection, compiled, merge.begin)  # 2
+        require_reading(connection, compiled, merge.readings)
         if holder is not None:
             lease.require_lease(connection, holder)  # 3
         faults.reach("merge.locked")
@@ -71,7 +76,7 @@ def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: 
         faults.reach("merge.added")
         exclude(connection, compiled, merge.excluded)  # 6
         clock.drop_expired_rows(connection, compiled, "state", merge.end)  # 7
-        _advance(connection, compiled, merge.end)  # 8
+        _advance(connection, compiled, merge)  # 8
         stage.clear(connection, compiled, merge.staged)
         _tally(connection, compiled, merge)  # 9
         faults.reach("merge.advanced")
@@ -112,6 +117,24 @@ def require_at(connection: Connection, compiled: CompiledView, begin: Positions)
         raise error(f"{compiled.name} is at {where}:{offset}, but this batch begins at {start}. {cure}")
 
 
+def require_reading(connection: Connection, compiled: CompiledView, readings: Mapping[str, int]) -> None:
+    """Require that the view has counted its records under these readings of its topics; an absent reading is 0.
+
+    Raises:
+        MeaningChanged: a topic was judged anew, but the view or this process was not.
+    """
+    rows: list[tuple[Any, ...]] = connection.execute(
+        "SELECT DISTINCT topic, reading FROM truelog.position WHERE view = %s AND version = %s",
+        (compiled.name, compiled.view.version),
+    ).fetchall()
+    for topic, reading in rows:
+        if reading != readings.get(topic, 0):
+            raise MeaningChanged(
+                f"{compiled.name} has counted {topic} under reading {reading}, but this process judges it by reading "
+                f"{readings.get(topic, 0)}. `truelog events judge-anew {topic}` rebuilds the view."
+            )
+
+
 def add(connection: Connection, compiled: CompiledView, schema: str, staged: StagedRows) -> None:
     """Add staged rows to a view's table in `schema`."""
     columns = compiled.stored_columns
@@ -142,16 +165,17 @@ def exclude(connection: Connection, compiled: CompiledView, excluded: Sequence[E
         )
 
 
-def _advance(connection: Connection, compiled: CompiledView, end: Positions) -> None:
-    positions = end.only(compiled.view.topics)
+def _advance(connection: Connection, compiled: CompiledView, merge: Merge) -> None:
+    view = compiled.name, compiled.view.version
+    end = merge.end.only(compiled.view.topics)
     rows = [
-        (compiled.name, compiled.view.version, topic, partition, positions.ids[topic], positions.at(topic, partition))
-        for topic, partition in positions.partitions()
+        (*view, topic, partition, end.ids[topic], end.at(topic, partition), merge.readings.get(topic, 0))
+        for topic, partition in end.partitions()
     ]
     with connection.cursor() as cursor:
         cursor.executemany(
-            "INSERT INTO truelog.position AS p (view, version, topic, partition, topic_id, next_offset) "
-            "VALUES (%s, %s, %s, %s, %s, %s) "
+            "INSERT INTO truelog.position AS p (view, version, topic, partition, topic_id, next_offset, reading) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s) "
             "ON CONFLICT (view, version, topic, partition) "
             "DO UPDATE SET next_offset = excluded.next_offset, advanced_at = now()",
             rows,

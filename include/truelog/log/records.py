@@ -14,8 +14,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from truelog.log.positions import Positions
-from truelog.schema.decode import decode
-from truelog.schema.event import FUTURE_LIMIT, EventType, EventTypes
+from truelog.schema.event import EventType, EventTypes
+from truelog.schema.event_version import judge
 from truelog.support.settings import Settings
 
 _COORDINATES = pa.schema(
@@ -114,8 +114,8 @@ def _decoder(types: EventTypes, output: pa.Schema) -> _Decoder:
 
 
 def _decode(batch: pa.RecordBatch, event_type: EventType, output: pa.Schema) -> pa.RecordBatch:
-    """Decode raw records of one topic into the columns of `output`."""
-    events = decode(event_type, batch.column("value"), batch.column("broker_time"), FUTURE_LIMIT)
+    """Decode raw records of one topic into the columns of `output`, each by the version in force at its offset."""
+    events = judge(event_type, *(batch.column(name) for name in ("partition", "offset", "value", "broker_time")))
     fields = event_type.arrow_schema
     typed = [events.column(name) for name in fields.names]
     columns = {name: batch.column(name) for name in _COORDINATES.names}

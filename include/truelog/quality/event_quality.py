@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from truelog.batch.run_interval import RunInterval
+from truelog.control import event_registry
 from truelog.quality import gx_runner, quality_history, quality_metrics
 from truelog.quality.gx_runner import ValidationRule
 from truelog.quality.quality_history import ValidatedDay
-from truelog.schema.event import load_events
 from truelog.schema.quality import QualityMetric
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
@@ -25,7 +25,7 @@ def validate_days(settings: Settings, events: Iterable[str], span: RunInterval, 
 
     Return the event types that have log days in the span.
     """
-    types = load_events()
+    types = event_registry.event_types(settings)
     measured = quality_metrics.measure_days(settings, [types[event] for event in events if event in types], span)
     with connect(settings, autocommit=True) as connection:
         for event, day in measured:

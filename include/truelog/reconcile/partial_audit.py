@@ -30,7 +30,7 @@ class PartialAudit:
 
 def audit_partials(rebuilder: Rebuilder, *, every: bool = False) -> PartialAudit:
     """Compare the view's due partials, or every partial, with the raw bytes, and replace the wrong partials."""
-    known = partials.load_partials(rebuilder.context.settings, rebuilder.compiled)
+    known = partials.load_partials(rebuilder.context.settings, rebuilder.compiled, rebuilder.readings)
     due = known.ranges if every else _due(rebuilder, known.ranges)
     wrong = [tile.day for tile in due if not _verify(rebuilder, known, tile)]
     with rebuilder.connection.cursor() as cursor:

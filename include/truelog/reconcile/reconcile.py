@@ -36,7 +36,7 @@ from truelog.reconcile.table_hash import TableHash
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection, connect
-from truelog.support.errors import ArchiveBehind, CodeChanged, NotMade, TruelogError
+from truelog.support.errors import ArchiveBehind, CodeChanged, MeaningChanged, NotMade, TruelogError
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView
 
@@ -113,7 +113,8 @@ def reconcile(
     with connect(context.settings, autocommit=True) as connection:
         try:
             table.require_same_code(connection, compiled)
-        except (CodeChanged, NotMade) as refused:
+            Rebuilder(context, connection, compiled).require_reading()
+        except (CodeChanged, NotMade, MeaningChanged) as refused:
             return refused_result(context.settings, compiled, request, reason=refused)
         row_diff.lock_comparisons(connection, compiled.table)
         rebuilder = Rebuilder(context, connection, compiled, request.from_raw)
@@ -169,6 +170,7 @@ def compare(rebuilder: Rebuilder) -> ReconcileResult:
     connection, compiled = rebuilder.connection, rebuilder.compiled
     with _snapshot(connection):
         positions = merge.positions(connection, compiled)
+        rebuilder.require_reading()
         streamed = table_hash.hash_table(connection, compiled, sql.Identifier("state", compiled.table))  # 1
     result = ReconcileResult(compiled.name, compiled.view.version, positions)
     try:

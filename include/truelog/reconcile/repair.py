@@ -42,6 +42,7 @@ def repair(rebuilder: Rebuilder) -> int:
         # Spark is working between two statements here, but a hung repair must not lock the view forever.
         connection.execute("SET LOCAL idle_in_transaction_session_timeout = '5min'")
         merge.lock(connection, compiled)  # 3
+        rebuilder.require_reading()
         positions = _catch_up(rebuilder, positions, keys, staged)  # 4
         return _replace(rebuilder, positions, staged)  # 5
 

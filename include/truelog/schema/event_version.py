@@ -7,7 +7,7 @@ versions and cuts; judging a topic's history anew begins another reading.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache
@@ -191,6 +191,11 @@ def offsets_as_data(offsets: Mapping[int, int]) -> dict[str, int]:
 
 def offsets_from_data(values: Mapping[str, int]) -> dict[int, int]:
     return {int(partition): offset for partition, offset in values.items()}
+
+
+def readings_of(types: Iterable[EventType]) -> dict[str, int]:
+    """The reading by which these types judge each topic, without the readings that are 0."""
+    return {each.name: each.reading for each in types if each.reading}
 
 
 def judge(

@@ -1,6 +1,7 @@
 """The archive application: appends each micro-batch of all topics to the archive.
 
-1. Read the batch range from the Spark offset log and load the recorded log days.
+1. Read the batch range from the Spark offset log, require that the types know every version that judges a record of
+   the batch, and load the recorded log days.
 2. Write the files on the executors, then prove that their topics were not created again meanwhile.
 3. Record the log days that begin in the batch, under the lease.
 4. Commit each topic's files and positions together (`truelog.archive.archive_commit`).
@@ -14,7 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pyiceberg.catalog import Catalog
@@ -78,6 +79,8 @@ class ArchiveApp:
 
     def _archive(self, frame: DataFrame, batch_id: int) -> None:
         begin, end = batch_range(self.checkpoint, batch_id, self.begin)
+        with connect(self.settings) as connection:
+            event_registry.require_known(connection, self.types, end)
         files = self._write(frame, self._days(), begin)
         faults.reach("archive.files_written")
         self.guard.require_unchanged(end)  # after the records were read
@@ -99,7 +102,12 @@ class ArchiveApp:
 
     def _commit(self, begin: Positions, end: Positions, files: list[ArchivedFile]) -> None:
         advanced = {r.topic for r in begin.ranges_to(end)}
-        appends = [_append(topic, begin, end, [f for f in files if f.topic == topic]) for topic in advanced]
+        appends = [
+            replace(
+                _append(topic, begin, end, [f for f in files if f.topic == topic]), reading=self.types[topic].reading
+            )
+            for topic in advanced
+        ]
         with ThreadPoolExecutor(_TOPICS_AT_ONCE) as pool:
             list(pool.map(lambda append: commit(self.catalog, append), appends))
 

@@ -23,6 +23,7 @@ from truelog.log import records, topics
 from truelog.log.positions import Positions
 from truelog.log.topic_health import TopicGuard
 from truelog.schema.event import EventTypes
+from truelog.schema.event_version import readings_of
 from truelog.spark.session import session
 from truelog.storage.database import connect
 from truelog.streaming.change_watch import BatchGate, ChangeWatch
@@ -115,9 +116,10 @@ class Stream:
         faults.reach("batch.begun")
         begin, end = batch_range(self.checkpoint, batch_id, self.begin)
         self.stream_topics.reached = begin
+        event_registry.require_known(self.connection, self.types, end)
         types = {topic: self.types[topic] for topic in self.topics}
         decoded = records.decoded(raw.coalesce(self._tasks(begin, end)), types).persist()
-        batch = EventRange(records.events(decoded, types), begin, end)
+        batch = EventRange(records.events(decoded, types), begin, end, readings_of(types.values()))
         if any(worker.compiled.view.keep for worker in self.workers):
             with self.connection.transaction():
                 clock.store_ticks(self.connection, end.ids[clock.TOPIC], batch.events[clock.TOPIC])

@@ -25,6 +25,7 @@ from truelog.kernel import clock, merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.log.positions import Positions
 from truelog.schema.event import EventTypes
+from truelog.schema.event_version import readings_of
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import Fenced
 from truelog.support.settings import Settings
@@ -129,13 +130,14 @@ class ViewWorker:
         settings = self.applier.settings
         until = begin.portion_to(end, settings.max_offsets_per_trigger)
         log.info("%s is catching up from %s to %s", self.compiled.name, begin.as_json(), until.as_json())
-        events = log_with_archive.read_events(self.spark, settings, self.event_types, begin, until)
+        types = self.event_types  # which the application replaces when a version is registered
+        events = log_with_archive.read_events(self.spark, settings, types, begin, until)
         if self.compiled.view.keep:
             assert self.connection is not None  # noqa: S101
             with self.connection.transaction():
                 clock.store_ticks(self.connection, until.ids[clock.TOPIC], events[clock.TOPIC])
                 self.applier.require_unchanged(until.only([clock.TOPIC]))
-        return EventRange(events, begin, until)
+        return EventRange(events, begin, until, readings_of(types.values()))
 
     def _report(self, reason: str) -> None:
         """If the reason has changed, store why the view is stalled, or that it is not, on a separate connection."""

@@ -1,0 +1,125 @@
+"""Judges the history of a topic anew: by the newest version of its event type, from the first offset on.
+
+1. Begin another reading in the registry. From now on, every process refuses the old reading, loads the new one, and
+   leaves the views that still have the old reading at their positions.
+2. Rebuild each view of the topic at its positions, from the archive under the new reading.
+3. Replace the view's rows and record its reading, in one transaction that holds the view's merge lock.
+
+A crash leaves some views under the old reading, and running the command again rebuilds these. Partials and typed
+columns that were made under the old reading are not used; the rows' raw bytes are decoded instead.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from psycopg import sql
+
+from truelog.archive import archive_reader
+from truelog.batch.batch_context import open_batch
+from truelog.batch.rebuild import Rebuilder
+from truelog.control import event_registry
+from truelog.kernel import clock, merge, table
+from truelog.kernel.stage import StagedRows
+from truelog.log.positions import Positions
+from truelog.storage import audit_trail
+from truelog.storage.audit_trail import OperationKind
+from truelog.storage.database import connect
+from truelog.support import faults
+from truelog.support.errors import CodeChanged, MeaningChanged, NotMade
+from truelog.support.settings import Settings
+
+
+@dataclass(frozen=True)
+class JudgedAnew:
+    """The new reading of the topic, the views rebuilt under it, and the views that could not be rebuilt."""
+
+    event: str
+    reading: int
+    version: int
+    rebuilt: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The stable format for scripts."""
+        return dict(vars(self))
+
+
+def judge_anew(settings: Settings, event: str, report: Callable[[str], None], doer: str) -> JudgedAnew:
+    """Judge the topic anew and rebuild its views. `report` receives a line for each step.
+
+    Raises:
+        BadInput: there is no such event type.
+        ArchiveBehind: the archive did not reach a view's positions in time. Run the command again.
+    """
+    newest = event_registry.begin_reading(settings, event)  # 1
+    report(f"{event}: version {newest.version} judges all records in reading {newest.reading}")
+    result = JudgedAnew(event, newest.reading, newest.version)
+    with open_batch(settings, "truelog judge-anew", ()) as context, connect(settings, autocommit=True) as connection:
+        about = f"reading {newest.reading}, version {newest.version}"
+        audit_trail.record_operation(connection, OperationKind.JUDGE_ANEW, event, doer, about)
+        result.refused.update(context.views.refused)
+        rebuilders = [Rebuilder(context, connection, each) for each in context.views.compiled]
+        for rebuilder in _under_another_reading(rebuilders, event):
+            view = rebuilder.compiled.name
+            report(f"{view}: rebuilding")
+            try:
+                rebuild_under_reading(rebuilder)
+            except (CodeChanged, NotMade) as error:
+                result.refused[view] = str(error)
+                continue
+            result.rebuilt.append(view)
+            report(f"{view}: rebuilt")
+    return result
+
+
+def _under_another_reading(rebuilders: Iterable[Rebuilder], event: str) -> Iterator[Rebuilder]:
+    for each in rebuilders:
+        if event not in each.compiled.view.topics:
+            continue
+        try:
+            each.require_reading()
+        except MeaningChanged:
+            yield each
+
+
+def rebuild_under_reading(rebuilder: Rebuilder) -> None:
+    """Replace the view by its rebuild under the rebuilder's readings, at the view's positions."""
+    connection, compiled, settings = rebuilder.connection, rebuilder.compiled, rebuilder.context.settings
+    table.require_same_code(connection, compiled)
+    positions = merge.positions(connection, compiled)
+    archive_reader.wait_for(settings, positions, seconds=settings.archive_wait_seconds)
+    staged = rebuilder.exclude_and_retry(  # 2
+        lambda: rebuilder.countable_events(Positions(), positions),
+        lambda: rebuilder.stage_rows(positions),
+    )
+    with connection.transaction():
+        # Spark may be working between two statements here, but a hung rebuild must not lock the view forever.
+        connection.execute("SET LOCAL idle_in_transaction_session_timeout = '5min'")
+        merge.lock(connection, compiled)  # 3
+        faults.reach("judge_anew.locked")
+        final = merge.positions(connection, compiled)
+        parts = [staged, *_merged_since(rebuilder, positions, final)]
+        connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("state", compiled.table)))
+        for each in parts:
+            rebuilder.merge_staged("state", each)
+        clock.drop_expired_rows(connection, compiled, "state", final)
+        _record_readings(rebuilder)
+        faults.reach("judge_anew.before_commit")
+
+
+def _merged_since(rebuilder: Rebuilder, positions: Positions, final: Positions) -> list[StagedRows]:
+    """What a process that had not noticed the new reading yet has merged since the view was rebuilt."""
+    return [rebuilder.stage_since(positions, final)] if positions.ranges_to(final) else []
+
+
+def _record_readings(rebuilder: Rebuilder) -> None:
+    compiled = rebuilder.compiled
+    with rebuilder.connection.cursor() as cursor:
+        cursor.executemany(
+            "UPDATE truelog.position SET reading = %s WHERE view = %s AND version = %s AND topic = %s",
+            [
+                (rebuilder.readings.get(topic, 0), compiled.name, compiled.view.version, topic)
+                for topic in compiled.view.topics
+            ],
+        )

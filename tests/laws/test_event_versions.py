@@ -1,0 +1,285 @@
+"""A record keeps its meaning in every layer while declarations change, until its topic is judged anew.
+
+These tests use the real paths: Kafka to decoder to merge on one side; Kafka to archive file to typed columns, or to raw
+bytes, to partials and rebuild on the other side.
+"""
+
+import json
+import random
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from psycopg import sql
+from pydantic import Field, create_model
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.laws.lab import Lab
+from truelog import Sum, View
+from truelog.archive.archive_commit import Append, commit
+from truelog.archive.archive_table import archived_positions, ensure_table, identifier, open_catalog
+from truelog.archive.archive_writer import DESCRIPTION, FileWriter, blueprint, load_archived_file
+from truelog.batch import judge_anew, log_with_archive
+from truelog.batch.batch_context import BatchContext
+from truelog.batch.rebuild import Rebuilder
+from truelog.control import event_registry
+from truelog.kernel import merge, table
+from truelog.kernel.apply_batch import BatchApplier, EventRange
+from truelog.log import topics
+from truelog.log.positions import Positions
+from truelog.reconcile import certificate_store
+from truelog.reconcile.certificate_verifier import CertificateVerifier
+from truelog.reconcile.reconcile import ReconcileRequest, ReconcileResult, reconcile
+from truelog.schema.event import Event, EventType, Topic
+from truelog.schema.event_version import readings_of
+from truelog.storage.database import connect
+from truelog.support.errors import MeaningChanged
+from truelog.support.settings import Settings
+from truelog.views.compiled_view import CompiledView
+
+PARTITIONS = 2
+
+
+@dataclass
+class Remarks:
+    """A topic of its own with one view, which counts valid events by a text field."""
+
+    lab: Lab
+    name: str
+    key: str = "text"
+    events: dict[str, Any] = field(default_factory=dict)
+
+    def declare(self, **fields: Any) -> EventType:
+        """Register a declaration of the event type."""
+        settings = self.lab.settings
+        topic = Topic(key=None, subject=(), partitions=PARTITIONS, retention="1 day")
+        event_type = EventType(self.name, create_model("Said", __base__=Event, **fields), topic)
+        topics.sync_topics(settings, {self.name: event_type})
+        return event_registry.register(settings, event_type).event_type
+
+    @property
+    def types(self) -> dict[str, EventType]:
+        return {self.name: event_registry.event_types(self.lab.settings)[self.name]}
+
+    @property
+    def compiled(self) -> CompiledView:
+        name, key = self.name, self.key
+
+        def per_text(events: DataFrame) -> DataFrame:
+            return events.selectExpr(key, "1 AS events")
+
+        view = View(reads=(name,), transform=per_text, key=(key,), measures={"events": Sum()})
+        return self.lab.compiled_with(f"by_{key}_{name}", view, self.types)
+
+    def send(self, *events: Mapping[str, Any], partition: int = 0) -> None:
+        producer = Producer({**self.lab.settings.kafka(), "acks": "all"})
+        for each in events:
+            event = {"event_id": uuid.uuid4().hex, "occurred_at": datetime.now(UTC).isoformat(), **each}
+            producer.produce(self.name, json.dumps(event).encode(), partition=partition)
+        assert producer.flush(10) == 0
+
+    def archive(self, types: Mapping[str, EventType] | None = None) -> None:
+        """Archive the rest of the log with the archive's own task and commit."""
+        settings, types = self.lab.settings, types or self.types
+        end = topics.end_offsets(settings, [self.name])
+        with open_catalog(settings) as catalog:
+            zero = dict.fromkeys(end.offsets[self.name], 0)
+            made = ensure_table(catalog, types[self.name], end.ids[self.name], zero)
+            begin = archived_positions(settings, [self.name])
+            ranges = begin.ranges_to(end)
+            if not ranges:
+                return
+            with connect(settings) as connection:
+                event_registry.require_known(connection, types, end)
+            tables = {self.name: blueprint(made.metadata)}
+            raw = _with_headers(self.lab.spark, settings, begin, end)
+            rows = raw.mapInArrow(FileWriter(settings, types, tables, {}), DESCRIPTION).collect()
+            files = [load_archived_file(bytes(row.file), tables) for row in rows]
+            counts = {r.partition: r.end - r.start for r in ranges}
+            data = tuple(each.data_file for each in files)
+            at = begin.offsets[self.name], dict(end.offsets[self.name])
+            commit(catalog, Append(self.name, end.ids[self.name], *at, counts, data, reading=types[self.name].reading))
+
+    def stream(self, types: Mapping[str, EventType] | None = None, until: Positions | None = None) -> None:
+        """Merge the rest of the log, decoded by these types."""
+        settings, types, compiled = self.lab.settings, types or self.types, self.compiled
+        table.deploy_table(self.lab.connection, compiled)
+        end = until or topics.end_offsets(settings, [self.name])
+        begin = merge.positions(self.lab.connection, compiled)
+        begin = begin if begin.offsets else Positions({self.name: dict.fromkeys(range(PARTITIONS), 0)}, end.ids)
+        if begin.ranges_to(end):
+            events = log_with_archive.read_events(self.lab.spark, settings, types, begin, end)
+            batch = EventRange(events, begin, end, readings_of(types.values()))
+            BatchApplier(settings).apply(self.lab.connection, compiled, batch, begin)
+
+    def rows(self) -> dict[str | None, int]:
+        query = sql.SQL("SELECT {}, events FROM {}").format(
+            sql.Identifier(self.key), sql.Identifier("state", self.compiled.table)
+        )
+        found: Sequence[Any] = self.lab.connection.execute(query).fetchall()
+        return {text: int(events) for text, events in found}
+
+    @property
+    def context(self) -> BatchContext:
+        return BatchContext(self.lab.spark, self.lab.settings, self.types)
+
+    def reconcile(self, *, from_raw: bool = False) -> ReconcileResult:
+        return reconcile(self.context, self.compiled, ReconcileRequest(from_raw=from_raw))
+
+    def require_equal(self) -> None:
+        """The streamed view equals its rebuild from typed columns and from raw bytes."""
+        for from_raw in (False, True):
+            found = self.reconcile(from_raw=from_raw)
+            assert found.equal, (from_raw, found.verdict, found.reason, found.sample)
+
+    def judge_anew(self) -> None:
+        event_registry.begin_reading(self.lab.settings, self.name)
+        judge_anew.rebuild_under_reading(Rebuilder(self.context, self.lab.connection, self.compiled))
+
+
+def _with_headers(spark: SparkSession, settings: Settings, begin: Positions, end: Positions) -> DataFrame:
+    options = {
+        **settings.spark_kafka(),
+        "subscribe": ",".join(end.offsets),
+        "startingOffsets": begin.as_json(),
+        "endingOffsets": end.as_json(),
+        "includeHeaders": "true",
+    }
+    return spark.read.format("kafka").options(**options).load()
+
+
+@pytest.fixture
+def remarks(platform: Settings, lab: Lab) -> Iterator[Remarks]:
+    made = Remarks(lab, f"said_{uuid.uuid4().hex[:8]}")
+    yield made
+    client = topics.client(platform)
+    client.delete_topics([made.name])[made.name].result()
+    for name in ("event_cut", "event_version", "event_type"):
+        lab.connection.execute(f"DELETE FROM truelog.{name} WHERE event = %s".encode(), (made.name,))
+    with open_catalog(platform) as catalog:
+        catalog.drop_table(identifier(made.name))
+
+
+SHORT: Mapping[str, Any] = {"text": (str, Field(max_length=3))}
+LONG: Mapping[str, Any] = {"text": (str, Field(max_length=6))}
+WITH_COUNTRY: Mapping[str, Any] = {"text": (str, Field(max_length=3)), "country": (str | None, None)}
+
+
+def test_a_field_that_was_sent_before_it_was_declared(remarks: Remarks) -> None:
+    """Finding 1: the stream counted the old records' countries, and the rebuild counted NULL."""
+    remarks.declare(**SHORT)
+    remarks.send({"text": "one", "country": "DE"})
+    remarks.archive()
+    remarks.declare(**WITH_COUNTRY)
+    remarks.send({"text": "two", "country": "FR"}, {"text": "two"})
+    remarks.key = "country"
+    remarks.archive()
+    remarks.stream()
+    assert remarks.rows() == {None: 2, "FR": 1}
+    remarks.require_equal()
+    remarks.judge_anew()
+    assert remarks.rows() == {None: 1, "FR": 1, "DE": 1}
+    remarks.require_equal()
+    remarks.send({"text": "six", "country": "DE"})
+    remarks.archive()
+    remarks.stream()
+    assert remarks.rows() == {None: 1, "FR": 1, "DE": 2}
+    remarks.require_equal()
+
+
+def test_a_wider_bound_judges_only_new_records(remarks: Remarks) -> None:
+    """Finding 3: a record was invalid in the archive's typed columns and valid in its raw bytes."""
+    remarks.declare(**SHORT)
+    remarks.send({"text": "four"}, {"text": "one"})
+    remarks.stream()
+    remarks.archive()
+    before = remarks.reconcile()
+    assert before.certificate is not None
+    remarks.declare(**LONG)
+    remarks.send({"text": "four"})
+    remarks.archive()
+    remarks.stream()
+    assert remarks.rows() == {"one": 1, "four": 1}
+    remarks.require_equal()
+    certified = certificate_store.find_certificate(remarks.lab.settings, before.certificate)
+    verifier = CertificateVerifier(remarks.lab.spark, remarks.lab.settings, remarks.types, remarks.compiled)
+    assert verifier.verify(certified).answer == "EQUAL"
+
+
+def test_a_process_refuses_records_past_a_cut_that_it_does_not_know(remarks: Remarks) -> None:
+    remarks.declare(**SHORT)
+    old = remarks.types
+    remarks.send({"text": "one"})
+    remarks.stream()
+    cut = topics.end_offsets(remarks.lab.settings, [remarks.name])
+    remarks.declare(**LONG)
+    remarks.send({"text": "four"})
+    before = merge.positions(remarks.lab.connection, remarks.compiled)
+    with pytest.raises(MeaningChanged):
+        remarks.stream(old)
+    with pytest.raises(MeaningChanged):
+        remarks.archive(old)
+    assert merge.positions(remarks.lab.connection, remarks.compiled) == before
+    assert archived_positions(remarks.lab.settings, [remarks.name]).offsets[remarks.name] == {0: 0, 1: 0}
+    remarks.stream(old, until=cut)
+    remarks.archive()
+    remarks.stream()
+    remarks.require_equal()
+
+
+def test_a_view_is_merged_under_one_reading_only(remarks: Remarks) -> None:
+    remarks.declare(**SHORT)
+    remarks.send({"text": "four"})
+    remarks.archive()
+    remarks.stream()
+    remarks.declare(**LONG)
+    remarks.send({"text": "four"})
+    remarks.archive()
+    event_registry.begin_reading(remarks.lab.settings, remarks.name)
+    with pytest.raises(MeaningChanged, match="judge-anew"):
+        remarks.stream()
+    assert (remarks.reconcile().verdict, remarks.rows()) == ("UNKNOWN", {})
+    remarks.judge_anew()
+    remarks.stream()
+    assert remarks.rows() == {"four": 2}
+    remarks.require_equal()
+
+
+def test_law_all_layers_agree_however_declarations_and_batches_interleave(remarks: Remarks) -> None:
+    versions: Sequence[Mapping[str, Any]] = (SHORT, LONG, WITH_COUNTRY, {**LONG, "country": (str | None, None)})
+    drawn = random.Random(20261101)
+    remarks.declare(**versions[0])
+    remarks.send({"text": "one"})
+    for _ in range(14):
+        action = drawn.choice(("declare", "archive", "stream", "send", "send", "anew"))
+        if action == "declare":
+            remarks.declare(**drawn.choice(versions))
+        elif action == "archive":
+            remarks.archive()
+        elif action == "stream" and _is_current(remarks):
+            remarks.stream()
+        elif action == "anew" and _is_current(remarks):
+            remarks.archive()
+            remarks.stream()
+            remarks.judge_anew()
+        else:
+            texts = drawn.choices(("one", "four", "eleven!"), k=3)
+            sent = [{"text": text, "country": drawn.choice(("DE", "FR"))} for text in texts]
+            remarks.send(*sent, partition=drawn.randrange(PARTITIONS))
+    remarks.archive()
+    remarks.stream()
+    remarks.require_equal()
+    assert sum(remarks.rows().values()) > 0
+
+
+def _is_current(remarks: Remarks) -> bool:
+    """Whether the view has counted its records under the present reading."""
+    try:
+        Rebuilder(remarks.context, remarks.lab.connection, remarks.compiled).require_reading()
+    except MeaningChanged:
+        return False
+    return True
