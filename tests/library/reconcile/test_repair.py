@@ -23,6 +23,7 @@ from truelog.archive.archive_table import RAW, TIME, ensure_table, identifier, o
 from truelog.archive.archive_writer import FileWriter, blueprint, load_archived_file
 from truelog.batch.batch_context import BatchContext
 from truelog.batch.rebuild import Rebuilder
+from truelog.control import event_registry
 from truelog.kernel import merge, stage, table
 from truelog.kernel.apply_batch import BatchApplier
 from truelog.kernel.merge import Excluded, Merge
@@ -115,6 +116,7 @@ class Ground:
 @pytest.fixture
 def ground(lab: Lab, platform: Settings) -> Iterator[Ground]:
     topics.sync_topics(platform, load_events())
+    lab = replace(lab, types=dict(event_registry.event_types(platform)))
     send(platform, "before")
     ends = topics.end_offsets(platform, [TOPIC])
     with open_catalog(platform) as catalog:
