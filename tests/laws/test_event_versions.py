@@ -1,4 +1,4 @@
-"""A record keeps its meaning in every layer while declarations change, until its topic is judged anew.
+"""A record keeps its meaning in every layer while declarations change, until its topic is judged again.
 
 These tests use the real paths: Kafka to decoder to merge on one side; Kafka to archive file to typed columns, or to raw
 bytes, to partials and rebuild on the other side.
@@ -23,7 +23,7 @@ from truelog import Sum, View
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import archived_positions, ensure_table, identifier, open_catalog
 from truelog.archive.archive_writer import DESCRIPTION, FileWriter, blueprint, load_archived_file
-from truelog.batch import judge_anew, log_with_archive
+from truelog.batch import log_with_archive, rejudge
 from truelog.batch.batch_context import BatchContext
 from truelog.batch.rebuild import Rebuilder
 from truelog.control import event_registry
@@ -136,9 +136,9 @@ class Remarks:
             found = self.reconcile(from_raw=from_raw)
             assert found.equal, (from_raw, found.verdict, found.reason, found.sample)
 
-    def judge_anew(self) -> None:
+    def rejudge(self) -> None:
         event_registry.begin_reading(self.lab.settings, self.name)
-        judge_anew.rebuild_under_reading(Rebuilder(self.context, self.lab.connection, self.compiled))
+        rejudge.rebuild_under_reading(Rebuilder(self.context, self.lab.connection, self.compiled))
 
 
 def _with_headers(spark: SparkSession, settings: Settings, begin: Positions, end: Positions) -> DataFrame:
@@ -182,7 +182,7 @@ def test_a_field_that_was_sent_before_it_was_declared(remarks: Remarks) -> None:
     remarks.stream()
     assert remarks.rows() == {None: 2, "FR": 1}
     remarks.require_equal()
-    remarks.judge_anew()
+    remarks.rejudge()
     assert remarks.rows() == {None: 1, "FR": 1, "DE": 1}
     remarks.require_equal()
     remarks.send({"text": "six", "country": "DE"})
@@ -241,10 +241,10 @@ def test_a_view_is_merged_under_one_reading_only(remarks: Remarks) -> None:
     remarks.send({"text": "four"})
     remarks.archive()
     event_registry.begin_reading(remarks.lab.settings, remarks.name)
-    with pytest.raises(MeaningChanged, match="judge-anew"):
+    with pytest.raises(MeaningChanged, match="rejudge"):
         remarks.stream()
     assert (remarks.reconcile().verdict, remarks.rows()) == ("UNKNOWN", {})
-    remarks.judge_anew()
+    remarks.rejudge()
     remarks.stream()
     assert remarks.rows() == {"four": 2}
     remarks.require_equal()
@@ -256,17 +256,17 @@ def test_law_all_layers_agree_however_declarations_and_batches_interleave(remark
     remarks.declare(**versions[0])
     remarks.send({"text": "one"})
     for _ in range(14):
-        action = drawn.choice(("declare", "archive", "stream", "send", "send", "anew"))
+        action = drawn.choice(("declare", "archive", "stream", "send", "send", "rejudge"))
         if action == "declare":
             remarks.declare(**drawn.choice(versions))
         elif action == "archive":
             remarks.archive()
         elif action == "stream" and _is_current(remarks):
             remarks.stream()
-        elif action == "anew" and _is_current(remarks):
+        elif action == "rejudge" and _is_current(remarks):
             remarks.archive()
             remarks.stream()
-            remarks.judge_anew()
+            remarks.rejudge()
         else:
             texts = drawn.choices(("one", "four", "eleven!"), k=3)
             sent = [{"text": text, "country": drawn.choice(("DE", "FR"))} for text in texts]

@@ -114,7 +114,7 @@ class Rebuilder:
         """Require that the view has counted its records under the readings by which this rebuild judges them.
 
         Raises:
-            MeaningChanged: a topic was judged anew, but the view or this process was not.
+            MeaningChanged: a topic was judged again, but the view or this process was not.
         """
         merge.require_reading(self.connection, self.compiled, self.readings)
 

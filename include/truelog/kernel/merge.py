@@ -121,7 +121,7 @@ def require_reading(connection: Connection, compiled: CompiledView, readings: Ma
     """Require that the view has counted its records under these readings of its topics; an absent reading is 0.
 
     Raises:
-        MeaningChanged: a topic was judged anew, but the view or this process was not.
+        MeaningChanged: a topic was judged again, but the view or this process was not.
     """
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT DISTINCT topic, reading FROM truelog.position WHERE view = %s AND version = %s",
@@ -131,7 +131,7 @@ def require_reading(connection: Connection, compiled: CompiledView, readings: Ma
         if reading != readings.get(topic, 0):
             raise MeaningChanged(
                 f"{compiled.name} has counted {topic} under reading {reading}, but this process judges it by reading "
-                f"{readings.get(topic, 0)}. `truelog events judge-anew {topic}` rebuilds the view."
+                f"{readings.get(topic, 0)}. `truelog events rejudge {topic}` rebuilds the view."
             )
 
 

@@ -123,7 +123,7 @@ class EventType:
     future_limit: timedelta = FUTURE_LIMIT
     decoder: int = 1  # the number of the decoder in `truelog.schema.event_version`
     version: int = 0
-    reading: int = 0  # the number of times that the topic's history was judged anew
+    reading: int = 0  # the number of times that the topic's history was judged again
     topic_id: str = ""  # the topic whose offsets `past` contains
     past: tuple[PastVersion, ...] = ()  # oldest first
 
@@ -155,7 +155,7 @@ class EventType:
 
     @cached_property
     def stored_schema(self) -> pa.Schema:
-        """The columns of all versions: those of this version, and those that only earlier versions declare."""
+        """The columns of this version, and after them the columns that only earlier versions declare."""
         columns = {column.name: column for each in self.past for column in each.event_type.arrow_schema}
         return pa.schema([*self.arrow_schema, *(columns[n] for n in columns if n not in self.arrow_schema.names)])
 

@@ -3,7 +3,7 @@
 A record is judged for ever by the version of its event type that was in force at its offset. A declaration contains
 everything that decides what a record means: the fields with their types and bounds, the future limit, and the number
 of the decoder. A version's cut is the first offset of each partition that the version judges. A reading is one list of
-versions and cuts; judging a topic's history anew begins another reading.
+versions and cuts; judging a topic's history again begins another reading.
 """
 
 import json

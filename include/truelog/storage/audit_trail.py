@@ -21,7 +21,7 @@ class OperationKind(StrEnum):
     RELEASE = "release"
     REPAIR = "repair"
     BACKFILL = "backfill"
-    JUDGE_ANEW = "judge_anew"  # a topic's history is judged by the newest version of its event type
+    REJUDGE = "rejudge"  # a topic's history is judged by the newest version of its event type
     SILENCE = "silence"  # alerts were silenced
     UNSILENCE = "unsilence"  # a silence was ended before it expired
     REPLAY = "replay"  # dead letters were sent again

@@ -1,4 +1,4 @@
-"""`truelog events list`, `show` and `judge-anew`: the versions of the event types."""
+"""`truelog events list`, `show` and `rejudge`: the versions of the event types."""
 
 from typing import Annotated, Any
 
@@ -57,16 +57,16 @@ def show(event: Name, as_json: AsJson = False) -> None:
             console.print(f"  {field['name']}  {field['type']}  {required}  {bounds}".rstrip(), highlight=False)
 
 
-@app.command("judge-anew")
-def judge_anew(event: Name, as_json: AsJson = False) -> None:
+@app.command("rejudge")
+def rejudge(event: Name, as_json: AsJson = False) -> None:
     """Judge all records of a topic by the newest version, and rebuild the topic's views. Run it again after a crash."""
-    from truelog.batch import judge_anew as command
+    from truelog.batch import rejudge as command
     from truelog.storage.audit_trail import by_hand
 
     def report(line: str) -> None:
         typer.echo(line, err=True)
 
-    result = command.judge_anew(Settings(), event, report, by_hand())
+    result = command.rejudge(Settings(), event, report, by_hand())
     if as_json:
         print_json(result.as_dict())
     else:

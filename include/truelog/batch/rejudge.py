@@ -1,4 +1,4 @@
-"""Judges the history of a topic anew: by the newest version of its event type, from the first offset on.
+"""Judges the history of a topic again, by the newest version of its event type, from the first offset on.
 
 1. Begin another reading in the registry. From now on, every process refuses the old reading, loads the new one, and
    leaves the views that still have the old reading at their positions.
@@ -31,7 +31,7 @@ from truelog.support.settings import Settings
 
 
 @dataclass(frozen=True)
-class JudgedAnew:
+class Rejudged:
     """The new reading of the topic, the views rebuilt under it, and the views that could not be rebuilt."""
 
     event: str
@@ -45,8 +45,8 @@ class JudgedAnew:
         return dict(vars(self))
 
 
-def judge_anew(settings: Settings, event: str, report: Callable[[str], None], doer: str) -> JudgedAnew:
-    """Judge the topic anew and rebuild its views. `report` receives a line for each step.
+def rejudge(settings: Settings, event: str, report: Callable[[str], None], doer: str) -> Rejudged:
+    """Judge the topic again and rebuild its views. `report` receives a line for each step.
 
     Raises:
         BadInput: there is no such event type.
@@ -54,10 +54,10 @@ def judge_anew(settings: Settings, event: str, report: Callable[[str], None], do
     """
     newest = event_registry.begin_reading(settings, event)  # 1
     report(f"{event}: version {newest.version} judges all records in reading {newest.reading}")
-    result = JudgedAnew(event, newest.reading, newest.version)
-    with open_batch(settings, "truelog judge-anew", ()) as context, connect(settings, autocommit=True) as connection:
+    result = Rejudged(event, newest.reading, newest.version)
+    with open_batch(settings, "truelog rejudge", ()) as context, connect(settings, autocommit=True) as connection:
         about = f"reading {newest.reading}, version {newest.version}"
-        audit_trail.record_operation(connection, OperationKind.JUDGE_ANEW, event, doer, about)
+        audit_trail.record_operation(connection, OperationKind.REJUDGE, event, doer, about)
         result.refused.update(context.views.refused)
         rebuilders = [Rebuilder(context, connection, each) for each in context.views.compiled]
         for rebuilder in _under_another_reading(rebuilders, event):
@@ -97,7 +97,7 @@ def rebuild_under_reading(rebuilder: Rebuilder) -> None:
         # Spark may be working between two statements here, but a hung rebuild must not lock the view forever.
         connection.execute("SET LOCAL idle_in_transaction_session_timeout = '5min'")
         merge.lock(connection, compiled)  # 3
-        faults.reach("judge_anew.locked")
+        faults.reach("rejudge.locked")
         final = merge.positions(connection, compiled)
         parts = [staged, *_merged_since(rebuilder, positions, final)]
         connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("state", compiled.table)))
@@ -105,7 +105,7 @@ def rebuild_under_reading(rebuilder: Rebuilder) -> None:
             rebuilder.merge_staged("state", each)
         clock.drop_expired_rows(connection, compiled, "state", final)
         _record_readings(rebuilder)
-        faults.reach("judge_anew.before_commit")
+        faults.reach("rejudge.before_commit")
 
 
 def _merged_since(rebuilder: Rebuilder, positions: Positions, final: Positions) -> list[StagedRows]:
