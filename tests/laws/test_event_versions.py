@@ -251,7 +251,7 @@ def test_a_view_is_merged_under_one_reading_only(remarks: Remarks) -> None:
 
 
 def test_law_all_layers_agree_however_declarations_and_batches_interleave(remarks: Remarks) -> None:
-    versions: Sequence[Mapping[str, Any]] = (SHORT, LONG, OPTIONAL, {"text": (str, Field(min_length=4))})
+    versions: Sequence[Mapping[str, Any]] = (SHORT, LONG, OPTIONAL, {"text": (str, Field(min_length=4))}, WITH_COUNTRY)
     drawn = random.Random(20261101)
     remarks.declare(**versions[0])
     remarks.send({"text": "one"})
