@@ -1,6 +1,6 @@
 """Batch context: the Spark session, settings, event types and views that batch work uses."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -25,9 +25,14 @@ class BatchContext:
 
 
 @contextmanager
-def open_batch(settings: Settings, name: str, views: Sequence[str]) -> Iterator[BatchContext]:
+def open_batch(
+    settings: Settings,
+    name: str,
+    views: Sequence[str],
+    load: Callable[[Settings], EventTypes] = event_registry.event_types,
+) -> Iterator[BatchContext]:
     """Open a Spark session and load the named views, or all views. A view that cannot be loaded is refused."""
-    types, spark = event_registry.event_types(settings), session(settings, name)
+    types, spark = load(settings), session(settings, name)
     try:
         loaded = load_views(spark, settings, types, views or catalogue.view_names(settings.views_folder))
         yield BatchContext(spark, settings, types, loaded)

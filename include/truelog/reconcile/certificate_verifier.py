@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from truelog.archive import catalogless_reader
 from truelog.archive.archive_reader import Wanted
 from truelog.batch.batch_context import open_batch
+from truelog.control import event_registry
 from truelog.kernel import bad_records, clock
 from truelog.log import records
 from truelog.log.positions import Positions
@@ -54,7 +55,8 @@ class CertificateCheck:
 
 def verify_certificate(settings: Settings, certified: Certificate) -> CertificateCheck:
     """Verify a certificate in a separate Spark session."""
-    with open_batch(settings, "truelog verify", [certified.view]) as context:
+    registry = event_registry.types_in_bucket  # no database
+    with open_batch(settings, "truelog verify", [certified.view], registry) as context:
         if reason := context.views.refused.get(certified.view):
             return _answer(certified, VerificationVerdict.UNKNOWN, reason)
         [compiled] = context.views.compiled
