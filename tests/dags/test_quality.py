@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pydantic import ValidationError
 
+from tests.library.archived import drop_archive
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import TIME, ensure_table, identifier, open_catalog
 from truelog.archive.archive_writer import FileWriter, blueprint, load_archived_file
@@ -98,7 +99,7 @@ def searches(migrated: Settings, s3: Settings, connection: Connection) -> Iterat
     with open_catalog(settings) as catalog:
         ensure_table(catalog, SEARCH, "searches", {0: 0})
         yield Searches(settings, connection)
-        catalog.drop_table(identifier(TOPIC))
+        drop_archive(catalog, TOPIC)
     connection.execute(b"DELETE FROM truelog.log_day WHERE topic_id = 'searches'")
     connection.execute(b"DELETE FROM truelog.validation WHERE event IS NOT NULL")
     connection.execute(b"DELETE FROM truelog.figure")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
+from pyiceberg.catalog import Catalog
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -17,10 +18,12 @@ from truelog import Max, Sum, View
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import TIME, ensure_table, identifier, open_catalog
 from truelog.archive.archive_writer import FileWriter, blueprint, load_archived_file
+from truelog.archive.catalog_pointer import PREFIX
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import merge, table
 from truelog.kernel.merge import Excluded, Merge
 from truelog.log.positions import Positions
+from truelog.storage import bucket
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView
 
@@ -119,6 +122,15 @@ def _batch(topic: str, partition: int, offsets: range, values: Sequence[dict[str
     return pa.RecordBatch.from_pydict(columns)
 
 
+def drop_archive(catalog: Catalog, topic: str) -> None:
+    """Drop a topic's table, if there is one, and its pointer, so that the topic can be archived from the beginning."""
+    if catalog.table_exists(identifier(topic)):
+        catalog.drop_table(identifier(topic))
+    bucket_name = catalog.properties["warehouse"].split("/")[2]
+    s3 = bucket.client_of(catalog.properties)
+    s3.delete_object(Bucket=bucket_name, Key=f"{PREFIX}{identifier(topic)}.json")
+
+
 @contextmanager
 def archived(lab: Lab, settings: Settings) -> Iterator[Archived]:
     """An empty archive whose tables are dropped at the end."""
@@ -126,8 +138,7 @@ def archived(lab: Lab, settings: Settings) -> Iterator[Archived]:
     archive = Archived(lab, compiled)
     with open_catalog(settings) as catalog:
         for topic, ends in archive.ends.items():
-            if catalog.table_exists(identifier(topic)):
-                catalog.drop_table(identifier(topic))
+            drop_archive(catalog, topic)
             ensure_table(catalog, lab.types[topic], archive.ids[topic], ends)
     table.deploy_table(lab.connection, compiled)
     try:
@@ -135,4 +146,4 @@ def archived(lab: Lab, settings: Settings) -> Iterator[Archived]:
     finally:
         with open_catalog(settings) as catalog:
             for topic in archive.ends:
-                catalog.drop_table(identifier(topic))
+                drop_archive(catalog, topic)

@@ -7,7 +7,6 @@ between, the positions stay the same and the commit is retried. If another archi
 the commit is refused.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -26,7 +25,8 @@ from pyiceberg.table.update import (
 )
 
 from truelog.archive.archive_table import Progress, Ranges, identifier, require_same_topic
-from truelog.support.errors import CatalogBehind, Stale
+from truelog.archive.catalog_pointer import advance_pointer, load_table, require_newest
+from truelog.support.errors import Stale
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,11 @@ def commit(catalog: Catalog, append: Append) -> Table:
 
     Raises:
         Stale: the table's positions are not where the files begin.
+        CatalogBehind: the bucket has a newer version of the table than the catalog.
     """
-    table = catalog.load_table(identifier(append.topic))
+    table = load_table(catalog, identifier(append.topic))
     require_same_topic(table, append.topic_id)
+    require_newest(table)
     try:
         with table.transaction() as transaction:
             _Advance(transaction, append).commit()
@@ -65,7 +67,7 @@ def commit(catalog: Catalog, append: Append) -> Table:
         raise Stale(
             f"archive of {append.topic}: {refused}. Is another archive process running? Restart this one."
         ) from None
-    copy_pointer(table)
+    advance_pointer(table)
     return table
 
 
@@ -108,46 +110,3 @@ def _add_lost(lost: Ranges, append: Append) -> Ranges:
     """The ranges lost so far and the ranges of this append."""
     new = {p: (append.begin.get(p, 0), end) for p, end in append.end.items()}
     return {p: [*lost.get(p, []), *([new[p]] if new[p][0] < new[p][1] else [])] for p in new}
-
-
-def copy_pointer(table: Table) -> None:
-    """Write the table's metadata location to the bucket, so that a lost catalog can be restored from the bucket."""
-    location = {
-        "table": ".".join(table.name()),
-        "uuid": str(table.metadata.table_uuid),
-        "metadata_location": table.metadata_location,
-    }
-    with table.io.new_output(_pointer(table)).create(overwrite=True) as out:
-        out.write(json.dumps(location).encode())
-
-
-def require_newest(table: Table) -> None:
-    """Refuse to remove orphans if the catalog was restored from a backup, because such a catalog lacks newer files.
-
-    Raises:
-        CatalogBehind: the pointer in the bucket refers to metadata that is not in the table's history.
-    """
-    stored = table.io.new_input(_pointer(table))
-    if not stored.exists():
-        return
-    with stored.open() as text:
-        found = json.loads(text.read())
-    table.refresh()  # after reading the pointer, because the archive may commit in between
-    known = {table.metadata_location, *(each.metadata_file for each in table.metadata.metadata_log)}
-    newest, same = found["metadata_location"], found["uuid"] == str(table.metadata.table_uuid)
-    if same and newest not in known:
-        name = ".".join(table.name())
-        raise CatalogBehind(
-            f"{name}: the catalog points to {table.metadata_location}, but the bucket points to {newest}. Was the "
-            f"database restored from a backup? Nothing was removed. Register {newest} as {name} in the catalog, "
-            f"then try again."
-        )
-
-
-def pointer(bucket: str, table: str) -> str:
-    """The address of the object that contains the location of a table's newest metadata."""
-    return f"s3://{bucket}/_catalog/{table}.json"
-
-
-def _pointer(table: Table) -> str:
-    return pointer(table.location().split("/")[2], ".".join(table.name()))

@@ -17,6 +17,14 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from sqlalchemy.exc import SQLAlchemyError
 
+from truelog.archive.catalog_pointer import (
+    TOPIC_ID,
+    advance_pointer,
+    behind,
+    load_table,
+    read_pointer,
+    require_newest,
+)
 from truelog.log.positions import Positions
 from truelog.schema.event import EventType
 from truelog.support.errors import ServiceDown, TopicRecreated
@@ -28,7 +36,6 @@ POSITIONS = "truelog.positions"  # next offset to archive, by partition
 RECORDS = "truelog.records"  # records archived so far, by partition: distinguishes a lost file from a hole in the log
 BEGAN = "truelog.began"  # offset where archiving began, by partition: earlier missing records are not a hole
 LOST = "truelog.lost"  # accepted losses: ranges that the log dropped before they were archived, by partition
-TOPIC_ID = "truelog.topic-id"
 # By reading of the event type: the first offset of each partition whose typed columns were decoded under that reading.
 READINGS = "truelog.readings"
 
@@ -111,17 +118,37 @@ def arrow_schema(event_type: EventType) -> pa.Schema:
 
 
 def ensure_table(catalog: Catalog, event_type: EventType, topic_id: str, began: Mapping[int, int]) -> Table:
-    """A topic's table, created if missing and extended by the columns that the event type has gained."""
+    """A topic's table, created if missing and extended by the columns that the event type has gained.
+
+    Raises:
+        CatalogBehind: the bucket has a newer version of the table than the catalog.
+        TopicRecreated: the table contains another topic with this name.
+    """
     try:
-        table = catalog.load_table(identifier(event_type.name))
+        table = load_table(catalog, identifier(event_type.name))
     except NoSuchTableError:
+        _require_new(catalog, event_type.name, topic_id)
         return _create(
             catalog, event_type, Progress(topic_id, dict(began), {}, dict(began), readings={event_type.reading: {}})
         )
     require_same_topic(table, topic_id)
+    require_newest(table)
     with table.update_schema() as update:
         update.union_by_name(arrow_schema(event_type))
+    advance_pointer(table)
     return table
+
+
+def _require_new(catalog: Catalog, topic: str, topic_id: str) -> None:
+    """Refuse to create a table that is only missing in the catalog.
+
+    Raises:
+        CatalogBehind: the bucket has a table of this topic.
+    """
+    name = identifier(topic)
+    stored = read_pointer(catalog.properties, catalog.properties["warehouse"].split("/")[2], name)
+    if stored is not None and stored.topic_id in (None, topic_id):
+        raise behind(name, "has no such table", stored.location)
 
 
 def require_same_topic(table: Table, topic_id: str) -> None:
@@ -140,6 +167,7 @@ def archived_positions(settings: Settings, topics: Iterable[str]) -> Positions:
 
     Raises:
         ServiceDown: the catalog or the object store does not answer.
+        CatalogBehind: the catalog was restored from a backup.
     """
     try:
         with open_catalog(settings) as catalog:
@@ -153,7 +181,7 @@ def _positions(catalog: Catalog, topics: Iterable[str]) -> Positions:
     offsets, ids = {}, {}
     for topic in topics:
         try:
-            progress = Progress.of(catalog.load_table(identifier(topic)).metadata)
+            progress = Progress.of(load_table(catalog, identifier(topic)).metadata)
         except NoSuchTableError:
             continue
         offsets[topic], ids[topic] = progress.positions, progress.topic_id
@@ -163,11 +191,15 @@ def _positions(catalog: Catalog, topics: Iterable[str]) -> Positions:
 def _create(catalog: Catalog, event_type: EventType, progress: Progress) -> Table:
     catalog.create_namespace_if_not_exists(NAMESPACE)
     name, properties = identifier(event_type.name), {**_PROPERTIES, **progress.as_properties()}
-    made = catalog.create_table_transaction(name, arrow_schema(event_type), properties=properties)
+    # A re-created topic needs a folder of its own: upkeep removes all files that a table does not know from its folder.
+    folder = f"{catalog.properties['warehouse'].rstrip('/')}/{NAMESPACE}/{event_type.name}-{progress.topic_id}"
+    made = catalog.create_table_transaction(name, arrow_schema(event_type), folder, properties=properties)
     with made as transaction, transaction.update_spec() as spec:
         spec.add_identity("log_day")
         spec.add_identity("partition")
-    return catalog.load_table(name)
+    table = catalog.load_table(name)
+    advance_pointer(table)
+    return table
 
 
 def _load(text: str) -> dict[int, Any]:

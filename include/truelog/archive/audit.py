@@ -115,8 +115,12 @@ def _no_record_twice(known: Evidence) -> list[str]:
 
 
 def _files_are_in_range(known: Evidence) -> list[str]:
-    outside = [f for f in known.files if f.first < known.began or f.last >= known.position]
-    archived = f"[{known.began}, {known.position})"
+    return files_out_of_range(known.files, known.began, known.position)
+
+
+def files_out_of_range(files: Iterable[AuditedFile], began: int, position: int) -> list[str]:
+    """A fault for each file with records outside of [began, position)."""
+    outside, archived = [f for f in files if f.first < began or f.last >= position], f"[{began}, {position})"
     return [f"{f.path} contains [{f.first}, {f.last}], but the archived range is {archived}" for f in outside]
 
 

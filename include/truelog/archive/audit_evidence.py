@@ -23,6 +23,7 @@ from truelog.archive.audit import (
     AuditReport,
     Evidence,
     OffsetGap,
+    files_out_of_range,
     findings,
     gaps,
     missing_files,
@@ -73,13 +74,30 @@ def incomplete_ranges(settings: Settings, names: Iterable[str]) -> list[str]:
     """File faults of these topics that the tables and the bucket show without the broker."""
     found: list[str] = []
     with open_catalog(settings) as catalog:
-        for name, table in _tables(catalog, names).items():
-            files = _files(table, object_sizes(settings, f"{table.location()}/data/"))
-            for number, committed in Progress.of(table.metadata).records.items():
-                of_partition = [f for f in files if f.partition == number]
-                faults = [*missing_files(of_partition), *missing_records(of_partition, committed)]
-                found += [f"{name} {number}: {fault}" for fault in faults]
+        for table in _tables(catalog, names).values():
+            found += file_faults(table, object_sizes(settings, f"{table.location()}/data/"))
     return found
+
+
+def file_faults(table: Table, listed: Mapping[str, int]) -> list[str]:
+    """The faults of an archive table that its metadata and the bucket's objects show without the broker."""
+    files, progress, found = _files(table, listed), Progress.of(table.metadata), list[str]()
+    for number, position in progress.positions.items():
+        of_partition = [f for f in files if f.partition == number]
+        began, committed = progress.began.get(number, 0), progress.records.get(number, 0)
+        faults = [
+            *missing_files(of_partition),
+            *missing_records(of_partition, committed),
+            *files_out_of_range(of_partition, began, position),
+        ]
+        found += [f"{table.name()[-1]} {number}: {fault}" for fault in faults]
+    return found
+
+
+def unreadable_files(table: Table, listed: Mapping[str, int]) -> list[str]:
+    """A fault for each live file of any table that is missing or has the wrong size."""
+    files = (task.file for task in table.scan().plan_files())
+    return [f"{f.file_path} is missing or incomplete" for f in files if listed.get(f.file_path) != f.file_size_in_bytes]
 
 
 def _tables(catalog: Catalog, types: Iterable[str]) -> dict[str, Table]:

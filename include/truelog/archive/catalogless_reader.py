@@ -5,7 +5,6 @@ After each commit, the archive writes the location of the table's newest metadat
 tasks read the files without the Spark Iceberg catalog.
 """
 
-import json
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,10 +19,10 @@ from pyiceberg.table import FileScanTask, StaticTable, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyspark.sql import DataFrame, SparkSession
 
-from truelog.archive.archive_commit import pointer
 from truelog.archive.archive_reader import Wanted, require_archived
 from truelog.archive.archive_table import NAMESPACE, TIME, identifier, require_same_topic
 from truelog.archive.archive_writer import blueprint
+from truelog.archive.catalog_pointer import read_pointer
 from truelog.log.positions import Range
 from truelog.log.records import decoded
 from truelog.schema.event import EventTypes
@@ -60,14 +59,11 @@ def _raw(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) ->
 
 def _open(settings: Settings, topic: str) -> Table:
     """Open the table that the pointer in the bucket refers to, read-only."""
-    io = load_file_io(_store(settings), settings.warehouse)
-    stored = io.new_input(pointer(settings.s3_bucket, identifier(topic)))
-    if not stored.exists():
+    stored = read_pointer(_store(settings), settings.s3_bucket, identifier(topic))
+    if stored is None:
         raise ArchiveBehind(f"no record of {topic} is archived yet. Is the archive application running?")
-    with stored.open() as text:
-        location = json.loads(text.read())["metadata_location"]
-    found = StaticTable.from_metadata(location, _store(settings))
-    return Table((NAMESPACE, topic), found.metadata, location, found.io, NoopCatalog(NAMESPACE))
+    found = StaticTable.from_metadata(stored.location, _store(settings))
+    return Table((NAMESPACE, topic), found.metadata, stored.location, found.io, NoopCatalog(NAMESPACE))
 
 
 def _is_in(wanted: Range) -> str:

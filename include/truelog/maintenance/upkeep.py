@@ -19,8 +19,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from truelog.alerts import alert_store
-from truelog.archive.archive_commit import copy_pointer, require_newest
 from truelog.archive.archive_table import NAMESPACE, open_catalog
+from truelog.archive.catalog_pointer import advance_pointer, load_table, require_newest
 from truelog.batch import partials
 from truelog.batch.batch_context import open_batch
 from truelog.kernel import clock, merge, stage
@@ -99,12 +99,12 @@ def table_names(settings: Settings) -> list[str]:
 
 def _maintain(spark: SparkSession, settings: Settings, name: str) -> TableUpkeep:
     with open_catalog(settings) as catalog:
-        require_newest(catalog.load_table(name))
+        require_newest(load_table(catalog, name))
         rewritten = compact(spark, name)
         expire(spark, name)
         done = TableUpkeep(name, rewritten, remove_orphans(spark, name))
         if name.startswith(f"{NAMESPACE}."):  # otherwise the pointer would refer to deleted files until the next commit
-            copy_pointer(catalog.load_table(name))
+            advance_pointer(catalog.load_table(name))
     return done
 
 

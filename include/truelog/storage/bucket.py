@@ -1,6 +1,7 @@
 """The objects in the bucket and their sizes, read with plain S3 requests and without a table format."""
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import TYPE_CHECKING
 
 import boto3
@@ -24,6 +25,25 @@ def s3_client(settings: Settings, config: Config | None = None) -> "S3Client":
         aws_access_key_id=settings.s3_access_key,
         aws_secret_access_key=settings.s3_secret_key.get_secret_value(),
         config=_PATHS.merge(config) if config else _PATHS,
+    )
+    return client
+
+
+def client_of(properties: Mapping[str, str]) -> "S3Client":
+    """The client for an Iceberg catalog's S3 properties; clients are shared, because making a client is slow."""
+    names = ("s3.endpoint", "s3.region", "s3.access-key-id", "s3.secret-access-key")
+    return _shared_client(*(properties[name] for name in names))
+
+
+@cache
+def _shared_client(endpoint: str, region: str, access_key: str, secret_key: str) -> "S3Client":
+    client: S3Client = boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        region_name=region,
+        aws_access_key_id=access_key,
+        aws_secret_access_key=secret_key,
+        config=_PATHS,
     )
     return client
 

@@ -9,6 +9,7 @@ TruelogError
 ├── MeaningChanged   an event type has a version or a reading that this process does not know
 ├── NotMade          a view's table does not exist yet
 ├── CatalogBehind    the catalog is older than the archive in the bucket
+├── ArchiveCorrupt   files of the archive are missing from the bucket
 ├── TopicRecreated   a topic's id differs from the id in the positions
 ├── TopicRefused     a topic cannot be read safely (CreateTime, fewer partitions …)
 ├── BadDeclaration   a file in events/ or views/ breaks the rules
@@ -62,6 +63,10 @@ class NotMade(TruelogError):
 
 class CatalogBehind(TruelogError):
     """The catalog's version of an archive table is older than the version in the bucket."""
+
+
+class ArchiveCorrupt(TruelogError):
+    """Files of an archive table are missing from the bucket or incomplete."""
 
 
 class TopicRecreated(TruelogError):

@@ -13,12 +13,13 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from truelog.archive.archive_commit import Append, commit, require_newest
+from tests.library.archived import drop_archive
+from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import TIME, Progress, ensure_table, identifier
 from truelog.archive.archive_writer import ArchivedFile, FileWriter, blueprint, load_archived_file
 from truelog.archive.log_day import Start
 from truelog.schema.event import load_events
-from truelog.support.errors import CatalogBehind, Stale, TopicRecreated
+from truelog.support.errors import Stale, TopicRecreated
 from truelog.support.settings import CATALOG, Settings
 
 TOPIC, TOPIC_ID = "page_view", "first-life"
@@ -40,11 +41,10 @@ class Interrupted(SqlCatalog):
 @pytest.fixture
 def catalog(platform: Settings) -> Iterator[Interrupted]:
     catalog = Interrupted(CATALOG, **platform.iceberg())
-    if catalog.table_exists(identifier(TOPIC)):
-        catalog.drop_table(identifier(TOPIC))
+    drop_archive(catalog, TOPIC)
     ensure_table(catalog, load_events()[TOPIC], TOPIC_ID, {0: 0, 1: 0})
     yield catalog
-    catalog.drop_table(identifier(TOPIC))
+    drop_archive(catalog, TOPIC)
     catalog.close()
 
 
@@ -192,21 +192,6 @@ def test_a_refused_commit_leaves_no_manifest_behind(platform: Settings, catalog:
     with pytest.raises(Stale):
         commit(catalog, loser)
     assert len(manifest_lists(platform, table)) == len(before) + 1  # the winner's manifest list
-
-
-def test_a_catalog_restored_from_a_backup_is_detected(platform: Settings, catalog: Interrupted, table: Table) -> None:
-    """Files committed since the backup are not orphans."""
-    require_newest(table)
-    commit(catalog, append(platform, table, {0: 0}, {0: 5}))
-    backup = catalog.load_table(identifier(TOPIC)).metadata_location
-    require_newest(table)
-    for begin in range(5, 8):
-        commit(catalog, append(platform, table, {0: begin}, {0: begin + 1}))
-    require_newest(table)
-
-    catalog.drop_table(identifier(TOPIC))
-    with pytest.raises(CatalogBehind, match="Was the database restored"):
-        require_newest(catalog.register_table(identifier(TOPIC), backup))
 
 
 def test_every_column_is_kept_and_no_personal_data_is_in_the_metadata(

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from truelog.archive.archive_table import archived_positions, ensure_table, identifier, open_catalog
+from tests.library.archived import drop_archive
+from truelog.archive.archive_table import archived_positions, ensure_table, open_catalog
 from truelog.log.positions import Positions
 from truelog.schema.event import load_events
 from truelog.support.errors import ServiceDown
@@ -18,11 +19,10 @@ DOWN = "archive: the catalog or the object store did not answer"
 def archived(platform: Settings) -> Iterator[Settings]:
     """A topic whose archive begins at offset 3 of the topic's first partition."""
     with open_catalog(platform) as catalog:
-        if catalog.table_exists(identifier(TOPIC)):
-            catalog.drop_table(identifier(TOPIC))
+        drop_archive(catalog, TOPIC)
         ensure_table(catalog, load_events()[TOPIC], TOPIC_ID, {0: 3, 1: 0})
         yield platform
-        catalog.drop_table(identifier(TOPIC))
+        drop_archive(catalog, TOPIC)
 
 
 def test_only_archived_topics_have_positions(archived: Settings) -> None:

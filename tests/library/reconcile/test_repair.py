@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tests.laws.lab import Lab
+from tests.library.archived import drop_archive
 from truelog import Sum, View
 from truelog.apps import reader_positions
 from truelog.archive.archive_commit import Append, commit
@@ -130,7 +131,7 @@ def ground(lab: Lab, platform: Settings) -> Iterator[Ground]:
     merge.apply(lab.connection, compiled, Merge(begin, ends, StagedRows((), 0, 0)))
     yield Ground(lab, compiled, Rebuilder(BatchContext(lab.spark, platform, lab.types), lab.connection, compiled))
     with open_catalog(platform) as catalog:
-        catalog.drop_table(identifier(TOPIC))
+        drop_archive(catalog, TOPIC)
 
 
 def letter(reason: str) -> bytes:

@@ -1,7 +1,7 @@
-"""`truelog archive audit` and `accept-loss`: check that the archive is complete, or accept a loss of records."""
+"""`truelog archive audit`, `accept-loss` and `adopt`: check the archive, accept a loss, or restore its catalog."""
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -9,9 +9,16 @@ from rich.console import Console
 from truelog.cli.output import AsJson, Exit, print_json
 from truelog.support.settings import Settings
 
+if TYPE_CHECKING:
+    from truelog.archive.adopt import Adoption
+
 Deep = Annotated[
     bool, typer.Option("--deep", help="Compare every record that Kafka still has with the archive, byte by byte.")
 ]
+OneTable = Annotated[
+    str | None, typer.Argument(metavar="[TABLE]", help="Adopt only this table, such as log.page_view.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Prove and report the newest versions, but change nothing.")]
 
 app = typer.Typer(help="The archive of every record of every topic.", no_args_is_help=True)
 
@@ -48,3 +55,31 @@ def accept_loss(as_json: AsJson = False) -> None:
         typer.echo(f"{each.topic} {each.partition}: [{each.start}, {each.end}) is recorded as lost")
     if not accepted:
         typer.echo("nothing is lost")
+
+
+@app.command()
+def adopt(table: OneTable = None, dry_run: DryRun = False, as_json: AsJson = False) -> None:
+    """After PostgreSQL was restored from a backup, point its catalog at the newest tables in the bucket."""
+    from truelog.archive.adopt import adopt_newest
+
+    def report(adopted: "Adoption") -> None:
+        if not as_json:
+            typer.echo(_describe(adopted, dry_run))
+
+    done = adopt_newest(Settings(), table, report, dry_run=dry_run)
+    if table and not done:
+        raise typer.BadParameter(f"neither the catalog nor the bucket has a table {table}")
+    if as_json:
+        print_json({"dry_run": dry_run, "tables": [each.as_dict() for each in done]})
+
+
+def _describe(adopted: "Adoption", dry_run: bool) -> str:
+    if adopted.newest is None:
+        outcome = "no complete version; recompute makes it again"
+    elif adopted.changed:
+        outcome = f"{'would be' if dry_run else 'is'} at {adopted.newest}, was at {adopted.before or 'nothing'}"
+    else:
+        outcome = "is at its newest version"
+    days = f"; {adopted.log_days} log days were missing" if adopted.log_days else ""
+    rejected = "".join(f"\n  not adopted: {each}" for each in adopted.rejected)
+    return f"{adopted.table}: {outcome}{days}{rejected}"

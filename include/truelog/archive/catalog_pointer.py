@@ -1,0 +1,188 @@
+"""The pointer in the bucket: one object per archive table with the location of the table's newest metadata.
+
+The catalog is in PostgreSQL, which may be restored from a backup. The bucket cannot be restored by accident, so the
+pointer shows that a catalog is too old. A pointer only moves forward:
+
+1. Whoever moves it has an advisory lock in PostgreSQL, so two processes never move one pointer at the same time.
+2. It reads the pointer first and then the catalog. It moves the pointer only to metadata that descends from the
+   pointer's metadata, which an Iceberg table records in its metadata log.
+3. The write is conditional (`If-Match`). A process that was suspended and lost its lock therefore does not overwrite a
+   newer pointer.
+
+A crash before the write leaves a pointer that is a few commits old. The next start or commit moves it.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import cast
+
+from botocore.exceptions import ClientError
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from sqlalchemy import text
+
+from truelog.storage import bucket
+from truelog.support.errors import CatalogBehind, ServiceDown
+
+PREFIX = "_catalog/"
+TOPIC_ID = "truelog.topic-id"  # the table property with the id of the archived topic
+
+_CHANGED = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412", "409"})
+_UNCONDITIONAL = frozenset({"NotImplemented", "501"})  # an object store without conditional writes
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """The stored pointer of one table, and the object's ETag."""
+
+    uuid: str
+    location: str
+    topic_id: str | None  # None in a pointer that an earlier release wrote
+    etag: str
+
+
+def read_pointer(properties: Mapping[str, str], bucket_name: str, table: str) -> Pointer | None:
+    """The table's pointer; None if the table was never committed to. `properties` are the catalog's S3 properties."""
+    try:
+        found = bucket.client_of(properties).get_object(Bucket=bucket_name, Key=f"{PREFIX}{table}.json")
+    except ClientError as error:
+        if error.response["Error"]["Code"] in ("NoSuchKey", "404"):
+            return None
+        raise
+    stored = json.loads(found["Body"].read())
+    return Pointer(stored["uuid"], stored["metadata_location"], stored.get("topic_id"), found["ETag"])
+
+
+def advance_pointer(table: Table) -> None:
+    """Move the table's pointer to the metadata that the catalog names now.
+
+    Raises:
+        CatalogBehind: that metadata does not descend from the metadata that the pointer names.
+    """
+    name = ".".join(table.name())
+    with _locked(table, name):
+        for _ in range(_ATTEMPTS):
+            stored = _stored(table)
+            _refresh(table)  # after the pointer was read: see `require_newest`
+            if stored is not None and (stored.location, stored.topic_id) == _target(table):
+                return
+            _require_descendant(table, stored)
+            if _write(table, name, stored):
+                return
+    raise ServiceDown(f"{name}: its pointer in the bucket changed {_ATTEMPTS} times while it was being written")
+
+
+def require_newest(table: Table) -> None:
+    """Refuse a catalog that was restored from a backup, because it lacks the files that were committed since then.
+
+    The pointer is read before the catalog, so a commit in between only makes the catalog newer.
+
+    Raises:
+        CatalogBehind: the pointer names metadata that is not in the table's history.
+    """
+    stored = _stored(table)
+    _refresh(table)
+    _require_descendant(table, stored)
+
+
+def load_table(catalog: Catalog, name: str) -> Table:
+    """The table as the catalog knows it.
+
+    Raises:
+        CatalogBehind: the catalog names metadata that the table's later commits have deleted.
+    """
+    try:
+        return catalog.load_table(name)
+    except FileNotFoundError as missing:
+        raise behind(name, "names metadata that was deleted", "newer metadata") from missing
+
+
+def _refresh(table: Table) -> None:
+    name = ".".join(table.name())
+    try:
+        table.refresh()
+    except FileNotFoundError as missing:
+        raise behind(name, "names metadata that was deleted", "newer metadata") from missing
+
+
+def behind(name: str, catalog: str, stored: str) -> CatalogBehind:
+    """The error about a table whose catalog entry is older than the bucket."""
+    return CatalogBehind(
+        f"{name}: the catalog {catalog}, but the bucket has {stored}. Was the database restored from a backup? "
+        "Nothing was changed. Stop the archive, run `truelog archive adopt`, and start the archive again."
+    )
+
+
+def version(location: str) -> int:
+    """The number that each commit increases by 1; it is the beginning of the metadata file's name."""
+    match = re.match(r"(\d+)-", location.rpartition("/")[2])
+    return int(match.group(1)) if match else -1
+
+
+def history(location: str, metadata: TableMetadata) -> set[str]:
+    """The metadata files that this metadata descends from, and the metadata file itself."""
+    return {location, *(each.metadata_file for each in metadata.metadata_log)}
+
+
+def _require_descendant(table: Table, stored: Pointer | None) -> None:
+    if stored is None or stored.location in history(table.metadata_location, table.metadata):
+        return
+    other_table = stored.uuid != str(table.metadata.table_uuid)
+    if other_table and stored.topic_id != table.properties.get(TOPIC_ID):  # the topic was re-created
+        return
+    older = version(stored.location) < version(table.metadata_location)
+    if not other_table and older and not table.io.new_input(stored.location).exists():
+        return  # so old that the table's own commits have deleted it
+    raise behind(".".join(table.name()), f"names {table.metadata_location}", stored.location)
+
+
+@contextmanager
+def _locked(table: Table, name: str) -> Iterator[None]:
+    """Exclude other processes that move this pointer. The lock ends with the transaction, even in a crash."""
+    with cast(SqlCatalog, table.catalog).engine.begin() as connection:
+        connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 1))"), {"name": name})
+        yield
+
+
+def _stored(table: Table) -> Pointer | None:
+    return read_pointer(table.io.properties, _bucket_of(table), ".".join(table.name()))
+
+
+def _bucket_of(table: Table) -> str:
+    return table.location().split("/")[2]
+
+
+def _target(table: Table) -> tuple[str, str | None]:
+    return table.metadata_location, table.properties.get(TOPIC_ID)
+
+
+def _write(table: Table, name: str, replaces: Pointer | None) -> bool:
+    """Write the pointer; False if it is no longer the pointer that this write should replace."""
+    location, topic_id = _target(table)
+    content = {
+        "table": name,
+        "uuid": str(table.metadata.table_uuid),
+        "metadata_location": location,
+        "topic_id": topic_id,
+    }
+    client, body = bucket.client_of(table.io.properties), json.dumps(content).encode()
+    place, key = _bucket_of(table), f"{PREFIX}{name}.json"
+    try:
+        if replaces is None:
+            client.put_object(Bucket=place, Key=key, Body=body, IfNoneMatch="*")
+        else:
+            client.put_object(Bucket=place, Key=key, Body=body, IfMatch=replaces.etag)
+    except ClientError as error:
+        code = error.response["Error"]["Code"]
+        if code in _CHANGED:
+            return False
+        if code not in _UNCONDITIONAL:
+            raise
+        client.put_object(Bucket=place, Key=key, Body=body)  # the lock alone excludes other writers
+    return True
