@@ -7,14 +7,15 @@ The evidence is gathered first; the verdict is a pure function of the evidence. 
 3. No file contains records outside the archived range.
 4. The files contain as many records as were committed.
 5. Offsets without a record are holes. A hole is explained if the topic is compacted, if the loss was accepted, or if
-   the broker still has the offsets and has no committed record there. Any other hole means lost records.
+   the broker still has the offsets and has no committed record there. A hole that the broker no longer has is explained
+   if rules 2 and 4 hold: the commits then counted a record for every other offset, and none for the hole. Any other
+   hole means lost records.
 6. The archive's position is between the beginning and the end of the log, and the topic id has not changed.
 7. All bytes that were compared with the log are equal.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from typing import Any
 
 
@@ -52,10 +53,11 @@ class Evidence:
     committed: int  # number of records according to the commits
     files: tuple[AuditedFile, ...]
     shared: int  # records that are in more than one file
-    holes: tuple[OffsetGap, ...]
+    holes: tuple[OffsetGap, ...]  # the first holes, if there are very many
     log_begins: int
     log_ends: int
-    differing: tuple[int, ...] = ()  # offsets where a deep audit found bytes that differ from the log
+    missing: int = 0  # offsets in all holes
+    differing: tuple[int, ...] = ()  # the first offsets where a deep audit found bytes that differ from the log
 
     @property
     def name(self) -> str:
@@ -176,11 +178,6 @@ def overlaps(files: Iterable[AuditedFile]) -> list[tuple[int, int]]:
             found.append((file.first, min(end, file.last)))
         end = max(end, file.last)
     return found
-
-
-def gaps(offsets: Iterable[int], begin: int, end: int) -> list[tuple[int, int]]:
-    """The ranges within [begin, end) that contain none of these sorted offsets."""
-    return [(a + 1, b) for a, b in pairwise([begin - 1, *offsets, end]) if b > a + 1]
 
 
 def _summary(known: Evidence) -> Mapping[str, Any]:

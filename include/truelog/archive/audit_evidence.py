@@ -1,17 +1,16 @@
 """Evidence for the audit, from the table metadata, the bucket listing and the broker.
 
-Data is read only where the metadata leaves a question open: where file bounds overlap and where offsets have no
-record. A deep audit reads all records and compares them with the records that the broker still has.
+Data is read only if the metadata leaves a question open: if file bounds overlap or offsets have no record. A deep audit
+reads all records and compares them with the records that the broker still has. Data is read in batches, so the audit
+needs at most 256 MB, however many records the archive has (`archive.audit_offsets`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+import pyarrow as pa
 from confluent_kafka import Message
-from numpy.typing import NDArray
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.manifest import DataFile
@@ -25,11 +24,11 @@ from truelog.archive.audit import (
     OffsetGap,
     files_out_of_range,
     findings,
-    gaps,
     missing_files,
     missing_records,
     overlaps,
 )
+from truelog.archive.audit_offsets import AuditedRecords, Window, runs
 from truelog.control import event_registry
 from truelog.log import topics
 from truelog.log.kafka_reader import messages
@@ -40,7 +39,12 @@ from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
 _COMPARED_AT_ONCE = 20_000  # offsets
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_ABSENT, _ERASED = -1, -2  # digests; `hash` never returns -1
+MOST_LISTED = 1_000  # holes or differing offsets of one partition in a report
+
+ACCEPTED = "accepted loss"
+# The archive found no record there when it read the offsets, and Kafka has since dropped them. See `_Coverage.holes`.
+COUNTED = "no record when archived"
 
 
 @dataclass(frozen=True)
@@ -140,75 +144,116 @@ class _Partition:
     def evidence(self, log: BrokerOffsets, *, deep: bool) -> Evidence:
         progress, topic = Progress.of(self.table.metadata), self.event_type.name
         began, position = progress.began.get(self.number, 0), progress.positions.get(self.number, 0)
-        begins = log.begins.at(topic, self.number)
+        begins, committed = log.begins.at(topic, self.number), progress.records.get(self.number, 0)
         readable = all(
             f.found_size == f.size for f in self.files
         )  # otherwise a file is missing or has the wrong size, which is already a fault
-        complete = sum(f.records for f in self.files) == position - began
-        lost = [OffsetGap(a, b, "accepted loss") for a, b in progress.lost.get(self.number, [])]
-        missing = [] if complete or not readable else self._missing(began, position, lost)
+        held = sum(f.records for f in self.files)
+        coverage = _Coverage(committed == held)
+        if readable and (held != position - began or overlaps(self.files)):
+            lost = progress.lost.get(self.number, [])
+            for window in AuditedRecords(self.table, self.files).windows(began, position):
+                coverage.add(window.repeated, self._holes(window, lost, begins))
         return Evidence(
             topic=topic,
             partition=self.number,
             same_topic=progress.topic_id == log.ends.ids[topic],
             began=began,
             position=position,
-            committed=progress.records.get(self.number, 0),
+            committed=committed,
             files=self.files,
-            shared=sum(self._repeated(first, last) for first, last in overlaps(self.files)) if readable else 0,
-            holes=(*lost, *self._explained(missing, begins)),
+            shared=coverage.repeated,
+            holes=coverage.holes,
+            missing=coverage.missing,
             differing=tuple(self._differing(max(began, begins), position)) if deep and readable else (),
             log_begins=begins,
             log_ends=log.ends.at(topic, self.number),
         )
 
-    def _missing(self, began: int, position: int, lost: list[OffsetGap]) -> list[tuple[int, int]]:
-        offsets = self._offsets(began, position)
-        known = [np.arange(hole.start, hole.end) for hole in lost]
-        return gaps(np.sort(np.concatenate([offsets, *known])).tolist(), began, position)
-
-    def _repeated(self, first: int, last: int) -> int:
-        """The number of records that repeat another record's offset."""
-        offsets = self._offsets(first, last + 1)
-        return len(offsets) - len(np.unique(offsets))
-
-    def _explained(self, holes: list[tuple[int, int]], begins: int) -> Iterator[OffsetGap]:
-        """Each hole with its explanation: the topic is compacted, or the broker has no committed record there."""
-        if self.event_type.topic.compacted or not holes:
-            yield from (OffsetGap(begin, end, "compacted") for begin, end in holes)
+    def _holes(self, window: Window, lost: list[tuple[int, int]], begins: int) -> Iterator[OffsetGap]:
+        """The window's holes: accepted losses, then the ranges without a record, each with its explanation."""
+        missing, start = ~window.held, window.start
+        for first, end in lost:
+            known = slice(max(0, first - start), max(0, end - start))
+            if np.any(missing[known]):
+                yield OffsetGap(max(first, start), min(end, start + len(missing)), ACCEPTED)
+            missing[known] = False
+        split = min(max(0, begins - start), len(missing))
+        dropped, in_log = runs(missing[:split], start), runs(missing[split:], start + split)
+        if self.event_type.topic.compacted:
+            yield from (OffsetGap(*hole, "compacted") for hole in (*dropped, *in_log))
             return
-        held = np.array([m.offset() for m in self._messages(max(begins, holes[0][0]), holes[-1][1])], np.int64)
-        for begin, end in holes:
-            empty = begin >= begins and not np.any((held >= begin) & (held < end))
-            yield OffsetGap(begin, end, "transaction" if empty else None)
+        yield from (OffsetGap(*hole, COUNTED) for hole in dropped)
+        if in_log:
+            yield from self._in_log(in_log)
 
-    def _differing(self, begin: int, end: int) -> Iterator[int]:
+    def _in_log(self, holes: list[tuple[int, int]]) -> Iterator[OffsetGap]:
+        """Holes that the broker can explain, because it still has the offsets: it has no committed record there."""
+        begin, end = holes[0][0], holes[-1][1]
+        committed = np.zeros(end - begin, np.bool_)
+        for message in self._messages(begin, end):
+            committed[(message.offset() or 0) - begin] = True
+        for first, last in holes:
+            yield OffsetGap(first, last, None if np.any(committed[first - begin : last - begin]) else "transaction")
+
+    def _differing(self, begin: int, end: int) -> list[int]:
         """Offsets whose bytes differ between the archive and the log, except erased records, which have no bytes."""
+        found: list[int] = []
         for start in range(begin, end, _COMPARED_AT_ONCE):
             stop = min(start + _COMPARED_AT_ONCE, end)
-            rows = self._rows(start, stop, ("offset", "broker_time", "key", "value", "headers", "erased"))
-            archived = {row["offset"]: row for row in rows}
+            archived = self._digests(start, stop)
             for message in self._messages(start, stop):
                 offset = message.offset() or 0
-                if offset not in archived or not _same(archived[offset], message):
-                    yield offset
+                if archived.get(offset, _ABSENT) not in (_ERASED, _digest_of(message)):
+                    found.append(offset)
+                    if len(found) == MOST_LISTED:
+                        return found
+        return found
 
-    def _offsets(self, begin: int, end: int) -> NDArray[np.int64]:
-        return np.array([row["offset"] for row in self._rows(begin, end, ("offset",))], np.int64)
-
-    def _rows(self, begin: int, end: int, columns: tuple[str, ...]) -> list[dict[str, Any]]:
-        within = f"partition = {self.number} and offset >= {begin} and offset < {end}"
-        rows: list[dict[str, Any]] = self.table.scan(within, selected_fields=columns).to_arrow().to_pylist()
-        return rows
+    def _digests(self, begin: int, end: int) -> dict[int, int]:
+        """A hash of each archived record in [begin, end)."""
+        digests: dict[int, int] = {}
+        names = ("broker_time", "key", "value", "headers", "erased")
+        for batch in AuditedRecords(self.table, self.files).batches(begin, end, names):
+            columns = (batch[name].cast(pa.int64()) if name == "broker_time" else batch[name] for name in names)
+            for offset, *row in zip(batch["offset"], *columns, strict=True):
+                micros, key, value, headers, erased = (each.as_py() for each in row)
+                listed = tuple((h["key"], h["value"]) for h in headers or [])
+                digests[offset.as_py()] = _ERASED if erased else hash((micros, key, value, listed))
+        return digests
 
     def _messages(self, begin: int, end: int) -> Iterator[Message]:
         return messages(self.settings, self.event_type.name, self.number, begin, end)
 
 
-def _same(row: Mapping[str, Any], message: Message) -> bool:
-    if row["erased"]:
-        return True
-    headers = [(h["key"], h["value"]) for h in row["headers"] or []]
-    time = _EPOCH + timedelta(milliseconds=message.timestamp()[1])
-    archived = (row["broker_time"], row["key"], row["value"], headers)
-    return archived == (time, message.key(), message.value(), message.headers() or [])
+@dataclass
+class _Coverage:
+    """The holes and repeated records of one partition, collected window by window."""
+
+    as_committed: bool  # the files contain as many records as were committed
+    repeated: int = 0
+    missing: int = 0
+    explained: list[OffsetGap] = field(default_factory=list)
+    unexplained: list[OffsetGap] = field(default_factory=list)
+
+    def add(self, repeated: int, holes: Iterable[OffsetGap]) -> None:
+        self.repeated += repeated
+        for hole in holes:
+            self.missing += hole.end - hole.start
+            listed = self.explained if hole.why else self.unexplained
+            if listed and (listed[-1].end, listed[-1].why) == (hole.start, hole.why):
+                listed[-1] = OffsetGap(listed[-1].start, hole.end, hole.why)  # continues from the window before
+            elif len(listed) < MOST_LISTED:
+                listed.append(hole)
+
+    @property
+    def holes(self) -> tuple[OffsetGap, ...]:
+        """All holes. Holes that only the counts explain are unexplained if the counts are wrong."""
+        trusted = self.as_committed and not self.repeated
+        known = (h if trusted or h.why != COUNTED else replace(h, why=None) for h in self.explained)
+        return tuple(sorted((*known, *self.unexplained), key=lambda each: each.start))
+
+
+def _digest_of(message: Message) -> int:
+    time = message.timestamp()[1] * 1000
+    return hash((time, message.key(), message.value(), tuple(message.headers() or [])))

@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from truelog.archive.audit import AuditedFile, Evidence, OffsetGap, faults, findings, gaps, overlaps
+from truelog.archive.audit import AuditedFile, Evidence, OffsetGap, faults, findings, overlaps
+from truelog.archive.audit_offsets import runs
 
 
 def file(first: int, last: int, **other: object) -> AuditedFile:
@@ -63,7 +65,7 @@ def test_overlapping_bounds_are_found() -> None:
     assert overlaps([file(0, 9), file(3, 5), file(8, 12)]) == [(3, 5), (8, 9)]
 
 
-def test_gaps_are_the_missing_offsets() -> None:
-    assert gaps([], 0, 3) == [(0, 3)]
-    assert gaps([1, 2, 5], 0, 7) == [(0, 1), (3, 5), (6, 7)]
-    assert gaps([0, 1, 2], 0, 3) == []
+def test_runs_are_the_missing_offsets() -> None:
+    assert runs(np.array([], np.bool_), 7) == []
+    assert runs(np.array([True, False, False, True, True]), 10) == [(10, 11), (13, 15)]
+    assert runs(np.array([False, False]), 0) == []
