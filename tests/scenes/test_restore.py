@@ -15,7 +15,9 @@ from tests.scenes.command_line import answer, truelog
 from tests.scenes.conftest import World
 from truelog.archive.archive_table import archived_positions
 from truelog.archive.audit_evidence import run_audit
+from truelog.control.topic_status import suspended_topics
 from truelog.log import topics
+from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
 COMMITS = 25  # after the backup: more than the versions of the metadata that the bucket keeps
@@ -48,6 +50,12 @@ def restore(settings: Settings, backup: Path) -> None:
     runtime.up(settings, ["postgresql"], tethered=True)  # the roles' rights to the database
 
 
+def suspended(world: World) -> str:
+    """Why the archive does not archive the topic."""
+    with connect(world.settings) as connection:
+        return " ".join(each.reason for each in suspended_topics(connection) if each.topic == TOPIC)
+
+
 def archive(world: World) -> Application:
     running = start(world.settings, "archive.py", TRUELOG_ARCHIVE_TRIGGER_SECONDS="0.1")
     running.wait(lambda: "archiving from" in running.tail(), 90, "the archive to begin")
@@ -76,8 +84,8 @@ def test_a_database_from_a_backup_under_traffic(world: World, one_view: None, ba
         restore(world.settings, backup)
 
         refused = start(world.settings, "archive.py")
-        assert refused.wait_death(90) != 0
-        assert "`truelog archive adopt`" in refused.tail()
+        refused.wait(lambda: "`truelog archive adopt`" in suspended(world), 90, "the archive to suspend the topic")
+        assert refused.end() == 0
         adopted = {each["table"]: each for each in answer("archive", "adopt")["tables"]}
         assert adopted[f"log.{TOPIC}"]["changed"]
         archiver, stream = archive(world), start(world.settings, "stream.py")

@@ -27,7 +27,7 @@ from truelog.archive.catalog_pointer import (
 )
 from truelog.log.positions import Positions
 from truelog.schema.event import EventType
-from truelog.support.errors import ServiceDown, TopicRecreated
+from truelog.support.errors import CatalogBehind, ServiceDown, TopicRecreated
 from truelog.support.settings import CATALOG, Settings
 
 NAMESPACE = "log"
@@ -166,12 +166,13 @@ def archived_positions(settings: Settings, topics: Iterable[str]) -> Positions:
     """The end of the archive in each partition; a topic that was never archived is left out.
 
     Raises:
-        ServiceDown: the catalog or the object store does not answer.
-        CatalogBehind: the catalog was restored from a backup.
+        ServiceDown: the catalog or the object store does not answer, or the catalog is older than the bucket.
     """
     try:
         with open_catalog(settings) as catalog:
             return _positions(catalog, topics)
+    except CatalogBehind as refused:
+        raise ServiceDown(f"archive: {refused}") from refused
     except (OSError, SQLAlchemyError) as failed:
         why = f"the catalog or the object store did not answer: {failed}; see `truelog status`."
         raise ServiceDown(f"archive: {why}") from failed

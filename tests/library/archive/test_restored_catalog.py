@@ -25,7 +25,7 @@ from truelog.control.application import ARCHIVE
 from truelog.schema.event import load_events
 from truelog.storage import bucket
 from truelog.storage.database import connect, migrate
-from truelog.support.errors import CatalogBehind
+from truelog.support.errors import CatalogBehind, ServiceDown
 from truelog.support.settings import Settings
 
 TOPIC, NAME = "page_view", identifier("page_view")
@@ -105,7 +105,7 @@ def test_a_catalog_from_a_backup_is_refused_until_it_is_adopted(archive: Archive
     with REFUSED:
         archive.start()
     if commits == LONG_AGO:
-        with REFUSED:
+        with pytest.raises(ServiceDown, match="truelog archive adopt"):
             archived_positions(archive.settings, [TOPIC])
     else:
         with REFUSED:
