@@ -20,9 +20,10 @@ def verdict(history: list[Sample], now: float, limits: Limits) -> tuple[str, int
     has_no_batch = newest.batch_at is None or newest.at - newest.batch_at >= limits.still
     passed = min(newest.earliest, newest.end) > newest.position
     at_risk = far and not (limits.backed and passed)
+    moved_back = any(sample.position > newest.position for sample in window)
     answers = [
         (passed and not limits.backed, "FALLING_OFF", 2),
-        (any(sample.position > newest.position for sample in window) or unread < 0, "REWIND", 3),
+        (moved_back or unread < 0 or newest.cut_at is not None, "REWIND", 3),
         (at_risk and _ends_soon_by_time(window[0], newest, limits), "FALLING_OFF", 4),
         (at_risk and _ends_soon_by_offsets(window, limits), "FALLING_OFF", 5),
         (is_stuck and has_no_batch, "STOP", 6),

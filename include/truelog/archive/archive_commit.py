@@ -8,7 +8,7 @@ the commit is refused.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pydantic import Field
@@ -44,6 +44,7 @@ class Append:
     files: tuple[DataFile, ...]
     lost: bool = False
     reading: int = 0  # of the event type, under which the typed columns were decoded
+    epochs: Mapping[int, int] = field(default_factory=dict)  # the leader epochs in which the end was reached
 
 
 def commit(catalog: Catalog, append: Append) -> Table:
@@ -99,7 +100,10 @@ class _Advance(UpdateTableMetadata["_Advance"]):
         records = {p: current.records.get(p, 0) + append.records.get(p, 0) for p in append.end}
         lost = _add_lost(current.lost, append) if append.lost else current.lost
         readings = {append.reading: dict(append.begin)} | current.readings
-        advanced = replace(current, positions=dict(append.end), records=records, lost=lost, readings=readings)
+        epochs = {**current.epochs, **append.epochs}
+        advanced = replace(
+            current, positions=dict(append.end), records=records, lost=lost, readings=readings, epochs=epochs
+        )
         return (
             (SetPropertiesUpdate(updates=advanced.as_properties()),),
             (_AssertPositions(begin=dict(append.begin)),),  # type: ignore[return-value]

@@ -35,6 +35,7 @@ NAMESPACE = "log"
 POSITIONS = "truelog.positions"  # next offset to archive, by partition
 RECORDS = "truelog.records"  # records archived so far, by partition: distinguishes a lost file from a hole in the log
 BEGAN = "truelog.began"  # offset where archiving began, by partition: earlier missing records are not a hole
+EPOCHS = "truelog.leader-epochs"  # the leader epoch in which the position was reached, by partition
 LOST = "truelog.lost"  # accepted losses: ranges that the log dropped before they were archived, by partition
 # By reading of the event type: the first offset of each partition whose typed columns were decoded under that reading.
 READINGS = "truelog.readings"
@@ -84,6 +85,7 @@ class Progress:
     began: Offsets
     lost: Ranges = field(default_factory=dict)
     readings: dict[int, Offsets] = field(default_factory=dict)  # empty in a table from an earlier release
+    epochs: Offsets = field(default_factory=dict, compare=False)  # empty if an earlier release archived
 
     @staticmethod
     def of(metadata: TableMetadata) -> "Progress":
@@ -91,7 +93,8 @@ class Progress:
         positions, records, began = (_load(found[name]) for name in (POSITIONS, RECORDS, BEGAN))
         lost = {p: [(a, b) for a, b in ranges] for p, ranges in _load(found[LOST]).items()}
         readings = {r: {int(p): o for p, o in by.items()} for r, by in _load(found.get(READINGS, "{}")).items()}
-        return Progress(found[TOPIC_ID], positions, records, began, lost, readings)
+        epochs = _load(found.get(EPOCHS, "{}"))
+        return Progress(found[TOPIC_ID], positions, records, began, lost, readings, epochs)
 
     def as_properties(self) -> dict[str, str]:
         return {
@@ -101,6 +104,7 @@ class Progress:
             BEGAN: _dump(self.began),
             LOST: _dump(self.lost),
             READINGS: _dump(self.readings),
+            EPOCHS: _dump(self.epochs),
         }
 
 

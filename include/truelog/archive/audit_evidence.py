@@ -29,7 +29,7 @@ from truelog.archive.audit import (
     overlaps,
 )
 from truelog.archive.audit_offsets import AuditedRecords, Window, runs
-from truelog.control import event_registry
+from truelog.control import event_registry, log_cuts
 from truelog.log import topics
 from truelog.log.kafka_reader import messages
 from truelog.log.positions import Positions
@@ -49,7 +49,7 @@ COUNTED = "no record when archived"
 
 @dataclass(frozen=True)
 class BrokerOffsets:
-    """The beginning and end of each partition at the broker."""
+    """The beginning and end of each partition at the broker. An accepted cut ends the part that is not trusted."""
 
     begins: Positions
     ends: Positions
@@ -60,7 +60,10 @@ def run_audit(settings: Settings, *, deep: bool = False) -> AuditReport:
     types, evidence, orphans = event_registry.event_types(settings), list[Evidence](), 0
     with open_catalog(settings) as catalog:
         tables = _tables(catalog, types)
-        log = BrokerOffsets(topics.earliest_offsets(settings, tables), topics.end_offsets(settings, tables))
+        begins = topics.earliest_offsets(settings, tables)
+        with connect(settings) as connection:
+            begins = begins.latest(log_cuts.trusted_from(connection, begins))
+        log = BrokerOffsets(begins, topics.end_offsets(settings, tables))
         for name, table in tables.items():
             listed = object_sizes(settings, f"{table.location()}/data/")
             files = _files(table, listed)
@@ -144,7 +147,8 @@ class _Partition:
     def evidence(self, log: BrokerOffsets, *, deep: bool) -> Evidence:
         progress, topic = Progress.of(self.table.metadata), self.event_type.name
         began, position = progress.began.get(self.number, 0), progress.positions.get(self.number, 0)
-        begins, committed = log.begins.at(topic, self.number), progress.records.get(self.number, 0)
+        begins, ends = log.begins.at(topic, self.number), log.ends.at(topic, self.number)
+        committed = progress.records.get(self.number, 0)
         readable = all(
             f.found_size == f.size for f in self.files
         )  # otherwise a file is missing or has the wrong size, which is already a fault
@@ -153,7 +157,7 @@ class _Partition:
         if readable and (held != position - began or overlaps(self.files)):
             lost = progress.lost.get(self.number, [])
             for window in AuditedRecords(self.table, self.files).windows(began, position):
-                coverage.add(window.repeated, self._holes(window, lost, begins))
+                coverage.add(window.repeated, self._holes(window, lost, begins, ends))
         return Evidence(
             topic=topic,
             partition=self.number,
@@ -167,10 +171,10 @@ class _Partition:
             missing=coverage.missing,
             differing=tuple(self._differing(max(began, begins), position)) if deep and readable else (),
             log_begins=begins,
-            log_ends=log.ends.at(topic, self.number),
+            log_ends=ends,
         )
 
-    def _holes(self, window: Window, lost: list[tuple[int, int]], begins: int) -> Iterator[OffsetGap]:
+    def _holes(self, window: Window, lost: list[tuple[int, int]], begins: int, ends: int) -> Iterator[OffsetGap]:
         """The window's holes: accepted losses, then the ranges without a record, each with its explanation."""
         missing, start = ~window.held, window.start
         for first, end in lost:
@@ -178,12 +182,13 @@ class _Partition:
             if np.any(missing[known]):
                 yield OffsetGap(max(first, start), min(end, start + len(missing)), ACCEPTED)
             missing[known] = False
-        split = min(max(0, begins - start), len(missing))
-        dropped, in_log = runs(missing[:split], start), runs(missing[split:], start + split)
         if self.event_type.topic.compacted:
-            yield from (OffsetGap(*hole, "compacted") for hole in (*dropped, *in_log))
+            yield from (OffsetGap(*hole, "compacted") for hole in runs(missing, start))
             return
-        yield from (OffsetGap(*hole, COUNTED) for hole in dropped)
+        first, last = (min(max(0, each - start), len(missing)) for each in (begins, ends))
+        yield from (OffsetGap(*hole, COUNTED) for hole in runs(missing[:first], start))
+        yield from (OffsetGap(*hole, COUNTED) for hole in runs(missing[max(first, last) :], start + max(first, last)))
+        in_log = runs(missing[first:last], start + first)
         if in_log:
             yield from self._in_log(in_log)
 

@@ -1,4 +1,4 @@
-"""Reads records between any two positions in the log, from the archive where Kafka has dropped the records.
+"""Reads records between any two positions in the log, from the archive where Kafka has dropped or lost the records.
 
 Retention drops the records below a partition's earliest offset. Compaction drops single records anywhere, so of a
 compacted topic, everything that is archived is read from the archive, which has every record.
@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from truelog.archive import archive_reader
 from truelog.archive.archive_table import archived_positions
-from truelog.control import event_registry
+from truelog.control import event_registry, log_cuts
 from truelog.log import records, topics
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
@@ -34,6 +34,7 @@ def read_events(
     begin.require_same_topics(earliest)
     with connect(settings) as connection:
         event_registry.require_known(connection, types, end)
+        earliest = earliest.latest(log_cuts.trusted_from(connection, earliest))
     compacted = archived_and_compacted(settings, end.offsets)
     compacted.require_same_topics(end)
     # Below these positions, only the archive surely has all records.

@@ -16,15 +16,18 @@ from dataclasses import dataclass, field
 
 import psycopg
 
+from truelog.control import log_cuts
 from truelog.control.lease import Holder
 from truelog.kernel import bad_records, merge, stage
 from truelog.kernel.merge import Excluded, Merge
-from truelog.log import records
+from truelog.log import leader_epochs, records
+from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
 from truelog.log.topic_health import TopicGuard
 from truelog.storage.database import Connection
 from truelog.support import faults
+from truelog.support.errors import LogCut, ServiceDown
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView
 
@@ -37,6 +40,7 @@ class EventRange:
     begin: Positions
     end: Positions
     readings: Mapping[str, int] = field(default_factory=dict)  # by which the events were judged, 0 if absent
+    epochs: Epochs | None = None  # the leader epochs before any record was read; None if Kafka did not answer
 
 
 @dataclass(frozen=True)
@@ -64,17 +68,50 @@ class BatchApplier:
         self, connection: Connection, compiled: CompiledView, batch: EventRange, begin: Positions, end: Positions
     ) -> None:
         started = time.monotonic()
+        epochs = self._require_intact(connection, compiled, begin, batch)
         staged, excluded = self._stage(compiled, batch, begin)
         prepare_seconds = time.monotonic() - started
         faults.reach("merge.staged")
         try:
             self.require_unchanged(end)
-            merged = Merge(begin, end, staged, excluded, prepare_seconds, batch.readings)
+            if self.guard is not None:
+                self.guard.require_same_leaders(epochs, end)
+            merged = Merge(begin, end, staged, excluded, prepare_seconds, batch.readings, epochs)
             merge.apply(connection, compiled, merged, self.holder)  # 4
         except Exception:
             with suppress(psycopg.Error):  # retries of a failing merge must not fill the disk
                 stage.clear(connection, compiled, staged)
             raise
+
+    def take_epochs(self, positions: Positions) -> Epochs | None:
+        """The leader epochs before a batch is read; None if Kafka does not answer."""
+        try:
+            return self.guard.take_epochs(positions) if self.guard is not None else None
+        except ServiceDown:
+            return None
+
+    def _require_intact(
+        self, connection: Connection, compiled: CompiledView, begin: Positions, batch: EventRange
+    ) -> Epochs:
+        """Require that the log still has all records that the view has read, and return the batch's leader epochs.
+
+        Raises:
+            LogCut: the log has lost some of these records.
+        """
+        if self.guard is None:
+            return {}
+        if batch.epochs is None:
+            raise ServiceDown("Kafka did not answer about the leaders of the batch's partitions; see `truelog status`.")
+        reached = merge.leader_epochs(connection, compiled)
+        if any(batch.epochs.get(key, epoch) != epoch for key, epoch in reached.items()):
+            trusted = log_cuts.trusted_from(connection, begin)
+            reached = {key: epoch for key, epoch in reached.items() if begin.at(*key) > trusted.at(*key)}
+            try:
+                leader_epochs.require_intact(self.settings, begin, reached, batch.epochs)
+            except LogCut as cut:
+                log_cuts.record_cuts(connection, cut.cuts, compiled.name)
+                raise
+        return batch.epochs
 
     def require_unchanged(self, read: Positions) -> None:
         """Require, after records up to `read` were read, that none of their topics was created again meanwhile."""

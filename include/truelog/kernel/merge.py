@@ -14,13 +14,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from psycopg import sql
 
 from truelog.control import lease
 from truelog.kernel import clock, stage
 from truelog.kernel.stage import StagedRows
+from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection, names
 from truelog.support import faults
@@ -52,6 +53,7 @@ class Merge:
     excluded: Sequence[Excluded] = field(default_factory=tuple)
     prepare_seconds: float = 0.0  # time from the start of the transform until the rows were staged
     readings: Mapping[str, int] = field(default_factory=dict)  # of the topics, 0 if absent
+    epochs: Epochs = field(default_factory=dict)  # the leader epochs in which the end was reached
 
 
 def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: lease.Holder | None = None) -> None:
@@ -165,19 +167,31 @@ def exclude(connection: Connection, compiled: CompiledView, excluded: Sequence[E
         )
 
 
+def leader_epochs(connection: Connection, compiled: CompiledView) -> Epochs:
+    """The leader epochs in which the view reached its positions, as far as they are known."""
+    rows = connection.execute(
+        "SELECT topic, partition, leader_epoch FROM truelog.position "
+        "WHERE view = %s AND version = %s AND leader_epoch IS NOT NULL",
+        (compiled.name, compiled.view.version),
+    ).fetchall()
+    return {(topic, partition): epoch for topic, partition, epoch in cast(list[tuple[str, int, int]], rows)}
+
+
 def _advance(connection: Connection, compiled: CompiledView, merge: Merge) -> None:
     view = compiled.name, compiled.view.version
     end = merge.end.only(compiled.view.topics)
     rows = [
-        (*view, topic, partition, end.ids[topic], end.at(topic, partition), merge.readings.get(topic, 0))
-        for topic, partition in end.partitions()
+        (*view, t, p, end.ids[t], end.at(t, p), merge.readings.get(t, 0), merge.epochs.get((t, p)))
+        for t, p in end.partitions()
     ]
     with connection.cursor() as cursor:
         cursor.executemany(
-            "INSERT INTO truelog.position AS p (view, version, topic, partition, topic_id, next_offset, reading) "
-            "VALUES (%s, %s, %s, %s, %s, %s, %s) "
+            "INSERT INTO truelog.position "
+            "(view, version, topic, partition, topic_id, next_offset, reading, leader_epoch) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s) "
             "ON CONFLICT (view, version, topic, partition) "
-            "DO UPDATE SET next_offset = excluded.next_offset, advanced_at = now()",
+            "DO UPDATE SET next_offset = excluded.next_offset, leader_epoch = excluded.leader_epoch, "
+            "advanced_at = now()",
             rows,
         )
 

@@ -13,7 +13,7 @@ reader could appear to be past the end of the log.
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from confluent_kafka.admin import AdminClient
@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from truelog.apps import reader_positions
 from truelog.apps.reader_positions import ReaderPosition
 from truelog.archive.archive_table import archived_positions
-from truelog.control import application
+from truelog.control import application, log_cuts
 from truelog.control.application import ARCHIVE
 from truelog.lag.lag import Lag, Partition, lags
 from truelog.lag.lag_history import ReaderPoll
@@ -31,6 +31,7 @@ from truelog.log.positions import Positions
 from truelog.log.topics import PartitionOffsets
 from truelog.schema import event
 from truelog.storage import db_snapshot
+from truelog.storage.database import connect
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
@@ -82,7 +83,7 @@ def poll_once(
     begins, retention = topics.begins_by_partition(broker, existing), topics.retention_seconds(broker, existing)  # 1
     readers = list_readers(settings)  # 2
     now = time.time()  # a reader at the end has every record that reached the log before the end was read
-    log = PartitionBounds(begins, topics.ends_by_partition(broker, existing), retention)  # 3
+    log = PartitionBounds(begins, topics.ends_by_partition(broker, existing), retention, _cuts(settings))  # 3
     current = {name: replace(reader, at=log.current(reader.at)) for name, reader in readers.items()}
     by_reader = lags(settings, {name: reader.at for name, reader in current.items()}, log.known_ends)  # 4
     return current, [
@@ -98,6 +99,7 @@ class PartitionBounds:
     begins: PartitionOffsets
     ends: PartitionOffsets
     retention: Mapping[str, float | None]
+    cuts: Mapping[tuple[str, int], int] = field(default_factory=dict)  # by topic id and partition
 
     @cached_property
     def unknown(self) -> Mapping[Partition, str]:
@@ -124,15 +126,18 @@ class PartitionBounds:
         return seen | {p: Sample(now, batch_at=reader.batch_at, blind=reason) for p, reason in blind.items()}
 
     def _sample(self, reader: PolledReader, partition: Partition, lag: Lag, now: float) -> Sample:
+        position, topic_id = reader.at.at(*partition), self.known_ends.ids[partition[0]]
+        cut = self.cuts.get((topic_id, partition[1]))
         return Sample(
             at=now,
-            position=reader.at.at(*partition),
+            position=position,
+            cut_at=cut if cut is not None and cut < position else None,
             earliest=self.begins.positions.at(*partition),
             end=self.known_ends.at(*partition),
             seconds=round(lag.seconds, 3),
             batch_at=reader.batch_at,
             retention=self.retention[partition[0]],
-            topic_id=self.known_ends.ids[partition[0]],
+            topic_id=topic_id,
         )
 
     def _unusable(self, at: Positions, topic: str) -> str:
@@ -143,6 +148,11 @@ class PartitionBounds:
         if at.ids.get(topic, ids[topic]) != ids[topic]:
             return f"{topic} was deleted and created again: the positions belong to the old topic"
         return ""
+
+
+def _cuts(settings: Settings) -> dict[tuple[str, int], int]:
+    with connect(settings) as connection:
+        return {(each.topic_id, each.partition): each.end for each in log_cuts.open_cuts(connection)}
 
 
 def _reader(position: ReaderPosition, batch_at: float | None) -> PolledReader:

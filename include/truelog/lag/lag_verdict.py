@@ -64,6 +64,7 @@ class Sample:
     retention: float | None = None  # seconds for which the log retains a record; None if there is no time limit
     topic_id: str = ""  # a re-created topic has a new id
     blind: str = ""  # why the poll could not see the partition; offsets and seconds are then meaningless
+    cut_at: int | None = None  # where the log was cut below the position; new records have reused the offsets since
 
     @property
     def events(self) -> int:
@@ -177,10 +178,12 @@ def _dropped(case: _Case) -> RuleResult:
 
 
 def _rewind(case: _Case) -> RuleResult:
-    """3. The position has moved back, or is past the end of the log."""
+    """3. The position has moved back, is past the end of the log, or is past a place where the log was cut."""
     peak = max(sample.position for sample in case.samples)
     if case.last.position < peak:
         return LagVerdict.REWIND, f"it moved back from {peak:,} to {case.last.position:,}"
+    if case.last.cut_at is not None:
+        return LagVerdict.REWIND, f"the log lost its records from {case.last.cut_at:,} on, before its position"
     if case.last.position > case.last.end:
         return LagVerdict.REWIND, f"the log ends at {case.last.end:,}, before its position {case.last.position:,}"
     return None

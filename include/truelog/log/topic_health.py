@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from confluent_kafka.admin import AdminClient
 
-from truelog.log import topics
+from truelog.log import leader_epochs, topics
+from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
 from truelog.support.errors import TopicRefused
 from truelog.support.settings import Settings
@@ -69,3 +70,15 @@ class TopicGuard:
             ServiceDown: Kafka does not answer, so nothing is proved.
         """
         read.require_same_topics(Positions(ids=topics.current_ids(self._broker, read.ids)))
+
+    def take_epochs(self, positions: Positions) -> Epochs:
+        """The leader epochs of these partitions, which a reader takes before it reads."""
+        return leader_epochs.take_epochs(self._broker, positions)
+
+    def require_same_leaders(self, taken: Epochs, read: Positions) -> None:
+        """Require, after records up to `read` were read, that no leader has changed since the epochs were taken.
+
+        Raises:
+            LeaderChanged: the batch must be repeated.
+        """
+        leader_epochs.require_same(taken, self.take_epochs(read))

@@ -151,6 +151,19 @@ def first_since(broker: AdminClient, topics: Iterable[str], moment: datetime) ->
     return datetime.fromtimestamp(min(arrivals) / 1000, UTC) if arrivals else None
 
 
+def leader_epochs(broker: AdminClient, partitions: Iterable[PartitionKey]) -> dict[PartitionKey, int]:
+    """The current leader epoch of each partition.
+
+    Raises:
+        ServiceDown: Kafka does not answer about a partition.
+    """
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    wanted = {TopicPartition(*key): latest for key in partitions}
+    found = broker.list_offsets(wanted, request_timeout=_TIMEOUT) if wanted else {}
+    answers = {(each.topic, each.partition): _result(each.topic, future) for each, future in found.items()}
+    return {key: answer.leader_epoch for key, answer in answers.items()}
+
+
 def ends_by_partition(broker: AdminClient, topics: Iterable[str]) -> PartitionOffsets:
     """The end offsets that the brokers return. Unlike `ends`, this function does not require all of them."""
     return _offsets(broker, topics, OffsetSpec.latest())  # type: ignore[no-untyped-call]

@@ -38,21 +38,24 @@ from truelog.control import application, event_registry, lease
 from truelog.control.application import ARCHIVE
 from truelog.control.lease import Holder
 from truelog.control.view_loader import archive_code
+from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
 from truelog.log.topic_health import TopicGuard
 from truelog.schema.event import EventTypes
 from truelog.spark.session import session
 from truelog.storage.database import connect
-from truelog.streaming.archive_topics import ArchiveTopics, Assessment
+from truelog.streaming.archive_topics import ArchiveTopics, Assessment, require_uncut
 from truelog.streaming.change_watch import BatchGate, ChangeWatch
 from truelog.streaming.spark_offsets import batch_range, fresh_checkpoint
 from truelog.support import faults
+from truelog.support.errors import LeaderChanged
 from truelog.support.settings import Settings
 
 # Many small files permanently slow down every reader; a very large batch takes a long time to repeat after a crash.
 _MIN_BATCH, _MAX_BATCH = 200_000, 1_000_000  # records
 _POLL_SECONDS = 1
 _TOPICS_AT_ONCE = 4
+_READS = 3  # of one batch, if leaders change meanwhile
 
 log = logging.getLogger("truelog.archive")
 
@@ -69,6 +72,7 @@ class ArchiveApp:
     checkpoint: Path
     holder: Holder
     guard: TopicGuard
+    reached: Epochs  # the leader epochs in which the archive reached its positions
     gate: BatchGate = field(default_factory=BatchGate)
     pending_ticks: list[ArchivedTick] = field(default_factory=list)  # ticks with ends beyond the archive's positions
 
@@ -81,12 +85,13 @@ class ArchiveApp:
         begin, end = batch_range(self.checkpoint, batch_id, self.begin)
         with connect(self.settings) as connection:
             event_registry.require_known(connection, self.types, end)
-        files = self._write(frame, self._days(), begin)
+        epochs, files = self._read(frame, begin, end)
         faults.reach("archive.files_written")
         self.guard.require_unchanged(end)  # after the records were read
         self._record((f.topic, f.partition, f.start) for f in files)
         faults.reach("archive.before_commit")
-        self._commit(begin, end, files)
+        self._commit(begin, end, files, epochs)
+        self.reached = epochs
         faults.reach("archive.after_commit")
         self.pending_ticks.extend(tick for file in files for tick in file.ticks)
         self._start_quiet_days(end)
@@ -94,17 +99,33 @@ class ArchiveApp:
             lease.record_batch(connection, self.holder)
             late_records.add_late_counts(connection, ((file.topic, file.late_records) for file in files))
 
+    def _read(self, frame: DataFrame, begin: Positions, end: Positions) -> tuple[Epochs, list[ArchivedFile]]:
+        """Write the batch's files while no leader changes, so that all records are from the same log as `begin`."""
+        for _ in range(_READS):
+            epochs = self.guard.take_epochs(end)
+            require_uncut(self.settings, begin, self.reached, epochs)
+            files = self._write(frame, self._days(), begin)
+            try:
+                self.guard.require_same_leaders(epochs, end)
+            except LeaderChanged as changed:
+                log.warning("%s", changed)
+                continue
+            return epochs, files
+        raise LeaderChanged(f"leaders changed in each of {_READS} attempts to read one batch")
+
     def _write(self, frame: DataFrame, days: LogDays, begin: Positions) -> list[ArchivedFile]:
         tails = {(t, p): days.tail(t, p, begin.at(t, p)) for t, p in days.by_partition}
         writer = FileWriter(self.settings, self.types, self.tables, tails)
         rows = frame.mapInArrow(writer, DESCRIPTION).collect()
         return [load_archived_file(bytes(row.file), self.tables) for row in rows]
 
-    def _commit(self, begin: Positions, end: Positions, files: list[ArchivedFile]) -> None:
+    def _commit(self, begin: Positions, end: Positions, files: list[ArchivedFile], epochs: Epochs) -> None:
         advanced = {r.topic for r in begin.ranges_to(end)}
         appends = [
             replace(
-                _append(topic, begin, end, [f for f in files if f.topic == topic]), reading=self.types[topic].reading
+                _append(topic, begin, end, [f for f in files if f.topic == topic]),
+                reading=self.types[topic].reading,
+                epochs={p: epoch for (t, p), epoch in epochs.items() if t == topic},
             )
             for topic in advanced
         ]
@@ -189,7 +210,8 @@ def _archiver(
 ) -> ArchiveApp:
     plain = {name: blueprint(table.metadata) for name, table in assessed.tables.items()}
     checkpoint = fresh_checkpoint(settings.home / "scratch" / ARCHIVE)
-    return ArchiveApp(settings, catalog, types, plain, assessed.begin, checkpoint, holder, TopicGuard(settings))
+    guard = TopicGuard(settings)
+    return ArchiveApp(settings, catalog, types, plain, assessed.begin, checkpoint, holder, guard, assessed.reached)
 
 
 def _log(spark: SparkSession, settings: Settings, begin: Positions) -> DataFrame:

@@ -14,14 +14,16 @@ from pyiceberg.table import Table
 
 from truelog.archive.accept_loss import lost_ranges
 from truelog.archive.archive_table import Progress, ensure_table, identifier
-from truelog.control import topic_status
+from truelog.control import log_cuts, topic_status
 from truelog.control.application import ARCHIVE
 from truelog.log import topics
+from truelog.log.leader_epochs import Epochs, require_intact, take_epochs
 from truelog.log.positions import Positions
 from truelog.log.topic_health import examine_topics
+from truelog.log.topics import PartitionKey
 from truelog.schema.event import EventType, EventTypes, registered_topics
 from truelog.storage.database import connect
-from truelog.support.errors import CatalogBehind, TopicRecreated
+from truelog.support.errors import CatalogBehind, LogCut, TopicRecreated
 from truelog.support.settings import Settings
 
 
@@ -35,6 +37,26 @@ class Assessment:
     begin: Positions = field(default_factory=Positions)
     tables: Mapping[str, Table] = field(default_factory=dict)
     bad: Mapping[str, str] = field(default_factory=dict)
+    reached: Epochs = field(default_factory=dict)  # the leader epochs in which the archive reached its positions
+
+
+def require_uncut(settings: Settings, archived: Positions, reached: Epochs, now: Epochs) -> None:
+    """Require that the log still has the archived records, and record any cut.
+
+    Raises:
+        LogCut: the log has lost archived records.
+    """
+    if all(now.get(key, epoch) == epoch for key, epoch in reached.items()):
+        return
+    with connect(settings) as connection:
+        trusted = log_cuts.trusted_from(connection, archived)
+    doubtful = {key: epoch for key, epoch in reached.items() if archived.at(*key) > trusted.at(*key)}
+    try:
+        require_intact(settings, archived, doubtful, now)
+    except LogCut as cut:
+        with connect(settings) as connection:
+            log_cuts.record_cuts(connection, cut.cuts, ARCHIVE)
+        raise
 
 
 class ArchiveTopics:
@@ -56,16 +78,19 @@ class ArchiveTopics:
 
     def _assess(self) -> Assessment:
         health = examine_topics(self._broker, self._types, registered_topics(self._types))
-        bad, tables = dict(health.bad), dict[str, Table]()
+        bad, tables, reached = dict(health.bad), dict[str, Table](), dict[PartitionKey, int]()
         archived, offsets = Positions(), health.earliest.offsets
         for name, topic_id in health.earliest.ids.items():
             try:
                 tables[name] = self._table(self._types[name], topic_id, offsets[name])
-            except (TopicRecreated, CatalogBehind, ValueError) as error:
+                progress = Progress.of(tables[name].metadata)
+                of_topic = Positions({name: progress.positions}, {name: topic_id})
+                epochs = {(name, p): epoch for p, epoch in progress.epochs.items()}
+                require_uncut(self._settings, of_topic, epochs, take_epochs(self._broker, of_topic))
+            except (TopicRecreated, CatalogBehind, LogCut, ValueError) as error:
                 bad[name] = str(error)
                 continue
-            progress = Progress.of(tables[name].metadata)
-            archived = archived.latest(Positions({name: progress.positions}, {name: topic_id}))
+            archived, reached = archived.latest(of_topic), reached | epochs
         for lost in lost_ranges(archived, health.earliest):
             bad[lost.topic] = (
                 f"{lost.topic} {lost.partition}: the log begins at {lost.end}, but the archive ends at {lost.start}. "
@@ -73,7 +98,7 @@ class ArchiveTopics:
             )
         begin = archived.latest(Positions({t: dict.fromkeys(by, 0) for t, by in offsets.items() if t in tables}))
         good = {name: table for name, table in tables.items() if name not in bad}
-        return Assessment(begin.only(good), good, bad)
+        return Assessment(begin.only(good), good, bad, {key: e for key, e in reached.items() if key[0] in good})
 
     def _table(self, event_type: EventType, topic_id: str, began: Mapping[int, int]) -> Table:
         try:

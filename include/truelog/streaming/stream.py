@@ -16,7 +16,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from truelog.batch.log_with_archive import archived_and_compacted
-from truelog.control import application, event_registry, lease
+from truelog.control import application, event_registry, lease, log_cuts
 from truelog.kernel import clock, merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.log import records, topics
@@ -117,9 +117,10 @@ class Stream:
         begin, end = batch_range(self.checkpoint, batch_id, self.begin)
         self.stream_topics.reached = begin
         event_registry.require_known(self.connection, self.types, end)
+        epochs = self.applier.take_epochs(end)
         types = {topic: self.types[topic] for topic in self.topics}
         decoded = records.decoded(raw.coalesce(self._tasks(begin, end)), types).persist()
-        batch = EventRange(records.events(decoded, types), begin, end, readings_of(types.values()))
+        batch = EventRange(records.events(decoded, types), begin, end, readings_of(types.values()), epochs)
         if any(worker.compiled.view.keep for worker in self.workers):
             with self.connection.transaction():
                 clock.store_ticks(self.connection, end.ids[clock.TOPIC], batch.events[clock.TOPIC])
@@ -153,6 +154,7 @@ class Stream:
         # Records below these positions may be missing in Kafka, so views read them from the archive to catch up.
         compacted = archived_and_compacted(self.settings, earliest.offsets)
         begin = earliest.latest(compacted.only(t for t in compacted.ids if compacted.ids[t] == earliest.ids[t]))
+        begin = begin.latest(log_cuts.trusted_from(self.connection, earliest))
         for worker in self.workers:
             at = merge.positions(self.connection, worker.compiled)
             begin = begin.latest(at.only(t for t in at.ids if at.ids[t] == begin.ids.get(t)))

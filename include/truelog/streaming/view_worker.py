@@ -130,6 +130,7 @@ class ViewWorker:
         settings = self.applier.settings
         until = begin.portion_to(end, settings.max_offsets_per_trigger)
         log.info("%s is catching up from %s to %s", self.compiled.name, begin.as_json(), until.as_json())
+        epochs = self.applier.take_epochs(until)
         types = self.event_types  # which the application replaces when a version is registered
         events = log_with_archive.read_events(self.spark, settings, types, begin, until)
         if self.compiled.view.keep:
@@ -137,7 +138,7 @@ class ViewWorker:
             with self.connection.transaction():
                 clock.store_ticks(self.connection, until.ids[clock.TOPIC], events[clock.TOPIC])
                 self.applier.require_unchanged(until.only([clock.TOPIC]))
-        return EventRange(events, begin, until, readings_of(types.values()))
+        return EventRange(events, begin, until, readings_of(types.values()), epochs)
 
     def _report(self, reason: str) -> None:
         """If the reason has changed, store why the view is stalled, or that it is not, on a separate connection."""

@@ -14,6 +14,8 @@ TruelogError
 ├── TopicRefused     a topic cannot be read safely (CreateTime, fewer partitions …)
 ├── BadDeclaration   a file in events/ or views/ breaks the rules
 ├── ArchiveBehind    the archive has not reached the requested positions
+├── LogCut           the log has lost records that a reader had already read
+├── LeaderChanged    a partition's leader changed while a batch was read
 ├── LogLost          the log dropped records before they were archived
 ├── BadInput         a file or a query from the user cannot be read
 ├── NotSetUp         settings or jars are missing or wrong
@@ -26,7 +28,9 @@ TruelogError
 └── ServiceDown      a service did not become ready in time
 """
 
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 
 class TruelogError(Exception):
@@ -83,6 +87,18 @@ class BadDeclaration(TruelogError):
 
 class ArchiveBehind(TruelogError):
     """The archive ends before the requested positions."""
+
+
+class LogCut(TruelogError):
+    """The log has lost records that a reader had already read. `cuts` lists the partitions."""
+
+    def __init__(self, reason: str, cuts: Sequence[Any]) -> None:
+        super().__init__(reason)
+        self.cuts = cuts
+
+
+class LeaderChanged(TruelogError):
+    """A partition's leader changed while a batch was read, so the batch must be repeated."""
 
 
 class LogLost(TruelogError):

@@ -150,6 +150,7 @@ CASES: list[tuple[str, History, str, int]] = [
     ("it moved back, though its lag is small", over(60, set_back), "REWIND", 3),
     ("it moved back and returned", over(60, set_back_and_returned), "OK", 12),
     ("its topic was created again, and it reads the new one", over(60, recreated), "OK", 12),
+    ("the log was cut and refilled", over(9, lambda _: Sample(NOW, 90, 0, 100, cut_at=80)), "REWIND", 3),
     ("the log ends before its position", over(9, lambda _: Sample(NOW, 100, 0, 90)), "REWIND", 3),
     ("stopped, an hour ahead of retention", over(60, dead(since(7 * DAY - 3600))), "FALLING_OFF", 4),
     ("stopped, a day ahead of retention", over(60, dead(since(6 * DAY))), "STOP", 6),

@@ -20,6 +20,8 @@ OneTable = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Prove and report the newest versions, but change nothing.")]
 
+CutTopic = Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Only this topic. By default, all topics.")]
+
 app = typer.Typer(help="The archive of every record of every topic.", no_args_is_help=True)
 
 
@@ -83,3 +85,24 @@ def _describe(adopted: "Adoption", dry_run: bool) -> str:
     days = f"; {adopted.log_days} log days were missing" if adopted.log_days else ""
     rejected = "".join(f"\n  not adopted: {each}" for each in adopted.rejected)
     return f"{adopted.table}: {outcome}{days}{rejected}"
+
+
+@app.command("accept-cut")
+def accept_cut(topic: CutTopic = None, as_json: AsJson = False) -> None:
+    """Continue in a log that has lost records which were read already. Stop all applications first."""
+    from truelog.maintenance.accept_cut import AcceptedCut, accept_cuts
+
+    def report(cut: AcceptedCut) -> None:
+        if not as_json:
+            typer.echo(
+                f"{cut.topic} {cut.partition}: cut at {cut.cut_at}, read again from {cut.trusted_from} on; "
+                f"{cut.moved} records were appended again, {cut.lost} records are lost"
+            )
+            for view in cut.views:
+                typer.echo(f"  {view} has counted lost records: run `truelog reconcile {view} --repair`")
+
+    accepted = accept_cuts(Settings(), topic, report)
+    if as_json:
+        print_json({"accepted": [each.as_dict() for each in accepted]})
+    elif not accepted:
+        typer.echo("no cut is open")

@@ -263,5 +263,15 @@ CREATE TABLE IF NOT EXISTS truelog.topic_status (
 );
 COMMENT ON TABLE truelog.topic_status IS 'The topics that an application has suspended because it cannot read them safely, and why';
 
+-- The leader epoch in which the position was reached. No comparison of positions uses it. NULL: an earlier release merged.
+ALTER TABLE truelog.position ADD COLUMN IF NOT EXISTS leader_epoch integer;
+
+CREATE TABLE IF NOT EXISTS truelog.log_cut (
+    topic text NOT NULL, topic_id text, partition integer, epoch integer, log_end bigint, found_by text NOT NULL,
+    found_at timestamptz NOT NULL DEFAULT now(), trusted_from bigint, accepted_at timestamptz, accepted_by text,
+    PRIMARY KEY (topic_id, partition, log_end, epoch)
+);
+COMMENT ON TABLE truelog.log_cut IS 'Where the log has lost records that were read already; once accepted, only the archive is read below trusted_from';
+
 CREATE TABLE IF NOT EXISTS truelog.event_file (event text PRIMARY KEY, reason text NOT NULL, since timestamptz NOT NULL DEFAULT now());
 COMMENT ON TABLE truelog.event_file IS 'The event types whose files cannot be used, and why; their last registered versions remain in force';

@@ -1,0 +1,123 @@
+"""Kafka loses the end of its log and is refilled past the readers. No acknowledged record is skipped."""
+
+import struct
+
+import runtime
+from runtime import keeper
+from tests.scenes.applications import Application, start
+from tests.scenes.batch import Batch
+from tests.scenes.command_line import answer, truelog
+from tests.scenes.conftest import World
+from tests.scenes.test_archive import in_the_archive
+from tests.scenes.traffic import Traffic, count_valid
+from truelog.archive.archive_table import archived_positions
+from truelog.archive.audit_evidence import run_audit
+from truelog.control.topic_status import suspended_topics
+from truelog.lag import lag_poll
+from truelog.lag.lag_verdict import LagVerdict, Limits, assess
+from truelog.log import topics
+from truelog.storage.database import connect
+from truelog.support.settings import Settings
+
+TOPIC, VIEW, PARTITION = "page_view", "page_views", 0
+
+
+def end(world: World) -> int:
+    return topics.end_offsets(world.settings, [TOPIC]).at(TOPIC, PARTITION)
+
+
+def lose_end_of_log(settings: Settings) -> int:
+    """Cut the partition's newest segment in the middle, as a power failure does. Return the new end."""
+    keeper.stop(settings, "kafka")
+    [folder] = (settings.home / "kafka").glob(f"data/**/{TOPIC}-{PARTITION}")
+    segment = max(folder.glob("*.log"))
+    begins = list(_batches(segment.read_bytes()))
+    offset, place = begins[len(begins) // 2]
+    with segment.open("r+b") as opened:
+        opened.truncate(place)
+    for file in (*folder.glob("*index"), *folder.glob("*.snapshot"), folder.parent / ".kafka_cleanshutdown"):
+        file.unlink(missing_ok=True)
+    runtime.up(settings, ["kafka"], tethered=True)
+    return offset
+
+
+def _batches(segment: bytes) -> "list[tuple[int, int]]":
+    """The first offset and the place of each record batch."""
+    found, place = [], 0
+    while place + 12 <= len(segment):
+        offset, length = struct.unpack_from(">qi", segment, place)
+        found.append((offset, place))
+        place += 12 + length
+    return found
+
+
+def refill(world: World, beyond: int) -> int:
+    """Send page views until the log is longer than before, and return the number of acknowledged page views."""
+    traffic = Traffic(world.settings, seed=2)
+    while end(world) <= beyond:
+        traffic.send(100)
+    return traffic.acknowledged
+
+
+def archive(world: World) -> Application:
+    return start(world.settings, "archive.py", TRUELOG_ARCHIVE_TRIGGER_SECONDS="0.5")
+
+
+def caught_up(world: World, archiver: Application, stream: Application) -> None:
+    ends = topics.end_offsets(world.settings, [TOPIC])
+    world.catch_up(stream, VIEW)
+    archiver.wait(lambda: archived_positions(world.settings, [TOPIC]).covers(ends), 90, "the archive to catch up")
+
+
+def reason(world: World) -> str:
+    """Why the view is stalled, and why the archive has suspended the topic; empty until both are known."""
+    stalled = world.ask("SELECT reason FROM truelog.standing WHERE view = %s AND state = 'STALLED'", VIEW)
+    with connect(world.settings) as connection:
+        suspended = [each.reason for each in suspended_topics(connection) if each.topic == TOPIC]
+    return f"{stalled[0][0]} {suspended[0]}" if stalled and suspended else ""
+
+
+def verdicts(world: World) -> set[LagVerdict]:
+    """The verdicts of the view and the archive in the partition that was cut."""
+    broker, found = topics.client(world.settings), set()
+    for readers in (lag_poll.polled_views, lag_poll.polled_archive):
+        _, polls = lag_poll.poll_once(world.settings, broker, [TOPIC], readers)
+        samples = [poll.samples[TOPIC, PARTITION] for poll in polls if (TOPIC, PARTITION) in poll.samples]
+        found |= {assess([sample], sample.at, Limits()).verdict for sample in samples}
+    return found
+
+
+def test_a_log_that_was_cut_and_refilled_is_not_skipped(world: World, one_view: None, batch: Batch) -> None:
+    archiver, stream = archive(world), start(world.settings, "stream.py")
+    world.traffic.send(1_000)
+    caught_up(world, archiver, stream)
+    assert (stream.end(), archiver.end()) == (0, 0)
+    before, read = len(in_the_archive(world, TOPIC)), end(world)
+
+    cut_at = lose_end_of_log(world.settings)
+    assert end(world) == cut_at < read
+    acknowledged = refill(world, read)
+
+    archiver, stream = archive(world), start(world.settings, "stream.py")
+    stream.wait(lambda: bool(reason(world)), 90, "the view and the archive to find the cut")
+    assert reason(world).count(f"Kafka has lost the records [{cut_at}, {read})") == 2
+    assert world.positions(VIEW).at(TOPIC, PARTITION) == read
+    assert verdicts(world) == {LagVerdict.REWIND}
+    refused = truelog("archive", "accept-cut")
+    assert "is already running" in refused.stderr
+    assert (stream.end(), archiver.end()) == (0, 0)
+
+    [accepted] = answer("archive", "accept-cut")["accepted"]
+    assert (accepted["cut_at"], accepted["trusted_from"], accepted["lost"]) == (cut_at, read, 0)
+    assert accepted["moved"] == read - cut_at
+    assert answer("archive", "accept-cut") == {"accepted": []}
+
+    archiver, stream = archive(world), start(world.settings, "stream.py")
+    caught_up(world, archiver, stream)
+    assert (stream.end(), archiver.end()) == (0, 0)
+    archived = in_the_archive(world, TOPIC)
+    assert len(archived) == before + acknowledged  # every acknowledged record, exactly once
+    assert world.counted(VIEW) == count_valid([value for _, _, value, _ in archived.values()])
+    batch.require_equal_from_raw([VIEW])
+    report = run_audit(world.settings, deep=True)
+    assert report.verdict == "SOUND", report.faults
