@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 import psycopg
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from tests.laws.naive_clock import Log, Tick, at
@@ -118,14 +119,16 @@ def test_dropping_old_ticks_changes_no_clock(migrated: Settings) -> None:
     _law(migrated)
 
 
+def as_frame(spark: SparkSession, rows: list[tuple[int, datetime, datetime, str]]) -> DataFrame:
+    """Decoded records of the `ticks` topic: offset, time, broker time and end offsets."""
+    return spark.createDataFrame(rows, "offset bigint, occurred_at timestamp, broker_time timestamp, ends string")
+
+
 @pytest.mark.parametrize("reads", [("a",), ("a", "b")])
 def test_the_clock_from_ticks_alone_is_the_same(spark: SparkSession, reads: tuple[str, ...]) -> None:
     """No database is needed. The cases include a clock that was set back and positions before any tick counts."""
     ticks = stepping_back(Log(["a", "b", "tick", "tick"] * 6).ticks, {3: 9})
-    frame = spark.createDataFrame(
-        [(each.offset, each.time, each.ends.as_json()) for each in ticks],
-        "offset bigint, occurred_at timestamp, ends string",
-    )
+    frame = as_frame(spark, [(each.offset, each.time, each.time, each.ends.as_json()) for each in ticks])
     times = set()
     for a, b, seen in ((0, 0, 6), (6, 6, 0), (2, 1, 6), (3, 5, 6), (6, 6, 4), (99, 99, 99)):
         positions = Reader(frozenset(reads), {}, running=True).at({"a": a, "b": b, clock.TOPIC: seen})
@@ -133,6 +136,103 @@ def test_the_clock_from_ticks_alone_is_the_same(spark: SparkSession, reads: tupl
         assert found == naive(ticks, positions, reads)
         times.add(found)
     assert {None, ticks[5].time} < times
+
+
+HOSTILE_ENDS = [
+    "",
+    "x",
+    "null",
+    "5",
+    '"text"',
+    "[]",
+    "[" * 50_000,
+    '{"a":' * 20_000,
+    "{} {}",
+    "{'a':{}}",
+    '{"a":null}',
+    '{"a":5}',
+    '{"a":[1]}',
+    '{"a":{"0":{}}}',
+    '{"a":{"0":null}}',
+    '{"a":{"0":"1"}}',
+    '{"a":{"0":true}}',
+    '{"a":{"0":-1}}',
+    '{"a":{"0":1.0}}',
+    '{"a":{"0":1e3}}',
+    '{"a":{"0":NaN}}',
+    '{"a":{"0":9223372036854775808}}',
+    '{"a":{"0":' + "9" * 5_000 + "}}",
+    '{"a":{"x":1}}',
+    '{"a":{"00":1}}',
+    '{"a":{"-1":1}}',
+    '{"a":{"99999999999":1}}',
+    '{"a":{"0":1,"0":2}}',
+    '{"a":{"0":1},"a":{"0":2}}',
+    '{"":{"0":1}}',
+    '{"a\\u0000":{"0":1}}',
+    '{"\\ud800":{"0":1}}',
+    '{"a b":{"0":1}}',
+]
+
+
+def test_a_record_that_is_no_tick_changes_no_clock(spark: SparkSession, connection: Connection) -> None:
+    """Stored ticks and ticks alone agree on the naive clock. Unknown topics do not matter; hostile records are ignored.
+
+    All hostile ends come with the latest time of all, so that one that counted would move the clock.
+    """
+    ticks = Log(["a", "tick", "tick"] * 4).ticks
+    late = at(1_000)
+    ahead = [(at(301), at(0)), (datetime(9999, 12, 31, tzinfo=UTC), at(0)), (datetime(1, 1, 1, tzinfo=UTC), at(0))]
+    rows = [(10 * n, late, late, ends) for n, ends in enumerate(HOSTILE_ENDS)]
+    rows += [(1_000 + n, time, broker, "{}") for n, (time, broker) in enumerate(ahead)]
+    valid = [Tick(10 * each.offset + 5, each.time, each.ends) for each in ticks]
+    valid.append(Tick(2_000, at(500), Positions({"unknown": {0: 2**63 - 1}, "a": {0: 4}})))
+    frame = as_frame(spark, rows + [(each.offset, each.time, each.time, each.ends.as_json()) for each in valid])
+    with isolated(connection):
+        clock.store_ticks(connection, ID, frame)
+        assert stored_ticks(connection) == [each.offset for each in valid]
+        for a, seen, expected in ((0, 0, None), (2, 26, ticks[1].time), (4, 1_999, ticks[3].time), (4, 2_001, at(500))):
+            positions = Reader(frozenset("a"), {}, running=True).at({"a": a, clock.TOPIC: seen})
+            read = frame.where(F.col("offset") < seen)
+            assert clock.at(connection, positions, "a") == expected == naive(valid, positions, "a")
+            assert clock.at_from_ticks(read, positions, "a") == expected
+
+
+def test_a_rebuild_collects_at_most_two_ticks(spark: SparkSession, connection: Connection) -> None:
+    """The clock of a rebuild from 40,000 ticks: the driver gets the two ticks that decide it, and stores only these.
+
+    The latest time comes from an early tick, because the clock was set back afterwards.
+    """
+    ends = F.format_string('{"a":{"0":%d}}', F.col("id"))
+    seconds = F.col("id") + F.when(F.col("id") == 100, 90_000).otherwise(0)
+    times = F.timestamp_seconds(seconds + int(at(0).timestamp()))
+    many = spark.range(40_000, numPartitions=4).select(
+        F.col("id").alias("offset"), times.alias("occurred_at"), times.alias("broker_time"), ends.alias("ends")
+    )
+    positions = Reader(frozenset("a"), {}, running=True).at({"a": 30_000, clock.TOPIC: 40_000})
+    with isolated(connection), collected_rows(spark) as rows:
+        clock.store_deciding_ticks(connection, ID, many, positions, "a")
+        assert stored_ticks(connection) == [100, 30_000]
+        assert clock.at(connection, positions, "a") == at(90_100)
+    assert sum(rows) <= 2
+
+
+@contextmanager
+def collected_rows(spark: SparkSession) -> Iterator[list[int]]:
+    """The number of rows of each result that the driver collects meanwhile."""
+    counts: list[int] = []
+    kind = type(spark.range(1))
+    collect = kind.collect
+
+    def counting(frame: DataFrame) -> list[Row]:
+        found: list[Row] = collect(frame)
+        counts.append(len(found))
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, "collect", counting)
+        yield counts
+    assert counts
 
 
 def test_old_ticks_are_dropped_and_unread_ticks_stay(connection: Connection) -> None:

@@ -1,10 +1,14 @@
 """Examples of merges into a counting view: what a merge adds, and what it refuses."""
 
 import uuid
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from psycopg import sql
+from pyspark.errors import SparkRuntimeException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -73,6 +77,10 @@ class Bench:
         ).fetchone()
         assert row is not None
         return row
+
+    def excluded(self) -> list[object]:
+        query = 'SELECT "offset" FROM truelog.exclusion WHERE view = %s ORDER BY 1'
+        return [offset for (offset,) in self.lab.connection.execute(query, (self.compiled.name,)).fetchall()]
 
     def offset(self) -> int:
         return merge.positions(self.lab.connection, self.compiled).at("page_view", 0)
@@ -197,3 +205,110 @@ def test_a_record_on_which_the_transform_fails_is_excluded_and_the_rest_is_merge
     failing, fine, missing = (("page_view", 0, offset) for offset in (7, 8, 99))
     events, places = bench.events(0, 20), [failing, fine, missing]
     assert bad_records.unfounded_exclusions(bench.compiled, events, places) == [fine, missing]
+
+
+def _starting(selected: Column | str) -> View:
+    """A view keyed by a value that may be hostile."""
+
+    def transform(page_view: DataFrame) -> DataFrame:
+        start = F.expr(selected) if isinstance(selected, str) else selected
+        return page_view.select(start.alias("start"), F.lit(1).alias("views"))
+
+    return View(reads=("page_view",), transform=transform, key=("start",), measures={"views": Sum()})
+
+
+@pytest.mark.parametrize(
+    ("hostile", "fine"),
+    [
+        ("timestamp_millis(-1000000000000000)", "timestamp_millis(0)"),
+        ("date_from_unix_date(-3000000)", "date_from_unix_date(0)"),
+        ("date_from_unix_date(2147483647)", "date_from_unix_date(0)"),
+    ],
+    ids=["an early instant", "an early date", "a late date"],
+)
+def test_a_time_that_postgresql_cannot_store_is_excluded(lab: Lab, hostile: str, fine: str) -> None:
+    bench = _bench(lab, _starting(f"CASE WHEN offset = 7 THEN {hostile} ELSE {fine} END"))
+    batch = EventRange(bench.events(0, 20), bench.at(0), bench.at(20))
+    bench.applier.apply(lab.connection, bench.compiled, batch, bench.at(0))
+
+    assert (bench.counted(), bench.excluded()) == (19, [7])
+    events = bench.events(0, 20)
+    assert bad_records.unfounded_exclusions(bench.compiled, events, [("page_view", 0, 7)]) == []
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        "timestamp_micros(-210866803200000000)",
+        "timestamp_micros(9223372036854775807)",
+        "date_from_unix_date(-2440588)",
+        "date_from_unix_date(2145042905)",
+    ],
+    ids=["the first instant", "the last instant", "the first date", "the last date"],
+)
+def test_the_first_and_last_times_that_postgresql_stores_are_counted(lab: Lab, limit: str) -> None:
+    bench = _bench(lab, _starting(limit))
+    bench.apply(0, 20)
+    assert bench.counted() == 20
+
+
+@pytest.fixture
+def failing(lab: Lab) -> Bench:
+    """A view whose transform fails on each record with an odd number of bytes."""
+    is_odd = F.col("bytes") % 2 == 1
+    return _bench(lab, _starting(F.when(is_odd, F.raise_error(F.lit("odd"))).otherwise("even")))
+
+
+def _with_bad(bench: Bench, size: int, bad: Column, reads: Path) -> EventRange:
+    """Records with these bad offsets. Each task that reads them leaves a file in `reads`."""
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        (reads / uuid.uuid4().hex).touch()
+        yield from batches
+
+    numbers = bench.lab.spark.range(0, size, numPartitions=1).mapInArrow(read, "id bigint")
+    columns = {"offset": F.col("id"), "partition": F.lit(0), "topic": F.lit("page_view")}
+    columns["bytes"] = F.when(bad, 1).otherwise(2)
+    events = {"page_view": _shaped(bench.lab, numbers, "page_view", columns)}
+    return EventRange(events, bench.at(0), bench.at(size))
+
+
+def test_bad_records_are_found_in_few_probes_of_a_portion_that_is_read_once(
+    lab: Lab, failing: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """101 bad records. A stream persists its portion, so a second read would read Kafka again."""
+    size, bad = 2_000, [5, 103, *range(300, 397), 1_000, 1_999]
+    probes: list[object] = []
+    probe = bad_records._failure
+    monkeypatch.setattr(bad_records, "_failure", lambda *given: (probes.append(given), probe(*given))[1])
+    portion = _with_bad(failing, size, F.col("id").isin(bad), tmp_path)
+    portion.events["page_view"].persist()
+    failing.applier.apply(lab.connection, failing.compiled, portion, portion.begin)
+    portion.events["page_view"].unpersist()
+
+    assert (failing.counted(), failing.excluded()) == (size - len(bad), bad)
+    assert len(list(tmp_path.iterdir())) == 1
+    assert len(probes) <= 3 * len(bad)  # most of them are neighbours
+
+
+@pytest.fixture
+def at_most_three_or_one_percent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bad_records, "_MAX_BAD_RECORDS", 3)
+
+
+@pytest.mark.parametrize(
+    ("size", "bad", "is_excluded"), [(100, 3, True), (100, 4, False), (400, 4, True), (20, 20, False)]
+)
+@pytest.mark.usefixtures("at_most_three_or_one_percent")
+def test_a_broken_transform_is_not_mistaken_for_bad_records(
+    failing: Bench, tmp_path: Path, size: int, bad: int, is_excluded: bool
+) -> None:
+    """Above both bounds, nothing is excluded. Below either, all bad records are excluded."""
+    lab = failing.lab
+    portion = _with_bad(failing, size, F.col("id") < bad, tmp_path)
+    if is_excluded:
+        failing.applier.apply(lab.connection, failing.compiled, portion, portion.begin)
+    else:
+        with pytest.raises(SparkRuntimeException, match="odd"):
+            failing.applier.apply(lab.connection, failing.compiled, portion, portion.begin)
+    assert failing.excluded() == (list(range(bad)) if is_excluded else [])

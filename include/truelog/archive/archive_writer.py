@@ -24,6 +24,7 @@ from truelog.archive import late_records
 from truelog.archive.archive_table import LOG_DAY, TIME, arrow_schema
 from truelog.archive.log_day import Start, as_datetime, assign_days, day_of, day_starts
 from truelog.kernel.clock import TOPIC as TICKS
+from truelog.log.valid_tick import tick_ends
 from truelog.schema.event import EventType, EventTypes
 from truelog.schema.event_version import judge
 from truelog.support.settings import Settings
@@ -35,7 +36,7 @@ _FILE_BYTES = 64 * 2**20  # size of the records in memory; the compressed file i
 
 @dataclass(frozen=True)
 class ArchivedTick:
-    """At `time`, no record at or after `ends` had been appended; `ends` is JSON."""
+    """At `time`, no record at or after `ends` had been appended; `ends` is the JSON of a valid tick."""
 
     time: datetime
     ends: str
@@ -166,7 +167,10 @@ def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 def _first_ticks(rows: pa.Table, length: int) -> tuple[ArchivedTick, ...]:
     """The first tick of each day by the ticks' own times; this tick starts the day in partitions without records."""
     first: dict[int, ArchivedTick] = {}
-    for time, ends in zip(rows["occurred_at"].to_pylist(), rows["ends"].to_pylist(), strict=True):
-        if time is not None:  # an invalid tick has no time
-            first.setdefault(day_of(time, length), ArchivedTick(time, ends))
+    columns = (rows["occurred_at"].cast(pa.int64()), rows["broker_time"].cast(pa.int64()), rows["ends"])
+    for time, broker_time, text in zip(*(column.to_pylist() for column in columns), strict=True):
+        ends = None if time is None else tick_ends(time, broker_time, text)  # an invalid record has no time
+        if ends is not None:
+            at = as_datetime(time // 1_000_000)
+            first.setdefault(day_of(at, length), ArchivedTick(at, ends.as_json()))
     return tuple(first.values())

@@ -25,6 +25,17 @@ def read_events(
 ) -> EventFrames:
     """Read the valid events of each topic in [begin, end), which must not be empty.
 
+    Raises: the errors of `read_records`.
+    """
+    event_types = {topic: types[topic] for topic in end.offsets}
+    return records.events(read_records(spark, settings, event_types, begin, end), event_types)
+
+
+def read_records(
+    spark: SparkSession, settings: Settings, event_types: EventTypes, begin: Positions, end: Positions
+) -> DataFrame:
+    """Read and decode the records in [begin, end), which must not be empty; `event_types` are the topics of `end`.
+
     Raises:
         ArchiveBehind: the log has dropped records that are not archived; the reader cannot continue.
         TopicRecreated: the positions belong to a topic that was deleted.
@@ -39,7 +50,6 @@ def read_events(
     compacted.require_same_topics(end)
     # Below these positions, only the archive surely has all records.
     dropped = begin.latest(earliest).latest(compacted).earliest(end)
-    event_types = {topic: types[topic] for topic in end.offsets}
     parts: list[DataFrame] = []
     if begin.ranges_to(dropped):
         parts.append(
@@ -47,7 +57,7 @@ def read_events(
         )
     if dropped.ranges_to(end):
         parts.append(records.decoded(records.read_range(spark, settings, dropped, end), event_types))
-    return records.events(reduce(DataFrame.unionByName, parts), event_types)
+    return reduce(DataFrame.unionByName, parts)
 
 
 def archived_and_compacted(settings: Settings, names: Iterable[str]) -> Positions:

@@ -72,7 +72,9 @@ class Rebuilder:
         selected = select_partials(stored.ranges, positions)
         events = self.events(archive_reader.Wanted(selected.records, positions.ids))
         if self.compiled.view.keep and clock.TOPIC in positions.ids:
-            clock.store_ticks(self.connection, positions.ids[clock.TOPIC], events[clock.TOPIC])
+            clock.store_deciding_ticks(
+                self.connection, positions.ids[clock.TOPIC], events[clock.TOPIC], positions, self.compiled.view.reads
+            )
         states = self.compiled.totals_of(records.without_records(events, self.excluded(positions)), only)
         partial_states = stored.read(self.context.spark, selected.partials)
         if partial_states is None:

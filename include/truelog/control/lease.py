@@ -79,9 +79,12 @@ def _end_sessions(connection: Connection, application: str) -> None:
 
 
 def require_lease(connection: Connection, holder: Holder) -> None:
-    """Require that `holder` still has the lease, and block a change of holder until the caller's transaction ends."""
+    """Require that `holder` still has the lease, and block a change of holder until the caller's transaction ends.
+
+    A unique index contains the epoch, so FOR KEY SHARE blocks a new epoch but not `record_batch`.
+    """
     row = connection.execute(
-        "SELECT FROM truelog.lease WHERE application = %s AND epoch = %s FOR SHARE",
+        "SELECT FROM truelog.lease WHERE application = %s AND epoch = %s FOR KEY SHARE",
         (holder.application, holder.epoch),
     ).fetchone()
     if row is None:

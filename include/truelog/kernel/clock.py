@@ -6,20 +6,27 @@ of all ticks up to the last tick that counts. The clock depends on V alone and n
 therefore agree on which rows are old, and time passes even on a quiet log.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
+import pyarrow as pa
 from psycopg import sql
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from truelog.log.positions import Positions
+from truelog.log.valid_tick import tick_ends
 from truelog.storage.database import Connection
 from truelog.support.durations import seconds
 from truelog.views.compiled_view import CompiledView
 
 TOPIC = "ticks"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_COLUMNS = ("offset", "unix_micros(occurred_at) AS time", "unix_micros(broker_time) AS broker_time", "ends")
+_JUDGED = pa.schema([("offset", pa.int64()), ("time", pa.int64()), ("ends", pa.string()), ("counts", pa.bool_())])
+
+_Batches = Iterable[pa.RecordBatch]
 
 _CLOCK_AT = """
     SELECT max(time) FROM truelog.tick WHERE topic_id = %(id)s AND "offset" <= (
@@ -34,12 +41,25 @@ _CLOCK_AT = """
 
 
 def store_ticks(connection: Connection, topic_id: str, ticks: DataFrame) -> None:
-    """Store decoded ticks; storing a tick twice changes nothing."""
-    rows = ticks.select("offset", F.col("occurred_at").cast("string"), "ends").collect()
+    """Store the valid ticks of a batch; storing a tick twice changes nothing."""
+    rows = (tuple(row) for row in ticks.selectExpr(*_COLUMNS).collect())
+    found = ((offset, time, tick_ends(time, broker_time, ends)) for offset, time, broker_time, ends in rows)
+    _insert(connection, topic_id, ((offset, time, ends) for offset, time, ends in found if ends is not None))
+
+
+def store_deciding_ticks(
+    connection: Connection, topic_id: str, ticks: DataFrame, positions: Positions, reads: Iterable[str]
+) -> None:
+    """Store the ticks that decide the clock at `positions`, at most two of them, however many ticks there are."""
+    rows = _deciding(ticks, positions, reads)
+    _insert(connection, topic_id, ((row.offset, row.time, Positions.from_json(row.ends)) for row in rows))
+
+
+def _insert(connection: Connection, topic_id: str, ticks: Iterable[tuple[int, int, Positions]]) -> None:
     with connection.cursor() as cursor:
         cursor.executemany(
             'INSERT INTO truelog.tick (topic_id, "offset", time, ends) VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING',
-            [(topic_id, *row) for row in rows],
+            [(topic_id, offset, _as_datetime(time), ends.as_json()) for offset, time, ends in ticks],
         )
 
 
@@ -61,22 +81,46 @@ def at(connection: Connection, positions: Positions, reads: Iterable[str]) -> da
 
 def at_from_ticks(ticks: DataFrame, positions: Positions, reads: Iterable[str]) -> datetime | None:
     """The same clock as in `at`, computed from all ticks below `positions` without a database."""
-    vector = "map<string,map<string,bigint>>"
-    reached = F.from_json(F.lit(positions.as_json()), vector)
+    return max((_as_datetime(row.time) for row in _deciding(ticks, positions, reads)), default=None)
 
-    def is_reached(ends: Column) -> Column:
-        topic = ends["key"]
-        offsets = F.try_element_at(reached, topic)
-        all_partitions = F.forall(
-            F.map_entries(ends["value"]),
-            lambda end: end["value"] <= F.coalesce(F.try_element_at(offsets, end["key"]), F.lit(0)),
-        )
-        return ~topic.isin(*reads) | all_partitions
 
-    counting = ticks.where(F.forall(F.map_entries(F.from_json("ends", vector)), is_reached))
-    last = counting.agg(F.max("offset")).collect()[0][0]
-    micros = ticks.where(F.col("offset") <= F.lit(last)).agg(F.unix_micros(F.max("occurred_at"))).collect()[0][0]
-    return None if micros is None else _EPOCH + timedelta(microseconds=micros)
+def _deciding(ticks: DataFrame, positions: Positions, reads: Iterable[str]) -> list[Row]:
+    """The last tick that counts at `positions`, and the tick with the latest time up to it; none if no tick counts.
+
+    The executors read the ticks and send one row for each task to the driver.
+    """
+    judged = ticks.selectExpr(*_COLUMNS).mapInArrow(
+        _judge(positions.as_json(), frozenset(reads)), from_arrow_schema(_JUDGED)
+    )
+    last = _most(judged.where("counts"), "offset")
+    return [*last, *_most(judged.where(F.col("offset") <= last[0].offset), "time")] if last else []
+
+
+def _most(judged: DataFrame, column: str) -> list[Row]:
+    """The row in which `column` is greatest; no row if there are no rows."""
+    greatest = judged.agg(F.max_by(F.struct("offset", "time", "ends"), column)).collect()[0][0]
+    return [] if greatest is None else [greatest]
+
+
+def _judge(positions: str, reads: frozenset[str]) -> Callable[[_Batches], Iterator[pa.RecordBatch]]:
+    """The function that selects the valid ticks and tells whether each counts at `positions`, which are JSON."""
+
+    def judge(batches: _Batches) -> Iterator[pa.RecordBatch]:
+        reached = Positions.from_json(positions)
+        for batch in batches:
+            rows = []
+            for offset, time, broker_time, text in zip(*batch.to_pydict().values(), strict=True):
+                ends = tick_ends(time, broker_time, text)
+                if ends is not None:
+                    counts = reached.covers(ends.only(reads))
+                    rows.append({"offset": offset, "time": time, "ends": ends.as_json(), "counts": counts})
+            yield pa.RecordBatch.from_pylist(rows, _JUDGED)
+
+    return judge
+
+
+def _as_datetime(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)
 
 
 def cutoff(connection: Connection, compiled: CompiledView, positions: Positions) -> datetime | None:

@@ -90,9 +90,14 @@ def from_position(by_topic: EventFrames, position: Positions, begin: Positions) 
     return _without(by_topic, [(t, (F.col("partition") == p) & (F.col("offset") < o)) for t, p, o in ahead])
 
 
-def without_records(by_topic: EventFrames, coordinates: list[tuple[str, int, int]]) -> EventFrames:
+def without_records(by_topic: EventFrames, coordinates: Iterable[tuple[str, int, int]]) -> EventFrames:
     """The events without the records at the given (topic, partition, offset)."""
-    return _without(by_topic, [(t, (F.col("partition") == p) & (F.col("offset") == o)) for t, p, o in coordinates])
+    offsets: dict[tuple[str, int], list[int]] = {}
+    for topic, partition, offset in coordinates:
+        offsets.setdefault((topic, partition), []).append(offset)
+    return _without(
+        by_topic, [(t, (F.col("partition") == p) & F.col("offset").isin(o)) for (t, p), o in offsets.items()]
+    )
 
 
 def _without(by_topic: EventFrames, conditions: list[tuple[str, Column]]) -> EventFrames:

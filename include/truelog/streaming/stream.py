@@ -135,6 +135,7 @@ class Stream:
         for each in self.workers:
             if each.task and each.task.done():
                 each.task.result()  # raises only Fenced, which ends the process
+            each.report_hang(self.connection)
         self.stream_topics.reached = end
         lease.record_batch(self.connection, self.lease.holder)
 

@@ -13,8 +13,11 @@ import logging
 import math
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 import psycopg
 from pyspark.sql import SparkSession
@@ -23,6 +26,7 @@ from truelog.batch import log_with_archive
 from truelog.control import view_status
 from truelog.kernel import clock, merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
+from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.schema.event import EventTypes
 from truelog.schema.event_version import readings_of
@@ -33,6 +37,10 @@ from truelog.views.compiled_view import CompiledView
 
 _REASON_LENGTH = 500  # characters
 _LONGEST_PAUSE = 60.0  # seconds
+_BLOCKING = """
+    SELECT format('process %%s (%%s)', pid, coalesce(nullif(application_name, ''), 'no name')) FROM pg_stat_activity
+    WHERE pid = ANY(pg_blocking_pids(%s)) ORDER BY pid
+"""
 
 log = logging.getLogger("truelog.stream")
 
@@ -52,6 +60,7 @@ class ViewWorker:
     task: "Future[None] | None" = None  # the view's newest task
     reported: str = ""  # the last stored reason why the view is stalled
     step_seconds: float = math.inf  # duration of the last step
+    step_began: datetime | None = None  # when the current step began; None between steps
     failures: int = 0  # consecutive failures
     paused_until: float = 0.0
     stopping: threading.Event = field(default_factory=threading.Event)  # the application is about to exit
@@ -68,7 +77,7 @@ class ViewWorker:
     def soon_free(self, batch: EventRange) -> bool:
         """Whether the view is busy but will soon be free if no further batch begins."""
         positions = self.positions
-        if not self.busy or positions is None:
+        if not self.busy or positions is None or self._step_lasts() > self.applier.settings.batch_grace_seconds:
             return False
         end = batch.end.only(self.compiled.view.topics)
         return is_nearly_caught_up(self.applier.settings, positions, end, self.step_seconds)
@@ -81,9 +90,9 @@ class ViewWorker:
         """
         try:
             while self._is_behind():
-                began = time.monotonic()
+                self.step_began = datetime.now(UTC)
                 self._step(batch)
-                self.step_seconds = time.monotonic() - began
+                self.step_seconds, self.step_began = self._step_lasts(), None
             self.failures = 0
             self._report("")
         except Fenced:
@@ -94,6 +103,18 @@ class ViewWorker:
             log.exception("%s is stalled; next attempt with the first batch after %.1f s", self.compiled.name, pause)
             self._reset(pause)
             self._report(f"{type(error).__name__}: {error}"[:_REASON_LENGTH])
+
+    def report_hang(self, connection: Connection) -> None:
+        """If the current step has run for too long, report the view as stalled, and what the step is waiting for."""
+        began, working = self.step_began, self.connection
+        if began is None or self.reported or self._step_lasts() < self.applier.settings.hang_seconds:
+            return
+        blocking = connection.execute(_BLOCKING, (working.info.backend_pid,)).fetchall() if working else []
+        waits = f"It is waiting for a lock held by PostgreSQL {', '.join(str(row[0]) for row in blocking)}."
+        self._report(
+            f"The step that began at {began:%Y-%m-%d %H:%M:%S} UTC has not ended. "
+            f"{waits if blocking else 'It is not waiting for a lock.'}"
+        )
 
     def load_positions(self) -> Positions:
         """The view's positions, read from the database if this process does not have them."""
@@ -111,6 +132,11 @@ class ViewWorker:
         if not self.busy and self.connection is not None:
             self.connection.close()
 
+    def _step_lasts(self) -> float:
+        """How long the current step has run, in seconds."""
+        began = self.step_began
+        return (datetime.now(UTC) - began).total_seconds() if began else 0.0
+
     def _is_behind(self) -> bool:
         positions = self.load_positions()
         positions.require_same_topics(self.target)
@@ -121,24 +147,33 @@ class ViewWorker:
     def _step(self, batch: EventRange) -> None:
         names, positions = self.compiled.view.topics, self.load_positions()
         in_batch = positions.covers(batch.begin.only(names)) and not positions.covers(batch.end.only(names))
-        events = batch if in_batch else self._read_portion(positions, self.target)
         assert self.connection is not None  # noqa: S101
-        self.positions = self.applier.apply(self.connection, self.compiled, events, positions)
+        if in_batch:
+            self.positions = self.applier.apply(self.connection, self.compiled, batch, positions)
+            return
+        with self._portion(positions, self.target) as portion:
+            self.positions = self.applier.apply(self.connection, self.compiled, portion, positions)
 
-    def _read_portion(self, begin: Positions, end: Positions) -> EventRange:
-        """The first portion of the records from `begin` to `end`."""
+    @contextmanager
+    def _portion(self, begin: Positions, end: Positions) -> Iterator[EventRange]:
+        """The first portion of the records from `begin` to `end`, read once however often the portion is used."""
         settings = self.applier.settings
         until = begin.portion_to(end, settings.max_offsets_per_trigger)
         log.info("%s is catching up from %s to %s", self.compiled.name, begin.as_json(), until.as_json())
         epochs = self.applier.take_epochs(until)
-        types = self.event_types  # which the application replaces when a version is registered
-        events = log_with_archive.read_events(self.spark, settings, types, begin, until)
-        if self.compiled.view.keep:
-            assert self.connection is not None  # noqa: S101
-            with self.connection.transaction():
-                clock.store_ticks(self.connection, until.ids[clock.TOPIC], events[clock.TOPIC])
-                self.applier.require_unchanged(until.only([clock.TOPIC]))
-        return EventRange(events, begin, until, readings_of(types.values()), epochs)
+        event_types = self.event_types  # which the application replaces when a version is registered
+        types = {topic: event_types[topic] for topic in until.offsets}
+        decoded = log_with_archive.read_records(self.spark, settings, types, begin, until).persist()
+        try:
+            events = records.events(decoded, types)
+            if self.compiled.view.keep:
+                assert self.connection is not None  # noqa: S101
+                with self.connection.transaction():
+                    clock.store_ticks(self.connection, until.ids[clock.TOPIC], events[clock.TOPIC])
+                    self.applier.require_unchanged(until.only([clock.TOPIC]))
+            yield EventRange(events, begin, until, readings_of(event_types.values()), epochs)
+        finally:
+            decoded.unpersist()
 
     def _report(self, reason: str) -> None:
         """If the reason has changed, store why the view is stalled, or that it is not, on a separate connection."""
@@ -157,7 +192,7 @@ class ViewWorker:
         """Discard the state after a failure: only the database has the positions, and the connection may be broken."""
         if self.connection is not None:
             self.connection.close()
-        self.connection = self.positions = None
+        self.connection = self.positions = self.step_began = None
         with self._lock:
             self.busy, self.paused_until = False, time.monotonic() + pause
 

@@ -36,6 +36,10 @@ _PLAIN: dict[type[DataType], str] = {
 }
 
 
+# The values that PostgreSQL can store: microseconds and days since 1970. Spark has more.
+_FIRST_INSTANT = -210_866_803_200_000_000
+_DAYS = (-2_440_588, 2_145_042_905)
+
 _HASH_BYTES = len(" …".encode()) + 32
 _LONGEST_CHARACTER = 4  # bytes, in UTF-8
 
@@ -60,14 +64,26 @@ def sql_type(dtype: DataType) -> str:
 
 
 def clean(value: Column, dtype: DataType) -> Column:
-    """The canonical form of a value: text without U+0000, which PostgreSQL cannot store, and no negative zero."""
+    """The canonical form of a value: text without U+0000, which PostgreSQL cannot store, and no negative zero.
+
+    A time that PostgreSQL cannot store has no canonical form, so it raises an error and its record is excluded.
+    """
     if isinstance(dtype, StringType):
         return F.translate(value, "\0", "\u2400")
+    if isinstance(dtype, TimestampType):
+        return _storable(value, F.unix_micros(value) >= _FIRST_INSTANT)
+    if isinstance(dtype, DateType):
+        return _storable(value, F.unix_date(value).between(*_DAYS))
     if isinstance(dtype, FloatType | DoubleType):
         return F.when(value == 0, F.lit(0.0).cast(dtype)).otherwise(value)
     if isinstance(dtype, ArrayType):
         return F.transform(value, lambda element: clean(element, dtype.elementType))
     return value
+
+
+def _storable(value: Column, condition: Column) -> Column:
+    refusal = F.concat(F.lit("PostgreSQL cannot store the time "), value.cast("string"))
+    return F.when(value.isNull() | condition, value).otherwise(F.raise_error(refusal))
 
 
 def comparable(array: Column) -> Column:

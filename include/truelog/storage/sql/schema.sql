@@ -62,6 +62,9 @@ CREATE TABLE IF NOT EXISTS truelog.tick (
     PRIMARY KEY (topic_id, "offset")
 );
 COMMENT ON TABLE truelog.tick IS 'Ticks that a view with `keep` may still need to determine its clock';
+-- Releases before 0.2 stored a tick without checking its end offsets.
+DELETE FROM truelog.tick WHERE jsonb_typeof(ends) <> 'object' OR ends @? 'strict $.* ? (@.type() <> "object")'
+    OR ends @? 'lax $.*.* ? (@.type() <> "number" || @ < 0 || @ > 9223372036854775807 || @.floor() <> @)';
 
 CREATE TABLE IF NOT EXISTS truelog.lease (
     application text PRIMARY KEY, epoch bigint NOT NULL, host text NOT NULL, pid integer NOT NULL,
@@ -118,6 +121,8 @@ COMMENT ON TABLE truelog.application IS 'The desired state and code of each appl
 
 -- The code that the lease holder is running, and the start time of its process, because another process may reuse the pid.
 ALTER TABLE truelog.lease ADD COLUMN IF NOT EXISTS code text, ADD COLUMN IF NOT EXISTS process_at double precision;
+-- The unique index makes the epoch a key: a merge's FOR KEY SHARE blocks a new epoch, but not the end of a batch.
+CREATE UNIQUE INDEX IF NOT EXISTS lease_epoch ON truelog.lease (application, epoch);
 
 CREATE TABLE IF NOT EXISTS truelog.launch (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, application text NOT NULL, reason text NOT NULL, wish text,

@@ -1,0 +1,89 @@
+"""A view whose merge hangs: it is reported with its reason, and no batch waits for it."""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+from psycopg import sql
+
+from truelog import View
+from truelog.control import view_status
+from truelog.control.lease import Holder
+from truelog.kernel.apply_batch import BatchApplier, EventRange
+from truelog.log.positions import Positions
+from truelog.storage.database import Connection, connect
+from truelog.streaming.view_worker import ViewWorker
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import Settings
+from truelog.support.wait import until
+from truelog.views.compiled_view import CompiledView
+
+NAME = "hanging"
+TABLE = sql.Identifier("state", NAME)
+COMPILED = CompiledView(NAME, View(reads=("click",), transform=lambda click: click, key=("url",), measures={}), {}, "")
+BATCH = EventRange({}, Positions({"click": {0: 0}}), Positions({"click": {0: 1}}))
+
+
+@dataclass(frozen=True)
+class LockingApplier(BatchApplier):
+    """Merges by writing to the view's table and nothing else."""
+
+    def apply(self, connection: Connection, compiled: CompiledView, batch: EventRange, begin: Positions) -> Positions:
+        connection.execute(sql.SQL("INSERT INTO {} VALUES (1)").format(TABLE))
+        return batch.end
+
+
+@pytest.fixture
+def worker(migrated: Settings, connection: Connection) -> Iterator[ViewWorker]:
+    settings = migrated.model_copy(update={"hang_seconds": 0.5, "batch_grace_seconds": 0.5})
+    connection.execute(sql.SQL("CREATE TABLE {} (n integer)").format(TABLE))
+    applier = LockingApplier(settings, Holder(NAME, 1))
+    yield ViewWorker(cast(Any, None), applier, {}, COMPILED, positions=BATCH.begin)
+    connection.execute(sql.SQL("DROP TABLE {}").format(TABLE))
+    connection.execute("DELETE FROM truelog.standing WHERE view = %s", (NAME,))
+
+
+def test_a_hanging_merge_is_reported_with_what_it_waits_for(
+    migrated: Settings, connection: Connection, worker: ViewWorker
+) -> None:
+    with connect(migrated) as locking, ThreadPoolExecutor(1) as pool:
+        locking.execute(sql.SQL("LOCK TABLE {} IN SHARE MODE").format(TABLE))
+        assert worker.offer(BATCH)
+        task = pool.submit(worker.catch_up, BATCH)
+        _wait(lambda: worker.step_began is not None)
+        worker.report_hang(connection)
+        assert _reported(connection) is None, "a step may take some time"
+        _wait(lambda: _reported_hang(connection, worker))
+        found = _reported(connection)
+        assert found is not None
+        assert (found.state, found.reason.partition(" UTC ")[2]) == (
+            "STALLED",
+            f"has not ended. It is waiting for a lock held by PostgreSQL process {locking.info.backend_pid} (no name).",
+        )
+        assert not worker.soon_free(BATCH), "a batch would wait for the view"
+        locking.rollback()
+        task.result(10)
+    found = _reported(connection)
+    assert found is not None
+    assert found.state == view_status.STOPPED, "no application is running, and the view is not stalled"
+
+
+def _reported(connection: Connection) -> view_status.ViewStatus | None:
+    return next((each for each in view_status.view_statuses(connection) if each.view == NAME), None)
+
+
+def _reported_hang(connection: Connection, worker: ViewWorker) -> bool:
+    worker.report_hang(connection)
+    return worker.reported != ""
+
+
+def _wait(condition: Callable[[], bool]) -> None:
+    def met() -> None:
+        if not condition():
+            raise ServiceDown("not yet")
+
+    began = time.monotonic()
+    until(met, 20, f"a condition, since {began:.0f}")
