@@ -178,7 +178,7 @@ HOSTILE_ENDS = [
 def test_a_record_that_is_no_tick_changes_no_clock(spark: SparkSession, connection: Connection) -> None:
     """Stored ticks and ticks alone agree on the naive clock. Unknown topics do not matter; hostile records are ignored.
 
-    All hostile ends come with the latest time of all, so that one that counted would move the clock.
+    All hostile ends come with the latest time of all, so the clock would move if one of them counted.
     """
     ticks = Log(["a", "tick", "tick"] * 4).ticks
     late = at(1_000)

@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -280,7 +281,12 @@ def test_bad_records_are_found_in_few_probes_of_a_portion_that_is_read_once(
     size, bad = 2_000, [5, 103, *range(300, 397), 1_000, 1_999]
     probes: list[object] = []
     probe = bad_records._failure
-    monkeypatch.setattr(bad_records, "_failure", lambda *given: (probes.append(given), probe(*given))[1])
+
+    def counted(*given: Any) -> str | None:
+        probes.append(given)
+        return probe(*given)
+
+    monkeypatch.setattr(bad_records, "_failure", counted)
     portion = _with_bad(failing, size, F.col("id").isin(bad), tmp_path)
     portion.events["page_view"].persist()
     failing.applier.apply(lab.connection, failing.compiled, portion, portion.begin)

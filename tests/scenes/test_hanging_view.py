@@ -51,9 +51,8 @@ def test_one_locked_table_stops_one_view(world: World, tmp_path: Path, monkeypat
             stream.wait(lambda: world.caught_up(FREE), 60, "the free view to catch up")
             stream.wait(lambda before=before: batch_at() > before, 60, "the end of a batch")  # type: ignore[misc]
         assert not world.caught_up(HANGING)
-
     world.catch_up(stream, HANGING)
-    stream.wait(lambda: not world.ask(reason, HANGING), 30, "the view to be up to date again")
+    stream.wait(lambda: not world.ask(reason, HANGING), 30, "its status")
     assert stream.end() == 0
     for view in (HANGING, FREE):
         world.require_each_counted_once(view)

@@ -4,45 +4,125 @@ The holder has an advisory lock on a dedicated connection; PostgreSQL frees the 
 holder has a higher epoch than its predecessor, and every merge checks the epoch in its own transaction, so a process
 that was suspended, lost its lock and resumed cannot write. Such a process cannot block its successor either, because a
 new holder first terminates its predecessor's sessions and so releases their locks.
+
+If the database goes away, the holder tries for two minutes to take its lease again, and merges nothing meanwhile. It
+may continue only if the lease's row still has its epoch and its incarnation, a random id, because a database that was
+restored from a backup issues the same epochs again (`docs/decisions/029-outages.md`).
 """
 
+import logging
 import os
 import socket
 import threading
-from dataclasses import dataclass
+import time
+import uuid
+from dataclasses import dataclass, field
 
 import psutil
 import psycopg
 
 from truelog.storage.database import Connection, connect, session_name
-from truelog.support.errors import Fenced
+from truelog.support.errors import Fenced, LeaseInterrupted
 from truelog.support.settings import Settings
 
 _BEAT_SECONDS = 1.0
+_RETAKE_SECONDS = 120.0  # how long a holder without its database tries to take its lease again
+_RETRY_SECONDS = 0.25
 LEASE_LOST = 75  # EX_TEMPFAIL: the exit code if another process is already running the application
 _LOCK_LOST = 70  # EX_SOFTWARE: the process must not continue without its lock
 
 
+log = logging.getLogger("truelog.lease")
+
+
 @dataclass(frozen=True)
 class Holder:
-    """The application and the epoch of a lease."""
+    """The application, the epoch and the incarnation of a lease. `held` is clear while the holder lacks its lock."""
 
     application: str
     epoch: int
+    incarnation: str | None = None
+    held: threading.Event = field(default_factory=threading.Event, compare=False, repr=False)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Lease:
-    """A lease that this process holds."""
+    """A lease that this process holds, and how often the process has lost its lock's connection."""
 
+    settings: Settings
     holder: Holder
     connection: Connection
-    released: threading.Event
+    session: tuple[object, ...]  # the lock's PostgreSQL process: its pid and its start
+    released: threading.Event = field(default_factory=threading.Event)
+    interruptions: int = 0
 
     def release(self) -> None:
         """Release the lease, so that another process can take it."""
         self.released.set()
         self.connection.close()
+
+    def outlast(self, interruptions: int, stop: threading.Event) -> bool:
+        """After a failure, wait until the lease is held. True if it has been interrupted more often than before."""
+        deadline = time.monotonic() + 3 * _BEAT_SECONDS  # the lock's connection may notice the outage last
+        while self.interruptions == interruptions and time.monotonic() < deadline:
+            self.released.wait(_RETRY_SECONDS)
+        while self.interruptions > interruptions and not self.holder.held.wait(_RETRY_SECONDS):
+            if stop.is_set():
+                return False
+        return self.interruptions > interruptions
+
+    def hold(self) -> None:
+        """Watch the lock's connection until the lease is released. If the lease cannot be taken again, exit."""
+        while not self.released.wait(_BEAT_SECONDS):
+            try:
+                self.connection.execute("SELECT 1")
+            except psycopg.Error as error:
+                if self.released.is_set():
+                    return
+                log.warning("%s has lost its lock: %s", self.holder.application, error)
+                self._retake_or_exit()
+
+    def _retake_or_exit(self) -> None:
+        self.interruptions += 1
+        self.holder.held.clear()
+        deadline = time.monotonic() + _RETAKE_SECONDS
+        while not self.released.wait(_RETRY_SECONDS):
+            try:
+                if self.retake():
+                    self.holder.held.set()
+                    log.warning("%s has taken its lease again", self.holder.application)
+                    return
+            except psycopg.Error as error:
+                log.info("%s is waiting for the database: %s", self.holder.application, error)
+            except Fenced as error:
+                log.error("%s", error)
+                os._exit(LEASE_LOST)
+            if time.monotonic() > deadline:
+                os._exit(_LOCK_LOST)
+
+    def retake(self) -> bool:
+        """Take the lock again on a new connection; False if the old session, or a new process, still has the lock.
+
+        Raises:
+            Fenced: the lease has had another holder.
+        """
+        connection = connect(self.settings, autocommit=True)
+        try:
+            _require_row(connection, self.holder)
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE (pid, backend_start) = (%s, %s)",
+                self.session,
+            )
+            if not _lock(connection, self.holder.application):
+                connection.close()
+                return False
+            _require_row(connection, self.holder)  # nobody can take the lease from here on
+        except BaseException:
+            connection.close()
+            raise
+        self.connection.close()
+        self.connection, self.session = connection, _session(connection)
+        return True
 
 
 def take_lease(settings: Settings, application: str) -> Lease:
@@ -52,21 +132,36 @@ def take_lease(settings: Settings, application: str) -> Lease:
         Fenced: another process holds the lease.
     """
     connection = connect(settings, autocommit=True)
-    locked = connection.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (application,)).fetchone()
-    if locked != (True,):
+    if not _lock(connection, application):
         connection.close()
         raise Fenced(f"{application} is already running. Stop that process first, or let it continue.")
     _end_sessions(connection, application)
+    incarnation = str(uuid.uuid4())
     row = connection.execute(
-        "INSERT INTO truelog.lease AS l (application, epoch, host, pid, process_at) VALUES (%s, 1, %s, %s, %s) "
-        "ON CONFLICT (application) DO UPDATE SET epoch = l.epoch + 1, host = excluded.host, pid = excluded.pid, "
+        "INSERT INTO truelog.lease AS l (application, epoch, incarnation, host, pid, process_at) "
+        "VALUES (%s, 1, %s, %s, %s, %s) "
+        "ON CONFLICT (application) DO UPDATE SET epoch = l.epoch + 1, incarnation = excluded.incarnation, "
+        "host = excluded.host, pid = excluded.pid, "
         "process_at = excluded.process_at, taken_at = now(), batch_at = NULL, code = NULL RETURNING epoch",
-        (application, socket.gethostname(), os.getpid(), psutil.Process().create_time()),
+        (application, incarnation, socket.gethostname(), os.getpid(), psutil.Process().create_time()),
     ).fetchone()
     assert row is not None  # noqa: S101
-    taken = Lease(Holder(application, int(str(row[0]))), connection, threading.Event())
-    threading.Thread(target=_hold, args=(taken,), name="lease", daemon=True).start()
+    taken = Lease(settings, Holder(application, int(str(row[0])), incarnation), connection, _session(connection))
+    taken.holder.held.set()
+    threading.Thread(target=taken.hold, name="lease", daemon=True).start()
     return taken
+
+
+def _lock(connection: Connection, application: str) -> bool:
+    locked = connection.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (application,)).fetchone()
+    return locked == (True,)
+
+
+def _session(connection: Connection) -> tuple[object, ...]:
+    query = "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+    found = connection.execute(query).fetchone()
+    assert found is not None  # noqa: S101
+    return found
 
 
 def _end_sessions(connection: Connection, application: str) -> None:
@@ -82,10 +177,21 @@ def require_lease(connection: Connection, holder: Holder) -> None:
     """Require that `holder` still has the lease, and block a change of holder until the caller's transaction ends.
 
     A unique index contains the epoch, so FOR KEY SHARE blocks a new epoch but not `record_batch`.
+
+    Raises:
+        Fenced: the lease has had another holder.
+        LeaseInterrupted: the holder has lost its lock and may take it again.
     """
+    if not holder.held.is_set():
+        raise LeaseInterrupted(f"{holder.application} has lost its lock and is trying to take it again.")
+    _require_row(connection, holder)
+
+
+def _require_row(connection: Connection, holder: Holder) -> None:
     row = connection.execute(
-        "SELECT FROM truelog.lease WHERE application = %s AND epoch = %s FOR KEY SHARE",
-        (holder.application, holder.epoch),
+        "SELECT FROM truelog.lease WHERE (application, epoch) = (%s, %s) AND incarnation IS NOT DISTINCT FROM %s "
+        "FOR KEY SHARE",
+        (holder.application, holder.epoch, holder.incarnation),
     ).fetchone()
     if row is None:
         raise Fenced(f"{holder.application}: epoch {holder.epoch} is over: a successor is running. Exit this process.")
@@ -105,12 +211,3 @@ def record_batch(connection: Connection, holder: Holder) -> None:
         "UPDATE truelog.lease SET batch_at = now() WHERE application = %s AND epoch = %s",
         (holder.application, holder.epoch),
     )
-
-
-def _hold(lease: Lease) -> None:
-    while not lease.released.wait(_BEAT_SECONDS):
-        try:
-            lease.connection.execute("SELECT 1")
-        except psycopg.Error:
-            if not lease.released.is_set():
-                os._exit(_LOCK_LOST)

@@ -18,9 +18,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import psycopg
 from pyiceberg.catalog import Catalog
 from pyiceberg.table.metadata import TableMetadata
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from sqlalchemy.exc import SQLAlchemyError
 
 from truelog.archive import late_records, log_day
 from truelog.archive.archive_commit import Append, commit
@@ -168,19 +171,35 @@ def _append(topic: str, begin: Positions, end: Positions, files: list[ArchivedFi
 
 
 def run_archive(settings: Settings, stop: threading.Event) -> None:
-    """Archive every declared topic that can be archived until `stop` is set or the query fails."""
+    """Archive every declared topic that can be archived until `stop` is set or the query fails.
+
+    After an outage of the database, the application goes on from the archive's positions under the lease taken again.
+    """
     archive_lease = lease.take_lease(settings, ARCHIVE)
     library, spark = application.library_digest(), session(settings, f"truelog {ARCHIVE}")
-    with open_catalog(settings) as catalog:
-        while not stop.is_set():
-            digest = application.source_digest(settings, library)
-            types = event_registry.event_types(settings)
-            topics = ArchiveTopics(settings, catalog, types)
-            watch = ChangeWatch(settings, ARCHIVE, topics.changed)
-            _record_code(settings, archive_lease.holder, archive_code(types), digest)
-            app = _archiver(settings, catalog, types, topics.assess(), archive_lease.holder)
-            _archive_until_changed(spark, app, watch, stop)
+    while not stop.is_set():
+        interruptions = archive_lease.interruptions
+        try:
+            _archive_as_declared(settings, spark, archive_lease.holder, library, stop)
+        except (StreamingQueryException, SQLAlchemyError, psycopg.OperationalError) as error:
+            if not archive_lease.outlast(interruptions, stop):
+                raise
+            log.warning("after an outage of the database: %s", str(error).partition("\n")[0])
     archive_lease.release()
+
+
+def _archive_as_declared(
+    settings: Settings, spark: SparkSession, holder: Holder, library: str, stop: threading.Event
+) -> None:
+    """Archive the declared topics until `stop` is set or something has changed."""
+    digest = application.source_digest(settings, library)
+    types = event_registry.event_types(settings)
+    with open_catalog(settings) as catalog:
+        topics = ArchiveTopics(settings, catalog, types)
+        watch = ChangeWatch(settings, ARCHIVE, topics.changed)
+        _record_code(settings, holder, archive_code(types), digest)
+        app = _archiver(settings, catalog, types, topics.assess(), holder)
+        _archive_until_changed(spark, app, watch, stop)
 
 
 def _archive_until_changed(spark: SparkSession, app: ArchiveApp, watch: ChangeWatch, stop: threading.Event) -> None:

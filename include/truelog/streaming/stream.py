@@ -10,9 +10,12 @@ batch that it has not merged yet. Each batch is decoded once for all views.
 
 import logging
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
 
+import psycopg
 from pyspark.sql import DataFrame
 
 from truelog.batch.log_with_archive import archived_and_compacted
@@ -57,9 +60,11 @@ class Stream:
         self.topics: tuple[str, ...] = ()
         self.begin = Positions()
         self.checkpoint = Path()
+        self.stop = threading.Event()
 
     def run(self, stop: threading.Event) -> None:
         """Follow the log until `stop` is set or the query fails."""
+        self.stop = stop
         while not stop.is_set():
             self.stream_topics = StreamTopics(self.settings, self.application)
             watch = ChangeWatch(self.settings, self.application, self.stream_topics.changed)
@@ -122,9 +127,7 @@ class Stream:
         decoded = records.decoded(raw.coalesce(self._tasks(begin, end)), types).persist()
         batch = EventRange(records.events(decoded, types), begin, end, readings_of(types.values()), epochs)
         if any(worker.compiled.view.keep for worker in self.workers):
-            with self.connection.transaction():
-                clock.store_ticks(self.connection, end.ids[clock.TOPIC], batch.events[clock.TOPIC])
-                self.applier.require_unchanged(end.only([clock.TOPIC]))
+            self._outlasting(partial(self._store_ticks, batch))
         started = self._offer(batch)
         soon_done = [each.task for each in self.workers if each.task and each.soon_free(batch)]
         wait([*started, *soon_done], timeout=self.settings.batch_grace_seconds)
@@ -135,9 +138,34 @@ class Stream:
         for each in self.workers:
             if each.task and each.task.done():
                 each.task.result()  # raises only Fenced, which ends the process
-            each.report_hang(self.connection)
         self.stream_topics.reached = end
+        self._outlasting(self._record_batch)
+
+    def _store_ticks(self, batch: EventRange) -> None:
+        with self.connection.transaction():
+            clock.store_ticks(self.connection, batch.end.ids[clock.TOPIC], batch.events[clock.TOPIC])
+            self.applier.require_unchanged(batch.end.only([clock.TOPIC]))
+
+    def _record_batch(self) -> None:
+        for each in self.workers:
+            each.report_hang(self.connection)
         lease.record_batch(self.connection, self.lease.holder)
+
+    def _outlasting(self, work: Callable[[], None]) -> None:
+        """Do some work in the database. After an outage, go on under the lease taken again, and repeat the work."""
+        interruptions = self.lease.interruptions
+        try:
+            work()
+        except psycopg.OperationalError:
+            if not self.lease.outlast(interruptions, self.stop):
+                raise
+            self.connection.close()
+            self.connection = self.deployment.connection = connect(
+                self.settings, autocommit=True, writer=self.application
+            )
+            for each in self.workers:
+                each.forget_outage()
+            self._outlasting(work)
 
     def _tasks(self, begin: Positions, end: Positions) -> int:
         """The number of tasks that decode a batch: in a small batch, the tasks cost more than the records.

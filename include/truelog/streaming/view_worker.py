@@ -104,6 +104,14 @@ class ViewWorker:
             self._reset(pause)
             self._report(f"{type(error).__name__}: {error}"[:_REASON_LENGTH])
 
+    def forget_outage(self) -> None:
+        """After an outage of the database, read the positions again and try again at once."""
+        self.failures, self.paused_until = 0, 0.0
+        with self._lock:
+            if not self.busy and self.connection is not None:
+                self.connection.close()
+                self.connection = self.positions = None
+
     def report_hang(self, connection: Connection) -> None:
         """If the current step has run for too long, report the view as stalled, and what the step is waiting for."""
         began, working = self.step_began, self.connection

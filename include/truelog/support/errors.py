@@ -4,6 +4,7 @@ TruelogError
 ├── Stale            a merge does not begin at its view's position
 ├── Gap              a batch begins past its view's position: the records in between would be lost
 ├── Fenced           another process now holds the application's lease
+├── LeaseInterrupted a process has lost the lock of its lease and may take it again
 ├── StagingTorn      the staged rows differ from the rows that the executors loaded
 ├── CodeChanged      a view's code differs from the code that made its table
 ├── MeaningChanged   an event type has a version or a reading that this process does not know
@@ -47,6 +48,10 @@ class Gap(TruelogError):
 
 class Fenced(TruelogError):
     """Another process holds the lease that this process needs."""
+
+
+class LeaseInterrupted(TruelogError):
+    """A process has lost the connection that holds the lock of its lease, and may take the lease again."""
 
 
 class StagingTorn(TruelogError):

@@ -1,14 +1,18 @@
-"""The lease under load: what blocks a new holder, and what does not."""
+"""The lease: what blocks a new holder, and how a holder that lost its lock takes the lease again."""
 
+import threading
 from collections.abc import Iterator
+from typing import LiteralString
 
 import psycopg
 import pytest
 
 from truelog.control import lease
 from truelog.control.lease import Lease
-from truelog.storage.database import Connection, connect
+from truelog.storage.database import Connection, connect, session_name
+from truelog.support.errors import Fenced, LeaseInterrupted, ServiceDown
 from truelog.support.settings import Settings
+from truelog.support.wait import until
 
 NAME = "leased"
 
@@ -46,3 +50,74 @@ def test_a_merge_in_progress_blocks_a_new_holder_even_after_the_end_of_a_batch(
         connection.execute(succeed, (NAME,))
     merging.rollback()
     connection.execute(succeed, (NAME,))
+
+
+def session_pids(connection: Connection) -> set[int]:
+    rows = connection.execute("SELECT pid FROM pg_stat_activity WHERE application_name = %s", (session_name(NAME),))
+    return {int(str(pid)) for (pid,) in rows.fetchall()}
+
+
+def is_locked(connection: Connection) -> bool:
+    query = (
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' "
+        "AND (classid::bigint << 32) | objid::bigint = hashtextextended(%s, 0)"
+    )
+    return connection.execute(query, (NAME,)).fetchone() == (1,)
+
+
+def test_a_holder_that_loses_its_lock_takes_the_lease_again_and_ends_no_other_session(
+    migrated: Settings, connection: Connection, held: Lease
+) -> None:
+    """Its other sessions go on; the epoch stays, so a merge that began before the outage need not be repeated."""
+    with connect(migrated, autocommit=True, writer=NAME) as other:
+        before = held.holder.epoch, other.info.backend_pid, held.session
+        connection.execute("SELECT pg_terminate_backend(%s)", (held.session[0],))
+        assert held.outlast(0, threading.Event())
+        assert held.session != before[2]
+        assert is_locked(connection)
+        assert session_pids(connection) == {other.info.backend_pid}
+        lease.require_lease(other, held.holder)
+        assert (held.holder.epoch, held.interruptions) == (before[0], 1)
+
+
+def test_the_old_session_is_ended_if_it_still_has_the_lock(connection: Connection, held: Lease) -> None:
+    """The process has lost its connection, but PostgreSQL has not noticed: the old session holds the lock."""
+    old, held.connection = held.connection, connection
+    session = held.session
+
+    def retaken() -> None:
+        if not held.retake():
+            raise ServiceDown("the old session has not ended yet")
+
+    until(retaken, 10, "the lease")
+    assert held.session != session
+    with pytest.raises(psycopg.OperationalError):
+        old.execute("SELECT 1")
+
+
+def test_nothing_is_merged_without_the_lock(connection: Connection, held: Lease) -> None:
+    held.holder.held.clear()
+    with pytest.raises(LeaseInterrupted):
+        lease.require_lease(connection, held.holder)
+
+
+@pytest.mark.parametrize("change", ["epoch = epoch + 1", "incarnation = gen_random_uuid()"])
+def test_a_holder_with_a_successor_never_takes_the_lease_again(
+    connection: Connection, held: Lease, change: LiteralString
+) -> None:
+    """A restored database issues the same epoch to the successor. The successor may have ended already."""
+    connection.execute("UPDATE truelog.lease SET " + change + " WHERE application = %s", (NAME,))
+    with pytest.raises(Fenced):
+        held.retake()
+    with pytest.raises(Fenced):
+        lease.require_lease(connection, held.holder)
+
+
+def test_a_successor_that_holds_the_lock_is_left_alone(migrated: Settings, connection: Connection, held: Lease) -> None:
+    held.release()
+    successor = lease.take_lease(migrated, NAME)
+    with pytest.raises(Fenced):
+        held.retake()
+    assert is_locked(connection)
+    assert successor.connection.execute("SELECT 1").fetchone() == (1,)
+    successor.release()

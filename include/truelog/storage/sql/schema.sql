@@ -121,8 +121,10 @@ COMMENT ON TABLE truelog.application IS 'The desired state and code of each appl
 
 -- The code that the lease holder is running, and the start time of its process, because another process may reuse the pid.
 ALTER TABLE truelog.lease ADD COLUMN IF NOT EXISTS code text, ADD COLUMN IF NOT EXISTS process_at double precision;
--- The unique index makes the epoch a key: a merge's FOR KEY SHARE blocks a new epoch, but not the end of a batch.
-CREATE UNIQUE INDEX IF NOT EXISTS lease_epoch ON truelog.lease (application, epoch);
+-- A random id of the holder, because a database that was restored from a backup issues the same epochs again.
+ALTER TABLE truelog.lease ADD COLUMN IF NOT EXISTS incarnation uuid;
+-- The unique index makes the holder a key: FOR KEY SHARE in a merge blocks a new holder, but not the end of a batch.
+CREATE UNIQUE INDEX IF NOT EXISTS lease_holder ON truelog.lease (application, epoch, incarnation);
 
 CREATE TABLE IF NOT EXISTS truelog.launch (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, application text NOT NULL, reason text NOT NULL, wish text,
