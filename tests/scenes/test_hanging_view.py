@@ -55,4 +55,4 @@ def test_one_locked_table_stops_one_view(world: World, tmp_path: Path, monkeypat
     stream.wait(lambda: not world.ask(reason, HANGING), 30, "its status")
     assert stream.end() == 0
     for view in (HANGING, FREE):
-        world.require_each_counted_once(view)
+        world.require_total(view)

@@ -135,6 +135,12 @@ KINDS = {
         "Run `truelog status` to see the reason, and correct the file. The last registered version remains in force.",
         "plugin/truelog-streams",
     ),
+    "clock_jumped": Kind(
+        Severity.CRITICAL,
+        "the clock of the {subject} waits, because the machine's clock has jumped by more than a day",
+        "Is the machine's clock right? Then run `truelog clock confirm`. Otherwise correct the machine's clock.",
+        "plugin/truelog-streams",
+    ),
     "disk_low": Kind(
         Severity.CRITICAL,
         "the disk of the {subject} is nearly full",

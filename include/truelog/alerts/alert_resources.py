@@ -1,4 +1,4 @@
-"""Finds resource problems: invalid events arriving faster than usual, and a disk that is filling up."""
+"""Finds resource problems: many invalid events, a disk that is filling up, and a clock that has jumped."""
 
 import shutil
 import time
@@ -8,10 +8,11 @@ from truelog.alerts.alert_rules import Finding, Observation
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_history
 from truelog.lag.lag_history import ReaderPoll
+from truelog.log import clock_guard
 from truelog.storage import db_snapshot
 from truelog.support.settings import Settings
 
-DEAD_LETTER_KINDS, DISK_KINDS = ("dead_letters",), ("disk_low",)
+DEAD_LETTER_KINDS, DISK_KINDS, CLOCK_KINDS = ("dead_letters",), ("disk_low",), ("clock_jumped",)
 _TOPIC = "dead_letter"
 _WINDOW = 300.0  # seconds over which the rate is measured
 _MIN_SPAN = 60.0  # seconds; a shorter history is not enough to measure a rate
@@ -47,3 +48,14 @@ def observe_disk(settings: Settings) -> Observation:
     if share >= settings.alert_disk_share:
         return Observation()
     return Observation((Finding(*DISK_KINDS, "home", f"{share:.1%} of the disk of {settings.home} is free"),))
+
+
+def observe_clock(settings: Settings) -> Observation:
+    """Check whether the tick service holds the clock of the log after a jump."""
+    with db_snapshot.read_snapshot(settings) as connection:
+        hold = clock_guard.load_hold(connection)
+    if hold is None or hold.confirmed is not None:
+        return Observation()
+    newest, machine = (f"{time:%Y-%m-%d %H:%M} UTC" for time in (hold.newest, hold.machine))
+    cause = f"the newest tick is of {newest}; the machine's clock says {machine}"
+    return Observation((Finding(*CLOCK_KINDS, "log", cause),))

@@ -34,6 +34,7 @@ SOURCES = (
     Source("dead letters", alert_resources.DEAD_LETTER_KINDS, 15.0, alert_resources.observe_dead_letters),
     Source("declarations", alert_declarations.DECLARATION_KINDS, 5.0, alert_declarations.observe),
     Source("disk", alert_resources.DISK_KINDS, 15.0, alert_resources.observe_disk),
+    Source("clock", alert_resources.CLOCK_KINDS, 15.0, alert_resources.observe_clock),
 )
 _OVERDUE = 60.0  # seconds since the last observation of a source
 

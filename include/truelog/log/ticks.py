@@ -13,16 +13,17 @@ PostgreSQL reads it as jsonb, and Spark reads it with `from_json(ends, 'map<stri
 """
 
 import logging
-import time
 import uuid
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from threading import Event
+from time import monotonic
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from truelog.log import topics
+from truelog.log.clock_guard import ClockGuard, newest_tick
 from truelog.schema.event import EventType, event_names, load_event
 from truelog.support.errors import ServiceDown
 from truelog.support.service_main import run_until_terminated
@@ -38,22 +39,24 @@ def run(settings: Settings, stopped: Event) -> None:
     event_type = load_event(settings.events_folder / f"{TOPIC}.py")
     topics.require_log_append_time(settings, [TOPIC])
     broker, producer = topics.client(settings), _producer(settings)
-    due = time.monotonic()
+    guard = ClockGuard(settings, newest_tick(settings, event_type))
+    due = monotonic()
     while not stopped.is_set():
         try:
             declared = set(event_names(settings.events_folder)) - {TOPIC}  # new files count from the next tick on
-            _send(producer, _tick(broker, event_type, declared & topics.existing_topics(broker)))
+            _send(producer, _tick(broker, event_type, declared & topics.existing_topics(broker), guard))
         except ServiceDown as down:
             log.warning("tick skipped: %s", down)
-        due = max(due + settings.tick_seconds, time.monotonic())
-        stopped.wait(max(0.0, due - time.monotonic()))
+        due = max(due + settings.tick_seconds, monotonic())
+        stopped.wait(max(0.0, due - monotonic()))
 
 
-def _tick(broker: AdminClient, event_type: EventType, read: Iterable[str]) -> bytes:
-    now = datetime.now(UTC)  # before the offsets: a record past a tick's offsets must be later than the tick
+def _tick(broker: AdminClient, event_type: EventType, read: Iterable[str], guard: ClockGuard) -> bytes:
+    # before the offsets: a record past a tick's offsets must be later than the tick
+    time = guard.tick_time(datetime.now(UTC))
     ends = topics.ends(broker, read)
     event = event_type.model.model_validate(
-        {"event_id": str(uuid.uuid4()), "occurred_at": now, "ends": ends.as_json()},
+        {"event_id": str(uuid.uuid4()), "occurred_at": time, "ends": ends.as_json()},
     )
     return event.model_dump_json(exclude_none=True).encode()
 

@@ -27,6 +27,7 @@ class OperationKind(StrEnum):
     REPLAY = "replay"  # dead letters were sent again
     KEY_ADD = "key_add"
     KEY_REVOKE = "key_revoke"
+    CLOCK = "clock"  # a jump of the clock was confirmed
 
 
 @dataclass(frozen=True)

@@ -282,3 +282,8 @@ COMMENT ON TABLE truelog.log_cut IS 'Where the log has lost records that were re
 
 CREATE TABLE IF NOT EXISTS truelog.event_file (event text PRIMARY KEY, reason text NOT NULL, since timestamptz NOT NULL DEFAULT now());
 COMMENT ON TABLE truelog.event_file IS 'The event types whose files cannot be used, and why; their last registered versions remain in force';
+
+CREATE TABLE IF NOT EXISTS truelog.clock_hold (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one), newest timestamptz NOT NULL, machine timestamptz NOT NULL, confirmed timestamptz
+);
+COMMENT ON TABLE truelog.clock_hold IS 'The jump after which the tick service holds the clock of the log, until the jump is confirmed; at most one row';
