@@ -55,11 +55,13 @@ class Lease:
     session: tuple[object, ...]  # the lock's PostgreSQL process: its pid and its start
     released: threading.Event = field(default_factory=threading.Event)
     interruptions: int = 0
+    _using: threading.Lock = field(default_factory=threading.Lock, repr=False)  # libpq crashes if a used one is closed
 
     def release(self) -> None:
         """Release the lease, so that another process can take it."""
         self.released.set()
-        self.connection.close()
+        with self._using:
+            self.connection.close()
 
     def outlast(self, interruptions: int, stop: threading.Event) -> bool:
         """After a failure, wait until the lease is held. True if it has been interrupted more often than before."""
@@ -75,7 +77,8 @@ class Lease:
         """Watch the lock's connection until the lease is released. If the lease cannot be taken again, exit."""
         while not self.released.wait(_BEAT_SECONDS):
             try:
-                self.connection.execute("SELECT 1")
+                with self._using:
+                    self.connection.execute("SELECT 1")
             except psycopg.Error as error:
                 if self.released.is_set():
                     return
@@ -120,8 +123,9 @@ class Lease:
         except BaseException:
             connection.close()
             raise
-        self.connection.close()
-        self.connection, self.session = connection, _session(connection)
+        with self._using:
+            self.connection.close()
+            self.connection, self.session = connection, _session(connection)
         return True
 
 

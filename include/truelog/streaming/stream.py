@@ -50,6 +50,7 @@ class Stream:
         self.settings, self.application = settings, name
         self.lease = lease.take_lease(settings, name)
         library, self.spark = application.library_digest(), session(settings, f"truelog {name}")
+        self.interruptions = 0  # interruptions of the lease when `connection` was opened
         self.connection = connect(settings, autocommit=True, writer=self.application)
         self.applier = BatchApplier(settings, self.lease.holder, TopicGuard(settings))
         self.deployment = ViewDeployment(settings, self.spark, self.connection, self.lease.holder, library)
@@ -153,18 +154,19 @@ class Stream:
 
     def _outlasting(self, work: Callable[[], None]) -> None:
         """Do some work in the database. After an outage, go on under the lease taken again, and repeat the work."""
-        interruptions = self.lease.interruptions
         try:
             work()
         except psycopg.OperationalError:
-            if not self.lease.outlast(interruptions, self.stop):
+            if not self.lease.outlast(self.interruptions, self.stop):
                 raise
+            self.interruptions = self.lease.interruptions
             self.connection.close()
             self.connection = self.deployment.connection = connect(
                 self.settings, autocommit=True, writer=self.application
             )
             for each in self.workers:
                 each.forget_outage()
+            self._offer(EventRange({}, self.stream_topics.reached, self.stream_topics.reached))  # no batch may follow
             self._outlasting(work)
 
     def _tasks(self, begin: Positions, end: Positions) -> int:
