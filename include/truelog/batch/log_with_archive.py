@@ -44,7 +44,7 @@ def read_records(
     earliest = topics.earliest_offsets(settings, end.offsets)
     begin.require_same_topics(earliest)
     with connect(settings) as connection:
-        event_registry.require_known(connection, types, end)
+        event_registry.require_known(connection, event_types, end)
         earliest = earliest.latest(log_cuts.trusted_from(connection, earliest))
     compacted = archived_and_compacted(settings, end.offsets)
     compacted.require_same_topics(end)

@@ -77,6 +77,7 @@ RETENTION: dict[str, Expiring | str] = {
     "batch_position": _WITH_VERSION,
     "batch_refusal": _PER_VIEW,
     "standing": _PER_VIEW,
+    "clock_hold": "at most one row",
     "lease": _PER_APPLICATION,
     "application": _PER_APPLICATION,
     "api_key": "made by hand",

@@ -1,4 +1,4 @@
-"""`truelog application start` and `stop`, and the applications in `truelog status`."""
+"""`truelog application start` and `stop`, `truelog clock confirm`, and the applications in `truelog status`."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,6 +30,7 @@ Name = Annotated[
 ]
 
 app = typer.Typer(help="Start and stop applications through Airflow.", no_args_is_help=True)
+clock_app = typer.Typer(help="The clock of the log, which decides when rows expire.", no_args_is_help=True)
 
 
 @app.command()
@@ -137,3 +138,23 @@ def _lag_notes(streams: list[dict[str, Any]]) -> list[str]:
 def _lag(each: dict[str, Any]) -> tuple[str, str]:
     events, seconds = each["lag_events"], each["lag_seconds"]
     return "" if events is None else f"{events:,}", "" if seconds is None else f"{seconds:.1f}"
+
+
+@clock_app.callback()
+def clock() -> None:
+    """Keep `confirm` a subcommand, although there is only one."""
+
+
+@clock_app.command()
+def confirm() -> None:
+    """Confirm that the machine's clock is right after a jump of more than a day, so that rows expire again."""
+    from truelog.log import clock_guard
+    from truelog.storage.audit_trail import by_hand
+    from truelog.storage.database import connect
+
+    with connect(Settings()) as connection:
+        hold = clock_guard.confirm_jump(connection, by_hand())
+    if hold is None:
+        typer.echo("the clock of the log has not jumped")
+    else:
+        typer.echo(f"confirmed: the clock of the log goes from {hold.newest} to {hold.machine}")
