@@ -122,7 +122,7 @@ class Stream:
         faults.reach("batch.begun")
         begin, end = batch_range(self.checkpoint, batch_id, self.begin)
         self.stream_topics.reached = begin
-        event_registry.require_known(self.connection, self.types, end)
+        self._outlasting(lambda: event_registry.require_known(self.connection, self.types, end))
         epochs = self.applier.take_epochs(end)
         types = {topic: self.types[topic] for topic in self.topics}
         decoded = records.decoded(raw.coalesce(self._tasks(begin, end)), types).persist()

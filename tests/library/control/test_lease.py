@@ -18,10 +18,22 @@ NAME = "leased"
 
 
 @pytest.fixture
-def held(migrated: Settings) -> Iterator[Lease]:
+def held(migrated: Settings, connection: Connection) -> Iterator[Lease]:
     taken = lease.take_lease(migrated, NAME)
     yield taken
+    with connect(migrated, autocommit=True) as other:  # a test may have closed its own connection
+        release(taken, other)
+
+
+def release(taken: Lease, connection: Connection) -> None:
+    """Release a lease and wait until PostgreSQL has freed its lock, a moment after the session has ended."""
     taken.release()
+
+    def freed() -> None:
+        if is_locked(connection):
+            raise ServiceDown("the lock is still held")
+
+    until(freed, 10, "the release")
 
 
 @pytest.fixture
@@ -81,9 +93,8 @@ def test_a_holder_that_loses_its_lock_takes_the_lease_again_and_ends_no_other_se
 
 
 def test_the_old_session_is_ended_if_it_still_has_the_lock(connection: Connection, held: Lease) -> None:
-    """The process has lost its connection, but PostgreSQL has not noticed: the old session holds the lock."""
-    old, held.connection = held.connection, connection
-    session = held.session
+    """As if the process had lost its connection, but PostgreSQL had not noticed."""
+    old, session = held.connection, held.session
 
     def retaken() -> None:
         if not held.retake():
@@ -114,10 +125,10 @@ def test_a_holder_with_a_successor_never_takes_the_lease_again(
 
 
 def test_a_successor_that_holds_the_lock_is_left_alone(migrated: Settings, connection: Connection, held: Lease) -> None:
-    held.release()
+    release(held, connection)
     successor = lease.take_lease(migrated, NAME)
     with pytest.raises(Fenced):
         held.retake()
     assert is_locked(connection)
     assert successor.connection.execute("SELECT 1").fetchone() == (1,)
-    successor.release()
+    release(successor, connection)
