@@ -7,7 +7,8 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from runtime.airflow import POOL
-from truelog.spark.submit import SPARK, job_environment, submit_conf
+from truelog.spark.scratch import job_folder
+from truelog.spark.submit import SPARK, UMASK, job_environment, properties_file, submit_conf
 from truelog.support.settings import PROJECT, Settings
 
 # Default arguments of batch DAGs, whose tasks wait behind all other Airflow tasks.
@@ -38,6 +39,9 @@ class SparkJob(SparkSubmitOperator):
         """Submit with only the job's own environment; the provider would add the Airflow process's environment."""
         settings = Settings()
         SparkSubmitHook.get_connection(SPARK)  # if there is no connection, the hook silently uses YARN
-        self.conf, self.name = submit_conf(settings), f"truelog {self.task_id}"
-        self._hook = self._get_hook()
-        self._hook.submit(self.application, env=job_environment(settings), cwd=settings.home)
+        self.name, self.properties_file = f"truelog {self.task_id}", str(properties_file(settings))
+        with job_folder(settings) as scratch:
+            self.conf = submit_conf(settings, scratch)
+            self._hook = self._get_hook()
+            environment = job_environment(settings, scratch)
+            self._hook.submit(self.application, env=environment, cwd=settings.home, umask=UMASK)

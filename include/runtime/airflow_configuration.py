@@ -6,8 +6,9 @@ Options that are not set here have their Airflow defaults.
 from collections.abc import Mapping
 from pathlib import Path
 
-from runtime.credentials import LOOPBACK, write_private
+from runtime.credentials import LOOPBACK
 from runtime.service import private_folder
+from truelog.support.files import write_private
 from truelog.support.settings import Settings
 
 AUTH_MANAGER = "airflow.providers.fab.auth_manager.fab_auth_manager.FabAuthManager"

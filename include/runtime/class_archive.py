@@ -25,7 +25,7 @@ def make(settings: Settings) -> None:
     log.info("classes: archiving the classes that Spark loads; this takes about half a minute")
     with tempfile.TemporaryDirectory(dir=settings.jars_home) as folder:
         fresh = Path(folder) / "classes.jsa"
-        command, environment = _command(settings, fresh), job_environment(settings)
+        command, environment = _command(settings, fresh), job_environment(settings, Path(folder))
         ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
         if ended.returncode == 0 and fresh.is_file():
             fresh.rename(archive)
@@ -35,7 +35,7 @@ def make(settings: Settings) -> None:
 
 
 def _command(settings: Settings, fresh: Path) -> list[str]:
-    conf = submit_conf(settings)
+    conf = submit_conf(settings, fresh.parent)
     conf["spark.driver.extraJavaOptions"] += f" -XX:ArchiveClassesAtExit={fresh}"
     options = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
     return [str(pyspark_home() / "bin" / "spark-submit"), "--master", "local[2]", *options, warm_up.__file__]

@@ -5,7 +5,6 @@ never changes existing entries.
 """
 
 import base64
-import os
 import secrets
 import socket
 from collections.abc import Iterable
@@ -13,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from truelog.storage import api_key
+from truelog.support.files import write_private
 from truelog.support.settings import ENVIRONMENT_FILE, Settings
 
 PORTS = {"postgresql": 15432, "kafka": 19092, "controller": 19093, "s3": 18333}
@@ -48,6 +48,8 @@ def _generated(random_ports: bool) -> dict[str, str]:
         "s3_secret_key": _secret(),
         "database_port": str(ports["postgresql"]),
         "database_password": _secret(),
+        "stager_password": _secret(),
+        "catalog_password": _secret(),
         "postgres_password": _secret(),
         "analyst_password": _secret(),
         "airflow_password": _secret(),
@@ -83,13 +85,3 @@ def _free_port(candidates: Iterable[int], held: ExitStack) -> int:
             continue
         return int(taken.getsockname()[1])
     raise OSError(f"no free port on {LOOPBACK}")
-
-
-def write_private(file: Path, text: str) -> None:
-    """Replace a file that contains secrets. Other users cannot read the file at any moment."""
-    fresh = file.with_name(f".{file.name}.{os.getpid()}")
-    fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as out:
-        out.write(text)
-    fresh.replace(file)

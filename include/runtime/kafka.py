@@ -11,12 +11,13 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from runtime.credentials import LOOPBACK, write_private
+from runtime.credentials import LOOPBACK
 from runtime.service import Service, private_folder
 from truelog.log import topics
 from truelog.schema.event import load_proposals
 from truelog.spark.java import java
 from truelog.support.errors import NotSetUp, ServiceDown, TopicRefused
+from truelog.support.files import write_private
 from truelog.support.settings import Settings, jaas
 
 log = logging.getLogger("truelog.runtime")

@@ -17,9 +17,9 @@ import psutil
 from supervisor.xmlrpc import Faults, SupervisorTransport
 
 from runtime import tether
-from runtime.credentials import write_private
 from runtime.service import Service, log_file, private_folder
 from truelog.support.errors import NotSetUp, ServiceDown
+from truelog.support.files import write_private
 from truelog.support.process import is_alive
 from truelog.support.settings import Settings
 from truelog.support.wait import until
@@ -171,6 +171,7 @@ def _launch(settings: Settings, configuration: Path, tethered: bool) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
+        umask=0o077,  # the supervisor applies its own only as a daemon
     )
 
     def answers() -> None:

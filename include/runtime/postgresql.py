@@ -17,12 +17,13 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from runtime.credentials import LOOPBACK, write_private
+from runtime.credentials import LOOPBACK
 from runtime.service import Service
 from truelog.storage import api_key
 from truelog.storage.database import migrate
 from truelog.support.errors import NotSetUp, ServiceDown
-from truelog.support.settings import Settings
+from truelog.support.files import write_private
+from truelog.support.settings import CATALOG_ROLE, STAGER, Settings
 
 ADMIN = "postgres"
 UNPRIVILEGED = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
@@ -72,6 +73,8 @@ def prepare(settings: Settings) -> None:
         _role(connection, settings.database_user, settings.database_password.get_secret_value())
         _role(connection, "analyst", settings.analyst_password.get_secret_value())
         _role(connection, "airflow", settings.airflow_password.get_secret_value())
+        _role(connection, STAGER, settings.stager_password.get_secret_value())
+        _role(connection, CATALOG_ROLE, settings.catalog_password.get_secret_value())
         _database(connection, settings.database_name, settings.database_user)
         _database(connection, "airflow", "airflow")
     with _admin(settings, settings.database_name) as connection:
@@ -176,13 +179,25 @@ def _database(connection: psycopg.Connection, name: str, owner: str) -> None:
 
 
 def _schemas(connection: psycopg.Connection, owner: str) -> None:
-    """Create the schemas: analysts read `views`, and `iceberg` is the archive's catalog."""
+    """Create the schemas, and grant each limited role what it needs.
+
+    Analysts read `views`. Spark's tasks insert into `stage`, and Spark uses the archive's catalog in `iceberg`.
+    """
     names = {"owner": sql.Identifier(owner), "database": sql.Identifier(connection.info.dbname)}
+    names |= {"stager": sql.Identifier(STAGER), "catalog": sql.Identifier(CATALOG_ROLE)}
     for statement in (
         "CREATE SCHEMA IF NOT EXISTS views AUTHORIZATION {owner}",
         "CREATE SCHEMA IF NOT EXISTS iceberg AUTHORIZATION {owner}",
         "CREATE SCHEMA IF NOT EXISTS truelog AUTHORIZATION {owner}",
-        "GRANT CONNECT ON DATABASE {database} TO analyst",
+        "CREATE SCHEMA IF NOT EXISTS stage AUTHORIZATION {owner}",
+        "GRANT CONNECT ON DATABASE {database} TO analyst, {stager}, {catalog}",
+        "GRANT USAGE ON SCHEMA stage TO {stager}",
+        "GRANT INSERT ON ALL TABLES IN SCHEMA stage TO {stager}",
+        "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA stage GRANT INSERT ON TABLES TO {stager}",
+        "GRANT USAGE ON SCHEMA iceberg TO {catalog}",
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA iceberg TO {catalog}",
+        "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA iceberg"
+        " GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {catalog}",
         "GRANT USAGE ON SCHEMA views TO analyst",
         "GRANT USAGE ON SCHEMA truelog TO analyst",  # for the functions that present sketches, but not for the tables
         "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA views GRANT SELECT ON TABLES TO analyst",

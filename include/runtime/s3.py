@@ -5,11 +5,11 @@ from urllib.parse import urlsplit
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from runtime.credentials import write_private
 from runtime.service import Service, private_folder
 from truelog.spark.java import java
 from truelog.storage import bucket
 from truelog.support.errors import ServiceDown
+from truelog.support.files import write_private
 from truelog.support.settings import Settings
 
 # Health checks use short timeouts and no retries.

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from tests.library.archived import drop_archive
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import TIME, ensure_table, identifier, open_catalog
-from truelog.archive.archive_writer import FileWriter, blueprint, load_archived_file
+from truelog.archive.archive_writer import FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.batch.run_interval import RunInterval
 from truelog.quality import event_quality, gx_docs, quality_history, quality_metrics
 from truelog.schema.event import Event, load_events
@@ -87,7 +87,7 @@ class Searches:
         }
         with open_catalog(self.settings) as catalog:
             tables = {TOPIC: blueprint(catalog.load_table(identifier(TOPIC)).metadata)}
-            writer: FileWriter = pickle.loads(pickle.dumps(FileWriter(self.settings, load_events(), tables, {})))
+            writer: FileWriter = pickle.loads(pickle.dumps(FileWriter(WriterSettings.of(self.settings), load_events(), tables, {})))
             files = writer(iter([pa.RecordBatch.from_pydict(columns)]))
             data = tuple(load_archived_file(each["file"][0].as_py(), tables).data_file for each in files)
             commit(catalog, Append(TOPIC, "searches", {0: begin}, {0: self.end}, {0: len(records)}, data))

@@ -17,7 +17,7 @@ from tests.laws.lab import Lab
 from truelog import Max, Sum, View
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import TIME, ensure_table, identifier, open_catalog
-from truelog.archive.archive_writer import FileWriter, blueprint, load_archived_file
+from truelog.archive.archive_writer import FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.archive.catalog_pointer import PREFIX
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import merge, table
@@ -98,7 +98,7 @@ class Archived:
         with open_catalog(settings) as catalog:
             metadata = catalog.load_table(identifier(topic)).metadata
             tables = {topic: blueprint(metadata)}
-            writer: FileWriter = pickle.loads(pickle.dumps(FileWriter(settings, self.lab.types, tables, {})))
+            writer: FileWriter = pickle.loads(pickle.dumps(FileWriter(WriterSettings.of(settings), self.lab.types, tables, {})))
             files = [
                 load_archived_file(b["file"][0].as_py(), tables)
                 for b in writer(iter([_batch(topic, partition, offsets, values)]))

@@ -22,7 +22,8 @@ import psutil
 from truelog.apps.liveness import diagnose
 from truelog.control import application
 from truelog.control.application import ARCHIVE, ApplicationStatus, Diagnosis
-from truelog.spark.submit import SPARK, job_environment, submit_conf
+from truelog.spark import scratch
+from truelog.spark.submit import SPARK, UMASK, job_environment, properties_file, submit_conf
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection, connect
@@ -118,7 +119,7 @@ def stop_all(settings: Settings) -> list[str]:
     return running
 
 
-def _hook(settings: Settings, name: str, *arguments: str) -> "SparkSubmitHook":
+def _hook(settings: Settings, name: str, folder: Path, *arguments: str) -> "SparkSubmitHook":
     """The Spark hook with Truelog's Spark configuration, for the connection that contains the master's address.
 
     If there were no such connection, the hook would silently use YARN, so the connection is required here first.
@@ -127,10 +128,11 @@ def _hook(settings: Settings, name: str, *arguments: str) -> "SparkSubmitHook":
 
     SparkSubmitHook.get_connection(SPARK)
     return SparkSubmitHook(
-        conf=submit_conf(settings) | {"spark.local.dir": str(_empty(settings.home / "scratch" / f"{name}.spark"))},
+        conf=submit_conf(settings, folder),
+        properties_file=str(properties_file(settings)),
         conn_id=SPARK,
         name=f"truelog {name}",
-        env_vars=job_environment(settings),
+        env_vars=job_environment(settings, folder),
         application_args=list(arguments),
     )
 
@@ -170,8 +172,9 @@ def _exclusive(settings: Settings, name: str) -> Iterator[Connection]:
 
 def _start(settings: Settings, connection: Connection, name: str, epoch: int) -> int:
     """Start the application, wait until it holds the lease, and return its epoch."""
-    environment = job_environment(settings)
-    command = _command(settings, name, environment.get("PATH", os.defpath))
+    folder = scratch.application_folder(settings, name)
+    environment = job_environment(settings, folder)
+    command = _command(settings, name, folder, environment.get("PATH", os.defpath))
     with _fresh_log(settings, name).open("wb") as output:
         process = subprocess.Popen(
             command,
@@ -181,6 +184,7 @@ def _start(settings: Settings, connection: Connection, name: str, epoch: int) ->
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            umask=UMASK,
         )
 
     def require_lease() -> None:
@@ -195,9 +199,9 @@ def _start(settings: Settings, connection: Connection, name: str, epoch: int) ->
     return application.load_status(connection, name).epoch or 0
 
 
-def _command(settings: Settings, name: str, path: str) -> list[str]:
+def _command(settings: Settings, name: str, folder: Path, path: str) -> list[str]:
     script, arguments = ("archive.py", []) if name == ARCHIVE else ("stream.py", ["--application", name])
-    command: list[str] = _hook(settings, name, *arguments)._build_spark_submit_command(
+    command: list[str] = _hook(settings, name, folder, *arguments)._build_spark_submit_command(
         str(PROJECT / "spark_apps" / script)
     )
     search_path = os.pathsep.join([str(Path(sys.executable).parent), path])
@@ -270,13 +274,6 @@ def _fresh_log(settings: Settings, name: str) -> Path:
         path.replace(path.with_suffix(".log.1"))
     path.touch(mode=0o600)
     return path
-
-
-def _empty(folder: Path) -> Path:
-    """Empty the folder: Spark copies its jars there, and a killed application leaves them behind."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(mode=0o700, parents=True)
-    return folder
 
 
 def _is_fulfilled(connection: Connection, name: str, request: str) -> bool:

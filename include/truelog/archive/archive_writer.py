@@ -56,10 +56,23 @@ class ArchivedFile:
 
 
 @dataclass(frozen=True)
+class WriterSettings:
+    """The settings that a task needs. Spark ships them to its executors, so they contain no other secret."""
+
+    store: Mapping[str, str]
+    log_day_seconds: int
+    straggler_seconds: float
+
+    @staticmethod
+    def of(settings: Settings) -> "WriterSettings":
+        return WriterSettings(settings.object_store(), settings.log_day_seconds, settings.straggler_seconds)
+
+
+@dataclass(frozen=True)
 class FileWriter:
     """The function for `mapInArrow`, with everything that a task needs, because tasks do not query the database."""
 
-    settings: Settings
+    settings: WriterSettings
     types: EventTypes
     tables: Mapping[str, TableMetadata]
     days: Mapping[tuple[str, int], tuple[Start, ...]]
@@ -82,7 +95,7 @@ class FileWriter:
 class _Partition:
     """Writes one Kafka partition to files; the log days that the records begin are added to `days`."""
 
-    settings: Settings
+    settings: WriterSettings
     event_type: EventType
     table: TableMetadata
     number: int
@@ -128,7 +141,7 @@ class _Partition:
         fields = [PartitionFieldValue(field, values[field.name]) for field in spec.fields]
         key = PartitionKey(fields, spec, schema)
         task = WriteTask(uuid.uuid4(), 0, schema, rows.to_batches(), partition_key=key)
-        io = load_file_io(self.settings.iceberg(), self.table.location)
+        io = load_file_io(dict(self.settings.store), self.table.location)
         [data_file] = write_file(io, self.table, iter([task]))
         return data_file
 

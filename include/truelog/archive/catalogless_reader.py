@@ -53,26 +53,21 @@ def _raw(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) ->
     where = f"erased = false AND ({' OR '.join(map(_is_in, ranges))})"
     planned = [(pickle.dumps((task, task.file.spec_id)),) for task in table.scan(where).plan_files()]
     files = spark.createDataFrame(planned, "task binary")
-    reader = _Reader(topic, where, blueprint(table.metadata), _store(settings))
+    reader = _Reader(topic, where, blueprint(table.metadata), settings.object_store())
     return files.mapInArrow(reader, _RAW)
 
 
 def _open(settings: Settings, topic: str) -> Table:
     """Open the table that the pointer in the bucket refers to, read-only."""
-    stored = read_pointer(_store(settings), settings.s3_bucket, identifier(topic))
+    stored = read_pointer(settings.object_store(), settings.s3_bucket, identifier(topic))
     if stored is None:
         raise ArchiveBehind(f"no record of {topic} is archived yet. Is the archive application running?")
-    found = StaticTable.from_metadata(stored.location, _store(settings))
+    found = StaticTable.from_metadata(stored.location, settings.object_store())
     return Table((NAMESPACE, topic), found.metadata, stored.location, found.io, NoopCatalog(NAMESPACE))
 
 
 def _is_in(wanted: Range) -> str:
     return f"(partition = {wanted.partition} AND offset >= {wanted.start} AND offset < {wanted.end})"
-
-
-def _store(settings: Settings) -> dict[str, str]:
-    """The properties for access to the bucket, without the database password that the catalog properties contain."""
-    return {name: value for name, value in settings.iceberg().items() if name.startswith("s3.")}
 
 
 @dataclass(frozen=True)

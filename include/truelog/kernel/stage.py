@@ -43,7 +43,7 @@ NO_ROWS = StagedRows((), 0, 0)
 
 def stage_rows(states: DataFrame, compiled: CompiledView, settings: Settings) -> StagedRows:
     """Load states into the view's staging table from the executors."""
-    reports = compiled.hashed(states).mapInArrow(_loader(compiled.table, settings), _REPORT).collect()
+    reports = compiled.hashed(states).mapInArrow(_loader(compiled.table, settings.staging_uri()), _REPORT).collect()
     return StagedRows(
         attempts=tuple(r.attempt for r in reports),
         rows=sum(r.rows for r in reports),
@@ -119,7 +119,7 @@ def table(compiled: CompiledView) -> sql.Identifier:
     return sql.Identifier("stage", compiled.table)
 
 
-def _loader(target: str, settings: Settings) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _loader(target: str, uri: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The function that runs in the executors' Python: Arrow batches in, one report out."""
 
     def load_attempt(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -130,7 +130,7 @@ def _loader(target: str, settings: Settings) -> Callable[[Iterable[pa.RecordBatc
         attempt = _Attempt(str(uuid.uuid4()))
         tagged = map(attempt.tag, chain([first], non_empty))
         reader = pa.RecordBatchReader.from_batches(attempt.tag_schema(first.schema), tagged)
-        database = _database(settings.database_uri())
+        database = _database(uri)
         with closing(database.adbc_clone()) as connection, closing(connection.cursor()) as cursor:
             cursor.adbc_ingest(target, reader, mode="append", db_schema_name="stage")
             connection.commit()

@@ -6,10 +6,14 @@ settings to the JVM as arguments, which other users can read.
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from truelog.spark.submit import job_environment, submit_conf
+from truelog.spark.callback import require_token
+from truelog.spark.scratch import process_folder
+from truelog.spark.submit import UMASK, job_environment, properties_file, submit_conf
 from truelog.support.settings import Settings
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set if the spark-submit JVM started this Python process
@@ -19,11 +23,25 @@ def session(settings: Settings, name: str) -> SparkSession:
     """A session named `name` in UTC, with the archive as the `archive` Iceberg catalog."""
     builder = SparkSession.builder.appName(name)
     if _SUBMITTED not in os.environ:
-        os.environ.update(job_environment(settings))
+        scratch = process_folder(settings)
+        os.environ.update(job_environment(settings, scratch))
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file '{properties_file(settings)}' pyspark-shell"
         builder = builder.master(settings.spark_master)
-        for key, value in submit_conf(settings).items():
+        for key, value in submit_conf(settings, scratch).items():
             builder = builder.config(key, value)
-    spark: SparkSession = builder.getOrCreate()
+    with _private_files():
+        spark: SparkSession = builder.getOrCreate()
+    require_token(spark)
     for key, value in settings.spark_catalog().items():
         spark.conf.set(key, value)
     return spark
+
+
+@contextmanager
+def _private_files() -> Iterator[None]:
+    """Only this user can read the files of the JVM that starts in this block."""
+    before = os.umask(UMASK)
+    try:
+        yield
+    finally:
+        os.umask(before)

@@ -1,7 +1,9 @@
 """Configuration and environment of every Spark process, whether Airflow, the command line or a test starts it.
 
 Neither contains secrets: the configuration becomes process arguments, which every user of the machine can list, and
-child processes inherit the environment.
+child processes inherit the environment. The secret of a Spark cluster is in a private file.
+
+Spark's ports require authentication, and its Python workers use Unix sockets instead of ports.
 """
 
 import os
@@ -9,6 +11,7 @@ import sys
 from pathlib import Path
 
 from truelog.spark.java import class_archive, java_home
+from truelog.support.files import write_private
 from truelog.support.settings import Settings
 
 # The Airflow connection that contains the master's address.
@@ -17,17 +20,23 @@ SPARK = "spark_default"
 # When a query stops inside foreachBatch, Spark matches the traceback with a recursive regex, which overflows a stack of
 # the default size.
 _LOGGING = Path(__file__).with_name("spark-log4j2.properties")
-_JAVA_OPTIONS = f"-Xss16m -Duser.timezone=UTC -XX:+UseParallelGC -Dlog4j2.configurationFile={_LOGGING}"
-_INHERITED = ("HOME", "JAVA_TOOL_OPTIONS", "LANG", "PATH", "TMPDIR", "TRUELOG_FAULT", "TRUELOG_FAULT_FIRED")
+# Java would publish its performance data in a file in /tmp.
+_JAVA_OPTIONS = f"-Xss16m -Duser.timezone=UTC -XX:+UseParallelGC -XX:-UsePerfData -Dlog4j2.configurationFile={_LOGGING}"
+_INHERITED = ("HOME", "JAVA_TOOL_OPTIONS", "LANG", "PATH", "TRUELOG_FAULT", "TRUELOG_FAULT_FIRED")
+
+UMASK = 0o077  # for every Spark process
 
 
-def submit_conf(settings: Settings) -> dict[str, str]:
-    """The Spark configuration, except the master."""
+def submit_conf(settings: Settings, scratch: Path) -> dict[str, str]:
+    """The Spark configuration, except the master. Temporary files go to the private folder `scratch`."""
     return {
+        "spark.authenticate": "true",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.local.dir": str(scratch),
         "spark.jars": ",".join(str(jar) for jar in settings.jars("spark")),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        "spark.driver.extraJavaOptions": _java_options(settings),
+        "spark.driver.extraJavaOptions": f"{_java_options(settings)} -Djava.io.tmpdir={scratch}",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas",
@@ -48,7 +57,19 @@ def _java_options(settings: Settings) -> str:
     return f"{_JAVA_OPTIONS} -XX:SharedArchiveFile={archive}" if archive.is_file() else _JAVA_OPTIONS
 
 
-def job_environment(settings: Settings) -> dict[str, str]:
+def properties_file(settings: Settings) -> Path:
+    """The file with the secret of a Spark cluster, for `spark-submit --properties-file`. Local Spark ignores it."""
+    file = settings.home / "spark.properties"
+    if secret := settings.spark_secret.get_secret_value():
+        text = f"spark.authenticate.secret {secret}\n"
+    else:
+        text = "# TRUELOG_SPARK_SECRET is empty\n"
+    if not file.exists() or file.read_text() != text:
+        write_private(file, text)
+    return file
+
+
+def job_environment(settings: Settings, scratch: Path) -> dict[str, str]:
     """The complete environment of a Spark process, without Airflow's variables or secrets."""
     inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     return inherited | {
@@ -58,5 +79,6 @@ def job_environment(settings: Settings) -> dict[str, str]:
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
+        "TMPDIR": str(scratch),
         "TZ": "UTC",
     }

@@ -33,6 +33,7 @@ from truelog.archive.archive_writer import (
     ArchivedFile,
     ArchivedTick,
     FileWriter,
+    WriterSettings,
     blueprint,
     load_archived_file,
 )
@@ -118,7 +119,7 @@ class ArchiveApp:
 
     def _write(self, frame: DataFrame, days: LogDays, begin: Positions) -> list[ArchivedFile]:
         tails = {(t, p): days.tail(t, p, begin.at(t, p)) for t, p in days.by_partition}
-        writer = FileWriter(self.settings, self.types, self.tables, tails)
+        writer = FileWriter(WriterSettings.of(self.settings), self.types, self.tables, tails)
         rows = frame.mapInArrow(writer, DESCRIPTION).collect()
         return [load_archived_file(bytes(row.file), self.tables) for row in rows]
 

@@ -24,6 +24,7 @@ from truelog.support.errors import NotSetUp
 PROJECT = Path(__file__).parents[3]
 ENVIRONMENT_FILE = "settings.env"
 CATALOG = "archive"
+STAGER, CATALOG_ROLE = "stager", "catalog"  # database roles
 # Otherwise, a process that is suspended in a catalog transaction would lock the catalog's tables indefinitely.
 _IDLE_TIMEOUT = "-cidle_in_transaction_session_timeout=15s"
 
@@ -83,6 +84,14 @@ class Settings(BaseSettings):
     producer_key: SecretStr = SecretStr("")
     reader_key: SecretStr = SecretStr("")
     admin_key: SecretStr = SecretStr("")
+
+    # Database roles with few rights, for values that Spark ships to its tasks. If there is no password, tasks get the
+    # main role.
+    stager_password: SecretStr = SecretStr("")  # may insert staged rows
+    catalog_password: SecretStr = SecretStr("")  # may use the archive's catalog
+
+    # The secret with which the processes of a Spark cluster authenticate. Local Spark makes its own.
+    spark_secret: SecretStr = SecretStr("")
 
     # Only the embedded services need these settings.
     kafka_controller_port: int = 0
@@ -211,10 +220,23 @@ class Settings(BaseSettings):
         }
 
     def database_uri(self, scheme: str = "postgresql") -> str:
-        """The database URI for ADBC or, with `postgresql+psycopg`, for SQLAlchemy. It contains the password."""
-        password = quote(self.database_password.get_secret_value(), safe="")
-        user = quote(self.database_user, safe="")
-        return f"{scheme}://{user}:{password}@{self.database_host}:{self.database_port}/{self.database_name}"
+        """The database URI, or with `postgresql+psycopg` the URI for SQLAlchemy. It contains the password."""
+        return self._uri(scheme, self.database_user, self._database_secret())
+
+    def staging_uri(self) -> str:
+        """The URI for ADBC of the role that may insert staged rows and do nothing else. Spark ships it to tasks."""
+        return self._uri("postgresql", *self._limited_role(STAGER, self.stager_password))
+
+    def _uri(self, scheme: str, user: str, password: str) -> str:
+        server = f"{self.database_host}:{self.database_port}/{self.database_name}"
+        return f"{scheme}://{quote(user, safe='')}:{quote(password, safe='')}@{server}"
+
+    def _limited_role(self, role: str, password: SecretStr) -> tuple[str, str]:
+        """The role and its password; a database whose owner has not created the role has only the main role."""
+        return (role, password.get_secret_value()) if password else (self.database_user, self._database_secret())
+
+    def _database_secret(self) -> str:
+        return self.database_password.get_secret_value()
 
     def kafka(self) -> dict[str, Any]:
         """Configuration for a `confluent_kafka` client."""
@@ -251,6 +273,12 @@ class Settings(BaseSettings):
             "type": "sql",
             "uri": f"{self.database_uri('postgresql+psycopg')}?options={options}",
             "warehouse": self.warehouse,
+            **self.object_store(),
+        }
+
+    def object_store(self) -> dict[str, str]:
+        """PyIceberg properties for access to the bucket alone. Spark ships them to tasks."""
+        return {
             "s3.endpoint": self.s3_endpoint,
             "s3.region": self.s3_region,
             "s3.access-key-id": self.s3_access_key,
@@ -258,13 +286,17 @@ class Settings(BaseSettings):
         }
 
     def spark_catalog(self) -> dict[str, str]:
-        """Spark properties of the same catalog, set on a running session so that no command line contains secrets."""
+        """Spark properties of the same catalog, set on a running session so that no command line contains secrets.
+
+        Spark ships them to its tasks, so they name the role that may use the catalog and do nothing else.
+        """
+        user, password = self._limited_role(CATALOG_ROLE, self.catalog_password)
         server = f"{self.database_host}:{self.database_port}/{self.database_name}"
         conf = {
             "type": "jdbc",
             "uri": f"jdbc:postgresql://{server}?currentSchema=iceberg&options={quote(_IDLE_TIMEOUT)}",
-            "jdbc.user": self.database_user,
-            "jdbc.password": self.database_password.get_secret_value(),
+            "jdbc.user": user,
+            "jdbc.password": password,
             "jdbc.schema-version": "V1",
             "retryable_status_codes": "57P01,57P02,57P03",  # PostgreSQL restarted: reconnect
             "warehouse": self.warehouse,

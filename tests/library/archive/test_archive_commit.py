@@ -16,7 +16,7 @@ from pyiceberg.table.metadata import TableMetadata
 from tests.library.archived import drop_archive
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import TIME, Progress, ensure_table, identifier
-from truelog.archive.archive_writer import ArchivedFile, FileWriter, blueprint, load_archived_file
+from truelog.archive.archive_writer import ArchivedFile, FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.archive.log_day import Start
 from truelog.schema.event import load_events
 from truelog.support.errors import Stale, TopicRecreated
@@ -65,7 +65,7 @@ def kafka_records(partition: int, offsets: range, value: bytes = b"{}") -> pa.Re
 
 def written(settings: Settings, table: TableMetadata, batch: pa.RecordBatch) -> list[ArchivedFile]:
     tables = {TOPIC: blueprint(table)}
-    writer: FileWriter = pickle.loads(pickle.dumps(FileWriter(settings, load_events(), tables, {})))
+    writer: FileWriter = pickle.loads(pickle.dumps(FileWriter(WriterSettings.of(settings), load_events(), tables, {})))
     return [load_archived_file(b["file"][0].as_py(), tables) for b in writer(iter([batch]))]
 
 

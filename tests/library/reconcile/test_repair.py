@@ -21,7 +21,7 @@ from truelog import Sum, View
 from truelog.apps import reader_positions
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import RAW, TIME, ensure_table, identifier, open_catalog
-from truelog.archive.archive_writer import FileWriter, blueprint, load_archived_file
+from truelog.archive.archive_writer import FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.batch.batch_context import BatchContext
 from truelog.batch.rebuild import Rebuilder
 from truelog.control import event_registry
@@ -243,7 +243,7 @@ def _archive(settings: Settings, value: bytes, begin: Positions, end: Positions)
     }
     with open_catalog(settings) as catalog:
         tables = {TOPIC: blueprint(catalog.load_table(identifier(TOPIC)).metadata)}
-        [row] = FileWriter(settings, load_events(), tables, {})(iter([pa.RecordBatch.from_pydict(columns)]))
+        [row] = FileWriter(WriterSettings.of(settings), load_events(), tables, {})(iter([pa.RecordBatch.from_pydict(columns)]))
         file = load_archived_file(row["file"][0].as_py(), tables).data_file
         ends = end.offsets[TOPIC]
         commit(catalog, Append(TOPIC, end.ids[TOPIC], begin.offsets[TOPIC], ends, {place.partition: 1}, (file,)))

@@ -76,7 +76,7 @@ def test_a_host_without_truelog_imports_it_from_a_zip(tmp_path: Path, settings: 
     }
     command = [str(pyspark_home() / "bin" / "spark-submit"), "--master", "local[1]"]
     command += [word for key, value in options.items() for word in ("--conf", f"{key}={value}")]
-    environment = job_environment(settings) | {"PYSPARK_PYTHON": str(python)}
+    environment = job_environment(settings, tmp_path) | {"PYSPARK_PYTHON": str(python)}
     ended = subprocess.run(
         [*command, str(tmp_path / "job.py"), str(found)], env=environment, capture_output=True, text=True, check=False
     )

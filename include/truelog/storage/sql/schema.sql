@@ -4,6 +4,18 @@ CREATE SCHEMA IF NOT EXISTS state;    -- one table per view and version, in a fo
 CREATE SCHEMA IF NOT EXISTS stage;    -- rows that executors have loaded for a merge
 CREATE SCHEMA IF NOT EXISTS recon;    -- copies that a comparison uses
 CREATE SCHEMA IF NOT EXISTS views;    -- what readers see
+CREATE SCHEMA IF NOT EXISTS iceberg;  -- the archive's catalog
+
+-- PyIceberg and Spark share these tables and would create them, but Spark's role may not create tables.
+CREATE TABLE IF NOT EXISTS iceberg.iceberg_tables (
+    catalog_name varchar(255), table_namespace varchar(255), table_name varchar(255), metadata_location varchar(1000),
+    previous_metadata_location varchar(1000), iceberg_type varchar(5),
+    PRIMARY KEY (catalog_name, table_namespace, table_name)
+);
+CREATE TABLE IF NOT EXISTS iceberg.iceberg_namespace_properties (
+    catalog_name varchar(255), namespace varchar(255), property_key varchar(255), property_value varchar(1000) NOT NULL,
+    PRIMARY KEY (catalog_name, namespace, property_key)
+);
 
 CREATE TABLE IF NOT EXISTS truelog.view (
     view text, version integer, fingerprint text NOT NULL, spark text NOT NULL, made_at timestamptz NOT NULL DEFAULT now(),

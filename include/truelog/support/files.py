@@ -1,0 +1,14 @@
+"""Files that only their owner can read."""
+
+import os
+from pathlib import Path
+
+
+def write_private(file: Path, text: str) -> None:
+    """Replace a file that contains secrets. Other users cannot read the file at any moment."""
+    fresh = file.with_name(f".{file.name}.{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as out:
+        out.write(text)
+    fresh.replace(file)

@@ -1,0 +1,129 @@
+"""Spark's ports give nothing to a stranger, and tasks carry no secrets that they do not need."""
+
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+import pytest
+from pydantic import SecretStr
+from pyspark.sql import SparkSession
+
+from tests.laws.lab import Lab
+from tests.library.archived import archived
+from tests.library.spark import stranger
+from truelog.log import records, topics
+from truelog.support.settings import Settings
+
+SECRET = b"a secret that a task carries"
+BLOCKS = 400
+# A call of the function of `foreachBatch`, in the protocol of Py4J.
+CALLBACK = b"c\np0\ncall\ne\n"
+
+
+@pytest.fixture
+def broadcast(spark: SparkSession) -> Iterator[None]:
+    """A broadcast variable and a Python worker, as a running application has them."""
+    variable = spark.sparkContext.broadcast(SECRET * 3)
+    assert spark.sparkContext.range(2).map(lambda _: len(variable.value)).collect() == [len(SECRET * 3)] * 2
+    yield
+    variable.destroy()
+
+
+@pytest.mark.usefixtures("broadcast")
+def test_a_stranger_gets_no_block(spark: SparkSession) -> None:
+    application, ports = spark.sparkContext.applicationId, stranger.listening_ports()
+    assert len(ports) >= 3
+    blocks = [f"broadcast_{number}_piece0" for number in range(3)]
+    assert {port: stranger.stolen_block(port, application, each) for port in ports for each in blocks} == dict.fromkeys(
+        ports, b""
+    )
+
+
+@pytest.mark.usefixtures("broadcast")
+def test_spark_refuses_calls_before_it_reads_their_objects(spark: SparkSession) -> None:
+    """Without authentication, the port would pass the bytes after the header to Java's ObjectInputStream."""
+    for port in stranger.listening_ports():
+        said = stranger.exchange(port, stranger.call(b"\x00" * 20))
+        assert b"StreamCorruptedException" not in said
+        assert b"Expected SaslMessage" in said or len(said) < 20
+
+
+@pytest.mark.usefixtures("broadcast")
+def test_pythons_only_port_is_the_callback_and_asks_for_a_token(spark: SparkSession) -> None:
+    gateway: Any = spark.sparkContext._gateway
+    python = [port for port, process in stranger.listening_ports().items() if "java" not in process.name()]
+    assert python == [gateway._callback_server.port]
+    assert stranger.exchange(python[0], CALLBACK) == b""
+    assert stranger.exchange(python[0], b"A\nguessed\ne\n").startswith(b"!x")
+
+
+def test_spark_calls_python_back(spark: SparkSession, tmp_path: Path) -> None:
+    counted: list[int] = []
+    frame = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+    writer = frame.writeStream.foreachBatch(lambda batch, _: counted.append(batch.count()))
+    writer.option("checkpointLocation", tmp_path.as_uri()).trigger(once=True).start().awaitTermination()
+    assert counted == [10]
+
+
+@pytest.mark.usefixtures("broadcast")
+def test_only_the_owner_enters_sparks_folder(settings: Settings) -> None:
+    [folder] = (settings.home / "tmp").iterdir()
+    assert {path.name.partition("-")[0] for path in folder.iterdir()} >= {"blockmgr", "spark"}
+    assert list(folder.glob(".*.sock"))
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (folder.parent, folder)] == [0o700, 0o700]
+    java = [each for each in psutil.Process().children(recursive=True) if "java" in each.name()]
+    assert not [file.path for each in java for file in each.open_files() if "hsperfdata" in file.path]
+
+
+def test_tasks_carry_only_what_they_need(lab: Lab, platform: Settings) -> None:
+    """Reads the archive and the log and stages rows, then searches every value that Spark distributed."""
+    with archived(lab, platform) as ground:
+        ground.click(0, [("u", "1", 0)])
+        ground.stream()
+    topics_of_log = topics.end_offsets(platform, ["click"])
+    records.decoded(records.read_range(lab.spark, platform, topics_of_log, topics_of_log), lab.types).count()
+    found = {name for block in blocks(lab.spark) for name, value in secrets(platform) if value in block}
+    assert found == {"stager_password", "catalog_password", "s3_secret_key"}
+
+
+def test_the_stager_inserts_staged_rows_and_nothing_else(lab: Lab, migrated: Settings) -> None:
+    with psycopg.connect(migrated.staging_uri(), autocommit=True) as connection:
+        assert connection.execute("SELECT current_user").fetchone() == ("stager",)
+        tables = lab.connection.execute(
+            "SELECT quote_ident(schemaname) || '.' || quote_ident(tablename), schemaname FROM pg_tables "
+            "WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"
+        ).fetchall()
+        may = "SELECT has_table_privilege(%s, %s, %s)"
+        assert {schema for _, schema in tables} >= {"stage", "truelog", "state", "iceberg"}
+        for table, schema in tables:
+            rights = {
+                right
+                for right in ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "TRIGGER", "REFERENCES")
+                if lab.connection.execute(may, ("stager", table, right)).fetchone() == (True,)
+            }
+            assert rights == ({"INSERT"} if schema == "stage" else set()), table
+        for statement in ("CREATE TABLE stage.mine (x int)", "CREATE TEMP TABLE mine (x int)", "CREATE SCHEMA mine"):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement.encode())
+
+
+def secrets(settings: Settings) -> Iterable[tuple[str, bytes]]:
+    for name, value in settings:
+        if isinstance(value, SecretStr) and value:
+            yield name, value.get_secret_value().encode()
+
+
+def blocks(spark: SparkSession) -> Iterator[bytes]:
+    """Every value that Spark still has for its executors, without compression."""
+    jvm: Any = spark._jvm
+    environment = jvm.org.apache.spark.SparkEnv.get()
+    codec = jvm.org.apache.spark.io.CompressionCodec.createCodec(environment.conf())
+    for number in range(BLOCKS):
+        block = jvm.org.apache.spark.storage.BlockId.apply(f"broadcast_{number}_piece0")
+        found = environment.blockManager().getLocalBytes(block)
+        if found.isDefined():
+            yield bytes(codec.compressedInputStream(found.get().toInputStream()).readAllBytes())
+            environment.blockManager().releaseLock(block, jvm.scala.Option.empty())
