@@ -41,6 +41,7 @@ def _generated(random_ports: bool) -> dict[str, str]:
     return {
         "kafka_bootstrap": f"{LOOPBACK}:{ports['kafka']}",
         "kafka_password": _secret(),
+        **{f"kafka_{user}_password": _secret() for user in ("collector", "producer", "reader", "ticks")},
         "kafka_controller_port": str(ports["controller"]),
         "kafka_controller_password": _secret(),
         "s3_endpoint": f"http://{LOOPBACK}:{ports['s3']}",

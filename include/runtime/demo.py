@@ -25,7 +25,6 @@ import runtime
 from pages.files import TABS
 from runtime.airflow_client import ENDED, Airflow, sign_in
 from runtime.airflow_configuration import url
-from runtime.credentials import write_private
 from truelog.apps.reader_positions import view_positions
 from truelog.archive import archive_reader
 from truelog.log.positions import Positions
@@ -33,6 +32,7 @@ from truelog.log.topics import end_offsets
 from truelog.monitor import health
 from truelog.storage import db_snapshot
 from truelog.support.errors import RunFailed, ServiceDown
+from truelog.support.files import write_private
 from truelog.support.settings import ENVIRONMENT_FILE, Settings, default_home
 from truelog.support.wait import until
 from truelog.views import catalogue

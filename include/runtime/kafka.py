@@ -13,12 +13,12 @@ from confluent_kafka.admin import AdminClient
 
 from runtime.credentials import LOOPBACK
 from runtime.service import Service, private_folder
-from truelog.log import topics
+from truelog.log import access, topics
 from truelog.schema.event import load_proposals
 from truelog.spark.java import java
 from truelog.support.errors import NotSetUp, ServiceDown, TopicRefused
 from truelog.support.files import write_private
-from truelog.support.settings import Settings, jaas
+from truelog.support.settings import KafkaUser, Settings, jaas
 
 log = logging.getLogger("truelog.runtime")
 
@@ -62,7 +62,8 @@ def ready(settings: Settings) -> None:
 
 
 def prepare(settings: Settings) -> None:
-    """Create the declared topics. A topic or a file that is bad does not hold up the others."""
+    """Create the principals and the declared topics. A bad topic or file does not hold up the others."""
+    access.create_users(topics.client(settings, KafkaUser.ADMIN), settings)
     types, broken = load_proposals(settings.events_folder)
     for name, event_type in types.items():
         try:
@@ -100,6 +101,7 @@ def _properties(settings: Settings) -> dict[str, object]:
         "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
         "listener.name.controller.plain.sasl.jaas.config": f'{plain[:-1]} user_controller="{controller}";',
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "false",
         "super.users": f"User:{settings.kafka_user};User:controller",
         "log.dirs": settings.home / "kafka" / "data",
         # The broker sets the time of each record, and only declared topics exist.

@@ -18,7 +18,7 @@ from truelog.ingest.body_reader import RETRY_SECONDS
 from truelog.ingest.event_classifier import ClassifiedRecord
 from truelog.support.background import Background
 from truelog.support.errors import RequestRefused, ServiceDown
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ class _Append:
 
 def _configuration(settings: Settings) -> dict[str, object]:
     return {
-        **settings.kafka(),
+        **settings.kafka(KafkaUser.COLLECTOR),
         "acks": "all",
         "enable.idempotence": True,
         "linger.ms": 5,

@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from truelog.log.positions import Positions
 from truelog.support.errors import ServiceDown
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 
 _SECONDS = 10.0
 
@@ -55,7 +55,7 @@ def _times(settings: Settings, starts: Iterable[Coordinates]) -> dict[Coordinate
     if not remaining:
         return found
     consumer = Consumer(
-        settings.kafka()
+        settings.kafka(KafkaUser.READER)
         | {
             "group.id": "truelog.lag",
             "enable.auto.commit": False,

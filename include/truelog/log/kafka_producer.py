@@ -5,7 +5,7 @@ An event counts as sent once all in-sync replicas have it (`acks=all`), and prod
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from truelog.log import topics
 from truelog.support.errors import ServiceDown
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 
 # A broker that was killed restarts well within this time. A longer outage is reported as an error.
 _TIMEOUT_MS = 60_000
@@ -27,11 +27,12 @@ class OutgoingRecord(NamedTuple):
     value: bytes
 
 
-def make_producer(settings: Settings) -> Producer:
-    """A producer whose acknowledgement means that the record is in the log exactly once."""
+def make_producer(settings: Settings, on_error: Callable[[KafkaError], None] | None = None) -> Producer:
+    """A producer of events whose acknowledgement means that the record is in the log exactly once."""
     return Producer(
         {
-            **settings.kafka(),
+            **settings.kafka(KafkaUser.PRODUCER),
+            **({"error_cb": on_error} if on_error else {}),
             "acks": "all",
             "enable.idempotence": True,
             "partitioner": "murmur2_random",
@@ -55,13 +56,14 @@ class KafkaSender:
         topics.require_log_append_time(settings, names)
         self.sent = 0
         self._failed: KafkaError | None = None
-        self._producer = make_producer(settings)
+        self._producer = make_producer(settings, self._on_error)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        self._producer.flush()
+        while self._producer.flush(1) and not self._refused():
+            continue
         if error is None:
             self._require_accepted()
 
@@ -88,6 +90,14 @@ class KafkaSender:
             self.sent += 1
         else:
             self._failed = self._failed or error
+
+    def _on_error(self, error: KafkaError) -> None:
+        """Report a wrong password at once. Otherwise, the records would wait for the time limit."""
+        if error.code() == KafkaError._AUTHENTICATION:
+            self._failed = self._failed or error
+
+    def _refused(self) -> bool:
+        return self._failed is not None and self._failed.code() == KafkaError._AUTHENTICATION
 
     def _require_accepted(self) -> None:
         if self._failed is None:

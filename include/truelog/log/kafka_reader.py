@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from truelog.support.errors import ServiceDown
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 
 _TIMEOUT_SECONDS = 30
 
@@ -15,7 +15,7 @@ def messages(settings: Settings, topic: str, partition: int, begin: int, end: in
     position = begin
     consumer = Consumer(
         {
-            **settings.kafka(),
+            **settings.kafka(KafkaUser.READER),
             "group.id": "truelog-audit",
             "enable.auto.commit": False,
             "enable.partition.eof": True,

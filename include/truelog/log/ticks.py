@@ -27,7 +27,7 @@ from truelog.log.clock_guard import ClockGuard, newest_tick
 from truelog.schema.event import EventType, event_names, load_event
 from truelog.support.errors import ServiceDown
 from truelog.support.service_main import run_until_terminated
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 
 TOPIC = "ticks"
 
@@ -65,7 +65,7 @@ def _producer(settings: Settings) -> Producer:
     """A producer that discards a tick after ten seconds in the queue. A late tick is correct but useless."""
     return Producer(
         {
-            **settings.kafka(),
+            **settings.kafka(KafkaUser.TICKS),
             "acks": "all",
             "enable.idempotence": True,
             "linger.ms": 0,

@@ -26,10 +26,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its annotat
     TopicDescription,
 )
 
+from truelog.log import access
 from truelog.log.positions import Positions
 from truelog.schema.event import EventType, Topic
 from truelog.support.errors import ServiceDown, TopicRefused
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 
 _TIMEOUT = 10.0
 _SHORT_TIMEOUT = 3.0  # for a caller that checks every few seconds
@@ -80,9 +81,10 @@ def sync_topics(settings: Settings, types: Mapping[str, EventType]) -> None:
 
     1. Before any change, raise TopicRefused if a topic cannot be corrected.
     2. Create missing topics, add partitions, and set the configuration.
-    3. Wait until every partition has a leader.
+    3. Let the topics' producers write to them.
+    4. Wait until every partition has a leader.
     """
-    broker = client(settings)
+    broker = client(settings, KafkaUser.ADMIN)
     existing = existing_topics(broker)
     present = _described(broker, [name for name in types if name in existing])
     require_broker_timestamps(broker, present)
@@ -92,12 +94,28 @@ def sync_topics(settings: Settings, types: Mapping[str, EventType]) -> None:
     growing = {n: types[n].topic for n, found in present.items() if _needs_partitions(found, types[n])}
     _add_partitions(broker, growing)
     _configure(broker, {name: types[name].topic for name in present})
+    access.grant_writing(broker, types)
     _wait_for_leaders(broker, types)
 
 
-def client(settings: Settings) -> AdminClient:
+class Client(AdminClient):
     """A client that reports errors only through exceptions, not on standard error."""
-    return AdminClient({**settings.kafka(), "log_level": 0})
+
+    def __init__(self, settings: Settings, user: KafkaUser) -> None:
+        self._errors: list[KafkaError] = []
+        config: dict[str, Any] = {**settings.kafka(user), "error_cb": self._errors.append, "log_level": 0}
+        super().__init__(config)
+
+    def refusal(self) -> str:
+        """Why Kafka refuses the principal, or an empty string. Otherwise a wrong password would look like silence."""
+        self.poll(0)
+        refusals = [error.str() for error in self._errors if error.code() == KafkaError._AUTHENTICATION]
+        self._errors.clear()
+        return f"{refusals[-1]}. Check the TRUELOG_KAFKA_…_PASSWORD settings" if refusals else ""
+
+
+def client(settings: Settings, user: KafkaUser = KafkaUser.READER) -> Client:
+    return Client(settings, user)
 
 
 def topic_ids(settings: Settings, topics: Iterable[str]) -> dict[str, str]:
@@ -179,7 +197,7 @@ def existing_topics(broker: AdminClient) -> set[str]:
     try:
         return set(broker.list_topics(timeout=_TIMEOUT).topics)
     except KafkaException as error:
-        raise ServiceDown(f"Kafka did not answer: {error.args[0].str()}; see `truelog status`.") from error
+        raise ServiceDown(f"Kafka did not answer: {_reason(broker, error.args[0])}; see `truelog status`.") from error
 
 
 def retention_seconds(broker: AdminClient, topics: Iterable[str]) -> dict[str, float | None]:
@@ -222,7 +240,7 @@ def _configurations(broker: AdminClient, topics: Iterable[str]) -> dict[str, Map
     if not resources:
         return {}
     found = broker.describe_configs(list(resources.values()), request_timeout=_TIMEOUT)
-    return {name: _result(name, found[resource]) for name, resource in resources.items()}
+    return {name: _result(broker, name, found[resource]) for name, resource in resources.items()}
 
 
 def _require_no_fewer_partitions(name: str, partitions: int, topic: Topic) -> None:
@@ -241,14 +259,14 @@ def _create(broker: AdminClient, topics: Mapping[str, Topic]) -> None:
     new = [NewTopic(name, topic.partitions, config=_config(topic)) for name, topic in topics.items()]
     if new:
         for name, future in broker.create_topics(new, request_timeout=_TIMEOUT).items():
-            _result(name, future, unless=KafkaError.TOPIC_ALREADY_EXISTS)  # a concurrent call created it
+            _result(broker, name, future, unless=KafkaError.TOPIC_ALREADY_EXISTS)  # a concurrent call created it
 
 
 def _add_partitions(broker: AdminClient, topics: Mapping[str, Topic]) -> None:
     new = [NewPartitions(name, topic.partitions) for name, topic in topics.items()]
     if new:
         for name, future in broker.create_partitions(new, request_timeout=_TIMEOUT).items():
-            _result(name, future)
+            _result(broker, name, future)
 
 
 def _configure(broker: AdminClient, topics: Mapping[str, Topic]) -> None:
@@ -257,7 +275,7 @@ def _configure(broker: AdminClient, topics: Mapping[str, Topic]) -> None:
     ]
     if resources:
         for resource, future in broker.incremental_alter_configs(resources, request_timeout=_TIMEOUT).items():
-            _result(resource.name, future)
+            _result(broker, resource.name, future)
 
 
 def _config(topic: Topic) -> dict[str, str]:
@@ -307,7 +325,7 @@ def _described(broker: AdminClient, topics: Iterable[str], timeout: float = _TIM
     if not names:
         return {}
     futures = broker.describe_topics(TopicCollection(names), request_timeout=timeout)
-    return {name: _result(name, futures[name]) for name in names}
+    return {name: _result(broker, name, futures[name]) for name in names}
 
 
 def _offsets(
@@ -336,13 +354,17 @@ def _answers(
     for partition, future in futures.items():
         key = (partition.topic, partition.partition)
         try:
-            answers[key] = _result(partition.topic, future)
+            answers[key] = _result(broker, partition.topic, future)
         except ServiceDown as down:
             unknown[key] = str(down)
     return answers, unknown
 
 
-def _result(topic: str, future: "Future[Any]", unless: int | None = None) -> Any:
+def _reason(broker: AdminClient, error: KafkaError) -> str:
+    return (broker.refusal() if isinstance(broker, Client) else "") or error.str()
+
+
+def _result(broker: AdminClient, topic: str, future: "Future[Any]", unless: int | None = None) -> Any:
     """The broker's answer about the topic, or None for the error `unless`. Other errors become platform exceptions."""
     try:
         return future.result()
@@ -353,5 +375,6 @@ def _result(topic: str, future: "Future[Any]", unless: int | None = None) -> Any
         if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise TopicRefused(f"Kafka has no topic {topic}; `truelog up` creates the declared topics.") from None
         if error.code() < 0 or error.code() in _TRANSIENT:
-            raise ServiceDown(f"Kafka did not answer about {topic}: {error.str()}; see `truelog status`.") from failed
+            reason = _reason(broker, error)
+            raise ServiceDown(f"Kafka did not answer about {topic}: {reason}; see `truelog status`.") from failed
         raise TopicRefused(f"{topic}: {error.str()}.") from failed

@@ -6,6 +6,7 @@ unwrap them.
 """
 
 import os
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -29,6 +30,16 @@ STAGER, CATALOG_ROLE = "stager", "catalog"  # database roles
 _IDLE_TIMEOUT = "-cidle_in_transaction_session_timeout=15s"
 
 
+class KafkaUser(StrEnum):
+    """Kafka's principals. Each has the rights for one duty (`truelog.log.access`)."""
+
+    ADMIN = "truelog"  # set-up
+    COLLECTOR = "truelog-collector"
+    PRODUCER = "truelog-producer"
+    READER = "truelog-reader"
+    TICKS = "truelog-ticks"
+
+
 def default_home() -> Path:
     """The folder for state: `TRUELOG_HOME`, or `.truelog` next to the code."""
     return Path(os.environ.get("TRUELOG_HOME") or PROJECT / ".truelog").absolute()
@@ -47,6 +58,11 @@ class Settings(BaseSettings):
     kafka_bootstrap: str
     kafka_user: str = "truelog"
     kafka_password: SecretStr
+    # The principals with few rights. If one has no password, its duty falls to `kafka_user`.
+    kafka_collector_password: SecretStr = SecretStr("")
+    kafka_producer_password: SecretStr = SecretStr("")
+    kafka_reader_password: SecretStr = SecretStr("")
+    kafka_ticks_password: SecretStr = SecretStr("")
     kafka_protocol: str = "SASL_PLAINTEXT"
     kafka_mechanism: str = "SCRAM-SHA-512"
 
@@ -238,25 +254,43 @@ class Settings(BaseSettings):
     def _database_secret(self) -> str:
         return self.database_password.get_secret_value()
 
-    def kafka(self) -> dict[str, Any]:
+    @property
+    def kafka_passwords(self) -> dict[KafkaUser, SecretStr]:
+        """The passwords of the principals with few rights. A password may be empty."""
+        return {
+            KafkaUser.COLLECTOR: self.kafka_collector_password,
+            KafkaUser.PRODUCER: self.kafka_producer_password,
+            KafkaUser.READER: self.kafka_reader_password,
+            KafkaUser.TICKS: self.kafka_ticks_password,
+        }
+
+    def _kafka_login(self, user: KafkaUser) -> tuple[str, str]:
+        """The name and the password of a principal, or of `kafka_user` if the principal has no password."""
+        if user is not KafkaUser.ADMIN and (password := self.kafka_passwords[user]):
+            return str(user), password.get_secret_value()
+        return self.kafka_user, self.kafka_password.get_secret_value()
+
+    def kafka(self, user: KafkaUser = KafkaUser.ADMIN) -> dict[str, Any]:
         """Configuration for a `confluent_kafka` client."""
+        name, password = self._kafka_login(user)
         return {
             "bootstrap.servers": self.kafka_bootstrap,
             "security.protocol": self.kafka_protocol,
             "sasl.mechanism": self.kafka_mechanism,
-            "sasl.username": self.kafka_user,
-            "sasl.password": self.kafka_password.get_secret_value(),
+            "sasl.username": name,
+            "sasl.password": password,
         }
 
     def spark_kafka(self) -> dict[str, str]:
-        """Options for Spark's Kafka source, which reads only committed records and ignores aborted transactions."""
+        """Options for Spark's Kafka source, which reads only committed records and ignores aborted transactions.
+
+        Spark ships them to its tasks, so they name the principal that can only read.
+        """
         return {
             "kafka.bootstrap.servers": self.kafka_bootstrap,
             "kafka.security.protocol": self.kafka_protocol,
             "kafka.sasl.mechanism": self.kafka_mechanism,
-            "kafka.sasl.jaas.config": jaas(
-                self.kafka_mechanism, self.kafka_user, self.kafka_password.get_secret_value()
-            ),
+            "kafka.sasl.jaas.config": jaas(self.kafka_mechanism, *self._kafka_login(KafkaUser.READER)),
             "kafka.isolation.level": "read_committed",
             # Each task prefetches past its last record. At the log's end, the next fetch would wait for that prefetch.
             "kafka.fetch.max.wait.ms": "10",

@@ -122,11 +122,13 @@ def test_a_missing_topic_is_rejected(kafka: Settings) -> None:
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, TopicRefused),
     ],
 )
-def test_transient_and_permanent_errors_are_distinguished(code: int, expected: type[Exception]) -> None:
+def test_transient_and_permanent_errors_are_distinguished(
+    kafka: Settings, code: int, expected: type[Exception]
+) -> None:
     future: Future[None] = Future()
     future.set_exception(KafkaException(KafkaError(code)))
     with pytest.raises(expected):
-        topics._result("visits", future)
+        topics._result(topics.client(kafka), "visits", future)
 
 
 def test_a_topic_that_was_created_again_has_another_id(kafka: Settings, admin: AdminClient) -> None:

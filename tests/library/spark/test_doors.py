@@ -12,8 +12,9 @@ from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
 from tests.laws.lab import Lab
-from tests.library.archived import archived
+from tests.library.archived import PER_URL, archived
 from tests.library.spark import stranger
+from truelog.kernel import table
 from truelog.log import records, topics
 from truelog.support.settings import Settings
 
@@ -83,13 +84,15 @@ def test_tasks_carry_only_what_they_need(lab: Lab, platform: Settings) -> None:
     with archived(lab, platform) as ground:
         ground.click(0, [("u", "1", 0)])
         ground.stream()
+        found = carried(lab.spark, platform)
     topics_of_log = topics.end_offsets(platform, ["click"])
     records.decoded(records.read_range(lab.spark, platform, topics_of_log, topics_of_log), lab.types).count()
-    found = {name for block in blocks(lab.spark) for name, value in secrets(platform) if value in block}
-    assert found == {"stager_password", "catalog_password", "s3_secret_key"}
+    found |= carried(lab.spark, platform)
+    assert found == {"stager_password", "catalog_password", "s3_secret_key", "kafka_reader_password"}
 
 
 def test_the_stager_inserts_staged_rows_and_nothing_else(lab: Lab, migrated: Settings) -> None:
+    table.deploy_table(lab.connection, lab.compiled("stager_test", PER_URL))
     with psycopg.connect(migrated.staging_uri(), autocommit=True) as connection:
         assert connection.execute("SELECT current_user").fetchone() == ("stager",)
         tables = lab.connection.execute(
@@ -98,16 +101,21 @@ def test_the_stager_inserts_staged_rows_and_nothing_else(lab: Lab, migrated: Set
         ).fetchall()
         may = "SELECT has_table_privilege(%s, %s, %s)"
         assert {schema for _, schema in tables} >= {"stage", "truelog", "state", "iceberg"}
-        for table, schema in tables:
+        for name, schema in tables:
             rights = {
                 right
                 for right in ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "TRIGGER", "REFERENCES")
-                if lab.connection.execute(may, ("stager", table, right)).fetchone() == (True,)
+                if lab.connection.execute(may, ("stager", name, right)).fetchone() == (True,)
             }
-            assert rights == ({"INSERT"} if schema == "stage" else set()), table
+            assert rights == ({"INSERT"} if schema == "stage" else set()), name
         for statement in ("CREATE TABLE stage.mine (x int)", "CREATE TEMP TABLE mine (x int)", "CREATE SCHEMA mine"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(statement.encode())
+
+
+def carried(spark: SparkSession, settings: Settings) -> set[str]:
+    """The names of the secrets in the values that Spark has distributed and not yet forgotten."""
+    return {name for block in blocks(spark) for name, value in secrets(settings) if value in block}
 
 
 def secrets(settings: Settings) -> Iterable[tuple[str, bytes]]:

@@ -1,0 +1,114 @@
+"""Kafka's principals: their passwords, and the rights of each on topics.
+
+Set-up creates the principals with the superuser's rights. Afterwards, each part of the platform uses the principal of
+its duty:
+
+- the collector writes events and dead letters
+- `truelog-producer`, for commands and for producers that bypass the collector, writes events
+- the tick service writes ticks
+- every other part reads
+
+Kafka refuses everything that no rule allows.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its annotations do not re-export
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialAlteration,
+    UserScramCredentialUpsertion,
+)
+
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import KafkaUser, Settings
+from truelog.support.wait import until
+
+_SECONDS = 10.0
+_ITERATIONS = 4096
+_LIMITED = (KafkaUser.COLLECTOR, KafkaUser.PRODUCER, KafkaUser.READER, KafkaUser.TICKS)
+# Topics that are not for events: only these principals may write to them.
+_WRITERS = {"ticks": (KafkaUser.TICKS,), "dead_letter": (KafkaUser.COLLECTOR,)}
+_GROUPS = ("truelog", "spark-kafka-")  # prefixes of the consumer groups that Truelog and Spark name
+
+
+def create_users(broker: AdminClient, settings: Settings) -> None:
+    """Create the principals that have passwords, with the right to read for the reader. Idempotent."""
+    made = [user for user in _LIMITED if settings.kafka_passwords[user]]
+    mechanism = ScramCredentialInfo(ScramMechanism[settings.kafka_mechanism.replace("-", "_")], _ITERATIONS)
+    upserts: list[UserScramCredentialAlteration] = [
+        UserScramCredentialUpsertion(user.value, mechanism, settings.kafka_passwords[user].get_secret_value().encode())
+        for user in made
+    ]
+    if upserts:
+        for future in broker.alter_user_scram_credentials(upserts, request_timeout=_SECONDS).values():
+            future.result()
+        _wait_for_users(broker, made)
+    _create(broker, _reading())
+
+
+def grant_writing(broker: AdminClient, topics: Iterable[str]) -> None:
+    """Let the principals of these topics write to them. Idempotent."""
+    _create(broker, [rule for topic in topics for rule in _writing(topic)])
+
+
+def _writing(topic: str) -> list[AclBinding]:
+    users = _WRITERS.get(topic, (KafkaUser.COLLECTOR, KafkaUser.PRODUCER))
+    return [_rule(user, ResourceType.TOPIC, topic, AclOperation.WRITE) for user in users]  # implies DESCRIBE
+
+
+def _reading() -> list[AclBinding]:
+    anything = [AclOperation.READ, AclOperation.DESCRIBE_CONFIGS]
+    topics = [_rule(KafkaUser.READER, ResourceType.TOPIC, "*", each) for each in anything]
+    prefixed = ResourcePatternType.PREFIXED
+    groups = [_rule(KafkaUser.READER, ResourceType.GROUP, each, AclOperation.READ, prefixed) for each in _GROUPS]
+    return topics + groups
+
+
+def _rule(
+    user: KafkaUser,
+    kind: ResourceType,
+    name: str,
+    operation: AclOperation,
+    pattern: ResourcePatternType = ResourcePatternType.LITERAL,
+) -> AclBinding:
+    return AclBinding(kind, name, pattern, f"User:{user}", "*", operation, AclPermissionType.ALLOW)
+
+
+def _create(broker: AdminClient, rules: list[AclBinding]) -> None:
+    """Add the missing rules, and wait until the broker applies them."""
+    existing = _existing(broker)
+    missing = [rule for rule in rules if rule not in existing]
+    if not missing:
+        return
+    for future in broker.create_acls(missing, request_timeout=_SECONDS).values():
+        future.result()
+
+    def applied() -> None:
+        if not set(missing) <= _existing(broker):
+            raise ServiceDown("the broker has not applied all of them yet")
+
+    until(applied, _SECONDS, "the rules for Kafka's principals")
+
+
+def _existing(broker: AdminClient) -> set[AclBinding]:
+    kinds = (ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)
+    everything = AclBindingFilter(*kinds)  # type: ignore[arg-type]  # None matches all names
+    return set(broker.describe_acls(everything, request_timeout=_SECONDS).result())
+
+
+def _wait_for_users(broker: AdminClient, users: list[KafkaUser]) -> None:
+    def known() -> None:
+        found: Any = broker.describe_user_scram_credentials([each.value for each in users], request_timeout=_SECONDS)
+        if unknown := [user for user, future in found.items() if future.exception() is not None]:
+            raise ServiceDown(f"the broker does not know {', '.join(unknown)} yet")
+
+    until(known, _SECONDS, "Kafka's principals")

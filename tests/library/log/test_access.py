@@ -1,0 +1,151 @@
+"""Each Kafka principal may do its duty and nothing else, and a wrong password is reported as a wrong password."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+from confluent_kafka.cimpl import NewTopic
+from pydantic import SecretStr
+
+from tests.house.tree import PROJECT, texts
+from truelog.log import access, topics
+from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
+from truelog.log.positions import Positions
+from truelog.schema.event import load_events
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import KafkaUser, Settings
+
+EVENTS, INTERNAL = ("page_view", "search", "click"), ("dead_letter", "ticks")
+OTHERS = ("__consumer_offsets", "__transaction_state")
+WRONG = SecretStr("0" * 48)
+DENIED = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError._NOENT,  # the principal does not even see the topic
+}
+MAY_WRITE = {
+    KafkaUser.COLLECTOR: {*EVENTS, "dead_letter"},
+    KafkaUser.PRODUCER: {*EVENTS},
+    KafkaUser.TICKS: {"ticks"},
+    KafkaUser.READER: set[str](),
+}
+
+
+def writes(settings: Settings, user: KafkaUser, topic: str) -> bool:
+    """Whether the principal may write, as an idempotent producer. A principal that may write nothing gets no id."""
+    errors: list[KafkaError | None] = []
+    producer = Producer({**settings.kafka(user), "acks": "all", "enable.idempotence": True, "log_level": 0})
+    try:
+        producer.produce(topic, b"{}", on_delivery=lambda error, _: errors.append(error))
+        assert producer.flush(15) == 0
+        [error] = errors
+    except KafkaException as failed:
+        error = failed.args[0]
+    assert error is None or error.code() in DENIED | {KafkaError._PURGE_QUEUE, KafkaError.INVALID_REQUEST}, error
+    return error is None
+
+
+@pytest.fixture
+def _no_record_is_left(kafka: Settings) -> Iterator[None]:
+    """Other tests read these topics."""
+    yield
+    ends = topics.end_offsets(kafka, (*EVENTS, *INTERNAL))
+    written = [TopicPartition(r.topic, r.partition, r.end) for r in Positions().ranges_to(ends)]
+    broker = topics.client(kafka, KafkaUser.ADMIN)
+    for future in broker.delete_records(written).values():
+        future.result()
+
+
+def reads(settings: Settings, user: KafkaUser, topic: str) -> bool:
+    config = {**settings.kafka(user), "group.id": "truelog-test", "auto.offset.reset": "earliest", "log_level": 0}
+    consumer = Consumer(config | {"enable.partition.eof": True, "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    message = consumer.poll(15)
+    consumer.close()
+    assert message is not None
+    error = message.error()
+    assert error is None or error.code() in {KafkaError._PARTITION_EOF, *DENIED}, error
+    return error is None or error.code() == KafkaError._PARTITION_EOF
+
+
+@pytest.mark.usefixtures("_no_record_is_left")
+@pytest.mark.parametrize("user", MAY_WRITE)
+def test_a_principal_writes_only_its_topics(kafka: Settings, user: KafkaUser) -> None:
+    assert {topic for topic in (*EVENTS, *INTERNAL, *OTHERS) if writes(kafka, user, topic)} == MAY_WRITE[user]
+
+
+@pytest.mark.parametrize("user", MAY_WRITE)
+def test_only_the_reader_reads(kafka: Settings, user: KafkaUser) -> None:
+    assert {reads(kafka, user, topic) for topic in (*EVENTS, *INTERNAL)} == {user is KafkaUser.READER}
+
+
+RETENTION = ConfigEntry("retention.ms", "1", incremental_operation=AlterConfigOpType.SET)
+PAGE_VIEWS = ConfigResource(ResourceType.TOPIC, "page_view", incremental_configs=[RETENTION])
+CHANGES: dict[str, Callable[[AdminClient], dict[Any, Any]]] = {
+    "creates a topic": lambda it: it.create_topics([NewTopic("mine", 1)]),
+    "deletes a topic": lambda it: it.delete_topics(["page_view"]),
+    "deletes records": lambda it: it.delete_records([TopicPartition("page_view", 0, 1)]),
+    "changes rules": lambda it: it.create_acls(access._writing("mine")),
+    "changes a topic": lambda it: it.incremental_alter_configs([PAGE_VIEWS]),
+}
+
+
+@pytest.mark.parametrize("user", MAY_WRITE)
+@pytest.mark.parametrize("change", CHANGES)
+def test_no_principal_administers(kafka: Settings, user: KafkaUser, change: str) -> None:
+    broker = topics.client(kafka, user)
+    for future in CHANGES[change](broker).values():
+        refused = future.exception()
+        assert isinstance(refused, KafkaException)
+        assert refused.args[0].code() in DENIED
+
+
+def test_set_up_changes_nothing_the_second_time(kafka: Settings) -> None:
+    broker = topics.client(kafka, KafkaUser.ADMIN)
+    before = access._existing(broker)
+    access.create_users(broker, kafka)
+    topics.sync_topics(kafka, load_events())
+    assert access._existing(broker) == before
+
+
+def test_a_platform_of_an_earlier_release_has_only_the_main_principal(kafka: Settings) -> None:
+    names = [f"kafka_{user}_password" for user in ("collector", "producer", "reader", "ticks")]
+    earlier = kafka.model_copy(update=dict.fromkeys(names, SecretStr("")))
+    assert {earlier.kafka(user)["sasl.username"] for user in KafkaUser} == {"truelog"}
+
+
+def test_a_wrong_password_is_reported_as_such(kafka: Settings) -> None:
+    wrong = kafka.model_copy(update={"kafka_reader_password": WRONG})
+    with pytest.raises(ServiceDown, match=r"Authentication failed.*TRUELOG_KAFKA"):
+        topics.existing_topics(topics.client(wrong))
+    with pytest.raises(ServiceDown, match=r"Authentication failed.*TRUELOG_KAFKA"):
+        topics.end_offsets(wrong, ["page_view"])
+
+
+def test_a_sender_with_a_wrong_password_does_not_wait_for_the_time_limit(kafka: Settings) -> None:
+    wrong = kafka.model_copy(update={"kafka_producer_password": WRONG})
+    with pytest.raises(ServiceDown, match="Authentication failed"), KafkaSender(wrong, ["page_view"]) as sender:
+        sender.send(OutgoingRecord("page_view", "k", b"{}"))
+
+
+def test_only_set_up_uses_the_superuser() -> None:
+    using = {
+        name
+        for name, text in texts(PROJECT, "*.py")
+        if name.startswith(("include/", "plugins/", "dags/", "spark_apps/"))
+        and (".kafka()" in text or "KafkaUser.ADMIN" in text)
+    }
+    assert using == {
+        "include/runtime/kafka.py",
+        "include/truelog/log/topics.py",
+        "include/truelog/support/settings.py",
+    }
