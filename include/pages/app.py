@@ -2,6 +2,7 @@
 
 from airflow.api_fastapi.core_api.security import requires_authenticated
 from fastapi import Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
 from pages import alerts, application_actions, backfills, data, docs, export, files
@@ -16,8 +17,16 @@ def make() -> FastAPI:
     for module in (files, data, docs, export, backfills, application_actions, alerts):
         app.include_router(module.router)
     app.add_exception_handler(TruelogError, _refuse)
+    app.add_exception_handler(RequestValidationError, _invalid)
     app.add_middleware(Headers, headers=OURS)
     return app
+
+
+async def _invalid(_: Request, error: Exception) -> JSONResponse:
+    """The reasons without the values: FastAPI's own response repeats them, but JSON cannot contain NaN."""
+    assert isinstance(error, RequestValidationError)  # noqa: S101  the type that this function is registered for
+    reasons = [{"loc": each["loc"], "msg": each["msg"], "type": each["type"]} for each in error.errors()]
+    return JSONResponse({"detail": reasons}, 422)
 
 
 async def _refuse(_: Request, error: Exception) -> JSONResponse:

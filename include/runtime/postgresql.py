@@ -77,6 +77,7 @@ def prepare(settings: Settings) -> None:
         _role(connection, CATALOG_ROLE, settings.catalog_password.get_secret_value())
         _database(connection, settings.database_name, settings.database_user)
         _database(connection, "airflow", "airflow")
+        connection.execute("REVOKE CONNECT ON DATABASE postgres, template1 FROM PUBLIC")
     with _admin(settings, settings.database_name) as connection:
         _schemas(connection, settings.database_user)
     migrate(settings)
@@ -163,10 +164,12 @@ def _admin(settings: Settings, database: str = ADMIN) -> psycopg.Connection:
 
 
 def _role(connection: psycopg.Connection, name: str, password: str) -> None:
+    """Create the role. The statement contains only a hash, because pg_stat_statements stores statements."""
     known = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (name,)).fetchone()
     if not known:
+        hashed = connection.pgconn.encrypt_password(password.encode(), name.encode(), b"scram-sha-256").decode()
         statement = sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}")
-        connection.execute(statement.format(sql.Identifier(name), sql.Literal(password)))
+        connection.execute(statement.format(sql.Identifier(name), sql.Literal(hashed)))
 
 
 def _database(connection: psycopg.Connection, name: str, owner: str) -> None:
@@ -202,9 +205,36 @@ def _schemas(connection: psycopg.Connection, owner: str) -> None:
         "GRANT USAGE ON SCHEMA truelog TO analyst",  # for the functions that present sketches, but not for the tables
         "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA views GRANT SELECT ON TABLES TO analyst",
         "ALTER ROLE analyst SET default_transaction_read_only = on",
+        "ALTER ROLE analyst CONNECTION LIMIT 10",
+        "ALTER ROLE analyst SET statement_timeout = '5min'",
+        "ALTER ROLE analyst SET idle_in_transaction_session_timeout = '1min'",
         "CREATE EXTENSION IF NOT EXISTS pg_stat_statements",
+        _FORGET_PASSWORDS,
     ):
         connection.execute(sql.SQL(statement).format(**names))
+    _reserve_functions(connection, owner)
+
+
+# Earlier releases sent passwords in statements.
+_FORGET_PASSWORDS = (
+    "SELECT pg_stat_statements_reset(userid, dbid, queryid) FROM pg_stat_statements WHERE query ~* 'role.*password'"
+)
+
+
+def _reserve_functions(connection: psycopg.Connection, owner: str) -> None:
+    """Let only the owner take advisory locks and write large objects.
+
+    Every role may do so by default, even in a read-only transaction. A lock on an application's name would keep the
+    application from starting.
+    """
+    functions = connection.execute(
+        "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace "
+        "AND (proname ~ '^pg_(try_)?advisory_' OR proname ~ '^lo_' OR proname IN ('loread', 'lowrite')) "
+        "AND has_function_privilege('analyst', oid, 'EXECUTE')"
+    ).fetchall()
+    for (function,) in functions:
+        for statement in ("REVOKE EXECUTE ON FUNCTION {} FROM PUBLIC", "GRANT EXECUTE ON FUNCTION {} TO {}"):
+            connection.execute(sql.SQL(statement).format(sql.SQL(function), sql.Identifier(owner)))
 
 
 SERVICE = Service(

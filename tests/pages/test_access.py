@@ -1,6 +1,7 @@
 """Tests of permissions over HTTP, against the running api-server."""
 
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ PREFIX = "/truelog"
 # Runs in a separate process, because Airflow reads its configuration when it is imported.
 ROUTES = """
 import json
+import math
 from pages.app import make
 print(json.dumps([[route.path, method] for route in make().routes for method in route.methods]))
 """
@@ -172,6 +174,7 @@ def test_on_call_users_handle_alerts(
         ("acknowledge", {"key": "application_down/none"}),
         ("silence", {"pattern": "*", "hours": 2, "why": ""}),
         ("silence", {"pattern": "*", "hours": 10_000, "why": "forever"}),
+        ("silence", {"pattern": "*", "hours": math.nan, "why": "Python writes and reads NaN in JSON"}),
         ("silence", {"pattern": "a\0", "hours": 1, "why": "PostgreSQL stores no NUL"}),
         ("unsilence", {"id": 0}),
     ],

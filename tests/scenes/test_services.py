@@ -1,7 +1,7 @@
 """The embedded services: access, ports, secrets, and recovery from kills."""
 
 import stat
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,23 @@ def test_s3_rejects_wrong_keys(s3: Settings, wrong: dict[str, object]) -> None:
     assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 403
 
 
+REFUSED = (
+    "DELETE FROM views.seen",
+    "LOCK TABLE views.seen IN SHARE MODE",
+    "SELECT one FROM views.seen FOR UPDATE",
+    "CREATE TABLE views.mine (x int)",
+    "CREATE TABLE public.mine (x int)",
+    "CREATE TEMP TABLE mine (x int)",
+    "CREATE SCHEMA mine",
+    "SELECT * FROM truelog.api_key",
+    "SELECT lo_creat(-1)",
+    "SELECT lo_from_bytea(0, 'x')",
+    "SELECT pg_advisory_lock(hashtextextended('stream', 0))",
+    "SELECT pg_try_advisory_lock_shared(1, 2)",
+    "SELECT pg_advisory_xact_lock(1)",
+)
+
+
 def test_the_analyst_reads_views_and_changes_nothing(postgresql: Settings) -> None:
     with psycopg.connect(**postgresql.database(), autocommit=True) as owner:
         owner.execute("CREATE TABLE views.seen AS SELECT 1 AS one")
@@ -69,13 +86,40 @@ def test_the_analyst_reads_views_and_changes_nothing(postgresql: Settings) -> No
         assert connection.execute("SELECT one FROM views.seen").fetchall() == [(1,)]
         assert connection.execute("SELECT median FROM views.shown").fetchall() == [(1,)]
         connection.execute("SET default_transaction_read_only = off")
-        refused = ("DELETE FROM views.seen", "CREATE TABLE views.mine (x int)", "CREATE SCHEMA mine")
-        for statement in (*refused, "SELECT * FROM truelog.api_key"):
+        for statement in REFUSED:
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(statement)
     with psycopg.connect(**postgresql.database(), autocommit=True) as owner:
         owner.execute("DROP TABLE views.seen")
         owner.execute("DROP VIEW views.shown")
+
+
+def test_the_analysts_connections_and_statements_are_limited(postgresql: Settings) -> None:
+    analyst = {"user": "analyst", "password": postgresql.analyst_password.get_secret_value()}
+    with ExitStack() as opened:
+        for _ in range(10):
+            connection = opened.enter_context(psycopg.connect(**postgresql.database() | analyst))
+        assert connection.execute("SHOW statement_timeout").fetchone() == ("5min",)
+        assert connection.execute("SHOW idle_in_transaction_session_timeout").fetchone() == ("1min",)
+        with pytest.raises(psycopg.OperationalError, match="too many connections"):
+            psycopg.connect(**postgresql.database() | analyst)
+
+
+@pytest.mark.parametrize("role", ["analyst", "stager", "catalog"])
+@pytest.mark.parametrize("database", ["postgres", "template1", "airflow"])
+def test_limited_roles_enter_no_other_database(postgresql: Settings, role: str, database: str) -> None:
+    password = getattr(postgresql, f"{role}_password").get_secret_value()
+    with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
+        psycopg.connect(**postgresql.database() | {"user": role, "password": password, "dbname": database})
+
+
+def test_no_statement_that_postgresql_keeps_contains_a_password(postgresql: Settings) -> None:
+    admin = {"user": "postgres", "password": postgresql.postgres_password.get_secret_value()}
+    with psycopg.connect(**postgresql.database() | admin) as connection:
+        kept = connection.execute("SELECT query FROM pg_stat_statements").fetchall()
+        assert len(kept) > 10
+        assert [text for (text,) in kept if any(secret in text for secret in _secrets(postgresql))] == []
+        assert [text for (text,) in kept if "SCRAM-SHA-256" in text] == []
 
 
 def test_text_is_ordered_by_code_point_and_times_are_utc(postgresql: Settings) -> None:

@@ -4,11 +4,13 @@ A query opens only the tables that it refers to and reads only the columns and r
 the files, Arrow reads them, and DuckDB queries the Arrow data. The query has no access to files, the network or this
 process's variables. The tables also contain invalid records; the `invalid` column contains the reason.
 
-Limits: one SELECT at a time, on this machine, within `_MEMORY`. Each table shows its state when the query opened it, so
-two tables in one query may be a few seconds apart. `offset` and `partition` are SQL keywords and need quotes.
+Limits: one SELECT at a time, on this machine, within `_MEMORY` and a time limit. Each table shows its state when the
+query opened it, so two tables in one query may be a few seconds apart. `offset` and `partition` are SQL keywords and
+need quotes.
 """
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -25,10 +27,11 @@ from pyiceberg.table import Table
 from truelog.archive.archive_table import arrow_schema, identifier, open_catalog
 from truelog.control import event_registry
 from truelog.schema.event import EventType
-from truelog.support.errors import BadInput
+from truelog.support.errors import BadInput, QueryTooSlow
 from truelog.support.settings import Settings
 
 _MEMORY = "2GB"
+_SECONDS = 300.0
 _CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "python_enable_replacements": False,
     "autoinstall_known_extensions": False,
@@ -38,13 +41,14 @@ _CLOSED: dict[str, str | bool | int | float | list[str]] = {
 
 
 @contextmanager
-def run_query(settings: Settings, query: str) -> Iterator[duckdb.DuckDBPyRelation]:
-    """The result of a SELECT on the archive.
+def run_query(settings: Settings, query: str, seconds: float = _SECONDS) -> Iterator[duckdb.DuckDBPyRelation]:
+    """The result of a SELECT on the archive, which must be read before the time limit ends.
 
     Raises:
         BadInput: the query is not one valid SELECT; the message says where it fails.
+        QueryTooSlow: the time limit ended.
     """
-    with open_engine() as connection, open_catalog(settings) as catalog:
+    with open_engine() as connection, open_catalog(settings) as catalog, _interrupted_after(connection, seconds):
         try:
             _require_select(connection, query)
             named = {name.lower() for name in connection.get_table_names(query)}
@@ -54,6 +58,19 @@ def run_query(settings: Settings, query: str) -> Iterator[duckdb.DuckDBPyRelatio
             yield connection.sql(query).project("*")  # renames columns so that no two share a name
         except (duckdb.ProgrammingError, duckdb.DataError, duckdb.PermissionException) as wrong:
             raise BadInput(str(wrong)) from wrong
+        except duckdb.InterruptException as late:
+            raise QueryTooSlow(f"The query took longer than {seconds:g} s: read fewer records.") from late
+
+
+@contextmanager
+def _interrupted_after(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
+    timer = threading.Timer(seconds, connection.interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextmanager

@@ -23,8 +23,7 @@ from truelog.cli.commands import (
     services,
     streaming,
 )
-from truelog.cli.output import Exit
-from truelog.support.errors import TruelogError
+from truelog.cli.failure import explain
 
 COMMANDS = (
     services.up,
@@ -85,9 +84,7 @@ def main() -> None:
     logging.getLogger("truelog").setLevel(logging.INFO)
     try:
         app()
-    except TruelogError as error:
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")
-        sys.exit(Exit.UNKNOWN)
-    except Exception:  # Python would exit with code 1, which means here that the answer is known
-        logging.getLogger("truelog").exception("An unexpected error occurred")
-        sys.exit(Exit.UNKNOWN)
+    except Exception as error:  # Python would exit with code 1, which means here that the answer is known
+        code, message = explain(error)
+        sys.stderr.write(f"{message}\n")
+        sys.exit(code)

@@ -12,6 +12,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as one line of JSON.")]
 
+MOST_ROWS = 2**63 - 1  # PostgreSQL's largest limit
+
 
 class Exit(IntEnum):
     """Exit codes. Scripts rely on them."""

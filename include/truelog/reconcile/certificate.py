@@ -129,7 +129,7 @@ def read_certificate(content: bytes) -> Certificate:
                 f"`truelog certificates` lists the other certificates."
             )
         return _parsed(plain)
-    except (ValueError, KeyError, TypeError, AttributeError) as broken:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as broken:
         raise BadInput(f"not a certificate: {type(broken).__name__}: {broken}") from None
 
 

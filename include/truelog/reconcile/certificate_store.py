@@ -3,6 +3,7 @@
 The row points to the object and answers queries about age. The bucket alone is enough to find a certificate.
 """
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +21,7 @@ from truelog.support.settings import Settings
 
 FOLDER = "certificates"
 LATEST = "latest:"
+_LONGEST = 255  # bytes of a file's name
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,10 @@ def find_certificate(settings: Settings, name: str) -> Certificate:
         BadInput: there is no such certificate, or the certificate was altered.
         ServiceDown: the bucket does not answer.
     """
+    if not name.removeprefix(LATEST):
+        raise BadInput(f"{name}: name a view, as in {LATEST}page_views.")
+    if len(os.fsencode(name)) > _LONGEST:
+        raise BadInput(f"{name[:50]}…: a name has at most {_LONGEST} bytes.")
     if Path(name).is_file():
         return certificate.read_certificate(Path(name).read_bytes())
     try:

@@ -19,6 +19,7 @@ TruelogError
 ├── LeaderChanged    a partition's leader changed while a batch was read
 ├── LogLost          the log dropped records before they were archived
 ├── BadInput         a file or a query from the user cannot be read
+├── QueryTooSlow     a query on the archive reached its time limit
 ├── NotSetUp         settings or jars are missing or wrong
 ├── CrashLoop        an application keeps exiting soon after each start
 ├── AirflowRefused   Airflow rejected a request
@@ -112,6 +113,10 @@ class LogLost(TruelogError):
 
 class BadInput(TruelogError):
     """The user's input cannot be read. The user must correct it before a retry."""
+
+
+class QueryTooSlow(TruelogError):
+    """A query on the archive did not finish within its time limit."""
 
 
 class NotSetUp(TruelogError):

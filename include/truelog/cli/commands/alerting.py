@@ -22,7 +22,9 @@ Key = Annotated[str, typer.Argument(help="The key, as shown by `truelog alerts`.
 Pattern = Annotated[
     str, typer.Argument(help="A key pattern, such as application_down/stream, 'application_down/*', '*/page_views'.")
 ]
-Number = Annotated[int, typer.Argument(metavar="NUMBER", help="The silence number, as shown by `truelog alerts`.")]
+Number = Annotated[
+    int, typer.Argument(metavar="NUMBER", max=2**63 - 1, help="The silence number, as shown by `truelog alerts`.")
+]
 
 app = typer.Typer(help="Open alerts, acknowledgements and silences.", invoke_without_command=True)
 

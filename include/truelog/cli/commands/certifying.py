@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from truelog.cli.naming import named
-from truelog.cli.output import AsJson, Exit, print_json
+from truelog.cli.output import MOST_ROWS, AsJson, Exit, print_json
 from truelog.support.durations import in_words
 from truelog.support.settings import Settings
 
@@ -20,7 +20,7 @@ Name = Annotated[
     str, typer.Argument(metavar="CERTIFICATE", help="The id, a file, an object in the bucket, or latest:VIEW.")
 ]
 OneView = Annotated[str | None, typer.Argument(metavar="[VIEW]", help="List only this view's certificates.")]
-Limit = Annotated[int, typer.Option(min=1, help="Maximum number of certificates, newest first.")]
+Limit = Annotated[int, typer.Option(min=1, max=MOST_ROWS, help="Maximum number of certificates, newest first.")]
 
 
 def verify(name: Name, as_json: AsJson = False) -> None:
@@ -31,15 +31,9 @@ def verify(name: Name, as_json: AsJson = False) -> None:
     """
     from truelog.reconcile import certificate_store
     from truelog.reconcile.certificate_verifier import VerificationVerdict, verify_certificate
-    from truelog.support.errors import BadInput
 
     settings = Settings()
-    try:
-        certified = certificate_store.find_certificate(settings, name)
-    except BadInput as error:
-        typer.echo(error, err=True)
-        raise typer.Exit(Exit.BAD_USE) from error
-    result = verify_certificate(settings, certified)
+    result = verify_certificate(settings, certificate_store.find_certificate(settings, name))
     if as_json:
         print_json(result.as_dict())
     else:

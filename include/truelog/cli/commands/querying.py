@@ -7,14 +7,15 @@ from rich.console import Console
 from rich.table import Table
 
 from truelog.cli.naming import named
-from truelog.cli.output import AsJson, Exit, print_json
+from truelog.cli.output import MOST_ROWS, AsJson, Exit, print_json
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
     from truelog.views.view import View
 
 Name = Annotated[str, typer.Argument(metavar="VIEW", help="The name of the view. `truelog views` lists all views.")]
-Limit = Annotated[int | None, typer.Option(min=0, help="Maximum number of rows. By default, all rows.")]
+Limit = Annotated[int | None, typer.Option(min=0, max=MOST_ROWS, help="Maximum number of rows. By default, all rows.")]
+Seconds = Annotated[float, typer.Option(min=0.1, help="Time limit in seconds.")]
 Relation = Annotated[str | None, typer.Option(help="The name of an additional relation that the view presents.")]
 Query = Annotated[
     str, typer.Argument(metavar="QUERY", help="For example: SELECT url, count(*) FROM page_view GROUP BY url")
@@ -131,23 +132,18 @@ def _declared(settings: Settings) -> "tuple[dict[str, View], dict[str, str]]":
     return declared, broken
 
 
-def sql(query: Query, as_json: AsJson = False) -> None:
+def sql(query: Query, seconds: Seconds = 300, as_json: AsJson = False) -> None:
     """Query the archive with a SELECT statement. Each event type is a table that contains all its records.
 
     In invalid records, the `invalid` column is set and the typed columns are NULL. No other data can be read.
     """
     from truelog.archive import analyst
-    from truelog.support.errors import BadInput
 
-    try:
-        with analyst.run_query(Settings(), query) as rows:
-            if as_json:
-                print_json({"columns": rows.columns, "rows": analyst.as_dicts(rows)})
-            else:
-                rows.show(max_rows=1_000)
-    except BadInput as error:
-        typer.echo(error, err=True)
-        raise typer.Exit(Exit.BAD_USE) from error
+    with analyst.run_query(Settings(), query, seconds) as rows:
+        if as_json:
+            print_json({"columns": rows.columns, "rows": analyst.as_dicts(rows)})
+        else:
+            rows.show(max_rows=1_000)
 
 
 def _show(entry: dict[str, Any]) -> None:

@@ -1,0 +1,147 @@
+"""No command shows a traceback, whichever service is down and whichever credential is wrong, and bad use is 2."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import typer
+
+from truelog.archive import analyst
+from truelog.cli import main
+from truelog.cli.failure import explain
+from truelog.cli.output import Exit
+from truelog.support.errors import QueryTooSlow
+from truelog.support.settings import Settings
+
+DAY = "2026-01-01"
+LONG, NESTED = "x" * 5_000, "[" * 100_000
+HUGE = "99999999999999999999"
+
+POSTGRESQL, KAFKA, S3 = "postgresql", "kafka", "s3"
+# Each command with the services that it needs. Spark's commands query PostgreSQL before they start Spark.
+COMMANDS: dict[tuple[str, ...], set[str]] = {
+    ("query", "page_views"): {POSTGRESQL},
+    ("positions",): {POSTGRESQL},
+    ("views",): {POSTGRESQL},
+    ("lag",): {POSTGRESQL},
+    ("sql", "SELECT count(*) FROM page_view"): {POSTGRESQL},
+    ("generate", "--rate", "1", "--seconds", "1"): {KAFKA},
+    ("import", "access-log", "{log}"): {KAFKA},
+    ("archive", "audit"): {POSTGRESQL, KAFKA},
+    ("archive", "accept-loss"): {POSTGRESQL, KAFKA},
+    ("certificates",): {POSTGRESQL},
+    ("verify", "latest:page_views"): {S3},
+    ("reconcile", "page_views"): {POSTGRESQL},
+    ("recompute", "--day", DAY): {POSTGRESQL},
+    ("alerts",): {POSTGRESQL},
+    ("alerts", "ack", "application_down/stream"): {POSTGRESQL},
+    ("alerts", "silence", "*", "--for", "1h", "--why", "a test"): {POSTGRESQL},
+    ("alerts", "unsilence", "1"): {POSTGRESQL},
+    ("application", "start", "stream"): {POSTGRESQL},
+    ("application", "stop", "stream"): {POSTGRESQL},
+    ("key", "list"): {POSTGRESQL},
+    ("key", "add", "somebody", "--role", "reader"): {POSTGRESQL},
+    ("key", "revoke", "somebody"): {POSTGRESQL},
+}
+UNTESTED = {("up",), ("down",), ("status",)}  # they report a service that is down as an answer
+WRONG = "0" * 48
+FAULTS = {
+    (POSTGRESQL, "down"): {"TRUELOG_DATABASE_PORT": "1"},
+    (POSTGRESQL, "wrong password"): {"TRUELOG_DATABASE_PASSWORD": WRONG},
+    (KAFKA, "down"): {"TRUELOG_KAFKA_BOOTSTRAP": "127.0.0.1:1"},
+    (KAFKA, "wrong password"): {"TRUELOG_KAFKA_READER_PASSWORD": WRONG},
+    (S3, "down"): {"TRUELOG_S3_ENDPOINT": "http://127.0.0.1:1"},
+    (S3, "wrong password"): {"TRUELOG_S3_SECRET_KEY": WRONG},
+}
+CASES = [(command, fault) for command, needs in COMMANDS.items() for fault in FAULTS if fault[0] in needs]
+
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def run(
+    platform: Settings, migrated: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """Run a command in this process; return its exit code and what it printed."""
+
+    def _run(*words: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["truelog", *words])
+        with pytest.raises(SystemExit) as ended:
+            main.main()
+        printed = capsys.readouterr()
+        return int(ended.value.code or 0), printed.out + printed.err
+
+    return _run
+
+
+def test_every_command_is_here() -> None:
+    root = typer.main.get_command(main.app)
+    names = set()
+    for name, command in root.commands.items():  # type: ignore[attr-defined]
+        below = getattr(command, "commands", {})
+        names |= {(name, each) for each in below} | ({(name,)} if not below or name == "alerts" else set())
+    assert {words[:1] if words[:1] in names and words[:2] not in names else words[:2] for words in COMMANDS} == (
+        names - UNTESTED
+    )
+
+
+@pytest.mark.parametrize(("command", "fault"), CASES, ids=" ".join)
+def test_a_failed_service_is_3_and_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Run, command: tuple[str, ...], fault: tuple[str, str]
+) -> None:
+    log = tmp_path / "access.log"
+    log.write_text("")
+    for name, value in FAULTS[fault].items():
+        monkeypatch.setenv(name, value)
+    code, printed = run(*(word.format(log=log) for word in command))
+    assert code == Exit.UNKNOWN, printed
+    assert "Traceback" not in printed
+    assert WRONG not in printed
+    if fault == (KAFKA, "wrong password"):
+        assert "Authentication failed" in printed
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("query", "page_views", "--limit", HUGE),
+        ("certificates", "--limit", HUGE),
+        ("verify", LONG),
+        ("verify", "latest:"),
+        ("verify", "{nested}"),
+        ("verify", "\udcff"),
+        ("sql", "SELECT '\udcff'"),
+        ("sql", "DROP TABLE page_view"),
+        ("sql", "SELECT 1", "--seconds", "0"),
+        ("alerts", "ack", "application_down/nothing"),
+        ("alerts", "unsilence", "0"),
+        ("alerts", "unsilence", HUGE),
+        ("alerts", "silence", "\udcff", "--for", "1h", "--why", "x"),
+        ("key", "revoke", "nobody"),
+        ("import", "access-log", "{truncated}"),
+    ],
+    ids=lambda words: " ".join(words)[:40].encode(errors="backslashreplace").decode(),
+)
+def test_bad_use_is_2(tmp_path: Path, run: Run, words: tuple[str, ...]) -> None:
+    files = {"nested": tmp_path / "nested.json", "truncated": tmp_path / "access.log.gz"}
+    files["nested"].write_text(NESTED)
+    files["truncated"].write_bytes(b"\x1f\x8b\x08\x00")
+    code, printed = run(*(word.format(**files) if "{" in word else word for word in words))
+    assert code == Exit.BAD_USE, printed
+    assert "Traceback" not in printed
+
+
+def test_a_query_ends_at_its_time_limit(platform: Settings, migrated: Settings) -> None:
+    query = "SELECT count(*) FROM range(1000000) a, range(1000000) b"
+    with pytest.raises(QueryTooSlow, match=r"longer than 0\.5 s"), analyst.run_query(platform, query, 0.5) as rows:
+        rows.fetchall()
+
+
+def test_an_unexpected_error_leaves_its_traceback_in_a_private_log(settings: Settings) -> None:
+    (settings.home / "logs").mkdir(exist_ok=True)
+    code, message = explain(ZeroDivisionError("one\nand more"))
+    log = settings.home / "logs" / "commands.log"
+    assert (code, message) == (Exit.UNKNOWN, f"An unexpected error occurred: ZeroDivisionError: one. Details: {log}")
+    assert "ZeroDivisionError" in log.read_text()
+    assert log.stat().st_mode & 0o077 == 0
