@@ -29,7 +29,7 @@ from tests.laws.lab import Lab
 from truelog.archive import log_day
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import TIME, ensure_table, identifier, open_catalog
-from truelog.archive.archive_writer import ArchivedFile, FileWriter, blueprint, load_archived_file
+from truelog.archive.archive_writer import ArchivedFile, FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.batch.batch_context import BatchContext
 from truelog.batch.rebuild import Rebuilder
 from truelog.batch.recompute import recompute
@@ -259,7 +259,7 @@ def _files(catalog: Catalog, path: RealPath, topic: str, partition: int, first: 
             "headers": [[]] * len(raw),
         }
     )
-    given = FileWriter(path.settings, path.lab.types, tables, {(topic, partition): days})
+    given = FileWriter(WriterSettings.of(path.settings), path.lab.types, tables, {(topic, partition): days})
     writer: FileWriter = pickle.loads(pickle.dumps(given))
     return [load_archived_file(each["file"][0].as_py(), tables) for each in writer(iter([batch]))]
 

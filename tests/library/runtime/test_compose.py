@@ -26,6 +26,8 @@ from truelog.support.settings import ENVIRONMENT_FILE, PROJECT, Settings
 COMPOSE: dict[str, Any] = yaml.safe_load((PROJECT / "docker-compose.yml").read_text())
 SCHEMA: dict[str, Any] = json.loads((Path(__file__).parent / "compose_spec" / "compose-spec.json").read_text())
 
+VOLUMES = {"airflow", "kafka", "postgresql", "s3"}
+CODE = {f"./{each}" for each in ("include", "spark_apps", "dags", "plugins", "docs/runbooks", ".truelog/jars")}
 NAMES_A_SECRET = re.compile(
     r"(?i)(?:password|passwd|secret|token|credential|identity|access_?key|user_controller)[\w.]*[\"']?\s*[=:]\s*[\"']?"
     r"(?P<value>[^\s\"';,\]]*)"
@@ -57,6 +59,21 @@ def beyond_loopback(compose: dict[str, Any]) -> list[str]:
     return [f"{name} publishes {port}" for name, port in ports if _host(port) != LOOPBACK] + [
         f"{name} is on the host's network" for name in host
     ]
+
+
+def careless(compose: dict[str, Any]) -> list[str]:
+    """Services that could gain rights, keep capabilities, or see files of the checkout that they do not need."""
+    services = compose["services"].items()
+    return [
+        *(f"{n} may gain rights" for n, s in services if s.get("security_opt") != ["no-new-privileges:true"]),
+        *(f"{n} keeps its capabilities" for n, s in services if s.get("cap_drop") != ["ALL"]),
+        *(f"{n} mounts {each}" for n, s in services for each in s.get("volumes", []) if not _is_needed(each)),
+    ]
+
+
+def _is_needed(volume: str) -> bool:
+    source, _, rest = volume.partition(":")
+    return source in VOLUMES or (source in CODE and rest.endswith(":ro"))
 
 
 def _host(port: Any) -> str:
@@ -112,6 +129,12 @@ def test_every_port_is_on_loopback_at_the_default_number() -> None:
     assert published == {name: [str(PORTS[ours])] for name, ours in expected.items()}
 
 
+def test_services_are_confined_and_see_only_code() -> None:
+    assert careless(COMPOSE) == []
+    own = [COMPOSE["services"][name] for name in ("collector", "lag", "ticks")]
+    assert all(each["read_only"] and set(each["volumes"]) < set(COMPOSE["x-airflow"]["volumes"]) for each in own)
+
+
 def test_it_holds_no_secret() -> None:
     assert literal_secrets(COMPOSE) == []
 
@@ -143,6 +166,11 @@ def _in(*path: str, **changes: Any) -> Change:
         (beyond_loopback, _in("services", "kafka", ports=["0.0.0.0:19092:19092"])),
         (beyond_loopback, _in("services", "kafka", ports=[{"target": 19092, "published": "19092"}])),
         (beyond_loopback, _in("services", "kafka", network_mode="host")),
+        (careless, _in("services", "kafka", security_opt=[])),
+        (careless, _in("services", "kafka", cap_drop=["NET_RAW"])),
+        (careless, _in("services", "ticks", volumes=[".:/opt/truelog:ro"])),
+        (careless, _in("services", "ticks", volumes=["./.truelog:/etc/truelog:ro"])),
+        (careless, _in("services", "ticks", volumes=["./include:/opt/truelog/include"])),
         (literal_secrets, _in("services", "postgresql", "environment", POSTGRES_PASSWORD="hunter2")),
         (literal_secrets, _in("services", "postgresql", environment=["POSTGRES_PASSWORD=hunter2"])),
         (literal_secrets, _in("configs", "s3proxy", content="a=b\ns3proxy.credential=hunter2\n")),
