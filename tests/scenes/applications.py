@@ -80,7 +80,7 @@ def start(
 ) -> Application:
     """Start an entry point; `fault` is `POINT:N:kill` or `POINT:N:stop` and fires on reaching POINT the N-th time."""
     folder = settings.home / "applications"
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
     stem = f"{Path(script).stem}-{len(list(folder.iterdir()))}"
     log, fired = folder / f"{stem}.log", folder / f"{stem}.fired"
     given = {"TRUELOG_FAULT": fault, "TRUELOG_FAULT_FIRED": str(fired)} if fault else {}

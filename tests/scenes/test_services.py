@@ -87,7 +87,7 @@ def test_the_analyst_reads_views_and_changes_nothing(postgresql: Settings) -> No
         assert connection.execute("SELECT median FROM views.shown").fetchall() == [(1,)]
         connection.execute("SET default_transaction_read_only = off")
         for statement in REFUSED:
-            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege), connection.transaction():
                 connection.execute(statement)
     with psycopg.connect(**postgresql.database(), autocommit=True) as owner:
         owner.execute("DROP TABLE views.seen")

@@ -107,6 +107,7 @@ def as_dicts(rows: duckdb.DuckDBPyRelation) -> list[dict[str, Any]]:
 
 
 def _require_select(connection: duckdb.DuckDBPyConnection, query: str) -> None:
+    query.encode()  # for invalid text, DuckDB would raise TypeError
     kinds = [statement.type for statement in connection.extract_statements(query)]
     if kinds != [duckdb.StatementType.SELECT]:
         raise BadInput("The archive is read-only: send one SELECT at a time.")

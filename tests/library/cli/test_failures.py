@@ -1,16 +1,20 @@
 """No command shows a traceback, whichever service is down and whichever credential is wrong, and bad use is 2."""
 
+import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import typer
 
 from truelog.archive import analyst
+from truelog.archive.archive_table import ensure_table, identifier, open_catalog
 from truelog.cli import main
 from truelog.cli.failure import explain
 from truelog.cli.output import Exit
+from truelog.log import topics
+from truelog.schema.event import load_events
 from truelog.support.errors import QueryTooSlow
 from truelog.support.settings import Settings
 
@@ -65,6 +69,8 @@ def run(
 ) -> Run:
     """Run a command in this process; return its exit code and what it printed."""
 
+    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)  # later tests would log to this test's output
+
     def _run(*words: str) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["truelog", *words])
         with pytest.raises(SystemExit) as ended:
@@ -73,6 +79,15 @@ def run(
         return int(ended.value.code or 0), printed.out + printed.err
 
     return _run
+
+
+@pytest.fixture
+def _archived_topic(platform: Settings, migrated: Settings) -> Iterator[None]:
+    """The commands on the archive ask Kafka about archived topics only."""
+    with open_catalog(platform) as catalog:
+        ensure_table(catalog, load_events()["click"], topics.topic_ids(platform, ["click"])["click"], {0: 0})
+        yield
+        catalog.drop_table(identifier("click"))
 
 
 def test_every_command_is_here() -> None:
@@ -86,6 +101,7 @@ def test_every_command_is_here() -> None:
     )
 
 
+@pytest.mark.usefixtures("_archived_topic")
 @pytest.mark.parametrize(("command", "fault"), CASES, ids=" ".join)
 def test_a_failed_service_is_3_and_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Run, command: tuple[str, ...], fault: tuple[str, str]
