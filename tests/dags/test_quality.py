@@ -87,7 +87,9 @@ class Searches:
         }
         with open_catalog(self.settings) as catalog:
             tables = {TOPIC: blueprint(catalog.load_table(identifier(TOPIC)).metadata)}
-            writer: FileWriter = pickle.loads(pickle.dumps(FileWriter(WriterSettings.of(self.settings), load_events(), tables, {})))
+            writer: FileWriter = pickle.loads(
+                pickle.dumps(FileWriter(WriterSettings.of(self.settings), load_events(), tables, {}))
+            )
             files = writer(iter([pa.RecordBatch.from_pydict(columns)]))
             data = tuple(load_archived_file(each["file"][0].as_py(), tables).data_file for each in files)
             commit(catalog, Append(TOPIC, "searches", {0: begin}, {0: self.end}, {0: len(records)}, data))

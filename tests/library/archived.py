@@ -98,7 +98,9 @@ class Archived:
         with open_catalog(settings) as catalog:
             metadata = catalog.load_table(identifier(topic)).metadata
             tables = {topic: blueprint(metadata)}
-            writer: FileWriter = pickle.loads(pickle.dumps(FileWriter(WriterSettings.of(settings), self.lab.types, tables, {})))
+            writer: FileWriter = pickle.loads(
+                pickle.dumps(FileWriter(WriterSettings.of(settings), self.lab.types, tables, {}))
+            )
             files = [
                 load_archived_file(b["file"][0].as_py(), tables)
                 for b in writer(iter([_batch(topic, partition, offsets, values)]))

@@ -243,7 +243,9 @@ def _archive(settings: Settings, value: bytes, begin: Positions, end: Positions)
     }
     with open_catalog(settings) as catalog:
         tables = {TOPIC: blueprint(catalog.load_table(identifier(TOPIC)).metadata)}
-        [row] = FileWriter(WriterSettings.of(settings), load_events(), tables, {})(iter([pa.RecordBatch.from_pydict(columns)]))
+        [row] = FileWriter(WriterSettings.of(settings), load_events(), tables, {})(
+            iter([pa.RecordBatch.from_pydict(columns)])
+        )
         file = load_archived_file(row["file"][0].as_py(), tables).data_file
         ends = end.offsets[TOPIC]
         commit(catalog, Append(TOPIC, end.ids[TOPIC], begin.offsets[TOPIC], ends, {place.partition: 1}, (file,)))
