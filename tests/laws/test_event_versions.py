@@ -22,7 +22,7 @@ from tests.laws.lab import Lab
 from truelog import Sum, View
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import archived_positions, ensure_table, identifier, open_catalog
-from truelog.archive.archive_writer import DESCRIPTION, FileWriter, blueprint, load_archived_file
+from truelog.archive.archive_writer import DESCRIPTION, FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.batch import log_with_archive, rejudge
 from truelog.batch.batch_context import BatchContext
 from truelog.batch.rebuild import Rebuilder
@@ -97,7 +97,7 @@ class Remarks:
                 event_registry.require_known(connection, types, end)
             tables = {self.name: blueprint(made.metadata)}
             raw = _with_headers(self.lab.spark, settings, begin, end)
-            rows = raw.mapInArrow(FileWriter(settings, types, tables, {}), DESCRIPTION).collect()
+            rows = raw.mapInArrow(FileWriter(WriterSettings.of(settings), types, tables, {}), DESCRIPTION).collect()
             files = [load_archived_file(bytes(row.file), tables) for row in rows]
             counts = {r.partition: r.end - r.start for r in ranges}
             data = tuple(each.data_file for each in files)

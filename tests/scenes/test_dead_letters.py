@@ -22,7 +22,7 @@ from tests.scenes.collector_client import Client, read
 from tests.scenes.command_line import answer, truelog
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import TIME, Progress, ensure_table, identifier, open_catalog
-from truelog.archive.archive_writer import FileWriter, blueprint, load_archived_file
+from truelog.archive.archive_writer import FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.control import event_registry
 from truelog.ingest import replay_ledger
 from truelog.ingest.dead_letter_store import DeadLetter, LetterFilter, LetterStore
@@ -272,7 +272,7 @@ def archive(settings: Settings, event_type: EventType) -> None:
                 "headers": [[{"key": k, "value": v} for k, v in dict(each.headers() or ()).items()] for each in found],
             }
             if found:
-                writer = FileWriter(settings, {topic: event_type}, tables, {})
+                writer = FileWriter(WriterSettings.of(settings), {topic: event_type}, tables, {})
                 batches = list(writer(iter([pa.RecordBatch.from_pydict(columns)])))
                 files += [load_archived_file(b["file"][0].as_py(), tables).data_file for b in batches]
         append = Append(topic, topic_id, progress.positions, dict(ends.offsets[topic]), records, tuple(files))
