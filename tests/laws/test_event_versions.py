@@ -38,7 +38,7 @@ from truelog.schema.event import Event, EventType, Topic
 from truelog.schema.event_version import readings_of
 from truelog.storage.database import connect
 from truelog.support.errors import MeaningChanged
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 from truelog.views.compiled_view import CompiledView
 
 PARTITIONS = 2
@@ -156,7 +156,7 @@ def _with_headers(spark: SparkSession, settings: Settings, begin: Positions, end
 def remarks(platform: Settings, lab: Lab) -> Iterator[Remarks]:
     made = Remarks(lab, f"said_{uuid.uuid4().hex[:8]}")
     yield made
-    client = topics.client(platform)
+    client = topics.client(platform, KafkaUser.ADMIN)
     client.delete_topics([made.name])[made.name].result()
     for name in ("event_cut", "event_version", "event_type"):
         lab.connection.execute(f"DELETE FROM truelog.{name} WHERE event = %s".encode(), (made.name,))

@@ -10,7 +10,7 @@ from truelog.control import event_files, topic_status
 from truelog.log import topics
 from truelog.schema.event import EVENTS
 from truelog.storage.database import connect
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 
 EVENT = '''"""A parcel on its way."""
 
@@ -52,7 +52,7 @@ def removed_at_the_end(settings: Settings, event: str, *views: str) -> Iterator[
     try:
         yield
     finally:
-        broker = topics.client(settings)
+        broker = topics.client(settings, KafkaUser.ADMIN)
         if event in topics.existing_topics(broker):
             broker.delete_topics([event])[event].result()
         with open_catalog(settings) as catalog:

@@ -28,6 +28,7 @@ from truelog.schema.event import load_events
 from truelog.storage import bucket
 from truelog.storage.database import connect
 from truelog.support.errors import ArchiveBehind, Fenced
+from truelog.support.settings import KafkaUser
 
 POINTS = ("archive.files_written", "archive.before_commit", "archive.after_commit")
 DAY_SECONDS = 5
@@ -285,7 +286,9 @@ def drop_by_retention(world: World) -> None:
         producer.produce(OTHER_TOPIC, b"{}", partition=1)
     producer.flush()
     end = TopicPartition(OTHER_TOPIC, 1, 5)
-    broker = topics.client(world.settings)  # kept in a variable, because its futures end with the client
+    broker = topics.client(
+        world.settings, KafkaUser.ADMIN
+    )  # kept in a variable, because its futures end with the client
     broker.delete_records([end])[end].result(30)
 
 

@@ -23,7 +23,7 @@ from truelog.archive.archive_table import archived_positions, identifier, open_c
 from truelog.control import event_files
 from truelog.log import topics
 from truelog.schema.event import load_event
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 from truelog.views.catalogue import VIEWS
 
 TOPIC, OF_PARCELS = "bad_parcel", "bad_parcels"
@@ -55,12 +55,12 @@ def send(settings: Settings, grams: int) -> None:
 def stamp(settings: Settings, by: str) -> None:
     entry = ConfigEntry("message.timestamp.type", by, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])
-    broker = topics.client(settings)
+    broker = topics.client(settings, KafkaUser.ADMIN)
     broker.incremental_alter_configs([resource])[resource].result()
 
 
 def create_again(settings: Settings) -> None:
-    broker = topics.client(settings)
+    broker = topics.client(settings, KafkaUser.ADMIN)
     broker.delete_topics([TOPIC])[TOPIC].result()
     topics.sync_topics(settings, {TOPIC: load_event(settings.events_folder / f"{TOPIC}.py")})
     assert event_files.register_files(settings) == {}

@@ -30,7 +30,7 @@ from truelog.log import kafka_reader, topics
 from truelog.schema.event import EventType, load_events
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 from truelog.support.wait import until
 
 POINTS = ("settled", "reserved", "sent", "committed", "confirmed")
@@ -251,7 +251,7 @@ def test_a_type_whose_topic_is_missing_is_skipped_with_the_reason(orders: Orders
 
 def archive(settings: Settings, event_type: EventType) -> None:
     """Archive the whole topic without Spark, and drop its archived records from the log."""
-    topic, broker = event_type.name, topics.client(settings)
+    topic, broker = event_type.name, topics.client(settings, KafkaUser.ADMIN)
     ends, begins = topics.committed_ends(broker, [topic]), topics.begins(broker, [topic])
     topic_id = ends.ids[topic]
     with open_catalog(settings) as catalog:

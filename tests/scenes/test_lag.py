@@ -27,7 +27,7 @@ from truelog.log.positions import Positions
 from truelog.schema.event import load_events
 from truelog.serving import serving_status
 from truelog.storage.database import Connection, connect
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 
 TOPIC = "page_view"
 AT_END, BEHIND, OTHER_TOPIC, UNMADE = VIEWS = ("lag_at_end", "lag_behind", "lag_other_topic", "lag_unmade")
@@ -74,7 +74,7 @@ def test_a_position_past_the_end_is_no_lag(world: World, ends: Positions) -> Non
 
 
 def test_if_retention_dropped_the_record_the_age_is_that_of_the_first_remaining(world: World) -> None:
-    broker = topics.client(world.settings)
+    broker = topics.client(world.settings, KafkaUser.ADMIN)
     _make_topic(broker, "dropped", 1)
     producer = Producer({**world.settings.kafka(), "acks": "all"})
     for n in range(10):
@@ -89,7 +89,7 @@ def test_if_retention_dropped_the_record_the_age_is_that_of_the_first_remaining(
 
 def test_large_batches_in_one_partition_do_not_hide_the_records_of_another(world: World) -> None:
     """A broker's response always contains the first partition's batch, whatever its size; other batches must fit."""
-    broker, partitions = topics.client(world.settings), range(4)
+    broker, partitions = topics.client(world.settings, KafkaUser.ADMIN), range(4)
     _make_topic(broker, "large", len(partitions))
     producer = Producer({**world.settings.kafka(), "acks": "all", "linger.ms": 1_000, "batch.size": 1_000_000})
     for _ in range(6_000):
@@ -170,7 +170,7 @@ def test_the_age_of_a_view_is_the_age_of_its_first_unread_record(
 
 def test_the_archive_is_a_reader_too(world: World) -> None:
     """If no earlier scene has archived records, one topic gets an empty table."""
-    broker = topics.client(world.settings)
+    broker = topics.client(world.settings, KafkaUser.ADMIN)
     begins = topics.begins(broker, [TOPIC])
     if not archive_table.archived_positions(world.settings, [TOPIC]).offsets:
         with archive_table.open_catalog(world.settings) as catalog:

@@ -22,13 +22,14 @@ from truelog.ingest.dead_letter_store import Coordinates, DeadLetter
 from truelog.ingest.event_classifier import ClassifiedRecord, Defect, EventClassifier, Receipt
 from truelog.ingest.event_parser import parse_event
 from truelog.log import topics
+from truelog.log.access import REPLAY_TRANSACTIONS
 from truelog.schema.event import EventType
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import Fenced, ServiceDown, TopicRefused
 from truelog.support.faults import reach
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 
 _PORTION = 500  # dead letters in one transaction
 _TRANSACTION_MS = 20_000  # a replay that is killed delays readers of its target topics by at most this time
@@ -183,8 +184,8 @@ def _producer(settings: Settings) -> Producer:
     """
     producer = Producer(
         {
-            **settings.kafka(),
-            "transactional.id": "truelog-replay",
+            **settings.kafka(KafkaUser.PRODUCER),
+            "transactional.id": REPLAY_TRANSACTIONS,
             "transaction.timeout.ms": _TRANSACTION_MS,
             "message.timeout.ms": _TRANSACTION_MS,
             "partitioner": "murmur2_random",

@@ -4,7 +4,8 @@ Set-up creates the principals with the superuser's rights. Afterwards, each part
 its duty:
 
 - the collector writes events and dead letters
-- `truelog-producer`, for commands and for producers that bypass the collector, writes events
+- `truelog-producer`, for commands and for producers that bypass the collector, writes events; `truelog dead-letters
+  replay` is such a command
 - the tick service writes ticks
 - every other part reads
 
@@ -37,6 +38,7 @@ _ITERATIONS = 4096
 _LIMITED = (KafkaUser.COLLECTOR, KafkaUser.PRODUCER, KafkaUser.READER, KafkaUser.TICKS)
 # Topics that are not for events: only these principals may write to them.
 _WRITERS = {"ticks": (KafkaUser.TICKS,), "dead_letter": (KafkaUser.COLLECTOR,)}
+REPLAY_TRANSACTIONS = "truelog-replay"  # the transactional id of replayed dead letters
 _GROUPS = ("truelog", "spark-kafka-")  # prefixes of the consumer groups that Truelog and Spark name
 
 
@@ -52,7 +54,7 @@ def create_users(broker: AdminClient, settings: Settings) -> None:
         for future in broker.alter_user_scram_credentials(upserts, request_timeout=_SECONDS).values():
             future.result()
         _wait_for_users(broker, made)
-    _create(broker, _reading())
+    _create(broker, [*_reading(), *_replaying()])
 
 
 def grant_writing(broker: AdminClient, topics: Iterable[str]) -> None:
@@ -71,6 +73,11 @@ def _reading() -> list[AclBinding]:
     prefixed = ResourcePatternType.PREFIXED
     groups = [_rule(KafkaUser.READER, ResourceType.GROUP, each, AclOperation.READ, prefixed) for each in _GROUPS]
     return topics + groups
+
+
+def _replaying() -> list[AclBinding]:
+    kind, anything = ResourceType.TRANSACTIONAL_ID, [AclOperation.WRITE, AclOperation.DESCRIBE]
+    return [_rule(KafkaUser.PRODUCER, kind, REPLAY_TRANSACTIONS, each) for each in anything]
 
 
 def _rule(

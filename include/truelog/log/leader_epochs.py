@@ -21,7 +21,7 @@ from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.log.topics import PartitionKey
 from truelog.support.errors import LeaderChanged, LogCut, ServiceDown
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 
 _TIMEOUT_SECONDS = 20.0
 _CUT = re.compile(r"truncation.*broker end offset is (\d+)")
@@ -87,7 +87,7 @@ def find_cuts(settings: Settings, positions: Positions, reached: Epochs) -> Iter
     """Each partition whose log was cut below its position. The client validates an epoch before it reads (KIP-320)."""
     consumer = Consumer(
         {
-            **settings.kafka(),
+            **settings.kafka(KafkaUser.READER),
             "group.id": "truelog-audit",
             "enable.auto.commit": False,
             "enable.partition.eof": True,

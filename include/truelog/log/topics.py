@@ -178,7 +178,7 @@ def leader_epochs(broker: AdminClient, partitions: Iterable[PartitionKey]) -> di
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     wanted = {TopicPartition(*key): latest for key in partitions}
     found = broker.list_offsets(wanted, request_timeout=_TIMEOUT) if wanted else {}
-    answers = {(each.topic, each.partition): _result(each.topic, future) for each, future in found.items()}
+    answers = {(each.topic, each.partition): _result(broker, each.topic, future) for each, future in found.items()}
     return {key: answer.leader_epoch for key, answer in answers.items()}
 
 

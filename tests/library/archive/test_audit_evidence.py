@@ -27,7 +27,7 @@ from truelog.schema.event import EventType, load_events
 from truelog.storage import bucket
 from truelog.storage.database import migrate
 from truelog.support.errors import ServiceDown
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 from truelog.support.wait import until
 
 TOPIC = "search"
@@ -37,7 +37,7 @@ MEMORY_MB = 256  # docs/limits.md
 AUDIT = f"""
 import resource
 from truelog.archive import audit_evidence
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 before = peak()
 report = audit_evidence.run_audit(Settings())
@@ -124,7 +124,7 @@ def archived_transaction(archive: Archive) -> list[DataFile]:
     found = [message.offset() or 0 for message in messages(archive.settings, TOPIC, 0, begin, end)]
     assert found == [begin]
     files = archive.add(end, rows_at(range(begin, begin + 1), archive.type))
-    dropped, broker = TopicPartition(TOPIC, 0, end), topics.client(archive.settings)
+    dropped, broker = TopicPartition(TOPIC, 0, end), topics.client(archive.settings, KafkaUser.ADMIN)
     broker.delete_records([dropped])[dropped].result(30)
     return files
 

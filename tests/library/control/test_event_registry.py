@@ -18,7 +18,7 @@ from truelog.storage.database import Connection, connect
 from truelog.support import faults
 from truelog.support.errors import BadDeclaration, MeaningChanged
 from truelog.support.faults import FaultInjectedError
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 
 NAME = "remark"
 
@@ -38,7 +38,7 @@ def forget(connection: Connection) -> None:
 
 
 def delete(settings: Settings) -> None:
-    client = topics.client(settings)
+    client = topics.client(settings, KafkaUser.ADMIN)
     client.delete_topics([NAME])[NAME].result()
 
 

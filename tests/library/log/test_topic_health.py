@@ -9,7 +9,7 @@ from confluent_kafka.cimpl import NewTopic
 from truelog.log import topics
 from truelog.log.topic_health import TopicGuard, examine_topics
 from truelog.support.errors import ServiceDown, TopicRecreated, TopicRefused
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 from truelog.support.wait import until
 
 GOOD, BY_PRODUCERS, MISSING = "health_good", "health_by_producers", "health_missing"
@@ -35,7 +35,7 @@ def delete(broker: AdminClient, name: str) -> None:
 
 @pytest.fixture
 def broker(kafka: Settings) -> Iterator[AdminClient]:
-    client = topics.client(kafka)
+    client = topics.client(kafka, KafkaUser.ADMIN)
     create(client, GOOD)
     create(client, BY_PRODUCERS, **{"message.timestamp.type": "CreateTime"})
     wait_for(client, GOOD, BY_PRODUCERS)

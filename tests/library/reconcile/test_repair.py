@@ -45,7 +45,7 @@ from truelog.reconcile.repair import repair
 from truelog.schema.event import load_events
 from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 from truelog.support.wait import until
 from truelog.views.compiled_view import CompiledView
 
@@ -253,7 +253,9 @@ def _archive(settings: Settings, value: bytes, begin: Positions, end: Positions)
 
 def _drop(settings: Settings, before: Positions) -> None:
     places = [TopicPartition(topic, partition, before.at(topic, partition)) for topic, partition in before.partitions()]
-    broker = topics.client(settings)  # in a variable, because a garbage-collected client never delivers its results
+    broker = topics.client(
+        settings, KafkaUser.ADMIN
+    )  # in a variable, because a garbage-collected client never delivers its results
     for dropped in broker.delete_records(places).values():
         dropped.result()
 

@@ -3,8 +3,10 @@
 import socket
 import struct
 from contextlib import suppress
+from typing import Any
 
 import psutil
+from pyspark.sql import SparkSession
 
 _SECONDS = 1
 _CHUNK_REQUEST, _CHUNK, _CALL, _RETURN = 0, 1, 3, 4  # types of messages
@@ -13,12 +15,13 @@ _HEADER = ">qB"  # length and type of a message
 _BEFORE_BODY = 21  # bytes of a message before its body
 
 
-def listening_ports() -> dict[int, psutil.Process]:
-    """The TCP ports on which this process and its descendants listen."""
-    process = psutil.Process()
+def listening_ports(spark: SparkSession) -> dict[int, psutil.Process]:
+    """The TCP ports on which this process, Spark's JVM and the Python workers listen."""
+    gateway: Any = spark.sparkContext._gateway
+    java = psutil.Process(gateway.proc.pid)
     return {
         connection.laddr.port: each
-        for each in [process, *process.children(recursive=True)]
+        for each in [psutil.Process(), java, *java.children(recursive=True)]
         for connection in each.net_connections(kind="inet")
         if connection.status == psutil.CONN_LISTEN
     }

@@ -35,7 +35,7 @@ def broadcast(spark: SparkSession) -> Iterator[None]:
 
 @pytest.mark.usefixtures("broadcast")
 def test_a_stranger_gets_no_block(spark: SparkSession) -> None:
-    application, ports = spark.sparkContext.applicationId, stranger.listening_ports()
+    application, ports = spark.sparkContext.applicationId, stranger.listening_ports(spark)
     assert len(ports) >= 3
     blocks = [f"broadcast_{number}_piece0" for number in range(3)]
     assert {port: stranger.stolen_block(port, application, each) for port in ports for each in blocks} == dict.fromkeys(
@@ -46,7 +46,7 @@ def test_a_stranger_gets_no_block(spark: SparkSession) -> None:
 @pytest.mark.usefixtures("broadcast")
 def test_spark_refuses_calls_before_it_reads_their_objects(spark: SparkSession) -> None:
     """Without authentication, the port would pass the bytes after the header to Java's ObjectInputStream."""
-    for port in stranger.listening_ports():
+    for port in stranger.listening_ports(spark):
         said = stranger.exchange(port, stranger.call(b"\x00" * 20))
         assert b"StreamCorruptedException" not in said
         assert b"Expected SaslMessage" in said or len(said) < 20
@@ -55,7 +55,7 @@ def test_spark_refuses_calls_before_it_reads_their_objects(spark: SparkSession) 
 @pytest.mark.usefixtures("broadcast")
 def test_pythons_only_port_is_the_callback_and_asks_for_a_token(spark: SparkSession) -> None:
     gateway: Any = spark.sparkContext._gateway
-    python = [port for port, process in stranger.listening_ports().items() if "java" not in process.name()]
+    python = [port for port, process in stranger.listening_ports(spark).items() if "java" not in process.name()]
     assert python == [gateway._callback_server.port]
     assert stranger.exchange(python[0], CALLBACK) == b""
     assert stranger.exchange(python[0], b"A\nguessed\ne\n").startswith(b"!x")

@@ -22,7 +22,7 @@ from truelog.log import topics
 from truelog.schema.event import Event, EventType, Topic
 from truelog.storage.database import connect, migrate
 from truelog.streaming.archive_topics import ArchiveTopics
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 
 GOOD, BAD = "aside_good", "aside_bad"
 
@@ -97,7 +97,7 @@ def case(platform: Settings) -> Iterator[Case]:
     migrate(platform)
     types = {name: event_type(name) for name in (GOOD, BAD)}
     topics.sync_topics(platform, types)
-    broker = topics.client(platform)
+    broker = topics.client(platform, KafkaUser.ADMIN)
     with open_catalog(platform) as catalog:
         archived = ArchiveTopics(platform, catalog, types)
         assert archived.assess().bad == {}
