@@ -26,6 +26,7 @@ from pyspark.sql import functions as F
 
 from tests.laws.events import START, Record
 from tests.laws.lab import Lab
+from tests.library.archived import drop_archive
 from truelog.archive import log_day
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import TIME, ensure_table, identifier, open_catalog
@@ -218,8 +219,7 @@ def real_path(lab: Lab, drawn: Sequence[Sequence[Record]], topics: Sequence[str]
 
 def _drop(catalog: Catalog, path: RealPath) -> None:
     for topic in path.log.ids:
-        if catalog.table_exists(identifier(topic)):
-            catalog.drop_table(identifier(topic))
+        drop_archive(catalog, topic)
 
 
 def _archive(catalog: Catalog, path: RealPath) -> None:

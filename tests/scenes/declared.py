@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from truelog.archive.archive_table import identifier, open_catalog
+from tests.library.archived import drop_archive
+from truelog.archive.archive_table import open_catalog
 from truelog.control import event_files, topic_status
 from truelog.log import topics
 from truelog.schema.event import EVENTS
@@ -56,8 +57,7 @@ def removed_at_the_end(settings: Settings, event: str, *views: str) -> Iterator[
         if event in topics.existing_topics(broker):
             broker.delete_topics([event])[event].result()
         with open_catalog(settings) as catalog:
-            if catalog.table_exists(identifier(event)):
-                catalog.drop_table(identifier(event))
+            drop_archive(catalog, event)
         with connect(settings) as connection:
             for table in ("event_cut", "event_version", "event_type"):
                 connection.execute(f"DELETE FROM truelog.{table} WHERE event = %s".encode(), (event,))

@@ -18,10 +18,11 @@ import pytest
 from confluent_kafka import TopicPartition
 
 import runtime
+from tests.library.archived import drop_archive
 from tests.scenes.collector_client import Client, read
 from tests.scenes.command_line import answer, truelog
 from truelog.archive.archive_commit import Append, commit
-from truelog.archive.archive_table import TIME, Progress, ensure_table, identifier, open_catalog
+from truelog.archive.archive_table import TIME, Progress, ensure_table, open_catalog
 from truelog.archive.archive_writer import FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.control import event_registry
 from truelog.ingest import replay_ledger
@@ -286,7 +287,7 @@ def archive(settings: Settings, event_type: EventType) -> None:
 def archived_letters(services: Settings) -> Iterator[None]:
     yield
     with open_catalog(services) as catalog:
-        catalog.drop_table(identifier("dead_letter"))
+        drop_archive(catalog, "dead_letter")
 
 
 @pytest.mark.usefixtures("archived_letters")

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import typer
 
+from tests.library.archived import drop_archive
 from truelog.archive import analyst
-from truelog.archive.archive_table import ensure_table, identifier, open_catalog
+from truelog.archive.archive_table import ensure_table, open_catalog
 from truelog.cli import main
 from truelog.cli.failure import explain
 from truelog.cli.output import Exit
@@ -34,6 +35,14 @@ COMMANDS: dict[tuple[str, ...], set[str]] = {
     ("import", "access-log", "{log}"): {KAFKA},
     ("archive", "audit"): {POSTGRESQL, KAFKA},
     ("archive", "accept-loss"): {POSTGRESQL, KAFKA},
+    ("archive", "accept-cut"): {POSTGRESQL},
+    ("archive", "adopt"): {POSTGRESQL, S3},
+    ("events", "list"): {POSTGRESQL},
+    ("events", "show", "click"): {POSTGRESQL},
+    ("events", "rejudge", "click"): {POSTGRESQL},
+    ("dead-letters", "list"): {POSTGRESQL, KAFKA},
+    ("dead-letters", "show", "0:0"): {POSTGRESQL, KAFKA},
+    ("dead-letters", "replay"): {POSTGRESQL, KAFKA},
     ("certificates",): {POSTGRESQL},
     ("verify", "latest:page_views"): {S3},
     ("reconcile", "page_views"): {POSTGRESQL},
@@ -87,7 +96,7 @@ def _archived_topic(platform: Settings, migrated: Settings) -> Iterator[None]:
     with open_catalog(platform) as catalog:
         ensure_table(catalog, load_events()["click"], topics.topic_ids(platform, ["click"])["click"], {0: 0})
         yield
-        catalog.drop_table(identifier("click"))
+        drop_archive(catalog, "click")
 
 
 def test_every_command_is_here() -> None:
