@@ -119,7 +119,7 @@ class Lease:
             if not _lock(connection, self.holder.application):
                 connection.close()
                 return False
-            _require_row(connection, self.holder)  # nobody can take the lease from here on
+            _require_row(connection, self.holder)  # no successor can take the lease from here on
         except BaseException:
             connection.close()
             raise

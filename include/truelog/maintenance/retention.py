@@ -54,8 +54,9 @@ RETENTION: dict[str, Expiring | str] = {
         "launched_at",
         "history_keep_seconds",
         # The launch that fulfils the newest request: without it, the application would be restarted again.
-        "t.id IN (SELECT max(id) FROM truelog.launch GROUP BY application) OR EXISTS ("
-        "SELECT FROM truelog.application a WHERE (a.application, a.wish) = (t.application, t.wish))",
+        "t.id IN ("
+        "SELECT max(id) FROM truelog.launch GROUP BY application UNION ALL "
+        "SELECT t.id FROM truelog.application a WHERE (a.application, a.wish) = (t.application, t.wish))",
     ),
     "operation": Expiring("at", "audit_trail_keep_seconds"),
     "certificate": "kept: a proof must stay verifiable. About 9 MB a year for each view",

@@ -1,4 +1,4 @@
-"""Superseded versions of views: drops their tables and partials when nobody will go back to them.
+"""Superseded versions of views: drops their tables and partials after a time without use.
 
 A version is superseded when an application runs another version of the view. Its tables stay for
 `superseded_keep_seconds` after its last merge, so that going back needs no rebuild. Later, going back to the version

@@ -30,7 +30,7 @@ MEANING = 1
 Schemas = Mapping[str, StructType]
 
 _FORMULA = 2
-# Spark numbers its attributes and lambda variables anew in every process and run.
+# Spark numbers its attributes and lambda variables differently in each process and run.
 _NUMBERED = re.compile(r"\w*#(\d+)L?")
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-_NUMBER = re.compile(r"(_\d+)?#\d+L?")  # Spark numbers attributes, and Python's lambda variables, anew in every run
+# Spark numbers attributes, and Python numbers lambda variables, differently in each run.
+_NUMBER = re.compile(r"(_\d+)?#\d+L?")
 
 
 def analyzed(selected: DataFrame) -> Any:

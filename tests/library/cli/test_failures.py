@@ -53,6 +53,7 @@ COMMANDS: dict[tuple[str, ...], set[str]] = {
     ("alerts", "unsilence", "1"): {POSTGRESQL},
     ("application", "start", "stream"): {POSTGRESQL},
     ("application", "stop", "stream"): {POSTGRESQL},
+    ("clock", "confirm"): {POSTGRESQL},
     ("key", "list"): {POSTGRESQL},
     ("key", "add", "somebody", "--role", "reader"): {POSTGRESQL},
     ("key", "revoke", "somebody"): {POSTGRESQL},

@@ -44,7 +44,7 @@ def counted(viewed: DataFrame) -> DataFrame:
 
 
 def starred(viewed: DataFrame) -> DataFrame:
-    """Carry all columns, and compute one that does not reach the result."""
+    """Carry all columns, and compute a further column that does not reach the result."""
     wide = viewed.withColumn("size", F.col("bytes") + 1).withColumn("dead", F.upper("ip")).alias("wide")
     return (
         wide.select("*", F.lit(1).alias("seen"))
