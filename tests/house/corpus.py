@@ -26,7 +26,9 @@ _FENCED = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 _INLINE = re.compile(r"`[^`\n]+`")
 _BLOCK = re.compile(r"^\s*(?:[-*]|\d+\.)\s+|^#+\s+|^>\s?")
 _NOTE = re.compile(r"^#+:?\s*(?:(?:noqa|type: ignore)[^ ]*(?: [A-Z]+\d+,?)*)?\s*")
-_SQL = re.compile(r"\s*(?:SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|DROP|GRANT|TRUNCATE|FROM|WHERE|COPY|SET|ON|t\.id)\b")
+_SQL = re.compile(
+    r"\s*(?:SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|DROP|GRANT|TRUNCATE|FROM|WHERE|COPY|SET|ON|t\.id)\b"
+)
 _MARKS = {".sql": "--", ".js": "//", ".yml": "#", ".yaml": "#", ".toml": "#", ".properties": "#"}
 _ANNOTATION = re.compile(r"^\s*(?:- )?(?:summary|description|title):\s*(?![|>])(.*)")
 _CSS = re.compile(r"/\*(.*?)\*/", re.DOTALL)
