@@ -14,6 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.library.archived import drop_archive
+from tests.library.registered import registered
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import TIME, ensure_table, identifier, open_catalog
 from truelog.archive.archive_writer import FileWriter, WriterSettings, blueprint, load_archived_file
@@ -98,7 +99,7 @@ class Searches:
 @pytest.fixture
 def searches(migrated: Settings, s3: Settings, connection: Connection) -> Iterator[Searches]:
     settings = migrated.model_copy(update={"log_day_seconds": int(DAY.total_seconds())})
-    with open_catalog(settings) as catalog:
+    with registered(settings, "searches"), open_catalog(settings) as catalog:
         ensure_table(catalog, SEARCH, "searches", {0: 0})
         yield Searches(settings, connection)
         drop_archive(catalog, TOPIC)
