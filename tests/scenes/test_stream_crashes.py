@@ -15,6 +15,7 @@ from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
 from tests.scenes.conftest import EACH_EVENT, World
 from truelog.log import topics
+from truelog.log.positions import Positions
 from truelog.support.errors import ServiceDown
 from truelog.support.wait import until
 
@@ -86,13 +87,15 @@ def test_database_and_broker_killed_under_load(world: World, archive: Applicatio
         until(partial(accepts, world), 60, service)
         accepting = time.monotonic()
         world.traffic.flush()
-        world.catch_up(stream, EACH_EVENT)
+        ends = topics.end_offsets(world.settings, ["page_view"])
+        stream.wait(partial(_reaches, world, ends), 90, "the view to be complete")
         log.warning(
             "%s: the view is complete %.1f s after the service accepts connections",
             service,
             time.monotonic() - accepting,
         )
     assert archive.process.poll() is None
+    world.catch_up(stream, EACH_EVENT)
     assert stream.end() == 0
 
     world.require_each_counted_once()
@@ -111,6 +114,12 @@ def test_overtaken_while_suspended_during_an_outage(world: World, archive: Appli
     zombie.resume()
     assert zombie.wait_death() != 0
     world.require_each_counted_once()
+
+
+def _reaches(world: World, ends: Positions) -> bool:
+    """Whether the view has reached the ends. A record wakes the stream, as a tick does every second."""
+    world.traffic.send(1)
+    return world.positions(EACH_EVENT).covers(ends)
 
 
 def _postgresql_accepts(world: World) -> None:
