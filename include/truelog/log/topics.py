@@ -175,6 +175,15 @@ def leader_epochs(broker: AdminClient, partitions: Iterable[PartitionKey]) -> di
     Raises:
         ServiceDown: Kafka does not answer about a partition.
     """
+    keys = list(partitions)
+    try:
+        return _leader_epochs(broker, keys)
+    except ServiceDown:
+        existing_topics(broker)  # refreshes the client's leaders, which a crash of the broker leaves out of date
+        return _leader_epochs(broker, keys)
+
+
+def _leader_epochs(broker: AdminClient, partitions: Iterable[PartitionKey]) -> dict[PartitionKey, int]:
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     wanted = {TopicPartition(*key): latest for key in partitions}
     found = broker.list_offsets(wanted, request_timeout=_TIMEOUT) if wanted else {}
