@@ -76,8 +76,9 @@ class Fed:
         return [time for (time,) in self.lab.connection.execute(query).fetchall()]  # type: ignore[misc]
 
     def tick(self, offset: int, time: datetime, ends: Positions) -> None:
-        row = (offset, time.isoformat(), ends.as_json())
-        frame = self.lab.spark.createDataFrame([row], "offset bigint, occurred_at string, ends string")
+        row = (offset, time, time, ends.as_json())
+        columns = "offset bigint, occurred_at timestamp, broker_time timestamp, ends string"
+        frame = self.lab.spark.createDataFrame([row], columns)
         clock.store_ticks(self.lab.connection, self.compiled.name, frame)
 
     @property

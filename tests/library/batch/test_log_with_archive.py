@@ -17,7 +17,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from tests.laws.lab import Lab
 from tests.library.archived import PER_URL, Archived
-from truelog.archive import archive_writer
 from truelog.archive.archive_table import ensure_table, identifier, open_catalog
 from truelog.batch import log_with_archive
 from truelog.log import topics
@@ -41,14 +40,11 @@ def offsets_in_kafka(settings: Settings) -> list[int]:
 
 
 @pytest.fixture
-def cleaned(
-    lab: Lab, platform: Settings, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[Archived, list[dict[str, str]]]]:
+def cleaned(lab: Lab, platform: Settings) -> Iterator[tuple[Archived, list[dict[str, str]]]]:
     """A compacted topic with three archived prices of one key, from which Kafka has removed the first two prices."""
     declared = lab.types["click"]
     price = replace(declared, name=TOPIC, topic=replace(declared.topic, partitions=1, compacted=True))
     lab = replace(lab, types={**lab.types, TOPIC: price})
-    monkeypatch.setattr(archive_writer, "event_types", lambda: lab.types)  # the files in include/events/ have no price
     topics.sync_topics(platform, {TOPIC: price})
     admin = AdminClient(platform.kafka())
     entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in FAST.items()]
