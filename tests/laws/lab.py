@@ -142,8 +142,10 @@ class Lab:
     def _tick(self, by_case: CompiledView, end: int) -> None:
         """If the view has `keep`, store one tick for each cut."""
         if by_case.view.keep:
-            ticks = [(cut, clock_after(by_case.view, cut).isoformat(), "{}") for cut in range(end + 1)]
-            frame = self.spark.createDataFrame(ticks, "offset bigint, occurred_at string, ends string")
+            times = [clock_after(by_case.view, cut) for cut in range(end + 1)]
+            ticks = [(cut, time, time, "{}") for cut, time in enumerate(times)]
+            columns = "offset bigint, occurred_at timestamp, broker_time timestamp, ends string"
+            frame = self.spark.createDataFrame(ticks, columns)
             clock.store_ticks(self.connection, by_case.name, frame)
 
     def _stream(self, by_case: CompiledView, by_cut: CompiledView, end: int) -> None:

@@ -9,7 +9,6 @@ from psycopg import sql
 
 from tests.library.kernel.zombie import EVENTS, at, counter, stage_events
 from truelog.control import lease
-from truelog.control.lease import Holder
 from truelog.kernel import merge, stage, table
 from truelog.kernel.merge import Excluded, Merge
 from truelog.kernel.stage import StagedRows
@@ -159,7 +158,7 @@ def test_a_merge_holds_the_views_lock_until_it_ends(bench: Bench, migrated: Sett
 
 def test_a_lease_that_is_over_is_refused_before_anything_is_written(bench: Bench, migrated: Settings) -> None:
     held = lease.take_lease(migrated, f"app-{bench.compiled.name}")
-    over = Holder(held.holder.application, held.holder.epoch - 1)
+    over = replace(held.holder, epoch=held.holder.epoch - 1)
     staged = bench.staged()
     before = bench.state()
     try:

@@ -111,6 +111,6 @@ def test_an_event_type_declared_while_the_service_runs_is_polled(
     monkeypatch.setattr(lag_poll, "poll_once", poll)
     service = LagService(migrated)
     service.poll("views")
-    monkeypatch.setattr(event, "event_names", lambda: [*polled[0], "declared_since"])
+    monkeypatch.setattr(event, "event_names", lambda _: [*polled[0], "declared_since"])
     service.poll("views")
     assert set(polled[1]) - set(polled[0]) == {"declared_since"}
