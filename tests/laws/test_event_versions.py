@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,7 +38,9 @@ from truelog.reconcile.reconcile import ReconcileRequest, ReconcileResult, recon
 from truelog.schema.event import Event, EventType, Topic
 from truelog.schema.event_version import readings_of
 from truelog.storage.database import connect
+from truelog.support import faults
 from truelog.support.errors import MeaningChanged
+from truelog.support.faults import FaultInjectedError
 from truelog.support.settings import KafkaUser, Settings
 from truelog.views.compiled_view import CompiledView
 
@@ -247,6 +250,28 @@ def test_a_view_is_merged_under_one_reading_only(remarks: Remarks) -> None:
     remarks.rejudge()
     remarks.stream()
     assert remarks.rows() == {"four": 2}
+    remarks.require_equal()
+
+
+@pytest.mark.parametrize("point", ["rejudge.locked", "rejudge.before_commit"])
+def test_a_rejudge_that_fails_changes_nothing_and_runs_again(
+    remarks: Remarks, point: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    remarks.declare(**SHORT)
+    remarks.send({"text": "four"}, {"text": "one"})
+    remarks.archive()
+    remarks.stream()
+    remarks.declare(**LONG)
+    monkeypatch.setenv("TRUELOG_FAULT_FIRED", str(tmp_path / "fired"))
+    monkeypatch.setattr(faults, "_armed", f"{point}:1:raise")
+    monkeypatch.setattr(faults, "_reached", 0)
+    with pytest.raises(FaultInjectedError):
+        remarks.rejudge()
+    assert (tmp_path / "fired").exists()
+    assert (remarks.rows(), _is_current(remarks)) == ({"one": 1}, False)
+    monkeypatch.setattr(faults, "_armed", "")
+    remarks.rejudge()
+    assert remarks.rows() == {"one": 1, "four": 1}
     remarks.require_equal()
 
 

@@ -25,19 +25,18 @@ CALLBACK = b"c\np0\ncall\ne\n"
 
 
 @pytest.fixture
-def broadcast(spark: SparkSession) -> Iterator[None]:
+def broadcast(spark: SparkSession) -> Iterator[int]:
     """A broadcast variable and a Python worker, as a running application has them."""
     variable = spark.sparkContext.broadcast(SECRET * 3)
     assert spark.sparkContext.range(2).map(lambda _: len(variable.value)).collect() == [len(SECRET * 3)] * 2
-    yield
+    yield newest_broadcast(variable)
     variable.destroy()
 
 
-@pytest.mark.usefixtures("broadcast")
-def test_a_stranger_gets_no_block(spark: SparkSession) -> None:
+def test_a_stranger_gets_no_block(spark: SparkSession, broadcast: int) -> None:
     application, ports = spark.sparkContext.applicationId, stranger.listening_ports(spark)
     assert len(ports) >= 3
-    blocks = [f"broadcast_{number}_piece0" for number in range(3)]
+    blocks = [f"broadcast_{number}_piece0" for number in range(broadcast + 1)][-3:]
     assert {port: stranger.stolen_block(port, application, each) for port in ports for each in blocks} == dict.fromkeys(
         ports, b""
     )
@@ -124,12 +123,18 @@ def secrets(settings: Settings) -> Iterable[tuple[str, bytes]]:
             yield name, value.get_secret_value().encode()
 
 
+def newest_broadcast(variable: Any) -> int:
+    """The number of a broadcast variable that was just made; earlier ones have smaller numbers."""
+    return int(variable._jbroadcast.id())
+
+
 def blocks(spark: SparkSession) -> Iterator[bytes]:
     """Every value that Spark still has for its executors, without compression."""
     jvm: Any = spark._jvm
     environment = jvm.org.apache.spark.SparkEnv.get()
     codec = jvm.org.apache.spark.io.CompressionCodec.createCodec(environment.conf())
-    for number in range(BLOCKS):
+    last = newest_broadcast(spark.sparkContext.broadcast(b""))
+    for number in range(max(0, last - BLOCKS), last):
         block = jvm.org.apache.spark.storage.BlockId.apply(f"broadcast_{number}_piece0")
         found = environment.blockManager().getLocalBytes(block)
         if found.isDefined():

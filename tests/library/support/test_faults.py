@@ -1,4 +1,4 @@
-"""Faults: a scene fails at each named point, and a fault that does not fire is detected."""
+"""Faults: a test fails at each named point, and a fault that does not fire is detected."""
 
 import re
 from pathlib import Path
@@ -14,12 +14,12 @@ ENDS = "pass"
 REACHES = "from truelog.support import faults; faults.reach('here')"
 
 
-def test_scenes_fail_at_every_point() -> None:
+def test_some_test_fails_at_every_point() -> None:
     code = "".join(path.read_text() for path in (PROJECT / "include" / "truelog").rglob("*.py"))
-    scenes = "".join(path.read_text() for path in (PROJECT / "tests" / "scenes").glob("test_*.py"))
+    tests = "".join(path.read_text() for path in (PROJECT / "tests").rglob("test_*.py"))
     points = set(re.findall(r'faults\.reach\("([a-z_.]+)"\)', code))
     assert len(points) >= 9
-    assert [point for point in points if f'"{point}' not in scenes] == []
+    assert [point for point in points if f'"{point}' not in tests] == []
 
 
 @pytest.mark.parametrize(
