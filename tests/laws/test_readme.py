@@ -1,4 +1,4 @@
-"""Tests of the README's "Add a view in five steps".
+"""Tests of the README's "Add a view in four steps".
 
 The catalogue finds the file from step 1, and the view in that file returns rows and obeys the first law.
 """

@@ -20,7 +20,7 @@ from truelog.archive.archive_table import archived_positions, identifier, open_c
 from truelog.archive.audit import OffsetGap
 from truelog.archive.audit_evidence import run_audit
 from truelog.archive.log_day import Start
-from truelog.control import lease
+from truelog.control import event_registry, lease
 from truelog.log import ticks, topics
 from truelog.log.positions import Positions
 from truelog.maintenance import upkeep
@@ -229,7 +229,7 @@ def test_a_day_starts_once_and_only_the_lease_holder_starts_it(world: World) -> 
 
 @pytest.mark.parametrize("from_raw", [False, True], ids=["typed", "from raw"])
 def test_a_range_is_read_by_offset(world: World, spark: SparkSession, from_raw: bool) -> None:
-    types = {TOPIC: load_events()[TOPIC]}
+    types = {TOPIC: event_registry.event_types(world.settings)[TOPIC]}
     end = archived_positions(world.settings, [TOPIC])
     begin = Positions({TOPIC: {p: o // 3 for p, o in end.offsets[TOPIC].items()}}, end.ids)
     wanted = archive_reader.Wanted.between(begin, end)
@@ -244,7 +244,7 @@ def test_a_range_is_read_by_offset(world: World, spark: SparkSession, from_raw: 
 
 
 def test_reading_records_that_are_not_archived_fails(world: World, spark: SparkSession) -> None:
-    types, end = {TOPIC: load_events()[TOPIC]}, archived_positions(world.settings, [TOPIC])
+    types, end = {TOPIC: event_registry.event_types(world.settings)[TOPIC]}, archived_positions(world.settings, [TOPIC])
     beyond = Positions({TOPIC: {p: o + 7 for p, o in end.offsets[TOPIC].items()}}, end.ids)
     with pytest.raises(ArchiveBehind, match="28 events behind"):
         archive_reader.read_records(spark, world.settings, types, archive_reader.Wanted.between(Positions(), beyond))
