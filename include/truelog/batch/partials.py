@@ -135,6 +135,6 @@ def _to_text(covered: PartialRange) -> str:
 
 
 def _to_range(day: datetime, covers: str) -> PartialRange:
-    begin, end, *readings = covers.split("\n")  # a partial from before version 0.3 has no readings
+    begin, end, *readings = covers.split("\n")  # a partial of release 0.1 has no readings
     positions = Positions.from_text(begin), Positions.from_text(end)
     return PartialRange(day, *positions, json.loads(readings[0]) if readings else {})

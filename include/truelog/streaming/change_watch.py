@@ -82,19 +82,20 @@ class ChangeWatch:
             except StreamingQueryException as error:
                 failed = error
         looking.stop()
-        if failed is not None and not self._explains_failure(stop):
+        explained = failed is None or self._explains_failure(stop)
+        self._disconnect()
+        if failed is not None and not explained:
             raise failed
         if self._found:
             gate.close()
             log.info("%s plans again: %s", self._application, self._found)
         query.stop()
-        if self._connection is not None:
-            self._connection.close()
 
     def wait(self, stop: threading.Event) -> None:
         """Wait until `stop` is set or something has changed; for an application that can read no topic at all."""
         while not stop.wait(_POLL_SECONDS) and not self._found:
             self._look()
+        self._disconnect()
 
     def _explains_failure(self, stop: threading.Event) -> bool:
         for _ in range(_FAILURE_LOOKS):
@@ -116,7 +117,12 @@ class ChangeWatch:
                 self._found = self._changed_topics()
         except (TruelogError, psycopg.Error, SQLAlchemyError, OSError) as error:
             log.warning("changes are unknown: %s", error)
-            self._connection = None
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
 
     def _newest_versions(self) -> Versions:
         self._connection = self._connection or connect(self._settings, autocommit=True)
