@@ -197,7 +197,8 @@ def _create(catalog: Catalog, event_type: EventType, progress: Progress) -> Tabl
     catalog.create_namespace_if_not_exists(NAMESPACE)
     name, properties = identifier(event_type.name), {**_PROPERTIES, **progress.as_properties()}
     # A re-created topic needs a folder of its own: upkeep removes all files that a table does not know from its folder.
-    folder = f"{catalog.properties['warehouse'].rstrip('/')}/{NAMESPACE}/{event_type.name}-{progress.topic_id}"
+    own = f"{event_type.name}-{progress.topic_id.replace('/', '_')}"  # an id may contain "//", a path may not
+    folder = f"{catalog.properties['warehouse'].rstrip('/')}/{NAMESPACE}/{own}"
     made = catalog.create_table_transaction(name, arrow_schema(event_type), folder, properties=properties)
     with made as transaction, transaction.update_spec() as spec:
         spec.add_identity("log_day")

@@ -11,7 +11,7 @@ from truelog.schema.event import load_events
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 
-TOPIC, TOPIC_ID = "page_view", "first-life"
+TOPIC, TOPIC_ID = "page_view", "first//life+"
 DOWN = "archive: the catalog or the object store did not answer"
 
 

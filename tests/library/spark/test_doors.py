@@ -1,5 +1,6 @@
 """Spark's ports give nothing to a stranger, and tasks carry no secrets that they do not need."""
 
+import os
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -70,7 +71,7 @@ def test_spark_calls_python_back(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("broadcast")
 def test_only_the_owner_enters_sparks_folder(settings: Settings) -> None:
-    [folder] = (settings.home / "tmp").iterdir()
+    folder = settings.home / "tmp" / f"p{os.getpid()}"
     assert {path.name.partition("-")[0] for path in folder.iterdir()} >= {"blockmgr", "spark"}
     assert list(folder.glob(".*.sock"))
     assert [stat.S_IMODE(each.stat().st_mode) for each in (folder.parent, folder)] == [0o700, 0o700]
