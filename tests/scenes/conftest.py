@@ -69,7 +69,8 @@ class World:
         """The event ids that a view keyed by event id lacks, and the event ids that it has counted too often."""
         values = in_the_log(self.settings)
         assert len(values) >= self.traffic.acknowledged
-        sent = Counter(event.event_id for event in page_views(values))
+        # PostgreSQL cannot store U+0000, so the decoder replaces it.
+        sent = Counter(event.event_id.replace("\0", "\u2400") for event in page_views(values))
         query = sql.SQL("SELECT event_id, views FROM {}").format(sql.Identifier("views", view))
         found = Counter({event_id: int(views) for event_id, views in self.ask(query)})
         return sent - found, found - sent
