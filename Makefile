@@ -41,6 +41,7 @@ browser: install
 # Hours of runs that CI leaves out: a cluster, a soak and the mutation run. `docs/mutation.md` explains the report.
 nightly: install
 	.venv/bin/python -m pytest tests/scenes/test_every_view.py
+	.venv/bin/python -m pytest tests/nightly/cluster.py
 	.venv/bin/python -m pytest tests/nightly/soak.py
 	.venv/bin/python -m tests.nightly.mutation
 

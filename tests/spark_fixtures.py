@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,6 +33,18 @@ def spark(settings: Settings, _spark_ends: None) -> SparkSession:
     from truelog.spark.session import session
 
     return session(settings, "tests")
+
+
+@pytest.fixture
+def spark_home(tmp_path: Path) -> Path:
+    """A Spark home with PySpark's programs and jars, where a local cluster's workers can create folders."""
+    from truelog.spark.java import pyspark_home
+
+    home = tmp_path / "spark"
+    home.mkdir()
+    for name in ("bin", "jars"):
+        (home / name).symlink_to(pyspark_home() / name)
+    return home
 
 
 @pytest.fixture(scope="session")

@@ -5,12 +5,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
-import pyspark
 import pytest
 
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
-from tests.scenes.conftest import World
+from tests.scenes.conftest import World, known
 from truelog.ingest.generator import generate
 from truelog.log import ticks
 from truelog.log.kafka_producer import KafkaSender
@@ -21,6 +20,7 @@ from truelog.views import catalogue
 
 VIEWS = catalogue.load_all_views()
 TOPICS = {topic for view in VIEWS.values() for topic in view.reads}
+CLUSTER_SECRET = "5ec2e7" * 8
 
 
 @pytest.fixture(scope="module")
@@ -46,16 +46,6 @@ def catch_up(world: World, stream: Application) -> None:
         world.catch_up(stream, name, view.reads)
 
 
-@pytest.fixture
-def spark_home(tmp_path: Path) -> Path:
-    """A Spark home with PySpark's programs and jars, where a local cluster's workers can create folders."""
-    home = tmp_path / "spark"
-    home.mkdir()
-    for name in ("bin", "jars"):
-        (home / name).symlink_to(Path(pyspark.__file__).parent / name)
-    return home
-
-
 def test_killed_between_merges_and_continued_by_executors(
     world: World, archive: Application, ticking: None, batch: Batch, spark_home: Path
 ) -> None:
@@ -66,10 +56,11 @@ def test_killed_between_merges_and_continued_by_executors(
     stream.wait_death()
     shop(world, seed=2)
 
-    cluster = {"TRUELOG_SPARK_MASTER": "local-cluster[2,1,1024]", "SPARK_HOME": str(spark_home)}
-    survivor = start(world.settings, "stream.py", **cluster)
-    catch_up(world, survivor)
+    with known(world.settings, spark_secret=CLUSTER_SECRET, spark_master="local-cluster[2,1,1024]"):
+        survivor = start(world.settings, "stream.py", SPARK_HOME=str(spark_home))
+        catch_up(world, survivor)
     family = [each for each in psutil.Process(survivor.process.pid).children(recursive=True) if is_alive(each)]
+    assert not [word for each in family for word in each.cmdline() if CLUSTER_SECRET in word]
     assert sum("CoarseGrainedExecutorBackend" in word for each in family for word in each.cmdline()) == 2
     assert {address for each in family for address in listening(each)} <= {"127.0.0.1"}
     assert survivor.end() == 0

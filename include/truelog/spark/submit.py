@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from truelog.spark.java import class_archive, java_home
+from truelog.support.errors import NotSetUp
 from truelog.support.files import write_private
 from truelog.support.settings import Settings
 
@@ -23,6 +24,8 @@ _LOGGING = Path(__file__).with_name("spark-log4j2.properties")
 # Java would publish its performance data in a file in /tmp.
 _JAVA_OPTIONS = f"-Xss16m -Duser.timezone=UTC -XX:+UseParallelGC -XX:-UsePerfData -Dlog4j2.configurationFile={_LOGGING}"
 _INHERITED = ("HOME", "JAVA_TOOL_OPTIONS", "LANG", "PATH", "TRUELOG_FAULT", "TRUELOG_FAULT_FIRED")
+
+_CLUSTERS = ("spark://", "local-cluster[")  # masters that make no secret of their own
 
 UMASK = 0o077  # for every Spark process
 
@@ -58,10 +61,16 @@ def _java_options(settings: Settings) -> str:
 
 
 def properties_file(settings: Settings) -> Path:
-    """The file with the secret of a Spark cluster, for `spark-submit --properties-file`. Local Spark ignores it."""
+    """The file with the secret of a Spark cluster, for `spark-submit --properties-file`. Local Spark ignores it.
+
+    Raises:
+        NotSetUp: the settings name a cluster, but not its secret.
+    """
     file = settings.home / "spark.properties"
     if secret := settings.spark_secret.get_secret_value():
         text = f"spark.authenticate.secret {secret}\n"
+    elif settings.spark_master.startswith(_CLUSTERS):
+        raise NotSetUp(f"{settings.spark_master} needs the cluster's secret: set TRUELOG_SPARK_SECRET in settings.env")
     else:
         text = "# TRUELOG_SPARK_SECRET is empty\n"
     if not file.exists() or file.read_text() != text:
