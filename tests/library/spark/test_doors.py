@@ -20,7 +20,6 @@ from truelog.log import records, topics
 from truelog.support.settings import Settings
 
 SECRET = b"a secret that a task carries"
-BLOCKS = 400
 # A call of the function of `foreachBatch`, in the protocol of Py4J.
 CALLBACK = b"c\np0\ncall\ne\n"
 
@@ -80,15 +79,21 @@ def test_only_the_owner_enters_sparks_folder(settings: Settings) -> None:
 
 
 def test_tasks_carry_only_what_they_need(lab: Lab, platform: Settings) -> None:
-    """Reads the archive and the log and stages rows, then searches every value that Spark distributed."""
+    """Reads the archive and the log and stages rows, then searches the values that Spark distributed for it.
+
+    Spark may have forgotten some of these values already, so not every permitted secret is found in each run.
+    """
+    first = newest_broadcast(lab.spark.sparkContext.broadcast(b""))
     with archived(lab, platform) as ground:
         ground.click(0, [("u", "1", 0)])
         ground.stream()
-        found = carried(lab.spark, platform)
+        found = carried(lab.spark, platform, first)
     topics_of_log = topics.end_offsets(platform, ["click"])
     records.decoded(records.read_range(lab.spark, platform, topics_of_log, topics_of_log), lab.types).count()
-    found |= carried(lab.spark, platform)
-    assert found == {"stager_password", "catalog_password", "s3_secret_key", "kafka_reader_password"}
+    found |= carried(lab.spark, platform, first)
+    permitted = {"stager_password", "catalog_password", "s3_secret_key", "kafka_reader_password"}
+    assert found
+    assert found <= permitted
 
 
 def test_the_stager_inserts_staged_rows_and_nothing_else(lab: Lab, migrated: Settings) -> None:
@@ -113,9 +118,9 @@ def test_the_stager_inserts_staged_rows_and_nothing_else(lab: Lab, migrated: Set
                 connection.execute(statement.encode())
 
 
-def carried(spark: SparkSession, settings: Settings) -> set[str]:
-    """The names of the secrets in the values that Spark has distributed and not yet forgotten."""
-    return {name for block in blocks(spark) for name, value in secrets(settings) if value in block}
+def carried(spark: SparkSession, settings: Settings, first: int) -> set[str]:
+    """The names of the secrets in the values that Spark has distributed since `first` and not yet forgotten."""
+    return {name for block in blocks(spark, first) for name, value in secrets(settings) if value in block}
 
 
 def secrets(settings: Settings) -> Iterable[tuple[str, bytes]]:
@@ -129,13 +134,13 @@ def newest_broadcast(variable: Any) -> int:
     return int(variable._jbroadcast.id())
 
 
-def blocks(spark: SparkSession) -> Iterator[bytes]:
-    """Every value that Spark still has for its executors, without compression."""
+def blocks(spark: SparkSession, first: int) -> Iterator[bytes]:
+    """Each value from number `first` on that Spark still has for its executors, without compression."""
     jvm: Any = spark._jvm
     environment = jvm.org.apache.spark.SparkEnv.get()
     codec = jvm.org.apache.spark.io.CompressionCodec.createCodec(environment.conf())
     last = newest_broadcast(spark.sparkContext.broadcast(b""))
-    for number in range(max(0, last - BLOCKS), last):
+    for number in range(first, last):
         block = jvm.org.apache.spark.storage.BlockId.apply(f"broadcast_{number}_piece0")
         found = environment.blockManager().getLocalBytes(block)
         if found.isDefined():
