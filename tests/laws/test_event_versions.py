@@ -8,7 +8,7 @@ import json
 import random
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,10 +33,11 @@ from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.reconcile import certificate_store
+from truelog.reconcile.certificate import Certificate
 from truelog.reconcile.certificate_verifier import CertificateVerifier
 from truelog.reconcile.reconcile import ReconcileRequest, ReconcileResult, reconcile
 from truelog.schema.event import Event, EventType, Topic
-from truelog.schema.event_version import readings_of
+from truelog.schema.event_version import UsedVersions, readings_of
 from truelog.storage.database import connect
 from truelog.support import faults
 from truelog.support.errors import MeaningChanged
@@ -133,6 +134,16 @@ class Remarks:
     def reconcile(self, *, from_raw: bool = False) -> ReconcileResult:
         return reconcile(self.context, self.compiled, ReconcileRequest(from_raw=from_raw))
 
+    def certificate(self, found: ReconcileResult) -> Certificate:
+        assert found.certificate is not None, found
+        return certificate_store.find_certificate(self.lab.settings, found.certificate)
+
+    def verify(self, certified: Certificate) -> tuple[str, str]:
+        """The answer and its reason, by the versions in the bucket."""
+        types = event_registry.types_in_bucket(self.lab.settings)
+        found = CertificateVerifier(self.lab.spark, self.lab.settings, types, self.compiled).verify(certified)
+        return found.answer, found.reason
+
     def require_equal(self) -> None:
         """The streamed view equals its rebuild from typed columns and from raw bytes."""
         for from_raw in (False, True):
@@ -202,16 +213,31 @@ def test_a_wider_bound_judges_only_new_records(remarks: Remarks) -> None:
     remarks.stream()
     remarks.archive()
     before = remarks.reconcile()
-    assert before.certificate is not None
     remarks.declare(**LONG)
     remarks.send({"text": "four"})
     remarks.archive()
     remarks.stream()
     assert remarks.rows() == {"one": 1, "four": 1}
     remarks.require_equal()
-    certified = certificate_store.find_certificate(remarks.lab.settings, before.certificate)
-    verifier = CertificateVerifier(remarks.lab.spark, remarks.lab.settings, remarks.types, remarks.compiled)
-    assert verifier.verify(certified).answer == "EQUAL"
+    first, old_format = remarks.certificate(before), replace(remarks.certificate(before), event_versions=None)
+    both = remarks.certificate(remarks.reconcile())
+    assert first.event_versions == {remarks.name: UsedVersions(0, (1,))}
+    assert both.event_versions == {remarks.name: UsedVersions(0, (1, 2))}
+    assert [remarks.verify(each) for each in (first, old_format, both)] == [("EQUAL", "")] * 3
+    remarks.rejudge()
+    assert remarks.rows() == {"one": 1, "four": 2}
+    _require_superseded(remarks, first, "event versions 1 in reading 0, and are now judged by event versions 2 in")
+    _require_superseded(remarks, both, "event versions 1, 2 in reading 0, and are now judged by event versions 2 in")
+    _require_superseded(remarks, old_format, "did not record the event versions")
+    after = remarks.certificate(remarks.reconcile())
+    assert after.event_versions == {remarks.name: UsedVersions(1, (2,))}
+    assert remarks.verify(after) == ("EQUAL", "")
+    assert remarks.verify(replace(after, event_versions=None)) == ("EQUAL", "")
+
+
+def _require_superseded(remarks: Remarks, certified: Certificate, reason: str) -> None:
+    answer, found = remarks.verify(certified)
+    assert (answer, reason in found) == ("SUPERSEDED", True), (answer, found)
 
 
 def test_a_process_refuses_records_past_a_cut_that_it_does_not_know(remarks: Remarks) -> None:

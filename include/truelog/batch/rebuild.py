@@ -25,6 +25,7 @@ from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
 from truelog.schema import event_version
 from truelog.schema.event import EventTypes
+from truelog.schema.event_version import UsedVersions
 from truelog.storage.database import Connection
 from truelog.views.compiled_view import CompiledView, RowFilter, all_rows
 
@@ -123,6 +124,15 @@ class Rebuilder:
     @property
     def readings(self) -> dict[str, int]:
         return event_version.readings_of(self._event_types().values())
+
+    def event_versions(self, positions: Positions) -> dict[str, UsedVersions]:
+        """The event versions that judge the records below `positions`, by topic."""
+        types = self._event_types()
+        return {
+            topic: event_version.versions_below(types[topic], ends)
+            for topic, ends in positions.offsets.items()
+            if topic in types
+        }
 
     def excluded(self, positions: Positions) -> list[Coordinates]:
         """The coordinates of the records below `positions` that the view's stream excluded."""

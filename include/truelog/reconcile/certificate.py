@@ -8,8 +8,8 @@ keys. It does not record how or where the table was stored, because verification
 import hashlib
 import json
 import platform
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from truelog import __version__
 from truelog.log.positions import Positions
 from truelog.reconcile.table_hash import TableHash
+from truelog.schema.event_version import UsedVersions
 from truelog.support.errors import BadInput
 from truelog.views.compiled_view import CompiledView
 
@@ -35,6 +36,7 @@ class EqualResult:
     excluded: Sequence[Coordinates]
     digests: TableHash
     from_raw: bool
+    event_versions: Mapping[str, UsedVersions]  # by topic
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,9 @@ class Certificate:
     from_raw: bool
     made_by: dict[str, str]
     made_at: datetime
+    event_versions: Mapping[str, UsedVersions] | None = (
+        None  # by topic; None if an earlier release made the certificate
+    )
 
     @property
     def digest(self) -> str:
@@ -74,6 +79,10 @@ class Certificate:
         plain["columns"] = list(self.columns.items())  # a list, because their order is part of the encoding
         plain["buckets"] = {str(bucket): each for bucket, each in self.buckets.items()}
         plain["made_at"] = self.made_at.isoformat(timespec="microseconds")
+        if self.event_versions is None:
+            del plain["event_versions"]
+        else:
+            plain["event_versions"] = {topic: asdict(each) for topic, each in self.event_versions.items()}
         return plain | {"format": FORMAT}
 
 
@@ -93,6 +102,7 @@ def make_certificate(spark: SparkSession, compiled: CompiledView, equal: EqualRe
         from_raw=equal.from_raw,
         made_by=software_versions(spark),
         made_at=datetime.now(UTC),
+        event_versions=equal.event_versions,
     )
 
 
@@ -136,13 +146,16 @@ def read_certificate(content: bytes) -> Certificate:
 def _parsed(plain: dict[str, Any]) -> Certificate:
     if plain["format"] != FORMAT:
         raise ValueError(f"its format is {plain['format']}, but this release reads format {FORMAT}")
-    values = {each.name: plain[each.name] for each in fields(Certificate)}
+    values = {each.name: plain[each.name] for each in fields(Certificate) if each.name != "event_versions"}
     values["positions"] = Positions.from_json(json.dumps(plain["positions"]), plain["topics"])
     values["excluded"] = tuple((topic, partition, offset) for topic, partition, offset in plain["excluded"])
     values["columns"] = dict(plain["columns"])
     values["key"] = tuple(plain["key"])
     values["buckets"] = {int(bucket): (rows, hashed) for bucket, (rows, hashed) in plain["buckets"].items()}
     values["made_at"] = datetime.fromisoformat(plain["made_at"])
+    if "event_versions" in plain:
+        used = plain["event_versions"].items()
+        values["event_versions"] = {t: UsedVersions(each["reading"], tuple(each["versions"])) for t, each in used}
     return Certificate(**values)
 
 

@@ -1,6 +1,7 @@
 """Verifies a certificate from the archive's raw bytes and the current code alone.
 
-1. Compare the code. If the view's code is not the certified code, the verdict is SUPERSEDED.
+1. Compare the code and the event versions. If other code or other versions made the certificate, the verdict is
+   SUPERSEDED.
 2. Read the raw bytes of every record below the certificate's positions from the bucket, without a database.
 3. Check that the transform fails on every skipped record.
 4. Rebuild the view at these positions, with the log's clock, and compare its hashes with the certified ones.
@@ -22,7 +23,9 @@ from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
 from truelog.reconcile import certificate, table_hash
 from truelog.reconcile.certificate import Buckets, Certificate
+from truelog.schema import event_version
 from truelog.schema.event import EventTypes
+from truelog.schema.event_version import UsedVersions
 from truelog.support.errors import ArchiveBehind, TopicRecreated
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView
@@ -31,7 +34,7 @@ from truelog.views.compiled_view import CompiledView
 class VerificationVerdict(StrEnum):
     EQUAL = "EQUAL"
     DIFFERENT = "DIFFERENT"
-    SUPERSEDED = "SUPERSEDED"  # the view's code has changed, so this release cannot rebuild the certified rows
+    SUPERSEDED = "SUPERSEDED"  # other code or other event versions made the certified rows
     UNKNOWN = "UNKNOWN"
 
 
@@ -73,16 +76,23 @@ class CertificateVerifier:
     compiled: CompiledView
 
     def verify(self, certified: Certificate) -> CertificateCheck:
-        if superseded := _superseded(certified, self.compiled):
-            return _answer(certified, VerificationVerdict.SUPERSEDED, superseded)  # 1
         try:
-            events = self._events(Wanted.between(Positions(), certified.positions))  # 2
-            if unfounded := self._unfounded(certified):  # 3
-                reason = f"the certified view skips records on which the transform does not fail: {unfounded}"
-                return _answer(certified, VerificationVerdict.DIFFERENT, reason)
-            rebuilt = self._rebuilt(certified, events)  # 4
+            _require_same_topics(certified, self.types)
+            if superseded := _other_code(certified, self.compiled) or _other_versions(certified, self.types):
+                return _answer(certified, VerificationVerdict.SUPERSEDED, superseded)  # 1
+            check = self._rebuild_and_compare(certified)
         except (ArchiveBehind, TopicRecreated) as refused:
             return _answer(certified, VerificationVerdict.UNKNOWN, str(refused))
+        if check.answer == VerificationVerdict.DIFFERENT and (unproved := _unproved_reading(certified, self.types)):
+            return _answer(certified, VerificationVerdict.SUPERSEDED, unproved)
+        return check
+
+    def _rebuild_and_compare(self, certified: Certificate) -> CertificateCheck:
+        events = self._events(Wanted.between(Positions(), certified.positions))  # 2
+        if unfounded := self._unfounded(certified):  # 3
+            reason = f"the certified view skips records on which the transform does not fail: {unfounded}"
+            return _answer(certified, VerificationVerdict.DIFFERENT, reason)
+        rebuilt = self._rebuilt(certified, events)  # 4
         return compare_buckets(certified, rebuilt, certificate.software_versions(self.spark))
 
     def _events(self, wanted: Wanted) -> EventFrames:
@@ -111,7 +121,44 @@ class CertificateVerifier:
         return clock.rows_since(self.compiled, states, clock.cutoff_at(self.compiled, now))
 
 
-def _superseded(certified: Certificate, compiled: CompiledView) -> str:
+def _require_same_topics(certified: Certificate, types: EventTypes) -> None:
+    """Require that the event versions are those of the certified topics. Types from files belong to no topic."""
+    for topic, topic_id in certified.positions.ids.items():
+        if topic in types and types[topic].topic_id not in ("", topic_id):
+            raise TopicRecreated(f"{topic} was deleted and recreated since: its event versions judge another topic.")
+
+
+def _other_versions(certified: Certificate, types: EventTypes) -> str:
+    """How the event versions differ from the certified versions, or an empty string if they are the same."""
+    for topic, then in (certified.event_versions or {}).items():
+        now = event_version.versions_below(types[topic], certified.positions.offsets[topic])
+        if now != then:
+            return (
+                f"the records of {topic} were judged by {_described(then)}, and are now judged by {_described(now)}: "
+                f"`truelog reconcile {certified.view}` makes a new certificate."
+            )
+    return ""
+
+
+def _described(used: UsedVersions) -> str:
+    versions = ", ".join(map(str, used.versions)) or "none"
+    return f"event versions {versions} in reading {used.reading}"
+
+
+def _unproved_reading(certified: Certificate, types: EventTypes) -> str:
+    """Why the certified rows may have another reading, although the certificate does not name its event versions."""
+    if certified.event_versions is not None:
+        return ""
+    rejudged = [topic for topic in certified.positions.offsets if topic in types and types[topic].reading]
+    if not rejudged:
+        return ""
+    return (
+        f"made by an earlier release, which did not record the event versions, and {', '.join(rejudged)} was judged "
+        f"again: `truelog reconcile {certified.view}` makes a new certificate."
+    )
+
+
+def _other_code(certified: Certificate, compiled: CompiledView) -> str:
     """How the current code differs from the certified code, or an empty string if it is the same."""
     if certified.version == compiled.view.version and compiled.is_made_by(certified.fingerprint):
         return ""

@@ -252,7 +252,8 @@ def _save_comparison(rebuilder: Rebuilder, result: ReconcileResult, request: Rec
     if not saved.equal or saved.digests is None:  # rows may only have become equal during the comparison
         return saved
     excluded = rebuilder.excluded(saved.positions)
-    equal = EqualResult(saved.positions, excluded, saved.digests, request.from_raw)
+    used = rebuilder.event_versions(saved.positions)
+    equal = EqualResult(saved.positions, excluded, saved.digests, request.from_raw, used)
     made = certificate.make_certificate(rebuilder.context.spark, rebuilder.compiled, equal)
     certificate_store.store(rebuilder.context.settings, rebuilder.connection, made, saved.id)
     return replace(saved, certificate=made.id)

@@ -198,6 +198,27 @@ def readings_of(types: Iterable[EventType]) -> dict[str, int]:
     return {each.name: each.reading for each in types if each.reading}
 
 
+@dataclass(frozen=True)
+class UsedVersions:
+    """The reading of a topic, and its versions that judge at least one offset in a range."""
+
+    reading: int
+    versions: tuple[int, ...]
+
+
+def versions_below(event_type: EventType, ends: Mapping[int, int]) -> UsedVersions:
+    """The versions that judge the offsets below `ends`."""
+    starts: Mapping[int, int] = {}
+    used = []
+    for past in event_type.past:
+        if any(starts.get(p, 0) < min(end, past.ends.get(p, 0)) for p, end in ends.items()):
+            used.append(past.event_type.version)
+        starts = past.ends
+    if any(starts.get(p, 0) < end for p, end in ends.items()):
+        used.append(event_type.version)
+    return UsedVersions(event_type.reading, tuple(used))
+
+
 def judge(
     event_type: EventType, partitions: pa.Array, offsets: pa.Array, values: pa.Array, broker_times: pa.Array
 ) -> pa.RecordBatch:

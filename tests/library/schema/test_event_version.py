@@ -16,7 +16,7 @@ from tests.library.hostile import THING
 from truelog.schema import event_version
 from truelog.schema.decode import decode
 from truelog.schema.event import FUTURE_LIMIT, Event, EventType, Topic, load_events
-from truelog.schema.event_version import Cut, EventHistory
+from truelog.schema.event_version import Cut, EventHistory, UsedVersions
 from truelog.support.errors import BadDeclaration
 
 BROKER = datetime(2026, 11, 1, tzinfo=UTC)
@@ -120,6 +120,19 @@ def test_law_a_batch_is_judged_like_its_records_alone(
         times = pa.array([BROKER], pa.timestamp("us", "UTC"))
         [alone] = decode(in_force, pa.array([value]), times, FUTURE_LIMIT).to_pylist()
         assert row == dict.fromkeys(row) | alone
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=4),
+    st.dictionaries(st.integers(0, 2), st.integers(0, 7)),
+)
+def test_law_the_versions_below_positions_are_those_that_judge_an_offset_there(
+    cuts: list[tuple[int, int]], below: dict[int, int]
+) -> None:
+    ends = [{0: a, 1: b} for a, b in zip(*map(sorted, zip(*cuts, strict=True)), strict=True)] if cuts else []
+    newest = history(*zip([SHORT, LONG, LONELY, SHORT, LONG], [{}, *ends], strict=False)).event_type()
+    judging = {1 + sum(each.get(p, 0) <= o for each in ends) for p, end in below.items() for o in range(end)}
+    assert event_version.versions_below(newest, below) == UsedVersions(0, tuple(sorted(judging)))
 
 
 def test_a_field_never_changes_its_type_even_after_it_was_removed() -> None:
