@@ -151,13 +151,13 @@ class LetterStore:
 def cursor(letter: DeadLetter) -> str:
     """The place of a dead letter in a list, as text."""
     received_at, (topic_id, partition, offset) = _order(letter)
-    return f"{timestamps.to_text(received_at)}/{topic_id}/{partition}/{offset}"
+    return f"{timestamps.to_text(received_at)},{topic_id},{partition},{offset}"  # an id may contain "/"
 
 
 def parse_cursor(text: str) -> Cursor:
     """Parse the text of `cursor`. Raises BadInput if it is something else."""
     try:
-        received_at, topic_id, partition, offset = text.split("/")
+        received_at, topic_id, partition, offset = text.split(",")
         return timestamps.parse_timestamp(received_at), Coordinates(topic_id, int(partition), int(offset))
     except ValueError:
         raise BadInput(f"{text!r} is not a cursor; copy the cursor that the previous list printed") from None

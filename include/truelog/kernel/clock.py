@@ -40,11 +40,18 @@ _CLOCK_AT = """
 """
 
 
-def store_ticks(connection: Connection, topic_id: str, ticks: DataFrame) -> None:
-    """Store the valid ticks of a batch; storing a tick twice changes nothing."""
-    rows = (tuple(row) for row in ticks.selectExpr(*_COLUMNS).collect())
+def store_ticks(
+    connection: Connection, topic_id: str, ticks: DataFrame, require_unchanged: Callable[[], None] = lambda: None
+) -> None:
+    """Store the valid ticks of a batch; storing a tick twice changes nothing.
+
+    `require_unchanged` is called before the commit, and raises if the topic may be another topic by now.
+    """
+    rows = ticks.selectExpr(*_COLUMNS).collect()  # Spark may need longer than a transaction may be idle
     found = ((offset, time, tick_ends(time, broker_time, ends)) for offset, time, broker_time, ends in rows)
-    _insert(connection, topic_id, ((offset, time, ends) for offset, time, ends in found if ends is not None))
+    with connection.transaction():
+        _insert(connection, topic_id, ((offset, time, ends) for offset, time, ends in found if ends is not None))
+        require_unchanged()
 
 
 def store_deciding_ticks(

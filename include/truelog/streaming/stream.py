@@ -143,9 +143,8 @@ class Stream:
         self._outlasting(self._record_batch)
 
     def _store_ticks(self, batch: EventRange) -> None:
-        with self.connection.transaction():
-            clock.store_ticks(self.connection, batch.end.ids[clock.TOPIC], batch.events[clock.TOPIC])
-            self.applier.require_unchanged(batch.end.only([clock.TOPIC]))
+        require_unchanged = partial(self.applier.require_unchanged, batch.end.only([clock.TOPIC]))
+        clock.store_ticks(self.connection, batch.end.ids[clock.TOPIC], batch.events[clock.TOPIC], require_unchanged)
 
     def _record_batch(self) -> None:
         for each in self.workers:

@@ -18,6 +18,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 
 import psycopg
 from pyspark.sql import SparkSession
@@ -176,9 +177,8 @@ class ViewWorker:
             events = records.events(decoded, types)
             if self.compiled.view.keep:
                 assert self.connection is not None  # noqa: S101
-                with self.connection.transaction():
-                    clock.store_ticks(self.connection, until.ids[clock.TOPIC], events[clock.TOPIC])
-                    self.applier.require_unchanged(until.only([clock.TOPIC]))
+                require_unchanged = partial(self.applier.require_unchanged, until.only([clock.TOPIC]))
+                clock.store_ticks(self.connection, until.ids[clock.TOPIC], events[clock.TOPIC], require_unchanged)
             yield EventRange(events, begin, until, readings_of(event_types.values()), epochs)
         finally:
             decoded.unpersist()
