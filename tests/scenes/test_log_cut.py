@@ -95,6 +95,7 @@ def test_a_log_that_was_cut_and_refilled_is_not_skipped(world: World, one_view: 
     before, read = len(in_the_archive(world, TOPIC)), end(world)
 
     cut_at = lose_end_of_log(world.settings)
+    world.traffic.reconnect()
     assert end(world) == cut_at < read
     acknowledged = refill(world, read)
 

@@ -36,8 +36,13 @@ class Traffic:
     def __init__(self, settings: Settings, seed: int = 1, delay: float = 10) -> None:
         self.random = random.Random(seed)
         self.delay = delay  # average seconds between an event and the moment it is sent
-        self.producer = Producer({**settings.kafka(), "acks": "all", "enable.idempotence": True, "linger.ms": 5})
+        self.configuration = {**settings.kafka(), "acks": "all", "enable.idempotence": True, "linger.ms": 5}
+        self.producer = Producer(self.configuration)
         self.acknowledged = 0
+
+    def reconnect(self) -> None:
+        """Start again with a new producer: an idempotent producer cannot go on after its records were cut."""
+        self.producer = Producer(self.configuration)
 
     def send(self, events: int, *, flush: bool = True) -> None:
         for _ in range(events):
