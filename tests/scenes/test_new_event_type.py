@@ -1,5 +1,6 @@
 """Adding an event type to a running platform is one file, and a broken file stops nothing."""
 
+import json
 import logging
 import shutil
 import time
@@ -8,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 import runtime
 from runtime import keeper
@@ -24,6 +26,7 @@ from truelog.support.wait import until
 from truelog.views.catalogue import VIEWS
 
 NAME, BY_PARCEL = "parcel_scan", "scans_by_parcel"
+LONG = "a" * 70
 SERVICES = ("ticks", "collector", "lag")
 
 log = logging.getLogger("truelog.scene")
@@ -55,6 +58,13 @@ def soon(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
     log.warning("%s: %.1f s", what, until(met, seconds, what))
 
 
+def append(settings: Settings, event: dict[str, object]) -> None:
+    """Write to the topic without the collector's checks."""
+    producer = Producer({**settings.kafka(), "acks": "all"})
+    producer.produce(NAME, json.dumps({name: value for name, value in event.items() if name != "type"}).encode())
+    assert producer.flush(10) == 0
+
+
 def scan(parcel: str, grams: int, **more: object) -> dict[str, object]:
     now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
     event_id = f"{parcel}-{time.monotonic_ns()}"
@@ -84,8 +94,10 @@ def test_a_new_event_type_is_one_file_and_a_broken_file_stops_nothing(world: Wor
     log.warning("one file and one view: %.1f s until the view answered", took)
     assert took < 60
 
+    append(live, scan(LONG, 11))  # as a producer that does not use the collector
     require_last_version_while_broken(world, live, sender)
     require_new_version(world, live, sender)
+    require_old_records_judged_again(world, sender)
     assert world.ask("SELECT application, epoch FROM truelog.lease ORDER BY 1") == epochs
     assert [application.end() for application in running] == [0, 0]
 
@@ -103,13 +115,36 @@ def require_last_version_while_broken(world: World, live: Settings, sender: Clie
 
 
 def require_new_version(world: World, live: Settings, sender: Client) -> None:
-    (live.events_folder / f"{NAME}.py").write_text(EVENT + "    depot: str | None = None\n")
+    (live.events_folder / f"{NAME}.py").write_text(EVENT.replace("=64", "=80") + "    depot: str | None = None\n")
     soon(lambda: broken(world) == [], "mended")
     soon(lambda: "depot" in columns(live), "the new column")
     assert sender.post(scan("c", 9, depot="north")).status == 200
     soon(lambda: archived_depots(live) >= {"north"}, "the new field archived")
     soon(lambda: grams(world) == {"a": 5, "b": 7, "c": 9}, "answered with the new version")
     soon(lambda: ("event_file_broken", NAME) not in world.ask(ALERTS), "alert resolved")
+
+
+def require_old_records_judged_again(world: World, sender: Client) -> None:
+    """The first version refuses the long name, and the second version accepts it."""
+    counted = grams(world)
+    ended = truelog("events", "rejudge", NAME, "--json")
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout) == {
+        "event": NAME,
+        "reading": 1,
+        "version": 2,
+        "rebuilt": [BY_PARCEL],
+        "refused": {},
+    }
+    begun = f"{NAME}: version 2 judges all records in reading 1"
+    steps = [begun, f"{BY_PARCEL}: rebuilding", f"{BY_PARCEL}: rebuilt"]
+    assert [line for line in ended.stderr.splitlines() if line.startswith((NAME, BY_PARCEL))] == steps
+    assert grams(world) == counted | {LONG: 11}
+    again = truelog("events", "rejudge", NAME)
+    assert (again.returncode, again.stdout) == (0, ""), again.stderr
+    assert [line for line in again.stderr.splitlines() if line.startswith((NAME, BY_PARCEL))] == [begun]
+    assert sender.post(scan("d", 13, depot="south")).status == 200
+    soon(lambda: grams(world) == counted | {LONG: 11, "d": 13}, "followed in the new reading")
 
 
 ALERTS = "SELECT kind, subject FROM truelog.alert WHERE resolved_at IS NULL AND opened_at IS NOT NULL"
