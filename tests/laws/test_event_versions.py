@@ -20,6 +20,7 @@ from pydantic import Field, create_model
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.laws.lab import Lab
+from tests.library.registered import forget
 from truelog import Sum, View
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import archived_positions, ensure_table, identifier, open_catalog
@@ -172,8 +173,7 @@ def remarks(platform: Settings, lab: Lab) -> Iterator[Remarks]:
     yield made
     client = topics.client(platform, KafkaUser.ADMIN)
     client.delete_topics([made.name])[made.name].result()
-    for name in ("event_cut", "event_version", "event_type"):
-        lab.connection.execute(f"DELETE FROM truelog.{name} WHERE event = %s".encode(), (made.name,))
+    forget(platform, made.name)
     with open_catalog(platform) as catalog:
         catalog.drop_table(identifier(made.name))
 

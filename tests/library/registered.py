@@ -1,13 +1,15 @@
-"""Registers the declared event types in a database without Kafka, for tests that need no topics."""
+"""Registers the declared event types in a database without Kafka, for tests that need no topics, and forgets them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from psycopg.types.json import Jsonb
 
+from truelog.control import event_registry
 from truelog.schema import event_version
 from truelog.schema.event import load_events
-from truelog.storage.database import connect
+from truelog.storage import bucket
+from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
 
 
@@ -36,3 +38,21 @@ def registered(settings: Settings, topic_id: str) -> Iterator[None]:
             connection.execute(
                 f"DELETE FROM truelog.{table} WHERE event NOT IN (SELECT event FROM truelog.event_cut)".encode()
             )
+
+
+def forget(settings: Settings, event: str) -> None:
+    """Remove an event type from the registry and its copy from the bucket."""
+    with connect(settings) as connection:
+        forget_rows(connection, event)
+    forget_copies(settings, event)
+
+
+def forget_rows(connection: Connection, event: str) -> None:
+    for table in ("event_cut", "event_version", "event_type"):
+        connection.execute(f"DELETE FROM truelog.{table} WHERE event = %s".encode(), (event,))
+
+
+def forget_copies(settings: Settings, *events: str) -> None:
+    for event in events:
+        key = f"{event_registry.FOLDER}/{event}.json"
+        bucket.s3_client(settings).delete_object(Bucket=settings.s3_bucket, Key=key)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.library.archived import drop_archive
+from tests.library.registered import forget_copies, forget_rows
 from truelog.archive.archive_table import open_catalog
 from truelog.control import event_files, topic_status
 from truelog.log import topics
@@ -59,8 +60,7 @@ def removed_at_the_end(settings: Settings, event: str, *views: str) -> Iterator[
         with open_catalog(settings) as catalog:
             drop_archive(catalog, event)
         with connect(settings) as connection:
-            for table in ("event_cut", "event_version", "event_type"):
-                connection.execute(f"DELETE FROM truelog.{table} WHERE event = %s".encode(), (event,))
+            forget_rows(connection, event)
             for table in ("position", "view", "standing"):
                 connection.execute(f"DELETE FROM truelog.{table} WHERE view = ANY(%s)".encode(), (list(views),))
             for view in views:
@@ -69,3 +69,4 @@ def removed_at_the_end(settings: Settings, event: str, *views: str) -> Iterator[
             for application in ("archive", "stream"):
                 topic_status.record_suspended(connection, application, {})
             event_files.record_broken(connection, {})
+        forget_copies(settings, event)

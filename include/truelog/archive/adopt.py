@@ -9,6 +9,8 @@ For each table:
 3. Point the catalog at the proved metadata in one compare-and-set.
 4. Record the log days that the files prove and the database lacks.
 
+`adopt_event_versions` does the same for the registry of event types, whose copy in the bucket is never older.
+
 A crash between a commit's metadata file and the catalog leaves a candidate that was never committed. If its proof
 succeeds, the candidate contains each record up to its positions exactly once, so adopting it completes that commit.
 """
@@ -28,7 +30,7 @@ from truelog.archive.archive_table import NAMESPACE, Progress, open_catalog
 from truelog.archive.audit_evidence import file_faults, unreadable_files
 from truelog.archive.catalog_pointer import PREFIX, Pointer, advance_pointer, history, read_pointer, version
 from truelog.archive.log_day import Start
-from truelog.control import lease
+from truelog.control import event_registry, lease
 from truelog.control.application import ARCHIVE
 from truelog.control.lease import Holder
 from truelog.storage import bucket
@@ -79,6 +81,16 @@ def adopt_newest(
     finally:
         archive_lease.release()
     return done
+
+
+def adopt_event_versions(settings: Settings, *, dry_run: bool = False) -> list[str]:
+    """Add the event versions and readings that only the bucket has, and return the event types that lacked some.
+
+    Raises:
+        RegistryBehind: the database and the bucket have different versions of an event type.
+    """
+    migrate(settings)
+    return event_registry.restore(settings, dry_run=dry_run)
 
 
 @dataclass(frozen=True)

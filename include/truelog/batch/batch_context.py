@@ -29,7 +29,7 @@ def open_batch(
     settings: Settings,
     name: str,
     views: Sequence[str],
-    load: Callable[[Settings], EventTypes] = event_registry.event_types,
+    load: Callable[[Settings], EventTypes] = event_registry.confirmed_types,
 ) -> Iterator[BatchContext]:
     """Open a Spark session and load the named views, or all views. A view that cannot be loaded is refused."""
     types, spark = load(settings), session(settings, name)

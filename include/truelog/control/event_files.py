@@ -19,7 +19,7 @@ from truelog.schema import event_version
 from truelog.schema.event import EventType, load_proposals
 from truelog.schema.event_version import EventHistory
 from truelog.storage.database import Connection, connect
-from truelog.support.errors import BadDeclaration, TopicRefused
+from truelog.support.errors import BadDeclaration, RegistryBehind, TopicRefused
 from truelog.support.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ def register_files(settings: Settings, broker: AdminClient | None = None) -> dic
             if _differs(proposed, registered.get(name), ids.get(name)):
                 _register(settings, proposed)
                 log.info("%s is registered", name)
-        except (BadDeclaration, TopicRefused) as error:
+        except (BadDeclaration, RegistryBehind, TopicRefused) as error:
             broken[name] = str(error)
     with connect(settings) as connection:
         if broken != {each.event: each.reason for each in broken_files(connection)}:

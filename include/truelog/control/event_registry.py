@@ -4,9 +4,13 @@ Every process decodes by the registry, never by the files in `include/events/`, 
 registered together with its cut, the end offsets of the topic at that moment:
 
 1. Take the registry's lock exclusively.
-2. Refuse a declaration that conflicts with an earlier version.
-3. Read the topic's end offsets. They are the cut.
-4. Write the version and the cut to the bucket, then commit them to the database.
+2. Compare the database with the copy in the bucket. A database that was restored from a backup gets what it lacks.
+3. Refuse a declaration that conflicts with an earlier version.
+4. Read the topic's end offsets. They are the cut.
+5. Commit the version and the cut to the database, then write the copy, then release the lock.
+
+Whoever judges records loads the types with `confirmed_types`, which refuses a database that the bucket is ahead of, and
+writes a copy that a crash in step 5 has left out. So the bucket has every version before it judges a record.
 
 No process may judge a record past a cut that it does not know. `require_known` checks this after a process has read
 the end of its batch and before it writes anything. The check waits for a running registration, because it takes the
@@ -16,7 +20,9 @@ process has written.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,12 +36,21 @@ from truelog.schema.event_version import Cut, EventHistory
 from truelog.storage import bucket
 from truelog.storage.database import Connection, connect
 from truelog.support import faults
-from truelog.support.errors import BadDeclaration, BadInput, MeaningChanged, NotSetUp, TopicRefused
+from truelog.support.errors import (
+    BadDeclaration,
+    BadInput,
+    MeaningChanged,
+    NotSetUp,
+    RegistryBehind,
+    TopicRefused,
+)
 from truelog.support.settings import Settings
 
 FOLDER = "_events"  # in the bucket
 
-_LOCK = "SELECT pg_advisory_xact_lock(hashtext('truelog.event_version'))"
+_LOCK = "SELECT pg_advisory_lock(hashtext('truelog.event_version'))"  # until the connection closes
+log = logging.getLogger(__name__)
+
 _SHARED_LOCK = "SELECT pg_advisory_xact_lock_shared(hashtext('truelog.event_version'))"
 
 
@@ -54,20 +69,19 @@ def register(settings: Settings, event_type: EventType) -> Registered:
 
     Raises:
         BadDeclaration: the declaration conflicts with an earlier version. Nothing has changed.
+        RegistryBehind: the database and the bucket have different versions.
         TopicRefused: the topic does not exist.
         ServiceDown: Kafka does not answer.
     """
     declaration = event_version.declaration_of(event_type)
-    with connect(settings) as connection:
-        connection.execute(_LOCK)  # 1
-        before = _load(connection).get(event_type.name, EventHistory(event_type.name))
-        event_version.require_compatible(event_type, before.declarations)  # 2
-        ends = topics.end_offsets(settings, [event_type.name])  # 3
+    with _locked(settings) as connection:  # 1
+        before = _reconciled(settings, connection, event_type.name)  # 2
+        event_version.require_compatible(event_type, before.declarations)  # 3
+        ends = topics.end_offsets(settings, [event_type.name])  # 4
         after = _extended(before, declaration, ends)
         after = replace(after, settings=event_version.settings_of(event_type))
         if after != before:
-            _store(settings, connection, before, after)  # 4
-            faults.reach("registry.before_commit")
+            _store(settings, connection, before, after)  # 5
     return Registered(after.event_type(), after.version > before.version)
 
 
@@ -79,18 +93,30 @@ def begin_reading(settings: Settings, event: str) -> EventType:
     Raises:
         BadInput: the registry has no such event type.
     """
-    with connect(settings) as connection:
-        connection.execute(_LOCK)
-        before = _load(connection).get(event)
-        if before is None:
+    with _locked(settings) as connection:
+        before = _reconciled(settings, connection, event)
+        if not before.cuts:
             raise BadInput(f"{event} is not a registered event type: see `truelog events list`.")
         if len(before.in_force()) == 1:
             return before.event_type()
         cut = Cut(before.topic_id, before.reading + 1, before.version, {})
         after = replace(before, cuts=(*before.cuts, cut))
         _store(settings, connection, before, after)
-        faults.reach("registry.before_commit")
     return after.event_type()
+
+
+def restore(settings: Settings, *, dry_run: bool = False) -> list[str]:
+    """Add what only the bucket has to a database that was restored from a backup; return the changed event types.
+
+    Raises:
+        RegistryBehind: the database and the bucket have different versions of an event type.
+    """
+    with _locked(settings) as connection:
+        known = _load(connection)
+        behind = [name for name, copy in _copies(settings).items() if not _of(known, name).continues(copy)]
+        for name in behind if not dry_run else ():
+            _reconciled(settings, connection, name)
+    return sorted(behind)
 
 
 def register_all(settings: Settings, types: Iterable[EventType]) -> dict[str, str]:
@@ -99,7 +125,7 @@ def register_all(settings: Settings, types: Iterable[EventType]) -> dict[str, st
     for event_type in types:
         try:
             register(settings, event_type)
-        except (BadDeclaration, TopicRefused) as error:
+        except (BadDeclaration, RegistryBehind, TopicRefused) as error:
             refused[event_type.name] = str(error)
     return refused
 
@@ -134,6 +160,25 @@ def event_types(settings: Settings) -> EventTypes:
         return load_types(connection)
 
 
+def confirmed_types(settings: Settings) -> EventTypes:
+    """The same, for a process that judges records: the copy in the bucket has the same versions.
+
+    Raises:
+        RegistryBehind: the bucket has versions or readings that the database lacks.
+    """
+    copies = _copies(settings)  # before the database, which gets a new version first
+    with connect(settings) as connection:
+        known, types = _load(connection), load_types(connection)
+    for name, copy in copies.items():
+        if not _of(known, name).continues(copy):
+            raise _behind(name)
+    if unfinished := [name for name, each in known.items() if not _of(copies, name).continues(each)]:
+        with _locked(settings) as connection:
+            for name in unfinished:
+                _reconciled(settings, connection, name)
+    return types
+
+
 def newest_versions(connection: Connection) -> dict[str, tuple[str, int, int]]:
     """The topic id, reading and version in force of each event type: a cheap way to notice a registration."""
     rows: list[tuple[Any, ...]] = connection.execute(
@@ -149,11 +194,7 @@ def histories(connection: Connection) -> dict[str, EventHistory]:
 
 def types_in_bucket(settings: Settings) -> EventTypes:
     """The same as `event_types`, from the copy in the bucket, for processes that cannot access the database."""
-    client, found = bucket.s3_client(settings), {}
-    for each in bucket.list_objects(client, settings.s3_bucket, f"{FOLDER}/"):
-        content = client.get_object(Bucket=settings.s3_bucket, Key=each["Key"])["Body"].read()
-        history = EventHistory.from_dict(json.loads(content))
-        found[history.name] = history.event_type()
+    found = {name: history.event_type() for name, history in _copies(settings).items()}
     if not found:
         raise NotSetUp("the bucket has no copy of the event versions: run `truelog up`.")
     return found
@@ -214,8 +255,67 @@ def _with_topic(before: EventHistory, topic_id: str) -> EventHistory:
     return replace(before, cuts=(*before.cuts, Cut(topic_id, 0, before.version, {})))
 
 
+@contextmanager
+def _locked(settings: Settings) -> Iterator[Connection]:
+    """Exclude all other registrations and checks until the end of the block, even between transactions."""
+    with connect(settings, autocommit=True) as connection:
+        connection.execute(_LOCK)
+        yield connection
+
+
+def _reconciled(settings: Settings, connection: Connection, name: str) -> EventHistory:
+    """The history of an event type, after the database and the bucket have got what the other has."""
+    known, copy = _of(_load(connection), name), _of(_copies(settings, name), name)
+    if known.continues(copy):
+        if not copy.continues(known):
+            _write_copy(settings, known)
+        return known
+    if not copy.continues(known):
+        raise RegistryBehind(
+            f"{name}: the database and the bucket have different versions of this event type. Was the database "
+            f"restored from a backup, and the type changed by an earlier release? Restore a later backup."
+        )
+    restored = replace(copy, settings=known.settings or copy.settings)
+    _insert(connection, known, restored)
+    log.warning("%s: version %s and reading %s came from the bucket", name, restored.version, restored.reading)
+    return restored
+
+
+def _of(histories: Mapping[str, EventHistory], name: str) -> EventHistory:
+    return histories.get(name, EventHistory(name))
+
+
+def _behind(name: str) -> RegistryBehind:
+    return RegistryBehind(
+        f"{name}: the bucket has event versions that the database lacks. Was the database restored from a backup? "
+        f"Stop the archive, run `truelog archive adopt`, and start the archive again."
+    )
+
+
+def _copies(settings: Settings, prefix: str = "") -> dict[str, EventHistory]:
+    """The copies in the bucket, by name."""
+    client, found = bucket.s3_client(settings), {}
+    for each in bucket.list_objects(client, settings.s3_bucket, f"{FOLDER}/{prefix}"):
+        content = client.get_object(Bucket=settings.s3_bucket, Key=each["Key"])["Body"].read()
+        history = EventHistory.from_dict(json.loads(content))
+        found[history.name] = history
+    return found
+
+
 def _store(settings: Settings, connection: Connection, before: EventHistory, after: EventHistory) -> None:
     """Write what is new to the database, and the whole history to the bucket."""
+    _insert(connection, before, after)
+    faults.reach("registry.before_copy")
+    _write_copy(settings, after)
+
+
+def _insert(connection: Connection, before: EventHistory, after: EventHistory) -> None:
+    with connection.transaction():
+        _insert_rows(connection, before, after)
+        faults.reach("registry.before_commit")
+
+
+def _insert_rows(connection: Connection, before: EventHistory, after: EventHistory) -> None:
     connection.execute(
         "INSERT INTO truelog.event_type (event, settings) VALUES (%s, %s) "
         "ON CONFLICT (event) DO UPDATE SET settings = excluded.settings",
@@ -238,11 +338,13 @@ def _store(settings: Settings, connection: Connection, before: EventHistory, aft
                 Jsonb(event_version.offsets_as_data(cut.first_offsets)),
             ),
         )
-    faults.reach("registry.before_copy")
+
+
+def _write_copy(settings: Settings, history: EventHistory) -> None:
     bucket.s3_client(settings).put_object(
         Bucket=settings.s3_bucket,
-        Key=f"{FOLDER}/{after.name}.json",
-        Body=json.dumps(after.as_dict(), sort_keys=True).encode(),
+        Key=f"{FOLDER}/{history.name}.json",
+        Body=json.dumps(history.as_dict(), sort_keys=True).encode(),
         ContentType="application/json",
     )
 

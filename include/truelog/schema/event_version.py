@@ -138,6 +138,11 @@ class EventHistory:
     def reading(self) -> int:
         return max((each.reading for each in self.cuts if each.topic_id == self.topic_id), default=0)
 
+    def continues(self, other: "EventHistory") -> bool:
+        """Whether this history has all versions and cuts of the other, and perhaps later ones."""
+        kept = {number: each for number, each in self.declarations.items() if number in other.declarations}
+        return kept == other.declarations and self.cuts[: len(other.cuts)] == other.cuts
+
     def in_force(self) -> list[Cut]:
         """The cuts of the topic's present reading, oldest first."""
         present = (self.topic_id, self.reading)

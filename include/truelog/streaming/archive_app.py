@@ -194,7 +194,7 @@ def _archive_as_declared(
 ) -> None:
     """Archive the declared topics until `stop` is set or something has changed."""
     digest = application.source_digest(settings, library)
-    types = event_registry.event_types(settings)
+    types = event_registry.confirmed_types(settings)
     with open_catalog(settings) as catalog:
         topics = ArchiveTopics(settings, catalog, types)
         watch = ChangeWatch(settings, ARCHIVE, topics.changed)

@@ -81,7 +81,7 @@ class Stream:
 
     def _plan(self) -> None:
         """Load the declarations, examine the topics, and give each view that can run a worker."""
-        self.types = event_registry.event_types(self.settings)
+        self.types = event_registry.confirmed_types(self.settings)
         health = self.deployment.deploy(self.types, self.stream_topics.examine)
         former = {each.compiled.name: each for each in self.workers}
         self.workers = []

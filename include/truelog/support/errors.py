@@ -75,6 +75,10 @@ class CatalogBehind(TruelogError):
     """The catalog's version of an archive table is older than the version in the bucket."""
 
 
+class RegistryBehind(TruelogError):
+    """The database lacks event versions that the bucket has, because it was restored from a backup."""
+
+
 class ArchiveCorrupt(TruelogError):
     """Files of an archive table are missing from the bucket or incomplete."""
 

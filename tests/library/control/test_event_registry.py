@@ -3,20 +3,26 @@
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 from pydantic import Field, create_model
 
+from tests.library.registered import forget, forget_rows
+from tests.scenes.command_line import answer
 from truelog.control import event_registry
 from truelog.log import topics
 from truelog.log.positions import Positions
+from truelog.schema import event_version
 from truelog.schema.event import Event, EventType, Topic, load_events
+from truelog.schema.event_version import EventHistory
 from truelog.storage import bucket
-from truelog.storage.database import Connection, connect
+from truelog.storage.database import connect
 from truelog.support import faults
-from truelog.support.errors import BadDeclaration, MeaningChanged
+from truelog.support.errors import BadDeclaration, MeaningChanged, RegistryBehind
 from truelog.support.faults import FaultInjectedError
 from truelog.support.settings import KafkaUser, Settings
 
@@ -30,11 +36,7 @@ def remark(retention: str = "1 day", partitions: int = 2, **fields: Any) -> Even
 
 SHORT = remark(text=(str, Field(max_length=20)))
 LONG = remark(text=(str, Field(max_length=40)))
-
-
-def forget(connection: Connection) -> None:
-    for table in ("event_cut", "event_version", "event_type"):
-        connection.execute(f"DELETE FROM truelog.{table} WHERE event = %s", (NAME,))
+WIDE = remark(text=(str, Field(max_length=60)))
 
 
 def delete(settings: Settings) -> None:
@@ -48,8 +50,7 @@ def topic(platform: Settings) -> Iterator[Settings]:
     topics.sync_topics(platform, {NAME: SHORT})
     yield platform
     delete(platform)
-    with connect(platform) as connection:
-        forget(connection)
+    forget(platform, NAME)
 
 
 def send(settings: Settings, count: int, partition: int = 0) -> None:
@@ -65,6 +66,10 @@ def registered(settings: Settings) -> EventType:
 
 def copied(settings: Settings) -> EventType:
     return event_registry.types_in_bucket(settings)[NAME]
+
+
+def confirmed(settings: Settings) -> EventType:
+    return event_registry.confirmed_types(settings)[NAME]
 
 
 def check(settings: Settings, known: EventType) -> None:
@@ -135,24 +140,90 @@ def test_a_refused_declaration_changes_nothing(topic: Settings) -> None:
     assert registered(topic).version == copied(topic).version == 2
 
 
-@pytest.mark.parametrize("point", ["registry.before_copy", "registry.before_commit"])
-def test_a_crash_while_registering_leaves_the_version_in_force(
-    topic: Settings, point: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
-    before = event_registry.register(topic, SHORT).event_type
+def register_and_fail(settings: Settings, point: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TRUELOG_FAULT_FIRED", str(tmp_path / "fired"))
     monkeypatch.setattr(faults, "_armed", f"{point}:1:raise")
     monkeypatch.setattr(faults, "_reached", 0)
     with pytest.raises(FaultInjectedError):
-        event_registry.register(topic, LONG)
+        event_registry.register(settings, LONG)
     assert (tmp_path / "fired").exists()
+    monkeypatch.setattr(faults, "_armed", "")
+
+
+def test_a_crash_before_the_commit_leaves_the_version_in_force(
+    topic: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = event_registry.register(topic, SHORT).event_type
+    register_and_fail(topic, "registry.before_commit", monkeypatch, tmp_path)
     send(topic, 4)
     check(topic, before)
-    assert registered(topic).version == 1
-    monkeypatch.setattr(faults, "_armed", "")
+    assert confirmed(topic).version == copied(topic).version == 1
     after = event_registry.register(topic, LONG).event_type
     assert [each.ends for each in after.past] == [{0: 4, 1: 0}]
     assert [each.ends for each in copied(topic).past] == [{0: 4, 1: 0}]
+
+
+def test_a_crash_before_the_copy_is_made_good_before_the_version_judges(
+    topic: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = event_registry.register(topic, SHORT).event_type
+    register_and_fail(topic, "registry.before_copy", monkeypatch, tmp_path)
+    assert (registered(topic).version, copied(topic).version) == (2, 1)
+    send(topic, 4)
+    with pytest.raises(MeaningChanged):
+        check(topic, before)
+    assert confirmed(topic) == registered(topic) == copied(topic)
+    assert [each.ends for each in copied(topic).past] == [{0: 0, 1: 0}]
+
+
+@contextmanager
+def restored_to_now(settings: Settings) -> Iterator[None]:
+    """Take the database back to its present registry at the end of the block, as a backup from now would."""
+    with connect(settings) as connection:
+        before = event_registry.histories(connection)[NAME]
+    yield
+    with connect(settings) as connection:
+        forget_rows(connection, NAME)
+        event_registry._insert_rows(connection, EventHistory(NAME), before)
+
+
+@pytest.mark.parametrize("cure", ["registration", "archive adopt"])
+def test_a_database_from_a_backup_is_refused_until_it_has_the_versions_of_the_bucket(
+    topic: Settings, cure: str
+) -> None:
+    event_registry.register(topic, SHORT)
+    send(topic, 2)
+    with restored_to_now(topic):
+        event_registry.register(topic, LONG)
+        newest = event_registry.begin_reading(topic, NAME)
+        send(topic, 3)
+        check(topic, newest)
+    assert (registered(topic).version, registered(topic).reading) == (1, 0)
+    with pytest.raises(RegistryBehind, match=f"^{NAME}: .* `truelog archive adopt`"):
+        event_registry.confirmed_types(topic)
+    if cure == "registration":
+        assert not event_registry.register(topic, LONG).is_new
+    else:
+        assert NAME in answer("archive", "adopt", "--dry-run")["event_types"]
+        with pytest.raises(RegistryBehind):
+            event_registry.confirmed_types(topic)
+        assert NAME in answer("archive", "adopt")["event_types"]
+        assert answer("archive", "adopt")["event_types"] == []
+    assert confirmed(topic) == newest == copied(topic)
+    check(topic, newest)
+
+
+def test_versions_that_differ_from_the_bucket_are_refused(topic: Settings) -> None:
+    event_registry.register(topic, SHORT)
+    with restored_to_now(topic):
+        event_registry.register(topic, LONG)
+    with connect(topic) as connection:
+        other = event_registry.histories(connection)[NAME]
+        forked = event_registry._extended(other, event_version.declaration_of(WIDE), topics.end_offsets(topic, [NAME]))
+        event_registry._insert_rows(connection, other, forked)
+    for attempt in (event_registry.confirmed_types, lambda s: event_registry.register(s, WIDE), event_registry.restore):
+        with pytest.raises(RegistryBehind, match=f"^{NAME}: "):
+            attempt(topic)
 
 
 def test_a_check_waits_for_a_running_registration(topic: Settings) -> None:

@@ -61,18 +61,25 @@ def accept_loss(as_json: AsJson = False) -> None:
 
 @app.command()
 def adopt(table: OneTable = None, dry_run: DryRun = False, as_json: AsJson = False) -> None:
-    """After PostgreSQL was restored from a backup, point its catalog at the newest tables in the bucket."""
-    from truelog.archive.adopt import adopt_newest
+    """After PostgreSQL was restored from a backup, point its catalog at the newest tables in the bucket.
+
+    Event versions that only the bucket has are added to the database.
+    """
+    from truelog.archive.adopt import adopt_event_versions, adopt_newest
 
     def report(adopted: "Adoption") -> None:
         if not as_json:
             typer.echo(_describe(adopted, dry_run))
 
-    done = adopt_newest(Settings(), table, report, dry_run=dry_run)
+    settings = Settings()
+    types = adopt_event_versions(settings, dry_run=dry_run)
+    for event in types if not as_json else ():
+        typer.echo(f"{event}: event versions {'would come' if dry_run else 'came'} from the bucket")
+    done = adopt_newest(settings, table, report, dry_run=dry_run)
     if table and not done:
         raise typer.BadParameter(f"neither the catalog nor the bucket has a table {table}")
     if as_json:
-        print_json({"dry_run": dry_run, "tables": [each.as_dict() for each in done]})
+        print_json({"dry_run": dry_run, "event_types": types, "tables": [each.as_dict() for each in done]})
 
 
 def _describe(adopted: "Adoption", dry_run: bool) -> str:
