@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 import runtime
 from runtime import keeper
 from tests.scenes.applications import Application, start
+from tests.scenes.batch import Batch
 from tests.scenes.collector_client import Client
 from tests.scenes.command_line import truelog
 from tests.scenes.conftest import World, known
@@ -26,7 +27,7 @@ from truelog.support.wait import until
 from truelog.views.catalogue import VIEWS
 
 NAME, BY_PARCEL = "parcel_scan", "scans_by_parcel"
-LONG = "a" * 70
+LONG, LONGER = "a" * 70, "a" * 90
 SERVICES = ("ticks", "collector", "lag")
 
 log = logging.getLogger("truelog.scene")
@@ -72,7 +73,9 @@ def scan(parcel: str, grams: int, **more: object) -> dict[str, object]:
 
 
 @pytest.mark.alone
-def test_a_new_event_type_is_one_file_and_a_broken_file_stops_nothing(world: World, live: Settings) -> None:
+def test_a_new_event_type_is_one_file_and_a_broken_file_stops_nothing(
+    world: World, live: Settings, batch: Batch
+) -> None:
     running = [
         start(live, "archive.py", TRUELOG_ARCHIVE_TRIGGER_SECONDS="2"),
         start(live, "stream.py", TRUELOG_TOPIC_CHECK_SECONDS="5"),
@@ -100,6 +103,7 @@ def test_a_new_event_type_is_one_file_and_a_broken_file_stops_nothing(world: Wor
     require_old_records_judged_again(world, sender)
     assert world.ask("SELECT application, epoch FROM truelog.lease ORDER BY 1") == epochs
     assert [application.end() for application in running] == [0, 0]
+    require_right_version_after_a_pause(world, live, batch)
 
 
 def require_last_version_while_broken(world: World, live: Settings, sender: Client) -> None:
@@ -145,6 +149,39 @@ def require_old_records_judged_again(world: World, sender: Client) -> None:
     assert [line for line in again.stderr.splitlines() if line.startswith((NAME, BY_PARCEL))] == [begun]
     assert sender.post(scan("d", 13, depot="south")).status == 200
     soon(lambda: grams(world) == counted | {LONG: 11, "d": 13}, "followed in the new reading")
+
+
+def require_right_version_after_a_pause(world: World, live: Settings, batch: Batch) -> None:
+    """A version is registered between the check of a batch and its merge, and between a check and an archive commit.
+
+    The batch has passed the check under the second version, which refuses the longer name. The third accepts it.
+    """
+    counted, ends = grams(world), topics.end_offsets(live, [NAME])
+    append(live, scan(LONGER, 17))
+    append(live, scan("e", 19))
+    paused = [
+        start(live, "archive.py", fault="archive.files_written:1:stop", TRUELOG_ARCHIVE_TRIGGER_SECONDS="2"),
+        start(live, "stream.py", fault="merge.staged:1:stop"),
+    ]
+    for application in paused:
+        application.wait_fault()
+    (live.events_folder / f"{NAME}.py").write_text(EVENT.replace("=64", "=100") + "    depot: str | None = None\n")
+    soon(lambda: versions(world) == 3, "registered under the suspended applications")
+    append(live, scan(LONGER, 23))
+    assert grams(world) == counted
+    assert not archived_positions(live, [NAME]).covers(topics.end_offsets(live, [NAME]))
+    assert archived_positions(live, [NAME]).covers(ends)
+    for application in paused:
+        application.resume()
+    soon(lambda: grams(world) == counted | {"e": 19, LONGER: 23}, "each record by the version in force")
+    assert batch.reconcile(BY_PARCEL).equal
+    batch.require_equal_from_raw([BY_PARCEL])
+    assert [application.end() for application in paused] == [0, 0]
+
+
+def versions(world: World) -> int:
+    [(newest,)] = world.ask("SELECT max(version) FROM truelog.event_cut WHERE event = %s", NAME)
+    return int(newest)
 
 
 ALERTS = "SELECT kind, subject FROM truelog.alert WHERE resolved_at IS NULL AND opened_at IS NOT NULL"
