@@ -6,12 +6,14 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 from confluent_kafka import Producer
 
+from tests.scenes.declared import copy_events
 from truelog.apps import launcher
 from truelog.apps.liveness import diagnose
 from truelog.control import application, lease
@@ -23,7 +25,7 @@ from truelog.storage import audit_trail
 from truelog.storage.database import Connection, connect
 from truelog.support import timestamps
 from truelog.support.errors import CrashLoop
-from truelog.support.settings import Settings
+from truelog.support.settings import PROJECT, Settings
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
@@ -88,6 +90,19 @@ def test_every_dag_loads_and_has_documentation(dags: "DagBag") -> None:
         assert "Red" in dag.doc_md, dag.dag_id
         assert dag.tags, dag.dag_id
         assert dag.owner, dag.dag_id
+
+
+def test_every_dag_loads_while_an_event_file_is_broken(
+    dags: "DagBag", settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = copy_events(tmp_path)
+    (broken / "click.py").write_text("TOPIC = Topic(")
+    monkeypatch.setenv("TRUELOG_EVENTS_FOLDER", str(broken))
+    with pytest.raises(SyntaxError):
+        compile((broken / "click.py").read_text(), "click.py", "exec")
+    loaded = type(dags)(dag_folder=PROJECT / "dags")
+    assert loaded.import_errors == {}
+    assert loaded.dags.keys() == dags.dags.keys()
 
 
 def test_each_application_has_a_dag(dags: "DagBag", settings: Settings) -> None:

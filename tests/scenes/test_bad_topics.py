@@ -19,8 +19,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from tests.scenes.applications import Application, start
 from tests.scenes.conftest import World, known
 from tests.scenes.declared import EVENT, VIEW, copy_events, removed_at_the_end
+from truelog.alerts import alert_declarations
 from truelog.archive.archive_table import archived_positions, identifier, open_catalog
 from truelog.control import event_files
+from truelog.kernel import clock
 from truelog.log import topics
 from truelog.schema.event import load_event
 from truelog.support.settings import KafkaUser, Settings
@@ -52,9 +54,9 @@ def send(settings: Settings, grams: int) -> None:
     assert producer.flush(30) == 0
 
 
-def stamp(settings: Settings, by: str) -> None:
+def stamp(settings: Settings, by: str, topic: str = TOPIC) -> None:
     entry = ConfigEntry("message.timestamp.type", by, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[entry])
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     broker = topics.client(settings, KafkaUser.ADMIN)
     broker.incremental_alter_configs([resource])[resource].result()
 
@@ -103,6 +105,7 @@ def test_a_bad_topic_stops_its_views_alone_and_returns_without_a_restart(world: 
 
     stamp(declared, "LogAppendTime")
     stream.wait(lambda: suspended(world) == set(), 60, "the topic to return")
+    require_bad_ticks_stop_nothing_else(world, declared, archive, stream)
     send(declared, 2)
     stream.wait(lambda: grams(world) == [(3,)], 60, "its view")
     assert state(world) == ("UP_TO_DATE", "")
@@ -121,6 +124,21 @@ def test_a_bad_topic_stops_its_views_alone_and_returns_without_a_restart(world: 
     stream.wait(lambda: suspended(world) == set() and grams(world) == [(4,)], 60, "the new topic and version")
     assert epochs(world) == before
     assert [stream.end(), archive.end()] == [0, 0]
+
+
+def require_bad_ticks_stop_nothing_else(
+    world: World, settings: Settings, archive: Application, stream: Application
+) -> None:
+    stamp(settings, "CreateTime", clock.TOPIC)
+    try:
+        both = {(clock.TOPIC, "archive"), (clock.TOPIC, "stream")}
+        stream.wait(lambda: suspended(world) == both, 60, "the ticks to be suspended")
+        [alert] = alert_declarations.observe(settings).findings
+        assert (alert.key, "CreateTime" in alert.cause) == (f"topic_suspended/{clock.TOPIC}", True)
+        require_others_continue(world, settings, archive, stream)
+    finally:
+        stamp(settings, "LogAppendTime", clock.TOPIC)
+    stream.wait(lambda: suspended(world) == set(), 60, "the ticks to return")
 
 
 def require_others_continue(world: World, settings: Settings, archive: Application, stream: Application) -> None:
