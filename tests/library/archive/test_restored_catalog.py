@@ -13,6 +13,7 @@ from pyiceberg.table import Table
 
 from tests.library.archive.test_archive_commit import append
 from tests.library.archived import drop_archive
+from tests.library.registered import forget
 from tests.scenes.command_line import answer, truelog
 from truelog.archive import catalog_pointer, log_day
 from truelog.archive.archive_commit import commit
@@ -20,9 +21,11 @@ from truelog.archive.archive_table import Progress, archived_positions, ensure_t
 from truelog.archive.audit_evidence import incomplete_ranges
 from truelog.archive.catalog_pointer import read_pointer, require_newest
 from truelog.archive.log_day import Start
-from truelog.control import lease
+from truelog.control import event_registry, lease
 from truelog.control.application import ARCHIVE
+from truelog.schema import event_version
 from truelog.schema.event import load_events
+from truelog.schema.event_version import Cut, EventHistory
 from truelog.storage import bucket
 from truelog.storage.database import connect, migrate
 from truelog.support.errors import CatalogBehind, ServiceDown
@@ -95,6 +98,21 @@ def restored(settings: Settings) -> Iterator[None]:
         places = ", ".join(["%s"] * len(found[0])) if found else ""
         for row in found:
             connection.execute(f"INSERT INTO iceberg.iceberg_tables VALUES ({places})".encode(), row)
+
+
+def test_event_versions_that_only_the_bucket_has_are_adopted_too(archive: Archive) -> None:
+    settings, name = archive.settings, f"thing_{uuid.uuid4().hex[:8]}"
+    declared = replace(load_events()[TOPIC], name=name)
+    versions = {1: event_version.declaration_of(declared)}
+    history = EventHistory(name, event_version.settings_of(declared), versions, (Cut("an-id", 0, 1, {}),))
+    event_registry._write_copy(settings, history)
+    assert answer("archive", "adopt", NAME, "--dry-run")["event_types"] == [name]
+    shown = truelog("archive", "adopt", NAME)
+    assert f"{name}: event versions came from the bucket" in shown.stdout
+    with connect(settings) as connection:
+        assert event_registry.histories(connection)[name] == history
+    assert answer("archive", "adopt", NAME)["event_types"] == []
+    forget(settings, name)
 
 
 @pytest.mark.parametrize("commits", [LONG_AGO, RECENTLY], ids=["metadata deleted", "metadata still there"])

@@ -12,7 +12,6 @@ from confluent_kafka import Producer
 from pydantic import Field, create_model
 
 from tests.library.registered import forget, forget_rows
-from tests.scenes.command_line import answer
 from truelog.control import event_registry
 from truelog.log import topics
 from truelog.log.positions import Positions
@@ -187,7 +186,7 @@ def restored_to_now(settings: Settings) -> Iterator[None]:
         event_registry._insert_rows(connection, EventHistory(NAME), before)
 
 
-@pytest.mark.parametrize("cure", ["registration", "archive adopt"])
+@pytest.mark.parametrize("cure", ["registration", "restore"])
 def test_a_database_from_a_backup_is_refused_until_it_has_the_versions_of_the_bucket(
     topic: Settings, cure: str
 ) -> None:
@@ -204,11 +203,11 @@ def test_a_database_from_a_backup_is_refused_until_it_has_the_versions_of_the_bu
     if cure == "registration":
         assert not event_registry.register(topic, LONG).is_new
     else:
-        assert NAME in answer("archive", "adopt", "--dry-run")["event_types"]
+        assert event_registry.restore(topic, dry_run=True) == [NAME]
         with pytest.raises(RegistryBehind):
             event_registry.confirmed_types(topic)
-        assert NAME in answer("archive", "adopt")["event_types"]
-        assert answer("archive", "adopt")["event_types"] == []
+        assert event_registry.restore(topic) == [NAME]
+        assert event_registry.restore(topic) == []
     assert confirmed(topic) == newest == copied(topic)
     check(topic, newest)
 
