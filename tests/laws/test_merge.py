@@ -237,6 +237,22 @@ def test_a_time_that_postgresql_cannot_store_is_excluded(lab: Lab, hostile: str,
     assert bad_records.unfounded_exclusions(bench.compiled, events, [("page_view", 0, 7)]) == []
 
 
+@pytest.mark.parametrize("scale", [0, 10])
+def test_decimals_that_would_overflow_a_sum_are_excluded(lab: Lab, scale: int) -> None:
+    """The sum of two such decimals may have more than 38 digits, so a batch with both of them could not be merged."""
+    text = F.when(F.col("offset").isin(3, 7), "9" * (38 - scale)).otherwise("9" * (28 - scale))
+    amount = text.cast(f"decimal(38,{scale})")
+
+    def transform(page_view: DataFrame) -> DataFrame:
+        return page_view.select(F.lit("all").alias("key"), amount.alias("views"))
+
+    bench = _bench(lab, View(reads=("page_view",), transform=transform, key=("key",), measures={"views": Sum()}))
+    batch = EventRange(bench.events(0, 20), bench.at(0), bench.at(20))
+    bench.applier.apply(lab.connection, bench.compiled, batch, bench.at(0))
+
+    assert (bench.offset(), bench.excluded()) == (20, [3, 7])
+
+
 @pytest.mark.parametrize(
     "limit",
     [

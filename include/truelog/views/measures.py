@@ -14,6 +14,7 @@ To add states:             plus (aggregate) → settle in Spark,  `merged` in Po
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -33,6 +34,8 @@ from truelog.views.columns import ColumnTypes, clean, comparable, sql_type
 
 _SMALL = (ByteType, ShortType, IntegerType)
 _WHOLE = (*_SMALL, LongType)
+_SUMMED_DIGITS = 28  # of a decimal: 10**10 such values fit into a sum of 38 digits
+_LEAST_LIMIT = 8  # digits before the point, which any scale may have
 
 
 @dataclass(frozen=True)
@@ -80,13 +83,18 @@ class Sum(Measure):
     """The exact sum of integers or decimals. Floats are rejected, because their sum depends on the order.
 
     `int` and smaller types sum to bigint, which 2**32 rows cannot overflow; `bigint` and decimals sum to
-    numeric(38, scale).
+    numeric(38, scale). A decimal of more than 28 digits raises an error and its record is excluded. Otherwise a few
+    such decimals would overflow the sum, at a moment that depends on the micro-batches.
     """
 
     def accepts(self, dtype: DataType) -> bool:
         return isinstance(dtype, (*_WHOLE, DecimalType))
 
     def prepare(self, value: Column, dtype: DataType) -> Column:
+        if isinstance(dtype, DecimalType) and dtype.precision > _SUMMED_DIGITS:
+            limit = Decimal(10) ** max(_SUMMED_DIGITS - dtype.scale, _LEAST_LIMIT)
+            refusal = F.concat(F.lit("a sum cannot take the decimal "), value.cast("string"))
+            return F.when(value.isNull() | (F.abs(value) < limit), value).otherwise(F.raise_error(refusal))
         return value.cast("decimal(20,0)") if isinstance(dtype, LongType) else value
 
     def total(self, prepared: Column) -> Column:
