@@ -1,4 +1,7 @@
-"""An archive without a broker: tables that a test writes records to, and a view of these records."""
+"""An archive without a broker: tables that a test writes records to, and a view of these records.
+
+The streamed rows come from the records' raw bytes, and the rebuilt rows from the archived files.
+"""
 
 import json
 import pickle
@@ -20,8 +23,9 @@ from truelog.archive.archive_table import TIME, ensure_table, identifier, open_c
 from truelog.archive.archive_writer import FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.archive.catalog_pointer import PREFIX
 from truelog.batch.rebuild import Rebuilder
-from truelog.kernel import merge, table
-from truelog.kernel.merge import Excluded, Merge
+from truelog.kernel import clock, merge, table
+from truelog.kernel.apply_batch import BatchApplier, EventRange
+from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.storage import bucket
 from truelog.support.settings import Settings
@@ -51,12 +55,14 @@ PER_URL = View(
 
 @dataclass
 class Archived:
-    """Archived clicks and ticks, and a view that merges all of them."""
+    """Archived clicks and ticks, and a view of them."""
 
     lab: Lab
     compiled: CompiledView
     ends: dict[str, dict[int, int]] = field(default_factory=lambda: {"click": {0: 0, 1: 0}, "ticks": {0: 0}})
     ids: dict[str, str] = field(default_factory=lambda: {"click": uuid.uuid4().hex, "ticks": uuid.uuid4().hex})
+
+    raw: list[pa.RecordBatch] = field(default_factory=list)  # the records as Kafka returns them
 
     @property
     def positions(self) -> Positions:
@@ -77,16 +83,16 @@ class Archived:
     def tick(self, second: int) -> None:
         self._archive("ticks", 0, [{"occurred_at": self._at(second), "ends": self.positions.as_json()}])
 
-    def stream(self, excluded: Sequence[tuple[int, int]] = ()) -> None:
-        """Merge all archived records into the view, except the excluded clicks."""
-        skipped = [Excluded("click", partition, offset, "planted") for partition, offset in excluded]
-        merge.exclude(self.lab.connection, self.compiled, skipped)
-        current = merge.positions(self.lab.connection, self.compiled)
+    def stream(self) -> None:
+        """Merge the records that the view lacks, as a stream does: from their raw bytes, and from no archived file."""
+        connection, types = self.lab.connection, {topic: self.lab.types[topic] for topic in self.ends}
         start = Positions({t: dict.fromkeys(p, 0) for t, p in self.ends.items()}, self.ids)
-        begin = current if current.offsets else start
-        staged = self.rebuilder.stage_rows(self.positions)
-        self.lab.connection.execute(f'DELETE FROM state."{self.compiled.table}"'.encode())
-        merge.apply(self.lab.connection, self.compiled, Merge(begin, self.positions, staged, skipped))
+        current = merge.positions(connection, self.compiled)
+        raw = self.lab.spark.createDataFrame(pa.Table.from_batches(self.raw))
+        events = records.events(records.decoded(raw, types), types)
+        clock.store_ticks(connection, self.ids[clock.TOPIC], events[clock.TOPIC])
+        batch = EventRange(events, start, self.positions)
+        BatchApplier(self.lab.settings).apply(connection, self.compiled, batch, current if current.offsets else start)
 
     def _at(self, second: int) -> str:
         return (MORNING + timedelta(seconds=second)).isoformat()
@@ -94,17 +100,15 @@ class Archived:
     def _archive(self, topic: str, partition: int, values: Sequence[dict[str, str]]) -> None:
         settings, begin = self.lab.settings, dict(self.ends[topic])
         self.ends[topic][partition] += len(values)
-        offsets = range(begin[partition], self.ends[topic][partition])
+        batch = _batch(topic, partition, range(begin[partition], self.ends[topic][partition]), values)
+        self.raw.append(batch.select(["topic", "partition", "offset", "timestamp", "value"]))
         with open_catalog(settings) as catalog:
             metadata = catalog.load_table(identifier(topic)).metadata
             tables = {topic: blueprint(metadata)}
             writer: FileWriter = pickle.loads(
                 pickle.dumps(FileWriter(WriterSettings.of(settings), self.lab.types, tables, {}))
             )
-            files = [
-                load_archived_file(b["file"][0].as_py(), tables)
-                for b in writer(iter([_batch(topic, partition, offsets, values)]))
-            ]
+            files = [load_archived_file(b["file"][0].as_py(), tables) for b in writer(iter([batch]))]
             records = dict.fromkeys(begin, 0) | {partition: len(values)}
             data = tuple(file.data_file for file in files)
             commit(catalog, Append(topic, self.ids[topic], begin, dict(self.ends[topic]), records, data))

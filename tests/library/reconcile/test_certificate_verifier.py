@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from tests.laws.lab import Lab
 from tests.library.archived import Archived, archived
+from truelog.batch.rebuild import Rebuilder
 from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.reconcile import certificate, certificate_store
@@ -37,7 +38,7 @@ def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
         made.click(0, [("old", "5", 0), ("a", "1", 5_000), ("b", "2", 5_000), (HOSTILE, "3", 9_000)])
         made.click(1, [("a", "4", 5_000), ("poison", "x", 9_000)])
         made.tick(8_000)
-        made.stream(excluded=[(1, 1)])
+        made.stream()  # excludes the click whose `search_id` is not a number
         yield made
 
 
@@ -46,6 +47,16 @@ def certified(ground: Archived) -> tuple[ReconcileResult, Certificate]:
     assert (found.verdict, found.rows) == ("EQUAL", 3), found  # one row has expired, and one record was skipped
     assert found.certificate is not None
     return found, certificate_store.find_certificate(ground.lab.settings, found.certificate)
+
+
+def test_a_rebuild_that_loses_rows_is_not_certified(ground: Archived, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The streamed rows do not come from the rebuild, so a defect of the rebuild is a difference."""
+    states = Rebuilder.states
+    monkeypatch.setattr(Rebuilder, "states", lambda *given: states(*given).where("url <> 'b'"))
+    ground.click(0, [("c", "1", 9_000)])
+    ground.stream()
+    found = reconcile(ground.lab.context, ground.compiled)
+    assert (found.verdict, found.extra, found.certificate) == ("DIFFERENT", 1, None)
 
 
 def without_database(ground: Archived) -> CertificateVerifier:
