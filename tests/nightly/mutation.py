@@ -1,37 +1,55 @@
 """Mutation run: alters one place of a module at a time, and lists the alterations that no test notices.
 
-    python -m tests.nightly.mutation [MODULE …]
+    python -m tests.nightly.mutation [--minutes N] [MODULE …]
 
-A module is a key of `SUITES`. Each alteration runs in a copy of the project, so that a killed run leaves nothing
-altered. `docs/mutation.md` keeps the report, and explains each alteration that survives.
+A module is a key of `SUITES`. One pytest process runs a module's tests again for each alteration, so that PostgreSQL,
+S3 and Spark start once. The alteration replaces the code of the module's functions in memory, and no file changes. The
+tests run without an alteration at the beginning, after every tenth alteration and at the end. If they fail then, the
+run ends with an error, because an alteration has damaged the services.
+
+If `--minutes` limits a module, the alterations run in a random order with a fixed seed, and the run reports how many
+did not run. `docs/mutation.md` keeps the report, and explains each alteration that survives.
 """
 
+import argparse
 import ast
-import os
-import shutil
+import importlib
+import random
+import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Any
 
-PROJECT = Path(__file__).parents[2]
-COPIED = ("include", "spark_apps", "dags", "plugins", "tests", "pyproject.toml", "README.md", "docs")
+import pytest
+from _pytest.runner import runtestprotocol
 
-# The narrowest tests that should notice every alteration of a module.
+LIBRARY = Path(__file__).parents[2] / "include" / "truelog"
+
+# The narrowest tests that should notice every alteration of a module. All of them call the module in their own process.
 SUITES: dict[str, tuple[str, ...]] = {
     "log/positions.py": ("tests/library/log/test_positions.py",),
     "batch/partial_selection.py": ("tests/library/batch/test_partial_selection.py",),
-    "kernel/merge.py": ("tests/library/kernel/test_merge_protocol.py", "tests/library/kernel/test_zombies.py"),
+    "archive/log_day.py": ("tests/library/archive/test_log_day.py",),
+    "kernel/merge.py": ("tests/library/kernel/test_merge_protocol.py",),
     "archive/archive_commit.py": ("tests/library/archive/test_archive_commit.py",),
-    "batch/rebuild.py": ("tests/laws/test_stream_equals_batch.py", "tests/library/reconcile"),
-    "reconcile/row_diff.py": ("tests/laws/test_stream_equals_batch.py", "tests/library/reconcile"),
-    "reconcile/table_hash.py": ("tests/laws/test_digest.py", "tests/laws/test_golden_digest.py"),
+    "reconcile/table_hash.py": ("tests/laws/test_golden_digest.py", "tests/laws/test_digest.py"),
+    "reconcile/row_diff.py": ("tests/library/reconcile/test_root_cause.py", "tests/library/reconcile/test_repair.py"),
     "reconcile/repair.py": ("tests/library/reconcile/test_repair.py",),
+    "batch/rebuild.py": ("tests/library/reconcile/test_repair.py", "tests/laws/test_stream_equals_batch.py"),
+    "batch/partials.py": ("tests/laws/test_stream_equals_batch.py",),
+    "reconcile/reconcile.py": ("tests/library/reconcile/test_repair.py", "tests/library/reconcile/test_root_cause.py"),
 }
-_LIMIT = 900.0  # seconds; an alteration that hangs the tests is noticed
+_LIMIT = 120  # seconds; an alteration that hangs a test is noticed
+_SEED = 20261122
+_HEALTH_EVERY = 10  # alterations
 
 _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE,
@@ -54,6 +72,24 @@ _OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.Mult: ast.FloorDiv,
 }
 _SWAPPED = {"min": "max", "max": "min", "any": "all", "all": "any"}
+# Within SQL. Each form is replaced once, at its first place.
+_SQL = {
+    " FOR UPDATE": "",
+    " IS NOT NULL": " IS NULL",
+    " IS NULL": " IS NOT NULL",
+    "EXCEPT ALL": "EXCEPT",
+    "UNION ALL": "UNION",
+    "LEFT JOIN": "JOIN",
+    "SELECT DISTINCT": "SELECT",
+    " AND ": " OR ",
+    " WHERE ": " WHERE NOT ",
+    "count(*)": "count(*) + 1",
+    " + ": " - ",
+    " DO UPDATE ": " DO NOTHING --",
+    "ON CONFLICT DO NOTHING": "",
+    "clock_timestamp()": "now()",
+}
+_IS_SQL = ("SELECT ", "INSERT INTO ", "UPDATE ", "DELETE FROM ")
 
 
 @dataclass(frozen=True)
@@ -63,7 +99,11 @@ class Alteration:
     line: int
     before: str
     after: str
-    source: str  # of the whole module
+    tree: ast.Module  # of the whole module
+
+    def __str__(self) -> str:
+        before, after = (" ".join(text.split())[:70] for text in (self.before, self.after))
+        return f"line {self.line}: `{before}` → `{after}`"
 
 
 def alterations(source: str) -> Iterator[Alteration]:
@@ -74,12 +114,17 @@ def alterations(source: str) -> Iterator[Alteration]:
             copied = deepcopy(tree)
             target = list(ast.walk(copied))[number]
             before = ast.unparse(target)
-            if isinstance(target, ast.Expr) and _is_text(target.value):
-                continue
             new = _altered(target)[place]
+            ast.copy_location(new, target)
             _replace(copied, target, new)
             ast.fix_missing_locations(copied)
-            yield Alteration(getattr(node, "lineno", 0), before, ast.unparse(new), ast.unparse(copied))
+            yield Alteration(getattr(node, "lineno", 0), *_difference(before, ast.unparse(new)), copied)
+
+
+def _difference(before: str, after: str) -> tuple[str, str]:
+    """Both texts from shortly before their first difference."""
+    at = next((i for i, (b, a) in enumerate(zip(before, after, strict=False)) if b != a), 0)
+    return before[max(0, at - 30) :], after[max(0, at - 30) :]
 
 
 def _altered(node: ast.AST) -> list[ast.AST]:  # noqa: C901, PLR0911 — a table of forms
@@ -105,6 +150,8 @@ def _altered(node: ast.AST) -> list[ast.AST]:  # noqa: C901, PLR0911 — a table
             return [ast.Pass()]
         case ast.If(body=body, orelse=orelse):
             return [ast.If(ast.Constant(False), body, orelse), ast.If(ast.Constant(True), body, orelse)]
+        case ast.Constant(value=str(text)) if any(word in text for word in _IS_SQL):
+            return [ast.Constant(text.replace(old, new, 1)) for old, new in _SQL.items() if old in text]
     return []
 
 
@@ -124,57 +171,170 @@ def _replace(tree: ast.AST, target: ast.AST, new: ast.AST) -> None:
     raise AssertionError("the node has no parent")
 
 
-def _copy(folder: Path) -> None:
-    ignored = shutil.ignore_patterns("__pycache__", "*.pyc")
-    for name in COPIED:
-        source = PROJECT / name
-        if source.is_dir():
-            shutil.copytree(source, folder / name, ignore=ignored)
-        else:
-            shutil.copy(source, folder / name)
+def load(alteration: Alteration, module: ModuleType) -> dict[str, Any]:
+    """The namespace of the altered module."""
+    namespace: dict[str, Any] = {"__name__": module.__name__, "__file__": module.__file__}
+    exec(compile(alteration.tree, str(module.__file__), "exec"), namespace)
+    return namespace
 
 
-def _is_noticed(folder: Path, tests: Sequence[str]) -> bool:
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
-    environment = os.environ | {"PYTHONPATH": str(folder / "include"), "PYTHONDONTWRITEBYTECODE": "1"}
+@contextmanager
+def applied(alteration: Alteration, module: ModuleType, namespace: dict[str, Any]) -> Iterator[bool]:
+    """Replace the code of the module's functions for the block. False if only code outside of functions differs."""
+    new, undo = dict(_functions(namespace, module.__name__)), list[Callable[[], None]]()
+    for name, function in _functions(vars(module), module.__name__):
+        other = new[name]
+        kept = function.__code__, function.__defaults__, function.__kwdefaults__
+        if _form(function) != _form(other):
+            undo.append(partial(_set, function, *kept))
+            _set(function, other.__code__, other.__defaults__, other.__kwdefaults__)
+    for name in _constants(alteration):
+        undo.append(partial(setattr, module, name, getattr(module, name)))
+        setattr(module, name, namespace[name])
     try:
-        ended = subprocess.run(command, cwd=folder, env=environment, check=False, capture_output=True, timeout=_LIMIT)
-    except subprocess.TimeoutExpired:
+        yield bool(undo)
+    finally:
+        for each in undo:
+            each()
+
+
+def _functions(namespace: Any, module: str, prefix: str = "") -> Iterator[tuple[str, FunctionType]]:
+    """The functions and methods that a module defines."""
+    for name, value in list(namespace.items()):
+        if isinstance(value, type) and value.__module__ == module:
+            yield from _functions(vars(value), module, f"{prefix}{name}.")
+            continue
+        inner = value
+        for wrapper in ("__func__", "fget", "func", "__wrapped__"):
+            inner = getattr(inner, wrapper, None) or inner if not isinstance(inner, FunctionType | type) else inner
+        inner = getattr(inner, "__wrapped__", inner)
+        is_written = isinstance(inner, FunctionType) and inner.__code__.co_filename.endswith(".py")
+        if is_written and inner.__module__ == module:  # not what a dataclass generates
+            yield prefix + name, inner
+
+
+def _form(function: FunctionType) -> tuple[object, ...]:
+    return _code_form(function.__code__), repr(function.__defaults__), repr(function.__kwdefaults__)
+
+
+def _code_form(code: Any) -> tuple[object, ...]:
+    """What a function does, without its line numbers."""
+    constants = tuple(_code_form(c) if hasattr(c, "co_code") else (type(c), repr(c)) for c in code.co_consts)
+    return code.co_code, code.co_names, code.co_varnames, constants
+
+
+def _set(function: FunctionType, code: Any, defaults: Any, keyword_defaults: Any) -> None:
+    function.__code__, function.__defaults__, function.__kwdefaults__ = code, defaults, keyword_defaults
+
+
+def _constants(alteration: Alteration) -> list[str]:
+    """The names that the altered statement assigns, if it is an assignment of the module."""
+    for statement in alteration.tree.body:
+        if statement.lineno <= alteration.line <= (statement.end_lineno or 0) and isinstance(statement, ast.Assign):
+            return [each.id for target in statement.targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+    return []
+
+
+class _Pause(pytest.Item):
+    """The item after the last one: every fixture of a module ends before it, and those of the session stay."""
+
+    def runtest(self) -> None:
+        raise AssertionError
+
+
+class MutationRun:
+    """A pytest plugin that runs the collected tests once for each alteration."""
+
+    def __init__(self, name: str, minutes: float | None) -> None:
+        self.name, self.minutes = name, minutes
+        source = (LIBRARY / name).read_text()
+        self.every = list(alterations(source))
+        self.module = importlib.import_module("truelog." + name.removesuffix(".py").replace("/", "."))
+        self.survived: list[Alteration] = []
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        self._require_health(session)
+        began, run, left = time.monotonic(), 0, list(self.every)
+        if self.minutes is not None:
+            random.Random(_SEED).shuffle(left)
+        for each in left:
+            if self.minutes is not None and time.monotonic() - began > 60 * self.minutes:
+                break
+            self._try(session, each)
+            run += 1
+            if run % _HEALTH_EVERY == 0:
+                self._require_health(session)
+        self._require_health(session)
+        _tell(f"{self.name}: {len(self.every)} alterations, {run} ran, {len(self.survived)} survived")
         return True
-    return ended.returncode != 0
+
+    def _try(self, session: pytest.Session, each: Alteration) -> None:
+        started = time.monotonic()
+        try:
+            namespace = load(each, self.module)
+        except Exception:  # every import of the module would fail
+            _tell(f"{each}: noticed by the import")
+            return
+        with applied(each, self.module, namespace) as is_applied:
+            test = self._first_failure(session) if is_applied else None
+        if test is None:
+            self.survived.append(each)
+        result = f"noticed by {test}" if test else "SURVIVED" if is_applied else "SURVIVED (no function differs)"
+        _tell(f"{time.monotonic() - started:5.1f} s {each}: {result}")
+
+    def _require_health(self, session: pytest.Session) -> None:
+        if test := self._first_failure(session, tell=True):
+            raise pytest.UsageError(f"without an alteration, {test} fails")
+
+    def _first_failure(self, session: pytest.Session, *, tell: bool = False) -> str | None:
+        pause = _Pause.from_parent(session, name="pause")
+        for number, item in enumerate(session.items):
+            following = session.items[number + 1] if number + 1 < len(session.items) else pause
+            if hasattr(item, "_initrequest"):
+                item._initrequest()
+            with _limit():
+                reports = runtestprotocol(item, log=False, nextitem=following)
+            if failed := [report for report in reports if report.failed]:
+                if tell:
+                    _tell(str(failed[0].longrepr))
+                session._setupstate.teardown_exact(pause)
+                return item.name
+        return None
 
 
-def run(module: str) -> list[Alteration]:
-    """The alterations of a module that its tests do not notice."""
-    survivors: list[Alteration] = []
-    with tempfile.TemporaryDirectory(prefix="truelog-mutation-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        _copy(folder)
-        file = folder / "include" / "truelog" / module
-        original = file.read_text()
-        assert not _is_noticed(folder, SUITES[module]), "the tests fail without an alteration"
-        every = list(alterations(original))
-        for number, each in enumerate(every, 1):
-            file.write_text(each.source)
-            noticed = _is_noticed(folder, SUITES[module])
-            if not noticed:
-                survivors.append(each)
-            _tell(f"{number}/{len(every)} {'noticed ' if noticed else 'SURVIVED'} {_line(each)}")
-    _tell(f"{module}: {len(every)} alterations, {len(survivors)} survived")
-    return survivors
+@contextmanager
+def _limit() -> Iterator[None]:
+    def late(*_: object) -> None:
+        raise TimeoutError(f"the test did not end within {_LIMIT} s")
 
-
-def _line(each: Alteration) -> str:
-    before, after = (" ".join(text.split())[:60] for text in (each.before, each.after))
-    return f"line {each.line}: `{before}` → `{after}`"
+    signal.signal(signal.SIGALRM, late)
+    signal.alarm(_LIMIT)
+    try:
+        with suppress(TimeoutError):
+            yield
+    finally:
+        signal.alarm(0)
 
 
 def _tell(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    sys.__stdout__.write(f"{text}\n")  # type: ignore[union-attr]
+    sys.__stdout__.flush()  # type: ignore[union-attr]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--minutes", type=float)
+    parser.add_argument("module", nargs="*")
+    given = parser.parse_args()
+    modules = given.module or list(SUITES)
+    if len(modules) == 1:
+        plugin = MutationRun(modules[0], given.minutes)
+        options = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:timeout", "-p", "no:randomly"]
+        return int(pytest.main([*options, *SUITES[modules[0]]], plugins=[plugin]))
+    limit = [] if given.minutes is None else ["--minutes", str(given.minutes)]
+    command = [sys.executable, "-m", "tests.nightly.mutation", *limit]
+    return max(subprocess.run([*command, module], check=False).returncode for module in modules)
 
 
 if __name__ == "__main__":
-    for wanted in sys.argv[1:] or SUITES:
-        run(wanted)
+    sys.exit(main())

@@ -2,19 +2,22 @@
 
 import uuid
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 import psycopg
 import pytest
 from psycopg import sql
+from pyspark.sql.types import IntegerType, TimestampType
 
 from tests.library.kernel.zombie import EVENTS, at, counter, stage_events
+from truelog import Sum, View
 from truelog.control import lease
 from truelog.kernel import merge, stage, table
 from truelog.kernel.merge import Excluded, Merge
 from truelog.kernel.stage import StagedRows
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection, connect
-from truelog.support.errors import Fenced, Gap, StagingTorn, Stale, TopicRecreated
+from truelog.support.errors import Fenced, Gap, MeaningChanged, StagingTorn, Stale, TopicRecreated
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView
 
@@ -154,6 +157,73 @@ def test_a_merge_holds_the_views_lock_until_it_ends(bench: Bench, migrated: Sett
         merge.lock(bench.connection, bench.compiled)
         with connect(migrated, autocommit=True) as second, pytest.raises(psycopg.errors.LockNotAvailable):
             second.execute(other, (bench.compiled.name,))
+
+
+def test_a_merge_waits_for_the_views_lock_and_for_no_other(bench: Bench, migrated: Settings) -> None:
+    other = counter(bench.compiled.name, version=2)
+    table.deploy_table(bench.connection, other)
+    staged = bench.staged()
+    with connect(migrated) as repairing:
+        merge.lock(repairing, bench.compiled)
+        bench.connection.execute("SET lock_timeout = '100ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            bench.apply(at(0), at(5), staged)
+        merge.apply(bench.connection, other, Merge(at(0), at(5), stage.NO_ROWS))
+    bench.apply(at(0), at(5), staged)
+
+
+def test_records_judged_by_another_reading_are_refused(bench: Bench) -> None:
+    other = counter(bench.compiled.name, version=2)
+    table.deploy_table(bench.connection, other)
+    merge.apply(bench.connection, other, Merge(at(0), at(5), stage.NO_ROWS, readings={"page_view": 1}))
+    bench.apply(at(0), at(5), bench.staged())
+    bench.apply(at(5), at(6), stage.NO_ROWS)  # the other version's reading is of no concern
+
+    for view, reading, judged in ((bench.compiled, 0, {"page_view": 1}), (other, 1, {})):
+        before = merge.positions(bench.connection, view)
+        message = f"under reading {reading}, but this process judges it by reading {1 - reading}"
+        with pytest.raises(MeaningChanged, match=message):
+            merge.apply(bench.connection, view, Merge(before, at(7), stage.NO_ROWS, readings=judged))
+        assert merge.positions(bench.connection, view) == before
+
+
+def test_the_epochs_of_a_view_are_those_of_its_own_last_merge(bench: Bench) -> None:
+    other = counter(bench.compiled.name, version=2)
+    table.deploy_table(bench.connection, other)
+    merge.apply(bench.connection, other, Merge(at(0), at(5), stage.NO_ROWS, epochs={("page_view", 0): 3}))
+    assert merge.leader_epochs(bench.connection, bench.compiled) == {}
+    two = Positions({"page_view": {0: 1, 1: 1}}, {"page_view": "an-id"})
+    merge.apply(bench.connection, bench.compiled, Merge(at(0), two, stage.NO_ROWS, epochs={("page_view", 0): 8}))
+    assert merge.leader_epochs(bench.connection, bench.compiled) == {
+        ("page_view", 0): 8
+    }
+    merge.apply(bench.connection, bench.compiled, Merge(two, two, stage.NO_ROWS, epochs={("page_view", 0): 9}))
+    assert merge.leader_epochs(bench.connection, bench.compiled) == {("page_view", 0): 9}
+    assert merge.leader_epochs(bench.connection, other) == {("page_view", 0): 3}
+
+
+def test_a_merge_drops_the_rows_that_its_ticks_expire(connection: Connection) -> None:
+    view = View(
+        reads=("page_view",), transform=lambda page_view: page_view, key=("at",), measures={"n": Sum()}, keep="1 hour"
+    )
+    compiled = CompiledView(f"v{uuid.uuid4().hex[:8]}", view, {"at": TimestampType(), "n": IntegerType()}, "kept")
+    table.deploy_table(connection, compiled)
+    clock = compiled.name  # the id of the topic with the ticks
+    connection.execute(
+        """INSERT INTO truelog.tick (topic_id, "offset", time, ends) VALUES (%s, 0, '2026-03-01 02:00Z', '{}')""",
+        (clock,),
+    )
+    connection.execute(
+        sql.SQL(
+            "INSERT INTO {} (attempt, row_hash, at, n) VALUES ('a', 1, '2026-03-01 00:30Z', 1), "
+            "('a', 1, '2026-03-01 01:30Z', 1)"
+        ).format(stage.table(compiled))
+    )
+    ids = {"page_view": "an-id", "ticks": clock}
+    begin, end = (Positions({"page_view": {0: o}, "ticks": {0: o}}, ids) for o in (0, 1))
+    merge.apply(connection, compiled, Merge(begin, end, StagedRows(("a",), 2, 2)))
+    left = connection.execute(f'SELECT at FROM state."{compiled.table}"'.encode()).fetchall()
+    assert left == [(datetime(2026, 3, 1, 1, 30, tzinfo=UTC),)]
 
 
 def test_a_lease_that_is_over_is_refused_before_anything_is_written(bench: Bench, migrated: Settings) -> None:
