@@ -1,20 +1,26 @@
-"""A view that is behind its stream rejoins the batches in bounded time if the view is faster than its input.
+"""The decision to wait for a view lets a view that is faster than its input rejoin the batches in bounded time.
 
-The tests model a stream and one of its views in simulated time. Batches follow one another without a pause. When the
-view reads a portion on its own, it takes a fixed time for the log query, plus a time for each record.
+A real view worker decides whether a batch waits. The tests model everything else, in simulated time: batches follow one
+another without a pause, and a portion that the view reads on its own takes a fixed time for the log query, plus a time
+for each record. `tests/scenes/test_defective_stream.py` runs a real stream with a slow view, which rejoins.
 """
 
 from dataclasses import dataclass, field
+from typing import Any, cast
 
 import pytest
 
+from truelog import View as Declaration
+from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.log.positions import Positions
-from truelog.streaming.view_worker import is_nearly_caught_up
+from truelog.streaming.view_worker import ViewWorker
 from truelog.support.settings import Settings
+from truelog.views.compiled_view import CompiledView
 
 INPUT = 1_000.0  # records per second
 BATCH_SECONDS = 0.5  # duration of a batch that waits for no view
 PORTION, GRACE = 100_000, 5.0
+COMPILED = CompiledView("v", Declaration(reads=("t",), transform=lambda t: t, key=("k",), measures={}), {}, "")
 
 
 def at(records: float) -> Positions:
@@ -32,6 +38,13 @@ class View:
     done_at: float = 0.0
     took: float = float("inf")
     waited_for: list[float] = field(default_factory=list)
+
+    def is_waited_for(self, settings: Settings, end: float) -> bool:
+        """Whether the batch that reaches `end` waits for this view, which is reading a portion."""
+        reached = at(self.offset)
+        worker = ViewWorker(cast(Any, None), BatchApplier(settings), {}, COMPILED, positions=reached)
+        worker.busy, worker.step_seconds = True, self.took
+        return worker.soon_free(EventRange({}, reached, at(end)))
 
     def begin(self, now: float, end: float) -> None:
         self.until = min(self.offset + PORTION, end)
@@ -54,7 +67,7 @@ def rejoins_after(settings: Settings, view: View, *, seconds: float, waiting: bo
     view.begin(now, behind)
     while now < seconds:
         end = behind + INPUT * now
-        near = waiting and is_nearly_caught_up(settings, at(view.offset), at(end), view.took)
+        near = waiting and view.is_waited_for(settings, end)
         if near:
             view.waited_for.append(now)
         until = now + (GRACE if near else BATCH_SECONDS)

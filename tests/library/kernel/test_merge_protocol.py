@@ -194,9 +194,7 @@ def test_the_epochs_of_a_view_are_those_of_its_own_last_merge(bench: Bench) -> N
     assert merge.leader_epochs(bench.connection, bench.compiled) == {}
     two = Positions({"page_view": {0: 1, 1: 1}}, {"page_view": "an-id"})
     merge.apply(bench.connection, bench.compiled, Merge(at(0), two, stage.NO_ROWS, epochs={("page_view", 0): 8}))
-    assert merge.leader_epochs(bench.connection, bench.compiled) == {
-        ("page_view", 0): 8
-    }
+    assert merge.leader_epochs(bench.connection, bench.compiled) == {("page_view", 0): 8}
     merge.apply(bench.connection, bench.compiled, Merge(two, two, stage.NO_ROWS, epochs={("page_view", 0): 9}))
     assert merge.leader_epochs(bench.connection, bench.compiled) == {("page_view", 0): 9}
     assert merge.leader_epochs(bench.connection, other) == {("page_view", 0): 3}
