@@ -180,12 +180,15 @@ def load(alteration: Alteration, module: ModuleType) -> dict[str, Any]:
 
 @contextmanager
 def applied(alteration: Alteration, module: ModuleType, namespace: dict[str, Any]) -> Iterator[bool]:
-    """Replace the code of the module's functions for the block. False if only code outside of functions differs."""
+    """Replace the code of the module's functions for the block. False if it cannot be applied to a loaded module.
+
+    A decorator cannot be applied, and neither can a function that no longer uses `super()`.
+    """
     new, undo = dict(_functions(namespace, module.__name__)), list[Callable[[], None]]()
     for name, function in _functions(vars(module), module.__name__):
         other = new[name]
         kept = function.__code__, function.__defaults__, function.__kwdefaults__
-        if _form(function) != _form(other):
+        if _form(function) != _form(other) and len(kept[0].co_freevars) == len(other.__code__.co_freevars):
             undo.append(partial(_set, function, *kept))
             _set(function, other.__code__, other.__defaults__, other.__kwdefaults__)
     for name in _constants(alteration):
@@ -230,8 +233,10 @@ def _set(function: FunctionType, code: Any, defaults: Any, keyword_defaults: Any
 def _constants(alteration: Alteration) -> list[str]:
     """The names that the altered statement assigns, if it is an assignment of the module."""
     for statement in alteration.tree.body:
-        if statement.lineno <= alteration.line <= (statement.end_lineno or 0) and isinstance(statement, ast.Assign):
-            return [each.id for target in statement.targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+        is_here = statement.lineno <= alteration.line <= (statement.end_lineno or 0)
+        if is_here and isinstance(statement, ast.Assign | ast.AnnAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            return [each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)]
     return []
 
 
@@ -279,7 +284,7 @@ class MutationRun:
             test = self._first_failure(session) if is_applied else None
         if test is None:
             self.survived.append(each)
-        result = f"noticed by {test}" if test else "SURVIVED" if is_applied else "SURVIVED (no function differs)"
+        result = f"noticed by {test}" if test else "SURVIVED" if is_applied else "SURVIVED (not applied)"
         _tell(f"{time.monotonic() - started:5.1f} s {each}: {result}")
 
     def _require_health(self, session: pytest.Session) -> None:
