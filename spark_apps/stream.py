@@ -21,7 +21,7 @@ def main() -> int:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     try:
-        Stream(Settings(), arguments.application).run(stop)
+        Stream(Settings(), arguments.application, stop).run()
     except Fenced as error:
         logging.getLogger("truelog").error("%s", error)
         return LEASE_LOST

@@ -65,4 +65,4 @@ DEFECTS: dict[str, Callable[[], None]] = {
 
 if __name__ == "__main__":
     (DEFECTS | {"slow_view": slow_view})[sys.argv[1]]()
-    Stream(Settings(), sys.argv[2]).run(threading.Event())
+    Stream(Settings(), sys.argv[2], threading.Event()).run()

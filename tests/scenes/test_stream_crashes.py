@@ -9,13 +9,17 @@ from functools import partial
 
 import psycopg
 import pytest
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
 
 import runtime
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
 from tests.scenes.conftest import EACH_EVENT, World
+from truelog.archive.archive_table import archived_positions
 from truelog.log import topics
 from truelog.log.positions import Positions
+from truelog.storage import bucket
 from truelog.support.errors import ServiceDown
 from truelog.support.wait import until
 
@@ -76,10 +80,10 @@ def test_suspended_at_every_point_and_overtaken(world: World, archive: Applicati
     batch.require_equal_from_raw([EACH_EVENT])
 
 
-def test_database_and_broker_killed_under_load(world: World, archive: Application, batch: Batch) -> None:
-    """Both applications outlive the outage, and the view is soon complete again."""
+def test_services_killed_under_load(world: World, archive: Application, batch: Batch) -> None:
+    """Both applications outlive the outages, and the view and the archive are soon complete again."""
     stream = start(world.settings, "stream.py")
-    for service, accepts in (("postgresql", _postgresql_accepts), ("kafka", _kafka_accepts)):
+    for service, accepts in (("postgresql", _postgresql_accepts), ("kafka", _kafka_accepts), ("s3", _s3_accepts)):
         world.traffic.send(2_000)
         world.catch_up(stream, EACH_EVENT)
         world.traffic.send(2_000, flush=False)
@@ -88,12 +92,10 @@ def test_database_and_broker_killed_under_load(world: World, archive: Applicatio
         accepting = time.monotonic()
         world.traffic.flush()
         ends = topics.end_offsets(world.settings, ["page_view"])
-        stream.wait(partial(_reaches, world, ends), 90, "the view to be complete")
-        log.warning(
-            "%s: the view is complete %.1f s after the service accepts connections",
-            service,
-            time.monotonic() - accepting,
-        )
+        complete: dict[str, float] = {}
+        stream.wait(partial(_complete, world, ends, complete), 90, "the view and the archive to be complete")
+        for name, at in complete.items():
+            log.warning("%s: the %s is complete %.1f s after it accepts connections", service, name, at - accepting)
     assert archive.process.poll() is None
     world.catch_up(stream, EACH_EVENT)
     assert stream.end() == 0
@@ -116,10 +118,16 @@ def test_overtaken_while_suspended_during_an_outage(world: World, archive: Appli
     world.require_each_counted_once()
 
 
-def _reaches(world: World, ends: Positions) -> bool:
-    """Whether the view has reached the ends. A record wakes the stream, as a tick does every second."""
+def _complete(world: World, ends: Positions, complete: dict[str, float]) -> bool:
+    """Record when the view and the archive reach the ends. A record wakes the stream, as a tick does every second."""
     world.traffic.send(1)
-    return world.positions(EACH_EVENT).covers(ends)
+    for name, reached in (
+        ("view", world.positions(EACH_EVENT)),
+        ("archive", archived_positions(world.settings, ["page_view"])),
+    ):
+        if reached.covers(ends):
+            complete.setdefault(name, time.monotonic())
+    return len(complete) == 2
 
 
 def _postgresql_accepts(world: World) -> None:
@@ -131,6 +139,14 @@ def _postgresql_accepts(world: World) -> None:
 
 def _kafka_accepts(world: World) -> None:
     topics.end_offsets(world.settings, ["page_view"])
+
+
+def _s3_accepts(world: World) -> None:
+    once = Config(retries={"total_max_attempts": 1})
+    try:
+        bucket.s3_client(world.settings, once).head_bucket(Bucket=world.settings.s3_bucket)
+    except (BotoCoreError, ClientError) as error:
+        raise ServiceDown(str(error)) from error
 
 
 def _kill(world: World, service: str) -> None:

@@ -26,7 +26,7 @@ from truelog.support.errors import Fenced, LeaseInterrupted
 from truelog.support.settings import Settings
 
 _BEAT_SECONDS = 1.0
-_RETAKE_SECONDS = 120.0  # how long a holder without its database tries to take its lease again
+RETAKE_SECONDS = 120.0  # how long a holder without its database tries to take its lease again
 _RETRY_SECONDS = 0.25
 LEASE_LOST = 75  # EX_TEMPFAIL: the exit code if another process is already running the application
 _LOCK_LOST = 70  # EX_SOFTWARE: the process must not continue without its lock
@@ -88,7 +88,7 @@ class Lease:
     def _retake_or_exit(self) -> None:
         self.interruptions += 1
         self.holder.held.clear()
-        deadline = time.monotonic() + _RETAKE_SECONDS
+        deadline = time.monotonic() + RETAKE_SECONDS
         while not self.released.wait(_RETRY_SECONDS):
             try:
                 if self.retake():
@@ -202,7 +202,11 @@ def _require_row(connection: Connection, holder: Holder) -> None:
 
 
 def record_code(connection: Connection, holder: Holder, code: str) -> None:
-    """Record which code the holder is running."""
+    """Record which code the holder is running.
+
+    Raises: the errors of `require_lease`.
+    """
+    require_lease(connection, holder)
     connection.execute(
         "UPDATE truelog.lease SET code = %s WHERE application = %s AND epoch = %s",
         (code, holder.application, holder.epoch),

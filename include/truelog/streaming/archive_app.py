@@ -15,15 +15,12 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import psycopg
 from pyiceberg.catalog import Catalog
 from pyiceberg.table.metadata import TableMetadata
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from sqlalchemy.exc import SQLAlchemyError
 
 from truelog.archive import late_records, log_day
 from truelog.archive.archive_commit import Append, commit
@@ -45,11 +42,12 @@ from truelog.control.view_loader import archive_code
 from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
 from truelog.log.topic_health import TopicGuard
-from truelog.schema.event import EventTypes
+from truelog.schema.event import EventType, EventTypes
 from truelog.spark.session import session
 from truelog.storage.database import connect
 from truelog.streaming.archive_topics import ArchiveTopics, Assessment, require_uncut
 from truelog.streaming.change_watch import BatchGate, ChangeWatch
+from truelog.streaming.patience import OUTAGES, Patience
 from truelog.streaming.spark_offsets import batch_range, fresh_checkpoint
 from truelog.support import faults
 from truelog.support.errors import LeaderChanged
@@ -77,6 +75,7 @@ class ArchiveApp:
     holder: Holder
     guard: TopicGuard
     reached: Epochs  # the leader epochs in which the archive reached its positions
+    patience: Patience
     gate: BatchGate = field(default_factory=BatchGate)
     pending_ticks: list[ArchivedTick] = field(default_factory=list)  # ticks with ends beyond the archive's positions
 
@@ -102,6 +101,7 @@ class ArchiveApp:
         with connect(self.settings, writer=ARCHIVE) as connection:
             lease.record_batch(connection, self.holder)
             late_records.add_late_counts(connection, ((file.topic, file.late_records) for file in files))
+        self.patience.progressed()
 
     def _read(self, frame: DataFrame, begin: Positions, end: Positions) -> tuple[Epochs, list[ArchivedFile]]:
         """Write the batch's files while no leader changes, so that all records are from the same log as `begin`."""
@@ -125,14 +125,7 @@ class ArchiveApp:
 
     def _commit(self, begin: Positions, end: Positions, files: list[ArchivedFile], epochs: Epochs) -> None:
         advanced = {r.topic for r in begin.ranges_to(end)}
-        appends = [
-            replace(
-                _append(topic, begin, end, [f for f in files if f.topic == topic]),
-                reading=self.types[topic].reading,
-                epochs={p: epoch for (t, p), epoch in epochs.items() if t == topic},
-            )
-            for topic in advanced
-        ]
+        appends = [_append(self.types[topic], begin, end, files, epochs) for topic in advanced]
         with ThreadPoolExecutor(_TOPICS_AT_ONCE) as pool:
             list(pool.map(lambda append: commit(self.catalog, append), appends))
 
@@ -153,10 +146,13 @@ class ArchiveApp:
             log_day.record_days(connection, self.holder, self.begin.ids, new)
 
 
-def _append(topic: str, begin: Positions, end: Positions, files: list[ArchivedFile]) -> Append:
-    """The topic's commit. Every file must be within the batch range; otherwise two batches would share records."""
-    records: Counter[int] = Counter()
-    for file in files:
+def _append(
+    event_type: EventType, begin: Positions, end: Positions, files: list[ArchivedFile], epochs: Epochs
+) -> Append:
+    """One topic's commit. Every file must be within the batch range; otherwise two batches would share records."""
+    topic, records = event_type.name, Counter[int]()
+    of_topic = [file for file in files if file.topic == topic]
+    for file in of_topic:
         first, last = file.start.first_offset, file.last_offset
         if not begin.at(topic, file.partition) <= first <= last < end.at(topic, file.partition):
             raise RuntimeError(f"{topic} {file.partition}: [{first}, {last}] is outside the batch")
@@ -167,39 +163,40 @@ def _append(topic: str, begin: Positions, end: Positions, files: list[ArchivedFi
         begin=begin.offsets.get(topic, {}),
         end=end.offsets[topic],
         records=records,
-        files=tuple(file.data_file for file in files),
+        files=tuple(file.data_file for file in of_topic),
+        reading=event_type.reading,
+        epochs={p: epoch for (t, p), epoch in epochs.items() if t == topic},
     )
 
 
 def run_archive(settings: Settings, stop: threading.Event) -> None:
     """Archive every declared topic that can be archived until `stop` is set or the query fails.
 
-    After an outage of the database, the application goes on from the archive's positions under the lease taken again.
+    After an outage, the application goes on from the archive's positions, under the lease taken again.
     """
     archive_lease = lease.take_lease(settings, ARCHIVE)
     library, spark = application.library_digest(), session(settings, f"truelog {ARCHIVE}")
+    patience = Patience(archive_lease, stop)
     while not stop.is_set():
-        interruptions = archive_lease.interruptions
         try:
-            _archive_as_declared(settings, spark, archive_lease.holder, library, stop)
-        except (StreamingQueryException, SQLAlchemyError, psycopg.OperationalError) as error:
-            if not archive_lease.outlast(interruptions, stop):
-                raise
-            log.warning("after an outage of the database: %s", str(error).partition("\n")[0])
+            _archive_as_declared(settings, spark, library, patience, stop)
+        except OUTAGES as error:
+            patience.wait(error)
     archive_lease.release()
 
 
 def _archive_as_declared(
-    settings: Settings, spark: SparkSession, holder: Holder, library: str, stop: threading.Event
+    settings: Settings, spark: SparkSession, library: str, patience: Patience, stop: threading.Event
 ) -> None:
     """Archive the declared topics until `stop` is set or something has changed."""
+    faults.reach("archive.planning")
     digest = application.source_digest(settings, library)
     types = event_registry.confirmed_types(settings)
     with open_catalog(settings) as catalog:
         topics = ArchiveTopics(settings, catalog, types)
         watch = ChangeWatch(settings, ARCHIVE, topics.changed)
-        _record_code(settings, holder, archive_code(types), digest)
-        app = _archiver(settings, catalog, types, topics.assess(), holder)
+        _record_code(settings, patience.lease.holder, archive_code(types), digest)
+        app = _archiver(settings, catalog, types, topics.assess(), patience)
         _archive_until_changed(spark, app, watch, stop)
 
 
@@ -226,12 +223,15 @@ def _record_code(settings: Settings, holder: Holder, code: str, digest: str) -> 
 
 
 def _archiver(
-    settings: Settings, catalog: Catalog, types: EventTypes, assessed: Assessment, holder: Holder
+    settings: Settings, catalog: Catalog, types: EventTypes, assessed: Assessment, patience: Patience
 ) -> ArchiveApp:
+    holder = patience.lease.holder
     plain = {name: blueprint(table.metadata) for name, table in assessed.tables.items()}
     checkpoint = fresh_checkpoint(settings.home / "scratch" / ARCHIVE)
     guard = TopicGuard(settings)
-    return ArchiveApp(settings, catalog, types, plain, assessed.begin, checkpoint, holder, guard, assessed.reached)
+    return ArchiveApp(
+        settings, catalog, types, plain, assessed.begin, checkpoint, holder, guard, assessed.reached, patience
+    )
 
 
 def _log(spark: SparkSession, settings: Settings, begin: Positions) -> DataFrame:

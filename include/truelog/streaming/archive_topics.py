@@ -80,13 +80,14 @@ class ArchiveTopics:
         health = examine_topics(self._broker, self._types, registered_topics(self._types))
         bad, tables, reached = dict(health.bad), dict[str, Table](), dict[PartitionKey, int]()
         archived, offsets = Positions(), health.earliest.offsets
+        now = take_epochs(self._broker, health.earliest)
         for name, topic_id in health.earliest.ids.items():
             try:
                 tables[name] = self._table(self._types[name], topic_id, offsets[name])
                 progress = Progress.of(tables[name].metadata)
                 of_topic = Positions({name: progress.positions}, {name: topic_id})
                 epochs = {(name, p): epoch for p, epoch in progress.epochs.items()}
-                require_uncut(self._settings, of_topic, epochs, take_epochs(self._broker, of_topic))
+                require_uncut(self._settings, of_topic, epochs, now)
             except (TopicRecreated, CatalogBehind, LogCut, ValueError) as error:
                 bad[name] = str(error)
                 continue

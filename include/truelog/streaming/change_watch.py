@@ -63,6 +63,7 @@ class ChangeWatch:
         self._views = application.declarations_digest(settings)
         self._connection: Connection | None = None
         self._versions = self._newest_versions()
+        self._disconnect()  # the application may fail before it looks for changes
         self._topics_due = time.monotonic() + settings.topic_check_seconds
         self._found = ""
 

@@ -30,6 +30,7 @@ from truelog.schema.event_version import readings_of
 from truelog.spark.session import session
 from truelog.storage.database import connect
 from truelog.streaming.change_watch import BatchGate, ChangeWatch
+from truelog.streaming.patience import OUTAGES, Patience
 from truelog.streaming.spark_offsets import batch_range, fresh_checkpoint
 from truelog.streaming.stream_topics import StreamTopics
 from truelog.streaming.view_deployment import ViewDeployment
@@ -46,8 +47,8 @@ log = logging.getLogger("truelog.stream")
 class Stream:
     """The stream of one application, which advances the application's views from their committed positions."""
 
-    def __init__(self, settings: Settings, name: str) -> None:
-        self.settings, self.application = settings, name
+    def __init__(self, settings: Settings, name: str, stop: threading.Event) -> None:
+        self.settings, self.application, self.stop = settings, name, stop
         self.lease = lease.take_lease(settings, name)
         library, self.spark = application.library_digest(), session(settings, f"truelog {name}")
         self.interruptions = 0  # interruptions of the lease when `connection` was opened
@@ -61,23 +62,32 @@ class Stream:
         self.topics: tuple[str, ...] = ()
         self.begin = Positions()
         self.checkpoint = Path()
-        self.stop = threading.Event()
+        self.patience = Patience(self.lease, stop)
 
-    def run(self, stop: threading.Event) -> None:
+    def run(self) -> None:
         """Follow the log until `stop` is set or the query fails."""
-        self.stop = stop
-        while not stop.is_set():
-            self.stream_topics = StreamTopics(self.settings, self.application)
-            watch = ChangeWatch(self.settings, self.application, self.stream_topics.changed)
-            self._plan()
-            if self.topics:
-                self._follow(watch, stop)
-            else:
-                watch.wait(stop)
+        while not self.stop.is_set():
+            try:
+                self._follow_as_declared()
+            except OUTAGES as error:
+                self.patience.wait(error)
         for worker in self.workers:
             worker.stopping.set()
         self.pool.shutdown()
         self.lease.release()
+
+    def _follow_as_declared(self) -> None:
+        """Follow the log until `stop` is set, the query fails, or something has changed."""
+        faults.reach("stream.planning")
+        if self.connection.closed:
+            self._reconnect()
+        self.stream_topics = StreamTopics(self.settings, self.application)
+        watch = ChangeWatch(self.settings, self.application, self.stream_topics.changed)
+        self._plan()
+        if self.topics:
+            self._follow(watch)
+        else:
+            watch.wait(self.stop)
 
     def _plan(self) -> None:
         """Load the declarations, examine the topics, and give each view that can run a worker."""
@@ -97,7 +107,7 @@ class Stream:
         self.topics = tuple(sorted({clock.TOPIC, *read} & health.earliest.ids.keys()))
         self.begin = self._begin(health.earliest.only(self.topics), set(self.topics) - read)
 
-    def _follow(self, watch: ChangeWatch, stop: threading.Event) -> None:
+    def _follow(self, watch: ChangeWatch) -> None:
         """Follow the log from `begin` until `stop` is set, the query fails, or the declarations or topics change."""
         log.info("%s follows %s from %s", self.application, ", ".join(self.topics), self.begin.as_json())
         self.checkpoint = fresh_checkpoint(self.settings.home / "scratch" / self.application)
@@ -116,7 +126,7 @@ class Stream:
             .start()
         )
         self._offer(EventRange({}, self.begin, self.begin))
-        watch.follow(query, gate, stop)
+        watch.follow(query, gate, self.stop)
 
     def _on_batch(self, raw: DataFrame, batch_id: int) -> None:
         faults.reach("batch.begun")
@@ -141,6 +151,7 @@ class Stream:
                 each.task.result()  # raises only Fenced, which ends the process
         self.stream_topics.reached = end
         self._outlasting(self._record_batch)
+        self.patience.progressed()
 
     def _store_ticks(self, batch: EventRange) -> None:
         require_unchanged = partial(self.applier.require_unchanged, batch.end.only([clock.TOPIC]))
@@ -158,15 +169,16 @@ class Stream:
         except psycopg.OperationalError:
             if not self.lease.outlast(self.interruptions, self.stop):
                 raise
-            self.interruptions = self.lease.interruptions
-            self.connection.close()
-            self.connection = self.deployment.connection = connect(
-                self.settings, autocommit=True, writer=self.application
-            )
-            for each in self.workers:
-                each.forget_outage()
+            self._reconnect()
             self._offer(EventRange({}, self.stream_topics.reached, self.stream_topics.reached))  # no batch may follow
             self._outlasting(work)
+
+    def _reconnect(self) -> None:
+        self.interruptions = self.lease.interruptions
+        self.connection.close()
+        self.connection = self.deployment.connection = connect(self.settings, autocommit=True, writer=self.application)
+        for each in self.workers:
+            each.forget_outage()
 
     def _tasks(self, begin: Positions, end: Positions) -> int:
         """The number of tasks that decode a batch: in a small batch, the tasks cost more than the records.

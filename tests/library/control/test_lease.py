@@ -45,11 +45,13 @@ def merging(migrated: Settings, held: Lease) -> Iterator[Connection]:
         opened.rollback()
 
 
-def test_a_merge_in_progress_does_not_delay_the_end_of_a_batch(connection: Connection, merging: Connection) -> None:
+def test_a_merge_in_progress_does_not_delay_the_end_of_a_batch(
+    connection: Connection, merging: Connection, held: Lease
+) -> None:
     with connection.transaction():
         connection.execute("SET LOCAL lock_timeout = '2s'")
-        lease.record_batch(connection, lease.Holder(NAME, 1))
-        lease.record_code(connection, lease.Holder(NAME, 1), "code")
+        lease.record_batch(connection, held.holder)
+        lease.record_code(connection, held.holder, "code")
 
 
 def test_a_merge_in_progress_blocks_a_new_holder_even_after_the_end_of_a_batch(
