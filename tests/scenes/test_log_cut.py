@@ -1,9 +1,6 @@
 """Kafka loses the end of its log and is refilled past the readers. No acknowledged record is skipped."""
 
-import struct
-
-import runtime
-from runtime import keeper
+from tests.library.kafka_cut import lose_end_of_logs
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
 from tests.scenes.command_line import answer, truelog
@@ -17,38 +14,12 @@ from truelog.lag import lag_poll
 from truelog.lag.lag_verdict import LagVerdict, Limits, assess
 from truelog.log import topics
 from truelog.storage.database import connect
-from truelog.support.settings import Settings
 
 TOPIC, VIEW, PARTITION = "page_view", "page_views", 0
 
 
 def end(world: World) -> int:
     return topics.end_offsets(world.settings, [TOPIC]).at(TOPIC, PARTITION)
-
-
-def lose_end_of_log(settings: Settings) -> int:
-    """Cut the partition's newest segment in the middle, as a power failure does. Return the new end."""
-    keeper.stop(settings, "kafka")
-    [folder] = (settings.home / "kafka").glob(f"data/**/{TOPIC}-{PARTITION}")
-    segment = max(folder.glob("*.log"))
-    begins = list(_batches(segment.read_bytes()))
-    offset, place = begins[len(begins) // 2]
-    with segment.open("r+b") as opened:
-        opened.truncate(place)
-    for file in (*folder.glob("*index"), *folder.glob("*.snapshot"), folder.parent / ".kafka_cleanshutdown"):
-        file.unlink(missing_ok=True)
-    runtime.up(settings, ["kafka"], tethered=True)
-    return offset
-
-
-def _batches(segment: bytes) -> "list[tuple[int, int]]":
-    """The first offset and the place of each record batch."""
-    found, place = [], 0
-    while place + 12 <= len(segment):
-        offset, length = struct.unpack_from(">qi", segment, place)
-        found.append((offset, place))
-        place += 12 + length
-    return found
 
 
 def refill(world: World, beyond: int) -> int:
@@ -94,7 +65,7 @@ def test_a_log_that_was_cut_and_refilled_is_not_skipped(world: World, one_view: 
     assert (stream.end(), archiver.end()) == (0, 0)
     before, read = len(in_the_archive(world, TOPIC)), end(world)
 
-    cut_at = lose_end_of_log(world.settings)
+    cut_at = lose_end_of_logs(world.settings, [TOPIC], PARTITION)[TOPIC]
     world.traffic.reconnect()
     assert end(world) == cut_at < read
     acknowledged = refill(world, read)

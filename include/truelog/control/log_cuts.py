@@ -4,9 +4,10 @@ An open cut stops every reader that is past it. After the cut is accepted (`true
 take the records before `trusted_from` from the archive only, because the log has other records at these offsets.
 """
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any
 
 from truelog.log.leader_epochs import Cut
 from truelog.log.positions import Positions
@@ -15,12 +16,24 @@ from truelog.storage.database import Connection
 
 @dataclass(frozen=True)
 class OpenCut:
-    """A cut that is not accepted yet: the log of this partition ended at `end`."""
+    """The open cuts of one partition: the log has ended at each of `ends`, in the epoch with the same index."""
 
     topic: str
     topic_id: str
     partition: int
-    end: int
+    ends: tuple[int, ...]
+    epochs: tuple[int, ...]
+    plan: Mapping[str, Any] | None  # of an `accept-cut` that has not ended
+
+    @property
+    def end(self) -> int:
+        """The lowest offset at which the log was cut."""
+        return min(self.ends)
+
+    def is_past(self, position: int, epoch: int | None) -> bool:
+        """Whether a reader that reached the position in this epoch has read records that the log has lost."""
+        cuts = zip(self.ends, self.epochs, strict=True)
+        return any(end < position and (epoch is None or epoch <= cut_epoch) for end, cut_epoch in cuts)
 
 
 def record_cuts(connection: Connection, cuts: Iterable[Cut], reader: str) -> None:
@@ -34,12 +47,14 @@ def record_cuts(connection: Connection, cuts: Iterable[Cut], reader: str) -> Non
 
 
 def open_cuts(connection: Connection) -> list[OpenCut]:
-    """The lowest open cut of each partition."""
-    rows = connection.execute(
-        "SELECT topic, topic_id, partition, min(log_end) FROM truelog.log_cut WHERE trusted_from IS NULL "
+    """The cuts that are not accepted yet, one for each partition."""
+    rows: list[tuple[Any, ...]] = connection.execute(
+        "SELECT topic, topic_id, partition, array_agg(log_end ORDER BY log_end, epoch), "
+        "array_agg(epoch ORDER BY log_end, epoch), (array_agg(plan) FILTER (WHERE plan IS NOT NULL))[1] "
+        "FROM truelog.log_cut WHERE trusted_from IS NULL "
         "GROUP BY topic, topic_id, partition ORDER BY topic, partition"
     ).fetchall()
-    return [OpenCut(*row) for row in cast(list[tuple[str, str, int, int]], rows)]
+    return [OpenCut(topic, id_, p, tuple(ends), tuple(epochs), plan) for topic, id_, p, ends, epochs, plan in rows]
 
 
 def trusted_from(connection: Connection, positions: Positions) -> Positions:
@@ -50,6 +65,14 @@ def trusted_from(connection: Connection, positions: Positions) -> Positions:
         (list(positions.ids.values()),),
     ).fetchall()
     return Positions.of_rows(rows)
+
+
+def store_plan(connection: Connection, cut: OpenCut, plan: Mapping[str, Any]) -> None:
+    """Store how the partition's open cuts are being accepted."""
+    connection.execute(
+        "UPDATE truelog.log_cut SET plan = %s WHERE topic_id = %s AND partition = %s AND trusted_from IS NULL",
+        (json.dumps(plan), cut.topic_id, cut.partition),
+    )
 
 
 def accept(connection: Connection, cut: OpenCut, first_trusted: int, doer: str) -> None:

@@ -106,7 +106,9 @@ def accept_cut(topic: CutTopic = None, as_json: AsJson = False) -> None:
                 f"{cut.moved} records were appended again, {cut.lost} records are lost"
             )
             for view in cut.views:
-                typer.echo(f"  {view} has counted lost records: run `truelog reconcile {view} --repair`")
+                typer.echo(
+                    f"  {view} has counted other records than the archive: run `truelog reconcile {view} --repair`"
+                )
 
     accepted = accept_cuts(Settings(), topic, report)
     if as_json:

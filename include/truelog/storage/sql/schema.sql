@@ -290,6 +290,7 @@ CREATE TABLE IF NOT EXISTS truelog.log_cut (
     found_at timestamptz NOT NULL DEFAULT now(), trusted_from bigint, accepted_at timestamptz, accepted_by text,
     PRIMARY KEY (topic_id, partition, log_end, epoch)
 );
+ALTER TABLE truelog.log_cut ADD COLUMN IF NOT EXISTS plan jsonb;  -- of `accept-cut`, so that a repeated command does the same
 COMMENT ON TABLE truelog.log_cut IS 'Where the log has lost records that were read already; once accepted, only the archive is read below trusted_from';
 
 CREATE TABLE IF NOT EXISTS truelog.event_file (event text PRIMARY KEY, reason text NOT NULL, since timestamptz NOT NULL DEFAULT now());

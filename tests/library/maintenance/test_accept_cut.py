@@ -1,0 +1,216 @@
+"""`accept-cut` on a real log that was cut. Each record counts once, in each order of readers and after each crash."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Message, Producer
+
+from tests.library.kafka_cut import lose_end_of_logs
+from truelog.archive.archive_commit import Append, commit
+from truelog.archive.archive_table import Progress, ensure_table, identifier, open_catalog
+from truelog.control import log_cuts
+from truelog.log import topics
+from truelog.log.kafka_reader import messages
+from truelog.log.leader_epochs import Epochs, find_cuts
+from truelog.log.positions import Positions
+from truelog.maintenance.accept_cut import AcceptedCut, accept_cuts
+from truelog.schema.event import Event, EventType, Topic
+from truelog.storage.database import connect, migrate
+from truelog.support.settings import KafkaUser, Settings
+
+OLD, CUT_AT = 10, 5  # records before the cut, and the offset at which the log is cut
+STEPS = ("planned", "filled", "moved", "archived")
+
+
+class Text(Event):
+    """An event with a text."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """Where each reader was when the log was cut, and how many records were sent since."""
+
+    archived: int
+    views: dict[str, int] = field(default_factory=dict)
+    went_on: dict[str, int] = field(default_factory=dict)  # views that were before the cut, and went on in the new log
+    new: int = 7
+    compacted: bool = False
+    result: tuple[int, int, int, tuple[str, ...]] = (0, 0, 0, ())  # trusted_from, moved, lost, views
+
+
+FILLED = Case(archived=7, views={"v": 10, "w": 6}, new=3, result=(10, 3, 3, ("v",)))
+CASES = {
+    "cut_archive": Case(archived=10, views={"v": 9, "w": 2}, result=(10, 5, 0, ())),
+    "cut_view_ahead": FILLED,
+    "cut_archive_behind": Case(archived=3, views={"v": 10, "w": 7}, new=3, result=(10, 0, 5, ("v", "w"))),
+    "cut_never_archived": Case(archived=-1, views={"v": 8}, result=(8, 0, 3, ("v",))),
+    "cut_view_went_on": Case(archived=7, views={"v": 6}, went_on={"w": 9}, result=(9, 4, 0, ("w",))),
+    "cut_compacted": Case(archived=8, compacted=True, result=(12, 7, 0, ())),
+    **{f"cut_crash_{step}": FILLED for step in STEPS},
+    "cut_crash_went_on": replace(FILLED, new=9, result=(10, 5, 3, ("v",))),
+}
+
+
+@dataclass
+class World:
+    """The logs after the cut. `old` and `new` are the epochs before and after it."""
+
+    settings: Settings
+    old: Epochs
+    new: Epochs
+    ids: dict[str, str]
+
+    def accept(self, topic: str) -> AcceptedCut:
+        [accepted] = accept_cuts(self.settings, topic, lambda _: None)
+        return accepted
+
+    def progress(self, topic: str) -> Progress:
+        with open_catalog(self.settings) as catalog:
+            return Progress.of(catalog.load_table(identifier(topic)).metadata)
+
+    def log(self, topic: str, begin: int) -> list[Message]:
+        end = topics.end_offsets(self.settings, [topic]).at(topic, 0)
+        return list(messages(self.settings, topic, 0, begin, end))
+
+    def complete(self, topic: str, accepted: AcceptedCut) -> list[str]:
+        """Every record that the archive has, once it has read the log from where it goes on."""
+        case = CASES[topic]
+        past = case.archived > CUT_AT
+        kept = [f"old {n}" for n in range(case.archived)] if past else []
+        found = self.log(topic, accepted.trusted_from if past else 0)
+        return sorted(kept + values(found))
+
+
+def values(records: list[Message]) -> list[str]:
+    """The records' values without fillers."""
+    return [value.decode() for each in records if (value := each.value()) is not None]
+
+
+def key_of(n: int) -> bytes:
+    return f"k{n % 3}".encode()
+
+
+def send(settings: Settings, topic: str, records: Iterator[int] | range, name: str) -> None:
+    producer = Producer({**settings.kafka(), "acks": "all"})
+    for n in records:
+        producer.produce(topic, f"{name} {n}".encode(), key_of(n), partition=0)
+        assert producer.flush(10) == 0  # each record is a batch of its own
+
+
+@pytest.fixture(scope="module")
+def world(platform: Settings) -> Iterator[World]:
+    migrate(platform)
+    types = {n: EventType(n, Text, Topic("what", (), 1, "7 days", compacted=c.compacted)) for n, c in CASES.items()}
+    topics.sync_topics(platform, types)
+    ids, broker = topics.topic_ids(platform, CASES), topics.client(platform)
+    for topic in CASES:
+        send(platform, topic, range(OLD), "old")
+    old = topics.leader_epochs(broker, [(topic, 0) for topic in CASES])
+    assert lose_end_of_logs(platform, CASES) == dict.fromkeys(CASES, CUT_AT)
+    new = topics.leader_epochs(broker, [(topic, 0) for topic in CASES])
+    made = World(platform, old, new, ids)
+    for topic, case in CASES.items():
+        send(platform, topic, range(case.new), "new")
+        place_readers(made, topic, types[topic])
+    yield made
+    with open_catalog(platform) as catalog:
+        for topic in CASES:
+            if catalog.table_exists(identifier(topic)):
+                catalog.drop_table(identifier(topic))
+    with connect(platform) as connection:
+        for table in ("position", "log_cut"):
+            connection.execute(f"DELETE FROM truelog.{table} WHERE topic = ANY(%s)", (list(CASES),))
+        connection.execute("DELETE FROM truelog.view WHERE view LIKE 'cut_%'")
+    admin = topics.client(platform, KafkaUser.ADMIN)
+    for deleted in admin.delete_topics(list(CASES)).values():
+        deleted.result()
+
+
+def place_readers(world: World, topic: str, event_type: EventType) -> None:
+    """Store where the readers are, and the cuts that they find."""
+    case, old, new = CASES[topic], world.old[topic, 0], world.new[topic, 0]
+    if case.archived >= 0:
+        with open_catalog(world.settings) as catalog:
+            ensure_table(catalog, event_type, world.ids[topic], {0: 0})
+            commit(catalog, Append(topic, world.ids[topic], {0: 0}, {0: case.archived}, {0: 0}, (), epochs={0: old}))
+    at = [(view, position, old) for view, position in case.views.items()]
+    at += [(view, position, new) for view, position in case.went_on.items()]
+    with connect(world.settings) as connection:
+        cursor = connection.cursor()
+        cursor.executemany(
+            "INSERT INTO truelog.view (view, version, fingerprint, spark) VALUES (%s, 1, '', '')",
+            [(f"{topic} {view}",) for view, _, _ in at],
+        )
+        cursor.executemany(
+            "INSERT INTO truelog.position (view, version, topic, partition, topic_id, next_offset, leader_epoch) "
+            "VALUES (%s, 1, %s, 0, %s, %s, %s)",
+            [(f"{topic} {view}", topic, world.ids[topic], position, epoch) for view, position, epoch in at],
+        )
+        for position, epoch in {(position, epoch) for _, position, epoch in [*at, ("", case.archived, old)]}:
+            reached = Positions({topic: {0: position}}, {topic: world.ids[topic]})
+            cuts = list(find_cuts(world.settings, reached, {(topic, 0): epoch})) if position > CUT_AT else []
+            assert bool(cuts) == (epoch == old and position > CUT_AT)
+            log_cuts.record_cuts(connection, cuts, "a test")
+
+
+def require(world: World, topic: str, accepted: AcceptedCut) -> None:
+    case = CASES[topic]
+    views = tuple(view.removeprefix(f"{topic} ") for view in accepted.views)
+    assert (accepted.cut_at, accepted.trusted_from, accepted.moved, accepted.lost, views) == (CUT_AT, *case.result)
+    kept = case.archived if case.archived > CUT_AT else CUT_AT
+    sent = [*(f"old {n}" for n in range(kept)), *(f"new {n}" for n in range(case.new))]
+    assert world.complete(topic, accepted) == sorted(sent)
+    if case.archived >= 0:
+        progress = world.progress(topic)
+        past = case.archived > CUT_AT
+        assert progress.positions[0] == (accepted.trusted_from if past else case.archived)
+        assert progress.epochs[0] == (world.new if past else world.old)[topic, 0]
+    with connect(world.settings) as connection:
+        assert topic not in {each.topic for each in log_cuts.open_cuts(connection)}
+    assert accept_cuts(world.settings, topic, lambda _: None) == []
+
+
+@pytest.mark.parametrize("topic", [name for name in CASES if "crash" not in name])
+def test_each_record_counts_once_in_each_order_of_the_readers(world: World, topic: str) -> None:
+    require(world, topic, world.accept(topic))
+
+
+def test_the_last_record_of_each_key_is_still_the_last_in_a_compacted_topic(world: World) -> None:
+    """Depends on nothing but the log: the order of the keys' records is as it was sent."""
+    topic = "cut_compacted"
+    assert values(world.log(topic, CASES[topic].result[0])) == [f"new {n}" for n in range(CASES[topic].new)]
+
+
+def kill(world: World, topic: str, step: str, fired: Path) -> None:
+    fault: dict[str, Any] = {"TRUELOG_FAULT": f"accept_cut.{step}:1:kill", "TRUELOG_FAULT_FIRED": str(fired)}
+    command = [str(Path(sys.executable).with_name("truelog")), "archive", "accept-cut", topic]
+    ended = subprocess.run(command, env=os.environ | fault, capture_output=True, timeout=120, check=False)
+    assert fired.exists(), ended.stderr
+    assert ended.returncode == -9
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_killed_at_each_step_and_repeated(world: World, step: str, tmp_path: Path) -> None:
+    topic = f"cut_crash_{step}"
+    kill(world, topic, step, tmp_path / "fired")
+    require(world, topic, world.accept(topic))
+
+
+def test_killed_before_a_view_went_on_and_repeated(world: World, tmp_path: Path) -> None:
+    """Between the two attempts, a view that was before the cut passes the offset that the first attempt chose."""
+    topic = "cut_crash_went_on"
+    kill(world, topic, "moved", tmp_path / "fired")
+    with connect(world.settings) as connection:
+        connection.execute(
+            "UPDATE truelog.position SET next_offset = 13, leader_epoch = %s WHERE view = %s",
+            (world.new[topic, 0], f"{topic} w"),
+        )
+    require(world, topic, world.accept(topic))
