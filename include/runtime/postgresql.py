@@ -208,6 +208,8 @@ def _schemas(connection: psycopg.Connection, owner: str) -> None:
         "ALTER ROLE analyst CONNECTION LIMIT 10",
         "ALTER ROLE analyst SET statement_timeout = '5min'",
         "ALTER ROLE analyst SET idle_in_transaction_session_timeout = '1min'",
+        "ALTER ROLE analyst SET temp_file_limit = '4GB'",  # a session cannot change it
+        "GRANT analyst TO {owner} WITH INHERIT TRUE, SET FALSE",  # to end its sessions: truelog.serving.analyst_limit
         "CREATE EXTENSION IF NOT EXISTS pg_stat_statements",
         _FORGET_PASSWORDS,
     ):

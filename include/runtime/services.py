@@ -53,6 +53,7 @@ def up(settings: Settings, services: Iterable[str] = EVERY, *, tethered: bool = 
     """
     keeper.supervise(settings, SERVICES.values(), tethered=tethered)
     chosen = [service for service in SERVICES.values() if service.name in set(services)]
+    _prepare_running(settings, _STORES.difference(services))
     with ThreadPoolExecutor(len(SERVICES) + 1) as pool:
         started: dict[str, Future[None]] = {}
         for service in chosen:
@@ -118,6 +119,19 @@ def _bring_up(settings: Settings, service: Service, needed: "Iterable[Future[Non
     log.info("%s: ready at %s after %.1f s", service.name, service.address(settings), seconds)
 
 
+def _prepare_running(settings: Settings, names: Iterable[str]) -> None:
+    """Prepare services that already run. Set-up may have added passwords that they do not know yet."""
+    for service in [SERVICES[name] for name in sorted(names)]:
+        if _pid(settings, service.name) is None:
+            continue
+        try:
+            service.ready(settings)
+        except ServiceDown as down:
+            log.warning("%s is not ready; run `truelog up` when it is: %s", service.name, down)
+        else:
+            service.prepare(settings)
+
+
 def _register(settings: Settings, needed: "Iterable[Future[None]]") -> None:
     for done in needed:
         done.result()
@@ -129,11 +143,7 @@ def _register(settings: Settings, needed: "Iterable[Future[None]]") -> None:
 
 
 def _state(settings: Settings, service: Service) -> State:
-    address = service.address(settings)
-    try:
-        pid = keeper.state(settings, service.name)["pid"] or None
-    except (OSError, Fault):
-        pid = None
+    address, pid = service.address(settings), _pid(settings, service.name)
     if pid is None:
         return State(service.name, "STOPPED", None, None, address)
     try:
@@ -141,6 +151,13 @@ def _state(settings: Settings, service: Service) -> State:
     except ServiceDown as down:
         return State(service.name, "STARTING", pid, megabytes(_family(pid)), address, str(down))
     return State(service.name, "READY", pid, megabytes(_family(pid)), address)
+
+
+def _pid(settings: Settings, name: str) -> int | None:
+    try:
+        return keeper.state(settings, name)["pid"] or None
+    except (OSError, Fault):
+        return None
 
 
 def _family(pid: int) -> list[psutil.Process]:

@@ -2,8 +2,10 @@
 
 import stat
 from contextlib import ExitStack, suppress
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psutil
 import psycopg
@@ -58,6 +60,28 @@ def test_s3_rejects_wrong_keys(s3: Settings, wrong: dict[str, object]) -> None:
     with pytest.raises(ClientError) as refused:
         bucket.s3_client(s3.model_copy(update=wrong)).list_buckets()
     assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 403
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "POST", "DELETE"])
+def test_s3_refuses_unsigned_requests_to_every_bucket_and_object(s3: Settings, method: str) -> None:
+    store = bucket.s3_client(s3)
+    store.put_object(Bucket=s3.s3_bucket, Key="folder/seen", Body=b"seen")
+    buckets = [each["Name"] for each in store.list_buckets()["Buckets"]]
+    assert s3.s3_bucket in buckets
+    paths = ["/", *(f"/{each}{rest}" for each in buckets for rest in ("", "?list-type=2", "?acl", "/folder/seen"))]
+    assert {path: unsigned(s3, method, path) for path in paths} == dict.fromkeys(paths, 403)
+    assert store.get_object(Bucket=s3.s3_bucket, Key="folder/seen")["Body"].read() == b"seen"
+    store.delete_object(Bucket=s3.s3_bucket, Key="folder/seen")
+
+
+def unsigned(settings: Settings, method: str, path: str) -> int:
+    """The status of a request without a signature."""
+    connection = HTTPConnection(urlsplit(settings.s3_endpoint).netloc, timeout=10)
+    try:
+        connection.request(method, path, headers={"Host": "localhost"})
+        return connection.getresponse().status
+    finally:
+        connection.close()
 
 
 REFUSED = (

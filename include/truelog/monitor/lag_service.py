@@ -1,6 +1,7 @@
 """The lag service: polls the views and the archive every `lag_poll_seconds`, serves metrics, and runs alert checks.
 
-It also registers new and changed files in the events folder (`truelog.control.event_files`).
+It also registers new and changed files in the events folder (`truelog.control.event_files`), and applies the time limit
+of analysts (`truelog.serving.analyst_limit`).
 
     GET /metrics        Authorization: Bearer KEY       a reader key or an admin key
     GET /health         no key needed: 200 if the polls of the views and the archive are succeeding, otherwise 503
@@ -36,6 +37,7 @@ from truelog.lag.lag_report import POLLS
 from truelog.log import topics
 from truelog.monitor import metrics
 from truelog.schema import event
+from truelog.serving import analyst_limit
 from truelog.storage.api_key import RELOAD_SECONDS, KeyRing, Role
 from truelog.storage.database import connect
 from truelog.support.background import Background
@@ -86,9 +88,12 @@ class LagService:
             Background(name, partial(self._try_poll, name), self.settings.lag_poll_seconds) for name in self._readers
         ]
         threads += alert_scheduler.watcher_threads(self.settings)
-        threads.append(
-            Background("event files", partial(register_event_files, self.settings, self._broker), _FILES_SECONDS)
-        )
+        threads += [
+            Background("event files", partial(register_event_files, self.settings, self._broker), _FILES_SECONDS),
+            Background(
+                "analysts", partial(analyst_limit.end_long_transactions, self.settings), analyst_limit.INTERVAL_SECONDS
+            ),
+        ]
         for thread in threads:
             thread.start()
         yield

@@ -93,6 +93,7 @@ class Settings(BaseSettings):
     collector_key_dead_letters: PositiveFloat = 50.0
     collector_acknowledge_seconds: PositiveFloat = 10.0  # time limit for Kafka's acknowledgement
 
+    analyst_seconds: PositiveFloat = 600.0  # longest transaction of an analyst, which the lag service then ends
     lag_host: str = "127.0.0.1"  # address of the poller's metrics endpoint
     lag_port: int = 0
 

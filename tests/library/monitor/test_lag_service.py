@@ -5,9 +5,11 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from http.client import HTTPConnection, HTTPMessage
 from typing import Any
 
+import psycopg
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import create_engine
@@ -27,8 +29,9 @@ from truelog.support.wait import until
 
 @pytest.fixture
 def blind(postgresql: Settings) -> Iterator["subprocess.Popen[str]"]:
-    """A lag service that can reach neither Kafka nor the object store."""
+    """A lag service that can reach neither Kafka nor the object store, and gives analysts one second."""
     given = {"TRUELOG_KAFKA_BOOTSTRAP": "127.0.0.1:1", "TRUELOG_S3_ENDPOINT": "http://127.0.0.1:1"}
+    given["TRUELOG_ANALYST_SECONDS"] = "1"
     with subprocess.Popen(
         lag.SERVICE.command(postgresql), env=os.environ | given, stderr=subprocess.PIPE, text=True
     ) as it:
@@ -107,3 +110,32 @@ def test_a_service_without_kafka_reports_that_and_still_serves_metrics(
     assert blind.returncode == -signal.SIGTERM  # uvicorn raises the signal again after it has shut down
     assert "Traceback" not in logged
     assert postgresql.reader_key.get_secret_value() not in logged
+
+
+@pytest.mark.usefixtures("blind")
+def test_an_analyst_cannot_switch_off_the_time_limit(postgresql: Settings) -> None:
+    """The service ends sessions that work or wait in a long transaction, and spares all others."""
+    analyst = postgresql.database() | {"user": "analyst", "password": postgresql.analyst_password.get_secret_value()}
+    with ExitStack() as opened:
+        idle, working, spared = (opened.enter_context(psycopg.connect(**analyst, autocommit=True)) for _ in range(3))
+        owner = opened.enter_context(connect(postgresql))
+        for each in (idle, working, spared):
+            each.execute("SET statement_timeout = 0")
+            each.execute("SET idle_in_transaction_session_timeout = 0")
+        idle.execute("BEGIN")
+        owner.execute("SELECT 1")
+        with pytest.raises(psycopg.errors.AdminShutdown):
+            working.execute("SELECT pg_sleep(60)")
+        with pytest.raises(psycopg.errors.AdminShutdown):
+            idle.execute("SELECT 1")
+        assert spared.execute("SELECT 1").fetchone() == (1,)
+        assert owner.execute("SELECT 1").fetchone() == (1,)
+        owner.rollback()
+
+
+def test_an_analyst_cannot_raise_the_limit_of_temporary_files(postgresql: Settings) -> None:
+    analyst = postgresql.database() | {"user": "analyst", "password": postgresql.analyst_password.get_secret_value()}
+    with psycopg.connect(**analyst) as connection:
+        assert connection.execute("SHOW temp_file_limit").fetchone() == ("4GB",)
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("SET temp_file_limit = -1")
