@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import logging
 import socket
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -16,6 +18,8 @@ from truelog.storage.api_key import Role
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 from truelog.support.wait import until
+
+log = logging.getLogger("truelog.scene")
 
 EVENTS = 10_000
 NAMES = b",".join(b'"a%d":1' % number for number in range(40_000))
@@ -70,6 +74,22 @@ def test_the_event_loop_stays_free_while_hostile_bodies_arrive(services: Setting
             gaps[name] = client.request("GET", "/stalls", None, {}).body
     assert all(gap["cpu"] < 0.05 for gap in gaps.values()), gaps
     assert all(gap["clock"] < 0.5 for gap in gaps.values()), gaps
+
+
+@pytest.mark.alone
+def test_the_event_loop_stays_free_under_eighty_large_bodies_at_once(services: Settings) -> None:
+    """Python's full garbage collections would inspect the events of all requests in progress."""
+    body = b"\n".join(json.dumps(page_view(n)).encode() for n in range(5_000))
+    with another(services, "tests.scenes.measured_collector") as (settings, _):
+        client = own(settings)
+        client.request("GET", "/stalls", None, {})
+        with ThreadPoolExecutor(80) as pool:
+            statuses = Counter(each.status for each in pool.map(lambda _: client.post(body, NDJSON), range(80)))
+        gap = client.request("GET", "/stalls", None, {}).body
+    log.warning("%s, longest gaps: %s", dict(statuses), gap)
+    assert statuses.keys() == {200, 429}
+    assert gap["cpu"] < 0.05, gap
+    assert gap["clock"] < 0.5, gap
 
 
 def test_slow_requests_of_one_key_do_not_refuse_another_key(limited: Settings, other_key: str) -> None:

@@ -46,6 +46,11 @@ class CapacityLimit:
         finally:
             self._release(key, _Usage(1, claim.size))
 
+    @property
+    def size(self) -> int:
+        """The size of the bodies in progress."""
+        return self._used.size
+
     def acquire(self, key: str, size: int) -> None:
         """Raises 429 if the bodies in progress would exceed the limits."""
         self._take(key, _Usage(size=size))

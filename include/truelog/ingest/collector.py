@@ -60,6 +60,11 @@ _RETRY_SECONDS = 2  # for senders while Kafka is unavailable
 # other body, because an event of two bytes may cost as much as an event of a kilobyte.
 _INLINE_BYTES = 8 * 1024
 _INLINE_LINES = 4
+# While many events were in progress, Python's full garbage collections stopped all threads for up to 90 ms. The last
+# threshold, 10 by default, makes them rare, and the collector starts them itself when few events are in progress.
+_GARBAGE = (700, 10, 1_000)
+_GARBAGE_SECONDS = 5.0
+_FEW_BYTES = 1024 * 1024  # bodies of this size have up to 10,000 events
 
 log = logging.getLogger(__name__)
 
@@ -90,12 +95,21 @@ class Collector:
         types = Background("event types", self.reload_types, _TYPES_SECONDS)
         types.start()
         self.producer.start()
-        gc.freeze()  # or each garbage collection would inspect all modules, which takes 40 ms
+        gc.freeze()  # or each full garbage collection would inspect all modules, which takes 40 ms
+        gc.set_threshold(*_GARBAGE)
+        garbage = Background("garbage", self.collect_garbage, _GARBAGE_SECONDS)
+        garbage.start()
         yield
+        garbage.stop()
         types.stop()
         reload.stop()
         self._thread.shutdown()
         self.producer.stop()
+
+    def collect_garbage(self) -> None:
+        """Collect all garbage, unless many events are in progress: a full collection inspects them all."""
+        if self._capacity.size < _FEW_BYTES:
+            gc.collect()
 
     def reload_types(self) -> None:
         """Accept the event types that are registered now. If the database is down, keep the known types."""
