@@ -62,14 +62,18 @@ def test_s3_rejects_wrong_keys(s3: Settings, wrong: dict[str, object]) -> None:
     assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 403
 
 
-@pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "POST", "DELETE"])
-def test_s3_refuses_unsigned_requests_to_every_bucket_and_object(s3: Settings, method: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "refusals"),
+    [*((method, {403}) for method in ("GET", "HEAD", "PUT", "DELETE")), ("POST", {400, 501})],  # not a form
+)
+def test_s3_refuses_unsigned_requests_to_every_bucket_and_object(s3: Settings, method: str, refusals: set[int]) -> None:
     store = bucket.s3_client(s3)
     store.put_object(Bucket=s3.s3_bucket, Key="folder/seen", Body=b"seen")
     buckets = [each["Name"] for each in store.list_buckets()["Buckets"]]
     assert s3.s3_bucket in buckets
     paths = ["/", *(f"/{each}{rest}" for each in buckets for rest in ("", "?list-type=2", "?acl", "/folder/seen"))]
-    assert {path: unsigned(s3, method, path) for path in paths} == dict.fromkeys(paths, 403)
+    statuses = {path: unsigned(s3, method, path) for path in paths}
+    assert set(statuses.values()) <= refusals, statuses
     assert store.get_object(Bucket=s3.s3_bucket, Key="folder/seen")["Body"].read() == b"seen"
     store.delete_object(Bucket=s3.s3_bucket, Key="folder/seen")
 
