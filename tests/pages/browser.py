@@ -115,6 +115,17 @@ def test_users_see_only_the_buttons_that_they_may_use(watched: Page, buttons: li
     assert watched.locator(f"[data-application={STREAM}] [data-act]").all_inner_texts() == buttons
 
 
+def test_input_that_is_not_read_is_shown_with_its_reason(unread: None, watched: Page) -> None:
+    open_page(watched, "streams")
+    topic, file = watched.locator("[data-unread] tbody tr").all()
+    expect(topic).to_contain_text(re.compile("Topic click.*archive"))
+    expect(topic).to_contain_text(f"click was deleted. {HOSTILE[0]}")
+    expect(file).to_contain_text(re.compile(r"Event file order\.py.*All processes"))
+    expect(file).to_contain_text(f"'(' was never closed. {HOSTILE[1]}")
+    assert watched.locator("main img, main script").count() == 0
+    assert is_wide_enough(watched)
+
+
 def test_hostile_values_are_shown_as_text(watched: Page) -> None:
     open_page(watched, "view?name=page_views")
     rows = watched.locator("#answer")

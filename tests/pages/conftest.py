@@ -14,6 +14,7 @@ from runtime.airflow_client import Airflow, sign_in
 from runtime.airflow_configuration import own_database
 from tests.pages.plausible import HOSTILE, fill, views_folder
 from tests.scenes.conftest import known
+from truelog.control import event_files, topic_status
 from truelog.control.application import ARCHIVE, STREAM
 from truelog.quality import gx_docs
 from truelog.storage.database import connect, migrate
@@ -49,6 +50,19 @@ def archive_down(filled: Settings) -> Iterator[None]:
             yield
         finally:
             connection.execute(rename, (ARCHIVE, "gone"))
+
+
+@pytest.fixture
+def unread(filled: Settings) -> Iterator[None]:
+    """A suspended topic, and an event file that cannot be used."""
+    with connect(filled, autocommit=True) as connection:
+        topic_status.record_suspended(connection, ARCHIVE, {"click": f"click was deleted. {HOSTILE[0]}"})
+        event_files.record_broken(connection, {"order": f"'(' was never closed. {HOSTILE[1]}"})
+        try:
+            yield
+        finally:
+            topic_status.record_suspended(connection, ARCHIVE, {})
+            event_files.record_broken(connection, {})
 
 
 @pytest.fixture(scope="package")

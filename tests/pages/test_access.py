@@ -183,6 +183,14 @@ def test_invalid_alerts_and_silences_are_refused(users: dict[str, Airflow], act:
     assert fetch(users["oncall"], "POST", f"alerts/{act}", body, **{"X-Truelog": "page"}).status in (400, 422)
 
 
+def test_the_data_says_which_input_is_not_read(unread: None, users: dict[str, Airflow]) -> None:
+    found = json.load(fetch(users["analyst"], "GET", "data/streams"))
+    [topic], [file] = found["suspended_topics"], found["broken_event_files"]
+    assert (topic["topic"], topic["application"]) == ("click", "archive")
+    assert topic["reason"].startswith("click was deleted.")
+    assert (file["event"], file["reason"].split(".")[0]) == ("order", "'(' was never closed")
+
+
 def test_the_data_says_which_actions_a_user_may_take(users: dict[str, Airflow]) -> None:
     def allowed(user: str) -> set[tuple[bool, bool]]:
         found = json.load(fetch(users[user], "GET", "data/streams"))["applications"]
