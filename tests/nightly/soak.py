@@ -85,8 +85,7 @@ def kill_stream(soak: Soak) -> None:
     fault = f"{soak.draw.choice(STREAM_POINTS)}:1:kill"
     soak.stream = start(soak.world.settings, "stream.py", fault=fault)
     soak.world.traffic.send(200)
-    soak.stream.wait_fault()
-    soak.stream.wait_death()
+    soak.stream.wait_kill()
 
 
 def kill_archive(soak: Soak) -> None:
@@ -96,8 +95,7 @@ def kill_archive(soak: Soak) -> None:
     fault = f"{soak.draw.choice(ARCHIVE_POINTS)}:1:kill"
     soak.archive = start(soak.world.settings, "archive.py", fault=fault, TRUELOG_ARCHIVE_TRIGGER_SECONDS="2")
     soak.world.traffic.send(200)
-    soak.archive.wait_fault()
-    soak.archive.wait_death()
+    soak.archive.wait_kill()
 
 
 def kill_service(name: str) -> Callable[[Soak], None]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psycopg
 
+from truelog.control.lease import LEASE_LOST
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import PROJECT, Settings
 from truelog.support.wait import until
@@ -54,6 +55,17 @@ class Application:
     def wait_fault(self, seconds: float = 90) -> None:
         """Wait until the fault fires. The test fails if the application ends first or the wait times out."""
         self.wait(self.fired.exists, seconds, "its fault to fire")
+
+    def wait_kill(self) -> None:
+        """Wait until the fault kills the application. The test fails if the application ends in another way."""
+        self.wait_fault()
+        ended = self.wait_death()
+        assert ended == -signal.SIGKILL, f"{self.name} ended ({ended}), but its fault should kill it:\n{self.tail()}"
+
+    def require_refused(self) -> None:
+        """Require that the application ends because a successor holds its lease."""
+        ended = self.wait_death()
+        assert ended == LEASE_LOST, f"{self.name} ended ({ended}), but not because of its lease:\n{self.tail()}"
 
     def wait_death(self, seconds: float = 30) -> int:
         return self.process.wait(timeout=seconds)

@@ -105,7 +105,7 @@ class World:
             self.cut_off(application)
             successor = suspended(point)
             zombie.resume()
-            assert zombie.wait_death() != 0
+            zombie.require_refused()
             zombie = successor
         return zombie
 

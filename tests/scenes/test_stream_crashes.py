@@ -51,8 +51,7 @@ def test_killed_at_every_point_of_the_merge(world: World, archive: Application, 
     for point in POINTS:
         world.traffic.send(500)
         stream = start(world.settings, "stream.py", fault=f"{point}:1:kill")
-        stream.wait_fault()
-        stream.wait_death()
+        stream.wait_kill()
         if point == "merge.added":
             assert list(scratch.glob("*/offsets/0"))
             shutil.rmtree(scratch)
@@ -74,7 +73,7 @@ def test_suspended_at_every_point_and_overtaken(world: World, archive: Applicati
     """
     zombie = world.overtaken("stream", POINTS, partial(suspended, world))
     world.overtake(zombie, EACH_EVENT, "stream")
-    assert zombie.wait_death() != 0
+    zombie.require_refused()
 
     world.require_each_counted_once()
     batch.require_equal_from_raw([EACH_EVENT])
@@ -114,7 +113,7 @@ def test_overtaken_while_suspended_during_an_outage(world: World, archive: Appli
     world.catch_up(successor, EACH_EVENT)
     assert successor.end() == 0
     zombie.resume()
-    assert zombie.wait_death() != 0
+    zombie.require_refused()
     world.require_each_counted_once()
 
 

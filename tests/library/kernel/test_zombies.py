@@ -184,5 +184,5 @@ def test_with_all_protections_the_zombie_ends_and_each_event_is_counted_once(sce
     overtaken = scene.suspended(point, [])
     scene.merge(scene.overtake())
     overtaken.resume()
-    assert overtaken.wait_death() != 0
+    overtaken.require_refused()
     scene.require_each_counted_once()

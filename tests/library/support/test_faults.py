@@ -43,6 +43,5 @@ def test_a_fault_that_does_not_fire_is_detected(
 def test_a_fault_that_fires_is_detected(settings: Settings, tmp_path: Path) -> None:
     (tmp_path / "application.py").write_text(REACHES)
     application = start(settings, str(tmp_path / "application.py"), fault="here:1:kill")
-    assert application.wait_death() == -9
-    application.wait_fault(1)
+    application.wait_kill()
     assert unfired([application]) == []
