@@ -15,19 +15,17 @@ from pyspark.sql import SparkSession
 from tests.scenes.applications import Application, start
 from tests.scenes.command_line import answer
 from tests.scenes.conftest import World
-from truelog.archive import archive_reader, log_day
+from truelog.archive import archive_reader
 from truelog.archive.archive_table import archived_positions, identifier, open_catalog
 from truelog.archive.audit import Evidence, OffsetGap
 from truelog.archive.audit_evidence import run_audit
-from truelog.archive.log_day import Start
-from truelog.control import event_registry, lease
+from truelog.control import event_registry
 from truelog.log import ticks, topics
 from truelog.log.positions import Positions
 from truelog.maintenance import upkeep
 from truelog.schema.event import load_events
 from truelog.storage import bucket
-from truelog.storage.database import connect
-from truelog.support.errors import ArchiveBehind, Fenced
+from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import KafkaUser
 
 POINTS = ("archive.files_written", "archive.before_commit", "archive.after_commit")
@@ -217,23 +215,6 @@ def test_days_close_on_a_quiet_log_and_their_ranges_are_adjacent(world: World) -
         reached = end
     with pytest.raises(ArchiveBehind, match="still open"):
         archive_reader.day_range(short, [TOPIC], datetime.now(UTC))
-
-
-def test_a_day_starts_once_and_only_the_lease_holder_starts_it(world: World) -> None:
-    ids, first = {"t": "unknown topic id"}, Start(10, 5)
-    taken = lease.take_lease(world.settings, "a test of log days")
-    try:
-        with connect(world.settings, autocommit=True) as connection:
-            log_day.record_days(connection, taken.holder, ids, [("t", 0, first)])
-            log_day.record_days(connection, taken.holder, ids, [("t", 0, Start(10, 7)), ("t", 0, Start(20, 9))])
-            assert log_day.load_days(connection, ids).at("t", 0) == (first, Start(20, 9))
-
-            connection.execute("UPDATE truelog.lease SET epoch = epoch + 1")  # as a successor does
-            with pytest.raises(Fenced):
-                log_day.record_days(connection, taken.holder, ids, [("t", 0, Start(30, 11))])
-            assert log_day.load_days(connection, ids).at("t", 0) == (first, Start(20, 9))
-    finally:
-        taken.release()
 
 
 @pytest.mark.usefixtures("all_archived")

@@ -3,11 +3,17 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from truelog.archive import log_day
 from truelog.archive.log_day import LogDays, Start, assign_days, day_starts
+from truelog.control import lease
 from truelog.log.positions import Positions
+from truelog.storage.database import Connection
+from truelog.support.errors import Fenced
+from truelog.support.settings import Settings
 
 LENGTH = 10
 KEY = ("page_view", 0)
@@ -113,3 +119,31 @@ def test_a_tick_starts_a_day_only_in_partitions_where_no_record_did() -> None:
     days = LogDays({("t", 0): (Start(0, 0), Start(10, 5)), ("t", 1): (Start(0, 0),)})
     new = days.quiet(Positions({"t": {0: 9, 1: 4, 2: 0}}), 10)
     assert new == {("t", 1): Start(10, 4), ("t", 2): Start(10, 0)}
+
+
+def test_the_tail_has_each_start_that_records_from_a_position_need() -> None:
+    """An archive that ended before its commit reads records again whose days are already recorded."""
+    days = LogDays({KEY: (Start(0, 5), Start(10, 9), Start(20, 12))})
+    assert days.tail(*KEY, 0) == (Start(0, 5), Start(10, 9), Start(20, 12))
+    assert days.tail(*KEY, 10) == (Start(10, 9), Start(20, 12))
+    assert days.tail(*KEY, 50) == (Start(20, 12),)
+    assert LogDays({}).tail(*KEY, 3) == ()
+
+
+def test_a_day_starts_once_and_only_the_lease_holder_starts_it(migrated: Settings, connection: Connection) -> None:
+    ids, first = {"t": "unknown topic id"}, Start(10, 5)
+    elsewhere = {"t": "another topic id"}
+    taken = lease.take_lease(migrated, "a test of log days")
+    try:
+        log_day.record_days(connection, taken.holder, ids, [("t", 0, first)])
+        log_day.record_days(connection, taken.holder, ids, [("t", 0, Start(10, 7)), ("t", 0, Start(20, 9))])
+        assert log_day.load_days(connection, ids).at("t", 0) == (first, Start(20, 9))
+        assert log_day.load_days(connection, elsewhere).at("t", 0) == ()
+
+        succeed = "UPDATE truelog.lease SET epoch = epoch + 1 WHERE application = 'a test of log days'"
+        connection.execute(succeed)  # as a successor does
+        with pytest.raises(Fenced):
+            log_day.record_days(connection, taken.holder, ids, [("t", 0, Start(30, 11))])
+        assert log_day.load_days(connection, ids).at("t", 0) == (first, Start(20, 9))
+    finally:
+        taken.release()
