@@ -109,6 +109,21 @@ def test_a_day_is_closed_once_every_partition_is_archived_beyond_it() -> None:
     assert days.closed(Positions({"t": {0: 5, 1: 7, 2: 3}})) == []  # no day has begun in partition 2
 
 
+def test_a_day_begins_where_every_partition_is_archived_up_to_its_start() -> None:
+    days = LogDays({("t", 0): (Start(0, 0), Start(10, 5)), ("t", 1): (Start(0, 0), Start(20, 7))})
+    reached, beyond = (Positions({"t": {0: o, 1: o + 2}}, {"t": "an-id"}) for o in (5, 9))
+    for positions in (reached, beyond):
+        found = days.begin(10, positions)
+        assert found == reached
+        assert found.ids == {"t": "an-id"}
+    assert days.begin(10, Positions({"t": {0: 4, 1: 9}})) is None
+    assert days.begin(20, beyond) is None  # partition 0 has not reached the day
+
+
+def test_the_day_of_a_time_is_its_start() -> None:
+    assert [log_day.day_of(log_day.as_datetime(second), LENGTH) for second in (0, 9, 10, 25)] == [0, 0, 10, 20]
+
+
 def test_a_day_without_records_is_an_empty_range() -> None:
     days = LogDays({("t", 0): (Start(0, 0), Start(20, 7))})
     assert days.first_offset("t", 0, 10) == days.first_offset("t", 0, 20) == 7
