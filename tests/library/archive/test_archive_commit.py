@@ -19,7 +19,7 @@ from truelog.archive.archive_table import TIME, Progress, ensure_table, identifi
 from truelog.archive.archive_writer import ArchivedFile, FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.archive.log_day import Start
 from truelog.schema.event import load_events
-from truelog.support.errors import Stale, TopicRecreated
+from truelog.support.errors import CatalogBehind, Stale, TopicRecreated
 from truelog.support.settings import CATALOG, Settings
 
 TOPIC, TOPIC_ID = "page_view", "first-life"
@@ -135,6 +135,31 @@ def test_a_batch_with_another_begin_is_refused(
     assert rows(table) == [(0, offset) for offset in range(5)]
 
 
+@pytest.mark.parametrize(
+    "begin",
+    [{0: 5, 1: 0}, {0: 0, 1: 1}, {0: 5}, {0: 5, 1: 1, 2: 1}],
+    ids=["one partition replayed", "the other replayed", "one partition absent", "gap in a new partition"],
+)
+def test_a_batch_that_differs_in_one_partition_is_refused(
+    platform: Settings, catalog: Interrupted, table: Table, begin: dict[int, int]
+) -> None:
+    commit(catalog, append(platform, table, {0: 0, 1: 0}, {0: 5, 1: 1}))
+    with pytest.raises(Stale, match="its positions are"):
+        commit(catalog, append(platform, table, begin, begin | {0: 6}))
+    assert rows(table) == [*((0, offset) for offset in range(5)), (1, 0)]
+
+
+def test_a_catalog_that_was_set_back_gets_no_commit(platform: Settings, catalog: Interrupted, table: Table) -> None:
+    commit(catalog, append(platform, table, {0: 0}, {0: 1}))
+    backup = catalog.load_table(identifier(TOPIC)).metadata_location
+    commit(catalog, append(platform, table, {0: 1}, {0: 2}))
+    catalog.drop_table(identifier(TOPIC))
+    restored = catalog.register_table(identifier(TOPIC), backup)
+    with pytest.raises(CatalogBehind):
+        commit(catalog, append(platform, restored, {0: 1}, {0: 2}))
+    assert catalog.load_table(identifier(TOPIC)).metadata_location == backup
+
+
 def test_the_slower_of_two_archivers_is_refused(platform: Settings, catalog: Interrupted, table: Table) -> None:
     """Both archivers read the table before either one wrote. On its own, pyiceberg would append both batches."""
     winner, loser = append(platform, table, {0: 0}, {0: 5}), append(platform, table, {0: 0}, {0: 7})
@@ -171,9 +196,9 @@ def test_a_range_without_records_advances_positions(platform: Settings, catalog:
 def test_lost_ranges_are_recorded(platform: Settings, catalog: Interrupted, table: Table) -> None:
     commit(catalog, Append(TOPIC, TOPIC_ID, {0: 0, 1: 0}, {0: 4, 1: 0}, {}, (), lost=True))
     commit(catalog, append(platform, table, {0: 4, 1: 0}, {0: 6, 1: 0}))
-    commit(catalog, Append(TOPIC, TOPIC_ID, {0: 6, 1: 0}, {0: 9, 1: 1}, {}, (), lost=True))
+    commit(catalog, Append(TOPIC, TOPIC_ID, {0: 6, 1: 0}, {0: 9, 1: 1, 2: 3}, {}, (), lost=True))  # 2 is new
     progress = Progress.of(table.refresh().metadata)
-    assert (progress.lost, progress.records[0]) == ({0: [(0, 4), (6, 9)], 1: [(0, 1)]}, 2)
+    assert (progress.lost, progress.records[0]) == ({0: [(0, 4), (6, 9)], 1: [(0, 1)], 2: [(0, 3)]}, 2)
 
 
 def test_a_recreated_topic_is_refused(platform: Settings, catalog: Interrupted, table: Table) -> None:

@@ -1,6 +1,7 @@
 """The merge's protocol, without Spark: what it checks before it writes, and what it writes in one transaction."""
 
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -17,8 +18,9 @@ from truelog.kernel.merge import Excluded, Merge
 from truelog.kernel.stage import StagedRows
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection, connect
-from truelog.support.errors import Fenced, Gap, MeaningChanged, StagingTorn, Stale, TopicRecreated
+from truelog.support.errors import Fenced, Gap, MeaningChanged, ServiceDown, StagingTorn, Stale, TopicRecreated
 from truelog.support.settings import Settings
+from truelog.support.wait import until
 from truelog.views.compiled_view import CompiledView
 
 BAD = Excluded("page_view", 0, 7, "DIVIDE_BY_ZERO")
@@ -170,6 +172,25 @@ def test_a_merge_waits_for_the_views_lock_and_for_no_other(bench: Bench, migrate
             bench.apply(at(0), at(5), staged)
         merge.apply(bench.connection, other, Merge(at(0), at(5), stage.NO_ROWS))
     bench.apply(at(0), at(5), staged)
+
+
+def test_a_merge_compares_positions_when_it_has_the_lock(bench: Bench, migrated: Settings) -> None:
+    """The second merge waits while the first one adds the same events."""
+    batches = [Merge(at(0), at(EVENTS), bench.staged()) for _ in range(2)]
+    with connect(migrated, autocommit=True) as first, ThreadPoolExecutor(1) as pool:
+        with first.transaction():
+            merge.lock(first, bench.compiled)
+            second = pool.submit(merge.apply, bench.connection, bench.compiled, batches[1])
+            until(lambda: _require_waiting(first, bench.connection.info.backend_pid), 20, "the second merge to wait")
+            merge.apply(first, bench.compiled, batches[0])
+        with pytest.raises(Stale):
+            second.result(20)
+    assert set(bench.counts().values()) == {1}
+
+
+def _require_waiting(connection: Connection, process: int) -> None:
+    if connection.execute("SELECT cardinality(pg_blocking_pids(%s))", (process,)).fetchone() == (0,):
+        raise ServiceDown("the merge does not wait yet")
 
 
 def test_records_judged_by_another_reading_are_refused(bench: Bench) -> None:
