@@ -1,5 +1,6 @@
 """Log days compared with a naive oracle, for any clocks and any division into batches."""
 
+import uuid
 from dataclasses import dataclass
 
 import numpy as np
@@ -146,8 +147,7 @@ def test_the_tail_has_each_start_that_records_from_a_position_need() -> None:
 
 
 def test_a_day_starts_once_and_only_the_lease_holder_starts_it(migrated: Settings, connection: Connection) -> None:
-    ids, first = {"t": "unknown topic id"}, Start(10, 5)
-    elsewhere = {"t": "another topic id"}
+    ids, elsewhere, first = {"t": uuid.uuid4().hex}, {"t": uuid.uuid4().hex}, Start(10, 5)
     taken = lease.take_lease(migrated, "a test of log days")
     try:
         log_day.record_days(connection, taken.holder, ids, [("t", 0, first)])
