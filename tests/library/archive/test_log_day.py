@@ -141,6 +141,7 @@ def test_the_tail_has_each_start_that_records_from_a_position_need() -> None:
     """An archive that ended before its commit reads records again whose days are already recorded."""
     days = LogDays({KEY: (Start(0, 5), Start(10, 9), Start(20, 12))})
     assert days.tail(*KEY, 0) == (Start(0, 5), Start(10, 9), Start(20, 12))
+    assert days.tail(*KEY, 9) == (Start(10, 9), Start(20, 12))
     assert days.tail(*KEY, 10) == (Start(10, 9), Start(20, 12))
     assert days.tail(*KEY, 50) == (Start(20, 12),)
     assert LogDays({}).tail(*KEY, 3) == ()
