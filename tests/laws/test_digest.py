@@ -31,3 +31,8 @@ def test_an_altered_row_changes_the_hash_of_its_bucket_alone(lab: Lab) -> None:
         after = table_hash.hash_table(lab.connection, compiled, table)
         assert table_hash.unequal_buckets(before, after) == list(changed), column
         before = after
+
+
+def test_a_bucket_that_one_table_lacks_is_unequal() -> None:
+    one, other = table_hash.BucketHash(1, 2, 3), table_hash.BucketHash(1, 2, 4)
+    assert table_hash.unequal_buckets({1: one, 2: one, 5: one}, {2: one, 3: one, 5: other}) == [1, 3, 5]
