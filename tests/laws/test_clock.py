@@ -1,11 +1,12 @@
 """Law 6: the clock is a function of the positions alone, and dropping old ticks never changes the clock."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import psycopg
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis
@@ -124,15 +125,33 @@ def as_frame(spark: SparkSession, rows: list[tuple[int, datetime, datetime, str]
     return spark.createDataFrame(rows, "offset bigint, occurred_at timestamp, broker_time timestamp, ends string")
 
 
+def reader_of(frame: DataFrame) -> clock.ReadTicks:
+    """Reads ticks from a frame the way that they are read from the archive."""
+
+    def read(begin: int, end: int, since: datetime | None) -> DataFrame:
+        found = frame.where((F.col("offset") >= begin) & (F.col("offset") < end))
+        return found if since is None else found.where(F.col("broker_time") > F.lit(since))
+
+    return read
+
+
+@pytest.mark.parametrize("latest", [1, 2, 2_000])
 @pytest.mark.parametrize("reads", [("a",), ("a", "b")])
-def test_the_clock_from_ticks_alone_is_the_same(spark: SparkSession, reads: tuple[str, ...]) -> None:
-    """No database is needed. The cases include a clock that was set back and positions before any tick counts."""
+def test_the_clock_from_ticks_alone_is_the_same(
+    spark: SparkSession, reads: tuple[str, ...], latest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No database is needed. The cases include a clock that was set back and positions before any tick counts.
+
+    The search begins with 1, 2 or all of the ticks.
+    """
+    monkeypatch.setattr(clock, "_LATEST", latest)
+    monkeypatch.setattr(clock, "_FURTHER", 2)
     ticks = stepping_back(Log(["a", "b", "tick", "tick"] * 6).ticks, {3: 9})
     frame = as_frame(spark, [(each.offset, each.time, each.time, each.ends.as_json()) for each in ticks])
     times = set()
     for a, b, seen in ((0, 0, 6), (6, 6, 0), (2, 1, 6), (3, 5, 6), (6, 6, 4), (99, 99, 99)):
         positions = Reader(frozenset(reads), {}, running=True).at({"a": a, "b": b, clock.TOPIC: seen})
-        found = clock.at_from_ticks(frame.where(F.col("offset") < seen), positions, reads)
+        found = clock.at_from_ticks(reader_of(frame), positions, reads)
         assert found == naive(ticks, positions, reads)
         times.add(found)
     assert {None, ticks[5].time} < times
@@ -193,15 +212,18 @@ def test_a_record_that_is_no_tick_changes_no_clock(spark: SparkSession, connecti
         assert stored_ticks(connection) == [each.offset for each in valid]
         for a, seen, expected in ((0, 0, None), (2, 26, ticks[1].time), (4, 1_999, ticks[3].time), (4, 2_001, at(500))):
             positions = Reader(frozenset("a"), {}, running=True).at({"a": a, clock.TOPIC: seen})
-            read = frame.where(F.col("offset") < seen)
             assert clock.at(connection, positions, "a") == expected == naive(valid, positions, "a")
-            assert clock.at_from_ticks(read, positions, "a") == expected
+            assert clock.at_from_ticks(reader_of(frame), positions, "a") == expected
 
 
-def test_a_rebuild_collects_at_most_two_ticks(spark: SparkSession, connection: Connection) -> None:
-    """The clock of a rebuild from 40,000 ticks: the driver gets the two ticks that decide it, and stores only these.
+@pytest.mark.parametrize(("reached", "most_read"), [(39_990, 2_001), (30_000, 36_000)])
+def test_a_rebuild_reads_the_last_ticks_and_collects_few(
+    spark: SparkSession, connection: Connection, reached: int, most_read: int
+) -> None:
+    """The clock of a rebuild from 40,000 ticks: the driver gets and stores only the two ticks that decide it.
 
-    The latest time comes from an early tick, because the clock was set back afterwards.
+    The latest time comes from an early tick, because the clock was set back afterwards. The executors read this tick
+    and the last ticks, until one counts.
     """
     ends = F.format_string('{"a":{"0":%d}}', F.col("id"))
     seconds = F.col("id") + F.when(F.col("id") == 100, 90_000).otherwise(0)
@@ -209,12 +231,23 @@ def test_a_rebuild_collects_at_most_two_ticks(spark: SparkSession, connection: C
     many = spark.range(40_000, numPartitions=4).select(
         F.col("id").alias("offset"), times.alias("occurred_at"), times.alias("broker_time"), ends.alias("ends")
     )
-    positions = Reader(frozenset("a"), {}, running=True).at({"a": 30_000, clock.TOPIC: 40_000})
+    positions = Reader(frozenset("a"), {}, running=True).at({"a": reached, clock.TOPIC: 40_000})
+    read = spark.sparkContext.accumulator(0)
+
+    def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            read.add(batch.num_rows)
+            yield batch
+
+    def read_counted(begin: int, end: int, since: datetime | None) -> DataFrame:
+        return reader_of(many)(begin, end, since).mapInArrow(counted, many.schema)
+
     with isolated(connection), collected_rows(spark) as rows:
-        clock.store_deciding_ticks(connection, ID, many, positions, "a")
-        assert stored_ticks(connection) == [100, 30_000]
+        clock.store_deciding_ticks(connection, ID, read_counted, positions, "a")
+        assert stored_ticks(connection) == [100, reached]
         assert clock.at(connection, positions, "a") == at(90_100)
-    assert sum(rows) <= 2
+    assert sum(rows) <= 4
+    assert read.value <= 2 * most_read  # each search reads its ticks twice
 
 
 @contextmanager

@@ -58,10 +58,14 @@ def wait_for(settings: Settings, wanted: Positions, *, seconds: float) -> None:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Records to read from the archive: offset ranges and the topic ids."""
+    """Records to read from the archive: offset ranges and the topic ids.
+
+    If `since` is given, only the records that the broker appended later. Files without such records are not read.
+    """
 
     ranges: Sequence[Range]
     ids: Mapping[str, str]
+    since: datetime | None = None
 
     @staticmethod
     def between(begin: Positions, end: Positions) -> "Wanted":
@@ -179,6 +183,8 @@ def _scan(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) -
     spark.catalog.refreshTable(name)  # Spark may have cached metadata that is older than the snapshot
     reader = spark.read if snapshot is None else spark.read.option("versionAsOf", snapshot.snapshot_id)
     in_ranges = reduce(Column.__or__, map(_is_in, ranges), F.lit(False))
+    if wanted.since is not None:
+        in_ranges &= F.col("broker_time") > F.lit(wanted.since)
     rows = reader.table(name).where(in_ranges & ~F.col("erased")).withColumn("topic", F.lit(topic))
     return rows, Progress.of(table.metadata)
 

@@ -51,6 +51,8 @@ def _raw(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) ->
     require_same_topic(table, wanted.ids[topic])
     require_archived(table, topic, ranges)
     where = f"erased = false AND ({' OR '.join(map(_is_in, ranges))})"
+    if wanted.since is not None:
+        where += f" AND broker_time > '{wanted.since.isoformat()}'"
     planned = [(pickle.dumps((task, task.file.spec_id)),) for task in table.scan(where).plan_files()]
     files = spark.createDataFrame(planned, "task binary")
     reader = _Reader(topic, where, blueprint(table.metadata), settings.object_store())

@@ -6,6 +6,7 @@ true, everything comes from the raw bytes. A rebuild is one large micro-batch in
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeVar
 
 from psycopg import sql
@@ -21,7 +22,7 @@ from truelog.kernel.bad_records import Coordinates
 from truelog.kernel.merge import Excluded
 from truelog.kernel.stage import StagedRows
 from truelog.log import records
-from truelog.log.positions import Positions
+from truelog.log.positions import Positions, Range
 from truelog.log.records import EventFrames
 from truelog.schema import event_version
 from truelog.schema.event import EventTypes
@@ -74,7 +75,7 @@ class Rebuilder:
         events = self.events(archive_reader.Wanted(selected.records, positions.ids))
         if self.compiled.view.keep and clock.TOPIC in positions.ids:
             clock.store_deciding_ticks(
-                self.connection, positions.ids[clock.TOPIC], events[clock.TOPIC], positions, self.compiled.view.reads
+                self.connection, positions.ids[clock.TOPIC], self._ticks(positions), positions, self.compiled.view.reads
             )
         states = self.compiled.totals_of(records.without_records(events, self.excluded(positions)), only)
         partial_states = stored.read(self.context.spark, selected.partials)
@@ -92,11 +93,23 @@ class Rebuilder:
 
     def events(self, wanted: archive_reader.Wanted) -> EventFrames:
         """The valid events of the view's topics in these ranges."""
-        types = self._event_types()
+        return self._read(wanted, self._event_types())
+
+    def _read(self, wanted: archive_reader.Wanted, types: EventTypes) -> EventFrames:
         decoded = archive_reader.read_records(
             self.context.spark, self.context.settings, types, wanted, from_raw=self.from_raw
         )
         return records.events(decoded, types)
+
+    def _ticks(self, positions: Positions) -> clock.ReadTicks:
+        """The function that reads ticks from the archive."""
+        types = {clock.TOPIC: self.context.event_types[clock.TOPIC]}
+
+        def read(begin: int, end: int, since: datetime | None) -> DataFrame:
+            wanted = archive_reader.Wanted([Range(clock.TOPIC, 0, begin, end)], positions.ids, since)
+            return self._read(wanted, types)[clock.TOPIC]
+
+        return read
 
     def stage_since(self, begin: Positions, end: Positions, only: RowFilter = all_rows) -> StagedRows:
         """Stage the totals of the records from `begin` to `end`, read from the log, which is ahead of the archive."""

@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from truelog.log.positions import Positions
 from truelog.log.valid_tick import tick_ends
+from truelog.schema.event import FUTURE_LIMIT
 from truelog.storage.database import Connection
 from truelog.support.durations import seconds
 from truelog.views.compiled_view import CompiledView
@@ -26,7 +27,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _COLUMNS = ("offset", "unix_micros(occurred_at) AS time", "unix_micros(broker_time) AS broker_time", "ends")
 _JUDGED = pa.schema([("offset", pa.int64()), ("time", pa.int64()), ("ends", pa.string()), ("counts", pa.bool_())])
 
+_LATEST = 2_000  # the number of the latest ticks that are searched first; each further search reads 16 times as many
+_FURTHER = 16
+
 _Batches = Iterable[pa.RecordBatch]
+# Reads the records of `ticks` from one offset to another. If a time is given, skips records that were appended earlier.
+ReadTicks = Callable[[int, int, datetime | None], DataFrame]
 
 _CLOCK_AT = """
     SELECT max(time) FROM truelog.tick WHERE topic_id = %(id)s AND "offset" <= (
@@ -55,10 +61,10 @@ def store_ticks(
 
 
 def store_deciding_ticks(
-    connection: Connection, topic_id: str, ticks: DataFrame, positions: Positions, reads: Iterable[str]
+    connection: Connection, topic_id: str, read: ReadTicks, positions: Positions, reads: Iterable[str]
 ) -> None:
     """Store the ticks that decide the clock at `positions`, at most two of them, however many ticks there are."""
-    rows = _deciding(ticks, positions, reads)
+    rows = _deciding(read, positions, reads)
     _insert(connection, topic_id, ((row.offset, row.time, Positions.from_json(row.ends)) for row in rows))
 
 
@@ -86,21 +92,35 @@ def at(connection: Connection, positions: Positions, reads: Iterable[str]) -> da
     return time
 
 
-def at_from_ticks(ticks: DataFrame, positions: Positions, reads: Iterable[str]) -> datetime | None:
-    """The same clock as in `at`, computed from all ticks below `positions` without a database."""
-    return max((_as_datetime(row.time) for row in _deciding(ticks, positions, reads)), default=None)
+def at_from_ticks(read: ReadTicks, positions: Positions, reads: Iterable[str]) -> datetime | None:
+    """The same clock as in `at`, computed from the ticks below `positions` without a database."""
+    return max((_as_datetime(row.time) for row in _deciding(read, positions, reads)), default=None)
 
 
-def _deciding(ticks: DataFrame, positions: Positions, reads: Iterable[str]) -> list[Row]:
+def _deciding(read: ReadTicks, positions: Positions, reads: Iterable[str]) -> list[Row]:
     """The last tick that counts at `positions`, and the tick with the latest time up to it; none if no tick counts.
 
-    The executors read the ticks and send one row for each task to the driver.
+    The search begins at the end. It skips the earlier ticks that were appended too early to have a later time, which
+    the archive knows from the broker times in its metadata. The driver gets one row of each search.
     """
-    judged = ticks.selectExpr(*_COLUMNS).mapInArrow(
-        _judge(positions.as_json(), frozenset(reads)), from_arrow_schema(_JUDGED)
-    )
-    last = _most(judged.where("counts"), "offset")
-    return [*last, *_most(judged.where(F.col("offset") <= last[0].offset), "time")] if last else []
+    judge = _judge(positions.as_json(), frozenset(reads))
+    end, size = positions.at(TOPIC, 0), _LATEST
+    while end > 0:
+        start = max(0, end - size)
+        latest = judge(read(start, end, None))
+        if last := _most(latest.where("counts"), "offset"):
+            [latest_time] = _most(latest.where(F.col("offset") <= last[0].offset), "time")
+            return [*last, latest_time, *_earlier(judge, read, start, latest_time.time)]
+        end, size = start, size * _FURTHER
+    return []
+
+
+def _earlier(judge: Callable[[DataFrame], DataFrame], read: ReadTicks, end: int, time: int) -> list[Row]:
+    """The tick before offset `end` with the latest time, if it is later than `time`; no row if there is none."""
+    if end == 0:
+        return []
+    since = _as_datetime(time) - FUTURE_LIMIT  # a tick's time is at most so much later than its broker time
+    return _most(judge(read(0, end, since)).where(F.col("time") > time), "time")
 
 
 def _most(judged: DataFrame, column: str) -> list[Row]:
@@ -109,7 +129,7 @@ def _most(judged: DataFrame, column: str) -> list[Row]:
     return [] if greatest is None else [greatest]
 
 
-def _judge(positions: str, reads: frozenset[str]) -> Callable[[_Batches], Iterator[pa.RecordBatch]]:
+def _judge(positions: str, reads: frozenset[str]) -> Callable[[DataFrame], DataFrame]:
     """The function that selects the valid ticks and tells whether each counts at `positions`, which are JSON."""
 
     def judge(batches: _Batches) -> Iterator[pa.RecordBatch]:
@@ -123,7 +143,7 @@ def _judge(positions: str, reads: frozenset[str]) -> Callable[[_Batches], Iterat
                     rows.append({"offset": offset, "time": time, "ends": ends.as_json(), "counts": counts})
             yield pa.RecordBatch.from_pylist(rows, _JUDGED)
 
-    return judge
+    return lambda ticks: ticks.selectExpr(*_COLUMNS).mapInArrow(judge, from_arrow_schema(_JUDGED))
 
 
 def _as_datetime(micros: int) -> datetime:

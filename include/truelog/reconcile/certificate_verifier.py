@@ -8,6 +8,7 @@
 """
 
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -19,7 +20,7 @@ from truelog.batch.batch_context import open_batch
 from truelog.control import event_registry
 from truelog.kernel import bad_records, clock
 from truelog.log import records
-from truelog.log.positions import Positions
+from truelog.log.positions import Positions, Range
 from truelog.log.records import EventFrames
 from truelog.reconcile import certificate, table_hash
 from truelog.reconcile.certificate import Buckets, Certificate
@@ -110,14 +111,18 @@ class CertificateVerifier:
         compiled = self.compiled
         counted = records.without_records(events, list(certified.excluded))
         states = compiled.totals_of(counted)
-        kept = self._kept(states, events, certified.positions)
+        kept = self._kept(states, certified.positions)
         return certificate.to_buckets(table_hash.hash_frame(compiled, compiled.stored(kept)))
 
-    def _kept(self, states: DataFrame, events: EventFrames, positions: Positions) -> DataFrame:
+    def _kept(self, states: DataFrame, positions: Positions) -> DataFrame:
         """Drop the rows that the view's `keep` has expired at these positions."""
         if self.compiled.view.keep is None:
             return states
-        now = clock.at_from_ticks(events[clock.TOPIC], positions, self.compiled.view.reads)
+
+        def read(begin: int, end: int, since: datetime | None) -> DataFrame:
+            return self._events(Wanted([Range(clock.TOPIC, 0, begin, end)], positions.ids, since))[clock.TOPIC]
+
+        now = clock.at_from_ticks(read, positions, self.compiled.view.reads)
         return clock.rows_since(self.compiled, states, clock.cutoff_at(self.compiled, now))
 
 
