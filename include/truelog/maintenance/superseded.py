@@ -1,8 +1,11 @@
 """Superseded versions of views: drops their tables and partials after a time without use.
 
-A version is superseded when an application runs another version of the view. Its tables stay for
-`superseded_keep_seconds` after its last merge, so that going back needs no rebuild. Later, going back to the version
-rebuilds it from the log and the archive.
+A version is superseded when an application runs another version of the view and readers see another version. Neither
+alone is enough. An application may report a version that it could not deploy, while readers still see the version
+before. `truelog.deployed` names a version even if no application runs the view, so the code may still go back.
+
+The tables of a superseded version stay for `superseded_keep_seconds` after its last merge, so that going back needs no
+rebuild. Later, going back to the version rebuilds it from the log and the archive.
 """
 
 import logging
@@ -20,6 +23,7 @@ from truelog.views.catalogue import table_name
 
 _SUPERSEDED = """
     SELECT v.view, v.version FROM truelog.view v JOIN truelog.standing s ON s.view = v.view AND s.version <> v.version
+    JOIN truelog.deployed d ON d.view = v.view AND d.version <> v.version
     WHERE v.made_at < now() - make_interval(secs => %(seconds)s) AND NOT EXISTS (
         SELECT FROM truelog.position p WHERE (p.view, p.version) = (v.view, v.version)
         AND p.advanced_at > now() - make_interval(secs => %(seconds)s)

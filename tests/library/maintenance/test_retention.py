@@ -160,6 +160,25 @@ def test_only_versions_that_were_superseded_long_ago_are_dropped(
     connection.execute("DELETE FROM truelog.standing WHERE view = %s", (name,))
 
 
+def test_a_version_that_readers_see_is_not_dropped_although_the_application_reports_another(
+    connection: Connection, migrated: Settings, s3: Settings
+) -> None:
+    """Version 3 could not be deployed, so readers still see version 2."""
+    name = f"v{uuid.uuid4().hex[:8]}"
+    for version in (1, 2):
+        table.deploy_table(connection, counter(name, version))
+    connection.execute("UPDATE truelog.view SET made_at = now() - interval '40 days' WHERE view = %s", (name,))
+    assert drop_superseded(migrated) == []  # no application runs the view
+    connection.execute(
+        "INSERT INTO truelog.standing (view, application, version, state, reason) VALUES (%s, 'a', 3, 'STALLED', 'r')",
+        (name,),
+    )
+
+    assert drop_superseded(migrated) == [Version(name, 1)]
+
+    connection.execute("DELETE FROM truelog.standing WHERE view = %s", (name,))
+
+
 def test_rows_that_a_session_is_staging_survive_a_sweep_however_old_they_are(
     connection: Connection, migrated: Settings
 ) -> None:
