@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType, StructType
 
@@ -14,7 +14,7 @@ from truelog.views import plan
 from truelog.views.catalogue import table_name
 from truelog.views.columns import ColumnTypes, bounded, clean, sql_type
 from truelog.views.fingerprint import fingerprint, former_fingerprint
-from truelog.views.measures import require_accepted
+from truelog.views.measures import First, require_accepted
 from truelog.views.view import View
 
 # A record's contribution must depend on that record alone, so no operator here combines rows.
@@ -125,7 +125,7 @@ class CompiledView:
 
     def totals(self, rows: DataFrame, only: RowFilter = all_rows) -> DataFrame:
         """Rows as the transform selects them → states, one row for each key that `only` selects."""
-        view, prepared = self.view, only(self.prepared(rows))
+        view, prepared = self.view, self._without_later_values(only(self.prepared(rows)))
         per_value = [n for n, m in view.measures.items() if m.per_value]
         if not per_value:
             return self._settled(prepared.groupBy(*view.key).agg(*self._totalled))
@@ -133,6 +133,19 @@ class CompiledView:
         copied = prepared.withColumns({f"_{n}": F.col(n) for n in per_value})
         counts = copied.groupBy(*view.key, *(f"_{n}" for n in per_value)).agg(*self._totalled)
         return self.plus(self._settled(counts.drop(*(f"_{n}" for n in per_value))))
+
+    def _without_later_values(self, prepared: DataFrame) -> DataFrame:
+        """Set to NULL the values that a `First` measure cannot keep.
+
+        Spark would otherwise collect all distinct values of a key before it cuts them. A window spills to disk instead.
+        """
+        for name, measure in self.view.measures.items():
+            if isinstance(measure, First):
+                rank = F.dense_rank().over(
+                    Window.partitionBy(*self.view.key).orderBy(name)
+                )  # NULL has a rank of its own
+                prepared = prepared.withColumn(name, F.when(rank <= measure.most + 1, F.col(name)))
+        return prepared
 
     def plus(self, states: DataFrame) -> DataFrame:
         """States, several rows for a key → one row for each key."""

@@ -1,0 +1,29 @@
+"""`First` keeps a bounded number of values of a key before Spark collects them, however many values the key has."""
+
+from datetime import timedelta
+
+from pyspark.sql import functions as F
+
+from tests.laws.events import START
+from tests.laws.lab import Lab
+from tests.laws.views import EVERY_MEASURE
+from truelog.log import records
+
+VALUES = 5_000
+
+
+def test_a_key_with_many_values_is_cut_before_its_values_are_collected(lab: Lab) -> None:
+    compiled, shape = lab.compiled("many_values", EVERY_MEASURE), records.schema(lab.types["page_view"])
+    events = [
+        {"topic": "page_view", "partition": 0, "offset": n, "event_time": START + timedelta(milliseconds=n % VALUES)}
+        for n in range(2 * VALUES)
+    ]
+    rows = EVERY_MEASURE.transform(lab.spark.createDataFrame(events, shape))
+
+    prepared = compiled._without_later_values(compiled.prepared(rows))
+    [collected] = prepared.agg(F.count_distinct("came")).collect()
+    [state] = compiled.totals(rows).select("views", "came").collect()
+
+    assert collected[0] == 3  # one more than the measure keeps, because NULL would have a rank of its own
+    assert state.views == 2 * VALUES
+    assert [each["from"].microsecond for each in state.came] == [0, 1_000]
