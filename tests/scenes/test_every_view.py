@@ -51,8 +51,10 @@ def test_killed_between_merges_and_continued_by_executors(
 ) -> None:
     """Some views have merged the batch and others have not. The successor continues each view from its positions."""
     shop(world, seed=1)
-    stream = start(world.settings, "stream.py", fault="merge.added:3:kill")
+    before = {view: world.positions(view) for view in VIEWS}
+    stream = start(world.settings, "stream.py", fault="merge.committed:2:kill")
     stream.wait_kill()
+    assert {world.positions(view) == before[view] for view in VIEWS} == {True, False}
     shop(world, seed=2)
 
     with known(world.settings, spark_secret=CLUSTER_SECRET, spark_master="local-cluster[2,1,1024]"):

@@ -1,12 +1,17 @@
-"""Imports four days of a real site's log. The views equal the counts that plain Python makes from the file."""
+"""Imports a site's access log. The views equal the counts that plain Python makes from the file.
+
+The file contains four days of a real site, 10,000 lines. It is not part of the project. Where it is missing, the same
+tests import 2,000 generated lines, because a skipped test would count as a passed test.
+"""
 
 import gzip
 import json
+import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -24,7 +29,12 @@ from truelog.support.settings import PROJECT
 FILE = PROJECT.parent / "shared" / "data" / "apache_combined_2015-05.log.gz"
 HOST = "real.example"  # no other test sends page views of this host
 
-pytestmark = pytest.mark.skipif(not FILE.exists(), reason=f"there is no log of a real site at {FILE}")
+AGENTS = (
+    "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/32.0 Safari/537.36",
+    "Mozilla/5.0 (X11; Ubuntu; Linux x86_64; rv:28.0) Gecko/20100101 Firefox/28.0",
+    "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+    "-",
+)
 
 
 class Request(NamedTuple):
@@ -44,14 +54,32 @@ class Request(NamedTuple):
 
 @dataclass
 class LogFile:
-    """The content of the log file."""
+    """The content of a log file."""
 
+    file: Path
     requests: list[Request]
     malformed: list[str]
 
 
+def generated(file: Path) -> Path:
+    """Write a log of 2,000 lines over two hours, the last one cut off within its user agent."""
+    draw, lines = random.Random(11), []
+    for second in range(0, 8_000, 4):
+        time = datetime(2015, 5, 17, 10, tzinfo=UTC) + timedelta(seconds=second)
+        page = draw.choice(("/", "/a", "/b/c.html", "/caf%C3%A9", "/q?x=1&y=%20"))
+        size, status = draw.choice(("-", "0", "123", "4294967296")), draw.choice((200, 304, 404, 500))
+        address = f"192.0.2.{draw.randrange(40)}"
+        lines += [
+            f'{address} - - [{time:%d/%b/%Y:%H:%M:%S} +0000] "GET {page} HTTP/1.1" {status} {size} '
+            f'"-" "{draw.choice(AGENTS)}"'
+        ]
+    lines[-1] = lines[-1][:-1]
+    file.write_bytes(gzip.compress("\n".join(lines).encode()))
+    return file
+
+
 def read(file: Path) -> LogFile:
-    log = LogFile([], [])
+    log = LogFile(file, [], [])
     for line in gzip.decompress(file.read_bytes()).decode().splitlines():
         try:
             log.requests.append(parse(line))
@@ -92,14 +120,14 @@ def rows(view: str) -> Iterator[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def log() -> LogFile:
-    return read(FILE)
+def log(tmp_path_factory: pytest.TempPathFactory) -> LogFile:
+    return read(FILE if FILE.exists() else generated(tmp_path_factory.mktemp("log") / "access.log.gz"))
 
 
 @pytest.fixture(scope="module")
-def imported(world: World) -> dict[str, Any]:
+def imported(world: World, log: LogFile) -> dict[str, Any]:
     """The result of the import, returned after the stream has counted every record."""
-    result: dict[str, Any] = answer("import", "access-log", str(FILE), "--host", HOST)
+    result: dict[str, Any] = answer("import", "access-log", str(log.file), "--host", HOST)
     stream = start(world.settings, "stream.py")
     for view in ("page_views", "page_audience"):
         stream.wait(lambda view=view: world.caught_up(view), 120, f"{view} at the end of the log")  # type: ignore[misc]
@@ -108,10 +136,10 @@ def imported(world: World) -> dict[str, Any]:
 
 
 def test_every_line_is_sent_or_stored_as_malformed(imported: dict[str, Any], log: LogFile) -> None:
-    assert (len(log.requests), len(log.malformed)) == (9_999, 1)
+    assert (len(log.requests), len(log.malformed)) == ((9_999, 1) if log.file == FILE else (1_999, 1))
     assert imported["sent"] == len(log.requests)
     assert imported["malformed"] == len(log.malformed)
-    assert imported["lines"] == 10_000
+    assert imported["lines"] == len(log.requests) + 1
     assert Path(imported["kept_aside"]).read_text().splitlines() == log.malformed
 
 
@@ -165,7 +193,7 @@ def test_the_archive_returns_the_same_counts(
     assert found == expected
 
     table = truelog("sql", f"SELECT count(*) AS views FROM page_view WHERE url LIKE 'http://{HOST}/%'")
-    assert "9999" in table.stdout
+    assert str(len(log.requests)) in table.stdout
     report = answer("archive", "audit", "--deep")
     assert (report["verdict"], report["faults"]) == ("SOUND", [])
     assert truelog("archive", "audit").stdout.startswith("SOUND")

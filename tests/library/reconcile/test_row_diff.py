@@ -1,0 +1,63 @@
+"""The rows that differ between two tables: each kind is counted, and NULL equals NULL."""
+
+import uuid
+from collections.abc import Mapping
+
+import pytest
+from psycopg import sql
+
+from tests.library.kernel.zombie import counter
+from truelog.kernel import table
+from truelog.reconcile import row_diff, table_hash
+from truelog.reconcile.row_diff import DiffCounts
+from truelog.reconcile.table_hash import BucketHash
+from truelog.storage.database import Connection
+from truelog.views.compiled_view import CompiledView
+
+Rows = Mapping[str | None, int | None]
+REBUILT: Rows = {"same": 1, None: 2, "no count": None, "missing": 3, "different": 4, "NULL now": 5}
+STREAMED: Rows = {"same": 1, None: 2, "no count": None, "extra": 6, "different": 7, "NULL now": None}
+
+
+@pytest.fixture
+def compiled(connection: Connection) -> CompiledView:
+    view = counter(f"v{uuid.uuid4().hex[:8]}")
+    for name, rows in ((view.table, REBUILT), (f"{view.table}_streamed", STREAMED)):
+        table.create_table(connection, view, "recon", name)
+        insert = sql.SQL("INSERT INTO {} (event_id, n) VALUES (%s, %s)").format(sql.Identifier("recon", name))
+        for row in rows.items():
+            connection.execute(insert, row)
+    return view
+
+
+def test_each_kind_of_difference_is_counted_and_sampled(connection: Connection, compiled: CompiledView) -> None:
+    found = row_diff.find_differences(connection, compiled)
+    assert (found, found.unequal) == (DiffCounts(rows=6, missing=1, extra=1, different=2), 4)
+
+    row_diff.save_causes(connection, compiled, {})
+    assert row_diff.sample_rows(connection, compiled, 9) == (
+        {"streamed": {"event_id": "NULL now", "n": None}, "rebuilt": {"event_id": "NULL now", "n": 5}, "cause": None},
+        {"streamed": {"event_id": "different", "n": 7}, "rebuilt": {"event_id": "different", "n": 4}, "cause": None},
+        {"streamed": {"event_id": "extra", "n": 6}, "rebuilt": None, "cause": None},
+        {"streamed": None, "rebuilt": {"event_id": "missing", "n": 3}, "cause": None},
+    )
+    assert len(row_diff.sample_rows(connection, compiled, 2)) == 2
+
+
+def test_a_cause_is_stored_with_its_own_row(connection: Connection, compiled: CompiledView) -> None:
+    row_diff.find_differences(connection, compiled)
+    query = sql.SQL("SELECT {} FROM {} WHERE event_id = 'extra'")
+    key = connection.execute(query.format(table_hash.key_sql(compiled), row_diff.diff_table(compiled))).fetchone()
+    assert key is not None
+    row_diff.save_causes(connection, compiled, {str(key[0]): "duplicate", "no row": "lost"})
+    row_diff.set_reconciliation(connection, compiled, 17)
+    stored = sql.SQL("SELECT event_id, cause FROM {} WHERE cause IS NOT NULL AND reconciliation = 17")
+    assert connection.execute(stored.format(row_diff.diff_table(compiled))).fetchall() == [("extra", "duplicate")]
+
+    row_diff.clear_differences(connection, compiled)
+    assert row_diff.sample_rows(connection, compiled, 9) == ()
+
+
+def test_a_bucket_that_one_table_lacks_is_unequal() -> None:
+    one, other = BucketHash(1, 2, 3), BucketHash(1, 2, 4)
+    assert table_hash.unequal_buckets({1: one, 2: one, 5: one}, {2: one, 3: one, 5: other}) == [1, 3, 5]
