@@ -22,7 +22,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from truelog.archive import late_records
 from truelog.archive.archive_table import LOG_DAY, TIME, arrow_schema
-from truelog.archive.log_day import Start, as_datetime, assign_days, day_of, day_starts
+from truelog.archive.log_day import Start, as_datetime, assign_days, day_of, day_starts, held_times
 from truelog.kernel.clock import TOPIC as TICKS
 from truelog.log.valid_tick import tick_ends
 from truelog.schema.event import EventType, EventTypes
@@ -76,6 +76,7 @@ class FileWriter:
     types: EventTypes
     tables: Mapping[str, TableMetadata]
     days: Mapping[tuple[str, int], tuple[Start, ...]]
+    clock: datetime | None = None  # the newest tick's time before the batch; None if there is no tick
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for file in self._files(batch for batch in batches if batch.num_rows):
@@ -87,7 +88,9 @@ class FileWriter:
             if partition is None:
                 topic, number = records["topic"][0].as_py(), records["partition"][0].as_py()
                 known = self.days.get((topic, number), ())
-                partition = _Partition(self.settings, self.types[topic], self.tables[topic], number, [*known])
+                partition = _Partition(
+                    self.settings, self.types[topic], self.tables[topic], number, [*known], self.clock
+                )
             yield from partition.write(records)
 
 
@@ -100,13 +103,14 @@ class _Partition:
     table: TableMetadata
     number: int
     days: list[Start]
+    clock: datetime | None
 
     def write(self, records: pa.Table) -> Iterator[ArchivedFile]:
         """Write one file for each log day of these records."""
         offsets = records["offset"].to_numpy()
         if records["partition"].unique().to_pylist() != [self.number] or np.any(np.diff(offsets) <= 0):
             raise RuntimeError(f"a task must read one partition of {self.event_type.name} in offset order, but did not")
-        times = records["timestamp"].cast(TIME).cast(pa.int64()).to_numpy()
+        times = held_times(records["timestamp"].cast(TIME).cast(pa.int64()).to_numpy(), self.clock)
         starts = day_starts(offsets, assign_days(self.days, offsets, times, self.settings.log_day_seconds))
         self.days.extend(starts)
         ends = [*np.searchsorted(offsets, [start.first_offset for start in starts[1:]]), len(offsets)]

@@ -5,6 +5,9 @@ day is therefore a range of offsets. A day begins at the first record whose brok
 is recorded once and never revised. No later record belongs to an earlier day, whatever its own time. In a partition
 without new records, the day begins at the archive's position when a tick proves that the partition is quiet.
 
+A broker's clock may also jump forward. A record whose broker time is more than a day past the newest tick begins no log
+day that has not begun by the newest tick's time.
+
 A day's name is its start time in seconds since the epoch, so that the length of days can change later.
 """
 
@@ -18,6 +21,7 @@ from numpy.typing import NDArray
 
 from truelog.control import lease
 from truelog.control.lease import Holder
+from truelog.log.clock_guard import LIMIT
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection
 
@@ -40,6 +44,14 @@ def assign_days(known: Iterable[Start], offsets: Int64Array, times: Int64Array, 
     for start in known:
         np.maximum(days, start.day, out=days, where=offsets >= start.first_offset)
     return np.maximum.accumulate(days)
+
+
+def held_times(times: Int64Array, clock: datetime | None) -> Int64Array:
+    """The broker times in microseconds, with the clock of the log in place of times more than a day past the clock."""
+    if clock is None:
+        return times
+    now, limit = int(clock.timestamp()) * _MICROSECONDS, int(LIMIT.total_seconds()) * _MICROSECONDS
+    return np.where(times > now + limit, now, times)
 
 
 def day_starts(offsets: Int64Array, days: Int64Array) -> list[Start]:

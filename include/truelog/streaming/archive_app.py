@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from pyiceberg.catalog import Catalog
@@ -39,6 +40,8 @@ from truelog.control import application, event_registry, lease
 from truelog.control.application import ARCHIVE
 from truelog.control.lease import Holder
 from truelog.control.view_loader import archive_code
+from truelog.kernel.clock import TOPIC
+from truelog.log.clock_guard import newest_tick
 from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
 from truelog.log.topic_health import TopicGuard
@@ -76,6 +79,7 @@ class ArchiveApp:
     guard: TopicGuard
     reached: Epochs  # the leader epochs in which the archive reached its positions
     patience: Patience
+    clock: datetime | None  # the newest tick's time, past which no record may begin a log day by more than a day
     gate: BatchGate = field(default_factory=BatchGate)
     pending_ticks: list[ArchivedTick] = field(default_factory=list)  # ticks with ends beyond the archive's positions
 
@@ -96,7 +100,9 @@ class ArchiveApp:
         self._commit(begin, end, files, epochs)
         self.reached = epochs
         faults.reach("archive.after_commit")
-        self.pending_ticks.extend(tick for file in files for tick in file.ticks)
+        ticks = [tick for file in files for tick in file.ticks]
+        self.clock = max([*(tick.time for tick in ticks), *([self.clock] if self.clock else [])], default=None)
+        self.pending_ticks.extend(ticks)
         self._start_quiet_days(end)
         with connect(self.settings, writer=ARCHIVE) as connection:
             lease.record_batch(connection, self.holder)
@@ -119,7 +125,7 @@ class ArchiveApp:
 
     def _write(self, frame: DataFrame, days: LogDays, begin: Positions) -> list[ArchivedFile]:
         tails = {(t, p): days.tail(t, p, begin.at(t, p)) for t, p in days.by_partition}
-        writer = FileWriter(WriterSettings.of(self.settings), self.types, self.tables, tails)
+        writer = FileWriter(WriterSettings.of(self.settings), self.types, self.tables, tails, self.clock)
         rows = frame.mapInArrow(writer, DESCRIPTION).collect()
         return [load_archived_file(bytes(row.file), self.tables) for row in rows]
 
@@ -229,8 +235,9 @@ def _archiver(
     plain = {name: blueprint(table.metadata) for name, table in assessed.tables.items()}
     checkpoint = fresh_checkpoint(settings.home / "scratch" / ARCHIVE)
     guard = TopicGuard(settings)
+    clock = newest_tick(settings, types[TOPIC]) if TOPIC in assessed.begin.ids else None
     return ArchiveApp(
-        settings, catalog, types, plain, assessed.begin, checkpoint, holder, guard, assessed.reached, patience
+        settings, catalog, types, plain, assessed.begin, checkpoint, holder, guard, assessed.reached, patience, clock
     )
 
 

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from truelog.archive import log_day
-from truelog.archive.log_day import LogDays, Start, assign_days, day_starts
+from truelog.archive.log_day import LogDays, Start, as_datetime, assign_days, day_starts, held_times
 from truelog.control import lease
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection
@@ -163,3 +163,12 @@ def test_a_day_starts_once_and_only_the_lease_holder_starts_it(migrated: Setting
         assert log_day.load_days(connection, ids).at("t", 0) == (first, Start(20, 9))
     finally:
         taken.release()
+
+
+@given(st.lists(st.integers(0, 60 * 86_400), max_size=20), st.integers(0, 86_400 * 30))
+def test_a_time_more_than_a_day_past_the_clock_begins_no_day(seconds: list[int], clock: int) -> None:
+    times = np.array(seconds, dtype=np.int64) * 1_000_000
+    held = held_times(times, as_datetime(clock)).tolist()
+    for time, used in zip(times.tolist(), held, strict=True):
+        assert used == (clock * 1_000_000 if time - clock * 1_000_000 > 86_400 * 1_000_000 else time)
+    assert held_times(times, None).tolist() == times.tolist()

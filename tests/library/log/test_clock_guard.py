@@ -7,6 +7,7 @@ import psycopg
 import pytest
 
 from tests.laws.naive_clock import START
+from tests.scenes.command_line import answer, truelog
 from truelog.alerts import alert_resources
 from truelog.log import clock_guard
 from truelog.log.clock_guard import ClockGuard
@@ -51,6 +52,18 @@ def test_a_confirmed_jump_is_written(migrated: Settings, connection: Connection,
     assert clock_guard.load_hold(connection) is None
     doers = connection.execute("SELECT doer FROM truelog.operation WHERE kind = 'clock'").fetchall()
     assert doers == [("ann",)]
+
+
+def test_the_command_confirms(migrated: Settings, guard: ClockGuard) -> None:
+    assert guard.tick_time(JUMPED) == START
+    said = answer("clock", "confirm")
+    assert {name: str(value)[:10] for name, value in said.items()} == {
+        "held": "True",
+        "newest": f"{START:%Y-%m-%d}",
+        "machine": f"{JUMPED:%Y-%m-%d}",
+    }
+    assert guard.tick_time(JUMPED + SECOND) == JUMPED + SECOND
+    assert truelog("clock", "confirm").stdout == "the clock of the log has not jumped\n"
 
 
 def test_a_confirmation_covers_no_later_jump(connection: Connection, guard: ClockGuard) -> None:

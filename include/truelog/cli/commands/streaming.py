@@ -146,7 +146,7 @@ def clock() -> None:
 
 
 @clock_app.command()
-def confirm() -> None:
+def confirm(as_json: AsJson = False) -> None:
     """Confirm that the machine's clock is right after a jump of more than a day, so that rows expire again."""
     from truelog.log import clock_guard
     from truelog.storage.audit_trail import by_hand
@@ -154,7 +154,10 @@ def confirm() -> None:
 
     with connect(Settings()) as connection:
         hold = clock_guard.confirm_jump(connection, by_hand())
-    if hold is None:
+    if as_json:
+        newest, machine = (hold.newest, hold.machine) if hold else (None, None)
+        print_json({"held": hold is not None, "newest": newest, "machine": machine})
+    elif hold is None:
         typer.echo("the clock of the log has not jumped")
     else:
         typer.echo(f"confirmed: the clock of the log goes from {hold.newest} to {hold.machine}")

@@ -1,0 +1,20 @@
+"""The tick service with a clock that a test sets: `jumping_ticks.py FILE`. FILE has the clock's error in seconds."""
+
+import sys
+from datetime import datetime, timedelta, tzinfo
+from pathlib import Path
+
+from truelog.log import ticks
+
+
+class Clock:
+    """The machine's clock with its error."""
+
+    @staticmethod
+    def now(tz: tzinfo) -> datetime:
+        return datetime.now(tz) + timedelta(seconds=float(Path(sys.argv[1]).read_text()))
+
+
+if __name__ == "__main__":
+    ticks.datetime = Clock  # type: ignore[assignment, attr-defined]
+    ticks.main()
