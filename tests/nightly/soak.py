@@ -1,158 +1,157 @@
-"""The soak: mixed traffic, hostile records and kills for `TRUELOG_SOAK_SECONDS`. Then every view equals its raw bytes.
+"""The soak: mixed traffic, hostile records, changed declarations, a restored database, and kills of every process.
 
-Each round sends traffic, does one step of harm, and waits until the platform has recovered. To add a step, add a
-function to `STEPS`.
+`TRUELOG_SOAK_SECONDS` says for how long. Then every view equals its raw bytes, by the command that operators use.
+Each round does one step of harm under traffic, and waits until the platform has recovered. To add a step, add a
+function to `STEPS`. `TRUELOG_SOAK_STEPS` chooses the steps whose names contain one of its words.
 """
 
 import logging
 import os
-import random
-import signal
+import shutil
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
-import psycopg
 import pytest
-from confluent_kafka import Producer
 
 import runtime
-from tests.laws.events import hostile
-from tests.scenes.applications import Application, start
-from tests.scenes.batch import Batch
-from tests.scenes.conftest import EACH_EVENT, World
-from truelog.archive.archive_table import archived_positions
-from truelog.log import topics
-from truelog.schema.event import load_events
-from truelog.support.errors import ServiceDown
-from truelog.support.wait import until
+from runtime import keeper
+from tests.nightly import soak_declarations as declarations
+from tests.nightly.mixed_traffic import MixedTraffic
+from tests.nightly.soak_platform import POINTS, SERVICES, STORES, Soak, verdicts
+from tests.scenes import command_line
+from tests.scenes.backup import back_up, restore
+from tests.scenes.command_line import answer, truelog
+from tests.scenes.conftest import World, known
+from tests.scenes.declared import copy_events
+from truelog.views.catalogue import VIEWS
 
 SECONDS = float(os.environ.get("TRUELOG_SOAK_SECONDS", "1200"))
-STREAM_POINTS = ("batch.begun", "merge.staged", "merge.locked", "merge.added", "merge.advanced", "merge.committed")
-ARCHIVE_POINTS = ("archive.files_written", "archive.before_commit", "archive.after_commit")
+CHOSEN = os.environ.get("TRUELOG_SOAK_STEPS", "").split()
+REPLAY_POINTS = ("replay.reserved", "replay.sent", "replay.committed")
 
 log = logging.getLogger("truelog.soak")
-pytestmark = pytest.mark.usefixtures("each_event")
+pytestmark = [
+    pytest.mark.timeout(SECONDS + 3_600),
+    pytest.mark.filterwarnings("ignore::hypothesis.errors.NonInteractiveExampleWarning"),
+    pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisWarning"),
+]
 
 
-@dataclass
-class Soak:
-    """The running applications. A step may kill any of them."""
-
-    world: World
-    draw: random.Random
-    stream: Application | None = None
-    archive: Application | None = None
-
-    def running(self) -> None:
-        """Start the applications that have ended, as Airflow does."""
-        if self.stream is None or self.stream.process.poll() is not None:
-            self.stream = start(self.world.settings, "stream.py")
-        if self.archive is None or self.archive.process.poll() is not None:
-            self.archive = start(self.world.settings, "archive.py", TRUELOG_ARCHIVE_TRIGGER_SECONDS="2")
-
-    def end(self) -> None:
-        for application in (self.stream, self.archive):
-            if application is not None:
-                application.die()
-
-    def hostile(self, records: int) -> None:
-        """Send records that are no valid events, drawn as the laws draw them."""
-        strategy, producer = hostile(load_events()["page_view"]), Producer(self.world.settings.kafka())
-        for _ in range(records):
-            producer.produce("page_view", strategy.example())
-        assert producer.flush(60) == 0
-
-    def recover(self) -> None:
-        """Wait until the stream and the archive have reached the end of the log."""
-        ends = topics.end_offsets(self.world.settings, ["page_view"])
-
-        def reached() -> bool:
-            self.running()
-            archived = archived_positions(self.world.settings, ["page_view"])
-            return self.world.positions(EACH_EVENT).covers(ends) and archived.covers(ends)
-
-        self.running()
-        assert self.stream is not None
-        _until(reached, 240)
+def send_hostile_records(soak: Soak) -> None:
+    soak.traffic.send_hostile()
 
 
-def kill_stream(soak: Soak) -> None:
-    """Kill the stream at a named point of a merge."""
-    assert soak.stream is not None
-    soak.stream.die()
-    fault = f"{soak.draw.choice(STREAM_POINTS)}:1:kill"
-    soak.stream = start(soak.world.settings, "stream.py", fault=fault)
-    soak.world.traffic.send(200)
-    soak.stream.wait_kill()
+def declare(soak: Soak) -> None:
+    soak.declare()
 
 
-def kill_archive(soak: Soak) -> None:
-    """Kill the archive at a named point of a commit."""
-    assert soak.archive is not None
-    soak.archive.die()
-    fault = f"{soak.draw.choice(ARCHIVE_POINTS)}:1:kill"
-    soak.archive = start(soak.world.settings, "archive.py", fault=fault, TRUELOG_ARCHIVE_TRIGGER_SECONDS="2")
-    soak.world.traffic.send(200)
-    soak.archive.wait_kill()
+def rejudge(soak: Soak) -> None:
+    """Judge all page views by the newest version. The first command is killed, and the second completes it."""
+    fired = soak.settings.home / f"rejudge-{soak.version}-{time.monotonic_ns()}.fired"
+    fault = {"TRUELOG_FAULT": "rejudge.before_commit:2:kill", "TRUELOG_FAULT_FIRED": str(fired)}
+    truelog("events", "rejudge", "page_view", **fault)
+    soak.kills["rejudge"] += fired.exists()
+    assert fired.exists()
+    answer("events", "rejudge", "page_view")
+
+
+def replay(soak: Soak) -> None:
+    soak.replay(soak.draw.choice(REPLAY_POINTS))
+
+
+def restore_database(soak: Soak) -> None:
+    """Replace the database by a backup. Since the backup, declarations have changed and dead letters were replayed."""
+    backup = soak.settings.home / f"{time.monotonic_ns()}.dump"
+    back_up(soak.settings, backup)
+    soak.declare()
+    soak.replay(REPLAY_POINTS[0])
+    soak.catch_up()
+    for service in SERVICES:
+        keeper.stop(soak.settings, service)
+    soak.die()
+    restore(soak.settings, backup)
+    answer("archive", "adopt")
+    runtime.up(soak.settings, [*STORES, *SERVICES], tethered=True)
+    soak.keep_running()
+    soak.replay(REPLAY_POINTS[0])
+
+
+def kill_application(name: str) -> Callable[[Soak], None]:
+    return partial(Soak.kill_at_next_point, name=name)
 
 
 def kill_service(name: str) -> Callable[[Soak], None]:
-    """Kill a service. The supervisor starts the service again."""
-
-    def step(soak: Soak) -> None:
-        soak.world.traffic.send(500, flush=False)
-        [pid] = [state.pid for state in runtime.status(soak.world.settings) if state.name == name]
-        assert pid is not None
-        os.kill(pid, signal.SIGKILL)
-        runtime.up(soak.world.settings, [name], tethered=True)
-        soak.world.traffic.flush()
-
-    return step
+    return partial(Soak.kill_service, name=name)
 
 
-def hostile_records(soak: Soak) -> None:
-    soak.hostile(200)
-
-
-STEPS: dict[str, Callable[[Soak], None]] = {
-    "hostile records": hostile_records,
-    "kill the stream": kill_stream,
-    "kill the archive": kill_archive,
-    "kill PostgreSQL": kill_service("postgresql"),
-    "kill Kafka": kill_service("kafka"),
-    "kill S3": kill_service("s3"),
-}
+STEPS: tuple[tuple[str, Callable[[Soak], None]], ...] = (
+    ("hostile records", send_hostile_records),
+    ("declare a field and an event type", declare),
+    ("kill the stream", kill_application("stream")),
+    ("restore the database", restore_database),
+    ("kill the supervisor", Soak.kill_supervisor),
+    ("kill the collector", kill_service("collector")),
+    ("kill the stream", kill_application("stream")),
+    ("kill the archive", kill_application("archive")),
+    ("kill PostgreSQL", kill_service("postgresql")),
+    ("kill the stream", kill_application("stream")),
+    ("kill Kafka", kill_service("kafka")),
+    ("kill the archive", kill_application("archive")),
+    ("declare another version", declare),
+    ("replay dead letters", replay),
+    ("kill the stream", kill_application("stream")),
+    ("judge page views again", rejudge),
+    ("kill S3", kill_service("s3")),
+    ("kill the ticks", kill_service("ticks")),
+    ("kill the stream", kill_application("stream")),
+    ("kill the lag service", kill_service("lag")),
+    ("kill the archive", kill_application("archive")),
+    ("kill the stream", kill_application("stream")),
+)
 
 
 @pytest.fixture
-def soak(world: World) -> Iterator[Soak]:
-    made = Soak(world, random.Random(1))
-    made.running()
-    yield made
-    made.end()
+def soak(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Soak]:
+    monkeypatch.setattr(command_line, "TIMEOUT_SECONDS", 1_200)
+    folder = tmp_path / "views"
+    shutil.copytree(VIEWS, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    declarations.declare_counts(folder)
+    with known(world.settings, events_folder=copy_events(tmp_path), views_folder=folder) as settings:
+        runtime.up(settings, SERVICES, tethered=True)
+        made = Soak(settings, world, MixedTraffic(settings))
+        made.keep_running()
+        yield made
+        made.die()
 
 
-def test_every_view_equals_its_raw_bytes_after_the_soak(soak: Soak, batch: Batch) -> None:
-    began, rounds = time.monotonic(), 0
-    while rounds < len(STEPS) or time.monotonic() - began < SECONDS:
-        name = list(STEPS)[rounds % len(STEPS)]
-        log.warning("%.0f s: %s", time.monotonic() - began, name)
-        soak.world.traffic.send(500)
-        STEPS[name](soak)
-        soak.recover()
-        rounds += 1
-    soak.world.require_each_counted_once()
-    batch.require_equal_from_raw([EACH_EVENT])
-    log.warning("%d rounds, %d records acknowledged", rounds, soak.world.traffic.acknowledged)
-
-
-def _until(condition: Callable[[], bool], seconds: float) -> None:
-    def met() -> None:
-        with suppress(psycopg.OperationalError):
-            if condition():
-                return
-        raise ServiceDown("the platform has not recovered")
-
-    until(met, seconds, "recovery")
+def test_every_view_equals_its_raw_bytes_after_the_soak(soak: Soak) -> None:
+    steps = [each for each in STEPS if not CHOSEN or any(word in each[0] for word in CHOSEN)]
+    began, rounds = time.monotonic(), Counter[str]()
+    while rounds.total() < len(steps) or time.monotonic() - began < SECONDS:
+        name, step = steps[rounds.total() % len(steps)]
+        log.warning("%.0f s: %s, %d records acknowledged", time.monotonic() - began, name, soak.traffic.acknowledged)
+        with soak.traffic.flowing():
+            step(soak)
+        soak.catch_up()
+        soak.require_counts()
+        rounds[name] += 1
+    if soak.version:
+        soak.replay(REPLAY_POINTS[0])
+        soak.catch_up()
+        soak.require_each_parcel_once()
+    soak.end()
+    log.warning("%.0f s: reconcile", time.monotonic() - began)
+    from_raw = verdicts("--from-raw")
+    log.warning("%.0f s: from raw: %s", time.monotonic() - began, from_raw)
+    from_columns = verdicts()
+    log.warning("%.0f s: from typed columns: %s", time.monotonic() - began, from_columns)
+    log.warning("%d rounds: %s", rounds.total(), dict(rounds))
+    log.warning("acknowledged: %s; aborted: %d", dict(soak.traffic.sent), soak.traffic.aborted)
+    log.warning("%d kills: %s", soak.kills.total(), dict(soak.kills))
+    assert set(from_raw.values()) == {"EQUAL"} == set(from_columns.values())
+    assert len(from_raw) == len(list(soak.settings.views_folder.glob("*.py")))
+    killed = {point for name in POINTS for point in POINTS[name] if soak.kills[f"{name} at {point}"]}
+    assert CHOSEN or killed == {point for each in POINTS.values() for point in each}

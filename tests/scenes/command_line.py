@@ -7,11 +7,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+TIMEOUT_SECONDS = 180
+
 
 def truelog(*words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     program = Path(sys.executable).with_name("truelog")
     given = os.environ | environment
-    return subprocess.run([program, *words], env=given, capture_output=True, text=True, timeout=180, check=False)
+    return subprocess.run(
+        [program, *words], env=given, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+    )
 
 
 def answer(*words: str, exit_code: int = 0, **environment: str) -> Any:

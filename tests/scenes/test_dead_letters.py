@@ -21,6 +21,7 @@ import runtime
 from tests.library.archived import drop_archive
 from tests.scenes.collector_client import Client, read
 from tests.scenes.command_line import answer, truelog
+from tests.scenes.declared import removed_at_the_end
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import TIME, Progress, ensure_table, open_catalog
 from truelog.archive.archive_writer import FileWriter, WriterSettings, blueprint, load_archived_file
@@ -307,6 +308,24 @@ def test_letters_and_replayed_records_are_found_in_the_archive(orders: Orders) -
     assert not orders.counts()
     assert orders.replay() == {"sent": 13, "already_sent": 7, "invalid": {}, "skipped": {}}
     assert first + orders.counts() == once(ids)
+
+
+@pytest.mark.usefixtures("archived_letters")
+def test_a_database_from_a_backup_learns_what_was_replayed(orders: Orders) -> None:
+    """The archive has the first replay, and the log has the second."""
+    first = orders.post(10)
+    declared = orders.declare()
+    assert orders.replay()["sent"] == 10
+    archive(orders.settings, declared)
+    second = orders.post(10)
+    assert orders.replay()["sent"] == 10
+    with removed_at_the_end(orders.settings, orders.name):
+        event_registry.register(orders.settings, declared)
+        with connect(orders.settings) as connection:
+            connection.execute("DELETE FROM truelog.replay WHERE target = %s", (orders.name,))
+        assert replay_ledger.restore(orders.settings) == len(first + second)
+        assert orders.replay() == {"sent": 0, "already_sent": 20, "invalid": {}, "skipped": {}}
+        assert orders.counts() == once(second)
 
 
 # --- the command ------------------------------------------------------------------------------------------

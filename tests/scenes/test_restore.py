@@ -1,53 +1,20 @@
 """PostgreSQL is restored from a backup under traffic, by the steps of docs/restore.md. The views are right again."""
 
-import os
-import subprocess
 from pathlib import Path
 
-import psycopg
-from psycopg import sql
-
-import runtime
-from runtime import postgresql
 from tests.scenes.applications import Application, start
+from tests.scenes.backup import back_up, restore
 from tests.scenes.batch import Batch
 from tests.scenes.command_line import answer, truelog
-from tests.scenes.conftest import World
+from tests.scenes.conftest import EACH_EVENT, World
 from truelog.archive.archive_table import archived_positions
 from truelog.archive.audit_evidence import run_audit
 from truelog.control.topic_status import suspended_topics
 from truelog.log import topics
 from truelog.storage.database import connect
-from truelog.support.settings import Settings
 
 COMMITS = 25  # after the backup: more than the versions of the metadata that the bucket keeps
 TOPIC = "page_view"
-
-
-def database_tool(settings: Settings, program: str, *arguments: str) -> None:
-    """Run a PostgreSQL client program as the administrator."""
-    address = f"host={settings.database_host} port={settings.database_port} user={postgresql.ADMIN} dbname={{}}"
-    words = [word.format(address.format(settings.database_name)) for word in arguments]
-    password = {"PGPASSWORD": settings.postgres_password.get_secret_value()}
-    command = [str(postgresql._programs(postgresql._folder(settings)) / program), *words]
-    subprocess.run(command, env=os.environ | password, check=True, timeout=120)
-
-
-def restore(settings: Settings, backup: Path) -> None:
-    """Replace the database by its backup."""
-    with psycopg.connect(
-        host=settings.database_host,
-        port=settings.database_port,
-        user=postgresql.ADMIN,
-        password=settings.postgres_password.get_secret_value(),
-        dbname="postgres",
-        autocommit=True,
-    ) as connection:
-        names = {"name": sql.Identifier(settings.database_name), "owner": sql.Identifier(settings.database_user)}
-        connection.execute(sql.SQL("DROP DATABASE {name} WITH (FORCE)").format(**names))
-        connection.execute(sql.SQL("CREATE DATABASE {name} OWNER {owner}").format(**names))
-    database_tool(settings, "pg_restore", "--dbname={}", "--exit-on-error", str(backup))
-    runtime.up(settings, ["postgresql"], tethered=True)  # the roles' rights to the database
 
 
 def suspended(world: World) -> str:
@@ -67,18 +34,18 @@ def archive_all(world: World, archiver: Application) -> None:
     archiver.wait(lambda: archived_positions(world.settings, [TOPIC]).covers(ends), 60, "the archive to catch up")
 
 
-def test_a_database_from_a_backup_under_traffic(world: World, one_view: None, batch: Batch, tmp_path: Path) -> None:
+def test_a_database_from_a_backup_under_traffic(world: World, each_event: None, batch: Batch, tmp_path: Path) -> None:
     backup = tmp_path / "truelog.dump"
     archiver, stream = archive(world), start(world.settings, "stream.py")
     world.traffic.send(500)
-    world.catch_up(stream)
+    world.catch_up(stream, EACH_EVENT)
     archive_all(world, archiver)
     with world.traffic.arriving(20, 0.2):
-        database_tool(world.settings, "pg_dump", "--dbname={}", "--format=custom", f"--file={backup}")
+        back_up(world.settings, backup)
         for _ in range(COMMITS):
             world.traffic.send(10)
             archive_all(world, archiver)
-        world.catch_up(stream)
+        world.catch_up(stream, EACH_EVENT)
         archiver.die()
         stream.die()
         restore(world.settings, backup)
@@ -89,14 +56,14 @@ def test_a_database_from_a_backup_under_traffic(world: World, one_view: None, ba
         adopted = {each["table"]: each for each in answer("archive", "adopt")["tables"]}
         assert adopted[f"log.{TOPIC}"]["changed"]
         archiver, stream = archive(world), start(world.settings, "stream.py")
-        world.catch_up(stream)
-    world.catch_up(stream)
+        world.catch_up(stream, EACH_EVENT)
+    world.catch_up(stream, EACH_EVENT)
     archive_all(world, archiver)
     assert (stream.end(), archiver.end()) == (0, 0)
 
     world.require_each_counted_once()
-    batch.require_equal_from_raw(["page_views"])
-    assert batch.reconcile("page_views").equal
+    batch.require_equal_from_raw([EACH_EVENT])
+    assert batch.reconcile(EACH_EVENT).equal
     report = run_audit(world.settings, deep=True)
     assert report.verdict == "SOUND", report.faults
     assert truelog("archive", "adopt", "--dry-run").returncode == 0

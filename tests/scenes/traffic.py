@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from pydantic import ValidationError
 
 from truelog.log import topics
-from truelog.schema.event import Event, load_events
+from truelog.schema.event import Event, EventType, load_events
 from truelog.support.settings import Settings
 
 
@@ -101,23 +101,28 @@ class Traffic:
 def in_the_log(
     settings: Settings, topic: str = "page_view", before: Mapping[int, int] | None = None
 ) -> list[bytes | None]:
-    """The values of a topic's records, up to the `before` offsets if given, read with a standard client."""
+    """The values of a topic's records, up to the `before` offsets if given."""
+    found = messages_in_the_log(settings, topic)
+    return [message.value() for message in found if before is None or _is_before(message, before)]
+
+
+def messages_in_the_log(settings: Settings, topic: str) -> list[Message]:
+    """A topic's committed records, read with a standard client."""
     begins = topics.earliest_offsets(settings, [topic]).offsets[topic]
     config = {**settings.kafka(), "group.id": "scenes", "enable.auto.commit": False, "enable.partition.eof": True}
     consumer = Consumer(config)
     consumer.assign([TopicPartition(topic, partition, begin) for partition, begin in begins.items()])
-    values: list[bytes | None] = []
+    found: list[Message] = []
     ended: set[int | None] = set()
     while ended != set(begins):  # transactions leave gaps in the offsets, so counting records would never end
-        messages = consumer.consume(10_000, timeout=1)
-        for message in messages:
+        for message in consumer.consume(10_000, timeout=1):
             if error := message.error():
                 assert error.code() == KafkaError._PARTITION_EOF, error
                 ended.add(message.partition())
-            elif before is None or _is_before(message, before):
-                values.append(message.value())
+            else:
+                found.append(message)
     consumer.close()
-    return values
+    return found
 
 
 def _is_before(message: Message, offsets: Mapping[int, int]) -> bool:
@@ -131,10 +136,16 @@ def count_valid(values: list[bytes | None]) -> int:
 
 
 def page_views(values: Iterable[bytes | None]) -> list[Event]:
-    """The page views that the collector's model (not the decoder) accepts, except future events."""
-    model, now = load_events()["page_view"].model, datetime.now(UTC)
-    events: list[Event] = []
-    for value in values:
-        with suppress(ValidationError):
-            events.append(model.model_validate_json(value or b""))
-    return [each for each in events if each.occurred_at - (each.sent_at or now) < timedelta(minutes=5)]
+    """The valid page views."""
+    page_view = load_events()["page_view"]
+    return [event for value in values if (event := valid_event(page_view, value))]
+
+
+def valid_event(event_type: EventType, value: bytes | None) -> Event | None:
+    """The event, if the collector's model (not the decoder) accepts it and it is no future event."""
+    try:
+        event = event_type.model.model_validate_json(value or b"")
+    except ValidationError:
+        return None
+    is_future = event.occurred_at - (event.sent_at or datetime.now(UTC)) >= timedelta(minutes=5)
+    return None if is_future else event

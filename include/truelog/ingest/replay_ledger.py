@@ -6,6 +6,7 @@ dead letter's coordinates, which every replayed record has in a header. The sear
 has dropped records.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,17 +17,19 @@ from confluent_kafka.admin import AdminClient
 
 from truelog.archive.analyst import open_dataset
 from truelog.archive.archive_table import archived_positions, open_catalog
+from truelog.control import event_registry
 from truelog.ingest.dead_letter_store import Coordinates
 from truelog.log import kafka_reader, topics
 from truelog.log.positions import Positions
 from truelog.schema.event import EventType
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, connect
 from truelog.support.errors import ArchiveBehind, ServiceDown
 from truelog.support.settings import Settings
 from truelog.support.wait import until
 
 HEADER = "truelog.dead-letter"  # the coordinates of the dead letter that a record replays
 
+_LETTER = re.compile(r"([^:]+):(\d{1,9}):(\d{1,18})")
 _READABLE_SECONDS = 60.0  # how long a search waits for the transactions of other producers
 
 Place = tuple[int, int]  # partition and offset in the target topic
@@ -108,6 +111,40 @@ def settle(connection: Connection, settings: Settings, types: Mapping[str, Event
     return unknown
 
 
+def restore(settings: Settings) -> int:
+    """Add the replays that a database from a backup lacks, and return their number.
+
+    Every record of the archive is searched, and then the log from the end of the archive. Run it again after a crash.
+    """
+    broker, added = topics.client(settings), 0
+    with connect(settings, autocommit=True) as connection:
+        registered = event_registry.histories(connection)
+        for topic in topics.existing_topics(broker) & registered.keys():
+            places = _archived_places(settings, registered[topic].event_type(), ds.field("headers").is_valid())
+            begin = topics.begins(broker, [topic]).latest(archived_positions(settings, [topic]))
+            places |= _logged_places(settings, begin, topics.ends(broker, [topic]))
+            added += _add(connection, topic, begin.ids[topic], places)
+    return added
+
+
+def _add(connection: Connection, topic: str, topic_id: str, places: Mapping[str, Place]) -> int:
+    """Add confirmed rows for the dead letters that have none, and confirm the others."""
+    added = 0
+    for letter, (partition, offset) in places.items():
+        found = _LETTER.fullmatch(letter)
+        if found is None:  # another producer wrote the header
+            continue
+        begin = Positions({topic: {partition: offset}}, {topic: topic_id})
+        added += connection.execute(
+            'INSERT INTO truelog.replay (topic_id, partition, "offset", target, "begin", doer, sent_partition, '
+            "sent_offset, sent_at) VALUES (%s, %s, %s, %s, %s, 'archive adopt', %s, %s, now()) "
+            'ON CONFLICT (topic_id, partition, "offset") DO UPDATE SET sent_partition = excluded.sent_partition, '
+            "sent_offset = excluded.sent_offset, sent_at = now() WHERE replay.sent_offset IS NULL",
+            (found[1], int(found[2]), int(found[3]), topic, begin.with_ids(), partition, offset),
+        ).rowcount
+    return added
+
+
 def _search(settings: Settings, event_type: EventType, reservations: Sequence[Reservation]) -> dict[Coordinates, Place]:
     """The places of the replayed records, from the log and, below the log's first offsets, from the archive."""
     topic, broker = event_type.name, topics.client(settings)
@@ -117,9 +154,7 @@ def _search(settings: Settings, event_type: EventType, reservations: Sequence[Re
     first, ends = topics.begins(broker, [topic]), topics.ends(broker, [topic])
     until(lambda: _require_readable(broker, ends), _READABLE_SECONDS, f"the open transactions on {topic}")
     places = dict[str, Place]()
-    for part in begin.latest(first).ranges_to(ends):
-        for message in kafka_reader.messages(settings, topic, part.partition, part.start, part.end):
-            places |= _places(dict(message.headers() or ()).items(), (part.partition, message.offset() or 0))
+    places |= _logged_places(settings, begin.latest(first), ends)
     if dropped := begin.ranges_to(first):
         if not archived_positions(settings, [topic]).covers(first):
             raise ArchiveBehind(f"the archive of {topic} has not reached the first record in the log yet")
@@ -133,6 +168,14 @@ def _require_readable(broker: AdminClient, ends: Positions) -> None:
     """Raise ServiceDown while another producer's open transaction hides committed records from readers."""
     if not topics.committed_ends(broker, ends.offsets).covers(ends):
         raise ServiceDown("a transaction is open; run the replay again when it has ended")
+
+
+def _logged_places(settings: Settings, begin: Positions, ends: Positions) -> dict[str, Place]:
+    places = dict[str, Place]()
+    for part in begin.ranges_to(ends):
+        for message in kafka_reader.messages(settings, part.topic, part.partition, part.start, part.end):
+            places |= _places(dict(message.headers() or ()).items(), (part.partition, message.offset() or 0))
+    return places
 
 
 def _archived_places(settings: Settings, event_type: EventType, condition: ds.Expression) -> dict[str, Place]:

@@ -36,7 +36,7 @@ COMMANDS: dict[tuple[str, ...], set[str]] = {
     ("archive", "audit"): {POSTGRESQL, KAFKA},
     ("archive", "accept-loss"): {POSTGRESQL, KAFKA},
     ("archive", "accept-cut"): {POSTGRESQL},
-    ("archive", "adopt"): {POSTGRESQL, S3},
+    ("archive", "adopt"): {POSTGRESQL, KAFKA, S3},
     ("events", "list"): {POSTGRESQL},
     ("events", "show", "click"): {POSTGRESQL},
     ("events", "rejudge", "click"): {POSTGRESQL},

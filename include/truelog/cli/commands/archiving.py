@@ -63,9 +63,10 @@ def accept_loss(as_json: AsJson = False) -> None:
 def adopt(table: OneTable = None, dry_run: DryRun = False, as_json: AsJson = False) -> None:
     """After PostgreSQL was restored from a backup, point its catalog at the newest tables in the bucket.
 
-    Event versions that only the bucket has are added to the database.
+    Event versions that only the bucket has, and replays that only the log has, are added to the database.
     """
     from truelog.archive.adopt import adopt_event_versions, adopt_newest
+    from truelog.ingest import replay_ledger
 
     def report(adopted: "Adoption") -> None:
         if not as_json:
@@ -78,8 +79,12 @@ def adopt(table: OneTable = None, dry_run: DryRun = False, as_json: AsJson = Fal
     done = adopt_newest(settings, table, report, dry_run=dry_run)
     if table and not done:
         raise typer.BadParameter(f"neither the catalog nor the bucket has a table {table}")
+    replays = 0 if dry_run or table else replay_ledger.restore(settings)
     if as_json:
-        print_json({"dry_run": dry_run, "event_types": types, "tables": [each.as_dict() for each in done]})
+        tables = [each.as_dict() for each in done]
+        print_json({"dry_run": dry_run, "event_types": types, "tables": tables, "replays": replays})
+    elif replays:
+        typer.echo(f"{replays:,} replays of dead letters came from the log")
 
 
 def _describe(adopted: "Adoption", dry_run: bool) -> str:

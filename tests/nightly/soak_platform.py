@@ -1,0 +1,244 @@
+"""The platform of the soak: its applications and services, its declarations, and what must hold after each round."""
+
+import json
+import logging
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import cycle
+from typing import Any
+
+import psutil
+import psycopg
+
+import runtime
+from runtime import keeper
+from tests.nightly import soak_declarations as declarations
+from tests.nightly.mixed_traffic import CAMPAIGN, TOPICS, MixedTraffic, event_id, parsed
+from tests.scenes.applications import Application, start
+from tests.scenes.command_line import answer, truelog
+from tests.scenes.conftest import World
+from tests.scenes.traffic import messages_in_the_log, valid_event
+from truelog.archive.archive_table import archived_positions
+from truelog.log import topics
+from truelog.schema.event import load_events
+from truelog.support.errors import ServiceDown
+from truelog.support.settings import Settings
+from truelog.support.wait import until
+from truelog.views import catalogue
+
+STORES, SERVICES = ("postgresql", "kafka", "s3"), ("ticks", "collector", "lag")
+POINTS = {
+    "stream": ("batch.begun", "merge.staged", "merge.locked", "merge.added", "merge.advanced", "merge.committed"),
+    "archive": ("archive.files_written", "archive.before_commit", "archive.after_commit"),
+}
+ENVIRONMENT = {
+    "archive": {"TRUELOG_ARCHIVE_TRIGGER_SECONDS": "4"},
+    "stream": {"TRUELOG_STREAM_TRIGGER_SECONDS": "3", "TRUELOG_TOPIC_CHECK_SECONDS": "10"},
+}
+RECOVERY_SECONDS = 300
+
+log = logging.getLogger("truelog.soak")
+
+
+@dataclass
+class Soak:
+    """The running applications. A step may kill any process."""
+
+    settings: Settings
+    world: World
+    traffic: MixedTraffic
+    draw: random.Random = field(default_factory=lambda: random.Random(1))
+    applications: dict[str, Application] = field(default_factory=dict)
+    version: int = 0  # of the soak's declarations
+    parcels: list[str] = field(default_factory=list)  # event ids of acknowledged parcels and of dead letters
+    kills: Counter[str] = field(default_factory=Counter)
+    points: dict[str, Iterator[str]] = field(default_factory=lambda: {name: cycle(POINTS[name]) for name in POINTS})
+
+    def keep_running(self) -> None:
+        """Start the applications that have ended, as Airflow does."""
+        for name, environment in ENVIRONMENT.items():
+            running = self.applications.get(name)
+            if running is None or running.process.poll() is not None:
+                self.applications[name] = start(self.settings, f"{name}.py", **environment)
+
+    def die(self) -> None:
+        for application in self.applications.values():
+            application.die()
+
+    def end(self) -> None:
+        """Terminate the applications, which must end in order."""
+        assert {name: each.end() for name, each in self.applications.items()} == dict.fromkeys(ENVIRONMENT, 0)
+
+    def kill_at_next_point(self, name: str) -> None:
+        """Start an application again, so that it is killed at the next of its named points."""
+        self.applications[name].die()
+        point = next(self.points[name])
+        fault = f"{point}:{self.draw.randint(1, 3)}:kill"
+        armed = self.applications[name] = start(self.settings, f"{name}.py", fault=fault, **ENVIRONMENT[name])
+        armed.wait_fault(180)
+        armed.wait_kill()
+        self.kills[f"{name} at {point}"] += 1
+
+    def kill_service(self, name: str) -> None:
+        """Kill a service. The supervisor starts the service again."""
+        [pid] = [state.pid for state in runtime.status(self.settings) if state.name == name]
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        self.kills[name] += 1
+        runtime.up(self.settings, [name], tethered=True)
+
+    def kill_supervisor(self) -> None:
+        """Kill the supervisor, with which all services end, and start everything again."""
+        pid = keeper._calls(self.settings).getPID()
+        running = [state.pid for state in runtime.status(self.settings) if state.pid]
+        assert len(running) == len(STORES) + len(SERVICES)
+        os.kill(pid, signal.SIGKILL)
+        self.kills["supervisor, with all services"] += 1
+        psutil.wait_procs([psutil.Process(each) for each in running if psutil.pid_exists(each)], timeout=60)
+        runtime.up(self.settings, [*STORES, *SERVICES], tethered=True)
+
+    def post_parcels(self, count: int) -> bool:
+        """Post parcels as heavy as this version accepts. Dead letters are replayed later, so they must count too."""
+        now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        grams = declarations.GRAMS * self.version
+        ids = [f"parcel-{self.version}-{time.monotonic_ns()}-{n}" for n in range(count)]
+        fields = {"type": declarations.PARCEL, "occurred_at": now, "grams": grams}
+        response = self.traffic.client.post([fields | {"event_id": each, "parcel": each[-1]} for each in ids])
+        assert response.status in {200, 422}, (response.status, response.body)
+        self.parcels += ids
+        return response.status == 200
+
+    def declare(self) -> None:
+        """Change the event files, and wait until every process judges by the new versions."""
+        self.version += 1
+        assert not self.post_parcels(20), "these must be dead letters until the next version is declared"
+        before = self._registered("page_view")
+        declarations.declare_version(self.settings.events_folder, self.version)
+        soon(lambda: self._registered("page_view") > before, 150, "the new version of page_view")
+        soon(lambda: self.post_parcels(1), 150, "the collector accepts the new version of parcel_scan")
+        if self.version == 1:
+            declarations.declare_views(self.settings.views_folder)
+
+    def _registered(self, event: str) -> int:
+        query = "SELECT coalesce(max(version), 0) FROM truelog.event_version WHERE event = %s"
+        return int(self.world.ask(query, event)[0][0])
+
+    def replay(self, fault: str) -> None:
+        """Kill a replay of the dead letters at a named point. Another replay completes it."""
+        fired = self.settings.home / f"replay-{time.monotonic_ns()}.fired"
+        words = ("dead-letters", "replay", "--type", declarations.PARCEL)
+        killed = truelog(*words, TRUELOG_FAULT=f"{fault}:1:kill", TRUELOG_FAULT_FIRED=str(fired))
+        assert killed.returncode == -signal.SIGKILL or not fired.exists(), killed.stderr
+        self.kills[f"replay at {fault}"] += fired.exists()
+        result = answer(*words)
+        assert not result["invalid"], result
+        assert not result["skipped"], result
+        assert answer(*words)["sent"] == 0
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        return (*TOPICS, declarations.PARCEL) if self.version else TOPICS
+
+    def catch_up(self) -> None:
+        """Wait until all views and the archive have reached the present end of the log."""
+        ends = topics.end_offsets(self.settings, self.topics)
+        views = catalogue.load_all_views(self.settings.views_folder)
+
+        def reached() -> bool:
+            self.keep_running()
+            archived = archived_positions(self.settings, self.topics)
+            behind = [
+                name for name, view in views.items() if not self.world.positions(name).covers(ends.only(view.reads))
+            ]
+            return archived.covers(ends) and not behind
+
+        try:
+            soon(reached, RECOVERY_SECONDS, "every view at the end of the log")
+        except ServiceDown:
+            for each in self.applications.values():
+                log.exception("%s has not recovered:\n%s", each.name, each.tail())
+            raise
+
+    def require_counts(self) -> None:
+        """Each valid event counts exactly once in the views by event id, and each acknowledged event is in the log."""
+        for topic in TOPICS:
+            event_type, expected, logged = load_events()[topic], Counter[str](), Counter[str]()
+            campaigns = Counter[tuple[str, str]]()
+            versions = self._versions() if topic == "page_view" else []
+            for message in messages_in_the_log(self.settings, topic):
+                logged[event_id(message.value()) or ""] += 1
+                if event := valid_event(event_type, message.value()):
+                    # PostgreSQL cannot store U+0000, so the decoder replaces it.
+                    identity = event.event_id.replace("\0", "\u2400")
+                    expected[identity] += 1
+                    campaigns[
+                        identity, _campaign(message.value(), versions, message.partition(), message.offset())
+                    ] += 1
+            lost = self.traffic.ids[topic] - logged
+            assert not lost, f"{topic}: {lost.total()} acknowledged events are not in the log"
+            require_same(topic, expected, self._counted(declarations.each_view(topic), "event_id"))
+            if topic == "page_view" and self.version:
+                require_same("by_campaign", campaigns, self._counted("by_campaign", "event_id, campaign"))
+        if self.version:
+            replayed = self._counted(declarations.each_view(declarations.PARCEL), "event_id")
+            doubled = {each: count for (each,), count in replayed.items() if count > 1}
+            assert not doubled, f"{len(doubled)} parcels are counted too often"
+
+    def require_each_parcel_once(self) -> None:
+        """Each parcel counts once, whether the collector accepted it or it was replayed."""
+        counted = self._counted(declarations.each_view(declarations.PARCEL), "event_id")
+        require_same(declarations.PARCEL, Counter(self.parcels), counted)
+
+    def _versions(self) -> list[dict[str, Any]]:
+        shown: list[dict[str, Any]] = answer("events", "show", "page_view")["versions"]
+        return shown
+
+    def _counted(self, view: str, key: str) -> Counter[Any]:
+        rows = self.world.ask(f"SELECT {key}, records FROM views.{view}")
+        return Counter({tuple(identity): int(records) for *identity, records in rows})
+
+
+def require_same(what: str, expected: Counter[Any], counted: Counter[Any]) -> None:
+    keyed = Counter({each if isinstance(each, tuple) else (each,): count for each, count in expected.items()})
+    lost, doubled = keyed - counted, counted - keyed
+    assert not lost, f"{what}: {len(lost)} are lost: {lost.most_common(3)}"
+    assert not doubled, f"{what}: {len(doubled)} are counted too often: {doubled.most_common(3)}"
+
+
+def _campaign(value: bytes | None, versions: list[dict[str, Any]], partition: int | None, offset: int | None) -> str:
+    """The campaign that the version in force at the offset reads. A version that does not declare it reads none."""
+    fields: set[str] = set()
+    for each in versions:
+        if each["first_offsets"].get(str(partition), 0) <= (offset or 0):
+            fields = {declared["name"] for declared in each["declaration"]["fields"]}
+    found = (parsed(value) or {}).get(CAMPAIGN) if CAMPAIGN in fields else None
+    return str(found or "-")
+
+
+def soon(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    def met() -> None:
+        with suppress(psycopg.OperationalError):
+            if condition():
+                return
+        raise ServiceDown("not yet")
+
+    until(met, seconds, what)
+
+
+def verdicts(*words: str) -> dict[str, str]:
+    """The verdict of each view, by the real command, whose exit code must say the same."""
+    ended = truelog("reconcile", "--all", *words, "--json")
+    assert ended.stdout, ended.stderr
+    results = json.loads(ended.stdout)["views"]
+    for each in results:
+        if not each["equal"]:
+            log.error("%s", json.dumps(each)[:3_000])
+    assert (ended.returncode == 0) == all(each["equal"] for each in results), ended.stderr
+    return {each["view"]: each["verdict"] for each in results}
