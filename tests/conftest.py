@@ -46,7 +46,8 @@ def settings() -> Iterator[Settings]:
         patch.setenv("TRUELOG_HOME", str(home))
         patch.setenv("TRUELOG_JARS", jars)
         # In a test, Spark runs for seconds only, so the second JIT compiler would take more time than it saves.
-        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+        # With one compiler, the code cache has 48 MB by default, and Java stops to compile when it is full.
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
         made = runtime.set_up(home, random_ports=True)
         try:
             yield made

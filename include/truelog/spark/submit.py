@@ -21,8 +21,11 @@ SPARK = "spark_default"
 # When a query stops inside foreachBatch, Spark matches the traceback with a recursive regex, which overflows a stack of
 # the default size.
 _LOGGING = Path(__file__).with_name("spark-log4j2.properties")
-# Java would publish its performance data in a file in /tmp.
-_JAVA_OPTIONS = f"-Xss16m -Duser.timezone=UTC -XX:+UseParallelGC -XX:-UsePerfData -Dlog4j2.configurationFile={_LOGGING}"
+# Java would publish its performance data in a file in /tmp, and print its warnings before the JSON of a command.
+_JAVA_OPTIONS = (
+    "-Xss16m -Duser.timezone=UTC -XX:+UseParallelGC -XX:-UsePerfData -XX:+DisplayVMOutputToStderr "
+    f"-Dlog4j2.configurationFile={_LOGGING}"
+)
 _INHERITED = ("HOME", "JAVA_TOOL_OPTIONS", "LANG", "PATH", "TRUELOG_FAULT", "TRUELOG_FAULT_FIRED")
 
 _CLUSTERS = ("spark://", "local-cluster[")  # masters that make no secret of their own
