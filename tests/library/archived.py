@@ -129,12 +129,15 @@ def _batch(topic: str, partition: int, offsets: range, values: Sequence[dict[str
 
 
 def drop_archive(catalog: Catalog, topic: str) -> None:
-    """Drop a topic's table, if there is one, and its pointer, so that the topic can be archived from the beginning."""
-    if catalog.table_exists(identifier(topic)):
-        catalog.drop_table(identifier(topic))
+    """Drop a topic's table, if there is one, its files and its pointer: `archive adopt` would restore the table."""
     bucket_name = catalog.properties["warehouse"].split("/")[2]
-    s3 = bucket.client_of(catalog.properties)
-    s3.delete_object(Bucket=bucket_name, Key=f"{PREFIX}{identifier(topic)}.json")
+    s3, keys = bucket.client_of(catalog.properties), [f"{PREFIX}{identifier(topic)}.json"]
+    if catalog.table_exists(identifier(topic)):
+        folder = catalog.load_table(identifier(topic)).location().removeprefix(f"s3://{bucket_name}/")
+        catalog.drop_table(identifier(topic))
+        keys += [each["Key"] for each in bucket.list_objects(s3, bucket_name, f"{folder}/")]
+    for key in keys:
+        s3.delete_object(Bucket=bucket_name, Key=key)
 
 
 @contextmanager

@@ -30,9 +30,8 @@ def test_services_that_are_down_while_applications_plan(world: World, archives: 
     """The services come back one after the other, so each application fails at each service that it needs."""
     for each in archives:
         each.die()
-    archive, stream = (
-        start(world.settings, f"{name}.py", fault=f"{name}.planning:1:stop") for name in ("archive", "stream")
-    )
+    archive = start(world.settings, "archive.py", fault="archive.planning:1:stop")
+    stream = start(world.settings, "stream.py", fault="stream.planning:1:stop")
     world.traffic.send(300)
     ends = topics.end_offsets(world.settings, ["page_view"])
     for application in (archive, stream):

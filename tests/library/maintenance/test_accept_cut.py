@@ -25,7 +25,7 @@ from truelog.storage.database import connect, migrate
 from truelog.support.settings import KafkaUser, Settings
 
 OLD, CUT_AT = 10, 5  # records before the cut, and the offset at which the log is cut
-STEPS = ("planned", "filled", "moved", "archived")
+STEPS = ("accept_cut.planned", "accept_cut.filled", "accept_cut.moved", "accept_cut.archived")
 
 
 class Text(Event):
@@ -54,7 +54,7 @@ CASES = {
     "cut_never_archived": Case(archived=-1, views={"v": 8}, result=(8, 0, 3, ("v",))),
     "cut_view_went_on": Case(archived=7, views={"v": 6}, went_on={"w": 9}, result=(9, 4, 0, ("w",))),
     "cut_compacted": Case(archived=8, compacted=True, result=(12, 7, 0, ())),
-    **{f"cut_crash_{step}": FILLED for step in STEPS},
+    **{step.replace(".", "_"): FILLED for step in STEPS},
     "cut_crash_went_on": replace(FILLED, new=9, result=(10, 5, 3, ("v",))),
 }
 
@@ -128,7 +128,8 @@ def world(platform: Settings) -> Iterator[World]:
     with connect(platform) as connection:
         for table in ("position", "log_cut"):
             connection.execute(f"DELETE FROM truelog.{table} WHERE topic = ANY(%s)", (list(CASES),))
-        connection.execute("DELETE FROM truelog.view WHERE view LIKE 'cut_%'")
+        for topic in CASES:
+            connection.execute("DELETE FROM truelog.view WHERE starts_with(view, %s)", (f"{topic} ",))
     admin = topics.client(platform, KafkaUser.ADMIN)
     for deleted in admin.delete_topics(list(CASES)).values():
         deleted.result()
@@ -190,7 +191,7 @@ def test_the_last_record_of_each_key_is_still_the_last_in_a_compacted_topic(worl
 
 
 def kill(world: World, topic: str, step: str, fired: Path) -> None:
-    fault: dict[str, Any] = {"TRUELOG_FAULT": f"accept_cut.{step}:1:kill", "TRUELOG_FAULT_FIRED": str(fired)}
+    fault: dict[str, Any] = {"TRUELOG_FAULT": f"{step}:1:kill", "TRUELOG_FAULT_FIRED": str(fired)}
     command = [str(Path(sys.executable).with_name("truelog")), "archive", "accept-cut", topic]
     ended = subprocess.run(command, env=os.environ | fault, capture_output=True, timeout=120, check=False)
     assert fired.exists(), ended.stderr
@@ -199,7 +200,7 @@ def kill(world: World, topic: str, step: str, fired: Path) -> None:
 
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_at_each_step_and_repeated(world: World, step: str, tmp_path: Path) -> None:
-    topic = f"cut_crash_{step}"
+    topic = step.replace(".", "_")
     kill(world, topic, step, tmp_path / "fired")
     require(world, topic, world.accept(topic))
 
@@ -207,7 +208,7 @@ def test_killed_at_each_step_and_repeated(world: World, step: str, tmp_path: Pat
 def test_killed_before_a_view_went_on_and_repeated(world: World, tmp_path: Path) -> None:
     """Between the two attempts, a view that was before the cut passes the offset that the first attempt chose."""
     topic = "cut_crash_went_on"
-    kill(world, topic, "moved", tmp_path / "fired")
+    kill(world, topic, "accept_cut.moved", tmp_path / "fired")
     with connect(world.settings) as connection:
         connection.execute(
             "UPDATE truelog.position SET next_offset = 13, leader_epoch = %s WHERE view = %s",
