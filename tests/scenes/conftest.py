@@ -189,6 +189,12 @@ def archive(world: World, archives: list[Application]) -> Application:
     return keep_archiving(world, archives)
 
 
+@pytest.fixture
+def no_archive(archives: list[Application]) -> None:
+    """For scenes that start an archive of their own: only one archive can run."""
+    _end(archives)
+
+
 def keep_archiving(world: World, archives: list[Application]) -> Application:
     if not archives or archives[-1].process.poll() is not None:
         archives.append(start(world.settings, "archive.py", TRUELOG_ARCHIVE_TRIGGER_SECONDS="2"))

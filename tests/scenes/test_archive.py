@@ -33,6 +33,8 @@ DAY_SECONDS = 5
 TOPIC = "page_view"
 OTHER_TOPIC = "search"  # damaged instead of `page_view`, because later scenes count the page views
 
+pytestmark = pytest.mark.usefixtures("no_archive")
+
 Coordinates = tuple[int, int]
 Bytes = tuple[datetime, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 

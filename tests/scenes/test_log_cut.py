@@ -58,7 +58,9 @@ def verdicts(world: World) -> set[LagVerdict]:
     return found
 
 
-def test_a_log_that_was_cut_and_refilled_is_not_skipped(world: World, one_view: None, batch: Batch) -> None:
+def test_a_log_that_was_cut_and_refilled_is_not_skipped(
+    world: World, no_archive: None, one_view: None, batch: Batch
+) -> None:
     archiver, stream = archive(world), start(world.settings, "stream.py")
     world.traffic.send(1_000)
     caught_up(world, archiver, stream)

@@ -26,10 +26,8 @@ def failed_at(application: Application, words: str) -> None:
     application.wait(lambda: words in application.log.read_text(), 60, f"the failure {words}")
 
 
-def test_services_that_are_down_while_applications_plan(world: World, archives: list[Application]) -> None:
+def test_services_that_are_down_while_applications_plan(world: World, no_archive: None) -> None:
     """The services come back one after the other, so each application fails at each service that it needs."""
-    for each in archives:
-        each.die()
     archive = start(world.settings, "archive.py", fault="archive.planning:1:stop")
     stream = start(world.settings, "stream.py", fault="stream.planning:1:stop")
     world.traffic.send(300)

@@ -34,7 +34,9 @@ def archive_all(world: World, archiver: Application) -> None:
     archiver.wait(lambda: archived_positions(world.settings, [TOPIC]).covers(ends), 60, "the archive to catch up")
 
 
-def test_a_database_from_a_backup_under_traffic(world: World, each_event: None, batch: Batch, tmp_path: Path) -> None:
+def test_a_database_from_a_backup_under_traffic(
+    world: World, no_archive: None, each_event: None, batch: Batch, tmp_path: Path
+) -> None:
     backup = tmp_path / "truelog.dump"
     archiver, stream = archive(world), start(world.settings, "stream.py")
     world.traffic.send(500)
