@@ -44,8 +44,10 @@ class Patience:
         """Wait before the next attempt, until the lease is held.
 
         Raises:
-            Exception: `error`, if the application has tried for long enough.
+            Exception: `error`, if the application has tried for long enough, or if its own Java process has ended.
         """
+        if isinstance(error, ConnectionError):  # py4j's error; clients of services raise their own
+            raise error
         reason = str(error).partition("\n")[0]
         log.warning(
             "%s waits for its services after %s: %s", self.lease.holder.application, type(error).__name__, reason
