@@ -29,7 +29,8 @@ jars: .venv/.installed
 demo: install
 	@.venv/bin/python -m runtime.demo
 
-# Runs two test files at a time, each with its own platform. Then runs the tests that measure durations one at a time.
+# Runs two test files at a time, each with its own platform. Then runs, one at a time, the tests that measure durations
+# or damage the log.
 test: install
 	.venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not alone"
 	.venv/bin/python -m pytest -m alone
