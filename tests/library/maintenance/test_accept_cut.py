@@ -54,7 +54,7 @@ CASES = {
     "cut_never_archived": Case(archived=-1, views={"v": 8}, result=(8, 0, 3, ("v",))),
     "cut_view_went_on": Case(archived=7, views={"v": 6}, went_on={"w": 9}, result=(9, 4, 0, ("w",))),
     "cut_compacted": Case(archived=8, compacted=True, result=(12, 7, 0, ())),
-    **{step.replace(".", "_"): FILLED for step in STEPS},
+    **{f"crash_{step.replace('.', '_')}": FILLED for step in STEPS},
     "cut_crash_went_on": replace(FILLED, new=9, result=(10, 5, 3, ("v",))),
 }
 
@@ -200,7 +200,7 @@ def kill(world: World, topic: str, step: str, fired: Path) -> None:
 
 @pytest.mark.parametrize("step", STEPS)
 def test_killed_at_each_step_and_repeated(world: World, step: str, tmp_path: Path) -> None:
-    topic = step.replace(".", "_")
+    topic = f"crash_{step.replace('.', '_')}"
     kill(world, topic, step, tmp_path / "fired")
     require(world, topic, world.accept(topic))
 
