@@ -45,7 +45,8 @@ SERVER = {
 def configure(settings: Settings) -> None:
     """Copy the binaries and create the data folder. Each step is completed in full or not at all."""
     folder = _folder(settings)
-    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o711)  # the user that runs PostgreSQL may enter it, but not list it
     if not _programs(folder).exists():
         _copy_binaries(folder)
     if not (folder / "data").exists():

@@ -1,11 +1,14 @@
 """Airflow keeps the applications alive, whatever is killed: an application, its JVM, or Airflow itself."""
 
+import itertools
 import json
 import logging
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -14,6 +17,7 @@ import pytest
 import runtime
 from runtime import keeper
 from tests.library.listener import FAILS, TAKES, Listener, listening
+from tests.scenes import exposure, stranger
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from tests.scenes.command_line import truelog
 from tests.scenes.conftest import World, known
@@ -113,6 +117,22 @@ def test_the_applications_are_started_and_watched(kept: Settings, oncall: Airflo
             raise ServiceDown(f"{status(kept, 'archive')} {_task(oncall)}")
 
     until(watched, 90, "the archive, and a deferred task")
+
+
+def test_a_stranger_gets_nothing(kept: Settings) -> None:
+    """Another user without credentials tries every port of the services and applications, and every file."""
+    readable = Path(tempfile.mkstemp(prefix="truelog-readable-")[1])  # shows that the stranger can find a file
+    readable.chmod(0o644)
+    applications = [launcher.application_processes(status(kept, name)) for name in ("stream", "archive")]
+    ports = exposure.listening_ports([*runtime.processes(kept), *itertools.chain(*applications)])
+    try:
+        found = stranger.attempt([*exposure.private_files(kept), readable], ports)
+    finally:
+        readable.unlink()
+    assert (found["files"], exposure.leaks(kept, found["answers"])) == ([str(readable)], [])
+    reached = {port for port, _, answer in found["answers"] if answer}
+    assert {kept.database_port, kept.collector_port, kept.lag_port, kept.airflow_port} <= reached
+    assert len(ports) >= 12  # seven services, and at least three ports of each application
 
 
 def test_a_second_start_leaves_the_application_alone(kept: Settings) -> None:

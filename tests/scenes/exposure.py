@@ -1,0 +1,69 @@
+"""What a running platform exposes to other users of the machine, and which answers of its ports give something away."""
+
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+from pydantic import SecretStr
+
+from truelog.support.settings import Settings
+
+# The names of the files and folders that Spark, its Python workers and Java leave in the temporary folder.
+_LEFT = ("artifacts-", "blockmgr-", "hsperfdata_", "liblz4", "pyspark-", "snappy-", "spark-")
+_PROGRAMS = "binaries-"  # PostgreSQL's programs, which contain no data and which its own user must be able to execute
+_KINDS = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFSOCK)
+
+_SERVED = re.compile(r"HTTP/1\.[01] [123]")
+# Health without data, and the page of Airflow whose script then asks for a password.
+_PUBLIC = {"GET /health", "GET /"}
+# Signs that a request was not refused: a block, Java's deserialization, a Py4J result, a session, and names of topics.
+_GIVEN = ("StreamCorruptedException", "!y", "R\x00\x00\x00\x08\x00\x00\x00\x00", "page_view", "dead_letter")
+
+
+def listening_ports(processes: Iterable[psutil.Process]) -> dict[int, str]:
+    """The ports on which these processes listen, with the names of the processes."""
+    ports = {}
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            for connection in process.net_connections(kind="inet"):
+                if connection.status == psutil.CONN_LISTEN:
+                    ports[connection.laddr.port] = process.name()
+    return ports
+
+
+def private_files(settings: Settings) -> Iterator[Path]:
+    """The files, folders and sockets of the home, and the files that its processes left in the temporary folder."""
+    yield settings.home
+    yield from (each for each in settings.home.rglob("*") if _PROGRAMS not in str(each) and _kind(each) in _KINDS)
+    since = psutil.Process().create_time()
+    for left in Path(tempfile.gettempdir()).iterdir():
+        with suppress(FileNotFoundError):
+            if left.name.startswith(_LEFT) and left.lstat().st_uid == os.getuid() and left.lstat().st_mtime > since:
+                yield from (each for each in (left, *left.rglob("*")) if _kind(each) == stat.S_IFREG)
+
+
+def _kind(path: Path) -> int:
+    with suppress(FileNotFoundError):  # it was removed since it was listed
+        return stat.S_IFMT(path.lstat().st_mode)
+    return 0
+
+
+def leaks(settings: Settings, answers: Iterable[tuple[int, str, str | None]]) -> list[tuple[int, str, str]]:
+    """The answers that are more than a refusal: port, request and the beginning of the answer."""
+    secrets = [value.get_secret_value() for _, value in settings if isinstance(value, SecretStr) and value]
+    return [
+        (port, request, answer[:300])
+        for port, request, answer in answers
+        if answer
+        and (
+            any(secret in answer for secret in secrets)
+            or any(sign in answer for sign in _GIVEN)
+            or ("broadcast" in answer and "Expected Sasl" not in answer)
+            or (_SERVED.match(answer) and request not in _PUBLIC)
+        )
+    ]
