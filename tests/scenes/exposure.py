@@ -19,8 +19,6 @@ _PROGRAMS = "binaries-"  # PostgreSQL's programs, which contain no data and whic
 _KINDS = (stat.S_IFREG, stat.S_IFDIR, stat.S_IFSOCK)
 
 _SERVED = re.compile(r"HTTP/1\.[01] [123]")
-# Health without data, and the page of Airflow whose script then asks for a password.
-_PUBLIC = {"GET /health", "GET /"}
 # Signs that a request was not refused: a block, Java's deserialization, a Py4J result, a session, and names of topics.
 _GIVEN = ("StreamCorruptedException", "!y", "R\x00\x00\x00\x08\x00\x00\x00\x00", "page_view", "dead_letter")
 
@@ -36,10 +34,11 @@ def listening_ports(processes: Iterable[psutil.Process]) -> dict[int, str]:
     return ports
 
 
-def private_files(settings: Settings) -> Iterator[Path]:
-    """The files, folders and sockets of the home, and the files that its processes left in the temporary folder."""
-    yield settings.home
-    yield from (each for each in settings.home.rglob("*") if _PROGRAMS not in str(each) and _kind(each) in _KINDS)
+def private_files(folders: Iterable[Path]) -> Iterator[Path]:
+    """The files, folders and sockets of these folders, and the files that processes left in the temporary folder."""
+    for folder in folders:
+        yield folder
+        yield from (each for each in folder.rglob("*") if _PROGRAMS not in str(each) and _kind(each) in _KINDS)
     since = psutil.Process().create_time()
     for left in Path(tempfile.gettempdir()).iterdir():
         with suppress(FileNotFoundError):
@@ -55,15 +54,29 @@ def _kind(path: Path) -> int:
 
 def leaks(settings: Settings, answers: Iterable[tuple[int, str, str | None]]) -> list[tuple[int, str, str]]:
     """The answers that are more than a refusal: port, request and the beginning of the answer."""
+    given = [(port, request, answer) for port, request, answer in answers if answer]
     secrets = [value.get_secret_value() for _, value in settings if isinstance(value, SecretStr) and value]
+    public = _public(settings, given)
     return [
         (port, request, answer[:300])
-        for port, request, answer in answers
-        if answer
-        and (
-            any(secret in answer for secret in secrets)
-            or any(sign in answer for sign in _GIVEN)
-            or ("broadcast" in answer and "Expected Sasl" not in answer)
-            or (_SERVED.match(answer) and request not in _PUBLIC)
-        )
+        for port, request, answer in given
+        if any(secret in answer for secret in secrets)
+        or any(sign in answer for sign in _GIVEN)
+        or ("broadcast" in answer and "Expected Sasl" not in answer)
+        or (_SERVED.match(answer) and (port, request) not in public)
     ]
+
+
+def _public(settings: Settings, given: list[tuple[int, str, str]]) -> set[tuple[int, str]]:
+    """Requests that need no credentials: health without data, Airflow's page that asks for a password, and its manual.
+
+    Airflow's server returns this page for each address that it does not know.
+    """
+    airflow = {request: _body(answer) for port, request, answer in given if port == settings.airflow_port}
+    pages = {(settings.airflow_port, request) for request, body in airflow.items() if body == airflow["GET /"]}
+    health = {(settings.collector_port, "GET /health"), (settings.lag_port, "GET /health")}
+    return pages | health | {(settings.airflow_port, "GET /docs")}
+
+
+def _body(answer: str) -> str:
+    return answer.partition("\r\n\r\n")[2]

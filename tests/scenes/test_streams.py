@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 import runtime
-from runtime import keeper
+from runtime import keeper, postgresql
 from tests.library.listener import FAILS, TAKES, Listener, listening
 from tests.scenes import exposure, stranger
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
@@ -126,7 +126,7 @@ def test_a_stranger_gets_nothing(kept: Settings) -> None:
     applications = [launcher.application_processes(status(kept, name)) for name in ("stream", "archive")]
     ports = exposure.listening_ports([*runtime.processes(kept), *itertools.chain(*applications)])
     try:
-        found = stranger.attempt([*exposure.private_files(kept), readable], ports)
+        found = stranger.attempt([*exposure.private_files([kept.home, postgresql._folder(kept)]), readable], ports)
     finally:
         readable.unlink()
     assert (found["files"], exposure.leaks(kept, found["answers"])) == ([str(readable)], [])
