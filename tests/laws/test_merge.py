@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,95 +11,19 @@ from psycopg import sql
 from pyspark.errors import SparkRuntimeException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
-from tests.laws.events import START
+from tests.laws.bench import PER_MINUTE, Bench, make_bench, shaped, starting
 from tests.laws.lab import Lab
 from truelog import Sum, View
 from truelog.control import lease
-from truelog.control.lease import Holder
-from truelog.kernel import bad_records, merge, stage, table
-from truelog.kernel.apply_batch import BatchApplier, EventRange
-from truelog.kernel.merge import Merge
-from truelog.log import records
-from truelog.log.positions import Positions
+from truelog.kernel import bad_records, merge, stage
+from truelog.kernel.apply_batch import EventRange
 from truelog.support.errors import Fenced, StagingTorn, TopicRecreated
-from truelog.views.compiled_view import CompiledView
-
-
-def _per_minute(page_view: DataFrame) -> DataFrame:
-    return page_view.select(F.date_trunc("minute", "event_time").alias("minute"), F.lit(1).alias("views"))
-
-
-PER_MINUTE = View(reads=("page_view",), transform=_per_minute, key=("minute",), measures={"views": Sum()})
-
-
-@dataclass
-class Bench:
-    """A view for one test, and batches for that view."""
-
-    lab: Lab
-    compiled: CompiledView
-    holder: Holder | None = None
-    topic_id: str = "an-id"
-
-    def at(self, offset: int, ticks: int = 0) -> Positions:
-        offsets = {"page_view": {0: offset}, "ticks": {0: ticks}}
-        return Positions(offsets, {"page_view": self.topic_id, "ticks": "ticks-id"}).only(self.compiled.view.topics)
-
-    def events(self, start: int, end: int) -> dict[str, DataFrame]:
-        """One event per second. An event's offset is its number."""
-        seconds = F.timestamp_seconds(F.lit(START.timestamp()).cast("bigint") + F.col("id"))
-        kinds = {"offset": F.col("id"), "partition": F.lit(0), "topic": F.lit("page_view"), "event_time": seconds}
-        return {"page_view": _shaped(self.lab, self.lab.spark.range(start, end), "page_view", kinds)}
-
-    def staged(self, start: int, end: int) -> stage.StagedRows:
-        return self.applier.stage_totals(self.compiled, self.events(start, end))
-
-    @property
-    def applier(self) -> BatchApplier:
-        return BatchApplier(self.lab.settings, self.holder)
-
-    def apply(self, start: int, end: int, /, **changes: object) -> None:
-        batch = Merge(self.at(start), self.at(end), self.staged(start, end))
-        merge.apply(self.lab.connection, self.compiled, replace(batch, **changes), self.holder)  # type: ignore[arg-type]
-
-    def counted(self) -> int:
-        query = sql.SQL("SELECT coalesce(sum(views), 0)::bigint FROM {}")
-        row = self.lab.connection.execute(query.format(sql.Identifier("state", self.compiled.table))).fetchone()
-        assert row is not None
-        return int(str(row[0]))
-
-    def tally(self) -> tuple[object, ...]:
-        """The numbers of merges and merged rows, and whether the merges took time."""
-        row = self.lab.connection.execute(
-            "SELECT merges, rows, merging > 0 FROM truelog.merge_tally WHERE view = %s", (self.compiled.name,)
-        ).fetchone()
-        assert row is not None
-        return row
-
-    def excluded(self) -> list[object]:
-        query = 'SELECT "offset" FROM truelog.exclusion WHERE view = %s ORDER BY 1'
-        return [offset for (offset,) in self.lab.connection.execute(query, (self.compiled.name,)).fetchall()]
-
-    def offset(self) -> int:
-        return merge.positions(self.lab.connection, self.compiled).at("page_view", 0)
-
-
-def _shaped(lab: Lab, frame: DataFrame, topic: str, columns: dict[str, Column]) -> DataFrame:
-    shape: StructType = records.schema(lab.types[topic])
-    return frame.select(*(columns.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in shape))
 
 
 @pytest.fixture
 def bench(lab: Lab) -> Bench:
-    return _bench(lab, PER_MINUTE)
-
-
-def _bench(lab: Lab, view: View) -> Bench:
-    compiled = lab.compiled(f"v{uuid.uuid4().hex[:8]}", view)
-    table.deploy_table(lab.connection, compiled)
-    return Bench(lab, compiled)
+    return make_bench(lab, PER_MINUTE)
 
 
 def test_consecutive_merges_add_up(bench: Bench) -> None:
@@ -193,7 +116,7 @@ def test_a_record_on_which_the_transform_fails_is_excluded_and_the_rest_is_merge
     def divides(page_view: DataFrame) -> DataFrame:
         return page_view.select("url", (F.lit(100) / (F.col("offset") - 7)).cast("int").alias("share"))
 
-    bench = _bench(lab, View(reads=("page_view",), transform=divides, key=("url",), measures={"share": Sum()}))
+    bench = make_bench(lab, View(reads=("page_view",), transform=divides, key=("url",), measures={"share": Sum()}))
     batch = EventRange(bench.events(0, 20), bench.at(0), bench.at(20))
     bench.applier.apply(lab.connection, bench.compiled, batch, bench.at(0))
 
@@ -208,16 +131,6 @@ def test_a_record_on_which_the_transform_fails_is_excluded_and_the_rest_is_merge
     assert bad_records.unfounded_exclusions(bench.compiled, events, places) == [fine, missing]
 
 
-def _starting(selected: Column | str) -> View:
-    """A view keyed by a value that may be hostile."""
-
-    def transform(page_view: DataFrame) -> DataFrame:
-        start = F.expr(selected) if isinstance(selected, str) else selected
-        return page_view.select(start.alias("start"), F.lit(1).alias("views"))
-
-    return View(reads=("page_view",), transform=transform, key=("start",), measures={"views": Sum()})
-
-
 @pytest.mark.parametrize(
     ("hostile", "fine"),
     [
@@ -228,7 +141,7 @@ def _starting(selected: Column | str) -> View:
     ids=["an early instant", "an early date", "a late date"],
 )
 def test_a_time_that_postgresql_cannot_store_is_excluded(lab: Lab, hostile: str, fine: str) -> None:
-    bench = _bench(lab, _starting(f"CASE WHEN offset = 7 THEN {hostile} ELSE {fine} END"))
+    bench = make_bench(lab, starting(f"CASE WHEN offset = 7 THEN {hostile} ELSE {fine} END"))
     batch = EventRange(bench.events(0, 20), bench.at(0), bench.at(20))
     bench.applier.apply(lab.connection, bench.compiled, batch, bench.at(0))
 
@@ -264,16 +177,24 @@ def test_decimals_that_would_overflow_a_sum_are_excluded(lab: Lab, scale: int) -
     ids=["the first instant", "the last instant", "the first date", "the last date"],
 )
 def test_the_first_and_last_times_that_postgresql_stores_are_counted(lab: Lab, limit: str) -> None:
-    bench = _bench(lab, _starting(limit))
+    bench = make_bench(lab, starting(limit))
     bench.apply(0, 20)
     assert bench.counted() == 20
 
 
+_START = "CASE WHEN bytes % 2 = 1 THEN raise_error('odd') ELSE 'even' END"
+
+
 @pytest.fixture
 def failing(lab: Lab) -> Bench:
-    """A view whose transform fails on each record with an odd number of bytes."""
-    is_odd = F.col("bytes") % 2 == 1
-    return _bench(lab, _starting(F.when(is_odd, F.raise_error(F.lit("odd"))).otherwise("even")))
+    """A view whose transform fails on each record with an odd number of bytes. One job finds these records."""
+    return make_bench(lab, starting(_START))
+
+
+@pytest.fixture
+def searched(lab: Lab) -> Bench:
+    """The same with a step that one job cannot examine."""
+    return make_bench(lab, starting(f"explode(array({_START}))"))
 
 
 def _with_bad(bench: Bench, size: int, bad: Column, reads: Path) -> EventRange:
@@ -286,14 +207,12 @@ def _with_bad(bench: Bench, size: int, bad: Column, reads: Path) -> EventRange:
     numbers = bench.lab.spark.range(0, size, numPartitions=1).mapInArrow(read, "id bigint")
     columns = {"offset": F.col("id"), "partition": F.lit(0), "topic": F.lit("page_view")}
     columns["bytes"] = F.when(bad, 1).otherwise(2)
-    events = {"page_view": _shaped(bench.lab, numbers, "page_view", columns)}
+    events = {"page_view": shaped(bench.lab, numbers, "page_view", columns)}
     return EventRange(events, bench.at(0), bench.at(size))
 
 
-def test_bad_records_are_found_in_few_probes_of_a_portion_that_is_read_once(
-    lab: Lab, failing: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """101 bad records. A stream persists its portion, so a second read would read Kafka again."""
+def _find_101(lab: Lab, bench: Bench, reads: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Merge a portion with 101 bad records, which Spark has read once, and return the number of probes."""
     size, bad = 2_000, [5, 103, *range(300, 397), 1_000, 1_999]
     probes: list[object] = []
     probe = bad_records._failure
@@ -303,14 +222,28 @@ def test_bad_records_are_found_in_few_probes_of_a_portion_that_is_read_once(
         return probe(*given)
 
     monkeypatch.setattr(bad_records, "_failure", counted)
-    portion = _with_bad(failing, size, F.col("id").isin(bad), tmp_path)
+    portion = _with_bad(bench, size, F.col("id").isin(bad), reads)
     portion.events["page_view"].persist()
-    failing.applier.apply(lab.connection, failing.compiled, portion, portion.begin)
+    bench.applier.apply(lab.connection, bench.compiled, portion, portion.begin)
     portion.events["page_view"].unpersist()
 
-    assert (failing.counted(), failing.excluded()) == (size - len(bad), bad)
-    assert len(list(tmp_path.iterdir())) == 1
-    assert len(probes) <= 3 * len(bad)  # most of them are neighbours
+    assert (bench.counted(), bench.excluded()) == (size - len(bad), bad)
+    assert len(list(reads.iterdir())) == 1  # a stream persists its portion, so a second read would read Kafka again
+    return len(probes)
+
+
+def test_one_job_finds_the_bad_records_of_a_portion(
+    lab: Lab, failing: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only probes are for the reasons of the first records, and one for the rest of the partition."""
+    assert _find_101(lab, failing, tmp_path, monkeypatch) == bad_records._EXAMINED + 1
+
+
+def test_a_search_finds_the_bad_records_in_few_probes(
+    lab: Lab, searched: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most of the bad records are neighbours."""
+    assert _find_101(lab, searched, tmp_path, monkeypatch) <= 3 * 101
 
 
 @pytest.fixture
@@ -318,14 +251,15 @@ def at_most_three_or_one_percent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bad_records, "_MAX_BAD_RECORDS", 3)
 
 
-@pytest.mark.parametrize(
-    ("size", "bad", "is_excluded"), [(100, 3, True), (100, 4, False), (400, 4, True), (20, 20, False)]
-)
+@pytest.mark.parametrize("case", [(100, 3, True), (100, 4, False), (400, 4, True), (20, 20, False)])
 @pytest.mark.usefixtures("at_most_three_or_one_percent")
+@pytest.mark.parametrize("way", ["failing", "searched"])
 def test_a_broken_transform_is_not_mistaken_for_bad_records(
-    failing: Bench, tmp_path: Path, size: int, bad: int, is_excluded: bool
+    request: pytest.FixtureRequest, tmp_path: Path, way: str, case: tuple[int, int, bool]
 ) -> None:
     """Above both bounds, nothing is excluded. Below either, all bad records are excluded."""
+    size, bad, is_excluded = case
+    failing = request.getfixturevalue(way)
     lab = failing.lab
     portion = _with_bad(failing, size, F.col("id") < bad, tmp_path)
     if is_excluded:

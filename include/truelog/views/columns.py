@@ -40,6 +40,9 @@ _PLAIN: dict[type[DataType], str] = {
 _FIRST_INSTANT = -210_866_803_200_000_000
 _DAYS = (-2_440_588, 2_145_042_905)
 
+LONGEST = 4 * 2**20  # bytes of one value; Kafka's records are shorter, and PostgreSQL stores rows of up to 1 GB
+_ELEMENT_BYTES = 24  # of an array's element, besides its text
+
 _HASH_BYTES = len(" …".encode()) + 32
 _LONGEST_CHARACTER = 4  # bytes, in UTF-8
 
@@ -64,12 +67,12 @@ def sql_type(dtype: DataType) -> str:
 
 
 def clean(value: Column, dtype: DataType) -> Column:
-    """The canonical form of a value: text without U+0000, which PostgreSQL cannot store, and no negative zero.
+    """The canonical form of a value: valid text without U+0000, which PostgreSQL cannot store, and no negative zero.
 
     A time that PostgreSQL cannot store has no canonical form, so it raises an error and its record is excluded.
     """
     if isinstance(dtype, StringType):
-        return F.translate(value, "\0", "\u2400")
+        return F.translate(value, "\0", "\u2400")  # replaces bytes that are not UTF-8, too
     if isinstance(dtype, TimestampType):
         return _storable(value, F.unix_micros(value) >= _FIRST_INSTANT)
     if isinstance(dtype, DateType):
@@ -82,7 +85,33 @@ def clean(value: Column, dtype: DataType) -> Column:
 
 
 def _storable(value: Column, condition: Column) -> Column:
-    refusal = F.concat(F.lit("PostgreSQL cannot store the time "), value.cast("string"))
+    return require(value, condition, F.concat(F.lit("PostgreSQL cannot store the time "), value.cast("string")))
+
+
+def limited(value: Column, dtype: DataType, most: int = LONGEST) -> Column:
+    """A value of at most `most` bytes. A longer value raises an error, because a row must not exceed 1 GB."""
+    size = _size(value, dtype)
+    if size is None:
+        return value
+    return require(value, size <= most, F.concat(size, F.lit(f" bytes are too long: the limit is {most} bytes")))
+
+
+def _size(value: Column, dtype: DataType) -> Column | None:
+    """The bytes of a text or of an array's elements; None if all values of this type are short."""
+    if isinstance(dtype, StringType | BinaryType):
+        return F.octet_length(value)
+    if isinstance(dtype, ArrayType):
+
+        def plus(total: Column, element: Column) -> Column:
+            size = _size(element, dtype.elementType)
+            return total + _ELEMENT_BYTES + (0 if size is None else F.coalesce(size, F.lit(0)))
+
+        return F.aggregate(value, F.lit(0).cast("bigint"), plus)
+    return None
+
+
+def require(value: Column, condition: Column, refusal: Column) -> Column:
+    """The value if it is NULL or meets the condition; otherwise an error, so that its record is excluded."""
     return F.when(value.isNull() | condition, value).otherwise(F.raise_error(refusal))
 
 

@@ -30,12 +30,13 @@ from pyspark.sql.types import (
 )
 
 from truelog.support.errors import BadDeclaration
-from truelog.views.columns import ColumnTypes, clean, comparable, sql_type
+from truelog.views.columns import LONGEST, ColumnTypes, clean, comparable, limited, require, sql_type
 
 _SMALL = (ByteType, ShortType, IntegerType)
 _WHOLE = (*_SMALL, LongType)
 _SUMMED_DIGITS = 28  # of a decimal: 10**10 such values fit into a sum of 38 digits
 _LEAST_LIMIT = 8  # digits before the point, which any scale may have
+_STATE_BYTES = 2**28  # of the values in a state, so that a merge stays far below PostgreSQL's 1 GB
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Measure:
         raise NotImplementedError
 
     def prepare(self, value: Column, dtype: DataType) -> Column:
-        return clean(value, dtype)
+        return limited(clean(value, dtype), dtype)
 
     def total(self, prepared: Column) -> Column:
         raise NotImplementedError
@@ -94,7 +95,7 @@ class Sum(Measure):
         if isinstance(dtype, DecimalType) and dtype.precision > _SUMMED_DIGITS:
             limit = Decimal(10) ** max(_SUMMED_DIGITS - dtype.scale, _LEAST_LIMIT)
             refusal = F.concat(F.lit("a sum cannot take the decimal "), value.cast("string"))
-            return F.when(value.isNull() | (F.abs(value) < limit), value).otherwise(F.raise_error(refusal))
+            return require(value, F.abs(value) < limit, refusal)
         return value.cast("decimal(20,0)") if isinstance(dtype, LongType) else value
 
     def total(self, prepared: Column) -> Column:
@@ -158,7 +159,7 @@ class Latest(Measure):
 
     def prepare(self, value: Column, dtype: DataType) -> Column:
         assert isinstance(dtype, StructType)  # noqa: S101
-        fields = [clean(value[f.name], f.dataType).alias(f.name) for f in dtype]
+        fields = [limited(clean(value[f.name], f.dataType), f.dataType).alias(f.name) for f in dtype]
         return F.when(value["at"].isNotNull(), F.struct(*fields))
 
     def total(self, prepared: Column) -> Column:
@@ -222,7 +223,8 @@ class First(Measure):
 
     def prepare(self, value: Column, dtype: DataType) -> Column:
         assert isinstance(dtype, StructType)  # noqa: S101
-        fields = [clean(value[f.name], f.dataType).alias(f.name) for f in dtype]
+        most = min(LONGEST, _STATE_BYTES // self.most)
+        fields = [limited(clean(value[f.name], f.dataType), f.dataType, most).alias(f.name) for f in dtype]
         return F.when(value.isNotNull(), F.struct(*fields))
 
     def total(self, prepared: Column) -> Column:
