@@ -48,6 +48,11 @@ def _items(sequence: Any) -> list[Any]:
     return [sequence.apply(i) for i in range(sequence.size())]
 
 
+def _companion(package: Any, name: str) -> Any:
+    """A Scala object."""
+    return getattr(getattr(package, f"{name}$"), "MODULE$")
+
+
 class _Rewriter:
     """Builds Spark's expressions and plans through py4j."""
 
@@ -75,13 +80,13 @@ class _Rewriter:
         session = self.spark._jsparkSession.cloneSession()
         for name, value in _OPTIONS.items():
             session.conf().set(name, value)
-        return DataFrame(self.jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan), self.spark)
+        return DataFrame(_companion(self.jvm.org.apache.spark.sql.classic, "Dataset").ofRows(session, plan), self.spark)
 
     def _leaf(self, node: Any) -> _Traced | None:
         attributes = {each.name(): each for each in _items(node.output())}
         if not set(_COORDINATES) <= attributes.keys():
             return None
-        flag = self._alias(self.expressions.Literal.apply(False), "failed")
+        flag = self._alias(self._literal(False), "failed")
         plan = self.plans.Project(self._sequence([*attributes.values(), flag]), node)
         return _Traced(plan, [attributes[name] for name in _COORDINATES], flag.toAttribute())
 
@@ -104,7 +109,7 @@ class _Rewriter:
 
     def _step(self, child: _Traced, evaluated: Sequence[Any]) -> tuple[Any, Any]:
         """A struct of the values of these expressions, NULL if one fails, and the plan that computes it."""
-        named = [part for i, each in enumerate(evaluated) for part in (self.expressions.Literal.apply(str(i)), each)]
+        named = [part for i, each in enumerate(evaluated) for part in (self._literal(str(i)), each)]
         struct = self.expressions.CreateNamedStruct(self._sequence(named))
         step = self._alias(self.expressions.TryEval(struct), "step")
         return step.toAttribute(), self.plans.Project(self._sequence([*_items(child.plan.output()), step]), child.plan)
@@ -116,14 +121,16 @@ class _Rewriter:
         plan = self.plans.Project(self._sequence([*columns.values(), flag]), plan)
         return _Traced(plan, child.coordinates, flag.toAttribute())
 
+    def _literal(self, value: bool | str) -> Any:
+        return _companion(self.expressions, "Literal").apply(value)
+
     def _field(self, struct: Any, number: int) -> Any:
-        return self.expressions.GetStructField(struct, number, self.jvm.scala.Option.empty())
+        return self.expressions.GetStructField(struct, number, _companion(self.jvm.scala, "None"))
 
     def _alias(self, value: Any, name: str, expression_id: Any = None) -> Any:
-        new_id = getattr(self.expressions, "NamedExpression$")
-        given = expression_id or getattr(new_id, "MODULE$").newExprId()
+        given = expression_id or _companion(self.expressions, "NamedExpression").newExprId()
         nothing = self._sequence([])
-        return self.expressions.Alias(value, name, given, nothing, self.jvm.scala.Option.empty(), nothing)
+        return self.expressions.Alias(value, name, given, nothing, _companion(self.jvm.scala, "None"), nothing)
 
     def _sequence(self, items: Sequence[Any]) -> Any:
         array = self.jvm.java.util.ArrayList()
