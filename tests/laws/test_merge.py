@@ -159,7 +159,7 @@ def test_decimals_that_would_overflow_a_sum_are_excluded(lab: Lab, scale: int) -
     def transform(page_view: DataFrame) -> DataFrame:
         return page_view.select(F.lit("all").alias("key"), amount.alias("views"))
 
-    bench = _bench(lab, View(reads=("page_view",), transform=transform, key=("key",), measures={"views": Sum()}))
+    bench = make_bench(lab, View(reads=("page_view",), transform=transform, key=("key",), measures={"views": Sum()}))
     batch = EventRange(bench.events(0, 20), bench.at(0), bench.at(20))
     bench.applier.apply(lab.connection, bench.compiled, batch, bench.at(0))
 

@@ -15,7 +15,7 @@ from truelog.streaming.spark_offsets import fresh_checkpoint
 
 BATCHES = int(os.environ.get("TRUELOG_SMALL_BATCHES", "2000"))
 _RECORDS = 10  # of a batch
-_RETAINED = 100  # batches of which Spark keeps the offsets and the commit
+_RETAINED = 100  # Spark keeps the offsets and the commits of this many batches
 
 log = logging.getLogger("truelog.nightly")
 
