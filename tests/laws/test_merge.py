@@ -182,19 +182,11 @@ def test_the_first_and_last_times_that_postgresql_stores_are_counted(lab: Lab, l
     assert bench.counted() == 20
 
 
-_START = "CASE WHEN bytes % 2 = 1 THEN raise_error('odd') ELSE 'even' END"
-
-
 @pytest.fixture
 def failing(lab: Lab) -> Bench:
-    """A view whose transform fails on each record with an odd number of bytes. One job finds these records."""
-    return make_bench(lab, starting(_START))
-
-
-@pytest.fixture
-def searched(lab: Lab) -> Bench:
-    """The same with a step that one job cannot examine."""
-    return make_bench(lab, starting(f"explode(array({_START}))"))
+    """A view whose transform fails on each record with an odd number of bytes."""
+    is_odd = F.col("bytes") % 2 == 1
+    return make_bench(lab, starting(F.when(is_odd, F.raise_error(F.lit("odd"))).otherwise("even")))
 
 
 def _with_bad(bench: Bench, size: int, bad: Column, reads: Path) -> EventRange:
@@ -211,8 +203,10 @@ def _with_bad(bench: Bench, size: int, bad: Column, reads: Path) -> EventRange:
     return EventRange(events, bench.at(0), bench.at(size))
 
 
-def _find_101(lab: Lab, bench: Bench, reads: Path, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Merge a portion with 101 bad records, which Spark has read once, and return the number of probes."""
+def test_bad_records_are_found_in_few_probes_of_a_portion_that_is_read_once(
+    lab: Lab, failing: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """101 bad records. A stream persists its portion, so a second read would read Kafka again."""
     size, bad = 2_000, [5, 103, *range(300, 397), 1_000, 1_999]
     probes: list[object] = []
     probe = bad_records._failure
@@ -222,28 +216,14 @@ def _find_101(lab: Lab, bench: Bench, reads: Path, monkeypatch: pytest.MonkeyPat
         return probe(*given)
 
     monkeypatch.setattr(bad_records, "_failure", counted)
-    portion = _with_bad(bench, size, F.col("id").isin(bad), reads)
+    portion = _with_bad(failing, size, F.col("id").isin(bad), tmp_path)
     portion.events["page_view"].persist()
-    bench.applier.apply(lab.connection, bench.compiled, portion, portion.begin)
+    failing.applier.apply(lab.connection, failing.compiled, portion, portion.begin)
     portion.events["page_view"].unpersist()
 
-    assert (bench.counted(), bench.excluded()) == (size - len(bad), bad)
-    assert len(list(reads.iterdir())) == 1  # a stream persists its portion, so a second read would read Kafka again
-    return len(probes)
-
-
-def test_one_job_finds_the_bad_records_of_a_portion(
-    lab: Lab, failing: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The only probes are for the reasons of the first records, and one for the rest of the partition."""
-    assert _find_101(lab, failing, tmp_path, monkeypatch) == bad_records._EXAMINED + 1
-
-
-def test_a_search_finds_the_bad_records_in_few_probes(
-    lab: Lab, searched: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Most of the bad records are neighbours."""
-    assert _find_101(lab, searched, tmp_path, monkeypatch) <= 3 * 101
+    assert (failing.counted(), failing.excluded()) == (size - len(bad), bad)
+    assert len(list(tmp_path.iterdir())) == 1
+    assert len(probes) <= 3 * len(bad)  # most of them are neighbours
 
 
 @pytest.fixture
@@ -251,15 +231,14 @@ def at_most_three_or_one_percent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bad_records, "_MAX_BAD_RECORDS", 3)
 
 
-@pytest.mark.parametrize("case", [(100, 3, True), (100, 4, False), (400, 4, True), (20, 20, False)])
+@pytest.mark.parametrize(
+    ("size", "bad", "is_excluded"), [(100, 3, True), (100, 4, False), (400, 4, True), (20, 20, False)]
+)
 @pytest.mark.usefixtures("at_most_three_or_one_percent")
-@pytest.mark.parametrize("way", ["failing", "searched"])
 def test_a_broken_transform_is_not_mistaken_for_bad_records(
-    request: pytest.FixtureRequest, tmp_path: Path, way: str, case: tuple[int, int, bool]
+    failing: Bench, tmp_path: Path, size: int, bad: int, is_excluded: bool
 ) -> None:
     """Above both bounds, nothing is excluded. Below either, all bad records are excluded."""
-    size, bad, is_excluded = case
-    failing = request.getfixturevalue(way)
     lab = failing.lab
     portion = _with_bad(failing, size, F.col("id") < bad, tmp_path)
     if is_excluded:

@@ -1,11 +1,9 @@
-"""Bad records: records on which a view's transform fails.
+"""Bad records: records on which a view's transform fails, found by group testing.
 
 A transform should be total (`try_*` functions). If it is not, a single hostile record would stop the view forever
 unless the record is excluded. A value that PostgreSQL cannot store fails in the same way (`columns.clean`).
 
-One job finds all bad records of most transforms (`failing_records`). The others are found by group testing: to find k
-bad records among n takes O(k log n) probes. Each probe transforms a range of records, which Spark keeps.
-
+To find k bad records among n takes O(k log n) probes. Each probe transforms a range of records, which Spark keeps.
 Many bad records mean a broken transform, which must not be mistaken for bad data. The view then stalls, and no record
 is excluded.
 """
@@ -20,18 +18,14 @@ from typing import TypeVar
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from truelog.kernel.failing_records import failing_records
 from truelog.kernel.merge import Excluded
 from truelog.kernel.value_error import FAILURES, is_value_error, reason
-from truelog.log import records
 from truelog.log.records import EventFrames
 from truelog.views.compiled_view import CompiledView
 
 _COORDINATES = ("topic", "partition", "offset")
 _MAX_BAD_RECORDS, _MAX_BAD_SHARE = 1_000, 0.01  # more than both mean broken code, not broken records
 _SAMPLE = 24  # if all records of a random sample are bad, more than half of the records are bad
-_EXAMINED = 20  # so many of the records that one job finds are probed for their own reasons
-_UNEXAMINED = "the transform fails on this record, as on the records before it"
 _INFERRED = "inferred"  # the reason of a span that must be bad, because the rest of a bad span is good
 
 _T = TypeVar("_T")
@@ -82,38 +76,17 @@ def _find_bad_records(compiled: CompiledView, events: EventFrames, error: Except
     """Find the records on which the transform fails; raise `error` if there are none or too many."""
     spans = _spans(compiled, events)
     limit = max(_MAX_BAD_RECORDS, int(_MAX_BAD_SHARE * sum(span.records for span in spans)))
-    at_once = _find_at_once(compiled, events, limit + 1)
-    if len(at_once) > limit or (not at_once and _mostly_bad(compiled, events, spans, limit)):
+    if _mostly_bad(compiled, events, spans, limit):
         raise error
-    bad_records = list(_explained(compiled, events, at_once))
-    rest = records.without_records(events, at_once)
+    bad_records: list[Excluded] = []
     for span in spans:
-        for bad in _search(compiled, rest, span):
+        for bad in _search(compiled, events, span):
             bad_records.append(bad)
             if len(bad_records) > limit:
                 raise error
     if not bad_records:
         raise error
     return bad_records
-
-
-def _find_at_once(compiled: CompiledView, events: EventFrames, most: int) -> list[Coordinates]:
-    """Up to `most` records that one job finds; none if the transform has steps that one job cannot examine."""
-    try:
-        return failing_records(compiled.prepared(compiled.transformed(events)), most) or []
-    except FAILURES as error:
-        if not is_value_error(error):
-            raise
-        return []
-
-
-def _explained(compiled: CompiledView, events: EventFrames, coordinates: Sequence[Coordinates]) -> Iterator[Excluded]:
-    """The records with their reasons. A record on which the transform alone does not fail is left out."""
-    for number, (topic, partition, offset) in enumerate(coordinates):
-        examined = number < _EXAMINED
-        found = _failure(compiled, events, _Span(topic, partition, offset, offset)) if examined else _UNEXAMINED
-        if found is not None:
-            yield Excluded(topic, partition, offset, found)
 
 
 def _mostly_bad(compiled: CompiledView, events: EventFrames, spans: Sequence["_Span"], limit: int) -> bool:
@@ -130,9 +103,7 @@ def unfounded_exclusions(
 ) -> list[Coordinates]:
     """The excluded coordinates where the transform does not fail or where there is no event."""
     with _kept(compiled, events) as kept:
-        failing = set(_find_at_once(compiled, kept, len(excluded)))
-        doubtful = [each for each in excluded if each not in failing]
-        return [(t, p, o) for t, p, o in doubtful if _failure(compiled, kept, _Span(t, p, o, o)) is None]
+        return [(t, p, o) for t, p, o in excluded if _failure(compiled, kept, _Span(t, p, o, o)) is None]
 
 
 def _spans(compiled: CompiledView, events: EventFrames) -> list[_Span]:
