@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from itertools import cycle
 from typing import Any
 
@@ -27,6 +28,7 @@ from tests.scenes.conftest import World
 from tests.scenes.traffic import messages_in_the_log, valid_event
 from truelog.archive.archive_table import archived_positions
 from truelog.log import topics
+from truelog.log.positions import Positions
 from truelog.schema.event import load_events
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
@@ -73,8 +75,16 @@ class Soak:
             application.die()
 
     def end(self) -> None:
-        """Terminate the applications, which must end in order."""
-        assert {name: each.end() for name, each in self.applications.items()} == dict.fromkeys(ENVIRONMENT, 0)
+        """Terminate the stream, and the archive once it has all records, also the ticks, that the views have merged."""
+        assert self.applications["stream"].end() == 0
+        for name in catalogue.load_all_views(self.settings.views_folder):
+            soon(
+                partial(self._archived, self.world.positions(name)), RECOVERY_SECONDS, f"the archive of {name}"
+            )
+        assert self.applications["archive"].end() == 0
+
+    def _archived(self, merged: Positions) -> bool:
+        return archived_positions(self.settings, merged.offsets).covers(merged)
 
     def kill_at_next_point(self, name: str) -> None:
         """Start an application again, so that it is killed at the next of its named points."""
