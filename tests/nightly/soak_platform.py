@@ -78,9 +78,7 @@ class Soak:
         """Terminate the stream, and the archive once it has all records, also the ticks, that the views have merged."""
         assert self.applications["stream"].end() == 0
         for name in catalogue.load_all_views(self.settings.views_folder):
-            soon(
-                partial(self._archived, self.world.positions(name)), RECOVERY_SECONDS, f"the archive of {name}"
-            )
+            soon(partial(self._archived, self.world.positions(name)), RECOVERY_SECONDS, f"the archive of {name}")
         assert self.applications["archive"].end() == 0
 
     def _archived(self, merged: Positions) -> bool:
