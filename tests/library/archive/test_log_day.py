@@ -82,6 +82,12 @@ def test_a_start_that_a_tick_recorded_is_kept(log: Log, day: int, position: int)
     assert known[0] in table.at(*KEY)
 
 
+def test_the_record_at_the_start_that_a_tick_recorded_belongs_to_its_day() -> None:
+    """The record's own clock is slow."""
+    log = Log(offsets=[5, 6], seconds=[3, 12], cuts=[0, 202])
+    assert archived(log, (Start(10, 5),))[0] == {5: 10, 6: 10}
+
+
 @given(logs())
 def test_days_never_decrease_and_begin_at_their_starts(log: Log) -> None:
     days, table = archived(log)
@@ -172,3 +178,8 @@ def test_a_time_more_than_a_day_past_the_clock_begins_no_day(seconds: list[int],
     for time, used in zip(times.tolist(), held, strict=True):
         assert used == (clock * 1_000_000 if time - clock * 1_000_000 > 86_400 * 1_000_000 else time)
     assert held_times(times, None).tolist() == times.tolist()
+
+
+def test_a_time_at_the_limit_is_not_held() -> None:
+    limit = 86_400 * 1_000_000
+    assert held_times(np.array([limit, limit + 1]), as_datetime(0)).tolist() == [limit, 0]
