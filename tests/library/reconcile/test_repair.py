@@ -44,7 +44,7 @@ from truelog.reconcile.reconcile import (
 from truelog.reconcile.repair import repair
 from truelog.schema.event import load_events
 from truelog.storage.database import connect
-from truelog.support.errors import ServiceDown
+from truelog.support.errors import ArchiveBehind, MeaningChanged, ServiceDown
 from truelog.support.settings import KafkaUser, Settings
 from truelog.support.wait import until
 from truelog.views.compiled_view import CompiledView
@@ -109,6 +109,16 @@ class Ground:
         query = sql.SQL("INSERT INTO {} VALUES (%s, %s)").format(sql.Identifier("state", self.compiled.table))
         self.lab.connection.execute(query, (reason, letters))
 
+    def lose(self, reason: str) -> None:
+        """Send, archive and merge a letter, and delete its row."""
+        begin = self.positions()
+        send(self.lab.settings, reason)
+        end = self.ends()
+        _archive(self.lab.settings, letter(reason), begin, end)
+        merge.apply(self.lab.connection, self.compiled, Merge(begin, end, self.staged(begin, end)))
+        query = sql.SQL("DELETE FROM {} WHERE reason = %s").format(sql.Identifier("state", self.compiled.table))
+        self.lab.connection.execute(query, (reason,))
+
     def rows(self) -> dict[str, int]:
         query = sql.SQL("SELECT reason, letters FROM {}").format(sql.Identifier("state", self.compiled.table))
         return {str(reason): int(str(letters)) for reason, letters in self.lab.connection.execute(query).fetchall()}
@@ -167,6 +177,44 @@ def test_a_merge_before_the_lock_is_kept(ground: Ground) -> None:
     assert ground.positions() == ground.ends()
     left = ground.lab.connection.execute(sql.SQL("SELECT count(*) FROM {}").format(stage.table(ground.compiled)))
     assert left.fetchone() == (0,)
+
+
+def test_a_repair_stores_each_row_as_it_was_and_as_it_is(ground: Ground) -> None:
+    ground.lose("lost")
+    ground.plant("wrong", 7)
+    found = compare(ground.rebuilder)
+    assert (found.missing, found.extra) == (1, 1)
+    assert repair(ground.rebuilder) == 2
+    query = "SELECT key->>0, before->'letters', after->'letters' FROM truelog.repair WHERE view = %s ORDER BY 1"
+    kept = ground.lab.connection.execute(query, (ground.compiled.name,)).fetchall()
+    assert kept == [("lost", None, 1), ("wrong", 7, None)]
+
+
+def test_a_repair_waits_for_the_archive_and_changes_nothing_before(ground: Ground) -> None:
+    ground.plant("wrong", 7)
+    compare(ground.rebuilder)
+    begin, settings = ground.positions(), ground.lab.settings
+    send(settings, "late")
+    late = Merge(begin, ground.ends(), ground.staged(begin, ground.ends()))
+    merge.apply(ground.lab.connection, ground.compiled, late)
+    hasty = replace(ground.rebuilder.context, settings=settings.model_copy(update={"archive_wait_seconds": 1}))
+    with pytest.raises(ArchiveBehind):
+        repair(replace(ground.rebuilder, context=hasty))
+    assert ground.rows() == {"late": 1, "wrong": 7}
+    with ThreadPoolExecutor(1) as pool:
+        repairing = pool.submit(repair, ground.rebuilder)
+        _archive(settings, letter("late"), begin, ground.ends())
+        assert repairing.result(60) == 1
+    assert ground.rows() == {"late": 1}
+
+
+def test_a_repair_changes_nothing_after_the_topic_was_judged_again(ground: Ground) -> None:
+    ground.plant("wrong", 7)
+    compare(ground.rebuilder)
+    ground.lab.connection.execute("UPDATE truelog.position SET reading = 1 WHERE view = %s", (ground.compiled.name,))
+    with pytest.raises(MeaningChanged):
+        repair(ground.rebuilder)
+    assert ground.rows() == {"wrong": 7}
 
 
 def test_a_record_skipped_without_reason_is_a_difference(ground: Ground) -> None:
