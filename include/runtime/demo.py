@@ -9,7 +9,6 @@
 7. Show the page addresses and how to sign in.
 """
 
-import logging
 import subprocess
 import sys
 import time
@@ -34,6 +33,7 @@ from truelog.storage import db_snapshot
 from truelog.support.errors import RunFailed, ServiceDown
 from truelog.support.files import write_private
 from truelog.support.settings import ENVIRONMENT_FILE, Settings, default_home
+from truelog.support.terminal import log_to_terminal
 from truelog.support.wait import until
 from truelog.views import catalogue
 
@@ -51,8 +51,7 @@ console = Console()
 
 
 def main() -> int:
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s")
-    logging.getLogger("truelog").setLevel(logging.INFO)
+    log_to_terminal()
     began = time.monotonic()
     settings = _home()
     _run("up")  # 1

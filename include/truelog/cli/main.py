@@ -1,6 +1,5 @@
 """The `truelog` command line. To add a command, write its function in `commands/` and list the function below."""
 
-import logging
 import sys
 from typing import Annotated
 
@@ -24,6 +23,7 @@ from truelog.cli.commands import (
     streaming,
 )
 from truelog.cli.failure import explain
+from truelog.support.terminal import log_to_terminal
 
 COMMANDS = (
     services.up,
@@ -80,8 +80,7 @@ for name, group in GROUPS.items():
 
 
 def main() -> None:
-    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(message)s")
-    logging.getLogger("truelog").setLevel(logging.INFO)
+    log_to_terminal()
     try:
         app()
     except Exception as error:  # Python would exit with code 1, which means here that the answer is known

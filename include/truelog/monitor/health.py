@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from truelog.apps import launcher, reader_positions
+from truelog.apps import launch_history, launcher, reader_positions
+from truelog.apps.launch_history import Launches
 from truelog.apps.liveness import diagnose
 from truelog.apps.reader_positions import ReaderPosition
 from truelog.archive.archive_table import archived_positions
@@ -69,6 +70,7 @@ class _Facts:
     positions: Mapping[str, ReaderPosition]
     states: Mapping[str, ViewStatus]
     lags: Mapping[str, ReaderLag]
+    launches: Mapping[str, Launches]
 
 
 def application_health(settings: Settings) -> list[ApplicationHealth]:
@@ -79,7 +81,7 @@ def application_health(settings: Settings) -> list[ApplicationHealth]:
     """
     with db_snapshot.read_snapshot(settings) as connection:
         statuses = [application.load_status(connection, name) for name in application.application_names(settings)]
-        facts = _facts(settings, connection)
+        facts = _facts(settings, connection, [each.application for each in statuses])
     archived = _archived(settings)
     return [
         _archive_health(settings, status, archived, facts)
@@ -94,13 +96,15 @@ def unknown_health(name: str) -> ApplicationHealth:
     return ApplicationHealth(name, "UNKNOWN", application.RUNNING)
 
 
-def application_state(settings: Settings, status: ApplicationStatus) -> str:
+def application_state(settings: Settings, status: ApplicationStatus, launch: Launches) -> str:
     """RUNNING, STARTING, STOPPED, or the name of the problem."""
-    return state_name(status, diagnose(settings, status, datetime.now(UTC)))
+    return state_name(status, diagnose(settings, status, datetime.now(UTC)), launch)
 
 
-def state_name(status: ApplicationStatus, found: Diagnosis | None) -> str:
+def state_name(status: ApplicationStatus, found: Diagnosis | None, launch: Launches) -> str:
     """The state of an application for a given diagnosis."""
+    if found is Diagnosis.DOWN and launch_history.is_starting(status, launch, datetime.now(UTC)):
+        return "STARTING"
     if found is not None:
         return found.upper()
     if not status.alive:
@@ -108,12 +112,13 @@ def state_name(status: ApplicationStatus, found: Diagnosis | None) -> str:
     return "RUNNING" if status.batch_at else "STARTING"
 
 
-def _facts(settings: Settings, connection: Connection) -> _Facts:
+def _facts(settings: Settings, connection: Connection, names: Sequence[str]) -> _Facts:
     rows = lag_report.by_reader(lag_report.rows(settings, connection))
     return _Facts(
         reader_positions.view_positions(connection, catalogue.view_names(settings.views_folder)),
         {each.view: each for each in view_status.view_statuses(connection)},
         {reader: lag_report.reader_lag(partitions) for reader, partitions in rows.items()},
+        launch_history.launches(connection, names),
     )
 
 
@@ -127,15 +132,16 @@ def _archived(settings: Settings) -> Positions:
 def _archive_health(
     settings: Settings, status: ApplicationStatus, archived: Positions, facts: _Facts
 ) -> ApplicationHealth:
-    return _health(settings, status, [archived], [facts.lags[ARCHIVE]], [])
+    state = application_state(settings, status, facts.launches[ARCHIVE])
+    return _health(status, state, [archived], [facts.lags[ARCHIVE]], [])
 
 
 def _stream_health(settings: Settings, status: ApplicationStatus, facts: _Facts) -> ApplicationHealth:
     views = [view for view in facts.positions if application.application_of_view(settings, view) == status.application]
     made = [view for view in views if facts.positions[view].version]
     return _health(
-        settings,
         status,
+        application_state(settings, status, facts.launches[status.application]),
         [facts.positions[view].positions for view in views],
         [facts.lags[view] for view in made],
         [_view_health(view, facts) for view in views],
@@ -143,8 +149,8 @@ def _stream_health(settings: Settings, status: ApplicationStatus, facts: _Facts)
 
 
 def _health(
-    settings: Settings,
     status: ApplicationStatus,
+    state: str,
     positions: Sequence[Positions],
     lags: Sequence[ReaderLag],
     views: list[ViewHealth],
@@ -153,7 +159,7 @@ def _health(
     known = [] if unknown else lags
     return ApplicationHealth(
         application=status.application,
-        state=application_state(settings, status),
+        state=state,
         desired=status.desired,
         epoch=status.epoch,
         pid=status.pid if status.alive else None,

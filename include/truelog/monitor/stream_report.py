@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from truelog.apps import reader_positions
+from truelog.apps import launch_history, reader_positions
 from truelog.control import application, view_status
 from truelog.control.application import ARCHIVE, ApplicationStatus
 from truelog.control.view_status import ViewStatus
@@ -75,7 +75,10 @@ def application_reports(settings: Settings) -> list[ApplicationReport]:
     """
     with db_snapshot.read_snapshot(settings) as connection:
         statuses = [application.load_status(connection, name) for name in application.application_names(settings)]
-        launches = _launches(connection)
+        reports, launches = (
+            _launches(connection),
+            launch_history.launches(connection, [s.application for s in statuses]),
+        )
         batches = {
             each.application: batch_metrics.latest_steps(connection, each.application, _BATCHES) for each in statuses
         }
@@ -83,8 +86,8 @@ def application_reports(settings: Settings) -> list[ApplicationReport]:
     return [
         ApplicationReport(
             status,
-            health.application_state(settings, status),
-            launches.get(status.application),
+            health.application_state(settings, status, launches[status.application]),
+            reports.get(status.application),
             batches[status.application],
             [each for each in readers if lag_report.application_of_reader(settings, each.reader) == status.application],
         )

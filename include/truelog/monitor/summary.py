@@ -16,6 +16,8 @@ from urllib.parse import urlencode
 from truelog.alerts import alert_scheduler, alert_store
 from truelog.alerts.alert_kind import Severity
 from truelog.alerts.alert_rules import Alert
+from truelog.apps import launch_history
+from truelog.apps.launch_history import Launches
 from truelog.control import application, view_status
 from truelog.control.application import ARCHIVE, ApplicationStatus
 from truelog.lag import lag_report
@@ -121,13 +123,14 @@ def load_summary(settings: Settings) -> PlatformSummary:
     with db_snapshot.read_snapshot(settings) as connection:
         rows = by_reader(lag_report.rows(settings, connection, [ARCHIVE, *names]))
         statuses = [application.load_status(connection, name) for name in application.application_names(settings)]
+        launches = launch_history.launches(connection, [each.application for each in statuses])
         unwatched = [*alert_scheduler.overdue_sources(connection), *alert_scheduler.blind_sources(connection)]
         alerts, verdicts = alert_store.open_alerts(connection), reconcile_history.latest_verdicts(connection, names)
         certified = {
             view: each.certified_age
             for view, each in verification_status.verification_statuses(connection, made).items()
         }
-    states = {each.application: _state(settings, each) for each in statuses}
+    states = {each.application: _state(settings, each, launches[each.application]) for each in statuses}
     worst = {reader: lag_report.worst(partitions) for reader, partitions in rows.items()}
     facts = Facts(alerts, list(dict.fromkeys(unwatched)), states, views, verdicts, worst)
     of_views = {view: rows[view] for view in made}
@@ -143,10 +146,10 @@ def load_summary(settings: Settings) -> PlatformSummary:
     )
 
 
-def _state(settings: Settings, status: ApplicationStatus) -> str:
+def _state(settings: Settings, status: ApplicationStatus, launch: Launches) -> str:
     """The application state, from the database alone. A Kafka query could delay the card."""
     allowed = application.silence_limits(settings, status.application)
-    return health.state_name(status, application.diagnose_status(status, allowed, datetime.now(UTC)))
+    return health.state_name(status, application.diagnose_status(status, allowed, datetime.now(UTC)), launch)
 
 
 def card_state(facts: Facts) -> PlatformState:

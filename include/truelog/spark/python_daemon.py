@@ -12,9 +12,10 @@ the archives on the daemon's PYTHONPATH; on a standalone cluster, `spark.executo
 
 import gc
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatch
 from pathlib import PurePath
+from typing import Any
 
 _SPARK_ARCHIVES = ("spark-*.jar", "pyspark.zip", "py4j-*-src.zip")
 
@@ -28,8 +29,21 @@ def main() -> None:
     from truelog.kernel import stage  # noqa: F401
     from truelog.log import records  # noqa: F401
 
+    daemon.worker = unless_unread(daemon.worker)
     gc.freeze()
     daemon.manager()  # type: ignore[no-untyped-call]
+
+
+def unless_unread(worker: Callable[..., int]) -> Callable[..., int]:
+    """Make a worker end without a traceback if Spark, which has ended its task, no longer reads what it writes."""
+
+    def work(*arguments: Any) -> int:
+        try:
+            return worker(*arguments)
+        except BrokenPipeError:
+            return 1  # the worker is not used again
+
+    return work
 
 
 def without_spark_archives(path: Iterable[str]) -> list[str]:

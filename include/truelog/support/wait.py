@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 from truelog.support.errors import ServiceDown
 
-log = logging.getLogger("truelog.runtime")
+log = logging.getLogger("truelog.wait")
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 0.5
 PAUSE_SHARE = 0.05  # share of the time waited so far: each check takes CPU time from the process that must become ready
-LOG_EVERY = 5.0
+FIRST_LOGGED = 5.0  # seconds; the next messages follow after twice that time, after four times that time, and so on
+LIVE = {"live": True}  # marks the messages that a terminal shows in one changing line
 
 
 def until(condition: Callable[[], None], seconds: float, what: str) -> float:
@@ -19,18 +20,19 @@ def until(condition: Callable[[], None], seconds: float, what: str) -> float:
     Raises:
         ServiceDown: the condition did not hold within `seconds`.
     """
-    began = time.monotonic()
-    logged_at = began
+    began, logged_next = time.monotonic(), FIRST_LOGGED
     while True:
         try:
             condition()
         except ServiceDown as reason:
-            now = time.monotonic()
-            if now - began > seconds:
+            waited = time.monotonic() - began
+            if waited > seconds:
                 raise ServiceDown(f"{what}: not ready within {seconds:.0f} s: {reason}") from reason
-            if now - logged_at > LOG_EVERY:
-                logged_at = now
-                log.info("%s: waiting, %.0f s so far: %s", what, now - began, reason)
-            time.sleep(min(LONGEST_PAUSE, max(SHORTEST_PAUSE, PAUSE_SHARE * (now - began))))
+            is_due = waited > logged_next
+            logged_next *= 1 + is_due
+            level = logging.INFO if is_due else logging.DEBUG
+            log.log(level, "%s: waiting, %.0f s so far: %s", what, waited, reason, extra=LIVE)
+            time.sleep(min(LONGEST_PAUSE, max(SHORTEST_PAUSE, PAUSE_SHARE * waited)))
         else:
+            log.debug("", extra=LIVE)
             return time.monotonic() - began

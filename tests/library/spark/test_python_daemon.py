@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from truelog.spark.java import pyspark_home
-from truelog.spark.python_daemon import without_spark_archives
+from truelog.spark.python_daemon import unless_unread, without_spark_archives
 from truelog.spark.submit import job_environment
 from truelog.support.settings import PROJECT, Settings
 
@@ -44,6 +44,13 @@ def test_only_archives_of_spark_leave_the_path(tmp_path: Path) -> None:
     installed = [*pyspark_home().glob("python/lib/*.zip"), *pyspark_home().glob("jars/spark-core_*")]
     assert len(installed) == 3
     assert without_spark_archives(map(str, installed)) == []
+
+
+def test_a_worker_that_nobody_reads_ends_without_a_traceback() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    assert unless_unread(os.write)(write, b"rows") == 1
+    os.close(write)
 
 
 JOB = """

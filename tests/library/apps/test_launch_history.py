@@ -1,0 +1,66 @@
+"""Which applications are being started, and therefore do not count as down."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from truelog.apps.launch_history import Launches, is_starting
+from truelog.control.application import STREAM, ApplicationStatus, Diagnosis
+from truelog.monitor import health
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+DEAD = ApplicationStatus(STREAM, taken_at=NOW - HOUR, batch_at=NOW - timedelta(minutes=1))
+LONG_AGO = NOW - timedelta(days=1)
+NEVER = Launches(STREAM, None, None, 0, False, LONG_AGO)
+
+
+def launched(reason: str, ago: timedelta, **more: Any) -> Launches:
+    return replace(NEVER, reason=reason, launched_at=NOW - ago, **more)
+
+
+@pytest.mark.parametrize(
+    ("why", "status", "launch", "starting"),
+    [
+        ("it was killed", DEAD, launched("dead", 2 * HOUR), False),
+        (
+            "it was killed and is being restarted",
+            DEAD,
+            launched("dead", timedelta(seconds=5), launching=True),
+            False,
+        ),
+        ("a release restarts it", DEAD, launched("changed", timedelta(seconds=5)), True),
+        ("its task was cleared by hand", DEAD, launched("cleared by hand", timedelta(seconds=5), launching=True), True),
+        ("a release restarted it, and it did not come up", DEAD, launched("changed", timedelta(minutes=4)), False),
+        ("it is being stopped for a restart", DEAD, launched("dead", 2 * HOUR, launching=True), True),
+        ("the platform was just started", DEAD, launched("dead", 2 * HOUR, platform_started_at=NOW - HOUR / 60), True),
+        (
+            "the platform was started, and it did not come up",
+            DEAD,
+            replace(NEVER, platform_started_at=NOW - HOUR / 12),
+            False,
+        ),
+        (
+            "it has run since the platform was started",
+            replace(DEAD, taken_at=NOW - timedelta(seconds=30)),
+            replace(NEVER, platform_started_at=NOW - timedelta(minutes=1)),
+            False,
+        ),
+        ("it was never launched", ApplicationStatus(STREAM), NEVER, True),
+        ("it is launched for the first time", ApplicationStatus(STREAM), launched("dead", timedelta(seconds=9)), True),
+        ("it never came up", ApplicationStatus(STREAM), launched("dead", timedelta(minutes=4)), False),
+        ("it is alive and hangs", replace(DEAD, alive=True), NEVER, False),
+    ],
+)
+def test_an_application_that_is_starting_is_not_down(
+    why: str, status: ApplicationStatus, launch: Launches, starting: bool
+) -> None:
+    assert is_starting(status, launch, NOW) is starting, why
+
+
+def test_an_application_that_was_never_started_is_starting() -> None:
+    new = ApplicationStatus(STREAM)
+    assert health.state_name(new, Diagnosis.DOWN, NEVER) == "STARTING"
+    assert health.state_name(DEAD, Diagnosis.DOWN, replace(NEVER, platform_started_at=LONG_AGO)) == "DOWN"
