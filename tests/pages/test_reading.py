@@ -167,9 +167,9 @@ def test_a_stopped_archive_is_a_problem(filled: Settings, archive_down: None) ->
     assert stated(summary.load_summary(filled))["archive is down"] is PlatformState.CRITICAL
 
 
-def test_an_application_that_never_ran_is_down(filled: Settings) -> None:
+def test_an_application_that_never_ran_is_starting(filled: Settings) -> None:
     found = summary.load_summary(filled.model_copy(update={"applications": {"click_through": "second"}}))
-    assert stated(found)["second is down"] is PlatformState.CRITICAL
+    assert stated(found)["second is starting"] is PlatformState.WARNING
 
 
 def test_a_view_stays_different_until_it_is_found_equal(filled: Settings) -> None:
