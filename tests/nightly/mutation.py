@@ -44,7 +44,7 @@ SUITES: dict[str, tuple[str, ...]] = {
     "reconcile/row_diff.py": ("tests/library/reconcile/test_root_cause.py", "tests/library/reconcile/test_repair.py"),
     "reconcile/repair.py": ("tests/library/reconcile/test_repair.py",),
     "batch/rebuild.py": ("tests/library/reconcile/test_repair.py", "tests/laws/test_stream_equals_batch.py"),
-    "batch/partials.py": ("tests/laws/test_stream_equals_batch.py",),
+    "batch/partials.py": ("tests/library/maintenance/test_upkeep.py", "tests/laws/test_stream_equals_batch.py"),
     "reconcile/reconcile.py": ("tests/library/reconcile/test_repair.py", "tests/library/reconcile/test_root_cause.py"),
 }
 _LIMIT = 120  # seconds; an alteration that hangs a test is noticed
