@@ -1,7 +1,7 @@
 # The commands that people and CI run. Install only with `make install`. The lock leaves out pyspark-client, which would
 # overwrite PySpark files, and every package is verified by its hash.
 
-.PHONY: install demo test browser nightly check bench up down lock jars
+.PHONY: install demo test browser nightly check bench bench-quick up down lock jars
 
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 # The full path of the first supported Python interpreter.
@@ -56,6 +56,9 @@ check: .venv/.installed
 # The engines in the comparison have a separate environment, so that the platform does not get their dependencies.
 bench: install .venv-bench/.installed
 	.venv/bin/python -m tests.bench
+
+bench-quick: install .venv-bench/.installed
+	.venv/bin/python -m tests.bench --quick
 
 .venv-bench/.installed: requirements-bench.txt | .venv/bin/python
 	$(UV) venv --quiet --clear --python .venv/bin/python .venv-bench

@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import subprocess
 from pathlib import Path
 
 from rich.console import Console
@@ -9,44 +10,63 @@ from rich.console import Console
 from tests.bench import report
 from tests.bench.corpus import preload
 from tests.bench.ground import platform
-from tests.bench.suite import JOBS, Suite
+from tests.bench.peers import PYTHON
+from tests.bench.streaming import Window
+from tests.bench.suite import JOBS, QUICK, Suite
 from truelog.support.settings import PROJECT
 
 LEAST = 400_000  # events
-WIDTH = 130  # if the output is not a terminal
+WIDTH = 150  # if the output is not a terminal
+PLOT = Path(__file__).with_name("plot.py")
+
+FULL = {"events": 4_000_000, "warm_events": 6_000_000, "warm_seconds": 60.0, "seconds": 30.0, "jobs": list(JOBS)}
+SMALL = {"events": 600_000, "warm_events": 600_000, "warm_seconds": 15.0, "seconds": 10.0, "jobs": list(QUICK)}
 
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m tests.bench", description=(__doc__ or "").strip())
-    made.add_argument(
-        "--events", type=_enough, default=1_000_000, help="number of events in the log before the measurements"
-    )
-    made.add_argument(
-        "--seconds", type=float, default=30, help="duration of the measurements of freshness and of the collector"
-    )
-    made.add_argument("--jobs", nargs="+", choices=list(JOBS), default=list(JOBS), help="default: all")
+    made.add_argument("--quick", action="store_true", help="fewer jobs and events: about five minutes in all")
+    made.add_argument("--events", type=_enough, help="events that each stream measures at least (4,000,000)")
+    made.add_argument("--warm-events", type=int, help="further events in the log, for the warm-up (6,000,000)")
+    made.add_argument("--warm-seconds", type=float, help="longest warm-up of a stream (60)")
+    made.add_argument("--seconds", type=float, help="duration of freshness, the collector and an idle stream (30)")
+    made.add_argument("--jobs", nargs="+", choices=list(JOBS), help="default: all")
     made.add_argument("--output", type=Path, default=PROJECT / "build" / "bench.json")
     return made
 
 
+def read(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The arguments. An option that is not given has the value of the full or of the quick run."""
+    given = parser().parse_args(arguments)
+    for name, value in (SMALL if given.quick else FULL).items():
+        if getattr(given, name) is None:
+            setattr(given, name, value)
+    return given
+
+
 def _enough(text: str) -> int:
     if int(text) < LEAST:
-        raise argparse.ArgumentTypeError(
-            f"at least {LEAST:,}: the speed of a stream is measured on the second half, which needs several batches"
-        )
+        raise argparse.ArgumentTypeError(f"at least {LEAST:,}: the measurement of a stream needs several batches")
     return int(text)
 
 
 def main() -> None:
-    given = parser().parse_args()
+    given = read()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
+    log = logging.getLogger("truelog.bench")
     with platform() as settings:
-        logging.getLogger("truelog.bench").info("sending %s events", f"{given.events:,}")
-        suite = Suite(settings, preload(settings, given.events), given.seconds)
-        suite.run(given.jobs)
-    report.write(given.output, suite.rows, suite.corpus.events)
-    report.show(suite.rows, Console(width=max(Console().width, WIDTH)))
+        events = given.events + given.warm_events
+        log.info("sending %s events", f"{events:,}")
+        corpus = preload(settings, events, given.events)
+        log.info("sent: %.0f events/s", corpus.events / corpus.seconds)
+        suite = Suite(settings, corpus, given.seconds, Window(given.warm_seconds, given.events))
+        try:
+            suite.run(given.jobs)
+        finally:  # a job that fails after an hour does not lose the others' results
+            report.write(given.output, suite.rows, corpus.events)
+            report.show(suite.rows, Console(width=max(Console().width, WIDTH)))
+    subprocess.run([str(PYTHON), "-P", str(PLOT), str(given.output)], check=True)
 
 
 if __name__ == "__main__":

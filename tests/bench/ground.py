@@ -42,6 +42,12 @@ def platform() -> Iterator[Settings]:
         shutil.rmtree(home)
 
 
+def services(settings: Settings) -> dict[str, int]:
+    """The root process of each service that a stream uses, by the name in the results."""
+    named = {"kafka": "broker", "postgresql": "postgresql", "s3": "s3", "ticks": "ticks"}
+    return {named[each.name]: each.pid for each in runtime.status(settings) if each.pid and each.name in named}
+
+
 def complete(settings: Settings) -> None:
     """Start the rest of the platform, including Airflow, which then starts the archive and the stream."""
     runtime.up(settings, tethered=True)

@@ -1,25 +1,31 @@
-"""Two well-known engines on the same data: Quix Streams on the same topic, DuckDB on the same bytes.
+"""Well-known engines on the same data: Quix Streams and a bare consumer on the same topic, DuckDB and Polars on a file.
 
-The two engines have a separate environment (`requirements-bench.txt`), so each engine runs in a script. The script
+These engines have a separate environment (`requirements-bench.txt`), so each engine runs in a script. The script
 reads its parameters from standard input, because they may contain passwords, and prints one line of JSON.
 """
 
 import json
 import os
 import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench.corpus import Corpus
+from tests.bench.corpus import Corpus, in_log
+from tests.bench.cpu import Meter, Recorder
+from tests.bench.ground import services
 from tests.bench.row import Row
 from truelog.support.settings import PROJECT, Settings
 
 PYTHON = PROJECT / ".venv-bench" / "bin" / "python"
 
-_QUIX_SECONDS = 20.0
-_GRACE_SECONDS = 60.0
-_DUCKDB_TIMES = 3
+_QUIX_SECONDS = 20.0  # of measurement, after the warm-up
+_PATIENCE_SECONDS = 120.0
+_SLOWEST = 10_000  # events per second; a slower engine exceeds its time limit
+_TIMES = 3
+
+Samples = Sequence[tuple[float, int]]
 
 
 @dataclass(frozen=True)
@@ -28,45 +34,85 @@ class Peers:
 
     python: Path = PYTHON
 
-    def quix(self, settings: Settings, job: str) -> Row:
+    def quix(self, settings: Settings, job: str, warm_seconds: float) -> Row:
         """Run one process per core, as is usual for Quix Streams. Only the time when all of them are running counts."""
-        parameters = {"kafka": settings.kafka(), "seconds": _QUIX_SECONDS}
-        count = os.cpu_count() or 1
-        states = [str(settings.home / f"quix-{number}") for number in range(count)]
-        processes = [self._start("quix_count.py", {**parameters, "state": state}) for state in states]
+        given = [
+            {"kafka": settings.kafka(), "seconds": warm_seconds + _QUIX_SECONDS, "state": str(settings.home / f"q{n}")}
+            for n in range(_cores())
+        ]
+        answers, recorder = self._recorded(settings, "quix streams", "quix_count.py", given, warm_seconds)
+        note = "records already keyed by cell; state store with a changelog topic"
+        samples = [after(each["samples"], warm_seconds) for each in answers]
+        return _row(job, "quix streams", (note, "at least once, commit every 5 s"), samples, recorder)
+
+    def bare(self, settings: Settings, job: str) -> Row:
+        """The floor: run one process per core over the whole topic."""
+        count = _cores()
+        given = [{"kafka": settings.kafka(), "index": n, "processes": count} for n in range(count)]
+        answers, recorder = self._recorded(
+            settings, "bare consumer", "bare_consumer.py", given, in_log(settings, ["page_view"]) / _SLOWEST
+        )
+        counted = sum(answer["views"] for answer in answers)
+        if counted != in_log(settings, ["page_view"]):
+            raise RuntimeError(f"the bare consumer counted {counted} of {in_log(settings, ['page_view'])} page views")
+        note = "the floor: librdkafka, orjson and a dictionary"
+        samples = [each["samples"] for each in answers]
+        return _row(job, "bare consumer", (note, "none; nothing is stored"), samples, recorder)
+
+    def duckdb(self, corpus: Corpus, job: str) -> Row:
+        return self._cube(corpus, job, "duckdb", "duckdb_cube.py")
+
+    def polars(self, corpus: Corpus, job: str) -> Row:
+        return self._cube(corpus, job, "polars", "polars_cube.py")
+
+    def _cube(self, corpus: Corpus, job: str, engine: str, script: str) -> Row:
+        parameters = {"file": str(corpus.ndjson), "times": _TIMES, "threads": _cores()}
+        [answer] = self._answers(script, [parameters], 0, lambda pids: None)
+        events = corpus.ndjson_events
+        if answer["views"] != events:
+            raise RuntimeError(f"{engine} counted {answer['views']} of {events} page views")
+        return Row(
+            job,
+            engine,
+            events / answer["seconds"],
+            "alone",
+            f"raw JSON in one file, four fields parsed; median of {_TIMES}",
+            more={"events": events, "seconds": answer["seconds"], "cold_seconds": answer["cold"]},
+            guarantees="none; the result is in memory",
+            cpu_us_per_event={engine: answer["cpu"] * 1e6 / events, "all": answer["cpu"] * 1e6 / events},
+        )
+
+    def _recorded(
+        self, settings: Settings, engine: str, script: str, given: Sequence[Mapping[str, Any]], seconds: float
+    ) -> tuple[list[dict[str, Any]], Recorder]:
+        """Run one process for each set of parameters, and record their CPU time and the broker's."""
+        recorders: list[Recorder] = []
+
+        def record(pids: Sequence[int]) -> None:
+            roots = {"broker": services(settings)["broker"]} | {f"{engine} {n}": pid for n, pid in enumerate(pids)}
+            recorders.append(Recorder(Meter(roots)))
+            recorders[0].start()
+
         try:
-            answers = [_answer(process) for process in processes]
+            answers = self._answers(script, given, seconds, record)
+        finally:
+            for recorder in recorders:
+                recorder.stop()
+        return answers, recorders[0]
+
+    def _answers(
+        self, script: str, given: Sequence[Mapping[str, Any]], seconds: float, started: Callable[[Sequence[int]], None]
+    ) -> list[dict[str, Any]]:
+        processes = [self._start(script, parameters) for parameters in given]
+        try:
+            started([process.pid for process in processes])
+            return [_answer(process, _PATIENCE_SECONDS + seconds) for process in processes]
         finally:
             for process in processes:
                 process.kill()
-        return Row(
-            job,
-            "quix streams",
-            together([answer["samples"] for answer in answers]),
-            "alone",
-            f"{count} processes; records already keyed by cell; state store with a changelog topic",
-            more={"events": sum(answer["samples"][-1][1] for answer in answers)},
-        )
+                process.wait()
 
-    def duckdb(self, corpus: Corpus, job: str) -> Row:
-        parameters = {"file": str(corpus.ndjson), "times": _DUCKDB_TIMES, "threads": os.cpu_count() or 1}
-        process = self._start("duckdb_cube.py", parameters)
-        try:
-            answer = _answer(process)
-        finally:
-            process.kill()
-        if answer["views"] != corpus.counts["page_view"]:
-            raise RuntimeError(f"DuckDB counted {answer['views']} of {corpus.counts['page_view']} page views")
-        return Row(
-            job,
-            "duckdb",
-            corpus.counts["page_view"] / answer["seconds"],
-            "alone",
-            f"raw JSON in one file, four fields parsed; median of {_DUCKDB_TIMES}",
-            more={"events": corpus.counts["page_view"], "seconds": answer["seconds"], "cold_seconds": answer["cold"]},
-        )
-
-    def _start(self, script: str, parameters: dict[str, Any]) -> "subprocess.Popen[str]":
+    def _start(self, script: str, parameters: Mapping[str, Any]) -> "subprocess.Popen[str]":
         process = subprocess.Popen(
             [str(self.python), "-P", str(Path(__file__).with_name(script))],
             stdin=subprocess.PIPE,
@@ -80,16 +126,49 @@ class Peers:
         return process
 
 
-def together(samples: list[list[tuple[float, int]]]) -> float:
-    """The processes' combined events per second while all were working, from samples of (time, total so far)."""
-    begin = max(each[0][0] for each in samples)
-    end = min(each[-1][0] for each in samples)
+def window(samples: Sequence[Samples]) -> tuple[float, float]:
+    """The time when all processes were working, from samples of (time, total so far)."""
+    return max(each[0][0] for each in samples), min(each[-1][0] for each in samples)
+
+
+def together(samples: Sequence[Samples]) -> float:
+    """The processes' combined events per second while all were working."""
+    begin, end = window(samples)
     within = [[(time, counted) for time, counted in each if begin <= time <= end] for each in samples]
     return sum((each[-1][1] - each[0][1]) / (each[-1][0] - each[0][0]) for each in within)
 
 
-def _answer(process: "subprocess.Popen[str]") -> dict[str, Any]:
-    output, _ = process.communicate(timeout=_QUIX_SECONDS + _GRACE_SECONDS)
+def after(samples: Samples, warm_seconds: float) -> Samples:
+    """The samples after a warm-up."""
+    return [each for each in samples if each[0] >= samples[0][0] + warm_seconds]
+
+
+def _row(job: str, engine: str, texts: tuple[str, str], samples: Sequence[Samples], recorder: Recorder) -> Row:
+    note, guarantees = texts
+    rate, (begin, end) = together(samples), window(samples)
+    used = recorder.between(begin, end)
+    events = rate * used.wall
+    by_process = used.per_event(events)
+    own = sum(value for name, value in by_process.items() if name.startswith(engine))
+    return Row(
+        job,
+        engine,
+        rate,
+        "alone",
+        f"{len(samples)} processes; {note}",
+        more={"events": round(events), "seconds": end - begin},
+        guarantees=guarantees,
+        cpu_us_per_event={engine: own, "broker": by_process["broker"], "all": by_process["all"]},
+        other_cores=used.other_cores,
+    )
+
+
+def _cores() -> int:
+    return os.cpu_count() or 1
+
+
+def _answer(process: "subprocess.Popen[str]", seconds: float) -> dict[str, Any]:
+    output, _ = process.communicate(timeout=seconds)
     if process.returncode != 0:
         raise RuntimeError(f"the other engine exited with {process.returncode}; its output is above")
     answer: dict[str, Any] = json.loads(output.splitlines()[-1])

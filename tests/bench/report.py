@@ -12,6 +12,8 @@ from rich.table import Table
 
 from tests.bench.row import Row
 
+BESIDE = "measured beside other load: only the CPU times are comparable"
+
 
 def machine() -> str:
     return f"{os.cpu_count()} cores, {psutil.virtual_memory().total / 2**30:.0f} GB"
@@ -30,21 +32,33 @@ def write(path: Path, rows: Sequence[Row], events: int) -> None:
 
 
 def show(rows: Sequence[Row], console: Console) -> None:
-    table = Table(title=f"make bench · {machine()}")
+    loud = [row for row in rows if not row.is_quiet]
+    table = Table(title=f"make bench · {machine()}", caption=f"* {BESIDE}" if loud else None)
     for name in ("job", "engine", "ran"):
         table.add_column(name, no_wrap=True)
-    for name in ("events/s", "ours ÷ theirs", "p50 s", "p99 s", "WAL bytes/event"):
+    for name in ("events", "seconds", "events/s", "ours ÷ theirs", "CPU µs/event", "p50 s", "p95 s", "p99 s"):
         table.add_column(name, justify="right")
     for row in rows:
         table.add_row(
             row.job,
             row.engine,
-            row.ran,
+            row.ran if row.is_quiet else f"{row.ran} *",
+            *(_number(row.more.get(name)) for name in ("events", "seconds")),
             f"{row.events_per_second:,.0f}",
             "" if row.ratio is None else f"{row.ratio:.1f}",
-            *(_number(row.more.get(name)) for name in ("p50_seconds", "p99_seconds", "wal_bytes_per_event")),
+            cost(row),
+            *(_number(row.more.get(f"p{share}_seconds")) for share in (50, 95, 99)),
         )
     console.print(table)
+
+
+def cost(row: Row) -> str:
+    """The CPU time per event, with the largest parts first: `21.7: jvm 12.5, python workers 6.4`."""
+    parts = {name: value for name, value in row.cpu_us_per_event.items() if name != "all" and value >= 0.05}
+    if not parts:
+        return ""
+    listed = ", ".join(f"{name} {parts[name]:.1f}" for name in sorted(parts, key=lambda name: -parts[name]))
+    return f"{row.cpu_us_per_event['all']:.1f}: {listed}"
 
 
 def _number(value: float | None) -> str:

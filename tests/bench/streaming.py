@@ -1,7 +1,7 @@
-"""The throughput of the stream application, from the beginning to the end of an existing log.
+"""The stream application on an existing log: its speed and CPU time in steady state.
 
-An application runs for weeks, so its speed is measured on the second half of the log, after Java has compiled the hot
-code. The time until every view has merged once and the total time are reported separately.
+An application runs for weeks, but its first minute is mostly Java's compiler. The measurement therefore starts after a
+warm-up. It starts and ends when a merge becomes visible, so that no part of a batch is counted without its cost.
 """
 
 import time
@@ -10,14 +10,19 @@ from dataclasses import dataclass
 from shutil import copy
 
 from tests.bench.beat import every
-from tests.bench.corpus import Corpus
+from tests.bench.corpus import TOPICS, in_log
+from tests.bench.cpu import Meter, Reading, Used, used
+from tests.bench.ground import services
 from tests.bench.row import OURS, Row
 from tests.scenes.applications import Application, start
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
 
-_LOOK_SECONDS = 0.02
-_WITHIN_SECONDS = 180.0
+EXACTLY_ONCE = "exactly once, merged and checkpointed in each batch"
+
+_LOOK_SECONDS = 0.1
+_PATIENCE_SECONDS = 240.0
+_SLOWEST = 4_000  # events per second; a slower stream exceeds its time limit
 
 # In each partition, only records that every view has read count. Ticks never end, so they do not count.
 _READ = """
@@ -27,82 +32,124 @@ FROM (SELECT min(next_offset) AS low FROM truelog.position WHERE topic <> 'ticks
 
 
 @dataclass(frozen=True)
+class Window:
+    """How long to warm up, and how many events to measure at least. The log's end decides how many are measured."""
+
+    warm_seconds: float
+    events: int
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A merge that became visible: the number of events that every view has read, and the readings at that time."""
+
+    events: int
+    reading: Reading
+    wal: int
+
+
+@dataclass(frozen=True)
 class Passage:
-    """A stream's run through the log: its start, every view's first merge, its halfway point and its end."""
+    """A stream's run through the log: its start, every view's first merge, and the two ends of the measurement."""
 
     started: float
     first: float
-    half: float
-    last: float
-    events_half: int
-    events: int
-    wal_bytes: int
+    begin: Mark
+    end: Mark
 
     @property
-    def events_per_second(self) -> float:
-        return (self.events - self.events_half) / (self.last - self.half)
+    def events(self) -> int:
+        return self.end.events - self.begin.events
+
+    @property
+    def used(self) -> Used:
+        return used(self.begin.reading, self.end.reading)
+
+    @property
+    def warm_seconds(self) -> float:
+        return self.begin.reading.at - self.first
 
 
-def row(job: str, passage: Passage) -> Row:
+def row(job: str, passage: Passage, window: Window) -> Row:
+    short = "" if passage.warm_seconds >= window.warm_seconds else "; the log was too short for the whole warm-up"
     return Row(
         job,
         OURS,
-        passage.events_per_second,
+        passage.events / passage.used.wall,
         "alone",
-        "the second half of the log; start_seconds: Spark's start and the first batch",
+        f"after {passage.warm_seconds:.0f} s of warm-up{short}",
         more={
             "events": passage.events,
+            "seconds": passage.used.wall,
             "start_seconds": passage.first - passage.started,
-            "whole_seconds": passage.last - passage.started,
-            "wal_bytes_per_event": passage.wal_bytes / passage.events,
+            "wal_bytes_per_event": (passage.end.wal - passage.begin.wal) / passage.events,
         },
+        guarantees=EXACTLY_ONCE,
+        cpu_us_per_event=passage.used.per_event(passage.events),
+        other_cores=passage.used.other_cores,
     )
 
 
-def launch(settings: Settings, views: Sequence[str]) -> Application:
-    """Start the real application with a catalogue that contains only these views."""
+def launch(settings: Settings, views: Sequence[str], copies: int = 1) -> Application:
+    """Start the real application with a catalogue that contains only these views, each in this many copies."""
     folder = settings.home / f"views-{time.monotonic_ns()}"
     folder.mkdir()
     for view in views:
-        copy(settings.views_folder / f"{view}.py", folder)
+        for number in range(1, copies + 1):
+            copy(
+                settings.views_folder / f"{view}.py", folder / (f"{view}.py" if number == 1 else f"{view}_{number}.py")
+            )
     return start(settings, "stream.py", TRUELOG_VIEWS_FOLDER=str(folder))
 
 
-def follow(settings: Settings, application: Application, views: Sequence[str], corpus: Corpus) -> Passage:
-    """Watch a newly launched stream until its views have read the whole corpus."""
-    events = corpus.counts["page_view"] if "click_through" not in views else corpus.events
-    started, first, half = time.time(), 0.0, (0.0, 0)
+def expected(settings: Settings, views: Sequence[str]) -> int:
+    """The number of records in the topics that these views read."""
+    return in_log(settings, TOPICS if "click_through" in views else ("page_view",))
+
+
+def follow(settings: Settings, application: Application, views: Sequence[str], count: int, window: Window) -> Passage:
+    """Watch a newly launched stream until its views have read the whole log. `count` is the number of views."""
+    events, started = expected(settings, views), time.time()
+    meter = Meter(services(settings), application.process.pid)
+    first, seen, begin = 0.0, 0, None
+    within = _PATIENCE_SECONDS + window.warm_seconds + events / _SLOWEST
     with connect(settings, autocommit=True) as connection:
-        begun_at = _wal(connection)
-        for now in every(_LOOK_SECONDS, within=_WITHIN_SECONDS, what=f"stream of {', '.join(views)}"):
-            if application.process.poll() is not None:
-                raise RuntimeError(f"the stream application ended:\n{application.tail()}")
-            merged, read = _read(connection)
-            if merged < len(views):
+        for now in every(_LOOK_SECONDS, within=within, what=f"stream of {', '.join(views)}"):
+            require_running(application)
+            merged, read = progress(connection)
+            if merged < count or read == seen:
                 continue
-            first = first or now
-            if read >= events / 2 and not half[1]:
-                half = now, read
-            if read >= events:
-                break
-        return Passage(started, first, half[0], now, half[1], events, _wal(connection) - begun_at)
+            first, seen = first or now, read
+            warm = now - first >= window.warm_seconds or events - read <= window.events
+            if begin is None and warm:
+                begin = Mark(read, meter.read(), _wal(connection))
+            if begin is not None and read >= events:
+                return Passage(started, first, begin, Mark(read, meter.read(), _wal(connection)))
+    raise AssertionError("every() raises at its limit")
+
+
+def require_running(application: Application) -> None:
+    if application.process.poll() is not None:
+        raise RuntimeError(f"the stream application ended:\n{application.tail()}")
 
 
 def total(settings: Settings) -> int:
     """The number of page views in the finest cube."""
     with connect(settings) as connection:
-        found = connection.execute("SELECT coalesce(sum(views), 0)::bigint FROM views.page_views").fetchone()
-        assert found is not None
-        return int(str(found[0]))
+        return _integers(connection, "SELECT coalesce(sum(views), 0)::bigint FROM views.page_views")[0]
 
 
-def _read(connection: Connection) -> tuple[int, int]:
-    found = connection.execute(_READ).fetchone()
-    assert found is not None
-    return int(str(found[0])), int(str(found[1]))
+def progress(connection: Connection) -> tuple[int, int]:
+    """The number of views with positions, and the number of events that all of them have read."""
+    views, events = _integers(connection, _READ)
+    return views, events
 
 
 def _wal(connection: Connection) -> int:
-    found = connection.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn").fetchone()
+    return _integers(connection, "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint")[0]
+
+
+def _integers(connection: Connection, query: str) -> list[int]:
+    found = connection.execute(query).fetchone()
     assert found is not None
-    return int(str(found[0]))
+    return [int(str(value)) for value in found]

@@ -1,32 +1,41 @@
 """The jobs in order, and the engines that they are compared with. All jobs use the same platform and corpus.
 
 1. the archive, from the beginning of the log
-2. the stream into one cube, then Quix Streams on the same topic
-3. the stream into all views: with sums only, then with sketches
-4. freshness, while the stream from step 3 is still running
-5. the rebuild from the archive, then DuckDB on the same bytes
+2. the stream into one cube, then a bare consumer and Quix Streams on the same topic
+3. the stream into two, four and eight views; an idle application with eight views
+4. freshness, a kill and a backlog with four views, then their comparison with the archive
+5. the rebuild from the archive, then DuckDB and Polars on the same bytes
 6. the collector
 7. freshness and the collector again, while the whole platform is running, including Airflow
 """
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from tests.bench import archiving, collecting, freshness, rebuilding, streaming
-from tests.bench.corpus import RATE, Corpus
+from tests.bench import archiving, collecting, freshness, rebuilding, reconciling, restarting, streaming
+from tests.bench.corpus import RATE, Corpus, in_log
+from tests.bench.cpu import Meter, used
 from tests.bench.ground import complete, forget_views
 from tests.bench.peers import Peers
-from tests.bench.row import Row, beside
+from tests.bench.row import Row, compared
+from tests.bench.streaming import Window
 from tests.scenes.applications import Application
 from truelog.support.settings import Settings
 
-ONE, SUMS, SKETCHES = "stream into one cube", "stream into all views, sums only", "stream into all views, with sketches"
+ONE, TWO, FOUR, EIGHT = (f"stream into {n}" for n in ("one cube", "two views", "four views, with sketches", "8 views"))
 VIEWS = {
     ONE: ("page_views",),
-    SUMS: ("page_views", "request_rates", "click_through"),
-    SKETCHES: ("page_views", "request_rates", "click_through", "page_audience"),
+    TWO: ("page_views", "request_rates"),
+    FOUR: ("page_views", "request_rates", "click_through", "page_audience"),
 }
+VIEWS[EIGHT] = VIEWS[FOUR]
+_QUIX_WARM_SECONDS = 10.0  # it has no compiler to wait for
+COPIES = {EIGHT: 2}  # of each view, under other names
+
+# Services, applications and the other engines are descendants of this process.
+_OURSELVES = Meter({"bench": os.getpid()})
 
 log = logging.getLogger("truelog.bench")
 
@@ -37,72 +46,140 @@ class Suite:
 
     settings: Settings
     corpus: Corpus
-    seconds: float  # duration of each freshness or collector measurement
+    seconds: float  # duration of each freshness, collector or idle measurement
+    window: Window
     peers: Peers = field(default_factory=Peers)
     rows: list[Row] = field(default_factory=list)
+    running: tuple[str, Application] | None = None  # an application that has read the whole log, and its job
 
     def run(self, chosen: Iterable[str]) -> None:
         for name in chosen:
             log.info("%s …", name)
-            for row in JOBS[name](self):
-                log.info("%s, %s: %.0f events/s", row.job, row.engine, row.events_per_second)
-                self.rows.append(row)
+            before = _OURSELVES.read()
+            rows = JOBS[name](self)
+            other = used(before, _OURSELVES.read()).other_cores
+            for row in rows:
+                cost = row.cpu_us_per_event.get("all", 0.0)
+                log.info("%s, %s: %.0f events/s, %.1f CPU µs", row.job, row.engine, row.events_per_second, cost)
+                self.rows.append(row if row.other_cores is not None else replace(row, other_cores=other))
+        self._end()
 
     def archive(self) -> list[Row]:
-        return [archiving.run(self.settings, self.corpus)]
+        self._end()
+        return [archiving.run(self.settings)]
 
-    def stream_one(self) -> list[Row]:
-        ours = self._streamed(ONE)
-        return [ours, beside(ours, self.peers.quix(self.settings, ONE))]
+    def one_cube(self) -> list[Row]:
+        return [self._streamed(ONE)]
 
-    def stream_sums(self) -> list[Row]:
-        return [self._streamed(SUMS)]
+    def bare(self) -> list[Row]:
+        self._end()
+        return [compared(self.rows, self.peers.bare(self.settings, ONE))]
 
-    def stream_sketches(self) -> list[Row]:
-        """Measure the stream, then freshness on the same application, which has read the whole log by then."""
-        application = self._launched(SKETCHES)
-        row = self._passed(SKETCHES, application)
-        fresh = freshness.run(self.settings, rate=RATE, seconds=self.seconds, ran="alone")
-        application.end()
-        return [row, *fresh]
+    def quix(self) -> list[Row]:
+        self._end()
+        return [
+            compared(self.rows, self.peers.quix(self.settings, ONE, min(self.window.warm_seconds, _QUIX_WARM_SECONDS)))
+        ]
+
+    def two_views(self) -> list[Row]:
+        return [self._streamed(TWO)]
+
+    def four_views(self) -> list[Row]:
+        return [self._streamed(FOUR)]
+
+    def eight_views(self) -> list[Row]:
+        return [self._streamed(EIGHT)]
+
+    def idle(self) -> list[Row]:
+        return [restarting.idle(self.settings, self._caught_up(EIGHT), len(VIEWS[EIGHT]) * 2, self.seconds)]
+
+    def freshness(self) -> list[Row]:
+        self._caught_up(FOUR)
+        return freshness.run(self.settings, rate=RATE, seconds=self.seconds, ran="alone")
+
+    def killed(self) -> list[Row]:
+        row, application = restarting.killed(self.settings, self.corpus, self._caught_up(FOUR), VIEWS[FOUR])
+        self.running = FOUR, application
+        return [row]
+
+    def backlog(self) -> list[Row]:
+        row, application = restarting.backlog(self.settings, self.corpus, self._caught_up(FOUR), VIEWS[FOUR])
+        self.running = FOUR, application
+        return [row]
+
+    def reconcile(self) -> list[Row]:
+        """Compare while nothing else is running. The archive reads first what earlier jobs have sent."""
+        self._caught_up(FOUR)
+        self._end()
+        archiving.run(self.settings)
+        return reconciling.run(self.settings, VIEWS[FOUR])
 
     def rebuild(self) -> list[Row]:
-        ours = rebuilding.run(self.settings, self.corpus)
-        peer = {row.job: self.peers.duckdb(self.corpus, row.job) for row in ours}
-        return [each for row in ours for each in (row, beside(row, peer[row.job]))]
+        self._end()
+        archiving.run(self.settings)
+        return rebuilding.run(self.settings)
+
+    def duckdb(self) -> list[Row]:
+        return [compared(self.rows, self.peers.duckdb(self.corpus, job)) for job in (rebuilding.TYPED, rebuilding.RAW)]
+
+    def polars(self) -> list[Row]:
+        return [compared(self.rows, self.peers.polars(self.corpus, job)) for job in (rebuilding.TYPED, rebuilding.RAW)]
 
     def collector(self) -> list[Row]:
+        self._end()
         return [collecting.run(self.settings, seconds=self.seconds, ran="alone")]
 
     def all_on(self) -> list[Row]:
+        self._end()
         complete(self.settings)
         fresh = freshness.run(self.settings, rate=RATE, seconds=self.seconds, ran="all on")
         return [*fresh, collecting.run(self.settings, seconds=self.seconds, ran="all on")]
 
+    def _caught_up(self, job: str) -> Application:
+        """The application of a job that has read the whole log; started if the last job was another one."""
+        if self.running is None or self.running[0] != job:
+            self._streamed(job)
+        assert self.running is not None
+        return self.running[1]
+
     def _streamed(self, job: str) -> Row:
-        application = self._launched(job)
-        row = self._passed(job, application)
-        application.end()
-        return row
-
-    def _launched(self, job: str) -> Application:
+        """Measure a stream from the beginning of the log. The application continues to run."""
+        self._end()
         forget_views(self.settings)
-        return streaming.launch(self.settings, VIEWS[job])
+        copies = COPIES.get(job, 1)
+        application = streaming.launch(self.settings, VIEWS[job], copies)
+        self.running = job, application
+        count = len(VIEWS[job]) * copies
+        passage = streaming.follow(self.settings, application, VIEWS[job], count, self.window)
+        counted, sent = streaming.total(self.settings), in_log(self.settings, ["page_view"])
+        if counted != sent:
+            raise RuntimeError(f"{job}: counted {counted} of {sent} page views")
+        return streaming.row(job, passage, self.window)
 
-    def _passed(self, job: str, application: Application) -> Row:
-        passage = streaming.follow(self.settings, application, VIEWS[job], self.corpus)
-        counted = streaming.total(self.settings)
-        if counted != self.corpus.counts["page_view"]:
-            raise RuntimeError(f"{job}: counted {counted} of {self.corpus.counts['page_view']} page views")
-        return streaming.row(job, passage)
+    def _end(self) -> None:
+        if self.running is not None:
+            self.running[1].end()
+            self.running = None
 
 
+# `--jobs` runs them in the order given.
 JOBS: Mapping[str, Callable[[Suite], list[Row]]] = {
     "archive": Suite.archive,
-    "stream": Suite.stream_one,
-    "sums": Suite.stream_sums,
-    "sketches": Suite.stream_sketches,
+    "one_cube": Suite.one_cube,
+    "bare": Suite.bare,
+    "quix": Suite.quix,
+    "two_views": Suite.two_views,
+    "eight_views": Suite.eight_views,
+    "idle": Suite.idle,
+    "four_views": Suite.four_views,
+    "freshness": Suite.freshness,
+    "killed": Suite.killed,
+    "backlog": Suite.backlog,
+    "reconcile": Suite.reconcile,
     "rebuild": Suite.rebuild,
+    "duckdb": Suite.duckdb,
+    "polars": Suite.polars,
     "collector": Suite.collector,
-    "all-on": Suite.all_on,
+    "all_on": Suite.all_on,
 }
+QUICK = ("one_cube", "bare", "quix", "duckdb", "polars")

@@ -1,6 +1,11 @@
 """The benchmark arithmetic and the format of `build/bench.json`. The measurements themselves run in `make bench`."""
 
 import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 
@@ -8,23 +13,39 @@ import pytest
 from rich.console import Console
 
 from tests.bench import report
-from tests.bench.__main__ import LEAST, parser
+from tests.bench.__main__ import LEAST, read
+from tests.bench.corpus import Corpus, good, split
+from tests.bench.cpu import DRIVER, JVM, WORKERS, Meter, Reading, Recorder, Used, spark_name, used
 from tests.bench.freshness import VIEWS, Marks, at
-from tests.bench.peers import together
-from tests.bench.row import OURS, Row, beside
+from tests.bench.peers import after, together
+from tests.bench.row import OURS, QUIET, Row, beside, compared
 from tests.bench.suite import JOBS
 from tests.bench.suite import VIEWS as STREAMED
+from truelog.ingest import generator
+from truelog.log.kafka_producer import OutgoingRecord
+from truelog.schema.event import load_events
 from truelog.views import catalogue
 
-OUR_ROW = Row("archive", OURS, 30_000.0, "alone", "a note", more={"wal_bytes_per_event": 12.3456789})
+OUR_ROW = Row(
+    "archive",
+    OURS,
+    30_000.0,
+    "alone",
+    "a note",
+    more={"wal_bytes_per_event": 12.3456789},
+    guarantees="exactly once",
+    cpu_us_per_event={"broker": 1.234, "jvm": 9.876, "all": 11.11},
+    other_cores=0.51234,
+)
 PEER_ROW = Row("archive", "other", 2_000.0, "alone", "another")
 
 
 def test_all_jobs_run_by_default_and_a_too_short_log_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert parser().parse_args([]).jobs == list(JOBS)
-    assert parser().parse_args(["--events", str(LEAST), "--jobs", "stream"]).jobs == ["stream"]
+    assert read([]).jobs == list(JOBS)
+    assert set(read(["--quick"]).jobs) < set(JOBS)
+    assert read(["--quick", "--events", str(LEAST), "--jobs", "one_cube"]).jobs == ["one_cube"]
     with pytest.raises(SystemExit):
-        parser().parse_args(["--events", str(LEAST - 1)])
+        read(["--events", str(LEAST - 1)])
     assert "at least" in capsys.readouterr().err
 
 
@@ -32,6 +53,18 @@ def test_the_ratio_compares_the_same_job() -> None:
     assert beside(OUR_ROW, PEER_ROW).ratio == 15
     with pytest.raises(ValueError, match="different jobs"):
         beside(OUR_ROW, Row("rebuild", "other", 1.0, "alone", ""))
+
+
+def test_a_ratio_needs_our_row_in_the_same_run() -> None:
+    """Another engine's row for the same job never stands in for ours."""
+    assert compared([PEER_ROW], PEER_ROW).ratio is None
+    assert compared([PEER_ROW, OUR_ROW], PEER_ROW).ratio == 15
+
+
+def test_a_row_is_quiet_only_if_the_load_was_measured() -> None:
+    assert not PEER_ROW.is_quiet
+    assert replace(PEER_ROW, other_cores=QUIET).is_quiet
+    assert not OUR_ROW.is_quiet
 
 
 def test_only_rows_of_other_engines_have_a_ratio(tmp_path: Path) -> None:
@@ -45,17 +78,102 @@ def test_only_rows_of_other_engines_have_a_ratio(tmp_path: Path) -> None:
         "ran": "alone",
         "note": "a note",
         "wal_bytes_per_event": 12.3457,
+        "guarantees": "exactly once",
+        "cpu_us_per_event": {"broker": 1.23, "jvm": 9.88, "all": 11.11},
+        "other_cores": 0.51,
     }
     assert theirs["ratio"] == 15
     shown = StringIO()
     report.show(rows, Console(file=shown, width=200))
-    assert "15.0" in shown.getvalue()
+    for text in ("15.0", "11.1: jvm 9.9, broker 1.2", "alone *", report.BESIDE):
+        assert text in shown.getvalue()
 
 
 def test_the_rate_covers_the_time_when_all_processes_worked() -> None:
     early = [(0.0, 1), (10.0, 1_001), (20.0, 2_001), (30.0, 3_001)]
     late = [(10.0, 1), (20.0, 501)]
     assert together([early, late]) == 100 + 50
+
+
+def test_a_warm_up_does_not_count() -> None:
+    assert after([(5.0, 1), (10.0, 8), (15.0, 9), (16.0, 10)], 10) == [(15.0, 9), (16.0, 10)]
+
+
+def test_copies_are_valid_new_events(tmp_path: Path) -> None:
+    """Two copies of an event differ only in their ids and times."""
+    made = generator.generate(seed=7, begin=datetime.now(UTC), rate=5_000, seconds=0.1)
+    originals = [split(record) for record in good(made)]
+    records = list(Corpus(tmp_path / "unused", originals=originals).records(2 * len(originals)))
+    events = [json.loads(value) for _, _, value in records]
+    assert len({event["event_id"] for event in events}) == len(records)
+    for topic, _, value in records:
+        load_events()[topic].model.model_validate_json(value)
+    for one, other in zip(events[: len(originals)], events[len(originals) :], strict=True):
+        changed = {name for name in one if one[name] != other[name]}
+        assert changed == {"event_id", "occurred_at", "sent_at", "search_id"} & one.keys()
+        happened = [datetime.fromisoformat(each["occurred_at"]) for each in (one, other)]
+        assert (happened[1] - happened[0]).total_seconds() == 10
+
+
+def test_a_copied_click_refers_to_the_search_of_the_same_copy(tmp_path: Path) -> None:
+    search = OutgoingRecord("search", "v", json.dumps({"event_id": "a" * 32}).encode())
+    click = OutgoingRecord("click", "v", json.dumps({"event_id": "b" * 32, "search_id": "a" * 32}).encode())
+    made = Corpus(tmp_path / "unused", originals=[split(search), split(click)]).records(4)
+    searched, clicked = zip(*[(json.loads(next(made)[2]), json.loads(next(made)[2])) for _ in range(2)], strict=True)
+    assert [each["event_id"] for each in searched] == [each["search_id"] for each in clicked]
+    assert searched[0] != searched[1]
+
+
+BUSY = "import sys, time\nwhile time.process_time() < {}: pass\n"
+PARENT = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {BUSY.format(0.3)!r}])\n" + (
+    BUSY.format(0.2) + "print(time.process_time(), flush=True)\nsys.stdin.read()"
+)
+
+
+def test_the_cpu_time_of_a_tree_includes_children_that_have_ended() -> None:
+    process = subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        meter = Meter({"tree": process.pid})
+        before = meter.read()
+        assert process.stdout is not None
+        own = float(process.stdout.readline())
+        cost = used(before, meter.read())
+    finally:
+        process.communicate("")
+    measured = cost.seconds["tree"] + before.seconds["tree"]
+    assert 0.3 + own - 0.05 <= measured <= 0.3 + own + 1.0  # the child also starts an interpreter
+    with pytest.raises(RuntimeError, match="ended within"):
+        used(before, meter.read())
+
+
+def test_a_service_is_not_counted_as_part_of_the_tree_that_contains_it() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    try:
+        both = Meter({"service": child.pid}, os.getpid()).read()
+    finally:
+        child.communicate(b"")
+    assert set(both.seconds) >= {"service", DRIVER}
+    assert both.seconds["service"] < 5
+
+
+def test_the_processes_of_an_application_have_names() -> None:
+    assert spark_name("/usr/lib/jvm/bin/java -cp pyspark/daemon.jar") == JVM
+    assert spark_name("/env/bin/python -m truelog.spark.python_daemon pyspark.worker") == WORKERS
+    assert spark_name("/env/bin/python /java/spark_apps/stream.py") == DRIVER
+
+
+def test_costs_are_per_event_and_other_programs_are_told_apart() -> None:
+    before = Reading(10.0, {"jvm": 1.0, "broker": 5.0}, machine=50.0)
+    cost = used(before, Reading(14.0, {"jvm": 3.0, "broker": 6.0}, machine=57.0))
+    assert cost == Used(4.0, {"jvm": 2.0, "broker": 1.0}, 7.0)
+    assert cost.per_event(1_000_000) == {"broker": 1.0, "jvm": 2.0, "all": 3.0}
+    assert cost.other_cores == 1.0
+
+
+def test_a_recorder_reads_before_the_end_of_its_window() -> None:
+    recorder = Recorder(Meter({"self": os.getpid()}))
+    begin = recorder.between(0, 0)
+    assert (begin.wall, begin.seconds["self"]) == (0.0, 0.0)
 
 
 def test_percentiles_are_observed_values() -> None:

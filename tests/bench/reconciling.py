@@ -1,0 +1,42 @@
+"""The duration of `truelog reconcile` of equal views, from typed columns and from raw bytes."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from tests.bench.corpus import in_log
+from tests.bench.cpu import DRIVER, Meter, measured
+from tests.bench.ground import services
+from tests.bench.row import OURS, Row
+from truelog.support.settings import Settings
+
+WAYS = {"reconcile, equal": (), "reconcile, equal, from raw bytes": ("--from-raw",)}
+
+COMMAND = "command"
+
+
+def run(settings: Settings, views: Sequence[str]) -> list[Row]:
+    return [_row(settings, job, views, options) for job, options in WAYS.items()]
+
+
+def _row(settings: Settings, job: str, views: Sequence[str], options: Sequence[str]) -> Row:
+    def reconcile() -> None:
+        command = [sys.executable, "-c", "from truelog.cli.main import main; main()", "reconcile", *views, *options]
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)  # exit code 0: all views are equal
+
+    # The command ends within the measurement, so its CPU time counts for this process, which waits for it.
+    cost = measured(Meter(services(settings), os.getpid()), reconcile)
+    events = in_log(settings)
+    named = {COMMAND if name == DRIVER else name: value for name, value in cost.per_event(events).items()}
+    return Row(
+        job,
+        OURS,
+        events / cost.wall,
+        "alone",
+        f"{len(views)} views, with the start of the command",
+        more={"events": events, "seconds": cost.wall},
+        guarantees="row by row at exact positions",
+        cpu_us_per_event=named,
+        other_cores=cost.other_cores,
+    )
