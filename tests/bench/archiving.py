@@ -58,6 +58,12 @@ def run(settings: Settings) -> Row:
     )
 
 
+def catch_up(settings: Settings) -> None:
+    """Archive what earlier jobs have sent, if anything."""
+    if _archived(settings) < in_log(settings):
+        run(settings)
+
+
 def _archived(settings: Settings) -> int:
     """The number of records that an earlier job of the same run has archived."""
     return sum(sum(by.values()) for by in archived_positions(settings, TOPICS).offsets.values())

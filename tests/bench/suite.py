@@ -111,12 +111,12 @@ class Suite:
         """Compare while nothing else is running. The archive reads first what earlier jobs have sent."""
         self._caught_up(FOUR)
         self._end()
-        archiving.run(self.settings)
+        archiving.catch_up(self.settings)
         return reconciling.run(self.settings, VIEWS[FOUR])
 
     def rebuild(self) -> list[Row]:
         self._end()
-        archiving.run(self.settings)
+        archiving.catch_up(self.settings)
         return rebuilding.run(self.settings)
 
     def duckdb(self) -> list[Row]:
