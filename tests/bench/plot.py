@@ -27,6 +27,7 @@ def main() -> None:
 
 def _stack(axes: Any, labels: list[str], costs: list[dict[str, float]]) -> None:
     """Bars of CPU time per event, with a part for each process."""
+    axes.set_prop_cycle(color=plt.colormaps["tab20"].colors)  # ten colours are too few
     left = [0.0] * len(costs)
     for name in dict.fromkeys(name for cost in costs for name in cost if name != "all"):
         values = [cost.get(name, 0.0) for cost in costs]
