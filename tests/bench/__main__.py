@@ -25,7 +25,7 @@ SMALL = {"events": 600_000, "warm_events": 600_000, "warm_seconds": 15.0, "secon
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="python -m tests.bench", description=(__doc__ or "").strip())
-    made.add_argument("--quick", action="store_true", help="fewer jobs and events: about five minutes in all")
+    made.add_argument("--quick", action="store_true", help="fewer jobs and events")
     made.add_argument("--events", type=_enough, help="events that each stream measures at least (4,000,000)")
     made.add_argument("--warm-events", type=int, help="further events in the log, for the warm-up (6,000,000)")
     made.add_argument("--warm-seconds", type=float, help="longest warm-up of a stream (60)")
