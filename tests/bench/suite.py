@@ -51,6 +51,7 @@ class Suite:
     peers: Peers = field(default_factory=Peers)
     rows: list[Row] = field(default_factory=list)
     running: tuple[str, Application] | None = None  # an application that has read the whole log, and its job
+    deployed: bool = False  # a stream of this run has created the tables of the views
 
     def run(self, chosen: Iterable[str]) -> None:
         for name in chosen:
@@ -115,6 +116,9 @@ class Suite:
         return reconciling.run(self.settings, VIEWS[FOUR])
 
     def rebuild(self) -> list[Row]:
+        """Rebuild a view that a stream has deployed, because loading needs its tables."""
+        if not self.deployed:
+            self._streamed(ONE)
         self._end()
         archiving.catch_up(self.settings)
         return rebuilding.run(self.settings)
@@ -148,7 +152,7 @@ class Suite:
         forget_views(self.settings)
         copies = COPIES.get(job, 1)
         application = streaming.launch(self.settings, VIEWS[job], copies)
-        self.running = job, application
+        self.running, self.deployed = (job, application), True
         count = len(VIEWS[job]) * copies
         passage = streaming.follow(self.settings, application, VIEWS[job], count, self.window)
         counted, sent = streaming.total(self.settings), in_log(self.settings, ["page_view"])
