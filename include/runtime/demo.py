@@ -26,6 +26,7 @@ from runtime.airflow_client import ENDED, Airflow, sign_in
 from runtime.airflow_configuration import url
 from truelog.apps.reader_positions import view_positions
 from truelog.archive import archive_reader
+from truelog.cli.failure import explained
 from truelog.log.positions import Positions
 from truelog.log.topics import end_offsets
 from truelog.monitor import health
@@ -155,4 +156,5 @@ def _require_reconciled(oncall: Airflow, since: datetime) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with explained():
+        sys.exit(main())

@@ -1,7 +1,10 @@
 """What a command that failed tells its user: one message and an exit code, never a traceback."""
 
 import os
+import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from truelog.cli.output import Exit
@@ -21,6 +24,17 @@ _SERVICES = {
     "py4j": "Spark",
     "pyspark": "Spark",
 }
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """If the block fails, end the process with a message and an exit code."""
+    try:
+        yield
+    except Exception as error:  # Python would exit with code 1, which means here that the answer is known
+        code, message = explain(error)
+        sys.stderr.write(f"{message}\n")
+        sys.exit(code)
 
 
 def explain(error: Exception) -> tuple[Exit, str]:

@@ -1,6 +1,5 @@
 """The `truelog` command line. To add a command, write its function in `commands/` and list the function below."""
 
-import sys
 from typing import Annotated
 
 import typer
@@ -22,7 +21,7 @@ from truelog.cli.commands import (
     services,
     streaming,
 )
-from truelog.cli.failure import explain
+from truelog.cli.failure import explained
 from truelog.support.terminal import log_to_terminal
 
 COMMANDS = (
@@ -81,9 +80,5 @@ for name, group in GROUPS.items():
 
 def main() -> None:
     log_to_terminal()
-    try:
+    with explained():
         app()
-    except Exception as error:  # Python would exit with code 1, which means here that the answer is known
-        code, message = explain(error)
-        sys.stderr.write(f"{message}\n")
-        sys.exit(code)

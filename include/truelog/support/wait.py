@@ -20,6 +20,13 @@ def until(condition: Callable[[], None], seconds: float, what: str) -> float:
     Raises:
         ServiceDown: the condition did not hold within `seconds`.
     """
+    try:
+        return _until(condition, seconds, what)
+    finally:
+        log.debug("", extra=LIVE)
+
+
+def _until(condition: Callable[[], None], seconds: float, what: str) -> float:
     began, logged_next = time.monotonic(), FIRST_LOGGED
     while True:
         try:
@@ -34,5 +41,4 @@ def until(condition: Callable[[], None], seconds: float, what: str) -> float:
             log.log(level, "%s: waiting, %.0f s so far: %s", what, waited, reason, extra=LIVE)
             time.sleep(min(LONGEST_PAUSE, max(SHORTEST_PAUSE, PAUSE_SHARE * waited)))
         else:
-            log.debug("", extra=LIVE)
             return time.monotonic() - began
