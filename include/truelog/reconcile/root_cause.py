@@ -1,19 +1,23 @@
-"""Finds out why rows differ. A cause is reported only if it is proved. Otherwise the cause is unknown.
+"""Finds out why rows differ. A cause is reported only if it is proved, or if everything else was searched.
 
 1. Check the archive's files. A missing file, or a file with fewer records than were committed, explains any difference.
 2. Read from the archive, by offset, what each record below the positions adds to the differing keys.
 3. Wrong partial: all records add up to the streamed rows, so only the rebuild from partials is wrong.
 4. Wrong value by hand: no event has the row's key, or a sum is negative or more than twice what its events add.
 5. Lost batch or duplicate, for the remaining rows: if some ranges of records (`offset_search`) are left out or counted
-   twice, the records add up to the streamed rows in every column.
+   twice, the records add up to the streamed rows in every column. First all rows together, then the rows that lack
+   something, then the rows that have too much.
+6. Wrong value by hand, for the rows that no such range explains.
+
+The investigation of a view has a time limit. A row that it does not reach is unknown, and so is a row of a view without
+a measure by which ranges can be searched.
 """
 
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from itertools import product
 from typing import Any
 
 from psycopg import sql
@@ -22,8 +26,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType, LongType
 
 from truelog.archive import audit_evidence
+from truelog.archive.archive_reader import Wanted
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import clock
+from truelog.log import records
 from truelog.log.positions import Positions, Range
 from truelog.reconcile import row_diff, table_hash
 from truelog.reconcile.offset_search import (
@@ -35,6 +41,7 @@ from truelog.reconcile.offset_search import (
     search_ranges,
 )
 from truelog.reconcile.provenance_frame import ProvenanceFrame
+from truelog.spark.time_limit import time_limit
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView, RowFilter, extend_view
 from truelog.views.measures import Sum
@@ -54,18 +61,29 @@ def find_root_causes(rebuilder: Rebuilder, positions: Positions, unequal: int) -
     """Explain the `unequal` rows in the view's diff table, and store each row's cause in that table."""
     faults = explain_failure(rebuilder.context.settings, rebuilder.compiled.view.topics)  # 1
     if unequal > _MAX_ROWS:
-        unknown = Explanation(Cause.UNKNOWN, 0, f"more than {_MAX_ROWS:,} rows differ")
+        unknown = Explanation(Cause.UNKNOWN, 0, f"not searched: more than {_MAX_ROWS:,} rows differ")
         return tuple(replace(each, rows=unequal) for each in faults or (unknown,))
     rows = _differing(rebuilder)
-    try:
-        investigation = _Investigation(rebuilder, positions, rows)
-        causes = _all(rows, Cause.FILE, faults[0].about) if faults else investigation.explain()
-    except Exception as error:  # the DIFFERENT verdict does not depend on the explanation
-        log.exception("the investigation of differing rows in %s failed", rebuilder.compiled.name)
-        causes = _all(rows, Cause.UNKNOWN, f"the investigation failed: {type(error).__name__}")
+    causes = _all(rows, Cause.FILE, faults[0].about) if faults else _investigate(rebuilder, positions, rows)
     row_diff.save_causes(rebuilder.connection, rebuilder.compiled, {key: f.cause.value for key, f in causes.items()})
     counts = Counter((each.cause, each.about) for each in causes.values())
     return tuple(Explanation(cause, n, about) for (cause, about), n in counts.most_common())
+
+
+def _investigate(rebuilder: Rebuilder, positions: Positions, rows: Mapping[str, "_Row"]) -> ExplanationByKey:
+    """Explain these rows. What was found before an error or the time limit stays."""
+    investigation, limit = _Investigation(rebuilder, positions, rows), rebuilder.context.settings.cause_seconds
+    with time_limit(rebuilder.context.spark, limit) as time_is_up:
+        try:
+            return investigation.explain()
+        except Exception as error:  # the DIFFERENT verdict does not depend on the explanation
+            why = f"not searched further: the investigation took more than {limit:g} s"
+            if isinstance(error, TooManyRecordsError):
+                why = f"not searched further: {error}"
+            elif not time_is_up.is_set():
+                log.exception("the investigation of differing rows in %s failed", rebuilder.compiled.name)
+                why = f"the investigation failed: {type(error).__name__}"
+            return _all(rows, Cause.UNKNOWN, why) | investigation.found
 
 
 def explain_failure(settings: Settings, topics: Sequence[str]) -> tuple[Explanation, ...]:
@@ -77,6 +95,10 @@ def explain_failure(settings: Settings, topics: Sequence[str]) -> tuple[Explanat
         return ()
     more = f" and {len(faults) - _MAX_FAULTS} more" if len(faults) > _MAX_FAULTS else ""
     return (Explanation(Cause.FILE, 0, "; ".join(faults[:_MAX_FAULTS]) + more),) if faults else ()
+
+
+class TooManyRecordsError(Exception):
+    """The records that may explain some rows are too many to search."""
 
 
 @dataclass(frozen=True)
@@ -104,26 +126,49 @@ class _Investigation:
     rebuilder: Rebuilder
     positions: Positions
     rows: Mapping[str, _Row]
+    found: ExplanationByKey = field(default_factory=dict)  # filled step by step
 
     @property
     def compiled(self) -> CompiledView:
         return self.rebuilder.compiled
 
     def explain(self) -> ExplanationByKey:
-        added = self.by_record.totals(self.selected, self._with_keys(self.rows)).persist()  # 2
+        everything = Wanted.between(Positions(), self.positions)
+        added = self.by_record.totals(self._selected(everything), self._with_keys(self.rows)).persist()  # 2
         try:
-            return self._by_records(added)
+            self._by_records(added)
         finally:
             added.unpersist()
+        return self.found
 
-    def _by_records(self, added: DataFrame) -> ExplanationByKey:
+    def _by_records(self, added: DataFrame) -> None:
         if self._equals_streamed(added, self.rows):  # 3
-            return _all(self.rows, Cause.PARTIAL, "the records add up to the streamed rows, so a partial is wrong")
+            about = "the records add up to the streamed rows, so a partial is wrong"
+            self.found.update(_all(self.rows, Cause.PARTIAL, about))
+            return
         sums = self._nonnegative_sums(added)
-        causes = self._by_hand(added, sums)  # 4
-        unexplained = self.rows.keys() - causes.keys()
+        self.found.update(self._by_hand(added, sums))  # 4
+        if not sums:
+            why = "not searched: the view has no sum of whole, nonnegative numbers"
+            self.found.update(_all(self._unexplained(), Cause.UNKNOWN, why))
+            return
+        for cause in (Cause.LOST, Cause.DUPLICATE):  # 5
+            self._by_ranges(added, self._unexplained(), cause, sums)
+        for cause in (Cause.LOST, Cause.DUPLICATE):
+            some = {key for key in self._unexplained() if self._is_possible({key}, cause, sums)}
+            if some != self._unexplained():
+                self._by_ranges(added, some, cause, sums)
         why = "no lost or duplicated range of records explains these rows; the archive's files are complete"
-        return causes | (self._by_ranges(added, unexplained, sums) or _all(unexplained, Cause.UNKNOWN, why))  # 5
+        self.found.update(_all(self._unexplained(), Cause.HAND, why))  # 6
+
+    def _unexplained(self) -> set[str]:
+        return self.rows.keys() - self.found.keys()
+
+    def _is_possible(self, keys: Collection[str], cause: Cause, sums: Sequence[str]) -> bool:
+        """Whether no sum of these rows speaks against the cause, and one speaks for it."""
+        sign = -1 if cause is Cause.LOST else 1
+        surplus = [sign * _surplus(self.rows[key], measure) for key in keys for measure in sums]
+        return min(surplus, default=0) >= 0 < max(surplus, default=0)
 
     def _by_hand(self, added: DataFrame, sums: Sequence[str]) -> ExplanationByKey:
         keys_of_events = {row[0] for row in added.select(self._key(added)).distinct().collect()}
@@ -148,10 +193,10 @@ class _Investigation:
         kinds = list(zip(_COORDINATES, (IntegerType(), IntegerType(), LongType()), strict=True))
         return reduce(lambda compiled, column: extend_view(compiled, *column), reversed(kinds), self.compiled)
 
-    @cached_property
-    def selected(self) -> DataFrame:
-        """The transform's rows for all records, each row with the coordinates of its record."""
-        events = self.rebuilder.countable_events(Positions(), self.positions)
+    def _selected(self, wanted: Wanted) -> DataFrame:
+        """The transform's rows for these records, each row with the coordinates of its record."""
+        read = self.rebuilder.events(wanted)
+        events = records.without_records(read, self.rebuilder.excluded(self.positions))
         frames: list[Any] = []
         for number, topic in enumerate(self.compiled.view.reads):
             values = (F.lit(number), F.col("partition"), F.col("offset"))
@@ -181,19 +226,18 @@ class _Investigation:
         hashes = table_hash.hash_table(connection, compiled, streamed)
         return not table_hash.unequal_buckets(hashes, table_hash.hash_frame(compiled, compiled.stored(kept)))
 
-    def _by_ranges(self, added: DataFrame, keys: Collection[str], sums: Sequence[str]) -> ExplanationByKey:
-        """Explain all these rows with one cause, or return no explanation."""
-        if not keys or not sums:
-            return {}
-        added = self._with_keys(keys)(added)
+    def _by_ranges(self, added: DataFrame, keys: Collection[str], cause: Cause, sums: Sequence[str]) -> None:
+        """Explain all these rows by one loss or one duplicate, or explain none of them."""
+        if not self._is_possible(keys, cause, sums):
+            return
+        added, sign = self._with_keys(keys)(added), -1 if cause is Cause.LOST else 1
         for measure, runs in self._runs(added, keys, sums).items():
-            surplus = {key: _surplus(self.rows[key], measure) for key in keys}
-            for cause, from_right in product((Cause.LOST, Cause.DUPLICATE), (False, True)):
-                sign = -1 if cause is Cause.LOST else 1
-                ranges = search_ranges(runs, {k: sign * n for k, n in surplus.items()}, from_right=from_right)
+            wanted = {key: sign * _surplus(self.rows[key], measure) for key in keys}
+            for from_right in (False, True):
+                ranges = search_ranges(runs, wanted, from_right=from_right)
                 if ranges and self._equals_streamed(self._simulate(added, ranges, cause), keys):
-                    return _all(keys, cause, _evidence(ranges))
-        return {}
+                    self.found.update(_all(keys, cause, _evidence(ranges)))
+                    return
 
     def _simulate(self, added: DataFrame, ranges: Sequence[Range], cause: Cause) -> DataFrame:
         """What the records would add up to if these ranges were lost or counted twice."""
@@ -206,19 +250,34 @@ class _Investigation:
         return (topic == number) & (partition == span.partition) & offset.between(span.start, span.end - 1)
 
     def _runs(self, added: DataFrame, keys: Collection[str], sums: Sequence[str]) -> dict[str, list[ContributionRun]]:
-        """For each measure, the longest run in each partition, with the amounts that its records add."""
-        longest = self._longest_runs(keys)
+        """For each measure, the longest run in each partition, with the amounts that its records add.
+
+        Raises:
+            TooManyRecordsError: the runs are too long to search.
+        """
+        longest = self._longest_runs(keys, self._spans(added))
         if not longest:
             return {}
         inside = reduce(Column.__or__, map(self._lies_in, longest))
         stored = self.by_record.stored(added.where(inside))
         columns = stored.select(*_COORDINATES, self._key(stored), *sums)
         rows = columns.orderBy(*_COORDINATES).limit(_MAX_RECORDS + 1).collect()
-        return {} if len(rows) > _MAX_RECORDS else {m: _as_runs(self.compiled, rows, m) for m in sums}
+        if len(rows) > _MAX_RECORDS:
+            raise TooManyRecordsError(f"more than {_MAX_RECORDS:,} consecutive records add to the rows")
+        return {measure: _as_runs(self.compiled, rows, measure) for measure in sums}
 
-    def _longest_runs(self, keys: Collection[str]) -> list[Range]:
-        """The longest series of records in each partition that only add to these keys."""
-        prepared = self.by_record.prepared(self.selected)
+    def _spans(self, added: DataFrame) -> list[Range]:
+        """In each partition, the range from the first to the last of these records."""
+        first, last = F.min("_offset").alias("first"), F.max("_offset").alias("last")
+        spans = added.groupBy(*_COORDINATES[:2]).agg(first, last).collect()
+        return [Range(self.compiled.view.reads[r["_topic"]], r["_partition"], r["first"], r["last"] + 1) for r in spans]
+
+    def _longest_runs(self, keys: Collection[str], spans: Sequence[Range]) -> list[Range]:
+        """The longest series of records in each of these ranges that only add to these keys.
+
+        The archive reads only the files that have records of the ranges.
+        """
+        prepared = self.by_record.prepared(self._selected(Wanted(spans, self.positions.ids)))
         among = self._with_keys(keys)(prepared.select(*_COORDINATES, *self.compiled.view.key)).select(*_COORDINATES)
         outside = prepared.select(*_COORDINATES, F.lit(0).alias("_in"))
         flagged = outside.unionByName(among.select("*", F.lit(1).alias("_in")))

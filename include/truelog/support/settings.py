@@ -143,6 +143,7 @@ class Settings(BaseSettings):
     # Largest automatic repair, as a share of the view's rows. If it is 0, no repair is automatic.
     repair_share: float = Field(default=0.01, ge=0, le=1)
     repair_rows: PositiveInt = 10  # always allowed, whatever the share: a person can inspect that many rows
+    cause_seconds: PositiveFloat = 20.0  # how long a comparison searches for the causes of a view's differing rows
     # Time without a batch before the batch layer answers, and the interval between its answers.
     batch_answer_seconds: PositiveFloat = 120.0
     batch_grace_seconds: PositiveFloat = 5.0  # how long a batch waits for a slow view

@@ -14,6 +14,7 @@ from truelog.batch import partials
 from truelog.batch.partial_selection import PartialRange
 from truelog.kernel import merge, stage
 from truelog.log.positions import Positions
+from truelog.reconcile import row_diff
 from truelog.reconcile.offset_search import Cause
 from truelog.reconcile.reconcile import COMPARE_ONLY, ReconcileResult, compare, reconcile, refused_result
 from truelog.storage import bucket
@@ -26,7 +27,8 @@ NAMED = "exactly the records click 0:[11, 23), click 1:[9, 17)"
 @pytest.fixture
 def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
     """Seventy clicks on seventeen URLs in two partitions, a few in each minute."""
-    with archived(lab, s3) as made:
+    patient = lab.settings.model_copy(update={"cause_seconds": 600.0})  # however busy the machine is
+    with archived(replace(lab, settings=patient), s3) as made:
         for partition, number in ((0, 40), (1, 30)):
             clicks = [(f"u{(7 * i + 3 * partition) % 17}", str(1 + i % 3), i // 12 * 60) for i in range(number)]
             made.click(partition, clicks)
@@ -77,12 +79,44 @@ def test_a_lost_or_duplicated_batch_is_distinguished_from_a_change_by_hand(groun
     assert causes(lost) == [(Cause.LOST, lost.missing + lost.different, NAMED)]
 
 
-def test_a_row_that_no_batch_explains_is_unknown_unless_its_sum_is_impossible(ground: Archived) -> None:
+def test_a_row_that_no_batch_explains_was_changed_by_hand(ground: Archived) -> None:
     first = "WHERE ctid = (SELECT min(ctid) FROM {})"
     change(ground, f"UPDATE {{}} SET last = last + interval '1 day' {first}")
     change(ground, f"UPDATE {{}} SET spent = spent * 3 {first}")  # another row, because PostgreSQL moves an updated row
+    change(ground, f"UPDATE {{}} SET spent = spent - 1, last = last + interval '1 second' {first}")
     found = compare(ground.rebuilder)
-    assert {(cause, rows) for cause, rows, _ in causes(found)} == {(Cause.UNKNOWN, 1), (Cause.HAND, 1)}
+    assert sorted(causes(found)) == [
+        (Cause.HAND, 1, "a sum is negative, or more than twice what the key's events add"),
+        (Cause.HAND, 2, "no lost or duplicated range of records explains these rows; the archive's files are complete"),
+    ]
+
+
+def test_a_lost_batch_is_found_beside_a_row_that_was_raised_by_hand(ground: Archived) -> None:
+    """Together, no range explains them, because a loss lowers sums only."""
+    ground.lab.connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("state", ground.compiled.table)))
+    begin, end = BATCH
+    add(ground, {0: 0, 1: 0}, begin)
+    add(ground, end, {0: 40, 1: 30})
+    lost = compare(ground.rebuilder)
+    state, diff = sql.Identifier("state", ground.compiled.table), row_diff.diff_table(ground.compiled)
+    raised = sql.SQL(
+        "UPDATE {0} SET spent = spent + 1, last = last + interval '1 second' WHERE (minute, url) = "
+        "(SELECT minute, url FROM {0} EXCEPT SELECT minute, url FROM {1} LIMIT 1)"
+    ).format(state, diff)
+    assert ground.lab.connection.execute(raised).rowcount == 1
+    found = compare(ground.rebuilder)
+    assert sorted(causes(found)) == [
+        (Cause.LOST, lost.missing + lost.different, NAMED),
+        (Cause.HAND, 1, "no lost or duplicated range of records explains these rows; the archive's files are complete"),
+    ]
+
+
+def test_what_the_time_limit_leaves_out_is_unknown(ground: Archived) -> None:
+    change(ground, "UPDATE {} SET spent = spent + 1 WHERE ctid = (SELECT min(ctid) FROM {})")
+    ground.lab.settings = ground.lab.settings.model_copy(update={"cause_seconds": 0.01})
+    found = compare(ground.rebuilder)
+    about = "not searched further: the investigation took more than 0.01 s"
+    assert (found.verdict, causes(found)) == ("DIFFERENT", [(Cause.UNKNOWN, 1, about)])
 
 
 def test_a_wrong_partial_is_named(ground: Archived) -> None:
