@@ -157,7 +157,7 @@ def _check_exclusions(rebuilder: Rebuilder, result: ReconcileResult) -> Reconcil
 def _repair(rebuilder: Rebuilder, result: ReconcileResult, request: ReconcileRequest) -> ReconcileResult:
     """Repair and compare again. If the archive is behind, return the old result with the reason."""
     try:
-        repaired = repair(rebuilder)
+        repaired = repair(rebuilder, result.positions)
     except ArchiveBehind as behind:
         return replace(result, reason=f"not repaired: {behind}")
     about = f"{repaired} rows replaced, after reconciliation {result.id}"

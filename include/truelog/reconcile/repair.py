@@ -3,53 +3,56 @@
 A comparison finds differences at positions V, but the stream moves on. Writing the values from V would undo the effect
 of all records after V. Therefore a repair does the following:
 
-1. Wait until the archive reaches the view's positions, and rebuild the differing keys at these positions.
-2. Read from the log what the stream has added to these keys since then.
-3. Lock the view against merges until the repair is done.
-4. Repeat step 2 up to the view's final positions.
-5. Replace the rows, and store each row as it was before and after the repair.
+1. Read from the log what the stream has added to the differing keys since V.
+2. Lock the view against merges until the repair is done.
+3. Repeat step 1 up to the view's final positions.
+4. Replace the rows by the rows that the comparison has rebuilt at V, add what was read since, and store each row as it
+   was before and after the repair.
 
-The stream waits only from step 3 on. It waits for the few records since step 2, not for the archive or its history.
+No step reads the history again. The stream waits only from step 2 on, for the few records since step 1.
 """
 
 from psycopg import sql
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
-from truelog.archive import archive_reader
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import clock, merge
 from truelog.kernel.stage import StagedRows
 from truelog.log.positions import Positions
 from truelog.reconcile import row_diff
 from truelog.storage.database import Connection, names
+from truelog.support.errors import Stale
 from truelog.views.compiled_view import CompiledView, RowFilter
 
 
-def repair(rebuilder: Rebuilder) -> int:
+def repair(rebuilder: Rebuilder, compared: Positions) -> int:
     """Replace the rows of all keys in `recon.<table>_diff`, and return the number of rows that changed.
 
+    The comparison that filled this table has rebuilt the rows in `recon.<table>` at the positions `compared`.
+
     Raises:
-        ArchiveBehind: the archive did not reach the view's positions in time. No row was changed.
+        ArchiveBehind: the log has dropped records since then that are not archived. No row was changed.
+        Stale: the view has gone back behind `compared`. No row was changed.
     """
     connection, compiled = rebuilder.connection, rebuilder.compiled
-    settings, keys = rebuilder.context.settings, compiled.with_keys(_keys(rebuilder))
-    positions = merge.positions(connection, compiled)
-    archive_reader.wait_for(settings, positions, seconds=settings.archive_wait_seconds)
-    staged = [rebuilder.stage_rows(positions, keys)]  # 1
-    positions = _catch_up(rebuilder, positions, keys, staged)  # 2
+    keys, staged = compiled.with_keys(_keys(rebuilder)), list[StagedRows]()
+    positions = _catch_up(rebuilder, compared, keys, staged)  # 1
     with connection.transaction():
         # Spark is working between two statements here, but a hung repair must not lock the view forever.
         connection.execute("SET LOCAL idle_in_transaction_session_timeout = '5min'")
-        merge.lock(connection, compiled)  # 3
+        merge.lock(connection, compiled)  # 2
         rebuilder.require_reading()
-        positions = _catch_up(rebuilder, positions, keys, staged)  # 4
-        return _replace(rebuilder, positions, staged)  # 5
+        positions = _catch_up(rebuilder, positions, keys, staged)  # 3
+        return _replace(rebuilder, positions, staged)  # 4
 
 
 def _catch_up(rebuilder: Rebuilder, begin: Positions, keys: RowFilter, staged: list[StagedRows]) -> Positions:
     """Stage what the stream has added to the keys since `begin`, and return the view's current positions."""
     positions = merge.positions(rebuilder.connection, rebuilder.compiled)
+    positions.require_same_topics(begin)
+    if not positions.covers(begin):
+        raise Stale(f"{rebuilder.compiled.name} has gone back since its comparison. Compare it again.")
     if begin.ranges_to(positions):
         staged.append(rebuilder.stage_since(begin, positions, keys))
     return positions
@@ -61,6 +64,15 @@ def _replace(rebuilder: Rebuilder, positions: Positions, staged: list[StagedRows
     connection.execute(
         sql.SQL("DELETE FROM {} AS t USING {} AS d WHERE {} = d.key_json").format(
             _table(compiled), row_diff.diff_table(compiled), row_diff.key_json(compiled, "t.")
+        )
+    )
+    connection.execute(
+        sql.SQL("INSERT INTO {} ({columns}) SELECT {columns} FROM {} WHERE {} IN (SELECT key_json FROM {})").format(
+            _table(compiled),
+            row_diff.rebuilt_table(compiled),
+            row_diff.key_json(compiled),
+            row_diff.diff_table(compiled),
+            columns=names(compiled.stored_columns),
         )
     )
     for each in staged:

@@ -159,7 +159,8 @@ def test_a_merge_before_the_lock_is_kept(ground: Ground) -> None:
     """The two letters never reach the archive. The stream merges them during the repair, without waiting for it."""
     ground.plant("wrong and sent", 7)
     ground.plant("wrong", 7)
-    assert compare(ground.rebuilder).extra == 2
+    found = compare(ground.rebuilder)
+    assert found.extra == 2
     settings, begin = ground.lab.settings, ground.positions()
     send(settings, "wrong and sent")
     send(settings, "only sent")
@@ -168,7 +169,7 @@ def test_a_merge_before_the_lock_is_kept(ground: Ground) -> None:
     with connect(settings, autocommit=True) as streaming, ThreadPoolExecutor(1) as pool:
         with streaming.transaction():
             merge.lock(streaming, ground.compiled)
-            repairing = pool.submit(repair, ground.rebuilder)
+            repairing = pool.submit(repair, ground.rebuilder, found.positions)
             until(lambda: _require_waiting(settings), 60, "the repair to wait for the lock")
             merge.apply(streaming, ground.compiled, late)
         assert repairing.result(60) == 2
