@@ -6,7 +6,7 @@ A request for records that are not archived yet raises an error instead of retur
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
 
@@ -27,14 +27,18 @@ from truelog.archive.archive_table import (
 from truelog.archive.log_day import LogDays
 from truelog.control import event_registry
 from truelog.log.positions import Positions, Range
-from truelog.log.records import decoded
-from truelog.schema.event import EventTypes
+from truelog.log.records import decoded, events
+from truelog.schema.event import EventType, EventTypes
 from truelog.storage.database import connect
 from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import CATALOG, Settings
 
 _PAUSE_SECONDS = 0.5
 _COORDINATES = ("topic", "partition", "offset", "broker_time")
+
+# Spark packs files into tasks of at least 16 MB and counts each file as this many bytes or more. With Iceberg's 4 MB,
+# four small files make a task, and each task costs more than its files. A stream's archive consists of small files.
+FILE_COST = {"file-open-cost": str(256 * 2**10)}
 
 
 def wait_for(settings: Settings, wanted: Positions, *, seconds: float) -> None:
@@ -80,6 +84,10 @@ class Wanted:
             by[each.partition] = max(each.end, by.get(each.partition, 0))
         return Positions(offsets, self.ids)
 
+    def of_topic(self, topic: str) -> "Wanted":
+        """The wanted records of one topic."""
+        return replace(self, ranges=[each for each in self.ranges if each.topic == topic])
+
     @staticmethod
     def of(coordinates: Iterable[tuple[str, int, int]], ids: Mapping[str, str]) -> "Wanted":
         """Single records, by topic, partition and offset."""
@@ -110,6 +118,17 @@ def read_records(
         if not from_raw:
             parts.append(_packed(scan if typed is None else scan.where(typed), name, types))
     return reduce(DataFrame.unionByName, parts)
+
+
+def read_events(
+    spark: SparkSession, settings: Settings, event_type: EventType, wanted: Wanted, *, from_raw: bool = False
+) -> DataFrame:
+    """The valid events of one type among the wanted records.
+
+    Raises: the errors of `read_records`.
+    """
+    types = {event_type.name: event_type}
+    return events(read_records(spark, settings, types, wanted, from_raw=from_raw), types)[event_type.name]
 
 
 def _is_typed(progress: Progress, reading: int) -> Column | None:
@@ -181,7 +200,9 @@ def _scan(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) -
     require_archived(table, topic, ranges)
     name, snapshot = f"{CATALOG}.{identifier(topic)}", table.current_snapshot()
     spark.catalog.refreshTable(name)  # Spark may have cached metadata that is older than the snapshot
-    reader = spark.read if snapshot is None else spark.read.option("versionAsOf", snapshot.snapshot_id)
+    reader = spark.read.options(**FILE_COST)
+    if snapshot is not None:
+        reader = reader.option("versionAsOf", snapshot.snapshot_id)
     in_ranges = reduce(Column.__or__, map(_is_in, ranges), F.lit(False))
     if wanted.since is not None:
         in_ranges &= F.col("broker_time") > F.lit(wanted.since)

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from truelog.archive.archive_reader import FILE_COST
 from truelog.archive.archive_table import open_catalog
 from truelog.batch.partial_selection import PartialRange
 from truelog.log.positions import Positions
@@ -47,7 +48,7 @@ class Partials:
             return None
         name = _name(self.compiled)
         spark.catalog.refreshTable(name)
-        table = spark.read.option("versionAsOf", str(self.snapshot)).table(name)
+        table = spark.read.options(**FILE_COST).option("versionAsOf", str(self.snapshot)).table(name)
         days = [F.lit(each.day) for each in ranges]
         return table.where(F.col("log_day").isin(*days) & F.col("covers").isNull()).select("row.*")
 

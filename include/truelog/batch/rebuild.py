@@ -17,6 +17,7 @@ from truelog.batch import log_with_archive, partials
 from truelog.batch.batch_context import BatchContext
 from truelog.batch.partial_selection import select_partials
 from truelog.batch.partials import Partials
+from truelog.batch.shared_events import SharedEvents
 from truelog.kernel import bad_records, clock, merge, stage, table
 from truelog.kernel.bad_records import Coordinates
 from truelog.kernel.merge import Excluded
@@ -25,7 +26,7 @@ from truelog.log import records
 from truelog.log.positions import Positions, Range
 from truelog.log.records import EventFrames
 from truelog.schema import event_version
-from truelog.schema.event import EventTypes
+from truelog.schema.event import EventType, EventTypes
 from truelog.schema.event_version import UsedVersions
 from truelog.storage.database import Connection
 from truelog.views.compiled_view import CompiledView, RowFilter, all_rows
@@ -35,12 +36,16 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Rebuilder:
-    """Rebuilds one view. If `from_raw` is true, it parses the archive's raw bytes again and ignores partials."""
+    """Rebuilds one view. If `from_raw` is true, it parses the archive's raw bytes again and ignores partials.
+
+    `shared` holds the raw bytes that were parsed already for other views.
+    """
 
     context: BatchContext
     connection: Connection
     compiled: CompiledView
     from_raw: bool = False
+    shared: SharedEvents | None = None
 
     def rebuild(self, positions: Positions, only: RowFilter = all_rows) -> None:
         """Create `recon.<table>` as the view at `positions`, limited to the rows that `only` selects.
@@ -96,10 +101,15 @@ class Rebuilder:
         return self._read(wanted, self._event_types())
 
     def _read(self, wanted: archive_reader.Wanted, types: EventTypes) -> EventFrames:
-        decoded = archive_reader.read_records(
-            self.context.spark, self.context.settings, types, wanted, from_raw=self.from_raw
+        """Read each topic by itself: Spark cannot see that decoded bytes of one topic have no events of another."""
+        return {topic: self._read_topic(topic, each, wanted.of_topic(topic)) for topic, each in types.items()}
+
+    def _read_topic(self, topic: str, event_type: EventType, wanted: archive_reader.Wanted) -> DataFrame:
+        if self.shared is not None and self.from_raw:
+            return self.shared.events(event_type, wanted)
+        return archive_reader.read_events(
+            self.context.spark, self.context.settings, event_type, wanted, from_raw=self.from_raw
         )
-        return records.events(decoded, types)
 
     def _ticks(self, positions: Positions) -> clock.ReadTicks:
         """The function that reads ticks from the archive."""

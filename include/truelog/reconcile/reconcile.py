@@ -16,6 +16,7 @@ If the tables are equal, the comparison uses only their hashes and does not copy
 import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -25,6 +26,7 @@ from psycopg import sql
 from truelog.archive import archive_reader
 from truelog.batch.batch_context import BatchContext, open_batch
 from truelog.batch.rebuild import Rebuilder
+from truelog.batch.shared_events import SharedEvents, shared_events
 from truelog.kernel import clock, merge, table
 from truelog.log.positions import Positions
 from truelog.reconcile import certificate, certificate_store, root_cause, row_diff, table_hash
@@ -41,6 +43,7 @@ from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView
 
 _SAMPLE = 100  # maximum number of differing rows stored with the result; the counts cover all differing rows
+_AT_ONCE = 4  # views that are compared side by side
 _REASON = 500  # maximum length of a stored reason in characters
 
 NOWHERE = Positions()
@@ -107,9 +110,15 @@ COMPARE_ONLY = ReconcileRequest()
 
 
 def reconcile(
-    context: BatchContext, compiled: CompiledView, request: ReconcileRequest = COMPARE_ONLY
+    context: BatchContext,
+    compiled: CompiledView,
+    request: ReconcileRequest = COMPARE_ONLY,
+    shared: SharedEvents | None = None,
 ) -> ReconcileResult:
-    """Compare a view with its rebuild while the stream is running, and store the result."""
+    """Compare a view with its rebuild while the stream is running, and store the result.
+
+    `shared` holds the events that other views of this run decode from the same raw bytes.
+    """
     with connect(context.settings, autocommit=True) as connection:
         try:
             table.require_same_code(connection, compiled)
@@ -117,7 +126,7 @@ def reconcile(
         except (CodeChanged, NotMade, MeaningChanged) as refused:
             return refused_result(context.settings, compiled, request, reason=refused)
         row_diff.lock_comparisons(connection, compiled.table)
-        rebuilder = Rebuilder(context, connection, compiled, request.from_raw)
+        rebuilder = Rebuilder(context, connection, compiled, request.from_raw, shared)
         audit_all = request.from_raw and request.repair
         wrong = audit_partials(rebuilder, every=audit_all).wrong if request.audit or audit_all else ()
         result = compare(rebuilder)
@@ -286,19 +295,39 @@ def _save(connection: Connection, result: ReconcileResult, request: ReconcileReq
 
 
 def reconcile_all(settings: Settings, views: Sequence[str], request: ReconcileRequest) -> list[ReconcileResult]:
-    """Reconcile the named views in a separate Spark session, or all views if no view is named."""
+    """Reconcile the named views in a separate Spark session, or all views if no view is named.
+
+    Views are compared side by side, because one view alone leaves cores idle while it plans or waits for PostgreSQL.
+    """
     with open_batch(settings, "truelog reconcile", views) as context:
         refused = context.views.refused.items()
         results = [refused_result(settings, view, request, reason=reason) for view, reason in refused]
-        for each in context.views.compiled:
-            try:
-                results.append(reconcile(context, each, request.for_view(each.name)))
-            except Exception as error:  # an error in one view must not stop the others
-                log.exception("%s could not be compared", each.name)
-                with connect(settings) as connection:
-                    positions = merge.positions(connection, each)
-                results.append(refused_result(settings, each, request, reason=error, at=positions))
-        return results
+        with connect(settings) as connection:
+            reached = [merge.positions(connection, each) for each in context.views.compiled]
+        with shared_events(context.spark, settings, reached) as shared, ThreadPoolExecutor(_AT_ONCE) as pool:
+            each_alone = _Alone(context, request, shared if len(reached) > 1 else None)
+            return results + list(pool.map(each_alone.reconcile, context.views.compiled))
+
+
+@dataclass(frozen=True)
+class _Alone:
+    """Reconciles each view so that an error in one view does not stop the others."""
+
+    context: BatchContext
+    request: ReconcileRequest
+    shared: SharedEvents | None
+
+    def reconcile(self, view: CompiledView) -> ReconcileResult:
+        settings, request = self.context.settings, self.request
+        # Each view gets its share of the cores, however many tasks the others have.
+        self.context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", view.name)
+        try:
+            return reconcile(self.context, view, request.for_view(view.name), self.shared)
+        except Exception as error:
+            log.exception("%s could not be compared", view.name)
+            with connect(settings) as connection:
+                positions = merge.positions(connection, view)
+            return refused_result(settings, view, request, reason=error, at=positions)
 
 
 def refused_result(

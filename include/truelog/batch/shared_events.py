@@ -1,0 +1,106 @@
+"""Events that are decoded from raw bytes once for all views of a batch job.
+
+A rebuild from raw bytes spends most of its time decoding. The first view that needs a topic decodes the topic's records
+up to the furthest position of all views. Spark keeps the events in memory, and on disk if there are too many. Each view
+takes its own ranges from these events, and reads from the archive what lies past them, so its positions stay exact.
+"""
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from truelog.archive.archive_reader import Wanted, read_events
+from truelog.archive.archive_table import archived_positions
+from truelog.log.positions import Positions, Range
+from truelog.schema.event import EventType
+from truelog.support.errors import TruelogError
+from truelog.support.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Held:
+    """The decoded events of one topic below `end`."""
+
+    frame: DataFrame
+    end: Positions
+
+    def inside(self, wanted: Wanted) -> DataFrame:
+        """The events in those parts of the wanted ranges that are held."""
+        clipped = (replace(r, end=min(r.end, self.end.at(r.topic, r.partition))) for r in wanted.ranges)
+        return self.frame.where(reduce(Column.__or__, map(_is_in, clipped), F.lit(False)))
+
+    def past(self, wanted: Wanted) -> list[Range]:
+        """Those parts of the wanted ranges that are not held."""
+        cut = (replace(r, start=max(r.start, self.end.at(r.topic, r.partition))) for r in wanted.ranges)
+        return [each for each in cut if each.start < each.end]
+
+
+@dataclass
+class SharedEvents:
+    """Decoded events, by topic. `furthest` is where the furthest view is. Several threads may call the methods."""
+
+    spark: SparkSession
+    settings: Settings
+    furthest: Positions
+    _held: dict[str, _Held | None] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def events(self, event_type: EventType, wanted: Wanted) -> DataFrame:
+        """The valid events among the wanted records, which are records of the type's topic.
+
+        Raises: the errors of `archive_reader.read_records`.
+        """
+        held = None if wanted.since else self._of_topic(event_type)
+        if held is None or wanted.ids.get(event_type.name) != held.end.ids.get(event_type.name):
+            return read_events(self.spark, self.settings, event_type, wanted, from_raw=True)
+        inside, past = held.inside(wanted), held.past(wanted)
+        if not past:
+            return inside
+        further = read_events(self.spark, self.settings, event_type, replace(wanted, ranges=past), from_raw=True)
+        return inside.unionByName(further)
+
+    def _of_topic(self, event_type: EventType) -> _Held | None:
+        """The topic's decoded events; None if each view has to read the topic itself."""
+        with self._lock:
+            if event_type.name not in self._held:
+                self._held[event_type.name] = self._decode(event_type)
+            return self._held[event_type.name]
+
+    def _decode(self, event_type: EventType) -> _Held | None:
+        topic = [event_type.name]
+        try:
+            end = self.furthest.only(topic).earliest(archived_positions(self.settings, topic))
+            wanted = Wanted.between(Positions(), end)
+            events = read_events(self.spark, self.settings, event_type, wanted, from_raw=True)
+        except TruelogError as refused:  # a view that is not so far may still read its records
+            log.warning("each view decodes %s by itself: %s", event_type.name, refused)
+            return None
+        return _Held(events.persist(), end)
+
+    def release(self) -> None:
+        for held in self._held.values():
+            if held is not None:
+                held.frame.unpersist()
+
+
+@contextmanager
+def shared_events(spark: SparkSession, settings: Settings, positions: Iterable[Positions]) -> Iterator[SharedEvents]:
+    """Share the events below the furthest of these positions, as far as they are archived, until the block ends."""
+    shared = SharedEvents(spark, settings, reduce(Positions.latest, positions, Positions()))
+    try:
+        yield shared
+    finally:
+        shared.release()
+
+
+def _is_in(wanted: Range) -> Column:
+    offset = F.col("offset")
+    return (F.col("partition") == wanted.partition) & (offset >= wanted.start) & (offset < wanted.end)

@@ -1,0 +1,84 @@
+"""Views of one topic share its decoded events: each takes exactly its own records, and small files share tasks."""
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import DataFrame
+
+from tests.laws.lab import Lab
+from tests.library.archived import Archived, archived
+from truelog.archive.archive_reader import Wanted, read_events
+from truelog.batch import shared_events
+from truelog.batch.shared_events import SharedEvents
+from truelog.log.positions import Positions
+from truelog.reconcile.reconcile import COMPARE_ONLY, ReconcileRequest, reconcile
+from truelog.support.settings import Settings
+
+FROM_RAW = ReconcileRequest(from_raw=True)
+
+
+@pytest.fixture
+def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
+    """Ten files with twenty clicks each, two for each minute."""
+    with archived(lab, s3) as made:
+        for number in range(5):
+            for partition in (0, 1):
+                made.click(partition, [(f"u{each}", "1", 60 * number) for each in range(20)])
+        yield made
+
+
+def offsets(events: DataFrame) -> list[tuple[int, int]]:
+    return sorted((row.partition, row.offset) for row in events.select("partition", "offset").collect())
+
+
+@pytest.mark.parametrize("reached", [{0: 0, 1: 0}, {0: 60, 1: 33}, {0: 100, 1: 100}])
+def test_shared_events_are_the_events_that_the_archive_has(ground: Archived, reached: dict[int, int]) -> None:
+    """Whatever another view has caused to be decoded."""
+    lab, click = ground.lab, ground.lab.types["click"]
+    shared = SharedEvents(lab.spark, lab.settings, Positions({"click": reached}, ground.ids))
+    for begin, end in (
+        ({0: 0, 1: 0}, {0: 100, 1: 100}),
+        ({0: 7, 1: 0}, {0: 59, 1: 34}),
+        ({0: 60, 1: 33}, {0: 61, 1: 33}),
+    ):
+        wanted = Wanted.between(*(Positions({"click": each}, ground.ids) for each in (begin, end)))
+        expected = [(p, o) for p in (0, 1) for o in range(begin[p], end[p])]
+        assert offsets(shared.events(click, wanted)) == expected
+    shared.release()
+
+
+def test_each_topic_is_decoded_once(ground: Archived, monkeypatch: pytest.MonkeyPatch) -> None:
+    ground.stream()
+    read: list[str] = []
+
+    def counted(*arguments: object, **named: object) -> DataFrame:
+        read.append(arguments[2].name)  # type: ignore[attr-defined]
+        return read_events(*arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(shared_events, "read_events", counted)
+    with shared_events.shared_events(ground.lab.spark, ground.lab.settings, [ground.positions]) as shared:
+        for _ in range(2):
+            assert reconcile(ground.lab.context, ground.compiled, FROM_RAW, shared).equal
+        assert reconcile(ground.lab.context, ground.compiled, COMPARE_ONLY, shared).equal
+    assert read.count("click") == 1
+
+
+def test_a_topic_that_cannot_be_shared_is_read_by_each_view(ground: Archived) -> None:
+    """The furthest view reads another topic of this name, so its positions say nothing about these records."""
+    ground.stream()
+    other = Positions(ground.ends, dict.fromkeys(ground.ends, "another"))
+    with shared_events.shared_events(ground.lab.spark, ground.lab.settings, [other]) as shared:
+        assert reconcile(ground.lab.context, ground.compiled, FROM_RAW, shared).equal
+
+
+def test_small_files_share_tasks(ground: Archived) -> None:
+    wanted = Wanted.between(Positions(), ground.positions)
+    for from_raw in (False, True):
+        events = read_events(
+            ground.lab.spark,
+            ground.lab.settings,
+            ground.lab.types["click"],
+            wanted.of_topic("click"),
+            from_raw=from_raw,
+        )
+        assert events.rdd.getNumPartitions() == 1
