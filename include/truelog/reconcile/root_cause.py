@@ -158,6 +158,8 @@ class _Investigation:
             some = {key for key in self._unexplained() if self._is_possible({key}, cause, sums)}
             if some != self._unexplained():
                 self._by_ranges(added, some, cause, sums)
+        why = "not searched: some of the key's events add nothing to any sum"
+        self.found.update(_all(self._unexplained() & self._with_empty_events(added, sums), Cause.UNKNOWN, why))
         why = "no lost or duplicated range of records explains these rows; the archive's files are complete"
         self.found.update(_all(self._unexplained(), Cause.HAND, why))  # 6
 
@@ -176,6 +178,11 @@ class _Investigation:
         excessive = {k for k in keys_of_events if any(_is_excessive(self.rows[k], measure) for measure in sums)}
         reason = "a sum is negative, or more than twice what the key's events add"
         return _all(without_event, Cause.HAND, "no event has the key") | _all(excessive, Cause.HAND, reason)
+
+    def _with_empty_events(self, added: DataFrame, sums: Sequence[str]) -> set[str]:
+        """The keys with an event that adds nothing to any sum, so that its loss would leave the sums as they are."""
+        nothing = reduce(Column.__and__, (F.coalesce(F.col(name), F.lit(0)) == 0 for name in sums))
+        return {row[0] for row in added.where(nothing).select(self._key(added)).distinct().collect()}
 
     def _nonnegative_sums(self, added: DataFrame) -> list[str]:
         """The measures that sum only whole, nonnegative numbers."""

@@ -111,6 +111,15 @@ def test_a_lost_batch_is_found_beside_a_row_that_was_raised_by_hand(ground: Arch
     ]
 
 
+def test_a_row_with_an_event_that_adds_nothing_is_unknown(ground: Archived) -> None:
+    """The loss of the event would also change only `last`."""
+    ground.click(0, [("empty", "0", 0), ("empty", "2", 1)])
+    ground.stream()
+    change(ground, "UPDATE {} SET last = last - interval '1 second' WHERE url = 'empty'")
+    about = "not searched: some of the key's events add nothing to any sum"
+    assert causes(compare(ground.rebuilder)) == [(Cause.UNKNOWN, 1, about)]
+
+
 def test_what_the_time_limit_leaves_out_is_unknown(ground: Archived) -> None:
     change(ground, "UPDATE {} SET spent = spent + 1 WHERE ctid = (SELECT min(ctid) FROM {})")
     ground.lab.settings = ground.lab.settings.model_copy(update={"cause_seconds": 0.01})
