@@ -44,7 +44,7 @@ from truelog.reconcile.reconcile import (
 from truelog.reconcile.repair import repair
 from truelog.schema.event import load_events
 from truelog.storage.database import connect
-from truelog.support.errors import ArchiveBehind, MeaningChanged, ServiceDown
+from truelog.support.errors import MeaningChanged, ServiceDown, Stale
 from truelog.support.settings import KafkaUser, Settings
 from truelog.support.wait import until
 from truelog.views.compiled_view import CompiledView
@@ -185,36 +185,41 @@ def test_a_repair_stores_each_row_as_it_was_and_as_it_is(ground: Ground) -> None
     ground.plant("wrong", 7)
     found = compare(ground.rebuilder)
     assert (found.missing, found.extra) == (1, 1)
-    assert repair(ground.rebuilder) == 2
+    assert repair(ground.rebuilder, found.positions) == 2
     query = "SELECT key->>0, before->'letters', after->'letters' FROM truelog.repair WHERE view = %s ORDER BY 1"
     kept = ground.lab.connection.execute(query, (ground.compiled.name,)).fetchall()
     assert kept == [("lost", None, 1), ("wrong", 7, None)]
 
 
-def test_a_repair_waits_for_the_archive_and_changes_nothing_before(ground: Ground) -> None:
+def test_a_repair_does_not_wait_for_the_archive(ground: Ground) -> None:
+    """The letter is merged after the comparison, and is never archived."""
     ground.plant("wrong", 7)
-    compare(ground.rebuilder)
-    begin, settings = ground.positions(), ground.lab.settings
-    send(settings, "late")
+    found, begin = compare(ground.rebuilder), ground.positions()
+    send(ground.lab.settings, "late")
     late = Merge(begin, ground.ends(), ground.staged(begin, ground.ends()))
     merge.apply(ground.lab.connection, ground.compiled, late)
-    hasty = replace(ground.rebuilder.context, settings=settings.model_copy(update={"archive_wait_seconds": 1}))
-    with pytest.raises(ArchiveBehind):
-        repair(replace(ground.rebuilder, context=hasty))
-    assert ground.rows() == {"late": 1, "wrong": 7}
-    with ThreadPoolExecutor(1) as pool:
-        repairing = pool.submit(repair, ground.rebuilder)
-        _archive(settings, letter("late"), begin, ground.ends())
-        assert repairing.result(60) == 1
+    assert repair(ground.rebuilder, found.positions) == 1
     assert ground.rows() == {"late": 1}
+
+
+def test_a_repair_changes_nothing_in_a_view_that_has_gone_back(ground: Ground) -> None:
+    """For example, because PostgreSQL was restored. The comparison's rows would count records twice."""
+    ground.plant("wrong", 7)
+    found = compare(ground.rebuilder)
+    ground.lab.connection.execute(
+        "UPDATE truelog.position SET next_offset = 0 WHERE view = %s", (ground.compiled.name,)
+    )
+    with pytest.raises(Stale):
+        repair(ground.rebuilder, found.positions)
+    assert ground.rows() == {"wrong": 7}
 
 
 def test_a_repair_changes_nothing_after_the_topic_was_judged_again(ground: Ground) -> None:
     ground.plant("wrong", 7)
-    compare(ground.rebuilder)
+    found = compare(ground.rebuilder)
     ground.lab.connection.execute("UPDATE truelog.position SET reading = 1 WHERE view = %s", (ground.compiled.name,))
     with pytest.raises(MeaningChanged):
-        repair(ground.rebuilder)
+        repair(ground.rebuilder, found.positions)
     assert ground.rows() == {"wrong": 7}
 
 
