@@ -20,25 +20,21 @@ def until(condition: Callable[[], None], seconds: float, what: str) -> float:
     Raises:
         ServiceDown: the condition did not hold within `seconds`.
     """
+    began, logged_next = time.monotonic(), FIRST_LOGGED
     try:
-        return _until(condition, seconds, what)
+        while True:
+            try:
+                condition()
+            except ServiceDown as reason:
+                waited = time.monotonic() - began
+                if waited > seconds:
+                    raise ServiceDown(f"{what}: not ready within {seconds:.0f} s: {reason}") from reason
+                is_due = waited > logged_next
+                logged_next *= 1 + is_due
+                level = logging.INFO if is_due else logging.DEBUG
+                log.log(level, "%s: waiting, %.0f s so far: %s", what, waited, reason, extra=LIVE)
+                time.sleep(min(LONGEST_PAUSE, max(SHORTEST_PAUSE, PAUSE_SHARE * waited)))
+            else:
+                return time.monotonic() - began
     finally:
         log.debug("", extra=LIVE)
-
-
-def _until(condition: Callable[[], None], seconds: float, what: str) -> float:
-    began, logged_next = time.monotonic(), FIRST_LOGGED
-    while True:
-        try:
-            condition()
-        except ServiceDown as reason:
-            waited = time.monotonic() - began
-            if waited > seconds:
-                raise ServiceDown(f"{what}: not ready within {seconds:.0f} s: {reason}") from reason
-            is_due = waited > logged_next
-            logged_next *= 1 + is_due
-            level = logging.INFO if is_due else logging.DEBUG
-            log.log(level, "%s: waiting, %.0f s so far: %s", what, waited, reason, extra=LIVE)
-            time.sleep(min(LONGEST_PAUSE, max(SHORTEST_PAUSE, PAUSE_SHARE * waited)))
-        else:
-            return time.monotonic() - began
