@@ -17,6 +17,8 @@ from pyspark.errors import (
     SparkUpgradeException,
 )
 
+from truelog.storage.database import storable
+
 FAILURES = (PySparkException, Py4JJavaError)  # PySpark does not convert all of Spark's exceptions
 
 _BY_VALUE = (
@@ -74,4 +76,4 @@ def _is_java_value_error(exception: Any) -> bool:
 
 
 def _line(text: str) -> str:
-    return (text.splitlines() or [""])[0][:_LONGEST_REASON]
+    return storable((text.splitlines() or [""])[0][:_LONGEST_REASON])

@@ -37,7 +37,7 @@ from truelog.reconcile.repair import repair
 from truelog.reconcile.table_hash import TableHash
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
-from truelog.storage.database import Connection, connect
+from truelog.storage.database import Connection, connect, storable
 from truelog.support.errors import ArchiveBehind, CodeChanged, MeaningChanged, NotMade, TruelogError
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView
@@ -346,7 +346,9 @@ def refused_result(
     text = str(reason) if isinstance(reason, str | CodeChanged | NotMade) else f"{type(reason).__name__}: {reason}"
     causes = () if isinstance(view, str) else _causes(settings, view, reason)
     with connect(settings, autocommit=True) as connection:
-        return _save(connection, ReconcileResult(name, version, at, reason=text[:_REASON], causes=causes), request)
+        return _save(
+            connection, ReconcileResult(name, version, at, reason=storable(text[:_REASON]), causes=causes), request
+        )
 
 
 def _causes(settings: Settings, compiled: CompiledView, reason: Exception | str) -> tuple[dict[str, Any], ...]:

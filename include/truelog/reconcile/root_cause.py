@@ -18,6 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from threading import Event
 from typing import Any
 
 from psycopg import sql
@@ -72,8 +73,9 @@ def find_root_causes(rebuilder: Rebuilder, positions: Positions, unequal: int) -
 
 def _investigate(rebuilder: Rebuilder, positions: Positions, rows: Mapping[str, "_Row"]) -> ExplanationByKey:
     """Explain these rows. What was found before an error or the time limit stays."""
-    investigation, limit = _Investigation(rebuilder, positions, rows), rebuilder.context.settings.cause_seconds
+    limit = rebuilder.context.settings.cause_seconds
     with time_limit(rebuilder.context.spark, limit) as time_is_up:
+        investigation = _Investigation(rebuilder, positions, rows, time_is_up)
         try:
             return investigation.explain()
         except Exception as error:  # the DIFFERENT verdict does not depend on the explanation
@@ -101,6 +103,10 @@ class TooManyRecordsError(Exception):
     """The records that may explain some rows are too many to search."""
 
 
+class TimeIsUpError(Exception):
+    """The time for the investigation is up. Spark's jobs are cancelled, but short jobs may end before that."""
+
+
 @dataclass(frozen=True)
 class _Row:
     streamed: Mapping[str, Any] | None
@@ -126,6 +132,7 @@ class _Investigation:
     rebuilder: Rebuilder
     positions: Positions
     rows: Mapping[str, _Row]
+    time_is_up: Event
     found: ExplanationByKey = field(default_factory=dict)  # filled step by step
 
     @property
@@ -164,6 +171,9 @@ class _Investigation:
         self.found.update(_all(self._unexplained(), Cause.HAND, why))  # 6
 
     def _unexplained(self) -> set[str]:
+        """The rows that still need an explanation, before each further step."""
+        if self.time_is_up.is_set():
+            raise TimeIsUpError
         return self.rows.keys() - self.found.keys()
 
     def _is_possible(self, keys: Collection[str], cause: Cause, sums: Sequence[str]) -> bool:

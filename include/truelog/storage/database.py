@@ -5,7 +5,6 @@ from pathlib import Path
 
 import psycopg
 from psycopg import sql
-from psycopg.types.string import StrDumperUnknown
 
 from truelog.support.settings import Settings
 
@@ -21,17 +20,14 @@ def connect(settings: Settings, *, autocommit: bool = False, writer: str | None 
     """
     arguments = settings.database() | ({"application_name": session_name(writer)} if writer else {})
     connection: Connection = psycopg.connect(**arguments, autocommit=autocommit, connect_timeout=10)
-    connection.adapters.register_dumper(str, _TextDumper)
     with connection.transaction():
         connection.execute("SET SESSION idle_in_transaction_session_timeout = '15s'")
     return connection
 
 
-class _TextDumper(StrDumperUnknown):
-    """Sends text in the form that views store. An error message may quote a value that PostgreSQL refuses."""
-
-    def dump(self, obj: str) -> bytes:
-        return obj.replace("\0", "\u2400").encode(errors="replace")
+def storable(message: str) -> str:
+    """A message in the form that views store text. An error may quote a value that PostgreSQL refuses."""
+    return message.replace("\0", "\u2400").encode(errors="replace").decode()
 
 
 def session_name(writer: str) -> str:

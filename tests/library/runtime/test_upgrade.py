@@ -15,6 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialDeletion,
 )
 from psycopg import sql
+from pyspark.sql import SparkSession
 
 import runtime
 from runtime import kafka, postgresql
@@ -42,6 +43,8 @@ def earlier(platform: Settings) -> Iterator[Settings]:
     yield platform
     kafka.prepare(platform)
     postgresql.prepare(platform)
+    if (spark := SparkSession.getActiveSession()) is not None:
+        spark.stop()  # its connections use the role that was dropped
 
 
 def test_one_service_is_started_when_the_others_know_the_new_passwords(earlier: Settings) -> None:
