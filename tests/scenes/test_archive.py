@@ -9,12 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Message, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
 from tests.scenes.applications import Application, start
 from tests.scenes.command_line import answer
 from tests.scenes.conftest import World
+from tests.scenes.traffic import messages_in_the_log
 from truelog.archive import archive_reader
 from truelog.archive.archive_table import archived_positions, identifier, open_catalog
 from truelog.archive.audit import Evidence, OffsetGap
@@ -91,15 +92,8 @@ def all_archived(world: World) -> None:
 
 def in_the_log(world: World, topic: str) -> dict[Coordinates, Bytes]:
     """Every record that the broker has, read independently of the archive."""
-    consumer = Consumer({**world.settings.kafka(), "group.id": "oracle", "enable.auto.commit": False})
-    ends, found = topics.end_offsets(world.settings, [topic]), dict[Coordinates, Bytes]()
-    consumer.assign([TopicPartition(topic, p, 0) for p in ends.offsets[topic]])
-    while len(found) < sum(ends.offsets[topic].values()):
-        for message in consumer.consume(1000, timeout=0.5):
-            assert message.error() is None
-            found[message.partition() or 0, message.offset() or 0] = _bytes(message)
-    consumer.close()
-    return found
+    messages = messages_in_the_log(world.settings, topic)
+    return {(each.partition() or 0, each.offset() or 0): _bytes(each) for each in messages}
 
 
 def _bytes(message: Message) -> Bytes:
