@@ -13,10 +13,14 @@ from truelog.log.positions import Positions
 
 
 def fresh_checkpoint(folder: Path) -> Path:
-    """Create a checkpoint in `folder` for this run only, and delete the checkpoints of earlier runs."""
+    """Create a checkpoint in `folder` for this run only, and delete the checkpoints of earlier runs.
+
+    Only this user can list the parent folder, whatever process or earlier release made it.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     checkpoint = folder / uuid.uuid4().hex
     checkpoint.mkdir(parents=True)
+    folder.parent.chmod(0o700)
     return checkpoint
 
 
