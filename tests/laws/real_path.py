@@ -161,12 +161,12 @@ class RealPath:
     def _types(self) -> dict[str, EventType]:
         return {topic: self.lab.types[topic] for topic in self.log.ids}
 
-    @cached_property
-    def _batches(self) -> list[EventFrames]:
-        """The valid events of each cut, decoded from raw bytes once for all views, as in a stream."""
-        return [records.events(self._decoded(cut).persist(), self._types) for cut in range(CUTS)]
+    def _batches(self, compiled: CompiledView) -> Iterator[EventFrames]:
+        """The valid events of each cut, decoded from raw bytes with only the columns that the view needs."""
+        for cut in range(CUTS):
+            yield records.events(self._decoded(cut, compiled), self._types)
 
-    def _decoded(self, cut: int) -> DataFrame:
+    def _decoded(self, cut: int, compiled: CompiledView) -> DataFrame:
         raw = [r for r in self.log.records if r.cut == cut]
         columns = {
             "topic": pa.array([r.topic for r in raw], pa.string()),
@@ -175,11 +175,11 @@ class RealPath:
             "timestamp": pa.array([_broker_time(r) for r in raw], TIME),
             "value": pa.array([r.value for r in raw], pa.binary()),
         }
-        return records.decoded(self.lab.spark.createDataFrame(pa.table(columns)), self._types)
+        return records.decoded(self.lab.spark.createDataFrame(pa.table(columns)), self._types, compiled.columns)
 
     def _stream(self, compiled: CompiledView) -> None:
         applier, at = BatchApplier(self.settings), self.log.end(-1).only(compiled.view.topics)
-        for cut, events in enumerate(self._batches):
+        for cut, events in enumerate(self._batches(compiled)):
             if compiled.view.keep:
                 clock.store_ticks(self.connection, self.log.ids[clock.TOPIC], events[clock.TOPIC])
             batch = EventRange(events, self.log.end(cut - 1), self.log.end(cut))

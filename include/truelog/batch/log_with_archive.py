@@ -14,7 +14,7 @@ from truelog.archive.archive_table import archived_positions
 from truelog.control import event_registry, log_cuts
 from truelog.log import records, topics
 from truelog.log.positions import Positions
-from truelog.log.records import EventFrames
+from truelog.log.records import Columns, EventFrames
 from truelog.schema.event import EventTypes
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
@@ -28,19 +28,26 @@ def read_events(
     Raises: the errors of `read_records`.
     """
     event_types = {topic: types[topic] for topic in end.offsets}
-    return records.events(read_records(spark, settings, event_types, begin, end), event_types)
+    return records.events(read_records(spark, settings, event_types, (begin, end)), event_types)
 
 
 def read_records(
-    spark: SparkSession, settings: Settings, event_types: EventTypes, begin: Positions, end: Positions
+    spark: SparkSession,
+    settings: Settings,
+    event_types: EventTypes,
+    span: tuple[Positions, Positions],
+    needed: Columns | None = None,
 ) -> DataFrame:
-    """Read and decode the records in [begin, end), which must not be empty; `event_types` are the topics of `end`.
+    """Read and decode the records in a span [begin, end), which must not be empty; `event_types` are its topics.
+
+    The result may have more columns than those needed: Spark itself reads only the used columns of the archive.
 
     Raises:
         ArchiveBehind: the log has dropped records that are not archived; the reader cannot continue.
         TopicRecreated: the positions belong to a topic that was deleted.
         MeaningChanged: the types do not know a version that judges some of these records.
     """
+    begin, end = span
     earliest = topics.earliest_offsets(settings, end.offsets)
     begin.require_same_topics(earliest)
     with connect(settings) as connection:
@@ -56,7 +63,8 @@ def read_records(
             archive_reader.read_records(spark, settings, event_types, archive_reader.Wanted.between(begin, dropped))
         )
     if dropped.ranges_to(end):
-        parts.append(records.decoded(records.read_range(spark, settings, dropped, end), event_types))
+        raw = records.read_range(spark, settings, dropped, end)
+        parts.append(records.decoded(raw, event_types, None if parts else needed))  # a union needs equal columns
     return reduce(DataFrame.unionByName, parts)
 
 

@@ -2,9 +2,12 @@
 
 A decoded frame has the columns topic, partition, offset, broker_time and `invalid` (the reason if a record is not a
 valid event, else NULL). It also has one struct column for each event type, which is NULL for records of other types.
+
+Every declared field of a record is validated, but only the columns that are needed leave Python: each copied column
+costs time in Python and in the JVM. An event type none of whose columns are needed has no struct.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,6 +31,7 @@ _COORDINATES = pa.schema(
 )
 
 EventFrames = Mapping[str, DataFrame]  # the valid events of each topic: the arguments of a transform
+Columns = Mapping[str, Collection[str]]  # of each topic, the columns that are needed; an absent topic needs them all
 _Batches = Iterable[pa.RecordBatch]
 _Decoder = Callable[[_Batches], Iterator[pa.RecordBatch]]
 
@@ -61,14 +65,13 @@ def read_range(spark: SparkSession, settings: Settings, begin: Positions, end: P
     return spark.read.format("kafka").options(**options).load()
 
 
-def decoded(raw: DataFrame, types: EventTypes) -> DataFrame:
-    """Decode raw records with Arrow, in the executors' Python processes."""
-    columns = [
-        *_COORDINATES,
-        pa.field("invalid", pa.string()),
-        *(pa.field(name, pa.struct(list(each.arrow_schema))) for name, each in types.items()),
-    ]
-    output = pa.schema(columns)
+def decoded(raw: DataFrame, types: EventTypes, needed: Columns | None = None) -> DataFrame:
+    """Decode raw records with Arrow, in the executors' Python processes. Without `needed`, all columns are needed."""
+    fields = {name: list(each.arrow_schema) for name, each in types.items()}
+    for name in fields.keys() & (needed or {}).keys():
+        fields[name] = [each for each in fields[name] if each.name in (needed or {})[name]]
+    structs = [pa.field(name, pa.struct(each)) for name, each in fields.items() if each]
+    output = pa.schema([*_COORDINATES, pa.field("invalid", pa.string()), *structs])
     selected = raw.selectExpr("topic", "partition", "offset", "timestamp AS broker_time", "value")
     return selected.mapInArrow(_decoder(types, output), from_arrow_schema(output))
 
@@ -81,7 +84,7 @@ def events(records: DataFrame, types: EventTypes) -> EventFrames:
 def _events_of_topic(records: DataFrame, topic: str) -> DataFrame:
     """The valid events of a topic. The alias distinguishes the struct column from an archive table of the same name."""
     valid = records.alias("record").where(f"topic = '{topic}' AND invalid IS NULL")
-    return valid.select(*_COORDINATES.names, f"record.{topic}.*")
+    return valid.select(*_COORDINATES.names, *([f"record.{topic}.*"] if topic in records.columns else []))
 
 
 def from_position(by_topic: EventFrames, position: Positions, begin: Positions) -> EventFrames:
@@ -121,10 +124,11 @@ def _decoder(types: EventTypes, output: pa.Schema) -> _Decoder:
 def _decode(batch: pa.RecordBatch, event_type: EventType, output: pa.Schema) -> pa.RecordBatch:
     """Decode raw records of one topic into the columns of `output`, each by the version in force at its offset."""
     events = judge(event_type, *(batch.column(name) for name in ("partition", "offset", "value", "broker_time")))
-    fields = event_type.arrow_schema
-    typed = [events.column(name) for name in fields.names]
     columns = {name: batch.column(name) for name in _COORDINATES.names}
     columns["invalid"] = events.column("invalid")
-    columns[event_type.name] = pa.StructArray.from_arrays(typed, fields=list(fields))
+    if event_type.name in output.names:
+        fields = list(output.field(event_type.name).type)
+        typed = [events.column(each.name) for each in fields]
+        columns[event_type.name] = pa.StructArray.from_arrays(typed, fields=fields)
     arrays = [columns[f.name] if f.name in columns else pa.nulls(batch.num_rows, f.type) for f in output]
     return pa.RecordBatch.from_arrays([a.cast(f.type) for a, f in zip(arrays, output, strict=True)], schema=output)

@@ -34,9 +34,10 @@ from truelog.streaming.patience import OUTAGES, Patience
 from truelog.streaming.spark_offsets import batch_range, fresh_checkpoint
 from truelog.streaming.stream_topics import StreamTopics
 from truelog.streaming.view_deployment import ViewDeployment
-from truelog.streaming.view_worker import ViewWorker
+from truelog.streaming.view_worker import ViewWorker, records_are_reread
 from truelog.support import faults
 from truelog.support.settings import Settings
+from truelog.views.compiled_view import needed_columns
 
 _MAX_VIEWS = 256  # threads; a thread is created only when a view needs one
 _RECORDS_PER_TASK = 20_000
@@ -135,9 +136,12 @@ class Stream:
         self._outlasting(lambda: event_registry.require_known(self.connection, self.types, end))
         epochs = self.applier.take_epochs(end)
         types = {topic: self.types[topic] for topic in self.topics}
-        decoded = records.decoded(raw.coalesce(self._tasks(begin, end)), types).persist()
+        views = [worker.compiled for worker in self.workers]
+        decoded = records.decoded(raw.coalesce(self._tasks(begin, end)), types, needed_columns(views))
+        if records_are_reread(views):
+            decoded.persist()
         batch = EventRange(records.events(decoded, types), begin, end, readings_of(types.values()), epochs)
-        if any(worker.compiled.view.keep for worker in self.workers):
+        if any(each.view.keep for each in views):
             self._outlasting(partial(self._store_ticks, batch))
         started = self._offer(batch)
         soon_done = [each.task for each in self.workers if each.task and each.soon_free(batch)]

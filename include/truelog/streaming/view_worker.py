@@ -13,7 +13,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -172,7 +172,10 @@ class ViewWorker:
         epochs = self.applier.take_epochs(until)
         event_types = self.event_types  # which the application replaces when a version is registered
         types = {topic: event_types[topic] for topic in until.offsets}
-        decoded = log_with_archive.read_records(self.spark, settings, types, begin, until).persist()
+        needed = self.compiled.columns
+        decoded = log_with_archive.read_records(self.spark, settings, types, (begin, until), needed)
+        if records_are_reread([self.compiled]):
+            decoded.persist()
         try:
             events = records.events(decoded, types)
             if self.compiled.view.keep:
@@ -203,6 +206,14 @@ class ViewWorker:
         self.connection = self.positions = self.step_began = None
         with self._lock:
             self.busy, self.paused_until = False, time.monotonic() + pause
+
+
+def records_are_reread(views: Sequence[CompiledView]) -> bool:
+    """Whether a batch for these views is read more than once, so that Spark should keep its decoded records.
+
+    Storing the ticks is a read too. A batch that is read once costs less if it is not kept.
+    """
+    return sum(each.scans for each in views) + any(each.view.keep for each in views) > 1
 
 
 def is_nearly_caught_up(settings: Settings, positions: Positions, end: Positions, step_seconds: float) -> bool:

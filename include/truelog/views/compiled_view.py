@@ -1,8 +1,8 @@
 """A compiled view: a view checked against its events, with its column types and the fingerprint of its code."""
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
@@ -13,7 +13,7 @@ from truelog.support.errors import BadDeclaration, CodeChanged
 from truelog.views import plan
 from truelog.views.catalogue import table_name
 from truelog.views.columns import ColumnTypes, bounded, clean, sql_type
-from truelog.views.fingerprint import fingerprint, former_fingerprint
+from truelog.views.fingerprint import fingerprint, former_fingerprint, referenced
 from truelog.views.measures import First, require_accepted
 from truelog.views.view import View
 
@@ -40,6 +40,8 @@ class CompiledView:
     dtypes: Mapping[str, DataType]
     fingerprint: str
     former_fingerprint: str = ""  # by the formula of release 0.1, for what 0.1 made
+    columns: Mapping[str, frozenset[str]] = field(default_factory=dict)  # of each topic, the columns the view needs
+    scans: int = 1  # how often the transform reads its events: a union of two selections reads them twice
 
     @property
     def table(self) -> str:
@@ -212,11 +214,22 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
     dtypes = {f.name: f.dataType for f in selected.schema}
     require_accepted(name, view.measures, dtypes)
     _require_age_column(name, view, dtypes)
-    new, former = fingerprint(spark, view, frames, selected), former_fingerprint(view, frames, selected)
-    compiled = CompiledView(name, view, dtypes, new, former)
+    fields = referenced(spark, view, frames, selected)
+    new, former = fingerprint(spark, view, fields), former_fingerprint(view, frames, selected)
+    columns = {topic: frozenset(schema.fieldNames()) for topic, schema in fields.items()}
+    compiled = CompiledView(name, view, dtypes, new, former, columns, plan.scans(selected))
     _require_unique_columns(compiled)
     _require_names(compiled)
     return compiled
+
+
+def needed_columns(views: Iterable[CompiledView]) -> dict[str, frozenset[str]]:
+    """The columns that any of these views needs, by topic."""
+    needed: dict[str, frozenset[str]] = {}
+    for each in views:
+        for topic, columns in each.columns.items():
+            needed[topic] = needed.get(topic, frozenset()) | columns
+    return needed
 
 
 def extend_view(compiled: CompiledView, column: str, dtype: DataType) -> CompiledView:

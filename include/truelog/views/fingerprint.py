@@ -34,9 +34,8 @@ _FORMULA = 2
 _NUMBERED = re.compile(r"\w*#(\d+)L?")
 
 
-def fingerprint(spark: SparkSession, view: View, frames: Mapping[str, DataFrame], selected: DataFrame) -> str:
-    """The fingerprint of a view whose transform selected `selected` from these frames, one for each topic."""
-    fields = _referenced(spark, view, frames, selected)
+def fingerprint(spark: SparkSession, view: View, fields: Schemas) -> str:
+    """The fingerprint of a view, given the fields of each topic that determine its result."""
     pruned = _selected(spark, view, fields)
     analyzed = plan.analyzed(pruned)
     parts = [
@@ -71,7 +70,7 @@ def _hash(parts: list[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _referenced(
+def referenced(
     spark: SparkSession, view: View, frames: Mapping[str, DataFrame], selected: DataFrame
 ) -> dict[str, StructType]:
     """The fields of each topic that determine the result, sorted by name.

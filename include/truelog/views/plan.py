@@ -29,6 +29,11 @@ def source(frame: DataFrame) -> int:
     return int(analyzed(frame).rdd().id())
 
 
+def scans(selected: DataFrame) -> int:
+    """How often a plan reads the frames that it selects from."""
+    return sum(node.nodeName() == "LogicalRDD" for node in nodes(analyzed(selected)))
+
+
 def literals(plan: Any) -> list[Any]:
     """The values of all literals in a plan, in the order of the plan."""
     return list(_literals(json.loads(plan.toJSON())))

@@ -25,7 +25,7 @@ from truelog import First, Latest, Max, Sum, View, latest
 from truelog.log import records
 from truelog.schema.event import load_events
 from truelog.views import catalogue
-from truelog.views.compiled_view import compile_view
+from truelog.views.compiled_view import CompiledView, compile_view
 
 Transform = Callable[..., DataFrame]
 
@@ -92,10 +92,14 @@ ONE_TOPIC = {each.__name__: each for each in (counted, starred, exploded, nested
 
 def printed(spark: SparkSession, transform: Transform, *fields: dict[str, DataType], **changes: Any) -> str:
     """The fingerprint of a view of events with these fields."""
+    return compiled(spark, transform, *fields, **changes).fingerprint
+
+
+def compiled(spark: SparkSession, transform: Transform, *fields: dict[str, DataType], **changes: Any) -> CompiledView:
     reads = ("viewed", "clicked")[: len(fields)]
     view = View(reads=reads, transform=transform, key=("url",), measures=MEASURES)
     schemas = dict(zip(reads, map(schema, fields), strict=True))
-    return compile_view(spark, "printed", replace(view, **changes), schemas).fingerprint
+    return compile_view(spark, "printed", replace(view, **changes), schemas)
 
 
 @pytest.fixture(params=ONE_TOPIC, ids=list(ONE_TOPIC))
@@ -122,6 +126,12 @@ def test_only_fields_that_the_view_uses_change_its_fingerprint(spark: SparkSessi
     for name in VIEWED.keys() - used:
         fewer = {each: dtype for each, dtype in VIEWED.items() if each != name}
         assert printed(spark, transform, fewer) == before, name
+
+
+def test_a_view_needs_the_columns_that_determine_its_fingerprint(spark: SparkSession, transform: Transform) -> None:
+    view = compiled(spark, transform, VIEWED)
+    assert view.columns == {"viewed": USED[transform.__name__]}
+    assert view.scans == (2 if transform is twice else 1)
 
 
 def test_the_type_of_a_used_field_changes_the_fingerprint(spark: SparkSession) -> None:
