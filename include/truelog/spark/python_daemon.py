@@ -17,6 +17,9 @@ from fnmatch import fnmatch
 from pathlib import PurePath
 from typing import Any
 
+# A task makes an object for each record that it reads, and none of these objects is part of a cycle.
+_NEW_OBJECTS = 200_000  # after so many, the garbage collector looks for cycles
+
 _SPARK_ARCHIVES = ("spark-*.jar", "pyspark.zip", "py4j-*-src.zip")
 
 
@@ -31,6 +34,7 @@ def main() -> None:
 
     daemon.worker = unless_unread(daemon.worker)
     gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS)
     daemon.manager()  # type: ignore[no-untyped-call]
 
 

@@ -26,15 +26,16 @@ def inspect_worker(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     list(batches)
     archives = [place for place in sys.path if place.endswith((".jar", ".zip")) and Path(place).exists()]
     archives += [place for place, finder in sys.path_importer_cache.items() if isinstance(finder, zipimporter)]
-    yield pa.RecordBatch.from_pydict({"archives": [archives], "frozen": [gc.get_freeze_count()]})
+    collected = {"frozen": [gc.get_freeze_count()], "threshold": [gc.get_threshold()[0]]}
+    yield pa.RecordBatch.from_pydict({"archives": [archives], **collected})
 
 
 def test_a_worker_pays_for_no_archive_and_for_no_import(spark: SparkSession) -> None:
-    shape = "archives array<string>, frozen bigint"
+    shape = "archives array<string>, frozen bigint, threshold bigint"
     for _ in range(2):  # with Spark's own daemon, the cost begins with a worker's second task
         [row] = spark.range(1, numPartitions=1).mapInArrow(inspect_worker, shape).collect()
         assert row.archives == []
-        assert row.frozen > MIN_FROZEN
+        assert (row.frozen > MIN_FROZEN, row.threshold > MIN_FROZEN) == (True, True)
 
 
 def test_only_archives_of_spark_leave_the_path(tmp_path: Path) -> None:
