@@ -81,7 +81,7 @@ class Searches:
             "topic": [TOPIC] * len(records),
             "partition": pa.array([0] * len(records), pa.int32()),
             "offset": pa.array(range(begin, self.end), pa.int64()),
-            "timestamp": pa.array([each.at for each in records], TIME),
+            "broker_time": pa.array([each.at for each in records], TIME),
             "key": [b"k"] * len(records),
             "value": [each.value for each in records],
             "headers": [[]] * len(records),

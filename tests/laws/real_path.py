@@ -172,7 +172,7 @@ class RealPath:
             "topic": pa.array([r.topic for r in raw], pa.string()),
             "partition": pa.array([r.partition for r in raw], pa.int32()),
             "offset": pa.array([r.offset for r in raw], pa.int64()),
-            "timestamp": pa.array([_broker_time(r) for r in raw], TIME),
+            "broker_time": pa.array([_broker_time(r) for r in raw], TIME),
             "value": pa.array([r.value for r in raw], pa.binary()),
         }
         return records.decoded(self.lab.spark.createDataFrame(pa.table(columns)), self._types, compiled.columns)
@@ -253,7 +253,7 @@ def _files(catalog: Catalog, path: RealPath, topic: str, partition: int, first: 
             "topic": [topic] * len(raw),
             "partition": pa.array([partition] * len(raw), pa.int32()),
             "offset": pa.array([r.offset for r in raw], pa.int64()),
-            "timestamp": pa.array([_broker_time(r) for r in raw], TIME),
+            "broker_time": pa.array([_broker_time(r) for r in raw], TIME),
             "key": [b"k"] * len(raw),
             "value": pa.array([r.value for r in raw], pa.binary()),
             "headers": [[]] * len(raw),

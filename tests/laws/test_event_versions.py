@@ -17,14 +17,14 @@ import pytest
 from confluent_kafka import Producer
 from psycopg import sql
 from pydantic import Field, create_model
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from tests.laws.lab import Lab
 from tests.library.registered import forget
 from truelog import Sum, View
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import archived_positions, ensure_table, identifier, open_catalog
-from truelog.archive.archive_writer import DESCRIPTION, FileWriter, WriterSettings, blueprint, load_archived_file
+from truelog.archive.archive_writer import FileWriter, WriterSettings, blueprint, write_ranges
 from truelog.batch import log_with_archive, rejudge
 from truelog.batch.batch_context import BatchContext
 from truelog.batch.rebuild import Rebuilder
@@ -101,9 +101,8 @@ class Remarks:
             with connect(settings) as connection:
                 event_registry.require_known(connection, types, end)
             tables = {self.name: blueprint(made.metadata)}
-            raw = _with_headers(self.lab.spark, settings, begin, end)
-            rows = raw.mapInArrow(FileWriter(WriterSettings.of(settings), types, tables, {}), DESCRIPTION).collect()
-            files = [load_archived_file(bytes(row.file), tables) for row in rows]
+            writer = FileWriter(WriterSettings.of(settings), types, tables, {})
+            files = write_ranges(self.lab.spark, settings.kafka(KafkaUser.READER), ranges, writer)
             counts = {r.partition: r.end - r.start for r in ranges}
             data = tuple(each.data_file for each in files)
             at = begin.offsets[self.name], dict(end.offsets[self.name])
@@ -154,17 +153,6 @@ class Remarks:
     def rejudge(self) -> None:
         event_registry.begin_reading(self.lab.settings, self.name)
         rejudge.rebuild_under_reading(Rebuilder(self.context, self.lab.connection, self.compiled))
-
-
-def _with_headers(spark: SparkSession, settings: Settings, begin: Positions, end: Positions) -> DataFrame:
-    options = {
-        **settings.spark_kafka(),
-        "subscribe": ",".join(end.offsets),
-        "startingOffsets": begin.as_json(),
-        "endingOffsets": end.as_json(),
-        "includeHeaders": "true",
-    }
-    return spark.read.format("kafka").options(**options).load()
 
 
 @pytest.fixture

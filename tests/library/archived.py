@@ -101,7 +101,7 @@ class Archived:
         settings, begin = self.lab.settings, dict(self.ends[topic])
         self.ends[topic][partition] += len(values)
         batch = _batch(topic, partition, range(begin[partition], self.ends[topic][partition]), values)
-        self.raw.append(batch.select(["topic", "partition", "offset", "timestamp", "value"]))
+        self.raw.append(batch.select(["topic", "partition", "offset", "broker_time", "value"]))
         with open_catalog(settings) as catalog:
             metadata = catalog.load_table(identifier(topic)).metadata
             tables = {topic: blueprint(metadata)}
@@ -120,7 +120,7 @@ def _batch(topic: str, partition: int, offsets: range, values: Sequence[dict[str
         "topic": [topic] * n,
         "partition": pa.array([partition] * n, pa.int32()),
         "offset": pa.array(offsets, pa.int64()),
-        "timestamp": pa.array([MORNING + timedelta(hours=3)] * n, TIME),
+        "broker_time": pa.array([MORNING + timedelta(hours=3)] * n, TIME),
         "key": [b"k"] * n,
         "value": [json.dumps({"event_id": uuid.uuid4().hex} | each).encode() for each in values],
         "headers": [[]] * n,

@@ -268,7 +268,7 @@ def archive(settings: Settings, event_type: EventType) -> None:
                 "topic": [topic] * len(found),
                 "partition": pa.array([partition] * len(found), pa.int32()),
                 "offset": pa.array([each.offset() for each in found], pa.int64()),
-                "timestamp": pa.array([each.timestamp()[1] * 1000 for each in found], pa.int64()).cast(TIME),
+                "broker_time": pa.array([each.timestamp()[1] * 1000 for each in found], pa.int64()).cast(TIME),
                 "key": pa.array([each.key() for each in found], pa.binary()),
                 "value": pa.array([each.value() for each in found], pa.binary()),
                 "headers": [[{"key": k, "value": v} for k, v in dict(each.headers() or ()).items()] for each in found],

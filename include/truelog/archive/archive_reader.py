@@ -113,7 +113,7 @@ def read_records(
         scan, progress = _scan(spark, settings, name, wanted)
         typed = F.lit(False) if from_raw else _is_typed(progress, types[name].reading)
         if typed is not None:
-            raw = scan.where(~typed).selectExpr(*_COORDINATES[:3], "broker_time AS timestamp", "value")
+            raw = scan.where(~typed).select(*_COORDINATES, "value")
             parts.append(decoded(raw, types))
         if not from_raw:
             parts.append(_packed(scan if typed is None else scan.where(typed), name, types))

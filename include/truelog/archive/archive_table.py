@@ -26,6 +26,7 @@ from truelog.archive.catalog_pointer import (
     require_newest,
 )
 from truelog.log.positions import Positions
+from truelog.log.range_reader import HEADERS
 from truelog.schema.event import EventType
 from truelog.support.errors import CatalogBehind, ServiceDown, TopicRecreated
 from truelog.support.settings import CATALOG, Settings
@@ -51,7 +52,7 @@ COORDINATES = pa.schema(
 RAW = pa.schema(
     [
         pa.field("key", pa.binary()),
-        pa.field("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        pa.field("headers", HEADERS),
         pa.field("value", pa.binary()),
         pa.field("erased", pa.bool_(), nullable=False),
         pa.field("invalid", pa.string()),

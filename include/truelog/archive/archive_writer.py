@@ -7,9 +7,10 @@ the files. A failed attempt returns no descriptions, so no table ever refers to 
 
 import pickle
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,12 +25,17 @@ from truelog.archive import late_records
 from truelog.archive.archive_table import LOG_DAY, TIME, arrow_schema
 from truelog.archive.log_day import Start, as_datetime, assign_days, day_of, day_starts, held_times
 from truelog.kernel.clock import TOPIC as TICKS
+from truelog.log import range_reader
+from truelog.log.positions import Range
 from truelog.log.valid_tick import tick_ends
 from truelog.schema.event import EventType, EventTypes
 from truelog.schema.event_version import judge
 from truelog.support.settings import Settings
 
-DESCRIPTION = "file binary"  # the schema of a task's result: one pickled ArchivedFile per row
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_DESCRIPTION = "file binary"  # the schema of a task's result: one pickled ArchivedFile per row
 
 _FILE_BYTES = 64 * 2**20  # size of the records in memory; the compressed file is much smaller
 
@@ -110,7 +116,7 @@ class _Partition:
         offsets = records["offset"].to_numpy()
         if records["partition"].unique().to_pylist() != [self.number] or np.any(np.diff(offsets) <= 0):
             raise RuntimeError(f"a task must read one partition of {self.event_type.name} in offset order, but did not")
-        times = held_times(records["timestamp"].cast(TIME).cast(pa.int64()).to_numpy(), self.clock)
+        times = held_times(records["broker_time"].cast(TIME).cast(pa.int64()).to_numpy(), self.clock)
         starts = day_starts(offsets, assign_days(self.days, offsets, times, self.settings.log_day_seconds))
         self.days.extend(starts)
         ends = [*np.searchsorted(offsets, [start.first_offset for start in starts[1:]]), len(offsets)]
@@ -128,7 +134,7 @@ class _Partition:
 
     def _rows(self, start: Start, records: pa.Table) -> pa.Table:
         """The records with the archive's columns."""
-        times = records["timestamp"].cast(TIME).combine_chunks()
+        times = records["broker_time"].cast(TIME).combine_chunks()
         partitions, offsets, values = (records[name].combine_chunks() for name in ("partition", "offset", "value"))
         decoded = judge(self.event_type, partitions, offsets, values, times)
         columns = {name: records[name] for name in ("partition", "offset", "key", "headers", "value")}
@@ -148,6 +154,20 @@ class _Partition:
         io = load_file_io(dict(self.settings.store), self.table.location)
         [data_file] = write_file(io, self.table, iter([task]))
         return data_file
+
+
+def write_ranges(
+    spark: "SparkSession", client: Mapping[str, Any], ranges: Sequence[Range], writer: FileWriter
+) -> list[ArchivedFile]:
+    """Read ranges of the log, one in each task, and write their records to files, which no table has yet."""
+
+    def write(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in numbers:
+            for each in number["id"].to_pylist():
+                yield from writer(range_reader.read(client, [ranges[each]], range_reader.WHOLE))
+
+    described = spark.range(0, len(ranges), 1, max(1, len(ranges))).mapInArrow(write, _DESCRIPTION)
+    return [load_archived_file(bytes(row.file), writer.tables) for row in described.collect()]
 
 
 def blueprint(metadata: TableMetadata) -> TableMetadata:

@@ -31,7 +31,7 @@ from truelog.archive.audit import (
 from truelog.archive.audit_offsets import AuditedRecords, Window, runs
 from truelog.control import event_registry, log_cuts
 from truelog.log import topics
-from truelog.log.kafka_reader import messages
+from truelog.log.kafka_reader import headers_of, messages
 from truelog.log.positions import Positions
 from truelog.schema.event import EventType
 from truelog.storage.bucket import object_sizes
@@ -261,4 +261,4 @@ class _Coverage:
 
 def _digest_of(message: Message) -> int:
     time = message.timestamp()[1] * 1000
-    return hash((time, message.key(), message.value(), tuple(message.headers() or [])))
+    return hash((time, message.key(), message.value(), tuple(headers_of(message))))

@@ -29,7 +29,7 @@ from truelog.schema.event import EventTypes
 from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import Settings
 
-_RAW = "topic string, partition int, offset bigint, timestamp timestamp, value binary"
+_RAW = "topic string, partition int, offset bigint, broker_time timestamp, value binary"
 _COLUMNS = ("partition", "offset", "broker_time", "value")
 
 
@@ -92,7 +92,7 @@ class _Reader:
             "topic": pa.repeat(pa.scalar(self.topic), rows.num_rows),
             "partition": rows["partition"].cast(pa.int32()),
             "offset": rows["offset"].cast(pa.int64()),
-            "timestamp": rows["broker_time"].cast(TIME),
+            "broker_time": rows["broker_time"].cast(TIME),
             "value": rows["value"].cast(pa.binary()),
         }
         return pa.RecordBatch.from_pydict(columns)

@@ -63,8 +63,8 @@ def read_records(
             archive_reader.read_records(spark, settings, event_types, archive_reader.Wanted.between(begin, dropped))
         )
     if dropped.ranges_to(end):
-        raw = records.read_range(spark, settings, dropped, end)
-        parts.append(records.decoded(raw, event_types, None if parts else needed))  # a union needs equal columns
+        wanted = None if parts else needed  # a union needs equal columns
+        parts.append(records.read(spark, settings, event_types, dropped.ranges_to(end), wanted))
     return reduce(DataFrame.unionByName, parts)
 
 

@@ -1,6 +1,7 @@
 """The committed records of one partition, read for the audit with a plain Kafka client, independently of Spark."""
 
 from collections.abc import Iterator
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -8,6 +9,7 @@ from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
 
 _TIMEOUT_SECONDS = 30
+_NO_KEY = "(<NULL>"  # how Python shows a header whose key the client could not make
 
 
 def messages(settings: Settings, topic: str, partition: int, begin: int, end: int) -> Iterator[Message]:
@@ -39,3 +41,17 @@ def messages(settings: Settings, topic: str, partition: int, begin: int, end: in
                 yield message
     finally:
         consumer.close()
+
+
+def headers_of(message: Message) -> list[tuple[str, bytes | None]]:
+    """The headers of a record. A key that is not UTF-8 becomes U+FFFD.
+
+    No usual client can send such a key, but a hostile sender can. The client then raises an error once, and afterwards
+    returns headers without these keys, which a program must not touch.
+    """
+    try:
+        found: Any = message.headers() or []
+    except SystemError:
+        found = message.headers() or []
+        found = [("\ufffd", each[1]) if repr(each).startswith(_NO_KEY) else each for each in found]
+    return list(found)

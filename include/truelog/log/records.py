@@ -16,19 +16,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from truelog.log.positions import Positions
+from truelog.log import range_reader
+from truelog.log.positions import Positions, Range
+from truelog.log.range_reader import COORDINATES
 from truelog.schema.event import EventType, EventTypes
 from truelog.schema.event_version import judge
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 
-_COORDINATES = pa.schema(
-    [
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("offset", pa.int64()),
-        pa.field("broker_time", pa.timestamp("us", "UTC")),
-    ]
-)
+_RECORDS_PER_TASK = 20_000
 
 EventFrames = Mapping[str, DataFrame]  # the valid events of each topic: the arguments of a transform
 Columns = Mapping[str, Collection[str]]  # of each topic, the columns that are needed; an absent topic needs them all
@@ -38,11 +33,11 @@ _Decoder = Callable[[_Batches], Iterator[pa.RecordBatch]]
 
 def schema(event_type: EventType) -> StructType:
     """The columns of an event type in a transform: the record's coordinates in the log and the typed columns."""
-    return from_arrow_schema(pa.schema([*_COORDINATES, *event_type.arrow_schema]))
+    return from_arrow_schema(pa.schema([*COORDINATES, *event_type.arrow_schema]))
 
 
 def read_stream(spark: SparkSession, settings: Settings, topics: tuple[str, ...], begin: Positions) -> DataFrame:
-    """A streaming frame of raw records from `begin` on."""
+    """The log from `begin` on, as Spark divides it into batches. `read` reads the records of a batch."""
     options = {
         **settings.spark_kafka(),
         "subscribe": ",".join(topics),
@@ -53,27 +48,40 @@ def read_stream(spark: SparkSession, settings: Settings, topics: tuple[str, ...]
     return spark.readStream.format("kafka").options(**options).load()
 
 
-def read_range(spark: SparkSession, settings: Settings, begin: Positions, end: Positions) -> DataFrame:
-    """A batch frame of the raw records in [begin, end)."""
-    options = {
-        **settings.spark_kafka(),
-        "subscribe": ",".join(end.offsets),
-        "startingOffsets": begin.only(end.offsets).as_json(),
-        "endingOffsets": end.as_json(),
-        "failOnDataLoss": "true",
-    }
-    return spark.read.format("kafka").options(**options).load()
+def read(
+    spark: SparkSession, settings: Settings, types: EventTypes, ranges: Iterable[Range], needed: Columns | None = None
+) -> DataFrame:
+    """The decoded records of these ranges of the log, which the executors' Python processes read.
+
+    A small batch is read in one task: the tasks of several would cost more than its records. A batch that one task has
+    decoded also needs no shuffle, because each view groups it in the same task.
+    """
+    shares = range_reader.shares(ranges, spark.sparkContext.defaultParallelism, _RECORDS_PER_TASK)
+    client, output = settings.kafka(KafkaUser.READER), _output(types, needed)
+    decode = _decoder(types, output)
+
+    def read_shares(numbers: _Batches) -> Iterator[pa.RecordBatch]:
+        for number in numbers:
+            for each in number["id"].to_pylist():
+                yield from decode(range_reader.read(client, shares[each]))
+
+    return spark.range(0, len(shares), 1, max(1, len(shares))).mapInArrow(read_shares, from_arrow_schema(output))
 
 
 def decoded(raw: DataFrame, types: EventTypes, needed: Columns | None = None) -> DataFrame:
     """Decode raw records with Arrow, in the executors' Python processes. Without `needed`, all columns are needed."""
+    output = _output(types, needed)
+    selected = raw.select(*range_reader.RAW.names)
+    return selected.mapInArrow(_decoder(types, output), from_arrow_schema(output))
+
+
+def _output(types: EventTypes, needed: Columns | None) -> pa.Schema:
+    """The columns of a decoded frame."""
     fields = {name: list(each.arrow_schema) for name, each in types.items()}
     for name in fields.keys() & (needed or {}).keys():
         fields[name] = [each for each in fields[name] if each.name in (needed or {})[name]]
     structs = [pa.field(name, pa.struct(each)) for name, each in fields.items() if each]
-    output = pa.schema([*_COORDINATES, pa.field("invalid", pa.string()), *structs])
-    selected = raw.selectExpr("topic", "partition", "offset", "timestamp AS broker_time", "value")
-    return selected.mapInArrow(_decoder(types, output), from_arrow_schema(output))
+    return pa.schema([*COORDINATES, pa.field("invalid", pa.string()), *structs])
 
 
 def events(records: DataFrame, types: EventTypes) -> EventFrames:
@@ -84,7 +92,7 @@ def events(records: DataFrame, types: EventTypes) -> EventFrames:
 def _events_of_topic(records: DataFrame, topic: str) -> DataFrame:
     """The valid events of a topic. The alias distinguishes the struct column from an archive table of the same name."""
     valid = records.alias("record").where(f"topic = '{topic}' AND invalid IS NULL")
-    return valid.select(*_COORDINATES.names, *([f"record.{topic}.*"] if topic in records.columns else []))
+    return valid.select(*COORDINATES.names, *([f"record.{topic}.*"] if topic in records.columns else []))
 
 
 def from_position(by_topic: EventFrames, position: Positions, begin: Positions) -> EventFrames:
@@ -124,7 +132,7 @@ def _decoder(types: EventTypes, output: pa.Schema) -> _Decoder:
 def _decode(batch: pa.RecordBatch, event_type: EventType, output: pa.Schema) -> pa.RecordBatch:
     """Decode raw records of one topic into the columns of `output`, each by the version in force at its offset."""
     events = judge(event_type, *(batch.column(name) for name in ("partition", "offset", "value", "broker_time")))
-    columns = {name: batch.column(name) for name in _COORDINATES.names}
+    columns = {name: batch.column(name) for name in COORDINATES.names}
     columns["invalid"] = events.column("invalid")
     if event_type.name in output.names:
         fields = list(output.field(event_type.name).type)

@@ -43,6 +43,7 @@ def submit_conf(settings: Settings, scratch: Path) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.driver.extraJavaOptions": f"{_java_options(settings)} -Djava.io.tmpdir={scratch}",
+        "spark.driver.memory": "2g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas",

@@ -27,13 +27,12 @@ from truelog.archive import late_records, log_day
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import open_catalog
 from truelog.archive.archive_writer import (
-    DESCRIPTION,
     ArchivedFile,
     ArchivedTick,
     FileWriter,
     WriterSettings,
     blueprint,
-    load_archived_file,
+    write_ranges,
 )
 from truelog.archive.log_day import LogDays
 from truelog.control import application, event_registry, lease
@@ -54,7 +53,7 @@ from truelog.streaming.patience import OUTAGES, Patience
 from truelog.streaming.spark_offsets import batch_range, fresh_checkpoint
 from truelog.support import faults
 from truelog.support.errors import LeaderChanged
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 
 # Many small files permanently slow down every reader; a very large batch takes a long time to repeat after a crash.
 _MIN_BATCH, _MAX_BATCH = 200_000, 1_000_000  # records
@@ -86,13 +85,13 @@ class ArchiveApp:
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         with self.gate.batch() as may_run:
             if may_run:
-                self._archive(frame, batch_id)
+                self._archive(frame.sparkSession, batch_id)
 
-    def _archive(self, frame: DataFrame, batch_id: int) -> None:
+    def _archive(self, spark: SparkSession, batch_id: int) -> None:
         begin, end = batch_range(self.checkpoint, batch_id, self.begin)
         with connect(self.settings) as connection:
             event_registry.require_known(connection, self.types, end)
-        epochs, files = self._read(frame, begin, end)
+        epochs, files = self._read(spark, begin, end)
         faults.reach("archive.files_written")
         self.guard.require_unchanged(end)  # after the records were read
         self._record((f.topic, f.partition, f.start) for f in files)
@@ -109,12 +108,12 @@ class ArchiveApp:
             late_records.add_late_counts(connection, ((file.topic, file.late_records) for file in files))
         self.patience.progressed()
 
-    def _read(self, frame: DataFrame, begin: Positions, end: Positions) -> tuple[Epochs, list[ArchivedFile]]:
+    def _read(self, spark: SparkSession, begin: Positions, end: Positions) -> tuple[Epochs, list[ArchivedFile]]:
         """Write the batch's files while no leader changes, so that all records are from the same log as `begin`."""
         for _ in range(_READS):
             epochs = self.guard.take_epochs(end)
             require_uncut(self.settings, begin, self.reached, epochs)
-            files = self._write(frame, self._days(), begin)
+            files = self._write(spark, begin, end)
             try:
                 self.guard.require_same_leaders(epochs, end)
             except LeaderChanged as changed:
@@ -123,11 +122,11 @@ class ArchiveApp:
             return epochs, files
         raise LeaderChanged(f"leaders changed in each of {_READS} attempts to read one batch")
 
-    def _write(self, frame: DataFrame, days: LogDays, begin: Positions) -> list[ArchivedFile]:
+    def _write(self, spark: SparkSession, begin: Positions, end: Positions) -> list[ArchivedFile]:
+        days = self._days()
         tails = {(t, p): days.tail(t, p, begin.at(t, p)) for t, p in days.by_partition}
         writer = FileWriter(WriterSettings.of(self.settings), self.types, self.tables, tails, self.clock)
-        rows = frame.mapInArrow(writer, DESCRIPTION).collect()
-        return [load_archived_file(bytes(row.file), self.tables) for row in rows]
+        return write_ranges(spark, self.settings.kafka(KafkaUser.READER), begin.ranges_to(end), writer)
 
     def _commit(self, begin: Positions, end: Positions, files: list[ArchivedFile], epochs: Epochs) -> None:
         advanced = {r.topic for r in begin.ranges_to(end)}
@@ -248,7 +247,6 @@ def _log(spark: SparkSession, settings: Settings, begin: Positions) -> DataFrame
         "subscribe": ",".join(begin.offsets),
         "startingOffsets": begin.as_json(),
         "failOnDataLoss": "true",
-        "includeHeaders": "true",
         "minOffsetsPerTrigger": str(_MIN_BATCH),
         "maxTriggerDelay": f"{round(settings.archive_trigger_seconds * 1000)}ms",
         "maxOffsetsPerTrigger": str(_MAX_BATCH),

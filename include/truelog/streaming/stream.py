@@ -40,7 +40,6 @@ from truelog.support.settings import Settings
 from truelog.views.compiled_view import needed_columns
 
 _MAX_VIEWS = 256  # threads; a thread is created only when a view needs one
-_RECORDS_PER_TASK = 20_000
 
 log = logging.getLogger("truelog.stream")
 
@@ -114,10 +113,10 @@ class Stream:
         self.checkpoint = fresh_checkpoint(self.settings.home / "scratch" / self.application)
         gate = BatchGate()
 
-        def on_batch(raw: DataFrame, batch_id: int) -> None:
+        def on_batch(_: DataFrame, batch_id: int) -> None:
             with gate.batch() as may_run:
                 if may_run:
-                    self._on_batch(raw, batch_id)
+                    self._on_batch(batch_id)
 
         query = (
             records.read_stream(self.spark, self.settings, self.topics, self.begin)
@@ -129,7 +128,7 @@ class Stream:
         self._offer(EventRange({}, self.begin, self.begin))
         watch.follow(query, gate, self.stop)
 
-    def _on_batch(self, raw: DataFrame, batch_id: int) -> None:
+    def _on_batch(self, batch_id: int) -> None:
         faults.reach("batch.begun")
         begin, end = batch_range(self.checkpoint, batch_id, self.begin)
         self.stream_topics.reached = begin
@@ -137,7 +136,7 @@ class Stream:
         epochs = self.applier.take_epochs(end)
         types = {topic: self.types[topic] for topic in self.topics}
         views = [worker.compiled for worker in self.workers]
-        decoded = records.decoded(raw.coalesce(self._tasks(begin, end)), types, needed_columns(views))
+        decoded = records.read(self.spark, self.settings, types, begin.ranges_to(end), needed_columns(views))
         if records_are_reread(views):
             decoded.persist()
         batch = EventRange(records.events(decoded, types), begin, end, readings_of(types.values()), epochs)
@@ -183,14 +182,6 @@ class Stream:
         self.connection = self.deployment.connection = connect(self.settings, autocommit=True, writer=self.application)
         for each in self.workers:
             each.forget_outage()
-
-    def _tasks(self, begin: Positions, end: Positions) -> int:
-        """The number of tasks that decode a batch: in a small batch, the tasks cost more than the records.
-
-        A batch decoded in one task needs no shuffle, because each view also groups the batch in one task.
-        """
-        count = sum(each.end - each.start for each in begin.ranges_to(end))
-        return max(1, min(self.spark.sparkContext.defaultParallelism, count // _RECORDS_PER_TASK))
 
     def _begin(self, earliest: Positions, unread: set[str]) -> Positions:
         """The furthest position of any view in each topic; views behind that position catch up on their own.

@@ -135,7 +135,7 @@ class Settings(BaseSettings):
     archive_trigger_seconds: PositiveFloat = 30
     straggler_seconds: PositiveFloat = 3600.0  # a record that arrives later than this after its event is a straggler
     stream_trigger_seconds: PositiveFloat = 1.0
-    max_offsets_per_trigger: PositiveInt = 100_000
+    max_offsets_per_trigger: PositiveInt = 500_000
     tick_seconds: PositiveFloat = 1.0
     spark_master: str = "local[*]"
     shuffle_partitions: PositiveInt = 2
@@ -284,18 +284,13 @@ class Settings(BaseSettings):
         }
 
     def spark_kafka(self) -> dict[str, str]:
-        """Options for Spark's Kafka source, which reads only committed records and ignores aborted transactions.
-
-        Spark ships them to its tasks, so they name the principal that can only read.
-        """
+        """Options for Spark's Kafka source, which plans batches up to the end of the committed records."""
         return {
             "kafka.bootstrap.servers": self.kafka_bootstrap,
             "kafka.security.protocol": self.kafka_protocol,
             "kafka.sasl.mechanism": self.kafka_mechanism,
             "kafka.sasl.jaas.config": jaas(self.kafka_mechanism, *self._kafka_login(KafkaUser.READER)),
             "kafka.isolation.level": "read_committed",
-            # Each task prefetches past its last record. At the log's end, the next fetch would wait for that prefetch.
-            "kafka.fetch.max.wait.ms": "10",
         }
 
     @property

@@ -55,7 +55,7 @@ def kafka_records(partition: int, offsets: range, value: bytes = b"{}") -> pa.Re
         "topic": [TOPIC] * n,
         "partition": pa.array([partition] * n, pa.int32()),
         "offset": pa.array(offsets, pa.int64()),
-        "timestamp": pa.array([MORNING + timedelta(seconds=o) for o in offsets], TIME),
+        "broker_time": pa.array([MORNING + timedelta(seconds=o) for o in offsets], TIME),
         "key": [b"k"] * n,
         "value": [value] * n,
         "headers": [[{"key": "trace", "value": b"\x00\xff"}]] * n,

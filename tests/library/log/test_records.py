@@ -22,7 +22,7 @@ RAW = (
     .add("topic", StringType())
     .add("partition", IntegerType())
     .add("offset", LongType())
-    .add("timestamp", TimestampType())
+    .add("broker_time", TimestampType())
     .add("value", BinaryType())
 )
 
