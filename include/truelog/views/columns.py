@@ -72,7 +72,8 @@ def clean(value: Column, dtype: DataType) -> Column:
     A time that PostgreSQL cannot store has no canonical form, so it raises an error and its record is excluded.
     """
     if isinstance(dtype, StringType):
-        return F.translate(value, "\0", "\u2400")  # replaces bytes that are not UTF-8, too
+        is_clean = F.is_valid_utf8(value) & ~F.contains(value, F.lit("\0"))  # cheap, unlike `translate`
+        return F.when(is_clean, value).otherwise(F.translate(value, "\0", "\u2400"))  # also replaces invalid UTF-8
     if isinstance(dtype, TimestampType):
         return _storable(value, F.unix_micros(value) >= _FIRST_INSTANT)
     if isinstance(dtype, DateType):
