@@ -44,7 +44,7 @@ from truelog.reconcile.reconcile import (
 from truelog.reconcile.repair import repair
 from truelog.schema.event import load_events
 from truelog.storage.database import connect
-from truelog.support.errors import MeaningChanged, ServiceDown, Stale
+from truelog.support.errors import MeaningChanged, ServiceDown, Stale, TopicRecreated
 from truelog.support.settings import KafkaUser, Settings
 from truelog.support.wait import until
 from truelog.views.compiled_view import CompiledView
@@ -100,10 +100,9 @@ class Ground:
         return topics.end_offsets(self.lab.settings, [TOPIC])
 
     def staged(self, begin: Positions, end: Positions) -> StagedRows:
-        raw = records.read_range(self.lab.spark, self.lab.settings, begin, end)
         types = {TOPIC: self.lab.types[TOPIC]}
-        events = records.events(records.decoded(raw, types), types)
-        return BatchApplier(self.lab.settings).stage_totals(self.compiled, events)
+        read = records.read(self.lab.spark, self.lab.settings, types, begin.ranges_to(end))
+        return BatchApplier(self.lab.settings).stage_totals(self.compiled, records.events(read, types))
 
     def plant(self, reason: str, letters: int) -> None:
         query = sql.SQL("INSERT INTO {} VALUES (%s, %s)").format(sql.Identifier("state", self.compiled.table))
@@ -189,6 +188,8 @@ def test_a_repair_stores_each_row_as_it_was_and_as_it_is(ground: Ground) -> None
     query = "SELECT key->>0, before->'letters', after->'letters' FROM truelog.repair WHERE view = %s ORDER BY 1"
     kept = ground.lab.connection.execute(query, (ground.compiled.name,)).fetchall()
     assert kept == [("lost", None, 1), ("wrong", 7, None)]
+    ground.plant("wrong again", 7)
+    assert repair(ground.rebuilder, compare(ground.rebuilder).positions) == 1  # earlier repairs are not counted
 
 
 def test_a_repair_does_not_wait_for_the_archive(ground: Ground) -> None:
@@ -210,6 +211,17 @@ def test_a_repair_changes_nothing_in_a_view_that_has_gone_back(ground: Ground) -
         "UPDATE truelog.position SET next_offset = 0 WHERE view = %s", (ground.compiled.name,)
     )
     with pytest.raises(Stale):
+        repair(ground.rebuilder, found.positions)
+    assert ground.rows() == {"wrong": 7}
+
+
+def test_a_repair_changes_nothing_after_the_topic_was_created_again(ground: Ground) -> None:
+    ground.plant("wrong", 7)
+    found = compare(ground.rebuilder)
+    ground.lab.connection.execute(
+        "UPDATE truelog.position SET topic_id = 'new' WHERE view = %s", (ground.compiled.name,)
+    )
+    with pytest.raises(TopicRecreated):
         repair(ground.rebuilder, found.positions)
     assert ground.rows() == {"wrong": 7}
 
@@ -290,7 +302,7 @@ def _archive(settings: Settings, value: bytes, begin: Positions, end: Positions)
         "topic": [TOPIC],
         "partition": pa.array([place.partition], pa.int32()),
         "offset": pa.array([place.start], pa.int64()),
-        "timestamp": pa.array([datetime.now(UTC)], TIME),
+        "broker_time": pa.array([datetime.now(UTC)], TIME),
         "key": [b"v"],
         "value": [value],
         "headers": pa.array([[]], RAW.field("headers").type),
