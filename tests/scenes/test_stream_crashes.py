@@ -54,7 +54,7 @@ def test_killed_at_every_point_of_the_merge(world: World, archive: Application, 
         stream.wait_kill()
         if point == "merge.added":
             assert list(scratch.glob("*/offsets/0"))
-            shutil.rmtree(scratch)
+            shutil.rmtree(scratch.resolve())
 
     world.traffic.send(500)
     survivor = start(world.settings, "stream.py")

@@ -126,7 +126,9 @@ def test_a_stranger_gets_nothing(kept: Settings) -> None:
     applications = [launcher.application_processes(status(kept, name)) for name in ("stream", "archive")]
     ports = exposure.listening_ports([*runtime.processes(kept), *itertools.chain(*applications)])
     try:
-        found = stranger.attempt([*exposure.private_files([kept.home, postgresql._folder(kept)]), readable], ports)
+        checkpoints = [each.resolve() for each in (kept.home / "scratch").iterdir()]
+        files = exposure.private_files([kept.home, postgresql._folder(kept), *checkpoints])
+        found = stranger.attempt([*files, readable], ports)
     finally:
         readable.unlink()
     assert (found["files"], exposure.leaks(kept, found["answers"])) == ([str(readable)], [])

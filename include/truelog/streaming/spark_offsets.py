@@ -5,26 +5,43 @@ but the positions must still advance. Truelog treats the Spark checkpoint as scr
 application, however, only the checkpoint's offset log has each partition's end, even if the range contains no records.
 """
 
+import atexit
+import os
 import shutil
+import tempfile
 import uuid
 from pathlib import Path
 
 from truelog.log.positions import Positions
 from truelog.support.files import private_folder
 
+_MEMORY = Path("/dev/shm")  # noqa: S108 — not a fixed file: `mkdtemp` makes a private folder in it
+
 
 def fresh_checkpoint(folder: Path) -> Path:
-    """Create a checkpoint in `folder` for this run only, and delete the checkpoints of earlier runs."""
-    shutil.rmtree(folder, ignore_errors=True)
-    checkpoint = private_folder(folder.parent) / folder.name / uuid.uuid4().hex
+    """Create a checkpoint in `folder` for this run only, and delete the checkpoints of earlier runs.
+
+    Where the machine has a file system in memory, `folder` is a link to it: Spark writes two small files for each
+    batch, and waits for the disk.
+    """
+    shutil.rmtree(folder.resolve(), ignore_errors=True)
+    folder.unlink(missing_ok=True)
+    private_folder(folder.parent)
+    if _MEMORY.is_mount() and os.access(_MEMORY, os.W_OK):
+        in_memory = tempfile.mkdtemp(prefix="truelog-", dir=_MEMORY)
+        atexit.register(shutil.rmtree, in_memory, ignore_errors=True)
+        folder.symlink_to(in_memory)
+    checkpoint = folder / uuid.uuid4().hex
     checkpoint.mkdir(parents=True)
     return checkpoint
 
 
 def batch_range(checkpoint: Path, batch_id: int, begin: Positions) -> tuple[Positions, Positions]:
     """The range [start, end) of a micro-batch; `begin` is the start of this run's batch 0."""
-    start = _ends(checkpoint, batch_id - 1, begin) if batch_id else begin
-    return start, _ends(checkpoint, batch_id, begin)
+    start, end = _ends(checkpoint, batch_id - 1, begin) if batch_id else begin, _ends(checkpoint, batch_id, begin)
+    if not end.covers(start):
+        raise RuntimeError(f"the log ends before positions that were read: {end.as_json()}, {start.as_json()}")
+    return start, end
 
 
 def _ends(checkpoint: Path, batch_id: int, begin: Positions) -> Positions:
