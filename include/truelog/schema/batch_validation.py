@@ -4,7 +4,7 @@ An invalid record is NULL in every column except `invalid`, which contains the f
 order, followed by `event_time`. No check depends on another row.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 import pyarrow as pa
@@ -12,33 +12,36 @@ import pyarrow.compute as pc
 
 from truelog.schema.event import EventType
 from truelog.schema.field import INSTANT, Field
-from truelog.support import timestamps
+from truelog.schema.instants import EARLIEST, LATEST
 
-EARLIEST, LATEST = (
-    pa.scalar(end, INSTANT).cast(pa.int64()).as_py() for end in (timestamps.EARLIEST, timestamps.LATEST)
-)
 _MICROSECOND = timedelta(microseconds=1)
 
 
 def validate_columns(
-    event_type: EventType, parsed: pa.RecordBatch, broker_times: pa.Array, future_limit: timedelta
+    event_type: EventType,
+    parsed: pa.RecordBatch,
+    broker_times: pa.Array,
+    future_limit: timedelta,
+    *,
+    checked: Sequence[Field],
 ) -> pa.RecordBatch:
-    """Validate the parsed fields, and return them and `event_time` in the columns of `event_type.decoded_schema`."""
+    """Validate these fields and the times, and return the parsed fields, `event_time` and `invalid`."""
     broker = broker_times.cast(pa.int64())
     receipt = pc.coalesce(parsed["received_at"].cast(pa.int64()), broker)
     event_time = _event_time(parsed, receipt)
     # The limit also uses the broker's time, so that a producer cannot raise the limit with a forged `received_at`.
     latest = pc.add(pc.min_element_wise(receipt, broker), future_limit // _MICROSECOND)
-    reasons = [reason for field in event_type.fields for reason in _field_errors(field, parsed[field.name])]
+    reasons = [reason for field in checked for reason in _field_errors(field, parsed[field.name])]
     reasons += _time_errors(event_time, latest, future_limit)
-    invalid = pc.coalesce(parsed["invalid"], *reasons)
-    columns = {field.name: parsed[field.name] for field in event_type.fields}
+    unreadable = parsed["invalid"] if "invalid" in parsed.schema.names else pa.nulls(parsed.num_rows, pa.string())
+    invalid = pc.coalesce(unreadable, *reasons)
+    columns = {name: parsed[name] for name in event_type.arrow_schema.names if name in parsed.schema.names}
     columns["event_time"] = event_time
     if invalid.null_count < len(invalid):
         columns = {name: pc.if_else(invalid.is_null(), column, None) for name, column in columns.items()}
     columns["event_time"] = columns["event_time"].cast(INSTANT)
-    ordered = [columns[name] for name in event_type.arrow_schema.names]
-    return pa.record_batch([*ordered, invalid], schema=event_type.decoded_schema)
+    names = [name for name in event_type.arrow_schema.names if name in columns]
+    return pa.record_batch([*(columns[name] for name in names), invalid], [*names, "invalid"])
 
 
 def _event_time(parsed: pa.RecordBatch, receipt: pa.Array) -> pa.Array:

@@ -20,18 +20,20 @@ U+0000 in text becomes U+2400, because PostgreSQL cannot store U+0000. -0.0 beco
 
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
 from truelog.schema import record_validation
-from truelog.schema.batch_validation import EARLIEST, LATEST, validate_columns
+from truelog.schema.batch_validation import validate_columns
 from truelog.schema.event import EventType
 from truelog.schema.field import INSTANT, Field
-from truelog.support import timestamps
+from truelog.schema.instants import parse_instants
+from truelog.schema.plain_records import parse_plain
 
 # Batch size: large enough to spread the cost of a call, small enough that an invalid record delays few others.
 _RECORDS, _BYTES = 1024, 64 * 2**20
@@ -44,20 +46,40 @@ _OBJECT = r"^[ \t\r\n]*\{"
 _BARE_NULL = re.compile(rb"\}[ \t\r\n]*null")
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _ESCAPED_NUL = re.compile(rb"\\u0000")
-_TIME = f"^(?:{timestamps.PATTERN})$"
 
 
 class _Unreadable(Exception):
     """At least one record of a batch is invalid or affects another record."""
 
 
-def decode(event_type: EventType, values: pa.Array, broker_times: pa.Array, future_limit: timedelta) -> pa.RecordBatch:
-    """Decode the records into the columns of `event_type.decoded_schema`."""
+def decode(
+    event_type: EventType,
+    values: pa.Array,
+    broker_times: pa.Array,
+    future_limit: timedelta,
+    columns: Collection[str] | None = None,
+) -> pa.RecordBatch:
+    """Decode the records into the columns of `event_type.decoded_schema`, or into these columns of it and `invalid`."""
+    wanted = event_type.arrow_schema.names if columns is None else columns
+    times = broker_times.cast(INSTANT)
+    plain = parse_plain(event_type, values, wanted)  # 1
+    mask = pa.array(plain.mask)
+    found = validate_columns(event_type, plain.columns, times.filter(mask), future_limit, checked=())
+    found = found.select([*(name for name in event_type.arrow_schema.names if name in wanted), "invalid"])
+    if plain.mask.all():
+        return found
+    others = _decode_others(event_type, values.filter(pc.invert(mask)), times.filter(pc.invert(mask)), future_limit)
+    order = np.argsort(np.concatenate([np.flatnonzero(plain.mask), np.flatnonzero(~plain.mask)]))
+    return pa.concat_batches([found, others.select(found.schema.names)]).take(pa.array(order))
+
+
+def _decode_others(event_type: EventType, values: pa.Array, times: pa.Array, future_limit: timedelta) -> pa.RecordBatch:
+    """Decode the records that are not plain."""
     parts = [
         part for start in range(0, len(values), _RECORDS) for part in _parsed(event_type, values.slice(start, _RECORDS))
     ]
     parsed = pa.concat_batches([_nulls(event_type, 0), *parts])
-    return validate_columns(event_type, parsed, broker_times.cast(INSTANT), future_limit)
+    return validate_columns(event_type, parsed, times, future_limit, checked=event_type.fields)
 
 
 def _parsed(event_type: EventType, values: pa.Array) -> Iterator[pa.RecordBatch]:
@@ -164,7 +186,7 @@ def _is_one_object_each(sentinels: pa.ChunkedArray, records: int) -> bool:
 def _converted(field: Field, column: pa.Array, has_nul: bool) -> pa.Array:
     """The column in its declared type and in canonical form."""
     if field.python_type is datetime:
-        return _instants(column)
+        return parse_instants(column)
     if field.python_type is float:
         return _finite(column)
     if field.python_type is str and has_nul:
@@ -172,18 +194,6 @@ def _converted(field: Field, column: pa.Array, has_nul: bool) -> pa.Array:
     if field.python_type == list[str]:
         return _texts(column, has_nul)
     return column
-
-
-def _instants(column: pa.Array) -> pa.Array:
-    if column.null_count == len(column):
-        return pa.nulls(len(column), INSTANT)
-    if not pc.all(pc.match_substring_regex(column, _TIME)).as_py():
-        raise _Unreadable
-    times = column.cast(INSTANT)  # rejects 30 February
-    span = pc.min_max(times.cast(pa.int64())).as_py()
-    if not EARLIEST <= span["min"] <= span["max"] <= LATEST:
-        raise _Unreadable
-    return times
 
 
 def _finite(column: pa.Array) -> pa.Array:
