@@ -1,5 +1,7 @@
 """Instants: columns of timestamps in the format of `truelog.support.timestamps`, parsed together."""
 
+from contextlib import suppress
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,3 +25,32 @@ def parse_instants(column: pa.Array) -> pa.Array:
     if not EARLIEST <= span["min"] <= span["max"] <= LATEST:
         raise pa.ArrowInvalid(timestamps.REFUSED)
     return times
+
+
+def parse_instants_or_null(column: pa.Array) -> pa.Array:
+    """The timestamps as instants in UTC, with NULL for a text that is not a timestamp."""
+    for timestamps_of in (_all, _in_format, _in_calendar):
+        with suppress(pa.ArrowInvalid):
+            return parse_instants(timestamps_of(column))
+    return pa.nulls(len(column), INSTANT)
+
+
+def _all(column: pa.Array) -> pa.Array:
+    return column
+
+
+def _in_format(column: pa.Array) -> pa.Array:
+    return pc.if_else(pc.match_substring_regex(column, _TIME), column, None)
+
+
+def _in_calendar(column: pa.Array) -> pa.Array:
+    """The texts that Python can parse. The other functions are faster, but do not find a 30 February."""
+    return pa.array([text if text is not None and _exists(text) else None for text in column.to_pylist()], pa.string())
+
+
+def _exists(text: str) -> bool:
+    try:
+        timestamps.parse_timestamp(text)
+    except ValueError:
+        return False
+    return True

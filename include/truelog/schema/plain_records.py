@@ -1,17 +1,20 @@
 """Plain records: nearly all records of a log. msgspec parses them in a fraction of the time that other records need.
 
-A record is plain if it is one JSON object that has only declared fields, each at most once and within its bounds, and
-no escaped characters. All parsers agree about such a record. `truelog.schema.decode` judges every other record.
+A record is plain if it is one JSON object that has each field at most once and whose declared fields are within their
+bounds. All parsers agree about such a record. `truelog.schema.decode` judges every other record in another way, and
+reports why a record is invalid. A plain record may be left to it: the result is the same, and only takes longer.
 
-The quotation marks prove that a record has no other field and no field twice. Without escaped characters, a record has
-two of them for each key and for each text. msgspec ignores unknown fields and keeps the last of several equal keys, so
-a record with such a field has more quotation marks than the parsed object accounts for.
+msgspec keeps the last of several equal fields, and by then the others are lost. Therefore each parsed record is written
+again. If this takes as many quotation marks as the record has, then no field was lost, because each field has two.
+
+msgspec parses only fields that it knows. Undeclared fields that recur are learned from a sample of the records.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import lru_cache
 from itertools import compress
 from operator import attrgetter
 from typing import Annotated, Any
@@ -25,15 +28,15 @@ from numpy.typing import NDArray
 
 from truelog.schema.event import EventType
 from truelog.schema.field import INT64_MAX, INT64_MIN, Field
-from truelog.schema.instants import parse_instants
-from truelog.support import timestamps
+from truelog.schema.instants import parse_instants_or_null
 
 Mask = NDArray[np.bool_]
-Columns = dict[str, list[Any]]  # the fields of some objects; an absent optional field is UNSET
 
-_QUOTE, _BACKSLASH = b'"\\'
 _NOT_PLAIN = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
+_NOT_WRITABLE = (ValueError, OverflowError, RecursionError)
 _RECORDS = 4_096  # parsed at a time; the objects of more records do not fit into the processor's cache
+_SAMPLE = 64
+_LEARNED = 64  # at most so many undeclared fields are known at a time
 
 
 @dataclass(frozen=True)
@@ -53,41 +56,112 @@ def parse_plain(event_type: EventType, values: pa.Array, wanted: Collection[str]
 
 
 def _parse_part(event_type: EventType, values: pa.Array, wanted: Collection[str]) -> PlainRecords:
-    objects = _parse(event_type, values)
-    mask = np.fromiter((each is not None for each in objects), np.bool_, len(objects)) & ~_escaped(values)
+    objects = _parser(event_type).parse(_without_nul(values))
+    mask = np.fromiter((each is not None for each in objects), np.bool_, len(objects))
     objects = _only(objects, mask)
-    columns = {each.name: list(map(attrgetter(each.name), objects)) for each in event_type.fields}
-    for is_plain in (_is_accounted_for, _has_times):
-        kept = is_plain(event_type, columns, values.filter(pa.array(mask)))
-        columns = {name: _only(column, kept) for name, column in columns.items()}
-        mask[mask] = kept
+    complete = _is_complete(objects, values if mask.all() else values.filter(pa.array(mask)))
+    objects, mask[mask] = _only(objects, complete), complete
     fields = [each for each in event_type.fields if each.name in wanted or each.python_type is datetime]
-    arrays = [_array(each, columns[each.name]) for each in fields]
-    return PlainRecords(mask, pa.record_batch(arrays, [each.name for each in fields]))
+    columns = {each.name: _array(each, objects) for each in fields}
+    timely = np.ones(len(objects), np.bool_)
+    for field in fields:
+        if field.python_type is datetime:
+            texts = columns[field.name]
+            columns[field.name] = parse_instants_or_null(texts)
+            timely &= _is_equal(texts.is_null(), columns[field.name].is_null())
+    mask[mask] = timely
+    found = pa.record_batch(columns)
+    return PlainRecords(mask, found if timely.all() else found.filter(pa.array(timely)))
 
 
-def _only(column: list[Any], mask: Mask) -> list[Any]:
-    return column if mask.all() else list(compress(column, mask))
+def _is_equal(one: pa.Array, other: pa.Array) -> Mask:
+    return np.asarray(pc.equal(one, other).to_numpy(zero_copy_only=False))
 
 
-def _parse(event_type: EventType, values: pa.Array) -> list[Any]:
-    """An object for each record, or None if the record is not plain."""
-    parsed: list[Any] = []
-    objects = map(_decoder(event_type), values.to_pylist())
-    while len(parsed) < len(values):
-        try:
-            parsed.extend(objects)
-        except _NOT_PLAIN:
-            parsed.append(None)
-    return parsed
+def _without_nul(values: pa.Array) -> pa.Array:
+    """The records, with NULL in place of those that contain U+0000, which decoding changes."""
+    if b"\\" not in _text(values):
+        return values
+    has_nul = pc.match_substring(values, r"\u0000")
+    return pc.if_else(has_nul, None, values) if pc.any(has_nul).as_py() else values
 
 
-@cache
-def _decoder(event_type: EventType) -> Callable[[bytes], Any]:
-    required = [(each.name, _bounded(each)) for each in event_type.fields if each.required]
-    optional = [(e.name, _bounded(e) | None | UnsetType, UNSET) for e in event_type.fields if not e.required]
-    shape = msgspec.defstruct("Plain", [*required, *optional], kw_only=True, gc=False)
-    return msgspec.json.Decoder(shape).decode
+def _only(objects: list[Any], mask: Mask) -> list[Any]:
+    return objects if mask.all() else list(compress(objects, mask))
+
+
+class _Parser:
+    """Parses the records of an event type, and learns their undeclared fields.
+
+    What it has learned decides how long decoding takes, but never the result.
+    """
+
+    def __init__(self, event_type: EventType) -> None:
+        self._fields = event_type.fields
+        self._declared = frozenset(each.name for each in event_type.fields)
+        self._learned: frozenset[str] = frozenset()
+        self._decode = self._decoder()
+
+    def parse(self, values: pa.Array) -> list[Any]:
+        """An object for each record, or None if the record is not plain. If few of a sample are, no other is parsed."""
+        sample = values.slice(0, _SAMPLE).to_pylist()
+        parsed = self._parse(sample)
+        if None in parsed and self._learn([raw for raw, each in zip(sample, parsed, strict=True) if each is None]):
+            parsed = self._parse(sample)
+        others = values.slice(_SAMPLE)
+        if 2 * parsed.count(None) > len(sample):
+            return parsed + [None] * len(others)
+        return parsed + self._parse(others.to_pylist())
+
+    def _parse(self, records: list[bytes | None]) -> list[Any]:
+        parsed: list[Any] = []
+        objects = map(self._decode, records)
+        while len(parsed) < len(records):
+            try:
+                parsed.extend(objects)
+            except _NOT_PLAIN:
+                parsed.append(None)
+        return parsed
+
+    def _learn(self, records: list[bytes | None]) -> bool:
+        """Learn the undeclared fields that at least two of these records have. True if something was learned."""
+        counts = Counter(name for record in records for name in _names(record))
+        new = {name for name, count in counts.items() if count > 1 and _is_simple(name)}
+        new -= self._declared | self._learned
+        if not new:
+            return False
+        together = self._learned | new
+        self._learned = together if len(together) <= _LEARNED else frozenset(sorted(new)[:_LEARNED])
+        self._decode = self._decoder()
+        return True
+
+    def _decoder(self) -> Callable[[Any], Any]:
+        required = [(each.name, _bounded(each)) for each in self._fields if each.required]
+        optional = [(e.name, _bounded(e) | None | UnsetType, UNSET) for e in self._fields if not e.required]
+        names = {f"_{number}": name for number, name in enumerate(sorted(self._learned))}
+        learned = [(each, Any, UNSET) for each in names]
+        shape = msgspec.defstruct(
+            "Plain", [*required, *optional, *learned], rename=names, kw_only=True, gc=False, forbid_unknown_fields=True
+        )
+        return msgspec.json.Decoder(shape).decode
+
+
+# A parser for each version of each event type; more than there are, but not without a limit.
+_parser = lru_cache(maxsize=256)(_Parser)
+
+
+def _names(record: bytes | None) -> Collection[str]:
+    """The names of the record's fields, if it is a JSON object."""
+    try:
+        found = msgspec.json.decode(record or b"")
+    except _NOT_PLAIN:
+        return ()
+    return found if isinstance(found, dict) else ()
+
+
+def _is_simple(name: str) -> bool:
+    """Whether msgspec can have a field of this name."""
+    return name.isprintable() and not set(name) & {'"', "\\"}
 
 
 def _bounded(field: Field) -> Any:
@@ -101,72 +175,53 @@ def _bounded(field: Field) -> Any:
     return Annotated[kind, meta(**limits)]
 
 
-def _escaped(values: pa.Array) -> Mask:
-    """Whether each record has an escaped character."""
-    if not (_bytes(values) == _BACKSLASH).any():
-        return np.zeros(len(values), np.bool_)
-    return np.asarray(pc.fill_null(pc.match_substring(values, "\\"), False).to_numpy(zero_copy_only=False))
-
-
-def _is_accounted_for(event_type: EventType, columns: Columns, values: pa.Array) -> Mask:
-    """Whether each record has no quotation marks besides those of its parsed keys and texts. No record has fewer."""
-    marks = sum(_marks_together(field, columns[field.name]) for field in event_type.fields)
-    if marks == np.count_nonzero(_bytes(values) == _QUOTE):
-        return np.ones(len(values), np.bool_)
-    each = sum(_marks_of_each(field, columns[field.name]) for field in event_type.fields)
-    return np.asarray(pc.count_substring(values, '"').to_numpy() == each)
-
-
-def _marks_together(field: Field, column: list[Any]) -> int:
-    """How many quotation marks a field has in all records together."""
-    absent, null = (0, 0) if field.required else (column.count(UNSET), column.count(None))
-    keys, known = len(column) - absent, len(column) - absent - null
-    texts = known if field.python_type in (str, datetime) else 0
-    if field.python_type == list[str]:
-        texts = sum(len(each) for each in column if each)
-    return 2 * (keys + texts)
-
-
-def _marks_of_each(field: Field, column: list[Any]) -> NDArray[np.int64]:
-    """How many quotation marks a field has in each record."""
-    return np.fromiter((_marks_together(field, [each]) for each in column), np.int64, len(column))
-
-
-def _has_times(event_type: EventType, columns: Columns, _: pa.Array) -> Mask:
-    """Whether all times of each record are timestamps."""
-    times = [each for each in event_type.fields if each.python_type is datetime]
-    kept = np.ones(len(columns[times[0].name]), np.bool_)
-    for field in times:
-        try:
-            _array(field, columns[field.name])
-        except pa.ArrowInvalid:
-            kept &= np.fromiter(map(_is_time, columns[field.name]), np.bool_, len(kept))
-    return kept
-
-
-def _is_time(text: Any) -> bool:
+def _is_complete(objects: list[Any], values: pa.Array) -> Mask:
+    """Whether each record has no more quotation marks than its object, so that no field was lost."""
+    marks = _marks(_text(values))
     try:
-        return text is UNSET or text is None or bool(timestamps.parse_timestamp(text))
-    except ValueError:
-        return False
+        if np.count_nonzero(marks) == np.count_nonzero(_marks(msgspec.json.encode(objects))):
+            return np.ones(len(objects), np.bool_)
+    except _NOT_WRITABLE:
+        pass
+    counts = np.concatenate([[0], np.cumsum(marks)])
+    starts = _starts(values)
+    return np.diff(counts[starts - starts[0]]) == np.fromiter(map(_marks_written, objects), np.int64, len(objects))
 
 
-def _array(field: Field, column: list[Any]) -> pa.Array:
-    """A column in its declared type and in canonical form."""
-    absent = 0 if field.required else column.count(UNSET)
-    if absent == len(column):
-        return pa.nulls(len(column), field.arrow_type)
-    known = [None if each is UNSET else each for each in column] if absent else column
-    if field.python_type is datetime:
-        return parse_instants(pa.array(known, pa.string()))
-    array = pa.array(known, field.arrow_type)
+def _marks_written(parsed: Any) -> int:
+    try:
+        return int(np.count_nonzero(_marks(msgspec.json.encode(parsed))))
+    except _NOT_WRITABLE:
+        return -1
+
+
+def _marks(text: bytes) -> Mask:
+    """Where quotation marks begin or end a text in JSON. A backslash precedes the other quotation marks."""
+    codes = np.frombuffer(text, np.uint8)
+    marks = codes == ord('"')
+    if b"\\" in text:
+        backslashes = np.flatnonzero(codes == ord("\\"))
+        firsts = np.flatnonzero(np.diff(backslashes, prepend=-2) > 1)  # of the backslashes in a row
+        places = np.arange(len(backslashes)) - np.repeat(firsts, np.diff(firsts, append=len(backslashes)))
+        marks[backslashes[places % 2 == 0] + 1] = False
+    return marks
+
+
+def _array(field: Field, objects: list[Any]) -> pa.Array:
+    """A field of all objects, with times as texts."""
+    column = list(map(attrgetter(field.name), objects))
+    if not field.required and UNSET in column:
+        column = [None if each is UNSET else each for each in column]
+    array = pa.array(column, pa.string() if field.python_type is datetime else field.arrow_type)
     return pc.add(array, 0.0) if field.python_type is float else array  # -0.0 becomes 0.0
 
 
-def _bytes(values: pa.Array) -> NDArray[np.uint8]:
+def _text(values: pa.Array) -> bytes:
     """The bytes of all values."""
-    _, offsets, data = values.buffers()
-    if data is None:
-        return np.empty(0, np.uint8)
-    ends = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
-    return np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
+    starts, data = _starts(values), values.buffers()[2]
+    return b"" if data is None else bytes(memoryview(data)[starts[0] : starts[-1]])
+
+
+def _starts(values: pa.Array) -> NDArray[np.int32]:
+    """Where each value starts in the data of the array, and where the last one ends."""
+    return np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
