@@ -58,10 +58,12 @@ def parse_plain(event_type: EventType, values: pa.Array, wanted: Collection[str]
 def _parse_part(event_type: EventType, values: pa.Array, wanted: Collection[str]) -> PlainRecords:
     objects = _parser(event_type).parse(_without_nul(values))
     mask = np.fromiter((each is not None for each in objects), np.bool_, len(objects))
+    fields = [each for each in event_type.fields if each.name in wanted or each.python_type is datetime]
+    if not mask.any():
+        return PlainRecords(mask, pa.record_batch({each.name: pa.nulls(0, each.arrow_type) for each in fields}))
     objects = _only(objects, mask)
     complete = _is_complete(objects, values if mask.all() else values.filter(pa.array(mask)))
     objects, mask[mask] = _only(objects, complete), complete
-    fields = [each for each in event_type.fields if each.name in wanted or each.python_type is datetime]
     columns = {each.name: _array(each, objects) for each in fields}
     timely = np.ones(len(objects), np.bool_)
     for field in fields:
@@ -103,15 +105,17 @@ class _Parser:
         self._decode = self._decoder()
 
     def parse(self, values: pa.Array) -> list[Any]:
-        """An object for each record, or None if the record is not plain. If few of a sample are, no other is parsed."""
+        """An object for each record, or None if it is not plain. No object at all if a sample says that it would not pay.
+
+        Records that are not plain are parsed twice, so too many of them cost more time than the others save.
+        """
         sample = values.slice(0, _SAMPLE).to_pylist()
         parsed = self._parse(sample)
         if None in parsed and self._learn([raw for raw, each in zip(sample, parsed, strict=True) if each is None]):
             parsed = self._parse(sample)
-        others = values.slice(_SAMPLE)
-        if 2 * parsed.count(None) > len(sample):
-            return parsed + [None] * len(others)
-        return parsed + self._parse(others.to_pylist())
+        if 4 * parsed.count(None) > len(sample):
+            return [None] * len(values)
+        return parsed + self._parse(values.slice(_SAMPLE).to_pylist())
 
     def _parse(self, records: list[bytes | None]) -> list[Any]:
         parsed: list[Any] = []
