@@ -8,8 +8,11 @@ the same meaning in Python, which the collector uses, and in RE2, which the deco
 import re
 from datetime import UTC, datetime
 
+# RE2 has no lookahead, so the pattern lists the place of the first digit that is not 0. Arrow would accept the year 0,
+# but Python has none.
+_YEAR = r"(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])"
 PATTERN = (
-    r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
+    _YEAR + r"-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])"
     r"T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?"
     r"(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
 )

@@ -288,3 +288,10 @@ def test_event_time_is_not_corrected_without_a_sending_time() -> None:
 def test_an_event_from_the_future_is_invalid(times: dict[str, str], is_valid: bool) -> None:
     reason = timed(**times)["invalid"]
     assert reason == (None if is_valid else "event_time: more than 300 s after its receipt")
+
+
+@pytest.mark.parametrize("others", [[], [b"{"], [GOOD]])
+def test_the_year_0_is_invalid_in_every_time_zone_and_in_every_batch(others: list[bytes | None]) -> None:
+    year_0 = thing('"at":"0000-12-31T23:59:59-00:01"')  # in UTC, this is in the year 1
+    assert not model_accepts(year_0)
+    assert (read(THING, year_0, *others).to_pylist()[0]["invalid"] or "").startswith("at: not a time")
