@@ -62,7 +62,7 @@ def decode(
     """Decode the records into the columns of `event_type.decoded_schema`, or into these columns of it and `invalid`."""
     wanted = event_type.arrow_schema.names if columns is None else columns
     names = [*(name for name in event_type.arrow_schema.names if name in wanted), "invalid"]
-    times = broker_times.cast(INSTANT)
+    values, times = values.cast(pa.binary()), broker_times.cast(INSTANT)
     plain = parse_plain(event_type, values, wanted)
     if not plain.mask.any():
         return decode_others(event_type, values, times, future_limit).select(names)

@@ -10,6 +10,7 @@ again. If this takes as many quotation marks as the record has, then no field wa
 msgspec parses only fields that it knows. Undeclared fields that recur are learned from a sample of the records.
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ Mask = NDArray[np.bool_]
 
 _NOT_PLAIN = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
 _NOT_WRITABLE = (ValueError, OverflowError, RecursionError)
+_UNLIMITED = (("ge", -math.inf), ("le", math.inf))  # msgspec refuses these bounds
 _RECORDS = 4_096  # parsed at a time; the objects of more records do not fit into the processor's cache
 _SAMPLE = 64
 _LEARNED = 64  # at most so many undeclared fields are known at a time
@@ -105,9 +107,9 @@ class _Parser:
         self._decode = self._decoder()
 
     def parse(self, values: pa.Array) -> list[Any]:
-        """An object for each record, or None if it is not plain. No object at all if a sample says that it would not pay.
+        """An object for each record, or None if the record is not plain. No object if few of a sample are plain.
 
-        Records that are not plain are parsed twice, so too many of them cost more time than the others save.
+        Records that are not plain are parsed twice, and many of them would cost more time than the others save.
         """
         sample = values.slice(0, _SAMPLE).to_pylist()
         parsed = self._parse(sample)
@@ -164,15 +166,15 @@ def _names(record: bytes | None) -> Collection[str]:
 
 
 def _is_simple(name: str) -> bool:
-    """Whether msgspec can have a field of this name."""
-    return name.isprintable() and not set(name) & {'"', "\\"}
+    """Whether msgspec can have a field of this name, and the name is not too long to be kept."""
+    return len(name) <= 128 and name.isprintable() and not set(name) & {'"', "\\"}
 
 
 def _bounded(field: Field) -> Any:
     """The type of a field with its bounds, as msgspec checks them. Times are texts, and are parsed by column."""
     kind = str if field.python_type is datetime else field.python_type
     limits = {"ge": field.least, "le": field.most, "min_length": field.shortest, "max_length": field.longest}
-    limits = {name: limit for name, limit in limits.items() if limit is not None}
+    limits = {n: limit for n, limit in limits.items() if limit is not None and (n, limit) not in _UNLIMITED}
     if kind is int:
         limits = {"ge": INT64_MIN, "le": INT64_MAX} | limits
     meta: Any = Meta
@@ -187,9 +189,9 @@ def _is_complete(objects: list[Any], values: pa.Array) -> Mask:
             return np.ones(len(objects), np.bool_)
     except _NOT_WRITABLE:
         pass
-    counts = np.concatenate([[0], np.cumsum(marks)])
     starts = _starts(values)
-    return np.diff(counts[starts - starts[0]]) == np.fromiter(map(_marks_written, objects), np.int64, len(objects))
+    counts = np.diff(np.searchsorted(np.flatnonzero(marks), starts - starts[0]))
+    return np.asarray(counts == np.fromiter(map(_marks_written, objects), np.int64, len(objects)))
 
 
 def _marks_written(parsed: Any) -> int:
@@ -202,7 +204,7 @@ def _marks_written(parsed: Any) -> int:
 def _marks(text: bytes) -> Mask:
     """Where quotation marks begin or end a text in JSON. A backslash precedes the other quotation marks."""
     codes = np.frombuffer(text, np.uint8)
-    marks = codes == ord('"')
+    marks: Mask = codes == ord('"')
     if b"\\" in text:
         backslashes = np.flatnonzero(codes == ord("\\"))
         firsts = np.flatnonzero(np.diff(backslashes, prepend=-2) > 1)  # of the backslashes in a row

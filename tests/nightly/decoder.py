@@ -1,0 +1,38 @@
+"""The decoders agree on ten million generated and mutated records. `TRUELOG_DECODER_RECORDS` sets another number.
+
+Each run continues with the seeds of `TRUELOG_DECODER_SEED`. A difference names its seed, so that it can be repeated.
+"""
+
+import logging
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
+
+import pytest
+
+from tests.library.schema.strange_records import Compared, compare
+
+RECORDS = int(os.environ.get("TRUELOG_DECODER_RECORDS", "10_000_000"))
+_FIRST_SEED = int(os.environ.get("TRUELOG_DECODER_SEED", "1_000"))
+_PORTION = 25_000
+_SECONDS = 3_600
+
+log = logging.getLogger("truelog.nightly")
+
+
+@pytest.mark.timeout(_SECONDS + 60)
+def test_the_decoders_agree_on_many_records() -> None:
+    seeds = range(_FIRST_SEED, _FIRST_SEED + RECORDS // _PORTION)
+    found, ends = Compared(), time.monotonic() + _SECONDS
+    with ProcessPoolExecutor() as processes:
+        portions = [processes.submit(partial(compare, records=_PORTION), seed) for seed in seeds]
+        try:
+            for done, portion in enumerate(as_completed(portions, timeout=ends - time.monotonic()), 1):
+                found += portion.result()
+                if done % 20 == 0:
+                    log.warning("%s after %d portions", found, done)
+        finally:
+            processes.shutdown(cancel_futures=True)
+    log.warning("all: %s", found)
+    assert found.records >= RECORDS - _PORTION
