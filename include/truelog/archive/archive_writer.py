@@ -135,8 +135,8 @@ class _Partition:
     def _rows(self, start: Start, records: pa.Table) -> pa.Table:
         """The records with the archive's columns."""
         times = records["broker_time"].cast(TIME).combine_chunks()
-        partitions, offsets, values = (records[name].combine_chunks() for name in ("partition", "offset", "value"))
-        decoded = judge(self.event_type, partitions, offsets, values, times)
+        judged = {name: records[name].combine_chunks() for name in ("partition", "offset", "value")}
+        decoded = judge(self.event_type, pa.record_batch(judged | {"broker_time": times}))
         columns = {name: records[name] for name in ("partition", "offset", "key", "headers", "value")}
         columns |= {name: decoded[name] for name in decoded.schema.names}
         columns["broker_time"] = times

@@ -131,11 +131,11 @@ def _decoder(types: EventTypes, output: pa.Schema) -> _Decoder:
 
 def _decode(batch: pa.RecordBatch, event_type: EventType, output: pa.Schema) -> pa.RecordBatch:
     """Decode raw records of one topic into the columns of `output`, each by the version in force at its offset."""
-    events = judge(event_type, *(batch.column(name) for name in ("partition", "offset", "value", "broker_time")))
+    fields = list(output.field(event_type.name).type) if event_type.name in output.names else []
+    events = judge(event_type, batch, [each.name for each in fields])
     columns = {name: batch.column(name) for name in COORDINATES.names}
     columns["invalid"] = events.column("invalid")
-    if event_type.name in output.names:
-        fields = list(output.field(event_type.name).type)
+    if fields:
         typed = [events.column(each.name) for each in fields]
         columns[event_type.name] = pa.StructArray.from_arrays(typed, fields=fields)
     arrays = [columns[f.name] if f.name in columns else pa.nulls(batch.num_rows, f.type) for f in output]

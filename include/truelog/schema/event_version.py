@@ -7,7 +7,7 @@ versions and cuts; judging a topic's history again begins another reading.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache
@@ -25,7 +25,8 @@ from truelog.schema.quality import Quality
 from truelog.support.errors import BadDeclaration
 
 Declaration = Mapping[str, Any]
-Decoder = Callable[[EventType, pa.Array, pa.Array, timedelta], pa.RecordBatch]
+Columns = Collection[str] | None  # the columns that are needed; None if all are
+Decoder = Callable[[EventType, pa.Array, pa.Array, timedelta, Columns], pa.RecordBatch]
 
 # A changed decoder gets a new number, and the old one stays, because it judges the records of earlier versions.
 DECODERS: Mapping[int, Decoder] = {1: decode}
@@ -224,29 +225,29 @@ def versions_below(event_type: EventType, ends: Mapping[int, int]) -> UsedVersio
     return UsedVersions(event_type.reading, tuple(used))
 
 
-def judge(
-    event_type: EventType, partitions: pa.Array, offsets: pa.Array, values: pa.Array, broker_times: pa.Array
-) -> pa.RecordBatch:
+def judge(event_type: EventType, records: pa.RecordBatch, columns: Columns = None) -> pa.RecordBatch:
     """Decode records, each by the version in force at its offset, into the columns of `stored_schema` and `invalid`.
 
-    A column that a record's version does not declare is NULL.
+    The records have the columns partition, offset, value and broker_time. A column that a record's version does not
+    declare is NULL. `columns` limits the result to columns that are needed.
     """
     if not event_type.past:
-        return _decode(event_type, values, broker_times)
-    numbers = _version_indexes(event_type, partitions.to_numpy(), offsets.to_numpy())
+        return _decode(event_type, records, columns)
+    numbers = _version_indexes(event_type, records["partition"].to_numpy(), records["offset"].to_numpy())
     versions = [*(each.event_type for each in event_type.past), event_type]
+    contents = records.select(["value", "broker_time"])
     rows, parts = [], []
     for number in np.unique(numbers):
         taken = pa.array(np.flatnonzero(numbers == number))
-        part = _decode(versions[number], values.take(taken), broker_times.take(taken))
         rows.append(taken)
-        parts.append(_in_columns_of(event_type, part))
+        parts.append(_in_columns_of(event_type, _decode(versions[number], contents.take(taken), columns), columns))
     order = np.argsort(np.concatenate([each.to_numpy() for each in rows]), kind="stable")
     return pa.concat_batches(parts).take(pa.array(order))
 
 
-def _decode(event_type: EventType, values: pa.Array, broker_times: pa.Array) -> pa.RecordBatch:
-    return DECODERS[event_type.decoder](event_type, values, broker_times, event_type.future_limit)
+def _decode(event_type: EventType, records: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
+    decoder = DECODERS[event_type.decoder]
+    return decoder(event_type, records["value"], records["broker_time"], event_type.future_limit, columns)
 
 
 def _version_indexes(event_type: EventType, partitions: "np.ndarray[Any, Any]", offsets: "np.ndarray[Any, Any]") -> Any:
@@ -261,8 +262,9 @@ def _version_indexes(event_type: EventType, partitions: "np.ndarray[Any, Any]", 
     return numbers
 
 
-def _in_columns_of(event_type: EventType, part: pa.RecordBatch) -> pa.RecordBatch:
-    schema = event_type.stored_schema.append(pa.field("invalid", pa.string()))
+def _in_columns_of(event_type: EventType, part: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
+    stored = [each for each in event_type.stored_schema if columns is None or each.name in columns]
+    schema = pa.schema([*stored, pa.field("invalid", pa.string())])
     present = set(part.schema.names)
-    columns = [part[f.name] if f.name in present else pa.nulls(part.num_rows, f.type) for f in schema]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+    arrays = [part[f.name] if f.name in present else pa.nulls(part.num_rows, f.type) for f in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

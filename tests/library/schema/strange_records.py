@@ -175,7 +175,10 @@ class _Maker:
         return self.chance.choice([repr(number), f"{number:.30e}", f"{number:.4f}", "0", "-0.0", "1"])
 
     def _piece(self) -> str:
-        return self.chance.choice(strange_values.ESCAPES if self.chance.random() < 0.02 else strange_values.PIECES)
+        piece: str = self.chance.choice(
+            strange_values.ESCAPES if self.chance.random() < 0.02 else strange_values.PIECES
+        )
+        return piece
 
     def _word(self, field: Field) -> str:
         word = "w" * (field.shortest or 0) + self._piece()

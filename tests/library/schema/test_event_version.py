@@ -1,14 +1,14 @@
 """A declaration is data, and each record is judged by the version in force at its offset."""
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import Field, create_model
 
@@ -37,15 +37,17 @@ def record(text: str, **more: str) -> bytes:
     return str(plain).replace("'", '"').encode()
 
 
-def judged(event_type: EventType, rows: list[tuple[int, int, bytes]]) -> list[dict[str, Any]]:
+def judged(
+    event_type: EventType, rows: list[tuple[int, int, bytes]], columns: Collection[str] | None = None
+) -> list[dict[str, Any]]:
     partitions, offsets, values = zip(*rows, strict=True)
-    found: list[dict[str, Any]] = event_version.judge(
-        event_type,
-        pa.array(partitions, pa.int32()),
-        pa.array(offsets, pa.int64()),
-        pa.array(values, pa.binary()),
-        pa.array([BROKER] * len(rows), pa.timestamp("us", "UTC")),
-    ).to_pylist()
+    records = {
+        "partition": pa.array(partitions, pa.int32()),
+        "offset": pa.array(offsets, pa.int64()),
+        "value": pa.array(values, pa.binary()),
+        "broker_time": pa.array([BROKER] * len(rows), pa.timestamp("us", "UTC")),
+    }
+    found: list[dict[str, Any]] = event_version.judge(event_type, pa.record_batch(records), columns).to_pylist()
     return found
 
 
@@ -104,6 +106,7 @@ def test_a_removed_field_keeps_its_column_in_the_archive() -> None:
     assert [row["text"] for row in judged(both, [(0, 0, record("one")), (0, 1, record("one"))])] == ["one", None]
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=4),
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9), st.sampled_from(["one", "four", "eleven!"])), min_size=1),
@@ -120,8 +123,11 @@ def test_law_a_batch_is_judged_like_its_records_alone(
         times = pa.array([BROKER], pa.timestamp("us", "UTC"))
         [alone] = decode(in_force, pa.array([value]), times, FUTURE_LIMIT).to_pylist()
         assert row == dict.fromkeys(row) | alone
+    names = [*({"text", "event_time"} & set(newest.stored_schema.names)), "invalid"]
+    assert judged(newest, rows, names) == [{name: row[name] for name in names} for row in judged(newest, rows)]
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=4),
     st.dictionaries(st.integers(0, 2), st.integers(0, 7)),
