@@ -39,10 +39,12 @@ test: install
 browser: install
 	.venv/bin/python -m pytest tests/pages/browser.py
 
-# Hours of runs that CI leaves out: a cluster, a soak and the mutation run. `docs/mutation.md` explains the report.
+# Hours of runs that CI leaves out: a cluster, ten million records through both ways of decoding, a soak and the mutation
+# run. `docs/mutation.md` explains the report.
 nightly: install
 	.venv/bin/python -m pytest tests/scenes/test_every_view.py
 	.venv/bin/python -m pytest tests/nightly/cluster.py
+	.venv/bin/python -m pytest tests/nightly/decoder.py
 	.venv/bin/python -m pytest tests/nightly/small_batches.py
 	.venv/bin/python -m pytest tests/nightly/soak.py
 	.venv/bin/python -m tests.nightly.mutation

@@ -1,6 +1,7 @@
-"""The decoders agree on ten million generated and mutated records. `TRUELOG_DECODER_RECORDS` sets another number.
+"""Both ways of decoding agree on ten million generated and mutated records, within an hour.
 
-Each run continues with the seeds of `TRUELOG_DECODER_SEED`. A difference names its seed, so that it can be repeated.
+`TRUELOG_DECODER_RECORDS` sets another number. Each portion of records has a seed, and `TRUELOG_DECODER_SEED` is the
+first seed. A difference names its seed.
 """
 
 import logging
@@ -23,7 +24,7 @@ log = logging.getLogger("truelog.nightly")
 
 @pytest.mark.timeout(_SECONDS + 60)
 def test_the_decoders_agree_on_many_records() -> None:
-    seeds = range(_FIRST_SEED, _FIRST_SEED + RECORDS // _PORTION)
+    seeds = range(_FIRST_SEED, _FIRST_SEED + -(-RECORDS // _PORTION))
     found, ends = Compared(), time.monotonic() + _SECONDS
     with ProcessPoolExecutor() as processes:
         portions = [processes.submit(partial(compare, records=_PORTION), seed) for seed in seeds]
@@ -35,4 +36,4 @@ def test_the_decoders_agree_on_many_records() -> None:
         finally:
             processes.shutdown(cancel_futures=True)
     log.warning("all: %s", found)
-    assert found.records >= RECORDS - _PORTION
+    assert found.records >= RECORDS

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from itertools import compress
+from itertools import compress, pairwise
 from operator import attrgetter
 from typing import Annotated, Any
 
@@ -37,6 +37,7 @@ _NOT_PLAIN = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
 _NOT_WRITABLE = (ValueError, OverflowError, RecursionError)
 _UNLIMITED = (("ge", -math.inf), ("le", math.inf))  # msgspec refuses these bounds
 _RECORDS = 4_096  # parsed at a time; the objects of more records do not fit into the processor's cache
+_BYTES = 16 * 2**20  # the same, for large records: several copies exist at a time
 _SAMPLE = 64
 _LEARNED = 64  # at most so many undeclared fields are known at a time
 
@@ -51,13 +52,21 @@ class PlainRecords:
 
 def parse_plain(event_type: EventType, values: pa.Array, wanted: Collection[str]) -> PlainRecords:
     """Find and parse the plain records. The columns are the wanted fields and all fields that contain a time."""
-    starts = range(0, max(1, len(values)), _RECORDS)
-    parts = [_parse_part(event_type, values.slice(start, _RECORDS), wanted) for start in starts]
+    parts = [_parse_part(event_type, values.slice(start, end - start), wanted) for start, end in _parts(values)]
     masks, columns = [each.mask for each in parts], [each.columns for each in parts]
     return PlainRecords(np.concatenate(masks), pa.concat_batches(columns))
 
 
+def _parts(values: pa.Array) -> list[tuple[int, int]]:
+    """Where parts of the records start and end."""
+    starts = _starts(values)
+    by_size = np.searchsorted(starts, np.arange(starts[0], starts[-1], _BYTES))
+    ends = np.unique([*range(0, len(values), _RECORDS), *by_size, len(values)]).tolist()
+    return list(pairwise(ends)) or [(0, 0)]
+
+
 def _parse_part(event_type: EventType, values: pa.Array, wanted: Collection[str]) -> PlainRecords:
+    """Each step removes the records that it finds not to be plain."""
     objects = _parser(event_type).parse(_without_nul(values))
     mask = np.fromiter((each is not None for each in objects), np.bool_, len(objects))
     fields = [each for each in event_type.fields if each.name in wanted or each.python_type is datetime]
@@ -83,7 +92,7 @@ def _is_equal(one: pa.Array, other: pa.Array) -> Mask:
 
 
 def _without_nul(values: pa.Array) -> pa.Array:
-    """The records, with NULL in place of those that contain U+0000, which decoding changes."""
+    """The records, with NULL in place of each record with U+0000, which decoding changes."""
     if b"\\" not in _text(values):
         return values
     has_nul = pc.match_substring(values, r"\u0000")
@@ -182,7 +191,7 @@ def _bounded(field: Field) -> Any:
 
 
 def _is_complete(objects: list[Any], values: pa.Array) -> Mask:
-    """Whether each record has no more quotation marks than its object, so that no field was lost."""
+    """Whether each record has as many quotation marks as its object, because then no field was lost."""
     marks = _marks(_text(values))
     try:
         if np.count_nonzero(marks) == np.count_nonzero(_marks(msgspec.json.encode(objects))):
@@ -230,4 +239,6 @@ def _text(values: pa.Array) -> bytes:
 
 def _starts(values: pa.Array) -> NDArray[np.int32]:
     """Where each value starts in the data of the array, and where the last one ends."""
+    if not len(values):
+        return np.zeros(1, np.int32)  # an empty array need not have buffers
     return np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]

@@ -211,7 +211,7 @@ class _Maker:
         members.insert(at, (self.chance.choice([name, escaped]), self.chance.choice(values)))
 
     def _add(self, _: EventType, members: list[tuple[str, str]]) -> None:
-        """An undeclared field with any value, perhaps one that no parser accepts, or one that only some accept."""
+        """An undeclared field with any value, perhaps a value that no parser accepts, or that only some accept."""
         deep = "[" * self.chance.choice([90, 600, 1_200])
         broken = [
             f'"{self.chance.choice(strange_values.NOT_ESCAPES)}"',

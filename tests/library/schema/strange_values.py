@@ -1,4 +1,4 @@
-"""Names and values of generated records, in JSON: usual ones, and those that parsers refuse or read differently."""
+"""Names and values of generated records, in JSON: usual, and refused or read differently by some parsers."""
 
 # ruff: noqa: SIM905 - one line holds many words
 

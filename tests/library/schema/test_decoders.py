@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from tests.library.hostile import GOOD, THING, thing
 from tests.library.schema.strange_records import Compared, compare
-from truelog.schema.plain_records import _SAMPLE, parse_plain
+from truelog.schema.plain_records import _BYTES, _RECORDS, _SAMPLE, _parts, parse_plain
 
 RECORDS, SEEDS = 200_000, 5
 
@@ -43,3 +43,13 @@ def test_a_record_in_which_a_field_is_lost_is_not_plain() -> None:
 
 def test_records_that_change_when_they_are_decoded_are_not_plain() -> None:
     assert plain(*[GOOD] * 20, thing(r'"short":"\u0000"'), None, b"", b"[]") == [True] * 20 + [False] * 4
+
+
+def test_large_records_are_parsed_in_small_parts() -> None:
+    large = thing(f'"unknown":"{"x" * 2**20}"')
+    values = pa.array([GOOD, *[large] * 40, *[GOOD] * 5_000], pa.binary())
+    parts = [values.slice(start, end - start) for start, end in _parts(values)]
+    assert sum(map(len, parts)) == len(values)
+    assert max(map(len, parts)) <= _RECORDS
+    assert max(sum(map(len, part.to_pylist())) for part in parts) <= _BYTES + len(large)
+    assert parse_plain(THING, values, []).columns.num_rows >= 5_001
