@@ -6,7 +6,7 @@ A seed determines all records. Batches differ in their event type, their size an
 import math
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -41,7 +41,7 @@ _READING = EventType("reading", Reading, Topic(key="place", subject=(), partitio
 TYPES = (*load_events().values(), THING, _READING)
 
 _SIZES = (1, 2, 9, 60, 64, 65, 500, 1_024, 1_500, 4_096, 5_000)
-_SHARES = (0, 0.002, 0.01, 0.03, 0.1, 0.3)  # of strange records
+SHARES = (0, 0.002, 0.01, 0.03, 0.1, 0.3)  # of strange records
 
 
 @dataclass
@@ -67,9 +67,9 @@ class Compared:
         return Compared(self.records + other.records, self.strange + other.strange, self.valid + other.valid)
 
 
-def compare(seed: int, records: int) -> Compared:
+def compare(seed: int, records: int, shares: Sequence[float] = SHARES) -> Compared:
     """Compare the decoders on at least this many records. Raises AssertionError at the first difference."""
-    made, found = _Maker(random.Random(seed)), Compared()
+    made, found = _Maker(random.Random(seed), shares), Compared()
     while found.records < records:
         found += _compare(made.batch(), f"seed {seed}, after {found.records} records")
     return found
@@ -110,13 +110,14 @@ def _bits(batch: pa.RecordBatch) -> pa.RecordBatch:
 class _Maker:
     """Makes batches."""
 
-    def __init__(self, chance: random.Random) -> None:
+    def __init__(self, chance: random.Random, shares: Sequence[float]) -> None:
         self.chance = chance
+        self.shares = shares
 
     def batch(self) -> Batch:
         chance = self.chance
         event_type = chance.choice(TYPES)
-        share, fresh = chance.choice(_SHARES), chance.random() < 0.1
+        share, fresh = chance.choice(self.shares), chance.random() < 0.1
         undeclared = [f"k{chance.random()}"] if fresh else chance.sample(strange_values.UNDECLARED, chance.randrange(4))
         names = event_type.arrow_schema.names
         is_strange = [chance.random() < share for _ in range(chance.choice(_SIZES))]
