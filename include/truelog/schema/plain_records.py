@@ -62,7 +62,7 @@ def parse_plain(event_type: EventType, values: pa.Array, wanted: Collection[str]
 
 @contextmanager
 def _paused_collection() -> Iterator[None]:
-    """Pause the garbage collector. It would inspect thousands of parsed objects again and again, and none is in a cycle."""
+    """Pause the garbage collector. It would inspect thousands of parsed objects, and none is in a cycle."""
     is_enabled = gc.isenabled()
     gc.disable()
     try:
