@@ -10,11 +10,9 @@ again. If this takes as many quotation marks as the record has, then no field wa
 msgspec parses only fields that it knows. Undeclared fields that recur are learned from a sample of the records.
 """
 
-import gc
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -54,22 +52,9 @@ class PlainRecords:
 
 def parse_plain(event_type: EventType, values: pa.Array, wanted: Collection[str]) -> PlainRecords:
     """Find and parse the plain records. The columns are the wanted fields and all fields that contain a time."""
-    with _paused_collection():
-        parts = [_parse_part(event_type, values.slice(start, end - start), wanted) for start, end in _parts(values)]
+    parts = [_parse_part(event_type, values.slice(start, end - start), wanted) for start, end in _parts(values)]
     masks, columns = [each.mask for each in parts], [each.columns for each in parts]
     return PlainRecords(np.concatenate(masks), pa.concat_batches(columns))
-
-
-@contextmanager
-def _paused_collection() -> Iterator[None]:
-    """Pause the garbage collector. It would inspect thousands of parsed objects, and none is in a cycle."""
-    is_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if is_enabled:
-            gc.enable()
 
 
 def _parts(values: pa.Array) -> list[tuple[int, int]]:
