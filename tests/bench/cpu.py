@@ -19,6 +19,10 @@ JVM, WORKERS, DRIVER = "jvm", "python workers", "python driver"
 _BEAT_SECONDS = 0.25
 
 
+class LostProcess(RuntimeError):
+    """A process ended within the measurement, so its CPU time is unknown."""
+
+
 @dataclass(frozen=True)
 class Reading:
     """CPU seconds so far, by process name, and of all programs on the machine."""
@@ -73,7 +77,7 @@ def used(before: Reading, after: Reading) -> Used:
     seconds = {name: after.seconds[name] - before.seconds.get(name, 0.0) for name in after.seconds}
     lost = {name for name in before.seconds if name not in after.seconds} | {n for n, s in seconds.items() if s < -0.05}
     if lost:
-        raise RuntimeError(f"the processes {sorted(lost)} ended within the measurement")
+        raise LostProcess(f"the processes {sorted(lost)} ended within the measurement")
     return Used(after.at - before.at, seconds, after.machine - before.machine)
 
 

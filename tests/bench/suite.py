@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from tests.bench import archiving, collecting, freshness, rebuilding, reconciling, restarting, streaming
 from tests.bench.corpus import RATE, Corpus, in_log
-from tests.bench.cpu import Meter, used
+from tests.bench.cpu import LostProcess, Meter, Reading, used
 from tests.bench.ground import complete, forget_views
 from tests.bench.peers import Peers
 from tests.bench.row import Row, compared
@@ -40,6 +40,14 @@ _OURSELVES = Meter({"bench": os.getpid()})
 log = logging.getLogger("truelog.bench")
 
 
+def _other_cores(before: Reading) -> float | None:
+    """The cores that other programs have used since; None if the job killed a process, whose time is then lost."""
+    try:
+        return used(before, _OURSELVES.read()).other_cores
+    except LostProcess:
+        return None
+
+
 @dataclass
 class Suite:
     """One benchmark run; `rows` are the results so far."""
@@ -58,7 +66,7 @@ class Suite:
             log.info("%s …", name)
             before = _OURSELVES.read()
             rows = JOBS[name](self)
-            other = used(before, _OURSELVES.read()).other_cores
+            other = _other_cores(before)
             for row in rows:
                 cost = row.cpu_us_per_event.get("all", 0.0)
                 log.info("%s, %s: %.0f events/s, %.1f CPU µs", row.job, row.engine, row.events_per_second, cost)
