@@ -42,6 +42,7 @@ _READING = {
     # A task stops at its last record. What the client has fetched beyond it is discarded, so it must not be much.
     "queued.min.messages": 20_000,
     "queued.max.messages.kbytes": 16_384,
+    "fetch.queue.backoff.ms": 10,  # a full queue is empty again after some milliseconds, not after a second
     "fetch.wait.max.ms": 10,  # a partition's end is reported with the next answer of the broker
     "reconnect.backoff.max.ms": 1_000,
     "group.id": "truelog-ranges",  # required, but a reader with assigned partitions joins no group
