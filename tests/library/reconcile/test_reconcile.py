@@ -1,0 +1,154 @@
+"""Reconcile: what it compares, waits for, repairs and stores."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from psycopg import sql
+
+from tests.library.reconcile.test_repair import TOPIC, Ground, _archive, ground, letter, send  # noqa: F401 — a fixture
+from truelog.archive import archive_reader
+from truelog.batch.rebuild import Rebuilder
+from truelog.kernel import merge
+from truelog.kernel.merge import Merge
+from truelog.log.positions import Positions
+from truelog.reconcile import reconcile as module
+from truelog.reconcile.offset_search import Cause
+from truelog.reconcile.reconcile import (
+    ReconcileRequest,
+    ReconcileResult,
+    compare,
+    exit_code,
+    may_be_repaired,
+    reconcile,
+    refused_result,
+)
+from truelog.reconcile.table_hash import TableHash
+from truelog.support.errors import CodeChanged, MeaningChanged
+from truelog.support.settings import Settings
+
+FOUND = ReconcileResult("v", 1, Positions(), rows=1000, verdict="DIFFERENT")
+
+
+def test_an_exempt_view_is_not_repaired() -> None:
+    request = ReconcileRequest(repair=True, exempt=frozenset({"a"}))
+    assert (request.for_view("a").repair, request.for_view("b").repair) == (False, True)
+    assert not ReconcileRequest().for_view("b").repair
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        (FOUND, False),
+        (replace(FOUND, missing=2, extra=2, different=1), True),
+        (replace(FOUND, missing=2, extra=2, different=2), False),
+        (replace(FOUND, rows=10_000, different=10), True),
+        (replace(FOUND, rows=10_000, different=11), False),
+        (replace(FOUND, different=1, causes=({"cause": Cause.FILE},)), False),
+        (replace(FOUND, different=1, causes=({"cause": Cause.PARTIAL},)), False),
+    ],
+)
+def test_only_few_rows_are_repaired(settings: Settings, result: ReconcileResult, expected: bool) -> None:
+    few = settings.model_copy(update={"repair_rows": 5, "repair_share": 0.001})
+    assert may_be_repaired(few, result) == expected
+    assert not may_be_repaired(few.model_copy(update={"repair_share": 0.0}), result)
+
+
+def test_the_exit_code_says_the_worst_verdict() -> None:
+    results = {verdict: replace(FOUND, verdict=verdict) for verdict in ("EQUAL", "DIFFERENT", "UNKNOWN")}
+    assert [exit_code([each]) for each in results.values()] == [0, 1, 3]
+    assert exit_code(results.values()) == 1
+    assert exit_code([]) == 0
+
+
+def test_scripts_get_every_field_but_the_hash() -> None:
+    plain = replace(FOUND, verdict="EQUAL", digests={}).as_dict()
+    assert (plain["equal"], plain["rows"], plain["positions"], "digests" in plain) == (True, 1000, {}, False)
+
+
+def test_a_comparison_changes_no_row_and_stores_a_sample(ground: Ground) -> None:  # noqa: F811
+    ground.lose("lost")
+    for number in range(101):
+        ground.plant(f"wrong {number:03}", 7)
+    before = ground.rows()
+    found = reconcile(ground.rebuilder.context, ground.compiled)
+    assert (found.verdict, found.missing, found.extra, found.different) == ("DIFFERENT", 1, 101, 0)
+    assert (found.rows, found.repaired, len(found.sample)) == (1, 0, 100)
+    assert ground.rows() == before
+
+
+def test_rows_that_become_equal_while_they_are_compared_get_no_certificate(
+    ground: Ground,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The hashes are of different moments, and a certificate contains a hash."""
+    ground.plant("wrong", 7)
+    monkeypatch.setattr(module, "_hash_rebuild", lambda *_: _without_rows(ground))
+    found = reconcile(ground.rebuilder.context, ground.compiled)
+    assert (found.verdict, found.digests, found.certificate) == ("EQUAL", None, None)
+
+
+def _without_rows(ground: Ground) -> TableHash:  # noqa: F811
+    """The hash of a rebuild before the row is deleted, as if the stream had deleted it meanwhile."""
+    query = sql.SQL("DELETE FROM {}").format(sql.Identifier("state", ground.compiled.table))
+    ground.lab.connection.execute(query)
+    return {}
+
+
+def test_a_comparison_waits_for_the_archive(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    settings, begin = ground.lab.settings, ground.positions()
+    send(settings, "late")
+    end = ground.ends()
+    merge.apply(ground.lab.connection, ground.compiled, Merge(begin, end, ground.staged(begin, end)))
+    waited: list[Positions] = []
+
+    def wait_for(_: Settings, wanted: Positions, *, seconds: float) -> None:
+        if not waited:
+            _archive(settings, letter("late"), begin, end)
+        waited.append(wanted)
+        assert seconds == settings.archive_wait_seconds
+
+    monkeypatch.setattr(archive_reader, "wait_for", wait_for)
+    assert compare(ground.rebuilder).equal
+    assert waited == [end]
+
+
+def test_a_view_of_another_reading_is_not_compared(ground: Ground) -> None:  # noqa: F811
+    ground.lab.connection.execute("UPDATE truelog.position SET reading = 1 WHERE view = %s", (ground.compiled.name,))
+    found = reconcile(ground.rebuilder.context, ground.compiled)
+    assert (found.verdict, found.positions) == ("UNKNOWN", module.NOWHERE)
+    with pytest.raises(MeaningChanged):
+        compare(ground.rebuilder)
+
+
+@pytest.mark.parametrize("audit", [False, True])
+@pytest.mark.parametrize("from_raw", [False, True])
+def test_a_repair_from_raw_bytes_proves_every_partial_first(
+    ground: Ground,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    audit: bool,
+    from_raw: bool,
+) -> None:
+    audits: list[bool] = []
+
+    def audit_partials(_: Rebuilder, *, every: bool) -> SimpleNamespace:
+        audits.append(every)
+        return SimpleNamespace(wrong=())
+
+    monkeypatch.setattr(module, "audit_partials", audit_partials)
+    monkeypatch.setattr(module, "compare", lambda _: replace(FOUND, verdict="UNKNOWN"))
+    reconcile(ground.rebuilder.context, ground.compiled, ReconcileRequest(from_raw, repair=True, audit=audit))
+    reconcile(ground.rebuilder.context, ground.compiled, ReconcileRequest(from_raw, repair=False, audit=audit))
+    assert audits == ([True] if from_raw else [False] if audit else []) + ([False] if audit else [])
+
+
+def test_a_refusal_is_stored_with_its_cause_and_a_short_reason(ground: Ground) -> None:  # noqa: F811
+    settings, request = ground.lab.settings, ReconcileRequest(run="r")
+    changed = refused_result(settings, ground.compiled, request, reason=CodeChanged("x" * 1000), at=ground.ends())
+    assert (changed.reason, changed.positions, changed.rows) == ("x" * 500, ground.ends(), 0)
+    assert [(each["cause"], each["rows"]) for each in changed.causes] == [(Cause.CODE, 0)]
+    failed = refused_result(settings, "no_such_view", request, reason=ValueError("a bad value"))
+    assert (failed.reason, failed.version, failed.causes) == ("ValueError: a bad value", None, ())
+    query = "SELECT run, verdict, version FROM truelog.reconciliation WHERE id = ANY(%s) ORDER BY id"
+    stored = ground.lab.connection.execute(query, ([changed.id, failed.id],)).fetchall()
+    assert stored == [("r", "UNKNOWN", ground.compiled.view.version), ("r", "UNKNOWN", None)]
