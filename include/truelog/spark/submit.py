@@ -26,6 +26,15 @@ _JAVA_OPTIONS = (
     "-Xss16m -Duser.timezone=UTC -XX:+UseParallelGC -XX:-UsePerfData -XX:+DisplayVMOutputToStderr "
     f"-Dlog4j2.configurationFile={_LOGGING}"
 )
+# By default, Hadoop starts about forty programs (`chmod`, `stat`, `readlink`) for the two small files of a batch. A
+# checkpoint is scratch data, so it needs no checksums.
+_CHECKPOINTS = {
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
 _INHERITED = ("HOME", "JAVA_TOOL_OPTIONS", "LANG", "PATH", "TRUELOG_FAULT", "TRUELOG_FAULT_FIRED")
 
 _CLUSTERS = ("spark://", "local-cluster[")  # masters that make no secret of their own
@@ -56,6 +65,7 @@ def submit_conf(settings: Settings, scratch: Path) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "false",  # re-planning a small batch costs more than it saves
         "spark.scheduler.mode": "FAIR",
         "spark.sql.debug.maxToStringFields": "100000",  # fingerprints cover the whole plan
+        **_CHECKPOINTS,
     }
 
 
