@@ -43,9 +43,18 @@ SUITES: dict[str, tuple[str, ...]] = {
     "reconcile/table_hash.py": ("tests/laws/test_golden_digest.py", "tests/laws/test_digest.py"),
     "reconcile/row_diff.py": ("tests/library/reconcile/test_row_diff.py",),
     "reconcile/repair.py": ("tests/library/reconcile/test_repair.py",),
-    "batch/rebuild.py": ("tests/library/reconcile/test_repair.py", "tests/laws/test_stream_equals_batch.py"),
+    "batch/rebuild.py": (
+        "tests/library/reconcile/test_reconcile.py",
+        "tests/library/reconcile/test_repair.py",
+        "tests/laws/test_stream_equals_batch.py",
+    ),
     "batch/partials.py": ("tests/library/maintenance/test_upkeep.py", "tests/laws/test_stream_equals_batch.py"),
-    "reconcile/reconcile.py": ("tests/library/reconcile/test_repair.py", "tests/library/reconcile/test_root_cause.py"),
+    "reconcile/reconcile.py": (
+        "tests/library/reconcile/test_reconcile.py",
+        "tests/library/reconcile/test_repair.py",
+        "tests/library/reconcile/test_certificate_verifier.py",
+        "tests/library/reconcile/test_root_cause.py",
+    ),
 }
 _LIMIT = 120  # seconds; an alteration that hangs a test is noticed
 _SEED = 20261122
