@@ -38,7 +38,7 @@ def raw(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(rows, RAW)
 
 
-@pytest.mark.parametrize("needed", [{"url"}, {"url", "offset"}, {"offset"}, set()], ids=str)
+@pytest.mark.parametrize("needed", [{"url"}, {"url", "offset"}, {"offset"}, set()])
 def test_only_needed_columns_leave_python(raw: DataFrame, types: EventTypes, needed: set[str]) -> None:
     whole, fewer = records.decoded(raw, types), records.decoded(raw, types, {"click": needed})
     reasons = [row.invalid for row in whole.orderBy("offset").collect()]
