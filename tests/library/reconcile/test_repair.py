@@ -130,6 +130,7 @@ def ground(lab: Lab, platform: Settings) -> Iterator[Ground]:
     send(platform, "before")
     ends = topics.end_offsets(platform, [TOPIC])
     with open_catalog(platform) as catalog:
+        drop_archive(catalog, TOPIC)  # a scene may have archived this topic
         ensure_table(catalog, lab.types[TOPIC], ends.ids[TOPIC], ends.offsets[TOPIC])
     compiled = lab.compiled(f"v{uuid.uuid4().hex[:8]}", PER_REASON)
     table.deploy_table(lab.connection, compiled)
