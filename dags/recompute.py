@@ -7,8 +7,9 @@ from typing import Any
 from airflow.sdk import DAG, Param, task
 from day_timetable import log_days
 from log_day_operator import DAY, LogDayOperator
+from recompute_job import RecomputeJob
 from report_link import reported
-from spark_job import BATCH, JOB, SparkJob
+from spark_job import BATCH, JOB
 from view_assets import RECOMPUTED, announcement, view_asset
 
 from truelog.support.settings import Settings
@@ -36,48 +37,47 @@ partial is missing. First steps, by red task:
 
 * `wait`: the archive did not close the day in time. The log lists the topics. Check that `stream_archive` is healthy
   and that the `ticks` service is running (`truelog status`). Then clear the task.
-* `recompute`: the job's log ends with the error. If the view's file is broken, fix it. If the view's code changed under
-  the same `version`, increment the version. A retry resolves most other errors; report an error that persists. Other
-  views' jobs are not affected.
+* `recompute`: the log ends with each view that failed and its error. If a view's file is broken, fix it. If the view's
+  code changed under the same `version`, increment the version. A retry resolves most other errors; report an error that
+  persists. The other views have their new partials.
 * `plan` and `announce`: clear the task. These tasks only read and record.
 
 Jobs use the `recompute` pool and wait behind all other tasks, so that a backfill does not slow down the streams.
 """
 
 
-@task
-def plan(span: dict[str, Any], params: dict[str, Any]) -> list[dict[str, Any]]:
-    """Plan one job per view, over all log days of the span."""
+@task.short_circuit
+def plan(span: dict[str, Any], params: dict[str, Any]) -> dict[str, Any] | None:
+    """The views and log days of the run. If there are none, the tasks after this one are skipped."""
     from truelog.batch import run_interval as spans
 
     found = spans.archived_days(Settings(), spans.RunInterval.from_dict(span))
     log.info("%s log days begin between %s and %s", len(found), span["begin"], span["end"])
-    return jobs(params["views"], found, unfinished=span["unfinished"]) if found else []
-
-
-def jobs(views: list[str], days: list[datetime], *, unfinished: bool) -> list[dict[str, Any]]:
-    """The arguments of each mapped job."""
-    arguments = [argument for day in days for argument in ("--day", day.isoformat())]
-    arguments += ["--open"] if unfinished else []
-    first = f"{days[0]:%Y-%m-%d %H:%M:%S}".removesuffix(" 00:00:00")
-    more = f" and {len(days) - 1} more" if len(days) > 1 else ""
-    return [{"application_args": [*arguments, view], "map_label": f"{view} {first}{more}"} for view in views]
+    days = [day.isoformat() for day in found]
+    chosen: list[str] = params["views"]
+    return {"views": chosen, "days": days, "unfinished": span["unfinished"]} if days and chosen else None
 
 
 @reported(outlets=[RECOMPUTED])
-def announce(planned: list[dict[str, Any]], params: dict[str, Any], dag_run: Any, ti: Any, outlet_events: Any) -> None:
+def announce(planned: dict[str, Any], params: dict[str, Any], dag_run: Any, ti: Any, outlet_events: Any) -> None:
     """Announce the new partials of all views in one task, so that one job compares them."""
     if dag_run.run_type != "scheduled":
         from truelog.storage import audit_trail
         from truelog.storage.database import connect
 
-        about = f"{dag_run.run_id}: {', '.join(str(job.get('map_label') or job['called']) for job in planned)}"
         with connect(Settings()) as connection:
             doer = dag_run.triggering_user_name or audit_trail.AIRFLOW
+            about = f"{dag_run.run_id}: {summary(planned)}"
             audit_trail.record_operation(connection, audit_trail.OperationKind.BACKFILL, "partials", doer, about)
-    for job in planned:
-        view = view_asset(job["application_args"][-1])
-        outlet_events[RECOMPUTED].add(view, announcement(repair=params["repair"], attempt=str(ti.id)))
+    for view in planned["views"]:
+        outlet_events[RECOMPUTED].add(view_asset(view), announcement(repair=params["repair"], attempt=str(ti.id)))
+
+
+def summary(planned: dict[str, Any]) -> str:
+    """The views, the first day and the number of further days."""
+    first, *more = (datetime.fromisoformat(day) for day in planned["days"])
+    begins = f"{first:%Y-%m-%d %H:%M:%S}".removesuffix(" 00:00:00")
+    return f"{', '.join(planned['views'])}: {begins}" + (f" and {len(more)} more" if more else "")
 
 
 with DAG(
@@ -101,5 +101,4 @@ with DAG(
     doc_md=ABOUT,
 ):
     planned = plan(LogDayOperator(task_id="wait").output)
-    job = SparkJob.partial(task_id="recompute", script="recompute.py", map_index_template="{{ task.map_label }}", **JOB)
-    job.expand_kwargs(planned) >> announce(planned)
+    RecomputeJob(task_id="recompute", planned=planned, **JOB) >> announce(planned)

@@ -7,6 +7,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from runtime.airflow import POOL
+from truelog.batch.batch_context import is_quick
 from truelog.spark.scratch import job_folder
 from truelog.spark.submit import SPARK, UMASK, job_environment, properties_file, submit_conf
 from truelog.support.settings import PROJECT, Settings
@@ -19,21 +20,14 @@ BATCH = {
     "priority_weight": 0,
     "weight_rule": "absolute",
 }
-# Passed where a job is declared, because the scheduler does not read a mapped task's class attributes.
 JOB = {"pool": POOL}
 
 
 class SparkJob(SparkSubmitOperator):
-    """Runs a batch job. `map_label` labels a mapped task in Airflow's list of map indexes.
+    """Runs a batch job."""
 
-    Release 0.1 planned its runs with the key `called`. An operator may still clear a task of such a run.
-    """
-
-    template_fields = (*SparkSubmitOperator.template_fields, "map_label")
-
-    def __init__(self, *, script: str, map_label: str = "", called: str = "", **kwargs: Any) -> None:
+    def __init__(self, *, script: str, **kwargs: Any) -> None:
         super().__init__(application=str(PROJECT / "spark_apps" / script), conn_id=SPARK, **kwargs)
-        self.map_label = map_label or called
 
     def execute(self, context: Any) -> None:
         """Submit with only the job's own environment; the provider would add the Airflow process's environment."""
@@ -41,7 +35,7 @@ class SparkJob(SparkSubmitOperator):
         SparkSubmitHook.get_connection(SPARK)  # if there is no connection, the hook silently uses YARN
         self.name, self.properties_file = f"truelog {self.task_id}", str(properties_file(settings))
         with job_folder(settings) as scratch:
-            self.conf = submit_conf(settings, scratch)
+            self.conf = submit_conf(settings, scratch, quick=is_quick(settings))
             self._hook = self._get_hook()
             environment = job_environment(settings, scratch)
             self._hook.submit(self.application, env=environment, cwd=settings.home, umask=UMASK)

@@ -24,13 +24,12 @@ _NO_END = datetime.max.replace(tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Try:
-    """One try of one task; `name` is the rendered map label of a job."""
+    """One try of one task."""
 
     id: UUID
     task: str
-    index: int
+    index: int  # -1; release 0.1 ran a mapped job for each view
     state: str
-    name: str
     started_at: datetime | None
 
     @property
@@ -40,7 +39,7 @@ class Try:
 
     @property
     def ran(self) -> bool:
-        """Whether the try began. A try that never began still has the previous try's start time and name."""
+        """Whether the try began. A try that never began still has the previous try's start time."""
         return self.started_at is not None and self.started_at >= self.made_at
 
 
@@ -92,13 +91,13 @@ def _ends(session: Session, backfill: Backfill, runs: Collection[DagRun]) -> dic
 def _tries(session: Session, runs: Collection[str]) -> dict[str, list[Try]]:
     """The tries of all attempts, by run id. Airflow stores the latest try in one table, earlier tries in another."""
     found: dict[str, list[Try]] = {}
-    for table, number, label in (
-        (TaskInstance, TaskInstance.id, TaskInstance._rendered_map_index),  # rendered_map_index falls back to the index
-        (TaskInstanceHistory, TaskInstanceHistory.task_instance_id, TaskInstanceHistory.rendered_map_index),
+    for table, number in (
+        (TaskInstance, TaskInstance.id),
+        (TaskInstanceHistory, TaskInstanceHistory.task_instance_id),
     ):
-        query = select(
-            table.run_id, number, table.task_id, table.map_index, table.state, label, table.start_date
-        ).where(table.dag_id == Dag.RECOMPUTE, table.run_id.in_(runs))
-        for run, id_, task, index, state, name, started_at in session.execute(query):
-            found.setdefault(run, []).append(Try(id_, task, index, str(state), str(name or ""), started_at))
+        query = select(table.run_id, number, table.task_id, table.map_index, table.state, table.start_date).where(
+            table.dag_id == Dag.RECOMPUTE, table.run_id.in_(runs)
+        )
+        for run, id_, task, index, state, started_at in session.execute(query):
+            found.setdefault(run, []).append(Try(id_, task, index, str(state), started_at))
     return found

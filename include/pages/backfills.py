@@ -7,7 +7,7 @@ module runs inside Airflow's api-server and reads both from Airflow's tables.
 A later backfill of the same day reuses Airflow's run. Each backfill shows its own attempt at that run.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from airflow.models.backfill import Backfill, BackfillDagRun
@@ -20,9 +20,12 @@ from sqlalchemy.orm import Session
 
 from pages import triggered_runs
 from pages.access import Dag, SignedIn, may_backfill, may_read
-from pages.attempts import Attempt, Try, attempts
+from pages.attempts import Attempt, attempts
 from pages.data import Answer, now
 from pages.triggered_runs import Announcement
+from truelog.batch import recomputation
+from truelog.batch.recomputation import DayState, States
+from truelog.storage import db_snapshot
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
@@ -78,26 +81,36 @@ def _days(session: Session, backfill: Backfill, known: Sequence[str]) -> list[di
     found = session.execute(query).tuples().all()
     runs = [run for _, run in found if run]
     made, announced = attempts(session, backfill, runs), triggered_runs.announcements([run.run_id for run in runs])
+    states = _states(made.values())
     own = {run: [each for each in events if each.of(made[run])] for run, events in announced.items()}
     finished = triggered_runs.finished(each for events in own.values() for each in events)
-    skipped: dict[str, Any] = {"run": None, "views": {}, "report": None, "awaited": False}
+    skipped: dict[str, Any] = {"run": None, "views": {}, "progress": {}, "report": None, "awaited": False}
     return [
         {"day": day.logical_date, "state": _SKIPPED_DAYS.get(str(day.exception_reason), "skipped"), **skipped}
         if run is None
         else {"day": day.logical_date, "run": run.run_id}
-        | (outcome := _outcome(backfill, run, made[run.run_id], known))
+        | (outcome := _outcome(backfill, run, made[run.run_id], known, states))
         | _report(outcome["state"], own.get(run.run_id, ()), finished)
         for day, run in found
     ]
 
 
-def _outcome(backfill: Backfill, run: DagRun, attempt: Attempt, known: Sequence[str]) -> dict[str, Any]:
+def _states(made: Iterable[Attempt]) -> dict[str, States]:
+    """What the jobs of these attempts have recorded, by the id of their try."""
+    jobs = [str(job.id) for attempt in made for job in attempt.jobs if job.ran]
+    with db_snapshot.read_snapshot(Settings()) as connection:
+        return recomputation.states(connection, jobs)
+
+
+def _outcome(
+    backfill: Backfill, run: DagRun, attempt: Attempt, known: Sequence[str], states: Mapping[str, States]
+) -> dict[str, Any]:
     """The state of a day and of its views. After a takeover, both are as this backfill left them."""
     owned = run.backfill_id == backfill.id
     conf = (run.conf if owned else backfill.dag_run_conf) or {}
     over = not owned or run.state in State.finished_dr_states
     state = _RUNS[run.state] if owned else _final_state(attempt)
-    return {"state": state, "views": _views(attempt, conf.get("views"), known, over=over)}
+    return {"state": state} | _views(attempt, conf.get("views"), known, states, over=over)
 
 
 def _final_state(attempt: Attempt) -> str:
@@ -107,12 +120,31 @@ def _final_state(attempt: Attempt) -> str:
     return DONE if done else FAILED
 
 
-def _views(attempt: Attempt, chosen: Sequence[str] | None, known: Sequence[str], *, over: bool) -> dict[str, str]:
+def _views(
+    attempt: Attempt, chosen: Sequence[str] | None, known: Sequence[str], states: Mapping[str, States], *, over: bool
+) -> dict[str, Any]:
+    """The state of each view, and how many of its log days are done, while there are several."""
     rest = _without_job(attempt) if over else WAITING
-    decided = next((_TASKS[job.state] for job in attempt.jobs if job.state in _NEVER_BEGAN), rest)
-    ran = {_view(job, chosen): _TASKS.get(job.state, rest) for job in attempt.jobs if job.ran}
-    views = chosen or (ran if ran and over else dict.fromkeys([*known, *ran]))
-    return {view: ran.get(view, decided) for view in views}
+    rest = next((_TASKS[job.state] for job in attempt.jobs if job.state in _NEVER_BEGAN), rest)
+    days: States = {}
+    for job in (job for job in attempt.jobs if job.ran and job.state not in _NEVER_BEGAN):
+        days, rest = states.get(str(job.id), {}), _TASKS.get(job.state, rest) if rest != FAILED else rest
+    views = chosen or (days if days and over else dict.fromkeys([*known, *days]))
+    return {
+        "views": {view: _view_state(days.get(view, ()), rest) for view in views},
+        "progress": {view: [by_day.count(DayState.DONE), len(by_day)] for view, by_day in days.items()},
+    }
+
+
+def _view_state(days: Sequence[DayState], job: str) -> str:
+    """The state of a view. What the job left unfinished has the state of the job."""
+    if DayState.FAILED in days:
+        return FAILED
+    if not days:
+        return job
+    if all(day is DayState.DONE for day in days):
+        return DONE
+    return WAITING if job == RUNNING and all(day is DayState.WAITING for day in days) else job
 
 
 def _without_job(attempt: Attempt) -> str:
@@ -127,11 +159,6 @@ def _without_job(attempt: Attempt) -> str:
     if before.get("plan") == DONE:
         return NO_LOG_DAY
     return FAILED if FAILED in before.values() else NOT_RUN
-
-
-def _view(job: Try, chosen: Sequence[str] | None) -> str:
-    """`plan` creates jobs in the order of the chosen views. If none were chosen, the job label begins with the view."""
-    return chosen[job.index] if chosen and 0 <= job.index < len(chosen) else job.name.partition(" ")[0]
 
 
 def _report(state: str, announced: Sequence[Announcement], finished: Collection[str]) -> dict[str, Any]:

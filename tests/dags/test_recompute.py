@@ -74,24 +74,25 @@ def test_a_span_closes_with_its_last_day(end: str, day: int, closes: str) -> Non
     assert RunInterval(at("2026-11-20"), at(end)).closes(day) == at(closes)
 
 
-def test_each_view_has_one_job_over_all_days(dags: "DagBag") -> None:
-    from recompute import jobs
+def test_one_application_recomputes_all_days_of_all_views(dags: "DagBag") -> None:
+    from recompute import summary
+    from recompute_job import arguments
 
-    assert jobs(["a", "b"], [at("2026-11-01")], unfinished=False) == [
-        {"application_args": ["--day", "2026-11-01T00:00:00+00:00", view], "map_label": f"{view} 2026-11-01"}
-        for view in ("a", "b")
-    ]
-    [several] = jobs(["a"], [at("2026-11-01 10:00"), at("2026-11-01 10:10")], unfinished=True)
-    assert several["application_args"][-3:] == ["2026-11-01T10:10:00+00:00", "--open", "a"]
-    assert several["map_label"] == "a 2026-11-01 10:00:00 and 1 more"
+    planned = {"views": ["a", "b"], "days": ["2026-11-01T00:00:00+00:00"], "unfinished": False}
+    of_try = ["--run", "of a day", "--attempt", "try"]
+    day = ["--day", "2026-11-01T00:00:00+00:00"]
+    assert arguments(planned, "of a day", "try") == [*of_try, *day, "a", "b"]
+    assert summary(planned) == "a, b: 2026-11-01"
+    days = ["2026-11-01T10:00:00+00:00", "2026-11-01T10:10:00+00:00"]
+    several = {"views": ["a"], "days": days, "unfinished": True}
+    assert arguments(several, "of a day", "try")[-3:] == [days[1], "--open", "a"]
+    assert summary(several) == "a: 2026-11-01 10:00:00 and 1 more"
 
 
 def test_jobs_wait_in_the_pool_with_the_lowest_priority(dags: "DagBag") -> None:
     dag = dags.dags["recompute"]
-    job: Any = dag.get_task("recompute")
-    given = job.partial_kwargs
-    assert (given["pool"], given["priority_weight"], given["retries"]) == ("recompute", 0, 2)
-    assert given["map_index_template"] == "{{ task.map_label }}"
+    job = dag.get_task("recompute")
+    assert (job.pool, job.priority_weight, job.retries) == ("recompute", 0, 2)
     assert dag.get_task("wait").priority_weight == 0
     assert type(dag.timetable).__name__ == "CronDataIntervalTimetable"
 
@@ -212,37 +213,31 @@ def test_a_run_before_the_archive_began_succeeds(dags: "DagBag", airflow_databas
     assert states == {"wait": "success", "plan": "success", "recompute": "skipped", "announce": "skipped"}
 
 
+PLANNED = {"views": ["a"], "days": ["2026-11-01T00:00:00+00:00"], "unfinished": False}
+
+
 def test_the_user_who_started_a_backfill_is_recorded(dags: "DagBag", migrated: Settings) -> None:
     """A scheduled run has no user and records no operation."""
     from recompute import announce
     from view_assets import RECOMPUTED
 
-    jobs = [{"application_args": ["a"], "map_label": "a 2026-11-01"}]
     for run_type in ("scheduled", "backfill"):
         run = SimpleNamespace(run_type=run_type, run_id="asked", triggering_user_name="oncall")
         outlet = {RECOMPUTED: SimpleNamespace(add=lambda view, extra: None)}
-        announce.function(jobs, {"repair": True}, run, SimpleNamespace(id="try"), outlet)
+        announce.function(PLANNED, {"repair": True}, run, SimpleNamespace(id="try"), outlet)
     with connect(migrated) as connection:
         operations = audit_trail.latest_operations(connection, 10, "backfill")
-    assert [(each.doer, each.about) for each in operations] == [("oncall", "asked: a 2026-11-01")]
+    assert [(each.doer, each.about) for each in operations] == [("oncall", "asked: a: 2026-11-01")]
 
 
-def test_a_run_that_release_0_1_planned_can_be_cleared(dags: "DagBag", migrated: Settings) -> None:
-    """Its plan labels a job with the key `called`."""
-    from recompute import announce
-    from spark_job import SparkJob
-    from view_assets import RECOMPUTED
+def test_a_job_that_release_0_1_planned_says_what_to_clear(dags: "DagBag") -> None:
+    """Its plan is a list of jobs. A retry would fail in the same way, so there is none."""
+    from airflow.sdk.exceptions import AirflowFailException
+    from recompute_job import RecomputeJob
 
-    job = SparkJob(task_id="recompute_of_0_1", script="recompute.py", called="a 2026-11-02")
-    assert job.map_label == "a 2026-11-02"
-    run = SimpleNamespace(run_type="manual", run_id="of 0.1", triggering_user_name="oncall")
-    outlet = {RECOMPUTED: SimpleNamespace(add=lambda view, extra: None)}
     planned = [{"application_args": ["a"], "called": "a 2026-11-02"}]
-    announce.function(planned, {"repair": True}, run, SimpleNamespace(id="try"), outlet)
-    with connect(migrated) as connection:
-        [newest, *_] = audit_trail.latest_operations(connection, 10, "backfill")
-        connection.execute("DELETE FROM truelog.operation WHERE about = %s", (newest.about,))
-    assert newest.about == "of 0.1: a 2026-11-02"
+    with pytest.raises(AirflowFailException, match="clear `plan`"):
+        RecomputeJob(task_id="recompute_of_0_1", planned=planned).execute({})
 
 
 def test_an_event_names_the_try_that_announced_it(dags: "DagBag") -> None:
@@ -254,5 +249,5 @@ def test_an_event_names_the_try_that_announced_it(dags: "DagBag") -> None:
     outlet = {RECOMPUTED: SimpleNamespace(add=lambda view, extra: extras.append(extra))}
     run = SimpleNamespace(run_type="scheduled")
     for attempt in (UUID(int=1), UUID(int=2)):
-        announce.function([{"application_args": ["a"]}], {"repair": True}, run, SimpleNamespace(id=attempt), outlet)
+        announce.function(PLANNED, {"repair": True}, run, SimpleNamespace(id=attempt), outlet)
     assert extras == [{"repair": True, "attempt": str(UUID(int=number))} for number in (1, 2)]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -12,6 +13,7 @@ from psycopg.types.json import Jsonb
 from runtime.airflow_client import Airflow
 from runtime.airflow_configuration import own_database
 from tests.pages.test_access import fetch
+from truelog.batch.recomputation import Recomputation
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
@@ -66,6 +68,7 @@ def test_a_run_is_shown_with_the_comparisons_that_it_triggered(
 
 
 FIRST, LAST = "2026-11-01", "2026-11-03"
+DAYS = [datetime(2026, 11, 2, hour, tzinfo=UTC) for hour in (0, 12)]  # log days of the second calendar day
 CHOSEN = ["page_views", "click_through"]
 
 
@@ -119,7 +122,7 @@ def test_airflow_permissions_decide_backfills(planned: Settings, users: dict[str
 def test_a_backfill_shows_the_state_of_each_day_and_view(
     planned: Settings, users: dict[str, Airflow], airflows: dict[str, Any], backfill: int
 ) -> None:
-    """The first day is done, the second has finished its first view, and the third is waiting."""
+    """The first day is done. The second has done one view and a log day of another. The third is waiting."""
     found = newest(users["analyst"])
     fields = [found[name] for name in ("id", "views", "repair", "by", "paused", "completed_at")]
     assert fields == [backfill, CHOSEN, False, "oncall", False, None]
@@ -129,16 +132,17 @@ def test_a_backfill_shows_the_state_of_each_day_and_view(
     with psycopg.connect(**airflows) as connection:
         for run, state in zip(runs, ("success", "running"), strict=False):
             connection.execute("UPDATE dag_run SET state = %s WHERE run_id = %s", (state, run))
-        job = (
-            "UPDATE task_instance SET state = %s, map_index = %s, start_date = now() "
-            "WHERE task_id = 'recompute' AND run_id = %s"
-        )
-        connection.execute(job, ("skipped", -1, runs[0]))  # no log day began on this day
-        connection.execute(job, ("success", 0, runs[1]))
+        job = "UPDATE task_instance SET state = %s, start_date = now() WHERE task_id = 'recompute' AND run_id = %s"
+        connection.execute(job, ("skipped", runs[0]))  # no log day began on this day
+        connection.execute(job, ("running", runs[1]))
         started = users["oncall"].trigger("reconcile")
         connection.execute(
             TRIGGERED, {"run": runs[0], "started": started, "extra": Jsonb({})}
         )  # as an earlier release announced it
+    recomputation = progress_of(airflows, planned, runs[1])
+    recomputation.plan(CHOSEN, DAYS)
+    for day in DAYS:
+        recomputation.finish("page_views", day, 1)
     found = newest(users["analyst"])
     assert states(found) == [
         ("done", ["no log day", "no log day"]),
@@ -146,6 +150,15 @@ def test_a_backfill_shows_the_state_of_each_day_and_view(
         ("waiting", ["waiting", "waiting"]),
     ]
     assert reports(found) == [(None, True)] * 3
+    recomputation.finish("click_through", DAYS[0], 1)
+    assert states(newest(users["analyst"]))[1] == ("running", ["done", "running"])
+    assert [day["progress"] for day in newest(users["analyst"])["days"]] == [
+        {},
+        {"click_through": [1, 2], "page_views": [2, 2]},
+        {},
+    ]
+    recomputation.refuse("click_through")
+    assert states(newest(users["analyst"]))[1] == ("running", ["done", "failed"])
     store_result(planned, started, "page_views")
     assert reports(newest(users["analyst"])) == [(started, False), (None, True), (None, True)]
 
@@ -171,15 +184,14 @@ def test_finished_days_are_skipped_or_repeated(users: dict[str, Airflow], backfi
 
 
 DAY = "2026-10-20"
-# The tasks of a finished run: one job per view, in the chosen order, and then the announcement.
-JOBS = """
-UPDATE task_instance SET state = 'success', start_date = now(), try_number = try_number + 1,
-    map_index = CASE task_id WHEN 'recompute' THEN 0 ELSE -1 END,
-    rendered_map_index = CASE task_id WHEN 'recompute' THEN %(view)s || ' 2026-10-20' END
+# The tasks of a finished run.
+TASKS = """
+UPDATE task_instance SET state = 'success', start_date = now(), try_number = try_number + 1
 WHERE dag_id = 'recompute' AND run_id = %(run)s
 """
 OVER = "UPDATE dag_run SET state = 'success', start_date = coalesce(start_date, now()) WHERE run_id = %(run)s"
 COMPLETE = "UPDATE backfill SET completed_at = now() WHERE completed_at IS NULL"
+JOB = "SELECT id::text FROM task_instance WHERE task_id = 'recompute' AND run_id = %(run)s"
 ANNOUNCEMENT = "SELECT id::text FROM task_instance WHERE task_id = 'announce' AND run_id = %(run)s"
 
 
@@ -191,17 +203,27 @@ def backfill_one_day(client: Airflow, *views: str) -> str:
     return str(newest(client)["days"][0]["run"])
 
 
-def finish_attempt(airflow: dict[str, Any], client: Airflow, run: str, view: str) -> str:
+def finish_attempt(airflow: dict[str, Any], settings: Settings, client: Airflow, run: str, view: str) -> str:
     """Finish the attempt, and return the `reconcile` run that the attempt triggers. That run has no result yet."""
     started = client.trigger("reconcile")
     with psycopg.connect(**airflow) as connection:
-        connection.execute(JOBS, {"run": run, "view": view})
+        connection.execute(TASKS, {"run": run})
         connection.execute(OVER, {"run": run})
         connection.execute(COMPLETE)
         [(attempt,)] = connection.execute(ANNOUNCEMENT, {"run": run}).fetchall()
         extra = Jsonb({"repair": True, "attempt": attempt})
         connection.execute(TRIGGERED, {"run": run, "started": started, "extra": extra})
+    recomputation = progress_of(airflow, settings, run)
+    recomputation.plan([view], [DAYS[0]])
+    recomputation.finish(view, DAYS[0], 1)
     return started
+
+
+def progress_of(airflow: dict[str, Any], settings: Settings, run: str) -> Recomputation:
+    """The progress that the job's newest try records."""
+    with psycopg.connect(**airflow) as connection:
+        [(job,)] = connection.execute(JOB, {"run": run}).fetchall()
+    return Recomputation(settings, job, run)
 
 
 def newest_two(client: Airflow) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -215,7 +237,7 @@ def test_two_backfills_of_a_day_show_their_own_results(
     """Airflow repeats the same run. In the second backfill, another view takes the first view's map index."""
     oncall = users["oncall"]
     run = backfill_one_day(oncall, "page_views")
-    first_comparison = finish_attempt(airflows, oncall, run, "page_views")
+    first_comparison = finish_attempt(airflows, planned, oncall, run, "page_views")
     store_result(planned, first_comparison, "page_views")
     assert (states(newest(oncall)), reports(newest(oncall))) == ([("done", ["done"])], [(first_comparison, False)])
 
@@ -226,7 +248,7 @@ def test_two_backfills_of_a_day_show_their_own_results(
     assert (second["views"], states(second)) == (["click_through"], [("waiting", ["waiting"])])
     assert reports(second) == [(None, True)]
 
-    second_comparison = finish_attempt(airflows, oncall, run, "click_through")
+    second_comparison = finish_attempt(airflows, planned, oncall, run, "click_through")
     assert [reports(each) for each in newest_two(oncall)] == [[(first_comparison, False)], [(None, True)]]
     store_result(planned, second_comparison, "click_through")
     first, second = newest_two(oncall)
@@ -247,11 +269,13 @@ NO_LOG_DAY = {"rest": "skipped", "state": "success", "tasks": ["wait", "plan"], 
 NOT_CLOSED = {"rest": "upstream_failed", "state": "failed", "tasks": ["wait"], "ends": "failed"}
 
 
-def test_a_job_belongs_to_the_view_of_its_own_attempt(users: dict[str, Airflow], airflows: dict[str, Any]) -> None:
-    """A job that an attempt never starts keeps the previous start and label, and Airflow drops the job's state."""
+def test_a_job_belongs_to_the_view_of_its_own_attempt(
+    planned: Settings, users: dict[str, Airflow], airflows: dict[str, Any]
+) -> None:
+    """A job that an attempt never starts keeps the previous start, and Airflow drops the job's state."""
     oncall = users["oncall"]
     run = backfill_one_day(oncall)
-    finish_attempt(airflows, oncall, run, "request_rates")
+    finish_attempt(airflows, planned, oncall, run, "request_rates")
     expected = [("done", {"request_rates": "done"})]
     for ends, state, view in (
         (NOT_CLOSED, "failed", "failed"),
@@ -286,7 +310,7 @@ def test_the_link_of_an_attempt_shows_only_its_own_comparisons(
         run = backfill_one_day(oncall, view)
         with psycopg.connect(**airflows) as connection:
             [(attempt,)] = connection.execute(ANNOUNCEMENT, {"run": run}).fetchall()
-        started = finish_attempt(airflows, oncall, run, view)
+        started = finish_attempt(airflows, planned, oncall, run, view)
         store_result(planned, started, view)
         attempts[attempt] = [(started, view)]
     for attempt, own in attempts.items():

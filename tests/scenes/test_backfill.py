@@ -18,6 +18,7 @@ from tests.scenes.conftest import World, known
 from tests.scenes.marked import VIEW, marked, p99
 from truelog.archive import analyst, archive_reader
 from truelog.archive.archive_table import open_catalog
+from truelog.batch.recomputation import DayState
 from truelog.log import ticks
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import PROJECT, Settings
@@ -204,11 +205,13 @@ def test_a_backfill_ends_with_views_equal_to_the_log(
         assert [secret for secret in secrets if secret and secret in environment.values()] == []
 
     today = next(run for run in runs if datetime.fromisoformat(run["logical_date"]) == MIDNIGHT)
-    tasks = [task for task in oncall.tasks("recompute", today["dag_run_id"]) if task["task_id"] == "recompute"]
-    assert [task["rendered_map_index"].split()[0] for task in tasks] == [BACKFILLED]
+    [job] = [task for task in oncall.tasks("recompute", today["dag_run_id"]) if task["task_id"] == "recompute"]
     closed = {day for day in archive_reader.closed_days(short, ["page_view"]) if MIDNIGHT <= day < began}
     assert len(closed) >= DAYS
     assert closed <= partial_days(short, BACKFILLED)
+    recorded = world.ask("SELECT view, day, state FROM truelog.recomputation WHERE attempt = %s", job["id"])
+    assert {(view, state) for view, _, state in recorded} == {(BACKFILLED, DayState.DONE)}
+    assert closed <= {day for _, day, _ in recorded}
 
     compared = started_by_assets(oncall, since=began)
     for process in running(short, "reconcile.py"):
@@ -237,8 +240,8 @@ def test_a_day_recomputed_by_hand_leads_to_a_repair(world: World, oncall: Airflo
     run = oncall.trigger("recompute", day=f"{day:%Y-%m-%d %H:%M:%S}", views=["page_views"])
     world.traffic.send(500)
     oncall.wait_for_run("recompute", run)
-    [task] = [task for task in oncall.tasks("recompute", run) if task["task_id"] == "recompute"]
-    assert task["rendered_map_index"].startswith(f"page_views {day:%Y-%m-%d}")
+    made = world.ask("SELECT view, day, state FROM truelog.recomputation WHERE run = %s", run)
+    assert made == [("page_views", day, DayState.DONE)]
 
     compared = started_by_assets(oncall, since=began)
     oncall.wait_for_run("reconcile", compared["dag_run_id"])

@@ -33,7 +33,7 @@ function backfill(each, { as_of: now, may_backfill: may }, again) {
       each.completed_at ? ` Ended at ${moment(each.completed_at)} UTC.` : null),
     table(["Day (UTC)", "State", ...each.views, "Report"], each.days.map((one) => [
       one.run ? outward(`dags/recompute/runs/${encodeURIComponent(one.run)}`, day(one.day)) : day(one.day),
-      state(one.state), ...each.views.map((view) => (one.views[view] ? state(one.views[view]) : "")),
+      state(one.state), ...each.views.map((view) => (one.views[view] ? [state(one.views[view]), part(one, view)] : "")),
       one.report ? link("reconciliations", { run: one.report }, "Report") : h("span", { class: "quiet" }, one.awaited ? "Pending" : "None"),
     ]), "This backfill contains no days."));
 }
@@ -49,6 +49,12 @@ function day(given) {
 
 function state(given) {
   return h("span", { class: `badge ${{ done: "good", failed: "bad" }[given] ?? "fair"}` }, sentence(given));
+}
+
+// How many of a view's log days are done, if the calendar day has several.
+function part({ views, progress }, view) {
+  const [done, days] = progress[view] ?? [0, 0];
+  return days > 1 && views[view] !== "done" ? ` ${done} of ${days}` : "";
 }
 
 function button(name, { id }, again) {

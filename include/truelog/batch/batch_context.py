@@ -10,6 +10,7 @@ from truelog.control import event_registry
 from truelog.control.view_loader import LoadedViews, load_views
 from truelog.schema.event import EventTypes
 from truelog.spark.session import session
+from truelog.storage.database import connect
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
@@ -32,9 +33,20 @@ def open_batch(
     load: Callable[[Settings], EventTypes] = event_registry.confirmed_types,
 ) -> Iterator[BatchContext]:
     """Open a Spark session and load the named views, or all views. A view that cannot be loaded is refused."""
-    types, spark = load(settings), session(settings, name)
+    types, spark = load(settings), session(settings, name, quick=is_quick(settings))
     try:
         loaded = load_views(spark, settings, types, views or catalogue.view_names(settings.views_folder))
         yield BatchContext(spark, settings, types, loaded)
     finally:
         spark.stop()
+
+
+def is_quick(settings: Settings) -> bool:
+    """Whether the log has so few records that a batch job ends before Java's second compiler pays off."""
+    with connect(settings) as connection:
+        found = connection.execute(
+            "SELECT coalesce(sum(read), 0) FROM "
+            "(SELECT max(next_offset) AS read FROM truelog.position GROUP BY topic, partition) AS each_partition"
+        ).fetchone()
+    assert found is not None  # noqa: S101
+    return int(str(found[0])) <= settings.quick_records

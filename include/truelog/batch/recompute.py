@@ -4,7 +4,9 @@ A recompute replaces the existing partial, so a backfill over any range of days 
 """
 
 import json
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -14,11 +16,15 @@ from truelog.batch import partials
 from truelog.batch.batch_context import BatchContext, open_batch
 from truelog.batch.partial_selection import PartialRange
 from truelog.batch.rebuild import Rebuilder
+from truelog.batch.recomputation import Recomputation
 from truelog.kernel import table
 from truelog.storage.database import connect
-from truelog.support.errors import CodeChanged
-from truelog.support.settings import Settings
+from truelog.support.errors import TruelogError
 from truelog.views.compiled_view import CompiledView
+
+_AT_ONCE = 4  # views that are recomputed side by side; one alone leaves cores idle while it plans and commits
+
+log = logging.getLogger("truelog.recompute")
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,7 @@ class Recomputed:
 
 @dataclass(frozen=True)
 class RecomputeOutcome:
-    """The new partials, and the reason why each refused view has none: a broken file or changed code."""
+    """The new partials, and the reason why each other view lacks some: a broken file, changed code or an error."""
 
     done: list[Recomputed] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
@@ -73,14 +79,54 @@ def recompute(context: BatchContext, compiled: CompiledView, day: datetime, *, u
 
 
 def recompute_all(
-    settings: Settings, views: Sequence[str], days: Sequence[datetime], *, unfinished: bool = False
+    recomputation: Recomputation,
+    views: Sequence[str],
+    days: Sequence[datetime],
+    *,
+    unfinished: bool = False,
+    report: Callable[[Recomputed], None] = lambda made: None,
 ) -> RecomputeOutcome:
-    """Recompute these days for the named views, or for all views, in a separate Spark session."""
+    """Recompute these days for the named views, or for all views, in a separate Spark session.
+
+    Views are recomputed side by side. A view that fails does not hold up the others. `report` gets each new partial.
+    """
+    settings = recomputation.settings
     with open_batch(settings, "truelog recompute", views) as context:
-        outcome = RecomputeOutcome(refused=dict(context.views.refused))
-        for each in context.views.compiled:
-            try:
-                outcome.done.extend(recompute(context, each, day, unfinished=unfinished) for day in days)
-            except CodeChanged as changed:
-                outcome.refused[each.name] = str(changed)
-    return outcome
+        compiled, refused = context.views.compiled, dict(context.views.refused)
+        recomputation.plan([*(each.name for each in compiled), *refused], days)
+        for view in refused:
+            recomputation.refuse(view)
+        each_alone = _Alone(context, recomputation, days, unfinished, report)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            reasons = list(pool.map(each_alone.recompute, compiled))
+    refused |= {view.name: reason for view, reason in zip(compiled, reasons, strict=True) if reason}
+    return RecomputeOutcome(sorted(each_alone.done, key=lambda made: (made.view, made.covered.day)), refused)
+
+
+@dataclass(frozen=True)
+class _Alone:
+    """Recomputes each view in a thread and a pool of Spark's scheduler of its own."""
+
+    context: BatchContext
+    recomputation: Recomputation
+    days: Sequence[datetime]
+    unfinished: bool
+    report: Callable[[Recomputed], None]
+    done: list[Recomputed] = field(default_factory=list)
+
+    def recompute(self, view: CompiledView) -> str | None:
+        """Recompute the view's days in order. Returns the reason if a day fails; the view ends there."""
+        self.context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", view.name)
+        try:
+            for day in self.days:
+                self.recomputation.start(view.name, day)
+                made = recompute(self.context, view, day, unfinished=self.unfinished)
+                self.recomputation.finish(view.name, day, made.rows)
+                self.done.append(made)
+                self.report(made)
+        except Exception as error:
+            if not isinstance(error, TruelogError):
+                log.exception("%s could not be recomputed", view.name)
+            self.recomputation.refuse(view.name)
+            return str(error) if isinstance(error, TruelogError) else f"{type(error).__name__}: {error}"
+        return None

@@ -19,15 +19,18 @@ from truelog.support.settings import Settings
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set if the spark-submit JVM started this Python process
 
 
-def session(settings: Settings, name: str) -> SparkSession:
-    """A session named `name` in UTC, with the archive as the `archive` Iceberg catalog."""
+def session(settings: Settings, name: str, *, quick: bool = False) -> SparkSession:
+    """A session named `name` in UTC, with the archive as the `archive` Iceberg catalog.
+
+    If spark-submit started the process, its command line has decided whether the process is `quick`.
+    """
     builder = SparkSession.builder.appName(name)
     if _SUBMITTED not in os.environ:
         scratch = process_folder(settings)
         os.environ.update(job_environment(settings, scratch))
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file '{properties_file(settings)}' pyspark-shell"
         builder = builder.master(settings.spark_master)
-        for key, value in submit_conf(settings, scratch).items():
+        for key, value in submit_conf(settings, scratch, quick=quick).items():
             builder = builder.config(key, value)
     with _private_files():
         spark: SparkSession = builder.getOrCreate()

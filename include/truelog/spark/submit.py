@@ -26,6 +26,9 @@ _JAVA_OPTIONS = (
     "-Xss16m -Duser.timezone=UTC -XX:+UseParallelGC -XX:-UsePerfData -XX:+DisplayVMOutputToStderr "
     f"-Dlog4j2.configurationFile={_LOGGING}"
 )
+# Java's second compiler takes a third of a short job's CPU time. The first compiler alone reserves too little memory for
+# Spark's code, and would stop compiling.
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 # By default, Hadoop starts about forty programs (`chmod`, `stat`, `readlink`) for the two small files of a batch. A
 # checkpoint is scratch data, so it needs no checksums.
 _CHECKPOINTS = {
@@ -42,8 +45,11 @@ _CLUSTERS = ("spark://", "local-cluster[")  # masters that make no secret of the
 UMASK = 0o077  # for every Spark process
 
 
-def submit_conf(settings: Settings, scratch: Path) -> dict[str, str]:
-    """The Spark configuration, except the master. Temporary files go to the private folder `scratch`."""
+def submit_conf(settings: Settings, scratch: Path, *, quick: bool = False) -> dict[str, str]:
+    """The Spark configuration, except the master. Temporary files go to the private folder `scratch`.
+
+    A `quick` process starts faster and works more slowly: see `docs/decisions/038-quick-jobs.md`.
+    """
     return {
         "spark.authenticate": "true",
         "spark.python.unix.domain.socket.enabled": "true",
@@ -51,7 +57,7 @@ def submit_conf(settings: Settings, scratch: Path) -> dict[str, str]:
         "spark.jars": ",".join(str(jar) for jar in settings.jars("spark")),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        "spark.driver.extraJavaOptions": f"{_java_options(settings)} -Djava.io.tmpdir={scratch}",
+        "spark.driver.extraJavaOptions": f"{_java_options(settings, quick=quick)} -Djava.io.tmpdir={scratch}",
         "spark.driver.memory": "2g",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -69,9 +75,11 @@ def submit_conf(settings: Settings, scratch: Path) -> dict[str, str]:
     }
 
 
-def _java_options(settings: Settings) -> str:
+def _java_options(settings: Settings, *, quick: bool) -> str:
     archive = class_archive(settings)
-    return f"{_JAVA_OPTIONS} -XX:SharedArchiveFile={archive}" if archive.is_file() else _JAVA_OPTIONS
+    options = [_JAVA_OPTIONS, *([_QUICK] if quick else [])]
+    options += [f"-XX:SharedArchiveFile={archive}"] if archive.is_file() else []
+    return " ".join(options)
 
 
 def properties_file(settings: Settings) -> Path:

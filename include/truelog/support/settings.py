@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from pydantic import AliasChoices, Field, PositiveFloat, PositiveInt, SecretStr, ValidationError
+from pydantic import AliasChoices, Field, NonNegativeInt, PositiveFloat, PositiveInt, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     DotEnvSettingsSource,
@@ -139,6 +139,7 @@ class Settings(BaseSettings):
     tick_seconds: PositiveFloat = 1.0
     spark_master: str = "local[*]"
     shuffle_partitions: PositiveInt = 2
+    quick_records: NonNegativeInt = 5_000_000  # a log of at most this many records gets quick batch jobs (decision 038)
     archive_wait_seconds: PositiveFloat = 120  # how long a comparison or a repair waits for the archive
     # Largest automatic repair, as a share of the view's rows. If it is 0, no repair is automatic.
     repair_share: float = Field(default=0.01, ge=0, le=1)

@@ -104,6 +104,13 @@ CREATE TABLE IF NOT EXISTS truelog.proof (
 );
 COMMENT ON TABLE truelog.proof IS 'When each partial was last compared with the raw bytes of its day';
 
+CREATE TABLE IF NOT EXISTS truelog.recomputation (
+    attempt text, view text, day timestamptz, run text, state text NOT NULL DEFAULT 'waiting', keys bigint,
+    changed_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (attempt, view, day)
+);
+CREATE INDEX IF NOT EXISTS recomputation_partial ON truelog.recomputation (view, day);
+COMMENT ON TABLE truelog.recomputation IS 'How far each recompute is, by view and log day: waiting, running, done or failed';
+
 CREATE TABLE IF NOT EXISTS truelog.repair (
     view text NOT NULL, version integer NOT NULL, positions jsonb NOT NULL, key jsonb NOT NULL, before jsonb, after jsonb,
     repaired_at timestamptz NOT NULL DEFAULT now()

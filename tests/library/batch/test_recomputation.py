@@ -1,0 +1,79 @@
+"""The progress of a recompute, and views that fail beside others."""
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from truelog.batch import recomputation
+from truelog.batch import recompute as module
+from truelog.batch.partial_selection import PartialRange
+from truelog.batch.recomputation import DayState, Recomputation, States
+from truelog.batch.recompute import Recomputed
+from truelog.log.positions import Positions
+from truelog.storage.database import connect
+from truelog.support.errors import ArchiveBehind
+from truelog.support.settings import Settings
+
+FIRST = datetime(2026, 11, 1, tzinfo=UTC)
+DAYS = [FIRST + timedelta(days=number) for number in range(3)]
+WAITING, RUNNING, DONE, FAILED = DayState
+
+
+def recorded(progress: Recomputation) -> States:
+    with connect(progress.settings) as connection:
+        return recomputation.states(connection, [progress.attempt]).get(progress.attempt, {})
+
+
+def test_each_attempt_has_states_of_its_own(migrated: Settings) -> None:
+    one, other = (Recomputation(migrated, str(uuid4()), "a run") for _ in range(2))
+    one.plan(["a", "b"], DAYS)
+    other.plan(["a"], DAYS[:1])
+    one.start("a", DAYS[0])
+    one.finish("a", DAYS[0], 7)
+    one.start("a", DAYS[1])
+    assert recorded(one) == {"a": [DONE, RUNNING, WAITING], "b": [WAITING] * 3}
+    assert recorded(other) == {"a": [WAITING]}
+    one.refuse("a")
+    assert recorded(one) == {"a": [DONE, FAILED, FAILED], "b": [WAITING] * 3}
+    with connect(migrated) as connection:
+        found = connection.execute("SELECT keys FROM truelog.recomputation WHERE state = 'done'").fetchall()
+    assert found == [(7,)]
+
+
+def test_old_attempts_are_deleted(migrated: Settings) -> None:
+    old, new = (Recomputation.by_hand(migrated) for _ in range(2))
+    old.plan(["a"], DAYS)
+    with connect(migrated) as connection:
+        connection.execute(
+            "UPDATE truelog.recomputation SET changed_at = now() - interval '91 days' WHERE attempt = %s",
+            (old.attempt,),
+        )
+    new.plan(["a"], DAYS)
+    assert (recorded(old), recorded(new)) == ({}, {"a": [WAITING] * 3})
+
+
+def test_a_view_that_fails_does_not_hold_up_the_others(migrated: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends at the day that fails. An unknown error names its type, and a known error is shown as it is."""
+    errors = {("known", DAYS[1]): ArchiveBehind("the archive is behind"), ("unknown", DAYS[0]): ValueError("odd")}
+
+    def recompute(context: Any, view: Any, day: datetime, *, unfinished: bool) -> Recomputed:
+        if error := errors.get((view.name, day)):
+            raise error
+        return Recomputed(view.name, PartialRange(day, Positions(), Positions(), {}), 1)
+
+    monkeypatch.setattr(module, "recompute", recompute)
+    progress, reported = Recomputation.by_hand(migrated), list[Recomputed]()
+    names = ["known", "unknown", "fine"]
+    progress.plan(names, DAYS)
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(setLocalProperty=lambda name, value: None))
+    context: Any = SimpleNamespace(spark=spark)
+    alone = module._Alone(context, progress, DAYS, unfinished=False, report=reported.append)
+    views: list[Any] = [SimpleNamespace(name=name) for name in names]
+    reasons = [alone.recompute(view) for view in views]
+    assert reasons == ["the archive is behind", "ValueError: odd", None]
+    assert recorded(progress) == {"known": [DONE, FAILED, FAILED], "unknown": [FAILED] * 3, "fine": [DONE] * 3}
+    assert reported == alone.done
+    assert [(made.view, made.covered.day) for made in reported] == [("known", FIRST), *(("fine", day) for day in DAYS)]
