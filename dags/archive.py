@@ -14,11 +14,11 @@ from truelog.support.settings import Settings
 log = logging.getLogger("truelog.upkeep")
 
 ABOUT = """
-Maintains the archive once a day. It combines small files of the archive and of the partials into larger ones, expires
-snapshots older than three days, and removes uncommitted files of the same age. It also deletes rows left in staging
-tables, partials and ticks that no view can need, alerts that were resolved more than three months ago, and Data Docs
-of the same age. It then audits the archive: every log record must be archived exactly once, every file must be in the
-bucket with the right size, and every gap must be explained.
+Maintains the archive every six hours. It combines small files of the archive and of the partials into larger ones, so a
+log day is compacted soon after it has closed. It expires snapshots older than three days, and removes uncommitted files
+of the same age. It also deletes rows left in staging tables, partials and ticks that no view can need, alerts that were
+resolved more than three months ago, and Data Docs of the same age. It then audits the archive: every log record must be
+archived exactly once, every file must be in the bucket with the right size, and every gap must be explained.
 
 **Red**: first steps, by red task:
 
@@ -45,7 +45,7 @@ def audit(params: dict[str, Any]) -> None:
 
 with DAG(
     "archive_upkeep",
-    schedule=by_clock("30 3 * * *"),
+    schedule=by_clock("20 */6 * * *"),
     catchup=False,
     max_active_runs=1,
     tags=["batch", "archive"],

@@ -267,9 +267,9 @@ def test_a_view_is_repaired_only_if_all_events_allow_it(dags: "DagBag") -> None:
         new.setdefault(view, []).append(event(**extra))
 
     for views, repair in ((("a", "b"), True), (("b", "c"), False)):
-        jobs = [{"application_args": ["--day", "x", view]} for view in views]
+        planned = {"views": views, "days": ["2026-11-01T00:00:00+00:00"], "unfinished": False}
         outlet = {RECOMPUTED: SimpleNamespace(add=add)}
-        announce.function(jobs, {"repair": repair}, run("scheduled"), SimpleNamespace(id="try"), outlet)
+        announce.function(planned, {"repair": repair}, run("scheduled"), SimpleNamespace(id="try"), outlet)
     new[view_asset("d")] = [event()]  # an event that a user created manually
     asked = {"params": REPAIRS, "run_id": "r", "triggering_asset_events": new}
     spared = ["--spare", "b", "--spare", "c"]

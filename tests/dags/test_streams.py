@@ -227,7 +227,7 @@ def test_the_trigger_survives_the_end_of_its_database_session(
     def cut() -> None:
         database.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid NOT IN (pg_backend_pid(), %s)",
+            "WHERE datname = current_database() AND usename = current_user AND pid NOT IN (pg_backend_pid(), %s)",
             (own,),
         )
         application.set_desired(database, NAME, application.STOPPED, DOER)

@@ -7,16 +7,20 @@ between, the positions stay the same and the commit is retried. If another archi
 the commit is refused.
 """
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from itertools import pairwise
 from typing import Literal
 
 from pydantic import Field
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import ValidationException
+from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import (
     SetPropertiesUpdate,
     UpdatesAndRequirements,
@@ -27,6 +31,11 @@ from pyiceberg.table.update import (
 from truelog.archive.archive_table import Progress, Ranges, identifier, require_same_topic
 from truelog.archive.catalog_pointer import advance_pointer, load_table, require_newest
 from truelog.support.errors import Stale
+
+_PLANNING = timedelta(minutes=10)  # a reader chooses its snapshot, and plans with it within seconds
+_PORTION = 50  # snapshots that are forgotten together
+
+log = logging.getLogger("truelog.archive")
 
 
 @dataclass(frozen=True)
@@ -61,15 +70,45 @@ def commit(catalog: Catalog, append: Append) -> Table:
         with table.transaction() as transaction:
             _Advance(transaction, append).commit()
             # Needed even if there are no files: pyiceberg retries only transactions that contain an append.
-            with transaction.update_snapshot().fast_append() as snapshot:
+            with transaction.update_snapshot().merge_append() as snapshot:
                 for file in append.files:
                     snapshot.append_data_file(file)
     except _WrongPositionsError as refused:
         raise Stale(
             f"archive of {append.topic}: {refused}. Is another archive process running? Restart this one."
         ) from None
+    _forget_old_snapshots(table)
     advance_pointer(table)
     return table
+
+
+def _forget_old_snapshots(table: Table) -> None:
+    """Keep the metadata small: pyiceberg spends half a millisecond of each commit on each snapshot.
+
+    No data file becomes unreferenced. Upkeep removes the manifest lists, which nothing refers to then.
+    """
+    old = superseded(table.metadata.snapshots)
+    if len(old) >= _PORTION:
+        try:
+            table.maintenance.expire_snapshots().by_ids(old).commit()
+        except (CommitFailedException, ValueError) as changed:  # upkeep was faster; a later commit tries again
+            log.info("archive of %s: old snapshots stay until the next commit: %s", table.name()[-1], changed)
+
+
+def superseded(snapshots: Sequence[Snapshot]) -> list[int]:
+    """The ids of the snapshots whose files are all in a later snapshot, because an append followed each of them.
+
+    Snapshots that a reader may have begun to plan with are left out.
+    """
+    ordered = sorted(snapshots, key=lambda each: each.sequence_number or 0)
+    youngest = ordered[-1].timestamp_ms - _PLANNING.total_seconds() * 1000 if ordered else 0
+    return [
+        one.snapshot_id for one, following in pairwise(ordered) if _appends(following) and one.timestamp_ms < youngest
+    ]
+
+
+def _appends(snapshot: Snapshot) -> bool:
+    return snapshot.summary is not None and snapshot.summary.operation is Operation.APPEND
 
 
 class _WrongPositionsError(ValidationException):

@@ -64,6 +64,7 @@ _PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
     "commit.retry.num-retries": "20",  # a compaction may conflict with several attempts
+    "commit.manifest-merge.enabled": "true",  # otherwise each commit adds a manifest, which each reader opens
     # Column bounds in the metadata would copy personal data to a place that erasure does not reach.
     "write.metadata.metrics.default": "none",
     "write.metadata.metrics.column.partition": "full",
@@ -140,6 +141,9 @@ def ensure_table(catalog: Catalog, event_type: EventType, topic_id: str, began: 
     require_newest(table)
     with table.update_schema() as update:
         update.union_by_name(arrow_schema(event_type))
+    if missing := {name: value for name, value in _PROPERTIES.items() if name not in table.properties}:
+        with table.transaction() as change:  # an earlier release made the table
+            change.set_properties(missing)
     advance_pointer(table)
     return table
 

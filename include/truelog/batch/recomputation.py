@@ -6,14 +6,12 @@ its earlier attempts.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from uuid import uuid4
 
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
-
-_KEPT = timedelta(days=90)  # finished attempts that are older are deleted
 
 
 class DayState(StrEnum):
@@ -46,7 +44,6 @@ class Recomputation:
         chosen = list(days)
         rows = [(self.attempt, view, day, self.run) for view in views for day in chosen]
         with connect(self.settings) as connection:
-            connection.execute("DELETE FROM truelog.recomputation WHERE changed_at < now() - %s", (_KEPT,))
             connection.cursor().executemany(
                 "INSERT INTO truelog.recomputation (attempt, view, day, run) VALUES (%s, %s, %s, %s)", rows
             )

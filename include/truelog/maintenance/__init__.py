@@ -1,1 +1,1 @@
-"""Maintenance: removes data that is no longer needed and compacts the archive, every day."""
+"""Maintenance: removes data that is no longer needed and compacts the archive, every six hours."""

@@ -48,6 +48,7 @@ RETENTION: dict[str, Expiring | str] = {
         "OR t.id IN (SELECT max(id) FROM truelog.reconciliation GROUP BY view, version, verdict)",
     ),
     "repair": Expiring("repaired_at", "history_keep_seconds"),
+    "recomputation": Expiring("changed_at", "history_keep_seconds"),
     "figure": Expiring("measured_at", "history_keep_seconds"),
     "audit": Expiring("finished_at", "history_keep_seconds", "t.id = (SELECT max(id) FROM truelog.audit)"),
     "launch": Expiring(

@@ -1,4 +1,4 @@
-"""Upkeep: removes data that is no longer needed and compacts small files, every day.
+"""Upkeep: removes data that is no longer needed and compacts small files, every six hours.
 
 1. Delete staged rows that were never merged.
 2. Delete ticks that no view's clock needs (`tick_retention`).

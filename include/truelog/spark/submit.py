@@ -26,7 +26,7 @@ _JAVA_OPTIONS = (
     "-Xss16m -Duser.timezone=UTC -XX:+UseParallelGC -XX:-UsePerfData -XX:+DisplayVMOutputToStderr "
     f"-Dlog4j2.configurationFile={_LOGGING}"
 )
-# Java's second compiler takes a third of a short job's CPU time. The first compiler alone reserves too little memory for
+# Java's second compiler takes a third of a short job's CPU time. The first alone reserves too little memory for
 # Spark's code, and would stop compiling.
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 # By default, Hadoop starts about forty programs (`chmod`, `stat`, `readlink`) for the two small files of a batch. A

@@ -9,14 +9,20 @@ from typing import Any
 import boto3
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import settings as settings_of
+from hypothesis import strategies as st
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Operation, Snapshot
 
 from tests.library.archived import drop_archive
+from truelog.archive import archive_commit
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import TIME, Progress, ensure_table, identifier
 from truelog.archive.archive_writer import ArchivedFile, FileWriter, WriterSettings, blueprint, load_archived_file
+from truelog.archive.catalog_pointer import read_pointer, require_newest
 from truelog.archive.log_day import Start
 from truelog.schema.event import load_events
 from truelog.support.errors import CatalogBehind, Stale, TopicRecreated
@@ -158,6 +164,72 @@ def test_a_catalog_that_was_set_back_gets_no_commit(platform: Settings, catalog:
     with pytest.raises(CatalogBehind):
         commit(catalog, append(platform, restored, {0: 1}, {0: 2}))
     assert catalog.load_table(identifier(TOPIC)).metadata_location == backup
+
+
+def test_commits_keep_the_metadata_small(
+    platform: Settings, catalog: Interrupted, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old snapshots are forgotten, and manifests are merged. Every record stays, and the pointer names the result."""
+    monkeypatch.setattr(archive_commit, "_PLANNING", timedelta())
+    monkeypatch.setattr(archive_commit, "_PORTION", 3)
+    with table.transaction() as change:
+        change.set_properties({"commit.manifest.min-count-to-merge": "4"})
+    made, manifests = [], []
+    for offset in range(12):
+        commit(catalog, append(platform, table.refresh(), {0: offset}, {0: offset + 1}))
+        current = table.refresh().current_snapshot()
+        assert current is not None
+        made.append(len(table.metadata.snapshots))
+        manifests.append(len(current.manifests(table.io)))
+    assert max(made) <= 4
+    assert max(manifests) <= 4
+    assert rows(table) == [(0, offset) for offset in range(12)]
+    assert Progress.of(table.metadata).positions == {0: 12}
+    require_newest(table)
+    found = read_pointer(platform.object_store(), platform.s3_bucket, identifier(TOPIC))
+    assert found is not None
+    assert found.location == table.metadata_location
+
+
+def test_a_snapshot_that_another_process_forgot_is_no_conflict(
+    platform: Settings, catalog: Interrupted, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive_commit, "_PORTION", 1)
+    for offset in range(3):
+        commit(catalog, append(platform, table.refresh(), {0: offset}, {0: offset + 1}))
+    stale, old = catalog.load_table(identifier(TOPIC)), [each.snapshot_id for each in table.refresh().snapshots()][:2]
+    table.maintenance.expire_snapshots().by_ids(old).commit()
+    monkeypatch.setattr(archive_commit, "superseded", lambda snapshots: old)
+    archive_commit._forget_old_snapshots(stale)
+    assert rows(table) == [(0, offset) for offset in range(3)]
+
+
+MINUTE = 60_000  # milliseconds
+
+
+@settings_of(max_examples=200)
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 7 * MINUTE)), max_size=30))
+def test_forgotten_snapshots_have_no_file_of_their_own(history: list[tuple[bool, int]]) -> None:
+    """A snapshot either appends a file, or replaces all files by one, as a compaction does."""
+    files: set[int] = set()
+    kept: dict[int, set[int]] = {}
+    snapshots, now = [], 0
+    for number, (appends, pause) in enumerate(history):
+        files, now = ({*files, number} if appends else {number}), now + pause
+        kept[number] = files
+        snapshots.append(snapshot(number, now, Operation.APPEND if appends else Operation.REPLACE))
+    forgotten = archive_commit.superseded(snapshots[::-1])
+    left = [found for number, found in kept.items() if number not in forgotten]
+    assert all(any(kept[each] <= later for later in left) for each in forgotten)
+    assert all(now - snapshots[each].timestamp_ms > 10 * MINUTE for each in forgotten)
+    following = zip(snapshots[:-1], history[1:], strict=True) if history else ()
+    expected = [one.snapshot_id for one, (appends, _) in following if appends and now - one.timestamp_ms > 10 * MINUTE]
+    assert forgotten == expected
+
+
+def snapshot(number: int, at: int, operation: Operation) -> Snapshot:
+    found = {"snapshot-id": number, "sequence-number": number + 1, "timestamp-ms": at, "manifest-list": ""}
+    return Snapshot.model_validate({**found, "summary": {"operation": operation.value}})
 
 
 def test_the_slower_of_two_archivers_is_refused(platform: Settings, catalog: Interrupted, table: Table) -> None:

@@ -43,18 +43,6 @@ def test_each_attempt_has_states_of_its_own(migrated: Settings) -> None:
     assert found == [(7,)]
 
 
-def test_old_attempts_are_deleted(migrated: Settings) -> None:
-    old, new = (Recomputation.by_hand(migrated) for _ in range(2))
-    old.plan(["a"], DAYS)
-    with connect(migrated) as connection:
-        connection.execute(
-            "UPDATE truelog.recomputation SET changed_at = now() - interval '91 days' WHERE attempt = %s",
-            (old.attempt,),
-        )
-    new.plan(["a"], DAYS)
-    assert (recorded(old), recorded(new)) == ({}, {"a": [WAITING] * 3})
-
-
 def test_a_view_that_fails_does_not_hold_up_the_others(migrated: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends at the day that fails. An unknown error names its type, and a known error is shown as it is."""
     errors = {("known", DAYS[1]): ArchiveBehind("the archive is behind"), ("unknown", DAYS[0]): ValueError("odd")}
