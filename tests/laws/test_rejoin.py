@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from truelog import View as Declaration
-from truelog.kernel.apply_batch import BatchApplier, EventRange
+from truelog.kernel.apply_batch import BatchApplier
 from truelog.log.positions import Positions
 from truelog.streaming.view_worker import ViewWorker
 from truelog.support.settings import Settings
@@ -44,7 +44,7 @@ class View:
         reached = at(self.offset)
         worker = ViewWorker(cast(Any, None), BatchApplier(settings), {}, COMPILED, positions=reached)
         worker.busy, worker.step_seconds = True, self.took
-        return worker.soon_free(EventRange({}, reached, at(end)))
+        return worker.soon_free(at(end))
 
     def begin(self, now: float, end: float) -> None:
         self.until = min(self.offset + PORTION, end)

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from truelog.log.positions import Positions
-from truelog.log.valid_tick import tick_ends
+from truelog.log.valid_tick import TickRow, tick_ends
 from truelog.schema.event import FUTURE_LIMIT
 from truelog.storage.database import Connection
 from truelog.support.durations import seconds
@@ -54,6 +54,13 @@ def store_ticks(
     `require_unchanged` is called before the commit, and raises if the topic may be another topic by now.
     """
     rows = ticks.selectExpr(*_COLUMNS).collect()  # Spark may need longer than a transaction may be idle
+    store_tick_rows(connection, topic_id, map(tuple, rows), require_unchanged)
+
+
+def store_tick_rows(
+    connection: Connection, topic_id: str, rows: Iterable[TickRow], require_unchanged: Callable[[], None]
+) -> None:
+    """Like `store_ticks`, for ticks that were read without Spark."""
     found = ((offset, time, tick_ends(time, broker_time, ends)) for offset, time, broker_time, ends in rows)
     with connection.transaction():
         _insert(connection, topic_id, ((offset, time, ends) for offset, time, ends in found if ends is not None))

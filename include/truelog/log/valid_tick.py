@@ -16,6 +16,8 @@ from typing import Any
 from truelog.log.positions import Positions
 from truelog.schema.event import FUTURE_LIMIT
 
+TickRow = tuple[int, int, int, str]  # offset, time and broker time in microseconds since 1970, end offsets as JSON
+
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,8}")
 _OFFSETS = range(2**63)

@@ -10,8 +10,9 @@ batch that it has not merged yet. Each batch is decoded once for all views.
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from truelog.kernel import clock, merge
 from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.log import records, topics
 from truelog.log.positions import Positions
+from truelog.log.records import EventFrames
+from truelog.log.tick_reader import read_ticks
 from truelog.log.topic_health import TopicGuard
 from truelog.schema.event import EventTypes
 from truelog.schema.event_version import readings_of
@@ -134,21 +137,13 @@ class Stream:
         self.stream_topics.reached = begin
         self._outlasting(lambda: event_registry.require_known(self.connection, self.types, end))
         epochs = self.applier.take_epochs(end)
-        types = {topic: self.types[topic] for topic in self.topics}
-        views = [worker.compiled for worker in self.workers]
-        decoded = records.read(self.spark, self.settings, types, begin.ranges_to(end), needed_columns(views))
-        if records_are_reread(views):
-            decoded.persist()
-        batch = EventRange(records.events(decoded, types), begin, end, readings_of(types.values()), epochs)
-        if any(each.view.keep for each in views):
-            self._outlasting(partial(self._store_ticks, batch))
-        started = self._offer(batch)
-        soon_done = [each.task for each in self.workers if each.task and each.soon_free(batch)]
-        wait([*started, *soon_done], timeout=self.settings.batch_grace_seconds)
-        if late := [task for task in started if not task.done()]:
-            threading.Thread(target=lambda: (wait(late), decoded.unpersist()), daemon=True).start()
-        else:
-            decoded.unpersist()
+        if any(each.compiled.view.keep for each in self.workers):
+            self._store_ticks(begin, end)
+        with self._decoded(begin, end) as (events, tasks):
+            started = self._offer(EventRange(events, begin, end, readings_of(self.types.values()), epochs))
+            tasks.extend(started)
+            soon_done = [each.task for each in self.workers if each.task and each.soon_free(end)]
+            wait([*started, *soon_done], timeout=self.settings.batch_grace_seconds)
         for each in self.workers:
             if each.task and each.task.done():
                 each.task.result()  # raises only Fenced, which ends the process
@@ -156,9 +151,34 @@ class Stream:
         self._outlasting(self._record_batch)
         self.patience.progressed()
 
-    def _store_ticks(self, batch: EventRange) -> None:
-        require_unchanged = partial(self.applier.require_unchanged, batch.end.only([clock.TOPIC]))
-        clock.store_ticks(self.connection, batch.end.ids[clock.TOPIC], batch.events[clock.TOPIC], require_unchanged)
+    @contextmanager
+    def _decoded(self, begin: Positions, end: Positions) -> "Iterator[tuple[EventFrames, list[Future[None]]]]":
+        """The batch's events, read once however many views need them. They are kept until the added tasks are done.
+
+        If no view reads a topic that has moved, as on a quiet log, where only ticks arrive, there is nothing to read.
+        """
+        views = [worker.compiled for worker in self.workers]
+        types = {topic: self.types[topic] for each in views for topic in each.view.reads if topic in end.offsets}
+        ranges, tasks = begin.ranges_to(end.only(types)), list[Future[None]]()
+        if not ranges:
+            yield {}, tasks
+            return
+        decoded = records.read(self.spark, self.settings, types, ranges, needed_columns(views))
+        if records_are_reread(views):
+            decoded.persist()
+        yield records.events(decoded, types), tasks
+        if late := [task for task in tasks if not task.done()]:
+            threading.Thread(target=lambda: (wait(late), decoded.unpersist()), daemon=True).start()
+        else:
+            decoded.unpersist()
+
+    def _store_ticks(self, begin: Positions, end: Positions) -> None:
+        """Store the batch's ticks, which the views with `keep` need."""
+        ranges = begin.ranges_to(end.only([clock.TOPIC]))
+        ticks = read_ticks(self.settings, self.types[clock.TOPIC], ranges)
+        require_unchanged = partial(self.applier.require_unchanged, end.only([clock.TOPIC]))
+        topic_id = end.ids[clock.TOPIC]
+        self._outlasting(lambda: clock.store_tick_rows(self.connection, topic_id, ticks, require_unchanged))
 
     def _record_batch(self) -> None:
         for each in self.workers:

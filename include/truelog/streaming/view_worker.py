@@ -75,12 +75,12 @@ class ViewWorker:
             self.busy = self.busy or free
         return free
 
-    def soon_free(self, batch: EventRange) -> bool:
-        """Whether the view is busy but will soon be free if no further batch begins."""
+    def soon_free(self, batch_end: Positions) -> bool:
+        """Whether the view is busy but will soon be free if no batch begins after the one that ends here."""
         positions = self.positions
         if not self.busy or positions is None or self._step_lasts() > self.applier.settings.batch_grace_seconds:
             return False
-        end = batch.end.only(self.compiled.view.topics)
+        end = batch_end.only(self.compiled.view.topics)
         return is_nearly_caught_up(self.applier.settings, positions, end, self.step_seconds)
 
     def catch_up(self, batch: EventRange) -> None:
@@ -174,7 +174,7 @@ class ViewWorker:
         types = {topic: event_types[topic] for topic in until.offsets}
         needed = self.compiled.columns
         decoded = log_with_archive.read_records(self.spark, settings, types, (begin, until), needed)
-        if records_are_reread([self.compiled]):
+        if records_are_reread([self.compiled]) or self.compiled.view.keep:  # storing the ticks is a read too
             decoded.persist()
         try:
             events = records.events(decoded, types)
@@ -211,9 +211,9 @@ class ViewWorker:
 def records_are_reread(views: Sequence[CompiledView]) -> bool:
     """Whether a batch for these views is read more than once, so that Spark should keep its decoded records.
 
-    Storing the ticks is a read too. A batch that is read once costs less if it is not kept.
+    A batch that is read once costs less if it is not kept.
     """
-    return sum(each.scans for each in views) + any(each.view.keep for each in views) > 1
+    return sum(each.scans for each in views) > 1
 
 
 def is_nearly_caught_up(settings: Settings, positions: Positions, end: Positions, step_seconds: float) -> bool:

@@ -53,8 +53,8 @@ def test_a_topic_that_no_view_reads_keeps_its_columns(raw: DataFrame, types: Eve
     assert records.decoded(raw, types, {"ticks": {"ends"}}).schema == records.decoded(raw, types).schema
 
 
-def _view(scans: int, *columns: str, keep: str | None = None) -> CompiledView:
-    view = View(reads=("click",), transform=COMPILED.view.transform, key=("url",), measures={}, keep=keep)
+def _view(scans: int, *columns: str) -> CompiledView:
+    view = View(reads=("click",), transform=COMPILED.view.transform, key=("url",), measures={})
     return CompiledView("v", view, {}, "", columns={"click": frozenset(columns)}, scans=scans)
 
 
@@ -66,4 +66,3 @@ def test_spark_keeps_a_batch_that_is_read_more_than_once() -> None:
     assert not records_are_reread([_view(1, "url")])
     assert records_are_reread([_view(1, "url"), _view(1, "url")])
     assert records_are_reread([_view(2, "url")])
-    assert records_are_reread([_view(1, "url", keep="1 day")])

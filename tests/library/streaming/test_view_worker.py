@@ -63,7 +63,7 @@ def test_a_hanging_merge_is_reported_with_what_it_waits_for(
             "STALLED",
             f"has not ended. It is waiting for a lock held by PostgreSQL process {locking.info.backend_pid} (no name).",
         )
-        assert not worker.soon_free(BATCH), "a batch would wait for the view"
+        assert not worker.soon_free(BATCH.end), "a batch would wait for the view"
         locking.rollback()
         task.result(10)
     found = _reported(connection)
