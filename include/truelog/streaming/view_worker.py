@@ -76,7 +76,7 @@ class ViewWorker:
         return free
 
     def soon_free(self, batch_end: Positions) -> bool:
-        """Whether the view is busy but will soon be free if no batch begins after the one that ends here."""
+        """Whether the view is busy but will soon be free if no batch begins past `batch_end`."""
         positions = self.positions
         if not self.busy or positions is None or self._step_lasts() > self.applier.settings.batch_grace_seconds:
             return False
