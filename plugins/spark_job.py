@@ -7,7 +7,6 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 from runtime.airflow import POOL
-from truelog.batch.batch_context import is_quick
 from truelog.spark.scratch import job_folder
 from truelog.spark.submit import SPARK, UMASK, job_environment, properties_file, submit_conf
 from truelog.support.settings import PROJECT, Settings
@@ -31,6 +30,8 @@ class SparkJob(SparkSubmitOperator):
 
     def execute(self, context: Any) -> None:
         """Submit with only the job's own environment; the provider would add the Airflow process's environment."""
+        from truelog.batch.batch_context import is_quick
+
         settings = Settings()
         SparkSubmitHook.get_connection(SPARK)  # if there is no connection, the hook silently uses YARN
         self.name, self.properties_file = f"truelog {self.task_id}", str(properties_file(settings))

@@ -142,7 +142,7 @@ def test_a_backfill_shows_the_state_of_each_day_and_view(
     recomputation = progress_of(airflows, planned, runs[1])
     recomputation.plan(CHOSEN, DAYS)
     for day in DAYS:
-        recomputation.finish("page_views", day, 1)
+        recomputation.finish(CHOSEN[0], day, 1)
     found = newest(users["analyst"])
     assert states(found) == [
         ("done", ["no log day", "no log day"]),
@@ -150,17 +150,22 @@ def test_a_backfill_shows_the_state_of_each_day_and_view(
         ("waiting", ["waiting", "waiting"]),
     ]
     assert reports(found) == [(None, True)] * 3
-    recomputation.finish("click_through", DAYS[0], 1)
-    assert states(newest(users["analyst"]))[1] == ("running", ["done", "running"])
-    assert [day["progress"] for day in newest(users["analyst"])["days"]] == [
-        {},
-        {"click_through": [1, 2], "page_views": [2, 2]},
-        {},
-    ]
-    recomputation.refuse("click_through")
-    assert states(newest(users["analyst"]))[1] == ("running", ["done", "failed"])
     store_result(planned, started, "page_views")
     assert reports(newest(users["analyst"])) == [(started, False), (None, True), (None, True)]
+
+
+def test_the_log_days_of_a_calendar_day_are_counted(
+    planned: Settings, users: dict[str, Airflow], airflows: dict[str, Any], backfill: int
+) -> None:
+    """The second day of the test before goes on."""
+    recomputation = progress_of(airflows, planned, newest(users["analyst"])["days"][1]["run"])
+    recomputation.finish(CHOSEN[1], DAYS[0], 1)
+    found = newest(users["analyst"])
+    assert states(found)[1] == ("running", ["done", "running"])
+    done = {CHOSEN[0]: [2, 2], CHOSEN[1]: [1, 2]}
+    assert [day["progress"] for day in found["days"]] == [{}, done, {}]
+    recomputation.refuse(CHOSEN[1])
+    assert states(newest(users["analyst"]))[1] == ("running", ["done", "failed"])
 
 
 def test_finished_days_are_skipped_or_repeated(users: dict[str, Airflow], backfill: int) -> None:

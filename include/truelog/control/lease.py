@@ -16,6 +16,7 @@ import socket
 import threading
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import psutil
@@ -58,9 +59,14 @@ class Lease:
     _using: threading.Lock = field(default_factory=threading.Lock, repr=False)  # libpq crashes if a used one is closed
 
     def release(self) -> None:
-        """Release the lease, so that another process can take it."""
+        """Release the lease, so that another process can take it at once.
+
+        PostgreSQL also ends a closed session's lock, but only when its process notices that the session is closed.
+        """
         self.released.set()
         with self._using:
+            with suppress(psycopg.Error):  # the connection may be lost, and with it the lock
+                self.connection.execute("SELECT pg_advisory_unlock_all()")
             self.connection.close()
 
     def outlast(self, interruptions: int, stop: threading.Event) -> bool:
