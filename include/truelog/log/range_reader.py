@@ -51,6 +51,7 @@ _READING = {
     "isolation.level": "read_committed",
     "auto.offset.reset": "error",
     "check.crcs": True,
+    "log_level": 0,  # an outage is an error here; otherwise each attempt to connect prints a line
 }
 
 _idle: dict[Any, Consumer] = {}  # of this worker process, by configuration

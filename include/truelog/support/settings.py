@@ -134,7 +134,7 @@ class Settings(BaseSettings):
     log_day_seconds: PositiveInt = 86_400
     archive_trigger_seconds: PositiveFloat = 30
     straggler_seconds: PositiveFloat = 3600.0  # a record that arrives later than this after its event is a straggler
-    stream_trigger_seconds: PositiveFloat = 1.0
+    stream_trigger_seconds: PositiveFloat = 0.5
     max_offsets_per_trigger: PositiveInt = 500_000
     tick_seconds: PositiveFloat = 1.0
     spark_master: str = "local[*]"
