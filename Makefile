@@ -44,6 +44,7 @@ browser: install
 nightly: install
 	.venv/bin/python -m pytest tests/scenes/test_every_view.py
 	.venv/bin/python -m pytest tests/nightly/cluster.py
+	.venv/bin/python -m pytest tests/nightly/workers.py
 	.venv/bin/python -m pytest tests/nightly/decoder.py
 	.venv/bin/python -m pytest tests/nightly/small_batches.py
 	.venv/bin/python -m pytest tests/nightly/soak.py

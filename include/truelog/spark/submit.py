@@ -59,8 +59,8 @@ def submit_conf(settings: Settings, scratch: Path, *, quick: bool = False) -> di
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.driver.extraJavaOptions": f"{_java_options(settings, quick=quick)} -Djava.io.tmpdir={scratch}",
         "spark.driver.memory": "2g",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": settings.spark_driver_host,
+        "spark.driver.bindAddress": settings.spark_driver_host,
         "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas",
         "spark.python.daemon.module": "truelog.spark.python_daemon",
         "spark.python.sql.dataFrameDebugging.enabled": "false",  # debugging calls the JVM four times for each column
@@ -72,6 +72,7 @@ def submit_conf(settings: Settings, scratch: Path, *, quick: bool = False) -> di
         "spark.scheduler.mode": "FAIR",
         "spark.sql.debug.maxToStringFields": "100000",  # fingerprints cover the whole plan
         **_CHECKPOINTS,
+        **settings.spark_conf,
     }
 
 
@@ -109,7 +110,7 @@ def job_environment(settings: Settings, scratch: Path) -> dict[str, str]:
         "JAVA_HOME": str(java_home(settings)),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_IP": settings.spark_driver_host,
         "TMPDIR": str(scratch),
         "TZ": "UTC",
     }

@@ -138,6 +138,8 @@ class Settings(BaseSettings):
     max_offsets_per_trigger: PositiveInt = 500_000
     tick_seconds: PositiveFloat = 1.0
     spark_master: str = "local[*]"
+    spark_driver_host: str = "127.0.0.1"  # this machine's address, at which the executors of a cluster find the driver
+    spark_conf: dict[str, str] = {}  # further Spark settings as JSON, without secrets: they become process arguments
     shuffle_partitions: PositiveInt = 2
     quick_records: NonNegativeInt = 5_000_000  # a log of at most this many records gets quick batch jobs (decision 038)
     archive_wait_seconds: PositiveFloat = 120  # how long a comparison or a repair waits for the archive
