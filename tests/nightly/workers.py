@@ -88,7 +88,7 @@ def cluster(settings: Settings, spark_home: Path, tmp_path: Path) -> Iterator[Cl
 
     url = f"spark://{MASTER}:{PORT}"
     master = launch("Master", MASTER, "--port", str(PORT))
-    workers = [launch("Worker", each, "--cores", "3", "--memory", "4g", url) for each in WORKERS]
+    workers = [launch("Worker", each, "--cores", "6", "--memory", "8g", url) for each in WORKERS]
     conf = {
         "spark.cores.max": "2",  # otherwise, the first application takes all cores
         "spark.executor.cores": "1",
@@ -116,9 +116,10 @@ def test_executors_import_the_library_from_its_archive(settings: Settings, clust
     environment = os.environ | cluster.environment
     ended = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr[-3000:]
-    [origin] = json.loads(ended.stdout.splitlines()[-1])
-    assert origin.endswith("/truelog/truelog/__init__.py")
-    assert not origin.startswith(str(PROJECT))
+    origins = json.loads(ended.stdout.splitlines()[-1])
+    assert len(origins) == len(WORKERS)
+    assert all(each.endswith("/truelog/truelog/__init__.py") for each in origins)
+    assert not any(each.startswith(str(PROJECT)) for each in origins)
 
 
 def test_the_platform_survives_the_death_of_a_worker(world: World, cluster: Cluster, one_view: None) -> None:

@@ -1,6 +1,7 @@
 """The driver reads the same ticks as Spark, whether they are valid events or not."""
 
 import json
+from datetime import UTC, datetime, timedelta
 
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
@@ -14,8 +15,11 @@ from truelog.log.valid_tick import TickRow
 from truelog.schema.event import load_events
 from truelog.support.settings import Settings
 
-TOPIC = clock.TOPIC
-TIMES = ("2026-11-01T00:00:00Z", "2026-11-01T00:00:01.123456Z", "1969-12-31T23:59:59.999999Z", "9999-12-31T00:00:00Z")
+TOPIC, EPOCH = clock.TOPIC, datetime(1970, 1, 1, tzinfo=UTC)
+# The tick service continues from the newest tick of the topic, so the valid ticks are of the present.
+NOW = datetime.now(UTC)
+PRESENT = (NOW.replace(microsecond=0), NOW.replace(microsecond=123_456))
+TIMES = (*(each.isoformat() for each in PRESENT), "1969-12-31T23:59:59.999999Z", "9999-12-31T00:00:00Z")
 
 
 def tick(time: str, **fields: object) -> bytes:
@@ -44,7 +48,7 @@ def test_the_driver_reads_the_ticks_that_spark_reads(platform: Settings, spark: 
     frame = records.events(records.read(spark, platform, types, ranges), types)[TOPIC]
     expected: list[TickRow] = sorted(map(tuple, frame.selectExpr(*clock._COLUMNS).collect()))
     assert sorted(found) == expected
-    assert {1793491200000000, 1793491201123456} <= {time for _, time, _, _ in found}
+    assert {each - EPOCH for each in PRESENT} <= {timedelta(microseconds=time) for _, time, _, _ in found}
 
 
 def test_an_empty_range_has_no_ticks(platform: Settings) -> None:
