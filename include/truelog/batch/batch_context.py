@@ -31,9 +31,14 @@ def open_batch(
     name: str,
     views: Sequence[str],
     load: Callable[[Settings], EventTypes] = event_registry.confirmed_types,
+    records: int | None = None,
 ) -> Iterator[BatchContext]:
-    """Open a Spark session and load the named views, or all views. A view that cannot be loaded is refused."""
-    types, spark = load(settings), session(settings, name, quick=is_quick(settings))
+    """Open a Spark session and load the named views, or all views. A view that cannot be loaded is refused.
+
+    `records` is the largest number of records that the job may read; by default, the views' records in the database.
+    """
+    quick = is_quick(settings) if records is None else records <= settings.quick_records
+    types, spark = load(settings), session(settings, name, quick=quick)
     try:
         loaded = load_views(spark, settings, types, views or catalogue.view_names(settings.views_folder))
         yield BatchContext(spark, settings, types, loaded)
@@ -42,7 +47,7 @@ def open_batch(
 
 
 def is_quick(settings: Settings) -> bool:
-    """Whether the log has so few records that a batch job ends before Java's second compiler pays off."""
+    """Whether the views have read so few records that a batch job ends before Java's second compiler pays off."""
     with connect(settings) as connection:
         found = connection.execute(
             "SELECT coalesce(sum(read), 0) FROM "

@@ -60,7 +60,8 @@ class CertificateCheck:
 def verify_certificate(settings: Settings, certified: Certificate) -> CertificateCheck:
     """Verify a certificate in a separate Spark session."""
     registry = event_registry.types_in_bucket  # no database
-    with open_batch(settings, "truelog verify", [certified.view], registry) as context:
+    records = sum(sum(ends.values()) for ends in certified.positions.offsets.values())
+    with open_batch(settings, "truelog verify", [certified.view], registry, records) as context:
         if reason := context.views.refused.get(certified.view):
             return _answer(certified, VerificationVerdict.UNKNOWN, reason)
         [compiled] = context.views.compiled
