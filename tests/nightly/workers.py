@@ -76,7 +76,7 @@ def cluster(settings: Settings, spark_home: Path, tmp_path: Path) -> Iterator[Cl
         home.mkdir()
         main = f"org.apache.spark.deploy.{kind.lower()}.{kind}"
         command = [str(pyspark_home() / "bin" / "spark-class"), main, "--host", address, "--webui-port", "0"]
-        own = environment | {"SPARK_LOCAL_IP": address, "SPARK_WORKER_DIR": str(home / "work")}
+        own = environment | {"SPARK_LOCAL_IP": address, "SPARK_WORKER_DIR": str(home / "work"), "TMPDIR": str(home)}
         with log.open("ab") as output:
             return subprocess.Popen(
                 [*command, "--properties-file", str(private), *arguments],
