@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -63,7 +64,14 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(settings: Settings, spark_home: Path, tmp_path: Path) -> Iterator[Cluster]:
+def scratch() -> Iterator[str]:
+    """A folder with a short name, because Spark's Python workers have sockets in it."""
+    with tempfile.TemporaryDirectory(prefix="tl-") as folder:
+        yield folder
+
+
+@pytest.fixture
+def cluster(settings: Settings, spark_home: Path, tmp_path: Path, scratch: str) -> Iterator[Cluster]:
     private, log = tmp_path / "cluster.properties", tmp_path / "cluster.log"
     write_private(private, f"spark.authenticate true\nspark.authenticate.secret {SECRET}\n")
     library = tmp_path / "truelog.tar.gz"
@@ -76,7 +84,7 @@ def cluster(settings: Settings, spark_home: Path, tmp_path: Path) -> Iterator[Cl
         home.mkdir()
         main = f"org.apache.spark.deploy.{kind.lower()}.{kind}"
         command = [str(pyspark_home() / "bin" / "spark-class"), main, "--host", address, "--webui-port", "0"]
-        own = environment | {"SPARK_LOCAL_IP": address, "SPARK_WORKER_DIR": str(home / "work"), "TMPDIR": str(home)}
+        own = environment | {"SPARK_LOCAL_IP": address, "SPARK_WORKER_DIR": str(home / "work")}
         with log.open("ab") as output:
             return subprocess.Popen(
                 [*command, "--properties-file", str(private), *arguments],
@@ -95,6 +103,7 @@ def cluster(settings: Settings, spark_home: Path, tmp_path: Path) -> Iterator[Cl
         "spark.archives": f"{library}#truelog",
         "spark.executorEnv.PYTHONPATH": "./truelog",
         "spark.pyspark.python": sys.executable,
+        "spark.executor.extraJavaOptions": f"-Djava.io.tmpdir={scratch}",  # a killed executor leaves files there
     }
     given = {"MASTER": url, "DRIVER_HOST": DRIVER, "SECRET": SECRET, "CONF": json.dumps(conf)}
     until(lambda: _require_registered(log), 60, "the workers to join the cluster")
