@@ -1,7 +1,9 @@
 """Reconcile: what it compares, waits for, repairs and stores."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from psycopg import sql
@@ -13,6 +15,7 @@ from truelog.kernel import merge
 from truelog.kernel.merge import Merge
 from truelog.log.positions import Positions
 from truelog.reconcile import reconcile as module
+from truelog.reconcile import row_diff, table_hash
 from truelog.reconcile.offset_search import Cause
 from truelog.reconcile.reconcile import (
     ReconcileRequest,
@@ -24,8 +27,10 @@ from truelog.reconcile.reconcile import (
     refused_result,
 )
 from truelog.reconcile.table_hash import TableHash
-from truelog.support.errors import CodeChanged, MeaningChanged
+from truelog.storage.database import connect
+from truelog.support.errors import CodeChanged, MeaningChanged, ServiceDown
 from truelog.support.settings import Settings
+from truelog.support.wait import until
 
 FOUND = ReconcileResult("v", 1, Positions(), rows=1000, verdict="DIFFERENT")
 
@@ -111,6 +116,58 @@ def test_a_comparison_waits_for_the_archive(ground: Ground, monkeypatch: pytest.
     monkeypatch.setattr(archive_reader, "wait_for", wait_for)
     assert compare(ground.rebuilder).equal
     assert waited == [end]
+
+
+def test_rows_are_rebuilt_only_as_far_as_the_archive_is(
+    ground: Ground,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The stream may go on between the hashes and the rows, so the rows wait for the archive again."""
+    ground.plant("wrong", 7)
+    waited: list[Positions] = []
+    monkeypatch.setattr(archive_reader, "wait_for", lambda _, wanted, *, seconds: waited.append(wanted))
+    assert compare(ground.rebuilder).verdict == "DIFFERENT"
+    assert waited == [ground.positions()] * 2
+
+
+def test_the_hash_and_the_positions_are_of_one_moment(
+    ground: Ground,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The stream merges a letter after the positions were read and before the table is hashed."""
+    settings, begin, original = ground.lab.settings, ground.positions(), table_hash.hash_table
+    send(settings, "meanwhile")
+    end = ground.ends()
+    late = Merge(begin, end, ground.staged(begin, end))
+
+    def hash_later(*given: Any) -> TableHash:
+        with connect(settings, autocommit=True) as streaming:
+            merge.apply(streaming, ground.compiled, late)
+        return original(*given)
+
+    monkeypatch.setattr(table_hash, "hash_table", hash_later)
+    monkeypatch.setattr(archive_reader, "wait_for", lambda *_, seconds: None)
+    found = compare(ground.rebuilder)
+    assert (found.verdict, found.positions) == ("EQUAL", begin)
+    assert ground.positions() == end
+
+
+def test_a_second_comparison_of_a_view_waits_for_the_first(ground: Ground) -> None:  # noqa: F811
+    """Both would write the same tables."""
+    settings = ground.lab.settings
+    with ThreadPoolExecutor(1) as pool, connect(settings, autocommit=True) as first:
+        row_diff.lock_comparisons(first, ground.compiled.table)
+        second = pool.submit(reconcile, ground.rebuilder.context, ground.compiled)
+        until(lambda: _require_waiting(settings), 30, "the second comparison to wait")
+        first.close()
+        assert second.result(60).equal
+
+
+def _require_waiting(settings: Settings) -> None:
+    with connect(settings) as connection:
+        found = connection.execute("SELECT FROM pg_stat_activity WHERE wait_event = 'advisory'").fetchone()
+    if found is None:
+        raise ServiceDown("no session waits for a lock")
 
 
 def test_a_view_of_another_reading_is_not_compared(ground: Ground) -> None:  # noqa: F811
