@@ -100,7 +100,7 @@ def test_a_new_event_type_is_one_file_and_a_broken_file_stops_nothing(
     append(live, scan(LONG, 11))  # as a producer that does not use the collector
     require_last_version_while_broken(world, live, sender)
     require_new_version(world, live, sender)
-    require_old_records_judged_again(world, sender)
+    require_old_records_judged_again(world, live, sender)
     assert world.ask("SELECT application, epoch FROM truelog.lease ORDER BY 1") == epochs
     assert [application.end() for application in running] == [0, 0]
     require_right_version_after_a_pause(world, live, batch)
@@ -128,7 +128,7 @@ def require_new_version(world: World, live: Settings, sender: Client) -> None:
     soon(lambda: ("event_file_broken", NAME) not in world.ask(ALERTS), "alert resolved")
 
 
-def require_old_records_judged_again(world: World, sender: Client) -> None:
+def require_old_records_judged_again(world: World, live: Settings, sender: Client) -> None:
     """The first version refuses the long name, and the second version accepts it."""
     counted = grams(world)
     ended = truelog("events", "rejudge", NAME, "--json")
@@ -149,6 +149,8 @@ def require_old_records_judged_again(world: World, sender: Client) -> None:
     assert [line for line in again.stderr.splitlines() if line.startswith((NAME, BY_PARCEL))] == [begun]
     assert sender.post(scan("d", 13, depot="south")).status == 200
     soon(lambda: grams(world) == counted | {LONG: 11, "d": 13}, "followed in the new reading")
+    sent = topics.end_offsets(live, [NAME])
+    soon(lambda: archived_positions(live, [NAME]).covers(sent), "archived in the new reading")
 
 
 def require_right_version_after_a_pause(world: World, live: Settings, batch: Batch) -> None:
