@@ -1,14 +1,15 @@
 """Mutation run: alters one place of a module at a time, and lists the alterations that no test notices.
 
-    python -m tests.nightly.mutation [--minutes N] [MODULE …]
+    python -m tests.nightly.mutation [--minutes N] [--skip N] [MODULE …]
 
 A module is a key of `SUITES`. One pytest process runs a module's tests again for each alteration, so that PostgreSQL,
 S3 and Spark start once. The alteration replaces the code of the module's functions in memory, and no file changes. The
 tests run without an alteration at the beginning, after every tenth alteration and at the end. If they fail then, the
 run ends with an error, because an alteration has damaged the services.
 
-If `--minutes` limits a module, the alterations run in a random order with a fixed seed, and the run reports how many
-did not run. `docs/mutation.md` keeps the report, and explains each alteration that survives.
+The alterations run in a random order with a fixed seed. If `--minutes` limits a module, the run reports how many ran,
+and `--skip` leaves out those that an earlier run of the same module has done. `docs/mutation.md` keeps the report, and
+explains each alteration that survives.
 """
 
 import argparse
@@ -259,8 +260,8 @@ class _Pause(pytest.Item):
 class MutationRun:
     """A pytest plugin that runs the collected tests once for each alteration."""
 
-    def __init__(self, name: str, minutes: float | None) -> None:
-        self.name, self.minutes = name, minutes
+    def __init__(self, name: str, minutes: float | None, skip: int) -> None:
+        self.name, self.minutes, self.skip = name, minutes, skip
         source = (LIBRARY / name).read_text()
         self.every = list(alterations(source))
         self.module = importlib.import_module("truelog." + name.removesuffix(".py").replace("/", "."))
@@ -269,9 +270,8 @@ class MutationRun:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self._require_health(session)
         began, run, left = time.monotonic(), 0, list(self.every)
-        if self.minutes is not None:
-            random.Random(_SEED).shuffle(left)
-        for each in left:
+        random.Random(_SEED).shuffle(left)
+        for each in left[self.skip :]:
             if self.minutes is not None and time.monotonic() - began > 60 * self.minutes:
                 break
             self._try(session, each)
@@ -338,11 +338,12 @@ def _tell(text: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--minutes", type=float)
+    parser.add_argument("--skip", type=int, default=0)
     parser.add_argument("module", nargs="*")
     given = parser.parse_args()
     modules = given.module or list(SUITES)
     if len(modules) == 1:
-        plugin = MutationRun(modules[0], given.minutes)
+        plugin = MutationRun(modules[0], given.minutes, given.skip)
         options = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:timeout", "-p", "no:randomly"]
         return int(pytest.main([*options, *SUITES[modules[0]]], plugins=[plugin]))
     limit = [] if given.minutes is None else ["--minutes", str(given.minutes)]
