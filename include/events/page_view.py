@@ -2,10 +2,18 @@
 
 from pydantic import Field
 
-from truelog import Event, Quality, Topic
+from truelog import Derived, Event, Quality, Topic
 
 TOPIC = Topic(key="visitor_id", subject=("visitor_id", "ip"), partitions=4, retention="7 days", compacted=False)
 QUALITY = Quality(nulls={"referrer": 0.9})
+_URL = r"^[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(?P<host>\[[^\]/?#]*\]|[^/?#:@\[\]]+)(?::[0-9]*)?(?P<page>/[^?#]*)?(?:[?#]|$)"
+DERIVED = [
+    Derived(
+        "url",
+        _URL,
+        {"host": "Host of the URL, without the port; NULL if the URL has none.", "page": "Path of the URL."},
+    )
+]
 
 
 class PageView(Event):

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from truelog.schema.derived import Derived
     from truelog.schema.event import Event, Topic
     from truelog.schema.quality import Quality
     from truelog.views.measures import Distinct, First, Latest, Max, Min, Quantiles, Sum, latest
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 __all__ = [
+    "Derived",
     "Distinct",
     "Event",
     "First",
@@ -30,6 +32,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Derived": "truelog.schema.derived",
     "Event": "truelog.schema.event",
     "Topic": "truelog.schema.event",
     "Quality": "truelog.schema.quality",

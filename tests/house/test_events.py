@@ -21,12 +21,22 @@ def undocumented(root: Path) -> list[str]:
         if isinstance(node, ast.Module | ast.ClassDef) and not ast.get_docstring(node)
     ]
     types = load_events(root / "include" / "events")
-    return missing + [
-        f"include/events/{each.name}.py: the field {field.name} has no description"
-        for each in types.values()
-        for field in each.fields
-        if not field.description
-    ]
+    return (
+        missing
+        + [
+            f"include/events/{each.name}.py: the field {field.name} has no description"
+            for each in types.values()
+            for field in each.fields
+            if not field.description
+        ]
+        + [
+            f"include/events/{each.name}.py: the derived column {name} has no description"
+            for each in types.values()
+            for derived in each.derived
+            for name in derived.names
+            if not derived.descriptions.get(name)
+        ]
+    )
 
 
 def test_every_event_type_is_documented() -> None:
@@ -34,10 +44,11 @@ def test_every_event_type_is_documented() -> None:
     assert undocumented(PROJECT) == []
 
 
-EVENT = """{module}
+EVENT = r"""{module}
 from pydantic import Field
-from truelog import Event, Topic
+from truelog import Derived, Event, Topic
 TOPIC = Topic(key=None, subject=(), partitions=1, retention="1 day")
+DERIVED = [Derived("text", r"(?P<word>\w+)", {derived})]
 class Said(Event):
     {model}
     text: str = Field({about})
@@ -45,13 +56,16 @@ class Said(Event):
 
 
 def test_missing_descriptions_are_found(tmp_path: Path) -> None:
-    spoken = EVENT.format(module='"""What."""', model='"""What."""', about='description="What."')
-    silent = EVENT.format(module="", model="", about="")
+    spoken = EVENT.format(
+        module='"""What."""', model='"""What."""', about='description="What."', derived='{"word": "What."}'
+    )
+    silent = EVENT.format(module="", model="", about="", derived="{}")
     plant(tmp_path, {"include/events/spoken.py": spoken, "include/events/silent.py": silent})
     assert undocumented(tmp_path) == [
         "include/events/silent.py:1 has no docstring",
-        "include/events/silent.py:5 has no docstring",
+        "include/events/silent.py:6 has no docstring",
         "include/events/silent.py: the field text has no description",
+        "include/events/silent.py: the derived column word has no description",
     ]
 
 

@@ -24,8 +24,8 @@ from truelog.reconcile import row_diff, table_hash
 from truelog.reconcile.provenance_frame import ProvenanceFrame
 from truelog.reconcile.row_diff import DiffCounts
 from truelog.reconcile.table_hash import TableHash
-from truelog.schema.decode import decode
 from truelog.schema.event import EventType, EventTypes
+from truelog.schema.event_version import judge
 from truelog.storage.database import Connection, names
 from truelog.support.durations import seconds
 from truelog.support.settings import Settings
@@ -123,12 +123,13 @@ class Lab:
                     column.append(each)
         values = pa.array(columns.pop("value"), pa.binary())
         times = pa.array([START] * len(values), pa.timestamp("us", "UTC"))
-        events = decode(self.types[topic], values, times, timedelta(days=5_000_000))
         coordinates = {"broker_time": times} | {
             n: pa.array(v, pa.string() if n == "topic" else pa.int64() if n == "offset" else pa.int32())
             for n, v in columns.items()
         }
-        typed = {n: events.column(n) for n in [*self.types[topic].arrow_schema.names, "invalid"]}
+        lenient = replace(self.types[topic], future_limit=timedelta(days=5_000_000))
+        events = judge(lenient, pa.RecordBatch.from_pydict(coordinates | {"value": values}))
+        typed = {n: events.column(n) for n in [*lenient.arrow_schema.names, "invalid"]}
         return self.spark.createDataFrame(pa.table(coordinates | typed)).where("invalid IS NULL").drop("invalid")
 
     def _fresh(self, compiled: CompiledView) -> None:

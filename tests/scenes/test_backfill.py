@@ -130,7 +130,7 @@ def require_marks(marks: Marks) -> None:
 
 def partial_days(settings: Settings, view: str) -> set[datetime]:
     with open_catalog(settings) as catalog:
-        table = catalog.load_table(f"partials.{view}_v1")
+        table = catalog.load_table(f"partials.{view}_v2")
         headers = table.scan("covers IS NOT NULL", selected_fields=("log_day",)).to_arrow()
     return set(headers["log_day"].to_pylist())
 
@@ -163,15 +163,15 @@ def outcomes(world: World, run: str) -> dict[str, tuple[Any, ...]]:
 def plant(world: World) -> tuple[Any, ...]:
     """Change a row so that it contradicts the log, and return the row's key."""
     [row] = world.ask(
-        "UPDATE state.page_views_v1 SET views = views + 1000 WHERE ctid = "
-        "(SELECT ctid FROM state.page_views_v1 ORDER BY minute LIMIT 1) RETURNING minute, host, page, browser"
+        "UPDATE state.page_views_v2 SET views = views + 1000 WHERE ctid = "
+        "(SELECT ctid FROM state.page_views_v2 ORDER BY minute LIMIT 1) RETURNING minute, host, page, browser"
     )
     return row
 
 
 def is_planted(world: World, row: tuple[Any, ...]) -> bool:
     same = " AND ".join(f"{column} IS NOT DISTINCT FROM %s" for column in ("minute", "host", "page", "browser"))
-    query = f"SELECT views > 1000 FROM state.page_views_v1 WHERE {same}"
+    query = f"SELECT views > 1000 FROM state.page_views_v2 WHERE {same}"
     [(is_there,)] = world.ask(query, *row)
     return bool(is_there)
 

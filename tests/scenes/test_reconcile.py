@@ -28,11 +28,11 @@ def stream(world: World, only_page_views: Path) -> Iterator[Application]:
 def plant(world: World) -> None:
     """Change one row, delete another, and add a row that has no events."""
     world.ask(
-        "UPDATE state.page_views_v1 SET views = views + 7 "
-        "WHERE ctid = (SELECT min(ctid) FROM state.page_views_v1) RETURNING 1"
+        "UPDATE state.page_views_v2 SET views = views + 7 "
+        "WHERE ctid = (SELECT min(ctid) FROM state.page_views_v2) RETURNING 1"
     )
-    world.ask("DELETE FROM state.page_views_v1 WHERE ctid = (SELECT max(ctid) FROM state.page_views_v1) RETURNING 1")
-    world.ask("INSERT INTO state.page_views_v1 (minute, views) VALUES ('2020-01-01', 1) RETURNING 1")
+    world.ask("DELETE FROM state.page_views_v2 WHERE ctid = (SELECT max(ctid) FROM state.page_views_v2) RETURNING 1")
+    world.ask("INSERT INTO state.page_views_v2 (minute, views) VALUES ('2020-01-01', 1) RETURNING 1")
 
 
 def test_planted_rows_are_repaired_while_events_arrive(

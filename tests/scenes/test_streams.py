@@ -306,7 +306,7 @@ def test_a_changed_view_is_loaded_without_a_restart(kept: Settings, oncall: Airf
     """The `streams` DAG finds nothing to restart afterwards."""
     before, archive = working(kept, since=status(kept).batch_at), status(kept, "archive")
     file = kept.views_folder / "page_views.py"
-    file.write_text(file.read_text().replace("VIEW = View(", "VIEW = View(version=2, "))
+    file.write_text(file.read_text().replace("version=2", "version=3"))
     wait(kept, lambda now: now.alive and now.code_running not in (None, before.code_running), "loaded", 150)
 
     oncall.trigger("streams")

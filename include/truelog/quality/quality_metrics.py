@@ -62,8 +62,7 @@ def _expressions(event_type: EventType) -> dict[str, str]:
     if event_type.topic.key:
         metrics[KEYS] = f"nullif(approx_count_distinct({event_type.topic.key}) {valid}, 0)"
     metrics[LATE] = f"avg(({late})::int) {valid}"
-    optional = (field.name for field in event_type.fields if not field.required)
-    return metrics | {f"{MISSING}{name}": f'avg(("{name}" IS NULL)::int) {valid}' for name in optional}
+    return metrics | {f"{MISSING}{name}": f'avg(("{name}" IS NULL)::int) {valid}' for name in event_type.nullable}
 
 
 def _empty_day(event_type: EventType) -> MetricValues:

@@ -35,12 +35,12 @@ def validate_columns(
     reasons += _time_errors(event_time, latest, future_limit)
     unreadable = parsed["invalid"] if "invalid" in parsed.schema.names else pa.nulls(parsed.num_rows, pa.string())
     invalid = pc.coalesce(unreadable, *reasons)
-    columns = {name: parsed[name] for name in event_type.arrow_schema.names if name in parsed.schema.names}
+    columns = {field.name: parsed[field.name] for field in event_type.fields if field.name in parsed.schema.names}
     columns["event_time"] = event_time
     if invalid.null_count < len(invalid):
         columns = {name: pc.if_else(invalid.is_null(), column, None) for name, column in columns.items()}
     columns["event_time"] = columns["event_time"].cast(INSTANT)
-    names = [name for name in event_type.arrow_schema.names if name in columns]
+    names = [name for name in event_type.decoded_schema.names if name in columns]
     return pa.record_batch([*(columns[name] for name in names), invalid], [*names, "invalid"])
 
 

@@ -1,8 +1,8 @@
 """The decoder: raw records into the typed columns of their event type.
 
-Each record becomes one row, in order. The row has the columns of `event_type.arrow_schema` and the `invalid` column. If
-the record is not a valid event, `invalid` contains the reason and all other columns are NULL. A row depends only on its
-own record and on that record's broker time:
+Each record becomes one row, in order, with the columns of `event_type.decoded_schema`. If the record is not a valid
+event, `invalid` contains the reason and all other columns are NULL. A row depends only on its own record and on that
+record's broker time.
 
 Nearly all records are plain, and msgspec parses them (`truelog.schema.plain_records`). `decode_others` could decode
 every record, with the same result. It decodes the records that are not plain:
@@ -63,8 +63,9 @@ def decode(
     columns: Collection[str] | None = None,
 ) -> pa.RecordBatch:
     """Decode the records into the columns of `event_type.decoded_schema`, or into these columns of it and `invalid`."""
-    wanted = event_type.arrow_schema.names if columns is None else columns
-    names = [*(name for name in event_type.arrow_schema.names if name in wanted), "invalid"]
+    every = event_type.decoded_schema.names
+    wanted = every if columns is None else {*columns, "invalid"}
+    names = [name for name in every if name in wanted]
     values, times = values.cast(pa.binary()), broker_times.cast(INSTANT)
     plain = parse_plain(event_type, values, wanted)
     if not plain.mask.any():

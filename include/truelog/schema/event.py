@@ -19,6 +19,8 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 from pydantic import Field as Declared
 
+from truelog.schema import derived
+from truelog.schema.derived import Derived
 from truelog.schema.field import INSTANT, INT64_MAX, INT64_MIN, Field, fields_of
 from truelog.schema.quality import DEFAULTS, Quality
 from truelog.support import timestamps
@@ -120,6 +122,7 @@ class EventType:
     model: type[Event]
     topic: Topic
     quality: Quality = DEFAULTS
+    derived: tuple[Derived, ...] = ()
     future_limit: timedelta = FUTURE_LIMIT
     decoder: int = 1  # the number of the decoder in `truelog.schema.event_version`
     version: int = 0
@@ -132,7 +135,8 @@ class EventType:
             raise BadDeclaration(f"{self.name}: an event type is a table; use a-z, 0-9 and _ in its file name.")
         _require_no_validators(self.model)
         _require_valid_topic(self.topic, self.fields, self.name)
-        self.quality.require_valid(self.name, self.fields)
+        derived.require_valid(self.name, self.derived, self.fields)
+        self.quality.require_valid(self.name, self.nullable)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel to other processes as data, because the class of a registered model exists only in this process."""
@@ -146,23 +150,30 @@ class EventType:
         """The fields of the envelope and the payload, without the computed `event_time`."""
         return fields_of(self.model)
 
+    @property
+    def nullable(self) -> tuple[str, ...]:
+        """The columns that may be NULL in a valid event: optional fields and derived columns."""
+        optional = (each.name for each in self.fields if not each.required)
+        return (*optional, *(name for each in self.derived for name in each.names))
+
     @cached_property
-    def arrow_schema(self) -> pa.Schema:
-        """The columns of the envelope, `event_time` and the payload. In an invalid record, all of them are NULL."""
+    def decoded_schema(self) -> pa.Schema:
+        """The output of `truelog.schema.decode`: envelope, `event_time`, payload, and the reason if it is invalid."""
         columns = [pa.field(field.name, field.arrow_type) for field in self.fields]
         columns.insert(len(Event.model_fields), pa.field("event_time", INSTANT))
-        return pa.schema(columns)
+        return pa.schema([*columns, pa.field("invalid", pa.string())])
+
+    @cached_property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns of an event: envelope, `event_time`, payload, derived. In an invalid record, all are NULL."""
+        columns = [column for column in self.decoded_schema if column.name != "invalid"]
+        return pa.schema([*columns, *(pa.field(name, pa.string()) for each in self.derived for name in each.names)])
 
     @cached_property
     def stored_schema(self) -> pa.Schema:
         """The columns of this version, and after them the columns that only earlier versions declare."""
         columns = {column.name: column for each in self.past for column in each.event_type.arrow_schema}
         return pa.schema([*self.arrow_schema, *(columns[n] for n in columns if n not in self.arrow_schema.names)])
-
-    @cached_property
-    def decoded_schema(self) -> pa.Schema:
-        """The output of `truelog.schema.decode`: the typed columns, and the reason if the record is invalid."""
-        return self.arrow_schema.append(pa.field("invalid", pa.string()))
 
     @cached_property
     def spark_schema(self) -> "StructType":
@@ -185,7 +196,13 @@ class EventType:
         topic = f"Partitions: {self.topic.partitions}, {key}. In Kafka {retention}; in the archive forever."
         lines = [f"## {self.name}", "", description, "", topic]
         lines += ["", "| field | type | required | bounds | description |", "| --- | --- | --- | --- | --- |"]
-        return "\n".join(lines + [_markdown_row(field) for field in self.fields]) + "\n"
+        lines += [_markdown_row(field) for field in self.fields]
+        lines += [
+            f"| {name} | str, from {each.source} | | | {each.descriptions.get(name, '')} |"
+            for each in self.derived
+            for name in each.names
+        ]
+        return "\n".join(lines) + "\n"
 
 
 EventTypes = Mapping[str, EventType]
@@ -224,11 +241,12 @@ def load_event(path: Path) -> EventType:
     """The event type that the file declares."""
     module = _module(path)
     topic, quality = getattr(module, "TOPIC", None), getattr(module, "QUALITY", DEFAULTS)
+    columns = tuple(getattr(module, "DERIVED", ()))
     models = [each for each in vars(module).values() if _is_event(each, module)]
     if not isinstance(topic, Topic) or len(models) != 1:
         raise BadDeclaration(f"{path}: declare `TOPIC = Topic(…)` and exactly one class deriving from Event.")
     try:
-        return EventType(path.stem, models[0], topic, quality)
+        return EventType(path.stem, models[0], topic, quality, columns)
     except BadDeclaration as bad:
         raise BadDeclaration(f"{path}: {bad}") from None
 

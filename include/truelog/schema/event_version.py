@@ -1,9 +1,9 @@
 """Event versions: the declarations of an event type as data, and the version that judges each record.
 
 A record is judged for ever by the version of its event type that was in force at its offset. A declaration contains
-everything that decides what a record means: the fields with their types and bounds, the future limit, and the number
-of the decoder. A version's cut is the first offset of each partition that the version judges. A reading is one list of
-versions and cuts; judging a topic's history again begins another reading.
+everything that decides what a record means: the fields with their types and bounds, the derived columns, the future
+limit, and the number of the decoder. A version's cut is the first offset of each partition that the version judges. A
+reading is one list of versions and cuts; judging a topic's history again begins another reading.
 """
 
 import json
@@ -19,6 +19,7 @@ from pydantic import Field as Declared
 from pydantic import create_model
 
 from truelog.schema.decode import decode
+from truelog.schema.derived import Derived
 from truelog.schema.event import Event, EventType, PastVersion, Topic
 from truelog.schema.field import Field
 from truelog.schema.quality import Quality
@@ -44,10 +45,12 @@ _BOUNDS = {"least": "ge", "most": "le", "shortest": "min_length", "longest": "ma
 
 def declaration_of(event_type: EventType) -> dict[str, Any]:
     """The declaration as data. Documentation, quality and topic settings are not part of it."""
+    derived = [{"source": each.source, "pattern": each.pattern} for each in event_type.derived]
     return {
         "decoder": event_type.decoder,
         "future_limit": event_type.future_limit.total_seconds(),
         "fields": [_field_as_data(each) for each in event_type.fields],
+        **({"derived": derived} if derived else {}),  # absent from declarations that releases before 0.2 made
     }
 
 
@@ -65,7 +68,7 @@ def from_declaration(name: str, declaration: Declaration, topic: Topic, quality:
     """
     model = _model(name, json.dumps(declaration["fields"], sort_keys=True))
     limit = timedelta(seconds=declaration["future_limit"])
-    event_type = EventType(name, model, topic, quality, future_limit=limit, decoder=declaration["decoder"])
+    event_type = EventType(name, model, topic, quality, _derived(declaration), limit, declaration["decoder"])
     if declaration_of(event_type) != declaration or event_type.decoder not in DECODERS:
         raise BadDeclaration(f"{name}: a newer release of Truelog made this version of the event type: upgrade first.")
     return event_type
@@ -97,14 +100,22 @@ def require_compatible(new: EventType, earlier: Mapping[int, Declaration]) -> No
         BadDeclaration: the message names the field and both types.
     """
     for number, declaration in earlier.items():
-        types = {each["name"]: each["type"] for each in declaration["fields"]}
-        for each in new.fields:
-            before = types.get(each.name, each.type_name)
-            if before != each.type_name:
+        types = _column_types(declaration)
+        for name, declared in _column_types(declaration_of(new)).items():
+            if (before := types.get(name, declared)) != declared:
                 raise BadDeclaration(
-                    f"{new.name}.{each.name}: version {number} declared it as {before}, and the file now declares it "
-                    f"as {each.type_name}. Records of both types would share a column: use another field name."
+                    f"{new.name}.{name}: version {number} declared it as {before}, and the file now declares it "
+                    f"as {declared}. Records of both types would share a column: use another field name."
                 )
+
+
+def _column_types(declaration: Declaration) -> dict[str, str]:
+    fields = {each["name"]: each["type"] for each in declaration["fields"]}
+    return fields | {name: "str" for each in _derived(declaration) for name in each.names}
+
+
+def _derived(declaration: Declaration) -> tuple[Derived, ...]:
+    return tuple(Derived(each["source"], each["pattern"]) for each in declaration.get("derived", ()))
 
 
 @dataclass(frozen=True)
@@ -246,8 +257,18 @@ def judge(event_type: EventType, records: pa.RecordBatch, columns: Columns = Non
 
 
 def _decode(event_type: EventType, records: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
+    wanted = event_type.arrow_schema.names if columns is None else columns
+    derived = [each for each in event_type.derived if any(name in wanted for name in each.names)]
+    read = None if columns is None else {*columns, *(each.source for each in derived)}
     decoder = DECODERS[event_type.decoder]
-    return decoder(event_type, records["value"], records["broker_time"], event_type.future_limit, columns)
+    decoded = decoder(event_type, records["value"], records["broker_time"], event_type.future_limit, read)
+    if not derived:
+        return decoded
+    found = dict(zip(decoded.schema.names, decoded.columns, strict=True))
+    for each in derived:
+        found |= each.columns(found[each.source])
+    names = [*(name for name in event_type.arrow_schema.names if name in wanted), "invalid"]
+    return pa.RecordBatch.from_arrays([found[name] for name in names], names)
 
 
 def _version_indexes(event_type: EventType, partitions: "np.ndarray[Any, Any]", offsets: "np.ndarray[Any, Any]") -> Any:

@@ -29,10 +29,10 @@ TYPES: Mapping[Any, pa.DataType] = {
 }
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
+COLUMN_NAME = re.compile(r"[a-z][a-z0-9_]*")
 # Columns that the platform adds to an event in its tables and frames.
-_RESERVED = frozenset({"event_time", "invalid", "topic", "partition", "offset", "broker_time", "log_day"})
-_RESERVED |= {"key", "headers", "value", "erased"}
+RESERVED = frozenset({"event_time", "invalid", "topic", "partition", "offset", "broker_time", "log_day"})
+RESERVED |= {"key", "headers", "value", "erased"}
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ def _field(where: str, name: str, info: FieldInfo) -> Field:
 
 
 def _require_plain_name(where: str, name: str, info: FieldInfo) -> None:
-    if not _NAME.fullmatch(name):
+    if not COLUMN_NAME.fullmatch(name):
         raise BadDeclaration(f"{where}: a field is a column; use a name in lower case: a-z, 0-9 and _.")
-    if name in _RESERVED:
+    if name in RESERVED:
         raise BadDeclaration(f"{where}: the platform already has a column of this name; choose another name.")
     if info.alias or info.validation_alias or info.serialization_alias:
         raise BadDeclaration(f"{where}: aliases are not supported, because a field has one name; rename the field.")

@@ -5,11 +5,10 @@ seven log days, so one unusual day has no effect. A metric that cannot be checke
 as passed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from truelog.schema.field import Field
 from truelog.support.durations import seconds
 from truelog.support.errors import BadDeclaration
 
@@ -26,9 +25,9 @@ class Quality:
     """The bounds of a log day's metrics.
 
     `volume` and `keys` bound the number of events and the number of distinct keys, as multiples of their usual values.
-    `nulls` maps a field to the largest share of events in which the field may be missing. For other fields, `drift` is
-    the largest increase in that share over its usual value. `late` is the largest share of events that may arrive more
-    than `lateness` after they happened. `malformed` is the largest share of invalid records.
+    `nulls` maps a field or a derived column to the largest share of events in which it may be NULL. For other columns,
+    `drift` is the largest increase in that share over its usual value. `late` is the largest share of events that may
+    arrive more than `lateness` after they happened. `malformed` is the largest share of invalid records.
     """
 
     volume: Bounds = (0.5, 2.0)
@@ -43,15 +42,16 @@ class Quality:
     def lateness_seconds(self) -> int:
         return seconds(self.lateness)
 
-    def require_valid(self, name: str, fields: Iterable[Field]) -> None:
-        """Reject bounds that no log day, or every log day, would meet.
+    def require_valid(self, name: str, nullable: Collection[str]) -> None:
+        """Reject bounds that no log day, or every log day, would meet. `nullable` has the columns that may be NULL.
 
         Raises:
             BadDeclaration: a bound is invalid. The message says which bound.
         """
-        unknown = set(self.nulls) - {each.name for each in fields if not each.required}
+        unknown = set(self.nulls) - {*nullable}
         if unknown:
-            raise BadDeclaration(f"{name}: `nulls` may only list optional fields, not {', '.join(sorted(unknown))}.")
+            names = ", ".join(sorted(unknown))
+            raise BadDeclaration(f"{name}: `nulls` may only list optional fields and derived columns, not {names}.")
         for least, most in (self.volume, self.keys):
             if not 0 <= least <= most:
                 raise BadDeclaration(f"{name}: no number is between {least} and {most} times the usual value.")

@@ -119,7 +119,7 @@ class _Maker:
         event_type = chance.choice(TYPES)
         share, fresh = chance.choice(self.shares), chance.random() < 0.1
         undeclared = [f"k{chance.random()}"] if fresh else chance.sample(strange_values.UNDECLARED, chance.randrange(4))
-        names = event_type.arrow_schema.names
+        names = event_type.decoded_schema.names[:-1]  # without `invalid`
         is_strange = [chance.random() < share for _ in range(chance.choice(_SIZES))]
         values = [self._strange(event_type) if each else self._usual(event_type, undeclared) for each in is_strange]
         columns = chance.sample(names, chance.randrange(len(names) + 1)) if chance.random() < 0.2 else None

@@ -45,7 +45,7 @@ def test_a_page_view_has_envelope_event_time_and_payload() -> None:
             ("event_time", time),
             *[("ip", text), ("session_id", text), ("visitor_id", text), ("url", text), ("referrer", text)],
             *[("browser", text), ("language", text)],
-            *[("status", number), ("bytes", number), ("response_ms", number)],
+            *[("status", number), ("bytes", number), ("response_ms", number), ("host", text), ("page", text)],
         ]
     )
 
@@ -173,6 +173,7 @@ def test_the_documentation_names_every_field() -> None:
     for event in load_events().values():
         names = [field.name for field in event.fields]
         assert set(names) == event.json_schema["properties"].keys()
+        names += [name for each in event.derived for name in each.names]
         assert [line.split("|")[1].strip() for line in event.markdown.splitlines() if "|" in line][2:] == names
 
 

@@ -15,6 +15,7 @@ from pydantic import Field, create_model
 from tests.library.hostile import THING
 from truelog.schema import event_version
 from truelog.schema.decode import decode
+from truelog.schema.derived import Derived
 from truelog.schema.event import FUTURE_LIMIT, Event, EventType, Topic, load_events
 from truelog.schema.event_version import Cut, EventHistory, UsedVersions
 from truelog.support.errors import BadDeclaration
@@ -30,6 +31,10 @@ def said(**fields: Any) -> EventType:
 SHORT = said(text=(str, Field(max_length=3)))
 LONG = said(text=(str, Field(max_length=6)), country=(str | None, None))
 LONELY = said(country=(str | None, None))
+FIRST, LAST = (
+    replace(said(text=(str, Field())), derived=(Derived("text", pattern),))
+    for pattern in (r"^(?P<word>\w+)", r"(?P<word>\w+)$")
+)
 
 
 def record(text: str, **more: str) -> bytes:
@@ -57,7 +62,7 @@ def history(*versions: tuple[EventType, Mapping[int, int]], topic_id: str = "a")
     return EventHistory("said", event_version.settings_of(SHORT), declarations, cuts)
 
 
-@pytest.mark.parametrize("event_type", [*load_events().values(), THING, LONG], ids=lambda each: each.name)
+@pytest.mark.parametrize("event_type", [*load_events().values(), THING, LONG, FIRST], ids=lambda each: each.name)
 def test_a_declaration_is_data(event_type: EventType) -> None:
     declaration = event_version.declaration_of(event_type)
     made = event_version.from_declaration(event_type.name, declaration, event_type.topic, event_type.quality)
@@ -139,6 +144,27 @@ def test_law_the_versions_below_positions_are_those_that_judge_an_offset_there(
     newest = history(*zip([SHORT, LONG, LONELY, SHORT, LONG], [{}, *ends], strict=False)).event_type()
     judging = {1 + sum(each.get(p, 0) <= o for each in ends) for p, end in below.items() for o in range(end)}
     assert event_version.versions_below(newest, below) == UsedVersions(0, tuple(sorted(judging)))
+
+
+def test_derived_columns_belong_to_a_version() -> None:
+    words = history((SHORT, {}), (FIRST, {0: 1}), (LAST, {0: 2}), (LONELY, {0: 3})).event_type()
+    texts = ["one", "two words", "more words", "four"]
+    rows = [(0, offset, record(text)) for offset, text in enumerate(texts)]
+    assert [row["word"] for row in judged(words, rows)] == [None, "two", "words", None]
+    assert judged(words, rows, ["word"])[2] == {"word": "words", "invalid": None}
+
+
+def test_a_derived_column_of_an_invalid_record_is_null() -> None:
+    assert [row["word"] for row in judged(FIRST, [(0, 0, b"no event"), (0, 1, record("one"))])] == [None, "one"]
+
+
+def test_a_derived_column_and_a_field_of_another_type_never_share_a_name() -> None:
+    number = said(word=(int, Field()))
+    with pytest.raises(BadDeclaration, match=r"said\.word: version 1 declared it as str, .* as int"):
+        event_version.require_compatible(number, history((FIRST, {})).declarations)
+    with pytest.raises(BadDeclaration, match=r"said\.word: version 1 declared it as int, .* as str"):
+        event_version.require_compatible(FIRST, history((number, {})).declarations)
+    event_version.require_compatible(LAST, history((said(word=(str, Field())), {})).declarations)
 
 
 def test_a_field_never_changes_its_type_even_after_it_was_removed() -> None:

@@ -74,8 +74,8 @@ def test_an_event_type_without_declared_bounds_has_the_defaults() -> None:
 @pytest.mark.parametrize(
     ("quality", "why"),
     [
-        (Quality(nulls={"who": 0.1}), "`nulls` may only list optional fields, not who"),
-        (Quality(nulls={"where": 0.1}), "`nulls` may only list optional fields, not where"),
+        (Quality(nulls={"who": 0.1}), "`nulls` may only list optional fields and derived columns, not who"),
+        (Quality(nulls={"where": 0.1}), "`nulls` may only list optional fields and derived columns, not where"),
         (Quality(nulls={"why": 1.5}), "1.5 is not a share"),
         (Quality(volume=(2.0, 0.5)), "no number is between 2.0 and 0.5"),
         (Quality(keys=(-1, 0.5)), "no number is between"),

@@ -1,0 +1,115 @@
+"""Derived columns are what a pattern finds in a field, whatever the other records contain."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.library.hostile import THING
+from truelog.schema import derived
+from truelog.schema.derived import Derived
+from truelog.schema.event import load_event, load_events
+from truelog.support.errors import BadDeclaration
+
+[URL] = load_events()["page_view"].derived
+HOSTS = st.from_regex(r"[a-z][a-z0-9-]{0,9}(\.[a-z]{2,5}){0,2}|\[[0-9a-f:]{2,9}\]", fullmatch=True)
+PATHS = st.from_regex(r"(/[\w%.~ é-]{0,5}){0,3}", fullmatch=True)
+
+
+def found(texts: list[str | None], declared: Derived = URL) -> list[tuple[str | None, ...]]:
+    columns = declared.columns(pa.array(texts, pa.string()))
+    return list(zip(*(columns[name].to_pylist() for name in declared.names), strict=True))
+
+
+def test_host_and_page_of_a_url() -> None:
+    urls = {
+        "https://user@h2:8080/p#f": ("h2", "/p"),
+        "http://h": ("h", ""),
+        "http://h?q=/x": ("h", ""),
+        "http://h/a?u=http://other/b": ("h", "/a"),
+        "HTTP://[::1]:80/x?y#z": ("[::1]", "/x"),
+        "http://h/%00%zz": ("h", "/%00%zz"),
+        "http://h/a\nb": ("h", "/a\nb"),
+        "http://h/\U0001f600": ("h", "/\U0001f600"),
+        "http://[bad": (None, None),
+        "http://h:8a/x": (None, None),
+        "http:///x": (None, None),
+        "mailto:a@b": (None, None),
+        "/page": (None, None),
+        "": (None, None),
+    }
+    assert dict(zip(urls, found([*urls]), strict=True)) == urls
+    assert found([None]) == [(None, None)]
+
+
+@given(HOSTS, st.sampled_from(["", ":", ":80"]), PATHS, st.sampled_from(["", "?", "?a=/b", "#c"]))
+def test_law_host_and_page_are_those_of_pythons_parser(host: str, port: str, path: str, rest: str) -> None:
+    url = f"https://{host}{port}{path}{rest}"
+    try:
+        parsed = urlsplit(url)
+    except ValueError:  # an address in brackets that is none
+        return
+    assert found([url]) == [(parsed.netloc.removesuffix(port), parsed.path)]
+
+
+@given(st.lists(st.none() | st.text() | st.sampled_from(["http://h/p", "http://\U0001f600/é?"])))
+def test_law_each_text_is_matched_alone(texts: list[str | None]) -> None:
+    assert found(texts) == [row for text in texts for row in found([text])]
+    sliced = pa.array([None, "http://x/", *texts], pa.string()).slice(2)
+    assert URL.columns(sliced)["host"].to_pylist() == [host for host, _ in found(texts)]
+
+
+def test_a_group_without_a_part_of_the_match_is_empty() -> None:
+    either = Derived("text", "^(?:(?P<number>[0-9]+)|(?P<word>[a-z]+))$")
+    assert found(["12", "ab", "?"], either) == [("12", ""), ("", "ab"), (None, None)]
+
+
+@pytest.mark.parametrize(
+    ("source", "pattern", "reason"),
+    [
+        ("nothing", "(?P<word>a)", "come from a text field; 'nothing' is none"),
+        ("amount", "(?P<word>a)", "come from a text field; 'amount' is none"),
+        ("text", "(?P<word>a", "cannot be used: .*missing \\)"),
+        ("text", "(a)", r"cannot be used: .* Each group needs a name, as in \(\?P<host>…\)"),
+        ("text", "a", "has no group"),
+        ("text", "(?P<Word>a)", "the group 'Word' is a column; use a-z"),
+        ("text", "(?P<offset>a)", "there is another column 'offset'"),
+        ("text", "(?P<text>a)", "there is another column 'text'"),
+        ("text", r"(?P<word>\C)", r"has \\C, which splits characters"),
+        ("text", r"(?P<word>(?=a)a)", "cannot be used"),
+    ],
+)
+def test_a_column_that_cannot_be_derived_is_refused(source: str, pattern: str, reason: str) -> None:
+    with pytest.raises(BadDeclaration, match=f"^thing: .*{reason}"):
+        replace(THING, derived=(Derived(source, pattern),))
+
+
+def test_two_patterns_never_give_one_column() -> None:
+    twice = (Derived("text", "(?P<word>a)"), Derived("text", "(?P<word>b)"))
+    with pytest.raises(BadDeclaration, match="there is another column 'word'"):
+        replace(THING, derived=twice)
+    with pytest.raises(BadDeclaration, match="no group 'wrod', so"):
+        replace(THING, derived=(Derived("text", "(?P<word>a)", {"wrod": "The word."}),))
+
+
+def test_a_backslash_before_a_letter_is_no_part_of_a_character() -> None:
+    derived.require_valid("thing", (Derived("text", r"\\C(?P<word>a)"),), THING.fields)
+
+
+def test_a_file_declares_derived_columns(tmp_path: Path) -> None:
+    path = tmp_path / "said.py"
+    path.write_text(
+        "from truelog import Derived, Event, Topic\n"
+        "TOPIC = Topic(key=None, subject=(), partitions=1, retention='1 day')\n"
+        "DERIVED = [Derived('text', r'^(?P<word>\\w+)', {'word': 'The first word.'})]\n"
+        "class Said(Event):\n    text: str\n"
+    )
+    said = load_event(path)
+    assert said.arrow_schema.names[-2:] == ["text", "word"]
+    assert re.search(r"\| word \| str, from text \|.*The first word\.", said.markdown)
+    assert "word" not in said.json_schema["properties"]
