@@ -8,7 +8,7 @@ tests run without an alteration at the beginning, after every tenth alteration a
 run ends with an error, because an alteration has damaged the services.
 
 The alterations run in a random order with a fixed seed. If `--minutes` limits a module, the run reports how many ran,
-and `--skip` leaves out those that an earlier run of the same module has done. `docs/mutation.md` keeps the report, and
+and `--skip` leaves out as many as an earlier run of the module has done. `docs/mutation.md` keeps the report, and
 explains each alteration that survives.
 """
 
