@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from truelog.log import range_reader
 from truelog.log.positions import Positions, Range
 from truelog.log.range_reader import COORDINATES
+from truelog.schema.derived import IS_DERIVED
 from truelog.schema.event import EventType, EventTypes
 from truelog.schema.event_version import judge
 from truelog.support.settings import KafkaUser, Settings
@@ -32,8 +33,14 @@ _Decoder = Callable[[_Batches], Iterator[pa.RecordBatch]]
 
 
 def schema(event_type: EventType) -> StructType:
-    """The columns of an event type in a transform: the record's coordinates in the log and the typed columns."""
-    return from_arrow_schema(pa.schema([*COORDINATES, *event_type.arrow_schema]))
+    """The columns of an event type in a transform: the record's coordinates in the log and the typed columns.
+
+    The metadata of a derived column says so.
+    """
+    columns = from_arrow_schema(pa.schema([*COORDINATES, *event_type.arrow_schema]))
+    for name in (name for each in event_type.derived for name in each.names):
+        columns[name].metadata = {IS_DERIVED: True}
+    return columns
 
 
 def read_stream(spark: SparkSession, settings: Settings, topics: tuple[str, ...], begin: Positions) -> DataFrame:

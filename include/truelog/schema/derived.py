@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from truelog.schema.field import COLUMN_NAME, RESERVED, Field
 from truelog.support.errors import BadDeclaration
 
+IS_DERIVED = "derived"  # in the metadata of a column
 _ONE_BYTE = re.compile(r"(?<!\\)(\\\\)*\\C")  # RE2's \C matches a part of a character
 
 

@@ -215,7 +215,7 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
     require_accepted(name, view.measures, dtypes)
     _require_age_column(name, view, dtypes)
     fields = referenced(spark, view, frames, selected)
-    new, former = fingerprint(spark, view, fields), former_fingerprint(view, frames, selected)
+    new, former = fingerprint(spark, view, fields), former_fingerprint(spark, view, schemas)
     columns = {topic: frozenset(schema.fieldNames()) for topic, schema in fields.items()}
     compiled = CompiledView(name, view, dtypes, new, former, columns, plan.scans(selected))
     _require_unique_columns(compiled)

@@ -19,6 +19,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from truelog.schema.derived import IS_DERIVED
 from truelog.support.durations import seconds
 from truelog.views import plan
 from truelog.views.view import View
@@ -49,12 +50,21 @@ def fingerprint(spark: SparkSession, view: View, fields: Schemas) -> str:
     return f"{_FORMULA}:{_hash(parts)}"
 
 
-def former_fingerprint(view: View, frames: Mapping[str, DataFrame], selected: DataFrame) -> str:
-    """The fingerprint by formula 1, which only proves that an existing table or certificate is of the same code."""
+def former_fingerprint(spark: SparkSession, view: View, schemas: Schemas) -> str:
+    """The fingerprint by formula 1, which only proves that an existing table or certificate is of the same code.
+
+    Events had no derived columns then. "" if the view uses one.
+    """
+    fields = {t: StructType([each for each in schemas[t] if IS_DERIVED not in each.metadata]) for t in view.reads}
+    try:
+        with _quietly():
+            selected = _selected(spark, view, fields)
+    except Exception:  # a transform may raise anything if a field is missing
+        return ""
     parts = [
         plan.analyzed(selected).canonicalized().toString(),
         *_declared(view),
-        *(frames[topic].schema.json() for topic in view.reads),
+        *(fields[topic].json() for topic in view.reads),
         f"meaning {MEANING}, future limit 0:05:00",
     ]
     return _hash(parts)
