@@ -8,7 +8,8 @@ import argparse
 import json
 import sys
 
-from truelog.reconcile.reconcile import ReconcileRequest, exit_code, reconcile_all
+from truelog.reconcile.reconcile import reconcile_all
+from truelog.reconcile.reconcile_result import ReconcileRequest, exit_code
 from truelog.storage import audit_trail
 from truelog.support.settings import Settings
 
@@ -22,6 +23,7 @@ def main() -> int:
         "--spare", action="append", default=[], metavar="VIEW", help="compare this view without repairing it"
     )
     parser.add_argument("--prove", action="store_true", help="first compare some partials with the raw bytes")
+    parser.add_argument("--incremental", action="store_true", help="begin from the rows that were proved last")
     parser.add_argument("--run", help="the run's name, stored with the results")
     parser.add_argument("--doer", default=audit_trail.AIRFLOW, help="the user who started the comparison")
     arguments = parser.parse_args()
@@ -29,6 +31,7 @@ def main() -> int:
         from_raw=arguments.from_raw,
         repair=arguments.repair,
         audit=arguments.prove,
+        incremental=arguments.incremental,
         doer=arguments.doer,
         exempt=frozenset(arguments.spare),
         run=arguments.run,

@@ -18,7 +18,8 @@ from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import ensure_table, identifier, open_catalog
 from truelog.quality import gx_docs
 from truelog.reconcile import reconcile_checks
-from truelog.reconcile.reconcile import ReconcileRequest, refused_result
+from truelog.reconcile.reconcile import refused_result
+from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.schema.event import load_events
 from truelog.storage.database import Connection
 from truelog.support.errors import ArchiveBehind, BadInput

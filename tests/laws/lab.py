@@ -16,14 +16,14 @@ from pyspark.sql.types import IntegerType
 
 from tests.laws.events import START, Record, log
 from truelog.batch.batch_context import BatchContext
-from truelog.kernel import clock, merge, stage, table
+from truelog.kernel import clock, merge, stage, table, table_hash
 from truelog.kernel.stage import StagedRows
+from truelog.kernel.table_hash import TableHash
 from truelog.log import records
 from truelog.log.positions import Positions
-from truelog.reconcile import row_diff, table_hash
+from truelog.reconcile import row_diff
 from truelog.reconcile.provenance_frame import ProvenanceFrame
 from truelog.reconcile.row_diff import DiffCounts
-from truelog.reconcile.table_hash import TableHash
 from truelog.schema.event import EventType, EventTypes
 from truelog.schema.event_version import judge
 from truelog.storage.database import Connection, names

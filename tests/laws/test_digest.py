@@ -1,11 +1,13 @@
 """Spark and PostgreSQL compute equal hashes for equal rows, even hostile ones, and different hashes otherwise."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from psycopg import sql
 
 from tests.laws.lab import Lab, cases
 from tests.laws.views import VIEWS
-from truelog.reconcile import table_hash
+from truelog.kernel import table_hash
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -36,3 +38,16 @@ def test_an_altered_row_changes_the_hash_of_its_bucket_alone(lab: Lab) -> None:
 def test_a_bucket_that_one_table_lacks_is_unequal() -> None:
     one, other = table_hash.BucketHash(1, 2, 3), table_hash.BucketHash(1, 2, 4)
     assert table_hash.unequal_buckets({1: one, 2: one, 5: one}, {2: one, 3: one, 5: other}) == [1, 3, 5]
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.booleans(), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))))
+def test_law_the_hash_of_parts_gives_the_hash_of_the_whole(rows: list[tuple[int, bool, int, int]]) -> None:
+    def hashed(chosen: list[tuple[int, bool, int, int]]) -> table_hash.TableHash:
+        return table_hash.total([{number: table_hash.BucketHash(1, high, low)} for number, _, high, low in chosen])
+
+    some, others = ([row for row in rows if row[1] is each] for each in (True, False))
+    whole = hashed(rows)
+    assert table_hash.total([hashed(some), hashed(others)]) == whole
+    assert table_hash.replaced(whole, hashed(some), hashed(others)) == hashed([*others, *others])
+    assert table_hash.sum_of(whole.values()).rows == len(rows)
+    assert [table_hash.BucketHash.parse(each.rows, each.hash) for each in whole.values()] == list(whole.values())

@@ -36,7 +36,8 @@ from truelog.log.positions import Positions
 from truelog.reconcile import certificate_store
 from truelog.reconcile.certificate import Certificate
 from truelog.reconcile.certificate_verifier import CertificateVerifier
-from truelog.reconcile.reconcile import ReconcileRequest, ReconcileResult, reconcile
+from truelog.reconcile.reconcile import reconcile
+from truelog.reconcile.reconcile_result import ReconcileRequest, ReconcileResult
 from truelog.schema.event import Event, EventType, Topic
 from truelog.schema.event_version import UsedVersions, readings_of
 from truelog.storage.database import connect

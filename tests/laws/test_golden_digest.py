@@ -18,8 +18,7 @@ from pyspark.sql import types as t
 
 from tests.laws.lab import Lab
 from truelog import Latest, View
-from truelog.kernel import table
-from truelog.reconcile import table_hash
+from truelog.kernel import table, table_hash
 from truelog.storage.database import names
 from truelog.support.errors import BadDeclaration
 from truelog.views import columns

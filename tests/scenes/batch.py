@@ -10,7 +10,8 @@ from truelog.batch.batch_context import BatchContext
 from truelog.batch.recompute import Recomputed, recompute
 from truelog.control import event_registry
 from truelog.log import records
-from truelog.reconcile.reconcile import COMPARE_ONLY, ReconcileRequest, ReconcileResult, reconcile
+from truelog.reconcile.reconcile import reconcile
+from truelog.reconcile.reconcile_result import COMPARE_ONLY, ReconcileRequest, ReconcileResult
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 from truelog.views.compiled_view import CompiledView, compile_view

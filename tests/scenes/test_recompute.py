@@ -26,7 +26,7 @@ from truelog.batch.recompute import Recomputed
 from truelog.lag import lag_history, lag_poll
 from truelog.log import ticks, topics
 from truelog.log.positions import Positions
-from truelog.reconcile.reconcile import ReconcileRequest
+from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.schema.event import load_events
 from truelog.serving import fallback_policy, serving_status
 from truelog.serving.serving_status import ServingStatus

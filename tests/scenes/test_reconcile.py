@@ -11,7 +11,7 @@ from tests.scenes.command_line import answer
 from tests.scenes.conftest import World
 from truelog.archive.archive_table import archived_positions
 from truelog.log import topics
-from truelog.reconcile.reconcile import ReconcileRequest
+from truelog.reconcile.reconcile_result import ReconcileRequest
 
 pytestmark = pytest.mark.usefixtures("one_view")
 

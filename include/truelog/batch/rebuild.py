@@ -78,15 +78,19 @@ class Rebuilder:
         )
         selected = select_partials(stored.ranges, positions)
         events = self.events(archive_reader.Wanted(selected.records, positions.ids))
-        if self.compiled.view.keep and clock.TOPIC in positions.ids:
-            clock.store_deciding_ticks(
-                self.connection, positions.ids[clock.TOPIC], self._ticks(positions), positions, self.compiled.view.reads
-            )
+        self.store_ticks(positions)
         states = self.compiled.totals_of(records.without_records(events, self.excluded(positions)), only)
         partial_states = stored.read(self.context.spark, selected.partials)
         if partial_states is None:
             return states
         return self.compiled.plus(only(partial_states).unionByName(states))
+
+    def store_ticks(self, positions: Positions) -> None:
+        """Store the ticks that the view's clock needs at `positions`."""
+        if self.compiled.view.keep and clock.TOPIC in positions.ids:
+            clock.store_deciding_ticks(
+                self.connection, positions.ids[clock.TOPIC], self._ticks(positions), positions, self.compiled.view.reads
+            )
 
     def states_between(self, begin: Positions, end: Positions) -> DataFrame:
         """The states of the archive's records from `begin` to `end`."""

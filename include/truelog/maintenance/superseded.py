@@ -15,7 +15,7 @@ import psycopg
 from psycopg import sql
 
 from truelog.archive.archive_table import open_catalog
-from truelog.batch import partials
+from truelog.batch import base, partials
 from truelog.reconcile import row_diff
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
@@ -30,7 +30,15 @@ _SUPERSEDED = """
     ) ORDER BY 1, 2
 """
 _TABLES = (("state", ""), ("stage", ""), ("batch", ""), ("recon", ""), ("recon", "_streamed"), ("recon", "_diff"))
-_ROWS = ("batch_answer", "position", "exclusion", "proof", "merge_tally", "view")  # in the order of foreign keys
+_ROWS = (
+    "batch_answer",
+    "position",
+    "exclusion",
+    "proof",
+    "base",
+    "merge_tally",
+    "view",
+)  # in the order of foreign keys
 
 log = logging.getLogger("truelog.maintenance")
 
@@ -58,6 +66,7 @@ def _drop(settings: Settings, connection: Connection, version: Version) -> bool:
     """Drop a version, or leave it for the next upkeep if a reader still uses its tables."""
     row_diff.lock_comparisons(connection, version.table)
     _drop_partials(settings, version)
+    base.drop(settings, version.table)
     try:
         with connection.transaction():
             connection.execute("SET LOCAL lock_timeout = '5s'")

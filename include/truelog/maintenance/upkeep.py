@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from truelog.alerts import alert_store
 from truelog.archive.archive_table import NAMESPACE, open_catalog
 from truelog.archive.catalog_pointer import advance_pointer, load_table, require_newest
-from truelog.batch import partials
+from truelog.batch import base, partials
 from truelog.batch.batch_context import open_batch
 from truelog.kernel import clock, merge, stage
 from truelog.maintenance import retention, tick_retention
@@ -91,7 +91,7 @@ def table_names(settings: Settings) -> list[str]:
         existing = {name for (name,) in catalog.list_namespaces()}
         return [
             ".".join(table)
-            for ns in (NAMESPACE, partials.NAMESPACE)
+            for ns in (NAMESPACE, partials.NAMESPACE, base.NAMESPACE)
             if ns in existing
             for table in catalog.list_tables(ns)
         ]
@@ -100,7 +100,7 @@ def table_names(settings: Settings) -> list[str]:
 def _maintain(spark: SparkSession, settings: Settings, name: str) -> TableUpkeep:
     with open_catalog(settings) as catalog:
         require_newest(load_table(catalog, name))
-        rewritten = compact(spark, name)
+        rewritten = 0 if name.startswith(f"{base.NAMESPACE}.") else compact(spark, name)  # one file for each slice
         expire(spark, name)
         done = TableUpkeep(name, rewritten, remove_orphans(spark, name))
         if name.startswith(f"{NAMESPACE}."):  # otherwise the pointer would refer to deleted files until the next commit

@@ -16,13 +16,15 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from truelog import __version__
+from truelog.kernel.table_hash import TableHash
 from truelog.log.positions import Positions
-from truelog.reconcile.table_hash import TableHash
 from truelog.schema.event_version import UsedVersions
 from truelog.support.errors import BadInput
 from truelog.views.compiled_view import CompiledView
 
 FORMAT = 1  # version of the document and of the row encoding that is hashed
+
+_OPTIONAL = ("event_versions", "proved_at")
 
 Coordinates = tuple[str, int, int]  # topic, partition, offset
 Buckets = dict[int, tuple[int, str]]  # row count and hash by bucket; empty buckets are absent
@@ -37,6 +39,7 @@ class EqualResult:
     digests: TableHash
     from_raw: bool
     event_versions: Mapping[str, UsedVersions]  # by topic
+    proved_at: datetime | None = None  # when the oldest partial behind it was last compared with raw bytes, if known
 
 
 @dataclass(frozen=True)
@@ -55,9 +58,10 @@ class Certificate:
     from_raw: bool
     made_by: dict[str, str]
     made_at: datetime
-    event_versions: Mapping[str, UsedVersions] | None = (
-        None  # by topic; None if an earlier release made the certificate
-    )
+    # By topic; None if an earlier release made the certificate.
+    event_versions: Mapping[str, UsedVersions] | None = None
+    # When the oldest partial behind the rebuild was last compared with raw bytes; None if one never was.
+    proved_at: datetime | None = None
 
     @property
     def digest(self) -> str:
@@ -79,11 +83,12 @@ class Certificate:
         plain["columns"] = list(self.columns.items())  # a list, because their order is part of the encoding
         plain["buckets"] = {str(bucket): each for bucket, each in self.buckets.items()}
         plain["made_at"] = self.made_at.isoformat(timespec="microseconds")
-        if self.event_versions is None:
-            del plain["event_versions"]
-        else:
+        if self.event_versions is not None:
             plain["event_versions"] = {topic: asdict(each) for topic, each in self.event_versions.items()}
-        return plain | {"format": FORMAT}
+        if self.proved_at is not None:
+            plain["proved_at"] = self.proved_at.isoformat(timespec="microseconds")
+        absent = {name for name in _OPTIONAL if plain[name] is None}
+        return {name: value for name, value in plain.items() if name not in absent} | {"format": FORMAT}
 
 
 def make_certificate(spark: SparkSession, compiled: CompiledView, equal: EqualResult) -> Certificate:
@@ -103,6 +108,7 @@ def make_certificate(spark: SparkSession, compiled: CompiledView, equal: EqualRe
         made_by=software_versions(spark),
         made_at=datetime.now(UTC),
         event_versions=equal.event_versions,
+        proved_at=equal.proved_at and equal.proved_at.astimezone(UTC),
     )
 
 
@@ -146,7 +152,7 @@ def read_certificate(content: bytes) -> Certificate:
 def _parsed(plain: dict[str, Any]) -> Certificate:
     if plain["format"] != FORMAT:
         raise ValueError(f"its format is {plain['format']}, but this release reads format {FORMAT}")
-    values = {each.name: plain[each.name] for each in fields(Certificate) if each.name != "event_versions"}
+    values = {each.name: plain[each.name] for each in fields(Certificate) if each.name not in _OPTIONAL}
     values["positions"] = Positions.from_json(json.dumps(plain["positions"]), plain["topics"])
     values["excluded"] = tuple((topic, partition, offset) for topic, partition, offset in plain["excluded"])
     values["columns"] = dict(plain["columns"])
@@ -156,6 +162,8 @@ def _parsed(plain: dict[str, Any]) -> Certificate:
     if "event_versions" in plain:
         used = plain["event_versions"].items()
         values["event_versions"] = {t: UsedVersions(each["reading"], tuple(each["versions"])) for t, each in used}
+    if "proved_at" in plain:
+        values["proved_at"] = datetime.fromisoformat(plain["proved_at"])
     return Certificate(**values)
 
 

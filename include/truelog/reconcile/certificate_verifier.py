@@ -18,11 +18,11 @@ from truelog.archive import catalogless_reader
 from truelog.archive.archive_reader import Wanted
 from truelog.batch.batch_context import open_batch
 from truelog.control import event_registry
-from truelog.kernel import bad_records, clock
+from truelog.kernel import bad_records, clock, table_hash
 from truelog.log import records
 from truelog.log.positions import Positions, Range
 from truelog.log.records import EventFrames
-from truelog.reconcile import certificate, table_hash
+from truelog.reconcile import certificate
 from truelog.reconcile.certificate import Buckets, Certificate
 from truelog.schema import event_version
 from truelog.schema.event import EventTypes

@@ -9,13 +9,14 @@ twenty-fourth of the raw bytes.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Any
 
 from truelog.batch import partials
-from truelog.batch.partial_selection import PartialRange
+from truelog.batch.partial_selection import PartialRange, select_partials
 from truelog.batch.rebuild import Rebuilder
-from truelog.kernel import clock, merge
-from truelog.reconcile import table_hash
+from truelog.kernel import clock, merge, table_hash
+from truelog.log.positions import Positions
 
 _RUNS_A_DAY = 24
 
@@ -42,13 +43,30 @@ def audit_partials(rebuilder: Rebuilder, *, every: bool = False) -> PartialAudit
     return PartialAudit([tile.day for tile in due], wrong)
 
 
-def _due(rebuilder: Rebuilder, tiles: Sequence[PartialRange]) -> list[PartialRange]:
-    rows = rebuilder.connection.execute(
+def oldest_proof(rebuilder: Rebuilder, positions: Positions) -> datetime | None:
+    """When the oldest partial that a rebuild at `positions` uses was last compared with raw bytes.
+
+    None if one of them never was, or if the rebuild uses no partials.
+    """
+    known = partials.load_partials(rebuilder.context.settings, rebuilder.compiled, rebuilder.readings)
+    proved = _proofs(rebuilder)
+    times = [proved.get(each.day) for each in select_partials(known.ranges, positions).partials]
+    found = [time for time in times if time is not None]
+    return min(found) if times and len(found) == len(times) else None
+
+
+def _proofs(rebuilder: Rebuilder) -> dict[datetime, datetime]:
+    """When each partial was last compared with raw bytes, by log day."""
+    rows: list[Any] = rebuilder.connection.execute(
         "SELECT day, proved_at FROM truelog.proof WHERE view = %s AND version = %s",
         (rebuilder.compiled.name, rebuilder.compiled.view.version),
     ).fetchall()
-    audited_at = {day: str(at) for day, at in rows}
-    oldest_first = sorted(tiles, key=lambda tile: (audited_at.get(tile.day, ""), tile.day))
+    return dict(rows)
+
+
+def _due(rebuilder: Rebuilder, tiles: Sequence[PartialRange]) -> list[PartialRange]:
+    audited_at, never = _proofs(rebuilder), datetime.min.replace(tzinfo=UTC)
+    oldest_first = sorted(tiles, key=lambda tile: (audited_at.get(tile.day, never), tile.day))
     return oldest_first[: math.ceil(len(tiles) / _RUNS_A_DAY)]
 
 

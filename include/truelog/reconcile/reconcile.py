@@ -4,7 +4,9 @@
    partials. Otherwise the next reconcile would undo the repair wherever a partial is wrong.
 1. Hash the streamed table and read its positions in one database snapshot.
 2. Wait until the archive reaches these positions. After a timeout, the verdict is UNKNOWN.
-3. Rebuild the view at these positions and hash the rebuild.
+3. Rebuild the view at these positions and hash the rebuild. An incremental comparison begins from the rows that an
+   earlier one has proved, and reads only the records since then (`truelog.batch.base`). If the hashes differ, it reads
+   everything. A base therefore saves time but decides nothing.
 4. If any buckets differ, copy their streamed rows together with the current positions, and rebuild these buckets at
    those positions. Compare every row, with NULL equal to NULL, and find out why the rows differ (`root_cause`).
 5. Store the result, and store a certificate if the hashes were equal (`certificate`). On request, repair the differing
@@ -13,28 +15,31 @@
 If the tables are equal, the comparison uses only their hashes and does not copy or load any rows.
 """
 
-import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from psycopg import sql
 
 from truelog.archive import archive_reader
+from truelog.batch import base
+from truelog.batch.base import Rebuilt
 from truelog.batch.batch_context import BatchContext, open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.batch.shared_events import SharedEvents, shared_events
-from truelog.kernel import clock, merge, table
+from truelog.kernel import clock, merge, table, table_hash
+from truelog.kernel.table_hash import BucketHash
 from truelog.log.positions import Positions
-from truelog.reconcile import certificate, certificate_store, root_cause, row_diff, table_hash
-from truelog.reconcile.certificate import EqualResult
+from truelog.reconcile import certificate, certificate_store, root_cause, row_diff
+from truelog.reconcile.certificate import Certificate, EqualResult
 from truelog.reconcile.offset_search import Cause, Explanation
-from truelog.reconcile.partial_audit import audit_partials
+from truelog.reconcile.partial_audit import audit_partials, oldest_proof
+from truelog.reconcile.reconcile_result import COMPARE_ONLY, NOWHERE, ReconcileRequest, ReconcileResult, save
 from truelog.reconcile.repair import repair
-from truelog.reconcile.table_hash import TableHash
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection, connect, storable
@@ -46,67 +51,7 @@ _SAMPLE = 100  # maximum number of differing rows stored with the result; the co
 _AT_ONCE = 4  # views that are compared side by side
 _REASON = 500  # maximum length of a stored reason in characters
 
-NOWHERE = Positions()
-
 log = logging.getLogger("truelog.reconcile")
-
-
-@dataclass(frozen=True)
-class ReconcileResult:
-    """The verdict of a comparison, the row counts, and the first differing rows with both values."""
-
-    view: str
-    version: int | None  # None if the view's file cannot be read
-    positions: Positions  # empty if the view was not compared
-    rows: int = 0
-    missing: int = 0
-    extra: int = 0
-    different: int = 0
-    repaired: int = 0
-    verdict: str = "UNKNOWN"
-    reason: str = ""
-    sample: tuple[dict[str, Any], ...] = ()
-    mended_days: tuple[str, ...] = ()  # log days whose partial differed from the raw bytes and was replaced
-    id: int | None = None  # id of the row in truelog.reconciliation
-    causes: tuple[dict[str, Any], ...] = ()  # why rows differ: each cause with its row count and evidence
-    certificate: str | None = None  # id of the certificate, if any
-    digests: TableHash | None = field(default=None, repr=False)  # hash of all rows at `positions`, if EQUAL
-
-    @property
-    def equal(self) -> bool:
-        return self.verdict == "EQUAL"
-
-    def as_dict(self) -> dict[str, Any]:
-        """The stable format for scripts."""
-        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "digests"}
-        return plain | {"positions": json.loads(self.positions.as_json()), "equal": self.equal}
-
-
-@dataclass(frozen=True)
-class ReconcileRequest:
-    """What a reconcile does in addition to the comparison.
-
-    from_raw: parse the raw bytes instead of reading partials and typed columns, and check the skipped records. If the
-        transform does not fail on a skipped record, this is a difference.
-    repair: repair the differing rows and compare again, unless more rows differ than the settings allow.
-    audit: first audit the partials that are due.
-    doer: the person or process that requests the reconcile.
-    exempt: views that are compared but not repaired.
-    run: the id of the Airflow run, or None on the command line.
-    """
-
-    from_raw: bool = False
-    repair: bool = False
-    audit: bool = False
-    doer: str = audit_trail.AIRFLOW
-    exempt: frozenset[str] = frozenset()
-    run: str | None = None
-
-    def for_view(self, view: str) -> "ReconcileRequest":
-        return replace(self, repair=self.repair and view not in self.exempt)
-
-
-COMPARE_ONLY = ReconcileRequest()
 
 
 def reconcile(
@@ -129,7 +74,7 @@ def reconcile(
         rebuilder = Rebuilder(context, connection, compiled, request.from_raw, shared)
         audit_all = request.from_raw and request.repair
         wrong = audit_partials(rebuilder, every=audit_all).wrong if request.audit or audit_all else ()
-        result = compare(rebuilder)
+        result = compare(rebuilder, incremental=request.incremental)
         if request.from_raw and result.equal:
             result = _check_exclusions(rebuilder, result)
         result = _save_comparison(rebuilder, result, request)
@@ -174,7 +119,7 @@ def _repair(rebuilder: Rebuilder, result: ReconcileResult, request: ReconcileReq
     return replace(compare(rebuilder), repaired=repaired)
 
 
-def compare(rebuilder: Rebuilder) -> ReconcileResult:
+def compare(rebuilder: Rebuilder, *, incremental: bool = False) -> ReconcileResult:
     """Run steps 1 to 4."""
     connection, compiled = rebuilder.connection, rebuilder.compiled
     with _snapshot(connection):
@@ -184,20 +129,66 @@ def compare(rebuilder: Rebuilder) -> ReconcileResult:
     result = ReconcileResult(compiled.name, compiled.view.version, positions)
     try:
         _wait_for_archive(rebuilder, positions)  # 2
-        rebuilt = _hash_rebuild(rebuilder, positions)  # 3
-        unequal = table_hash.unequal_buckets(streamed, rebuilt)
-        if not unequal:
-            row_diff.clear_differences(connection, compiled)
-            return replace(result, rows=table_hash.count_rows(rebuilt), verdict="EQUAL", digests=rebuilt)
-        return _compare_rows(rebuilder, unequal)  # 4
+        since, problem = _rebuild_since_base(rebuilder, positions) if incremental else (None, "")
+        if since is not None:
+            if not table_hash.unequal_buckets(streamed, since.digests):
+                return _equal(rebuilder, result, since)
+            since.cache.close()
+        makes_base = incremental and table_hash.count_rows(streamed) >= rebuilder.context.settings.base_rows
+        rebuilt = _rebuild_all(rebuilder, positions, makes_base=makes_base)  # 3
+        if unequal := table_hash.unequal_buckets(streamed, rebuilt.digests):
+            return _compare_rows(rebuilder, unequal)  # 4
+        return _equal(rebuilder, replace(result, reason=problem), rebuilt)
     except ArchiveBehind as behind:
         return replace(result, reason=str(behind))
 
 
-def _hash_rebuild(rebuilder: Rebuilder, positions: Positions) -> TableHash:
+def _equal(rebuilder: Rebuilder, result: ReconcileResult, rebuilt: Rebuilt) -> ReconcileResult:
+    row_diff.clear_differences(rebuilder.connection, rebuilder.compiled)
+    began = None if rebuilt.base is None else rebuilt.base.certificate
+    rows = table_hash.count_rows(rebuilt.digests)
+    return replace(result, rows=rows, verdict="EQUAL", rebuilt=rebuilt, base=began)
+
+
+def _rebuild_all(rebuilder: Rebuilder, positions: Positions, *, makes_base: bool) -> Rebuilt:
     states = rebuilder.states(positions)
     kept = clock.without_expired(rebuilder.connection, rebuilder.compiled, states, positions)
-    return table_hash.hash_frame(rebuilder.compiled, rebuilder.compiled.stored(kept))
+    if makes_base:
+        return base.write(rebuilder, kept)
+    return Rebuilt(table_hash.hash_frame(rebuilder.compiled, rebuilder.compiled.stored(kept)))
+
+
+def _rebuild_since_base(rebuilder: Rebuilder, positions: Positions) -> tuple[Rebuilt | None, str]:
+    """The rebuild that begins from the view's base, if there is one for these positions; or why it failed.
+
+    Whatever is wrong with a base, the comparison reads everything instead, and the next one makes a new base.
+    """
+    settings, known = rebuilder.context.settings, base.load(rebuilder.connection, rebuilder.compiled)
+    if known is None or datetime.now(UTC) - known.begun_at > timedelta(seconds=settings.base_seconds):
+        return None, ""
+    try:
+        certified = certificate_store.find_certificate(settings, known.certificate)
+        if not _is_usable(rebuilder, certified, positions):
+            return None, ""
+        hashes = {bucket: BucketHash.parse(rows, text) for bucket, (rows, text) in certified.buckets.items()}
+        return base.advance(rebuilder, known, hashes, certified.positions, positions), ""
+    except Exception as error:
+        log.warning("the base of %s is made again", rebuilder.compiled.name, exc_info=True)
+        base.forget(rebuilder.connection, rebuilder.compiled)
+        about = str(error) if isinstance(error, TruelogError) else f"{type(error).__name__}: {error}"
+        return None, storable(f"the base could not be used and is made again: {about}"[:_REASON])
+
+
+def _is_usable(rebuilder: Rebuilder, certified: Certificate, positions: Positions) -> bool:
+    """Whether the certified rows, with the records since then, are the view at `positions`."""
+    before = certified.positions
+    return (
+        rebuilder.compiled.is_made_by(certified.fingerprint)
+        and all(positions.ids.get(topic) == known for topic, known in before.ids.items())
+        and positions.covers(before)
+        and certified.event_versions == rebuilder.event_versions(before)
+        and list(certified.excluded) == sorted(rebuilder.excluded(before))
+    )
 
 
 def _compare_rows(rebuilder: Rebuilder, buckets: Sequence[int]) -> ReconcileResult:
@@ -254,44 +245,30 @@ def _snapshot(connection: Connection) -> Iterator[None]:
 
 def _save_comparison(rebuilder: Rebuilder, result: ReconcileResult, request: ReconcileRequest) -> ReconcileResult:
     """Store the result, write its id into the diff table, and store a certificate if the result is EQUAL."""
-    saved = _save(rebuilder.connection, result, request)
+    saved = save(rebuilder.connection, result, request)
     assert saved.id is not None  # noqa: S101
     if saved.verdict != "UNKNOWN":
         row_diff.set_reconciliation(rebuilder.connection, rebuilder.compiled, saved.id)
-    if not saved.equal or saved.digests is None:  # rows may only have become equal during the comparison
+    if not saved.equal or saved.rebuilt is None:  # rows may only have become equal during the comparison
         return saved
     excluded = rebuilder.excluded(saved.positions)
     used = rebuilder.event_versions(saved.positions)
-    equal = EqualResult(saved.positions, excluded, saved.digests, request.from_raw, used)
+    proved_at = _oldest_proof(rebuilder, saved, request)
+    equal = EqualResult(saved.positions, excluded, saved.rebuilt.digests, request.from_raw, used, proved_at)
     made = certificate.make_certificate(rebuilder.context.spark, rebuilder.compiled, equal)
     certificate_store.store(rebuilder.context.settings, rebuilder.connection, made, saved.id)
+    with saved.rebuilt.cache:
+        base.keep(rebuilder, saved.rebuilt, made.id, proved_at)
     return replace(saved, certificate=made.id)
 
 
-def _save(connection: Connection, result: ReconcileResult, request: ReconcileRequest) -> ReconcileResult:
-    row = connection.execute(
-        "INSERT INTO truelog.reconciliation "
-        "(view, version, positions, from_raw, row_count, missing, extra, different, repaired, verdict, reason, sample, "
-        "causes, run) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING id",
-        (
-            result.view,
-            result.version,
-            result.positions.as_json(),
-            request.from_raw,
-            result.rows,
-            result.missing,
-            result.extra,
-            result.different,
-            result.repaired,
-            result.verdict,
-            result.reason,
-            json.dumps(result.sample),
-            json.dumps(result.causes),
-            request.run,
-        ),
-    ).fetchone()
-    assert row is not None  # noqa: S101
-    return replace(result, id=int(str(row[0])))
+def _oldest_proof(rebuilder: Rebuilder, result: ReconcileResult, request: ReconcileRequest) -> datetime | None:
+    """When the oldest partial behind an EQUAL result was last compared with raw bytes; None if one never was."""
+    if request.from_raw:
+        return datetime.now(UTC)
+    if result.rebuilt is not None and result.rebuilt.base is not None:
+        return result.rebuilt.base.proved_at
+    return oldest_proof(rebuilder, result.positions)
 
 
 def reconcile_all(settings: Settings, views: Sequence[str], request: ReconcileRequest) -> list[ReconcileResult]:
@@ -346,7 +323,7 @@ def refused_result(
     text = str(reason) if isinstance(reason, str | CodeChanged | NotMade) else f"{type(reason).__name__}: {reason}"
     causes = () if isinstance(view, str) else _causes(settings, view, reason)
     with connect(settings, autocommit=True) as connection:
-        return _save(
+        return save(
             connection, ReconcileResult(name, version, at, reason=storable(text[:_REASON]), causes=causes), request
         )
 
@@ -358,9 +335,3 @@ def _causes(settings: Settings, compiled: CompiledView, reason: Exception | str)
     if isinstance(reason, str | TruelogError):  # the reason states the cause
         return ()
     return tuple(each.as_dict() for each in root_cause.explain_failure(settings, compiled.view.topics))
-
-
-def exit_code(results: Iterable[ReconcileResult]) -> int:
-    """0 if all results are EQUAL, 1 if any result is DIFFERENT, 3 if none is DIFFERENT but at least one is UNKNOWN."""
-    verdicts = {r.verdict for r in results}
-    return 1 if "DIFFERENT" in verdicts else 3 if "UNKNOWN" in verdicts else 0

@@ -29,10 +29,10 @@ from pyspark.sql.types import IntegerType, LongType
 from truelog.archive import audit_evidence
 from truelog.archive.archive_reader import Wanted
 from truelog.batch.rebuild import Rebuilder
-from truelog.kernel import clock
+from truelog.kernel import clock, table_hash
 from truelog.log import records
 from truelog.log.positions import Positions, Range
-from truelog.reconcile import row_diff, table_hash
+from truelog.reconcile import row_diff
 from truelog.reconcile.offset_search import (
     Cause,
     Contribution,

@@ -11,7 +11,7 @@ from typing import Any
 
 from psycopg import sql
 
-from truelog.reconcile import table_hash
+from truelog.kernel import table_hash
 from truelog.storage.database import Connection, definitions, names
 from truelog.views.compiled_view import CompiledView
 

@@ -14,6 +14,7 @@ TruelogError
 ├── TopicRecreated   a topic's id differs from the id in the positions
 ├── TopicRefused     a topic cannot be read safely (CreateTime, fewer partitions …)
 ├── BadDeclaration   a file in events/ or views/ breaks the rules
+├── BaseAltered      the rows from which a comparison begins are not those that were written
 ├── ArchiveBehind    the archive has not reached the requested positions
 ├── LogCut           the log has lost records that a reader had already read
 ├── LeaderChanged    a partition's leader changed while a batch was read
@@ -93,6 +94,10 @@ class TopicRefused(TruelogError):
 
 class BadDeclaration(TruelogError):
     """The platform cannot support the declaration of an event type or a view."""
+
+
+class BaseAltered(TruelogError):
+    """The rows from which an incremental comparison begins are not those that were written."""
 
 
 class ArchiveBehind(TruelogError):

@@ -147,6 +147,8 @@ class Settings(BaseSettings):
     repair_share: float = Field(default=0.01, ge=0, le=1)
     repair_rows: PositiveInt = 10  # always allowed, whatever the share: a person can inspect that many rows
     cause_seconds: PositiveFloat = 20.0  # how long a comparison searches for the causes of a view's differing rows
+    base_rows: PositiveInt = 250_000  # an incremental comparison of a smaller view reads everything, which is faster
+    base_seconds: PositiveFloat = 86_400.0  # time after which an incremental comparison reads everything again
     # Time without a batch before the batch layer answers, and the interval between its answers.
     batch_answer_seconds: PositiveFloat = 120.0
     batch_grace_seconds: PositiveFloat = 5.0  # how long a batch waits for a slow view

@@ -11,7 +11,8 @@ from truelog.archive.archive_reader import Wanted, read_events
 from truelog.batch import shared_events
 from truelog.batch.shared_events import SharedEvents
 from truelog.log.positions import Positions
-from truelog.reconcile.reconcile import COMPARE_ONLY, ReconcileRequest, reconcile
+from truelog.reconcile.reconcile import reconcile
+from truelog.reconcile.reconcile_result import COMPARE_ONLY, ReconcileRequest
 from truelog.support.settings import Settings
 
 FROM_RAW = ReconcileRequest(from_raw=True)

@@ -23,7 +23,8 @@ from truelog.reconcile.certificate_verifier import (
     VerificationVerdict,
     compare_buckets,
 )
-from truelog.reconcile.reconcile import ReconcileResult, reconcile
+from truelog.reconcile.reconcile import reconcile
+from truelog.reconcile.reconcile_result import ReconcileResult
 from truelog.storage.database import connect
 from truelog.support.errors import BadInput
 from truelog.support.settings import Settings

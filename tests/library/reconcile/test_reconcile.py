@@ -10,23 +10,17 @@ from psycopg import sql
 
 from tests.library.reconcile.test_repair import TOPIC, Ground, _archive, ground, letter, send  # noqa: F401 — a fixture
 from truelog.archive import archive_reader
+from truelog.batch.base import Rebuilt
 from truelog.batch.rebuild import Rebuilder
-from truelog.kernel import merge
+from truelog.kernel import merge, table_hash
 from truelog.kernel.merge import Merge
+from truelog.kernel.table_hash import TableHash
 from truelog.log.positions import Positions
 from truelog.reconcile import reconcile as module
-from truelog.reconcile import row_diff, table_hash
+from truelog.reconcile import row_diff
 from truelog.reconcile.offset_search import Cause
-from truelog.reconcile.reconcile import (
-    ReconcileRequest,
-    ReconcileResult,
-    compare,
-    exit_code,
-    may_be_repaired,
-    reconcile,
-    refused_result,
-)
-from truelog.reconcile.table_hash import TableHash
+from truelog.reconcile.reconcile import compare, may_be_repaired, reconcile, refused_result
+from truelog.reconcile.reconcile_result import NOWHERE, ReconcileRequest, ReconcileResult, exit_code
 from truelog.storage.database import connect
 from truelog.support.errors import CodeChanged, MeaningChanged, ServiceDown
 from truelog.support.settings import Settings
@@ -67,8 +61,8 @@ def test_the_exit_code_says_the_worst_verdict() -> None:
 
 
 def test_scripts_get_every_field_but_the_hash() -> None:
-    plain = replace(FOUND, verdict="EQUAL", digests={}).as_dict()
-    assert (plain["equal"], plain["rows"], plain["positions"], "digests" in plain) == (True, 1000, {}, False)
+    plain = replace(FOUND, verdict="EQUAL", rebuilt=Rebuilt({})).as_dict()
+    assert (plain["equal"], plain["rows"], plain["positions"], "rebuilt" in plain) == (True, 1000, {}, False)
 
 
 def test_a_comparison_changes_no_row_and_stores_a_sample(ground: Ground) -> None:  # noqa: F811
@@ -88,9 +82,9 @@ def test_rows_that_become_equal_while_they_are_compared_get_no_certificate(
 ) -> None:
     """The hashes are of different moments, and a certificate contains a hash."""
     ground.plant("wrong", 7)
-    monkeypatch.setattr(module, "_hash_rebuild", lambda *_: _without_rows(ground))
+    monkeypatch.setattr(module, "_rebuild_all", lambda *_, **__: Rebuilt(_without_rows(ground)))
     found = reconcile(ground.rebuilder.context, ground.compiled)
-    assert (found.verdict, found.digests, found.certificate) == ("EQUAL", None, None)
+    assert (found.verdict, found.rebuilt, found.certificate) == ("EQUAL", None, None)
 
 
 def _without_rows(ground: Ground) -> TableHash:  # noqa: F811
@@ -173,7 +167,7 @@ def _require_waiting(settings: Settings) -> None:
 def test_a_view_of_another_reading_is_not_compared(ground: Ground) -> None:  # noqa: F811
     ground.lab.connection.execute("UPDATE truelog.position SET reading = 1 WHERE view = %s", (ground.compiled.name,))
     found = reconcile(ground.rebuilder.context, ground.compiled)
-    assert (found.verdict, found.positions) == ("UNKNOWN", module.NOWHERE)
+    assert (found.verdict, found.positions) == ("UNKNOWN", NOWHERE)
     with pytest.raises(MeaningChanged):
         compare(ground.rebuilder)
 

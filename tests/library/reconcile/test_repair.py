@@ -32,15 +32,8 @@ from truelog.kernel.stage import StagedRows
 from truelog.log import records, topics
 from truelog.log.positions import Positions
 from truelog.reconcile.offset_search import Cause, Explanation
-from truelog.reconcile.reconcile import (
-    ReconcileRequest,
-    ReconcileResult,
-    compare,
-    exit_code,
-    may_be_repaired,
-    reconcile,
-    refused_result,
-)
+from truelog.reconcile.reconcile import compare, may_be_repaired, reconcile, refused_result
+from truelog.reconcile.reconcile_result import ReconcileRequest, ReconcileResult, exit_code
 from truelog.reconcile.repair import repair
 from truelog.schema.event import load_events
 from truelog.storage.database import connect

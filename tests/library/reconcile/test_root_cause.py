@@ -16,7 +16,8 @@ from truelog.kernel import merge, stage
 from truelog.log.positions import Positions
 from truelog.reconcile import row_diff
 from truelog.reconcile.offset_search import Cause
-from truelog.reconcile.reconcile import COMPARE_ONLY, ReconcileResult, compare, reconcile, refused_result
+from truelog.reconcile.reconcile import compare, reconcile, refused_result
+from truelog.reconcile.reconcile_result import COMPARE_ONLY, ReconcileResult
 from truelog.storage import bucket
 from truelog.support.settings import Settings
 

@@ -8,10 +8,10 @@ import pytest
 from psycopg import sql
 
 from tests.library.kernel.zombie import counter
-from truelog.kernel import table
-from truelog.reconcile import row_diff, table_hash
+from truelog.kernel import table, table_hash
+from truelog.kernel.table_hash import BucketHash
+from truelog.reconcile import row_diff
 from truelog.reconcile.row_diff import DiffCounts
-from truelog.reconcile.table_hash import BucketHash
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView

@@ -9,9 +9,9 @@ import pytest
 from psycopg import sql
 
 from tests.library.kernel.zombie import EVENTS, at, counter, stage_events
-from truelog.kernel import merge, table
+from truelog.kernel import merge, table, table_hash
 from truelog.kernel.merge import Merge
-from truelog.reconcile import reconcile, table_hash
+from truelog.reconcile import reconcile
 from truelog.storage.database import Connection, connect
 from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import Settings

@@ -16,22 +16,30 @@ Repair = Annotated[
     bool, typer.Option("--repair", help="Replace differing rows with the rebuild's rows, and compare again.")
 ]
 
+Incremental = Annotated[
+    bool, typer.Option("--incremental", help="Read only what came since the last proof of a large view, for a day.")
+]
 
-def reconcile(
+
+def reconcile(  # noqa: PLR0913, PLR0917 — the options of the command
     views: Views = None,
     every: All = False,
     from_raw: FromRaw = False,
     repair: Repair = False,
+    incremental: Incremental = False,
     as_json: AsJson = False,
 ) -> None:
     """Rebuild views from the archive at their exact positions, and compare the views with the rebuilds row by row."""
-    from truelog.reconcile.reconcile import ReconcileRequest, exit_code, reconcile_all
+    from truelog.reconcile.reconcile import reconcile_all
+    from truelog.reconcile.reconcile_result import ReconcileRequest, exit_code
     from truelog.storage.audit_trail import by_hand
 
     settings = Settings()
     if every and views:
         raise typer.BadParameter("give the names of views or --all, not both")
-    request = ReconcileRequest(from_raw=from_raw, repair=repair, doer=by_hand())
+    if from_raw and incremental:
+        raise typer.BadParameter("give --from-raw or --incremental, not both")
+    request = ReconcileRequest(from_raw=from_raw, repair=repair, incremental=incremental, doer=by_hand())
     results = reconcile_all(settings, named(settings, views), request)
     if as_json:
         print_json({"views": [result.as_dict() for result in results]})

@@ -104,6 +104,12 @@ CREATE TABLE IF NOT EXISTS truelog.proof (
 );
 COMMENT ON TABLE truelog.proof IS 'When each partial was last compared with the raw bytes of its day';
 
+CREATE TABLE IF NOT EXISTS truelog.base (
+    view text, version integer, certificate text NOT NULL, snapshot bigint NOT NULL, slices jsonb NOT NULL,
+    begun_at timestamptz NOT NULL, proved_at timestamptz, PRIMARY KEY (view, version)
+);
+COMMENT ON TABLE truelog.base IS 'The rows that the newest incremental comparison begins from: their certificate, and the hash of each slice';
+
 CREATE TABLE IF NOT EXISTS truelog.recomputation (
     attempt text, view text, day timestamptz, run text, state text NOT NULL DEFAULT 'waiting', keys bigint,
     changed_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (attempt, view, day)
@@ -269,6 +275,8 @@ COMMENT ON TABLE truelog.certificate IS 'Each certificate and its object in the 
 
 -- The known causes of differing rows: each cause with its number of rows and its evidence.
 ALTER TABLE truelog.reconciliation ADD COLUMN IF NOT EXISTS causes jsonb NOT NULL DEFAULT '[]';
+-- The certificate from which an incremental comparison began; NULL if the comparison read everything.
+ALTER TABLE truelog.reconciliation ADD COLUMN IF NOT EXISTS base text;
 
 CREATE TABLE IF NOT EXISTS truelog.batch (
     application text, at timestamptz, steps jsonb NOT NULL, PRIMARY KEY (application, at)

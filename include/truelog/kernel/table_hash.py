@@ -7,7 +7,7 @@ equal have the same encoding: all NaNs, and both zeros. docs/certificates.md spe
 implementations.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from psycopg import sql
@@ -38,17 +38,35 @@ _HALF = 1 << 64
 
 @dataclass(frozen=True)
 class BucketHash:
-    """The number of rows in a bucket, and the sums of the high and low halves of the row hashes."""
+    """The number of rows in a bucket, and the sums of the high and low halves of the row hashes modulo 2^64."""
 
     rows: int
     high: int
     low: int
 
+    @staticmethod
+    def of(rows: object, high: object, low: object) -> "BucketHash":
+        """The hash from sums as an engine returns them."""
+        return BucketHash(int(str(rows)), int(str(high)) % _HALF, int(str(low)) % _HALF)
+
+    @staticmethod
+    def parse(rows: int, text: str) -> "BucketHash":
+        """The hash with these rows and the text of `hash`."""
+        return BucketHash(rows, int(text[:16], 16), int(text[16:], 16))
+
     @property
     def hash(self) -> str:
         """Both sums as 32 hex digits."""
-        return f"{self.high % _HALF:016x}{self.low % _HALF:016x}"
+        return f"{self.high:016x}{self.low:016x}"
 
+    def __add__(self, other: "BucketHash") -> "BucketHash":
+        return BucketHash(self.rows + other.rows, (self.high + other.high) % _HALF, (self.low + other.low) % _HALF)
+
+    def __sub__(self, other: "BucketHash") -> "BucketHash":
+        return BucketHash(self.rows - other.rows, (self.high - other.high) % _HALF, (self.low - other.low) % _HALF)
+
+
+NO_ROWS = BucketHash(0, 0, 0)
 
 TableHash = Mapping[int, BucketHash]  # empty buckets are absent
 
@@ -62,6 +80,27 @@ def count_rows(digests: TableHash) -> int:
     return sum(each.rows for each in digests.values())
 
 
+def sum_of(hashes: Iterable[BucketHash]) -> BucketHash:
+    """The hash of the rows of several buckets."""
+    return sum(hashes, NO_ROWS)
+
+
+def total(hashes: Iterable[TableHash]) -> TableHash:
+    """The hash of all rows, given the hashes of parts of a table."""
+    sums: dict[int, BucketHash] = {}
+    for part in hashes:
+        for number, each in part.items():
+            sums[number] = sums.get(number, NO_ROWS) + each
+    return sums
+
+
+def replaced(whole: TableHash, before: TableHash, after: TableHash) -> TableHash:
+    """The hash of a table in which other rows have replaced some of its rows."""
+    added = total([whole, after])
+    left = {number: each - before.get(number, NO_ROWS) for number, each in added.items()}
+    return {number: each for number, each in left.items() if each != NO_ROWS}
+
+
 def hash_table(connection: Connection, compiled: CompiledView, table: sql.Composable) -> TableHash:
     """Hash a PostgreSQL table."""
     query = sql.SQL(
@@ -70,16 +109,24 @@ def hash_table(connection: Connection, compiled: CompiledView, table: sql.Compos
         "FROM (SELECT {bucket} AS bucket, md5({row}) AS hash FROM {table}) AS hashed GROUP BY bucket"
     ).format(bucket=bucket_sql(compiled), row=_row_sql(compiled.stored_columns), table=table)
     rows = connection.execute(query).fetchall()
-    return {int(str(b)): BucketHash(int(str(n)), int(str(high)), int(str(low))) for b, n, high, low in rows}
+    return {int(str(number)): BucketHash.of(*sums) for number, *sums in rows}
 
 
 def hash_frame(compiled: CompiledView, stored: DataFrame) -> TableHash:
     """Hash a Spark frame that has the view's stored columns."""
-    hashed = stored.select(bucket(compiled, stored).alias("bucket"), F.md5(_row(stored, stored.columns)).alias("hash"))
+    return hash_parts(compiled, stored, F.lit(0)).get(0, {})
+
+
+def hash_parts(compiled: CompiledView, stored: DataFrame, part: Column) -> dict[int, TableHash]:
+    """Hash the parts of a Spark frame that has the view's stored columns. `part` numbers the part of each row."""
+    row, place = F.md5(_row(stored, stored.columns)).alias("hash"), bucket(compiled, stored).alias("bucket")
+    hashed = stored.select(part.alias("part"), place, row)
     halves = (F.conv(F.substring("hash", at, 16), 16, -10).cast("decimal(20,0)") for at in (1, 17))
     sums = (F.sum(half).alias(name) for half, name in zip(halves, ("high", "low"), strict=True))
-    buckets = hashed.groupBy("bucket").agg(F.count(F.lit(1)).alias("rows"), *sums).collect()
-    return {r.bucket: BucketHash(r.rows, int(r.high), int(r.low)) for r in buckets}
+    parts: dict[int, dict[int, BucketHash]] = {}
+    for each in hashed.groupBy("part", "bucket").agg(F.count(F.lit(1)).alias("rows"), *sums).collect():
+        parts.setdefault(each.part, {})[each.bucket] = BucketHash.of(each.rows, each.high, each.low)
+    return dict(parts)
 
 
 def bucket_sql(compiled: CompiledView) -> sql.Composable:

@@ -1,0 +1,178 @@
+"""An incremental comparison begins from a base, and reads everything if anything about the base is in doubt."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from psycopg import sql
+from pyspark.sql import functions as F
+
+from tests.library.reconcile.test_repair import TOPIC, Ground, _archive, ground, letter, send  # noqa: F401 — a fixture
+from truelog.archive import archive_reader
+from truelog.batch import base
+from truelog.kernel import merge
+from truelog.kernel.merge import Excluded, Merge
+from truelog.log.positions import Range
+from truelog.reconcile import certificate_store
+from truelog.reconcile.certificate import Certificate
+from truelog.reconcile.reconcile import reconcile
+from truelog.reconcile.reconcile_result import ReconcileRequest, ReconcileResult
+from truelog.support.settings import CATALOG
+
+REASONS = [f"reason {n}" for n in range(20)]
+
+
+class Compared(Ground):
+    """A ground whose view is compared incrementally."""
+
+    def compare(self, *, incremental: bool = True) -> ReconcileResult:
+        return reconcile(self.rebuilder.context, self.compiled, ReconcileRequest(incremental=incremental))
+
+    def counts(self, *reasons: str) -> None:
+        """Send, archive and merge letters."""
+        for reason in reasons:
+            begin = self.positions()
+            send(self.lab.settings, reason)
+            end = self.ends()
+            _archive(self.lab.settings, letter(reason), begin, end)
+            merge.apply(self.lab.connection, self.compiled, Merge(begin, end, self.staged(begin, end)))
+
+    def certificate(self, result: ReconcileResult) -> Certificate:
+        assert result.certificate is not None
+        return certificate_store.find_certificate(self.lab.settings, result.certificate)
+
+    def base(self) -> base.Base | None:
+        return base.load(self.lab.connection, self.compiled)
+
+
+@pytest.fixture
+def compared(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> Iterator[Compared]:  # noqa: F811
+    context = ground.rebuilder.context
+    context = replace(context, settings=context.settings.model_copy(update={"base_rows": 2}))
+    made = Compared(ground.lab, ground.compiled, replace(ground.rebuilder, context=context))
+    made.counts("a", "b", "a")
+    yield made
+    base.forget(ground.lab.connection, ground.compiled)
+    base.drop(ground.lab.settings, ground.compiled.table)
+
+
+def test_only_records_since_the_base_are_read(compared: Compared, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, begin = compared.compare(), compared.positions()
+    assert (first.equal, first.base) == (True, None)
+    compared.counts("b", "c")
+    read: list[list[Range]] = []
+    original = archive_reader.read_events
+
+    def watch(*given: object, **more: object) -> object:
+        read.append(list(given[3].ranges))  # type: ignore[attr-defined]
+        return original(*given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(archive_reader, "read_events", watch)
+    second = compared.compare()
+    assert (second.equal, second.base, second.reason, second.rows) == (True, first.certificate, "", 3)
+    assert [each for ranges in read for each in ranges] == begin.ranges_to(compared.positions())
+    stored = "SELECT base FROM truelog.reconciliation WHERE view = %s ORDER BY id"
+    bases = compared.lab.connection.execute(stored, (compared.compiled.name,)).fetchall()
+    assert bases == [(None,), (first.certificate,)]
+
+    whole = compared.certificate(compared.compare(incremental=False))
+    assert compared.certificate(second).buckets == whole.buckets
+    assert compared.certificate(second).positions == whole.positions
+
+
+def test_a_changed_old_row_is_found(compared: Compared) -> None:
+    assert compared.compare().equal
+    query = sql.SQL("UPDATE {} SET letters = 7 WHERE reason = 'a'")
+    compared.lab.connection.execute(query.format(sql.Identifier("state", compared.compiled.table)))
+    compared.counts("b")
+    found = compared.compare()
+    assert (found.verdict, found.different, found.base) == ("DIFFERENT", 1, None)
+
+
+def _change_rows(compared: Compared) -> None:
+    rows = f"{CATALOG}.{base.NAMESPACE}.{compared.compiled.table}"
+    wrong = compared.lab.spark.table(rows).withColumn("row", F.col("row").withField("letters", F.lit(9)))
+    wrong.localCheckpoint().writeTo(rows).overwrite(F.lit(True))
+    update = "UPDATE truelog.base SET snapshot = %s WHERE view = %s"
+    snapshot = base._snapshot(compared.lab.settings, compared.compiled)
+    compared.lab.connection.execute(update, (snapshot, compared.compiled.name))
+
+
+def _change_slices(compared: Compared) -> None:
+    update = "UPDATE truelog.base SET slices = '{}' WHERE view = %s"
+    compared.lab.connection.execute(update, (compared.compiled.name,))
+
+
+def _lose_rows(compared: Compared) -> None:
+    base.drop(compared.lab.settings, compared.compiled.table)
+
+
+def _lose_certificate(compared: Compared) -> None:
+    update = "UPDATE truelog.base SET certificate = 'none-20260101' WHERE view = %s"
+    compared.lab.connection.execute(update, (compared.compiled.name,))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (_change_rows, "are not as they were written"),
+        (_change_slices, "do not add up to certificate"),
+        (_lose_rows, ""),
+        (_lose_certificate, "no such certificate"),
+    ],
+)
+def test_a_base_that_was_changed_is_found_and_made_again(
+    compared: Compared, change: Callable[[Compared], None], reason: str
+) -> None:
+    assert compared.compare().equal
+    before = compared.base()
+    assert before is not None
+    change(compared)
+    compared.counts("a")
+    found = compared.compare()
+    assert (found.equal, found.base) == (True, None)
+    assert found.reason.startswith("the base could not be used and is made again: ")
+    assert reason in found.reason
+    made = compared.base()
+    assert made is not None
+    assert (made.certificate, made.begun_at > before.begun_at) == (found.certificate, True)
+    compared.counts("b")
+    assert compared.compare().base == found.certificate
+
+
+def _exclude(compared: Compared) -> None:
+    merge.exclude(compared.lab.connection, compared.compiled, [Excluded(TOPIC, 0, 0, "bad")])
+
+
+def _age(compared: Compared) -> None:
+    compared.lab.connection.execute("UPDATE truelog.base SET begun_at = begun_at - interval '25 hours'")
+
+
+@pytest.mark.parametrize("change", [_exclude, _age])
+def test_a_base_that_is_no_longer_valid_is_not_used(compared: Compared, change: Callable[[Compared], None]) -> None:
+    first = compared.compare()
+    assert first.equal
+    change(compared)
+    found = compared.compare()
+    assert (found.base, found.reason) == (None, "")
+
+
+def test_a_base_is_written_only_where_that_is_less_work(compared: Compared) -> None:
+    """Most slices change, so the next comparison begins from the same base and reads more records."""
+    compared.counts(*REASONS)
+    first = compared.compare()
+    compared.counts(*REASONS[:15])
+    second = compared.compare()
+    compared.counts("a")
+    third = compared.compare()
+    assert [each.base for each in (first, second, third)] == [None, first.certificate, first.certificate]
+    assert {each.verdict for each in (first, second, third)} == {"EQUAL"}
+
+
+def test_a_small_view_has_no_base(compared: Compared) -> None:
+    assert compared.compare(incremental=False).equal
+    assert compared.base() is None
+    small = compared.rebuilder.context.settings.model_copy(update={"base_rows": 3})
+    context = replace(compared.rebuilder.context, settings=small)
+    assert reconcile(context, compared.compiled, ReconcileRequest(incremental=True)).equal
+    assert compared.base() is None
