@@ -24,7 +24,8 @@ pass.
 It runs every hour, after `recompute` has written new partials, and on request. In a manual run, choose the views and
 whether to repair; `from_raw` ignores partials and typed columns and parses the raw bytes again. The hourly runs also
 compare a share of the partials with the raw bytes, so that every partial is proved once a day, and replace partials
-that differ. The `compare` and `validate` tasks link to the report.
+that differ. For a day, they begin from the rows of a large view that were proved last, and read only what came since.
+The `compare` and `validate` tasks link to the report.
 
 Each comparison is a row of `truelog.reconciliation` (with the first differing rows), each validation a row of
 `truelog.validation`, and each repaired row a row of `truelog.repair`, with its values before and after. A view that is

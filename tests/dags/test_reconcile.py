@@ -286,7 +286,7 @@ def test_the_job_receives_the_options_of_its_run(dags: "DagBag") -> None:
     by_hand = asked | {"params": COMPARES, "dag_run": run("manual", "oncall")}
     assert job_options(by_hand) == ["--run", "r", "--from-raw", "--doer", "oncall"]
     by_clock = asked | {"params": REPAIRS, "dag_run": run("scheduled")}
-    assert job_options(by_clock) == ["--run", "r", "--repair", "--prove"]
+    assert job_options(by_clock) == ["--run", "r", "--repair", "--prove", "--incremental"]
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from truelog.batch.recompute import Recomputed
 from truelog.lag import lag_history, lag_poll
 from truelog.log import ticks, topics
 from truelog.log.positions import Positions
+from truelog.reconcile import certificate_store
 from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.schema.event import load_events
 from truelog.serving import fallback_policy, serving_status
@@ -145,7 +146,7 @@ def build_fallback(world: World, short: Settings) -> Fallback:
     with db_snapshot.read_snapshot(world.settings) as connection:
         status = serving_status.serving_statuses(connection)["page_views"]
         rows = connection.execute("SELECT minute, sum(views)::bigint FROM views.page_views GROUP BY minute").fetchall()
-        at = fallback_policy.served_positions(connection, "page_views", 1)
+        at = fallback_policy.served_positions(connection, "page_views", 2)
     return Fallback(status, at, {minute: int(str(n)) for minute, n in rows if isinstance(minute, datetime)})
 
 
@@ -257,7 +258,7 @@ def test_a_damaged_day_is_detected_and_rebuilt_from_raw_bytes(
     known = partials.load_partials(settings, compiled)
     others = [tile.day for tile in known.ranges if tile.day != damaged.covered.day]
     verified = (
-        "INSERT INTO truelog.proof (view, version, day) SELECT 'page_views', 1, unnest(%s) ON CONFLICT DO NOTHING"
+        "INSERT INTO truelog.proof (view, version, day) SELECT 'page_views', 2, unnest(%s) ON CONFLICT DO NOTHING"
     )
     with connect(settings) as connection:
         connection.execute(verified, (others,))
@@ -273,6 +274,8 @@ def test_a_damaged_day_is_detected_and_rebuilt_from_raw_bytes(
     repaired = batch.reconcile("page_views", reconcile_request)
     assert repaired.mended_days == (damaged.covered.day.isoformat(),)
     assert repaired.equal
+    assert repaired.certificate is not None
+    assert certificate_store.find_certificate(settings, repaired.certificate).proved_at is not None
 
 
 def test_an_open_day_can_be_recomputed_by_hand(pause: Pause, batch: Batch) -> None:

@@ -8,6 +8,8 @@ export function show(given, { shown }) {
   live(shown, () => ask("data/reconciliation", { id }), 30, (found) => drawn(id, found));
 }
 
+const origin = (r) => r.from_raw ? "Raw bytes" : r.base ? h("span", { class: "value" }, `Records since certificate ${r.base}`) : "Partials and typed columns";
+
 function drawn(id, { reconciliation: r, certificate, columns, positions: at, causes, sample, repairs }) {
   return [
     h("h1", {}, link("view", { name: r.view }, r.view), `, version ${r.version ?? "unknown"} `, badge(r.verdict)),
@@ -16,7 +18,7 @@ function drawn(id, { reconciliation: r, certificate, columns, positions: at, cau
     h("dl", {}, [
       ["Finished", `${moment(r.finished_at)} UTC`], ["Rows", number(r.row_count)],
       ["Missing rows", number(r.missing)], ["Extra rows", number(r.extra)], ["Different rows", number(r.different)],
-      ["Repaired before this check", number(r.repaired)], ["Rebuilt from", r.from_raw ? "Raw bytes" : "Partials and typed columns"],
+      ["Repaired before this check", number(r.repaired)], ["Rebuilt from", origin(r)],
       ["Validation", validation(r)], ["Started by", seen(r.run ?? "Command line")], ["Positions", positions(at)],
       ["Certificate", certificate ? h("span", { class: "value" }, certificate) : h("span", { class: "quiet" }, "None")],
     ].map(([name, content]) => h("div", {}, h("dt", {}, name), h("dd", {}, content)))),

@@ -149,7 +149,7 @@ def advance(rebuilder: Rebuilder, base: Base, certified: TableHash, begin: Posit
     """Rebuild the view at `end` from its base, which has these hashes at `begin`.
 
     Raises:
-        BaseAltered: the rows of the base are not those that were written.
+        BaseAltered: the base does not have the rows that were written.
     """
     compiled = rebuilder.compiled
     if table_hash.sum_of(certified.values()) != table_hash.sum_of(each.hash for each in base.slices.values()):

@@ -32,6 +32,7 @@ class Reconciliation:
     judged: bool | None
     failed: Sequence[str] | None
     validation: int | None  # id of the validation and its Data Docs
+    base: str | None = None  # the certificate from which an incremental comparison began
 
 
 @dataclass(frozen=True)

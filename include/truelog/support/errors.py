@@ -14,7 +14,7 @@ TruelogError
 ├── TopicRecreated   a topic's id differs from the id in the positions
 ├── TopicRefused     a topic cannot be read safely (CreateTime, fewer partitions …)
 ├── BadDeclaration   a file in events/ or views/ breaks the rules
-├── BaseAltered      the rows from which a comparison begins are not those that were written
+├── BaseAltered      the rows from which a comparison begins were changed
 ├── ArchiveBehind    the archive has not reached the requested positions
 ├── LogCut           the log has lost records that a reader had already read
 ├── LeaderChanged    a partition's leader changed while a batch was read
@@ -97,7 +97,7 @@ class BadDeclaration(TruelogError):
 
 
 class BaseAltered(TruelogError):
-    """The rows from which an incremental comparison begins are not those that were written."""
+    """The rows from which an incremental comparison begins were changed."""
 
 
 class ArchiveBehind(TruelogError):

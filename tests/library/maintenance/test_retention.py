@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import product
 
 import psycopg
 import pyarrow as pa
@@ -12,7 +13,7 @@ from psycopg import sql
 
 from tests.library.kernel.zombie import at, counter, stage_events
 from truelog.archive.archive_table import open_catalog
-from truelog.batch import partials
+from truelog.batch import base, partials
 from truelog.kernel import merge, stage, table
 from truelog.kernel.merge import Merge
 from truelog.maintenance import retention
@@ -142,9 +143,12 @@ def test_only_versions_that_were_superseded_long_ago_are_dropped(
         (name,),
     )
     with open_catalog(migrated) as catalog:
-        catalog.create_namespace_if_not_exists(partials.NAMESPACE)
-        for version in (1, 2):
-            catalog.create_table(f"{partials.NAMESPACE}.{name}_v{version}", pa.schema([("n", pa.int64())]))
+        for namespace, version in product((partials.NAMESPACE, base.NAMESPACE), (1, 2)):
+            catalog.create_namespace_if_not_exists(namespace)
+            catalog.create_table(f"{namespace}.{name}_v{version}", pa.schema([("n", pa.int64())]))
+    connection.execute(
+        "INSERT INTO truelog.base SELECT %s, v, 'c', 1, '{}', now() FROM generate_series(1, 2) v", (name,)
+    )
 
     dropped = drop_superseded(migrated)
 
@@ -155,8 +159,11 @@ def test_only_versions_that_were_superseded_long_ago_are_dropped(
         f"{s}.{name}_v{v}" for s in ("batch", "stage", "state") for v in (2, 3)
     ]
     with open_catalog(migrated) as catalog:
-        assert [catalog.table_exists(f"{partials.NAMESPACE}.{name}_v{v}") for v in (1, 2)] == [False, True]
-        catalog.drop_table(f"{partials.NAMESPACE}.{name}_v2")
+        for namespace in (partials.NAMESPACE, base.NAMESPACE):
+            assert [catalog.table_exists(f"{namespace}.{name}_v{v}") for v in (1, 2)] == [False, True]
+            catalog.drop_table(f"{namespace}.{name}_v2")
+    assert left(connection, "SELECT version FROM truelog.base WHERE view = %s", name) == [2]
+    connection.execute("DELETE FROM truelog.base WHERE view = %s", (name,))
     connection.execute("DELETE FROM truelog.standing WHERE view = %s", (name,))
 
 
