@@ -74,6 +74,7 @@ RETENTION: dict[str, Expiring | str] = {
     "position": _WITH_VERSION,
     "exclusion": _WITH_VERSION,
     "proof": _WITH_VERSION,
+    "base": _WITH_VERSION,
     "merge_tally": _WITH_VERSION,
     "batch_answer": _WITH_VERSION,
     "batch_position": _WITH_VERSION,

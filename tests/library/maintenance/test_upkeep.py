@@ -101,3 +101,36 @@ def test_partials_of_the_earlier_release_are_stamped(lab: Lab, compiled: Compile
     assert stamps() == both
     with pytest.raises(CodeChanged):  # formula 1 does not excuse a difference by formula 2
         partials.load_partials(lab.settings, replace(compiled, fingerprint="2:other"))
+
+
+def test_partials_of_other_code_are_not_replaced(lab: Lab, compiled: CompiledView) -> None:
+    other = replace(compiled, fingerprint="2:other", former_fingerprint="other")
+    states = compiled.totals(lab.spark.createDataFrame([(DAY, 1)], "minute timestamp, views int"))
+    with pytest.raises(CodeChanged, match="its partials were made by other code"):
+        partials.replace(lab.spark, lab.settings, other, TILE, states)
+    assert minutes(lab, compiled) == [-1, 0, 1, 2]
+
+
+def test_loading_partials_changes_nothing(lab: Lab, compiled: CompiledView) -> None:
+    name = f"{partials.NAMESPACE}.{compiled.table}"
+    with open_catalog(lab.settings) as catalog:
+        before = catalog.load_table(name).metadata_location
+        partials.load_partials(lab.settings, compiled)
+        assert catalog.load_table(name).metadata_location == before
+
+
+def test_partials_that_another_process_has_changed_are_read(lab: Lab, compiled: CompiledView) -> None:
+    assert minutes(lab, compiled) == [-1, 0, 1, 2]  # Spark keeps the table's metadata
+    with open_catalog(lab.settings) as catalog:
+        catalog.load_table(f"{partials.NAMESPACE}.{compiled.table}").delete("covers IS NULL")
+    assert minutes(lab, compiled) == []
+
+
+def test_a_table_that_no_partial_was_written_to_has_none(lab: Lab, s3: Settings) -> None:
+    never = lab.compiled("never_written", KEPT)
+    partials._create(
+        lab.spark, s3, never, never.totals(lab.spark.createDataFrame([], "minute timestamp, views int")).schema
+    )
+    assert partials.load_partials(lab.settings, never).ranges == ()
+    with open_catalog(lab.settings) as catalog:
+        catalog.purge_table(f"{partials.NAMESPACE}.{never.table}")

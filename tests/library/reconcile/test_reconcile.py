@@ -187,7 +187,7 @@ def test_a_repair_from_raw_bytes_proves_every_partial_first(
         return SimpleNamespace(wrong=())
 
     monkeypatch.setattr(module, "audit_partials", audit_partials)
-    monkeypatch.setattr(module, "compare", lambda _: replace(FOUND, verdict="UNKNOWN"))
+    monkeypatch.setattr(module, "compare", lambda _, *, incremental: replace(FOUND, verdict="UNKNOWN"))
     reconcile(ground.rebuilder.context, ground.compiled, ReconcileRequest(from_raw, repair=True, audit=audit))
     reconcile(ground.rebuilder.context, ground.compiled, ReconcileRequest(from_raw, repair=False, audit=audit))
     assert audits == ([True] if from_raw else [False] if audit else []) + ([False] if audit else [])
