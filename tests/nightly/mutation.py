@@ -44,7 +44,9 @@ SUITES: dict[str, tuple[str, ...]] = {
     "kernel/table_hash.py": ("tests/laws/test_golden_digest.py", "tests/laws/test_digest.py"),
     "reconcile/row_diff.py": ("tests/library/reconcile/test_row_diff.py",),
     "reconcile/repair.py": ("tests/library/reconcile/test_repair.py",),
+    "batch/base.py": ("tests/laws/test_base.py", "tests/library/batch/test_base.py"),
     "batch/rebuild.py": (
+        "tests/library/batch/test_rebuild.py",
         "tests/library/reconcile/test_reconcile.py",
         "tests/library/reconcile/test_repair.py",
         "tests/laws/test_stream_equals_batch.py",

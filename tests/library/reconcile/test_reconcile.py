@@ -74,6 +74,10 @@ def test_a_comparison_changes_no_row_and_stores_a_sample(ground: Ground) -> None
     assert (found.verdict, found.missing, found.extra, found.different) == ("DIFFERENT", 1, 101, 0)
     assert (found.rows, found.repaired, len(found.sample)) == (1, 0, 100)
     assert ground.rows() == before
+    differing = sql.SQL("SELECT DISTINCT reconciliation FROM {}").format(
+        sql.Identifier("recon", f"{ground.compiled.table}_diff")
+    )
+    assert ground.lab.connection.execute(differing).fetchall() == [(found.id,)]
 
 
 def test_rows_that_become_equal_while_they_are_compared_get_no_certificate(

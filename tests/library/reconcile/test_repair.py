@@ -36,6 +36,7 @@ from truelog.reconcile.reconcile import compare, may_be_repaired, reconcile, ref
 from truelog.reconcile.reconcile_result import ReconcileRequest, ReconcileResult, exit_code
 from truelog.reconcile.repair import repair
 from truelog.schema.event import load_events
+from truelog.storage import audit_trail
 from truelog.storage.database import connect
 from truelog.support.errors import MeaningChanged, ServiceDown, Stale, TopicRecreated
 from truelog.support.settings import KafkaUser, Settings
@@ -264,9 +265,11 @@ def insert_only(lab: Lab) -> Iterator[None]:
 def test_every_reconciliation_is_inserted_with_its_run(ground: Ground) -> None:
     """Covers comparisons before and after a repair, and a refused comparison. A crash leaves no row without its run."""
     ground.plant("wrong", 7)
-    request = ReconcileRequest(repair=True, run="scheduled__now")
+    request = ReconcileRequest(repair=True, run="scheduled__now", doer="oncall")
 
     found = reconcile(ground.rebuilder.context, ground.compiled, request)
+    [operation] = audit_trail.latest_operations(ground.lab.connection, 1)
+    assert (operation.kind, operation.subject, operation.doer) == ("repair", ground.compiled.name, "oncall")
     refused_result(ground.lab.settings, ground.compiled, request, reason="its job ran out of memory")
 
     assert (found.verdict, found.repaired) == ("EQUAL", 1)
