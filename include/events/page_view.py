@@ -6,13 +6,10 @@ from truelog import Derived, Event, Quality, Topic
 
 TOPIC = Topic(key="visitor_id", subject=("visitor_id", "ip"), partitions=4, retention="7 days", compacted=False)
 QUALITY = Quality(nulls={"referrer": 0.9})
-_URL = r"^[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(?P<host>\[[^\]/?#]*\]|[^/?#:@\[\]]+)(?::[0-9]*)?(?P<page>/[^?#]*)?(?:[?#]|$)"
+_HOST = r"(?P<host>\[[^\]/?#]*\]|[^/?#:@\[\]]+)"
+_ABOUT = {"host": "Host of the URL, without the port.", "page": "Path of the URL."}
 DERIVED = [
-    Derived(
-        "url",
-        _URL,
-        {"host": "Host of the URL, without the port; NULL if the URL has none.", "page": "Path of the URL."},
-    )
+    Derived("url", rf"^(?:[A-Za-z][\w+.-]*://(?:[^/?#@]*@)?{_HOST}(?::[0-9]*)?)?(?P<page>/[^?#]*)?(?:[?#]|$)", _ABOUT)
 ]
 
 

@@ -25,9 +25,9 @@ PLACES: dict[str, tuple[str | None, str | None]] = {
     "http://h/p": ("h", "/p"),
     "http://h/q?x=1": ("h", "/q"),
     "https://user@h2:8080/p#f": ("h2", "/p"),
-    **{path: (None, path) for path in ("a", "b", "", "é", "e\u0301", "\U0001f600", "\u2400", "a\u2400b")},
-    **{text: (None, bounded(text, 3)) for text in LONG},
-    **dict.fromkeys(("http://[bad", "http://h/%00%zz", " ", "'; DROP TABLE views; --", "\\N"), (None, None)),
+    "http://h/%00%zz": ("h", "/%00%zz"),
+    **dict.fromkeys(("a", "b", "", "é", "e\u0301", "\U0001f600", "\u2400", "a\u2400b", *LONG), (None, None)),
+    **dict.fromkeys(("http://[bad", " ", "'; DROP TABLE views; --", "\\N"), (None, None)),
 }
 
 

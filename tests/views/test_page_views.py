@@ -50,10 +50,18 @@ def test_a_page_is_the_path_of_its_url(run: Run) -> None:
     assert run([viewed(url=url) for url in urls]) == [cell(views=4)]
 
 
-def test_an_invalid_url_has_no_host_and_no_page(run: Run) -> None:
-    assert run([viewed(url=url) for url in ("http://[bad", "http://h/%zz", "a b", "C:\\N")]) == [
+def test_text_that_is_no_url_has_no_host_and_no_page(run: Run) -> None:
+    assert run([viewed(url=url) for url in ("http://[bad", "mailto:ann@shop.example", "a b", "C:\\N")]) == [
         cell(host=None, page=None, views=4)
     ]
+
+
+def test_a_url_without_a_host_may_have_a_page(run: Run) -> None:
+    assert run([viewed(url="/shoes?size=42"), viewed(url="/shoes")]) == [cell(host=None, views=2)]
+
+
+def test_a_path_that_is_not_escaped_correctly_is_kept(run: Run) -> None:
+    assert run([viewed(url="http://h/%zz"), viewed(url="http://h/%zz?a")]) == [cell(host="h", page="/%zz", views=2)]
 
 
 def test_unknown_bytes_add_nothing_to_known_ones(run: Run) -> None:

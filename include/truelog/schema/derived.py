@@ -23,7 +23,7 @@ _ONE_BYTE = re.compile(r"(?<!\\)(\\\\)*\\C")  # RE2's \C matches a part of a cha
 class Derived:
     """Columns from the named groups of a pattern in RE2's syntax, matched against a text field.
 
-    The columns are NULL if the field is NULL or does not match. A group that takes no part in a match gives "".
+    The columns are NULL if the field is NULL or does not match. A column is NULL if its group is empty.
     `descriptions` documents each column.
     """
 
@@ -40,7 +40,11 @@ class Derived:
     def columns(self, texts: pa.Array) -> dict[str, pa.Array]:
         """The columns, one value for each text."""
         matches = pc.extract_regex(texts, self.pattern)
-        return {name: pc.struct_field(matches, [place]) for place, name in enumerate(self.names)}
+        return {name: _non_empty(pc.struct_field(matches, [place])) for place, name in enumerate(self.names)}
+
+
+def _non_empty(texts: pa.Array) -> pa.Array:
+    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
 
 
 def require_valid(name: str, declared: Iterable[Derived], fields: Iterable[Field]) -> None:
