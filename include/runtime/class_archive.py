@@ -17,25 +17,35 @@ from truelog.support.settings import Settings
 log = logging.getLogger("truelog.runtime")
 
 
-def make(settings: Settings) -> None:
-    """Make the archive if it is missing. If there is no archive, Spark still works but starts more slowly."""
+def make(settings: Settings, *, retry: bool = True) -> None:
+    """Make the archive if it is missing. If there is no archive, Spark still works but starts more slowly.
+
+    A failure leaves a file with the output of Java and Spark. Without `retry`, this file prevents another attempt.
+    """
     archive = class_archive(settings)
-    if archive.is_file():
+    failure = archive.with_suffix(".log")
+    if archive.is_file() or (failure.is_file() and not retry):
         return
     log.info("classes: archiving the classes that Spark loads; this takes about half a minute")
     with tempfile.TemporaryDirectory(dir=settings.jars_home) as folder:
         fresh = Path(folder) / "classes.jsa"
-        command, environment = _command(settings, fresh), job_environment(settings, Path(folder))
-        ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
+        ended = run(settings, fresh)
         if ended.returncode == 0 and fresh.is_file():
             fresh.rename(archive)
+            failure.unlink(missing_ok=True)
             log.info("classes: done")
         else:
-            log.warning("classes: this Java version made no archive, so Spark will start more slowly")
+            failure.write_bytes(ended.stdout)
+            log.warning("classes: no archive was made, so Spark will start more slowly; see %s", failure)
 
 
-def _command(settings: Settings, fresh: Path) -> list[str]:
+def run(settings: Settings, fresh: Path) -> "subprocess.CompletedProcess[bytes]":
+    """Run Spark so that Java archives the classes in `fresh`."""
     conf = submit_conf(settings, fresh.parent)
     conf["spark.driver.extraJavaOptions"] += f" -XX:ArchiveClassesAtExit={fresh}"
     options = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
-    return [str(pyspark_home() / "bin" / "spark-submit"), "--master", "local[2]", *options, warm_up.__file__]
+    command = [str(pyspark_home() / "bin" / "spark-submit"), "--master", "local[2]", *options, warm_up.__file__]
+    environment = job_environment(settings, fresh.parent)
+    return subprocess.run(
+        command, cwd=fresh.parent, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )

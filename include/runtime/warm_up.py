@@ -35,6 +35,9 @@ def _table(spark: SparkSession, folder: Path) -> None:
     spark.conf.set(f"spark.sql.catalog.{_CATALOG}", "org.apache.iceberg.spark.SparkCatalog")
     spark.conf.set(f"spark.sql.catalog.{_CATALOG}.type", "hadoop")
     spark.conf.set(f"spark.sql.catalog.{_CATALOG}.warehouse", folder.as_uri())
+    # The file system of checkpoints cannot read Parquet files.
+    spark.conf.set(f"spark.sql.catalog.{_CATALOG}.hadoop.fs.file.impl", "org.apache.hadoop.fs.LocalFileSystem")
+    spark.conf.set(f"spark.sql.catalog.{_CATALOG}.hadoop.fs.file.impl.disable.cache", "true")
     rows = spark.range(10).withColumn("day", F.col("id") % 2)
     rows.writeTo(f"{_CATALOG}.a.rows").partitionedBy("day").create()
     rows.writeTo(f"{_CATALOG}.a.rows").overwrite(F.col("day") == 1)

@@ -27,7 +27,7 @@ def up(services: Services = None, as_json: AsJson = False) -> None:
         raise typer.BadParameter(f"{', '.join(sorted(unknown))}: choose from {', '.join(runtime.EVERY)}")
     settings = runtime.set_up(default_home())
     runtime.fetch_jars(settings)
-    class_archive.make(settings)
+    class_archive.make(settings, retry=False)
     runtime.up(settings, services or runtime.EVERY)
     _show(settings, runtime.status(settings), as_json)
 
