@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from runtime import class_archive as archive
-from truelog.spark import java
+from truelog.spark import java, submit
 from truelog.spark.java import class_archive
 from truelog.support.settings import Settings
 
@@ -24,6 +24,7 @@ def test_the_run_that_loads_the_classes_succeeds(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)  # with the options of tests, Java makes no archive
+    monkeypatch.setattr(submit, "class_archive", lambda _: tmp_path / "none")
     ended = archive.run(settings, tmp_path / "classes.jsa")
     assert ended.returncode == 0, ended.stdout[-20_000:].decode()
 
