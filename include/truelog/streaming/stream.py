@@ -43,6 +43,7 @@ from truelog.support.settings import Settings
 from truelog.views.compiled_view import needed_columns
 
 _MAX_VIEWS = 256  # threads; a thread is created only when a view needs one
+_RECORDS_IN_GRACE = 100_000  # the largest batch that waits no longer than the setting says
 
 log = logging.getLogger("truelog.stream")
 
@@ -143,13 +144,22 @@ class Stream:
             started = self._offer(EventRange(events, begin, end, readings_of(self.types.values()), epochs))
             tasks.extend(started)
             soon_done = [each.task for each in self.workers if each.task and each.soon_free(end)]
-            wait([*started, *soon_done], timeout=self.settings.batch_grace_seconds)
+            wait([*started, *soon_done], timeout=self._grace(begin, end))
         for each in self.workers:
             if each.task and each.task.done():
                 each.task.result()  # raises only Fenced, which ends the process
         self.stream_topics.reached = end
         self._outlasting(self._record_batch)
         self.patience.progressed()
+
+    def _grace(self, begin: Positions, end: Positions) -> float:
+        """How long the batch waits for its views, in seconds.
+
+        A large batch waits longer. Otherwise no view would finish a backlog's batch in time, and each would have to
+        read the next records on its own.
+        """
+        records = sum(each.end - each.start for each in begin.ranges_to(end))
+        return self.settings.batch_grace_seconds * max(1.0, records / _RECORDS_IN_GRACE)
 
     @contextmanager
     def _decoded(self, begin: Positions, end: Positions) -> "Iterator[tuple[EventFrames, list[Future[None]]]]":

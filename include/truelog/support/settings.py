@@ -151,7 +151,7 @@ class Settings(BaseSettings):
     base_seconds: PositiveFloat = 86_400.0  # time after which an incremental comparison reads everything again
     # Time without a batch before the batch layer answers, and the interval between its answers.
     batch_answer_seconds: PositiveFloat = 120.0
-    batch_grace_seconds: PositiveFloat = 5.0  # how long a batch waits for a slow view
+    batch_grace_seconds: PositiveFloat = 5.0  # how long a batch of up to 100,000 records waits for a slow view
     hang_seconds: PositiveFloat = 90.0  # how long a view may work on one portion before it is reported as stalled
     # Time without a batch, in addition to the trigger interval, before an application counts as hung.
     silence_seconds: PositiveFloat = 120.0
