@@ -3,23 +3,28 @@
 import argparse
 import logging
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from tests.bench import report
+from tests.bench import history, report
 from tests.bench.corpus import preload
 from tests.bench.ground import platform
 from tests.bench.peers import PYTHON
+from tests.bench.row import Row
 from tests.bench.streaming import Window
 from tests.bench.suite import JOBS, QUICK, Suite
-from truelog.support.settings import PROJECT
+from truelog.support.settings import PROJECT, Settings
 
 LEAST = 400_000  # events
+log = logging.getLogger("truelog.bench")
+
 WIDTH = 150  # if the output is not a terminal
 PLOT = Path(__file__).with_name("plot.py")
 
-FULL = {"events": 4_000_000, "warm_events": 6_000_000, "warm_seconds": 60.0, "seconds": 30.0, "jobs": list(JOBS)}
+HISTORY = "history"  # on a platform of its own
+FULL = {"events": 4_000_000, "warm_events": 6_000_000, "warm_seconds": 60.0, "seconds": 30.0, "jobs": [*JOBS, HISTORY]}
 SMALL = {"events": 600_000, "warm_events": 600_000, "warm_seconds": 15.0, "seconds": 10.0, "jobs": list(QUICK)}
 
 
@@ -30,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--warm-events", type=int, help="further events in the log, for the warm-up (6,000,000)")
     made.add_argument("--warm-seconds", type=float, help="longest warm-up of a stream (60)")
     made.add_argument("--seconds", type=float, help="duration of freshness, the collector and an idle stream (30)")
-    made.add_argument("--jobs", nargs="+", choices=list(JOBS), help="default: all")
+    made.add_argument("--jobs", nargs="+", choices=[*JOBS, HISTORY], help="default: all")
     made.add_argument("--output", type=Path, default=PROJECT / "build" / "bench.json")
     return made
 
@@ -54,19 +59,30 @@ def main() -> None:
     given = read()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    log = logging.getLogger("truelog.bench")
-    with platform() as settings:
-        events = given.events + given.warm_events
-        log.info("sending %s events", f"{events:,}")
-        corpus = preload(settings, events, given.events)
-        log.info("sent: %.0f events/s", corpus.events / corpus.seconds)
-        suite = Suite(settings, corpus, given.seconds, Window(given.warm_seconds, given.events))
-        try:
-            suite.run(given.jobs)
-        finally:  # a job that fails after an hour does not lose the others' results
-            report.write(given.output, suite.rows, corpus.events)
-            report.show(suite.rows, Console(width=max(Console().width, WIDTH)))
-    subprocess.run([str(PYTHON), "-P", str(PLOT), str(given.output)], check=True)
+    rows = list[Row]()
+    try:
+        if jobs := [name for name in given.jobs if name != HISTORY]:
+            with platform() as settings:
+                _run(settings, given, jobs, rows)
+        if HISTORY in given.jobs:
+            with platform(history.SETTINGS) as settings:
+                rows += history.run(settings)
+    finally:  # a job that fails after an hour does not lose the others' results
+        report.write(given.output, rows, given.events + given.warm_events)
+        report.show(rows, Console(width=max(Console().width, WIDTH)))
+    if PYTHON.exists():
+        subprocess.run([str(PYTHON), "-P", str(PLOT), str(given.output)], check=True)
+    else:
+        log.info("no plot: `make bench` installs what draws it")
+
+
+def _run(settings: Settings, given: argparse.Namespace, jobs: Sequence[str], rows: list[Row]) -> None:
+    """Run the jobs that share one log, and add their rows."""
+    events = given.events + given.warm_events
+    log.info("sending %s events", f"{events:,}")
+    corpus = preload(settings, events, given.events)
+    log.info("sent: %.0f events/s", corpus.events / corpus.seconds)
+    Suite(settings, corpus, given.seconds, Window(given.warm_seconds, given.events), rows=rows).run(jobs)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,13 +23,13 @@ _STARTED_SECONDS = 300  # time for Airflow to start the applications and for the
 
 
 @contextmanager
-def platform() -> Iterator[Settings]:
-    """Run the services for the duration of the block. If this process exits early, the services exit too."""
+def platform(given: Mapping[str, str] | None = None) -> Iterator[Settings]:
+    """Run the services with these settings during the block. If this process exits early, the services exit too."""
     jars = os.environ.get("TRUELOG_JARS", str(default_home() / "jars"))
     for name in [name for name in os.environ if name.startswith("TRUELOG_")]:
         del os.environ[name]
     home = Path(tempfile.mkdtemp(prefix="truelog-bench-"))
-    os.environ |= {"TRUELOG_HOME": str(home), "TRUELOG_JARS": jars}
+    os.environ |= {"TRUELOG_HOME": str(home), "TRUELOG_JARS": jars, **(given or {})}
     settings = runtime.set_up(home, random_ports=True)
     try:
         runtime.up(settings, SERVICES, tethered=True)
