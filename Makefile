@@ -57,7 +57,7 @@ check: .venv/.installed
 	.venv/bin/python -m tests.house.prose
 
 # The engines in the comparison have a separate environment, so that the platform does not get their dependencies.
-bench: install .venv-bench/.installed
+bench: install .venv-bench/.installed .venv-flink/.installed
 	.venv/bin/python -m tests.bench
 
 bench-quick: install .venv-bench/.installed
@@ -66,6 +66,11 @@ bench-quick: install .venv-bench/.installed
 .venv-bench/.installed: requirements-bench.txt | .venv/bin/python
 	$(UV) venv --quiet --clear --python .venv/bin/python .venv-bench
 	$(UV) pip sync --python .venv-bench/bin/python --require-hashes requirements-bench.txt
+	@touch $@
+
+.venv-flink/.installed: requirements-flink.txt | .venv/bin/python
+	$(UV) venv --quiet --clear --python .venv/bin/python .venv-flink
+	$(UV) pip sync --python .venv-flink/bin/python --require-hashes requirements-flink.txt
 	@touch $@
 
 up: install
@@ -79,3 +84,5 @@ lock: .venv/bin/python
 		--output-file requirements.txt
 	$(UV) pip compile --universal --python-version 3.11 --generate-hashes --group bench \
 		--output-file requirements-bench.txt
+	$(UV) pip compile --universal --python-version 3.11 --generate-hashes --group flink \
+		--output-file requirements-flink.txt

@@ -7,6 +7,7 @@ import hashlib
 import logging
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from truelog.spark.java import java, pyspark_home
@@ -31,19 +32,20 @@ def fetch(settings: Settings) -> None:
     log.info("jars: fetching about 240 MB into %s; this takes about a minute", folder)
     fresh = folder.with_name(f"{folder.name}.fetching")
     shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
-    _run_ivy(settings, fresh)
+    run_ivy(settings, IVY_FILE, ("spark", "kafka", "s3"), fresh)
     (fresh / STAMP).write_text(wanted)
     shutil.rmtree(folder, ignore_errors=True)
     fresh.rename(folder)
     log.info("jars: done")
 
 
-def _run_ivy(settings: Settings, into: Path) -> None:
+def run_ivy(settings: Settings, file: Path, names: Sequence[str], into: Path) -> None:
+    """Fetch the jars of these configurations of an Ivy file, each into a folder of its own."""
     # Some artifacts have the `bundle` packaging. If this type is not listed, Ivy silently leaves out five jars.
-    command = [java(settings), "-jar", str(_ivy_jar()), "-ivy", str(IVY_FILE), "-types", "jar", "bundle"]
+    command = [java(settings), "-jar", str(_ivy_jar()), "-ivy", str(file), "-types", "jar", "bundle"]
     pattern = into / "[conf]" / "[artifact]-[revision](-[classifier]).[ext]"
-    command += ["-confs", "spark", "kafka", "s3", "-retrieve", str(pattern)]
+    command += ["-confs", *names, "-retrieve", str(pattern)]
+    into.mkdir(parents=True, exist_ok=True)
     record = into / "ivy.log"
     with record.open("wb") as out:
         ended = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, check=False)

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from runtime.jars import run_ivy
 from tests.bench.corpus import Corpus, in_log
 from tests.bench.cpu import Meter, Recorder
 from tests.bench.ground import services
 from tests.bench.row import Row
-from truelog.support.settings import PROJECT, Settings
+from truelog.spark.java import java
+from truelog.support.settings import PROJECT, Settings, jaas
 
+IVY_FILE = Path(__file__).with_name("ivy.xml")
 PYTHON = PROJECT / ".venv-bench" / "bin" / "python"
 
 _QUIX_SECONDS = 20.0  # of measurement, after the warm-up
@@ -25,7 +28,9 @@ _PATIENCE_SECONDS = 120.0
 _SLOWEST = 10_000  # events per second; a slower engine exceeds its time limit
 _TIMES = 3
 
-Samples = Sequence[tuple[float, int]]
+Command = Sequence[str]
+Sample = tuple[float, int]  # the time, and the events so far
+Samples = Sequence[Sample]
 
 
 @dataclass(frozen=True)
@@ -40,24 +45,44 @@ class Peers:
             {"kafka": settings.kafka(), "seconds": warm_seconds + _QUIX_SECONDS, "state": str(settings.home / f"q{n}")}
             for n in range(_cores())
         ]
-        answers, recorder = self._recorded(settings, "quix streams", "quix_count.py", given, warm_seconds)
+        answers, recorder = self._recorded(settings, "quix streams", self._python("quix_count.py"), given, warm_seconds)
         note = "records already keyed by cell; state store with a changelog topic"
         samples = [after(each["samples"], warm_seconds) for each in answers]
-        return _row(job, "quix streams", (note, "at least once, commit every 5 s"), samples, recorder)
+        return measured_row(job, "quix streams", (note, "at least once, commit every 5 s"), samples, recorder)
 
     def bare(self, settings: Settings, job: str) -> Row:
         """The floor: run one process per core over the whole topic."""
         count = _cores()
         given = [{"kafka": settings.kafka(), "index": n, "processes": count} for n in range(count)]
         answers, recorder = self._recorded(
-            settings, "bare consumer", "bare_consumer.py", given, in_log(settings, ["page_view"]) / _SLOWEST
+            settings,
+            "bare consumer",
+            self._python("bare_consumer.py"),
+            given,
+            in_log(settings, ["page_view"]) / _SLOWEST,
         )
         counted = sum(answer["views"] for answer in answers)
         if counted != in_log(settings, ["page_view"]):
             raise RuntimeError(f"the bare consumer counted {counted} of {in_log(settings, ['page_view'])} page views")
         note = "the floor: librdkafka, orjson and a dictionary"
         samples = [each["samples"] for each in answers]
-        return _row(job, "bare consumer", (note, "none; nothing is stored"), samples, recorder)
+        return measured_row(job, "bare consumer", (note, "none; nothing is stored"), samples, recorder)
+
+    def streams(self, settings: Settings, job: str, warm_seconds: float) -> Row:
+        """Run one process with a thread for each core, as is usual for Kafka Streams."""
+        folder = settings.home / "streams"
+        run_ivy(settings, IVY_FILE, ["streams"], folder)
+        command = [java(settings), "-cp", f"{folder}/streams/*", str(Path(__file__).with_name("StreamsCube.java"))]
+        given = {
+            "kafka": java_client(settings),
+            "seconds": warm_seconds + _QUIX_SECONDS,
+            "state": str(folder / "state"),
+            "cores": _cores(),
+        }
+        answers, recorder = self._recorded(settings, "kafka streams", command, [given], warm_seconds)
+        note = "records already keyed by cell; state in RocksDB with a changelog topic"
+        samples = [after(answers[0]["samples"], warm_seconds)]
+        return measured_row(job, "kafka streams", (note, "exactly once, commit every second"), samples, recorder)
 
     def duckdb(self, corpus: Corpus, job: str) -> Row:
         return self._cube(corpus, job, "duckdb", "duckdb_cube.py")
@@ -67,7 +92,7 @@ class Peers:
 
     def _cube(self, corpus: Corpus, job: str, engine: str, script: str) -> Row:
         parameters = {"file": str(corpus.ndjson), "times": _TIMES, "threads": _cores()}
-        [answer] = self._answers(script, [parameters], 0, lambda pids: None)
+        [answer] = self._answers(self._python(script), [parameters], 0, lambda pids: None)
         events = corpus.ndjson_events
         if answer["views"] != events:
             raise RuntimeError(f"{engine} counted {answer['views']} of {events} page views")
@@ -83,7 +108,7 @@ class Peers:
         )
 
     def _recorded(
-        self, settings: Settings, engine: str, script: str, given: Sequence[Mapping[str, Any]], seconds: float
+        self, settings: Settings, engine: str, command: Command, given: Sequence[Mapping[str, Any]], seconds: float
     ) -> tuple[list[dict[str, Any]], Recorder]:
         """Run one process for each set of parameters, and record their CPU time and the broker's."""
         recorders: list[Recorder] = []
@@ -94,16 +119,20 @@ class Peers:
             recorders[0].start()
 
         try:
-            answers = self._answers(script, given, seconds, record)
+            answers = self._answers(command, given, seconds, record)
         finally:
             for recorder in recorders:
                 recorder.stop()
         return answers, recorders[0]
 
     def _answers(
-        self, script: str, given: Sequence[Mapping[str, Any]], seconds: float, started: Callable[[Sequence[int]], None]
+        self,
+        command: Command,
+        given: Sequence[Mapping[str, Any]],
+        seconds: float,
+        started: Callable[[Sequence[int]], None],
     ) -> list[dict[str, Any]]:
-        processes = [self._start(script, parameters) for parameters in given]
+        processes = [start(command, parameters) for parameters in given]
         try:
             started([process.pid for process in processes])
             return [_answer(process, _PATIENCE_SECONDS + seconds) for process in processes]
@@ -112,18 +141,26 @@ class Peers:
                 process.kill()
                 process.wait()
 
-    def _start(self, script: str, parameters: Mapping[str, Any]) -> "subprocess.Popen[str]":
-        process = subprocess.Popen(
-            [str(self.python), "-P", str(Path(__file__).with_name(script))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(parameters))
-        process.stdin.close()
-        process.stdin = None
-        return process
+    def _python(self, script: str) -> Command:
+        return [str(self.python), "-P", str(Path(__file__).with_name(script))]
+
+
+def start(command: Command, parameters: Mapping[str, Any]) -> "subprocess.Popen[str]":
+    """Start another engine, which reads its parameters from standard input."""
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(parameters))
+    process.stdin.close()
+    process.stdin = None
+    return process
+
+
+def java_client(settings: Settings) -> dict[str, str]:
+    """Kafka's configuration for a Java client."""
+    given = settings.spark_kafka()
+    names = ("bootstrap.servers", "security.protocol", "sasl.mechanism")
+    login = jaas(settings.kafka_mechanism, settings.kafka_user, settings.kafka_password.get_secret_value())
+    return {name: given[f"kafka.{name}"] for name in names} | {"sasl.jaas.config": login}
 
 
 def window(samples: Sequence[Samples]) -> tuple[float, float]:
@@ -143,7 +180,7 @@ def after(samples: Samples, warm_seconds: float) -> Samples:
     return [each for each in samples if each[0] >= samples[0][0] + warm_seconds]
 
 
-def _row(job: str, engine: str, texts: tuple[str, str], samples: Sequence[Samples], recorder: Recorder) -> Row:
+def measured_row(job: str, engine: str, texts: tuple[str, str], samples: Sequence[Samples], recorder: Recorder) -> Row:
     note, guarantees = texts
     rate, (begin, end) = together(samples), window(samples)
     used = recorder.between(begin, end)

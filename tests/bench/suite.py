@@ -1,7 +1,7 @@
 """The jobs in order, and the engines that they are compared with. All jobs use the same platform and corpus.
 
 1. the archive, from the beginning of the log
-2. the stream into one cube, then a bare consumer and Quix Streams on the same topic
+2. the stream into one cube, then a bare consumer, Quix Streams, Kafka Streams and Flink SQL on the same topic
 3. the stream into two, four and eight views; an idle application with eight views
 4. freshness, a kill and a backlog with four views, then their comparison with the archive
 5. the rebuild from the archive, then DuckDB and Polars on the same bytes
@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tests.bench import archiving, collecting, freshness, rebuilding, reconciling, restarting, streaming
+from tests.bench import archiving, collecting, flink, freshness, rebuilding, reconciling, restarting, streaming
 from tests.bench.corpus import RATE, Corpus, in_log
 from tests.bench.cpu import LostProcess, Meter, Reading, used
 from tests.bench.ground import complete, forget_views
@@ -32,6 +32,7 @@ VIEWS = {
 }
 VIEWS[EIGHT] = VIEWS[FOUR]
 _QUIX_WARM_SECONDS = 10.0  # it has no compiler to wait for
+_JAVA_WARM_SECONDS = 30.0
 COPIES = {EIGHT: 2}  # of each view, under other names
 
 # Services, applications and the other engines are descendants of this process.
@@ -89,6 +90,18 @@ class Suite:
         return [
             compared(self.rows, self.peers.quix(self.settings, ONE, min(self.window.warm_seconds, _QUIX_WARM_SECONDS)))
         ]
+
+    def streams(self) -> list[Row]:
+        self._end()
+        return [compared(self.rows, self.peers.streams(self.settings, ONE, self._java_warm_seconds))]
+
+    def flink(self) -> list[Row]:
+        self._end()
+        return [compared(self.rows, flink.run(self.settings, ONE, self._java_warm_seconds))]
+
+    @property
+    def _java_warm_seconds(self) -> float:
+        return min(self.window.warm_seconds, _JAVA_WARM_SECONDS)
 
     def two_views(self) -> list[Row]:
         return [self._streamed(TWO)]
@@ -180,6 +193,8 @@ JOBS: Mapping[str, Callable[[Suite], list[Row]]] = {
     "one_cube": Suite.one_cube,
     "bare": Suite.bare,
     "quix": Suite.quix,
+    "streams": Suite.streams,
+    "flink": Suite.flink,
     "two_views": Suite.two_views,
     "eight_views": Suite.eight_views,
     "idle": Suite.idle,
