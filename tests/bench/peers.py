@@ -27,6 +27,7 @@ _QUIX_SECONDS = 20.0  # of measurement, after the warm-up
 _PATIENCE_SECONDS = 120.0
 _SLOWEST = 10_000  # events per second; a slower engine exceeds its time limit
 _TIMES = 3
+_LEAST_SAMPLES = 4
 
 Command = Sequence[str]
 Sample = tuple[float, int]  # the time, and the events so far
@@ -81,7 +82,9 @@ class Peers:
         }
         answers, recorder = self._recorded(settings, "kafka streams", command, [given], warm_seconds)
         note = "records already keyed by cell; state in RocksDB with a changelog topic"
-        samples = [after(answers[0]["samples"], warm_seconds)]
+        total = in_log(settings, ["page_view"])
+        busy = [each for each in answers[0]["samples"] if each[1] < total]  # it may reach the end of the log
+        samples = [after(busy, warm_seconds)]
         return measured_row(job, "kafka streams", (note, "exactly once, commit every second"), samples, recorder)
 
     def duckdb(self, corpus: Corpus, job: str) -> Row:
@@ -177,7 +180,10 @@ def together(samples: Sequence[Samples]) -> float:
 
 def after(samples: Samples, warm_seconds: float) -> Samples:
     """The samples after a warm-up."""
-    return [each for each in samples if each[0] >= samples[0][0] + warm_seconds]
+    kept = [each for each in samples if each[0] >= samples[0][0] + warm_seconds]
+    if len(kept) < _LEAST_SAMPLES:
+        raise RuntimeError("the log ended before the measurement: send more events, or warm up for a shorter time")
+    return kept
 
 
 def measured_row(job: str, engine: str, texts: tuple[str, str], samples: Sequence[Samples], recorder: Recorder) -> Row:
