@@ -66,7 +66,7 @@ def main() -> None:
                 _run(settings, given, jobs, rows)
         if HISTORY in given.jobs:
             with platform(history.SETTINGS) as settings:
-                rows += history.run(settings)
+                history.run(settings, rows)
     finally:  # a job that fails after an hour does not lose the others' results
         report.write(given.output, rows, given.events + given.warm_events)
         report.show(rows, Console(width=max(Console().width, WIDTH)))

@@ -6,17 +6,18 @@ measurement begins. All measurements use one warm Spark session.
 """
 
 import json
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from tests.bench import streaming
 from tests.bench.beat import first
-from tests.bench.cpu import Meter, measured
-from tests.bench.ground import services
+from tests.bench.cpu import Meter, used
 from tests.bench.row import OURS, Row
 from tests.scenes.applications import start
 from truelog.archive import archive_reader
@@ -35,6 +36,10 @@ from truelog.views.compiled_view import CompiledView
 SETTINGS = {"TRUELOG_LOG_DAY_SECONDS": "2", "TRUELOG_TICK_SECONDS": "0.5", "TRUELOG_BASE_ROWS": "1"}
 DAYS = (1, 10, 100)
 
+_OURSELVES = Meter({"bench": os.getpid()})  # services and applications are descendants of this process
+
+log = logging.getLogger("truelog.bench")
+
 _VIEW, _TOPIC = "page_views", "page_view"
 _EVENTS = 20_000  # of each log day
 _SINCE = 2_000  # events between two comparisons
@@ -46,9 +51,9 @@ _JOBS: Mapping[str, ReconcileRequest] = {
 }
 
 
-def run(settings: Settings) -> list[Row]:
-    """Measure after each number of log days."""
-    rows, sent = list[Row](), 0
+def run(settings: Settings, rows: list[Row]) -> None:
+    """Measure after each number of log days, and add the rows."""
+    sent = 0
     with _applications(settings):
         for days in DAYS:
             for number in range(sent, days):
@@ -56,8 +61,9 @@ def run(settings: Settings) -> list[Row]:
                 _wait_for_the_next_day(settings)
             sent = days
             with open_batch(settings, "truelog bench", [_VIEW]) as context:
-                rows += History(settings, context, context.views.compiled[0], days).run()
-    return rows
+                for row in History(settings, context, context.views.compiled[0], days).run():
+                    log.info("%s: %.1f s", row.job, row.more["seconds"])
+                    rows.append(row)
 
 
 @contextmanager
@@ -82,15 +88,14 @@ class History:
     compiled: CompiledView
     days: int
 
-    def run(self) -> list[Row]:
+    def run(self) -> Iterator[Row]:
         closed = archive_reader.closed_days(self.settings, [_TOPIC])
         self._catch_up()
-        rows = [self._row("recomputation", lambda: [recompute(self.context, self.compiled, day) for day in closed])]
+        yield self._row("recomputation", lambda: [recompute(self.context, self.compiled, day) for day in closed])
         for job, request in _JOBS.items():
             self._catch_up()
-            rows.append(self._row(job, lambda request=request: self._compare(request)))  # type: ignore[misc]
+            yield self._row(job, partial(self._compare, request))
             _send(self.settings, self.days, _SINCE)
-        return rows
 
     def _compare(self, request: ReconcileRequest) -> None:
         found = reconcile(self.context, self.compiled, request)
@@ -98,8 +103,9 @@ class History:
             raise RuntimeError(f"{found.view} is {found.verdict}: {found.reason}")
 
     def _row(self, job: str, work: Callable[[], object]) -> Row:
-        cost = measured(Meter(services(self.settings), os.getpid()), work)
-        events = self.days * _EVENTS
+        before = _OURSELVES.read()
+        work()
+        cost, events = used(before, _OURSELVES.read()), self.days * _EVENTS
         return Row(
             f"{job}, {self.days} log days" if self.days > 1 else f"{job}, 1 log day",
             OURS,
@@ -107,7 +113,6 @@ class History:
             "alone",
             f"one view, {_EVENTS} events a log day; beside the idle stream and archive",
             more={"events": events, "seconds": cost.wall},
-            cpu_us_per_event=cost.per_event(events),
             other_cores=cost.other_cores,
         )
 
