@@ -52,7 +52,7 @@ def run(settings: Settings, job: str, warm_seconds: float) -> Row:
             samples = _samples(settings, process, warm_seconds + _SECONDS)
         finally:
             recorder.stop()
-    note = "one process; mini-batches of a second; JSON and URL functions of Flink SQL; state in memory"
+    note = "mini-batches of a second; JSON and URL functions of Flink SQL; state in memory"
     guarantees = "state exactly once, checkpoint every 5 s; upserts repeated after a failure"
     return measured_row(job, _ENGINE, (note, guarantees), [after(samples, warm_seconds)], recorder)
 

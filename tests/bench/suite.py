@@ -32,7 +32,7 @@ VIEWS = {
 }
 VIEWS[EIGHT] = VIEWS[FOUR]
 _QUIX_WARM_SECONDS = 10.0  # it has no compiler to wait for
-_JAVA_WARM_SECONDS = 30.0
+_JAVA_WARM_SECONDS = 10.0  # they may read the whole log in half a minute
 COPIES = {EIGHT: 2}  # of each view, under other names
 
 # Services, applications and the other engines are descendants of this process.
