@@ -148,4 +148,6 @@ def _send(settings: Settings, number: int, events: int) -> None:
 
 
 def _wait_for_the_next_day(settings: Settings) -> None:
-    time.sleep(settings.log_day_seconds - time.time() % settings.log_day_seconds + 0.1)
+    seconds = settings.log_day_seconds
+    today = time.time() // seconds
+    first(0.05, lambda: time.time() // seconds > today, within=2 * seconds, what="the next log day")
