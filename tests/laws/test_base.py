@@ -1,7 +1,7 @@
 """Law: a rebuild that begins from a base equals the rebuild of the whole log, wherever the log is cut."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -28,12 +28,14 @@ class Cuts:
     lab: Lab
     compiled: CompiledView
     rows: DataFrame
+    clocks: list[Positions] = field(default_factory=list)  # for which ticks were asked
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.lab, name)  # context and connection
 
-    def store_ticks(self, _: Positions) -> None:
+    def store_ticks(self, positions: Positions) -> None:
         """The lab has stored them."""
+        self.clocks.append(positions)
 
     def states_between(self, begin: Positions, end: Positions) -> DataFrame:
         first, last = begin.at(clock.TOPIC, 0), end.at(clock.TOPIC, 0)
@@ -74,6 +76,8 @@ def test_law_rows_since_a_base_give_the_rows_of_the_whole_log(
         assert known is not None
         assert known.certificate == str(number - 1)
         assert len(known.slices) > 5
+        stored = base._read(maker.lab.spark, maker.compiled, known.snapshot).select("row.*")
+        assert base._hashed(maker.compiled, stored)[1] == known.slices
         certified, at = certificates[known.certificate]
         rebuilt = base.advance(rebuilder, known, certified, at, end)
         whole = table_hash.hash_frame(maker.compiled, maker.compiled.stored(maker.until(end)))
@@ -82,6 +86,24 @@ def test_law_rows_since_a_base_give_the_rows_of_the_whole_log(
         with rebuilt.cache:
             base.keep(rebuilder, rebuilt, str(number), datetime(2026, 1, 1, tzinfo=UTC))
         certificates[str(number)] = rebuilt.digests, end
+    assert maker.clocks == later
+
+
+def test_a_crash_while_a_base_is_written_leaves_none(
+    cuts: tuple[Cuts, list[Positions]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "_WORTH_WRITING", 1)
+    maker, (first, *_, last) = cuts
+    rebuilder: Any = maker
+    written = base.write(rebuilder, maker.until(first))
+    base.keep(rebuilder, written, "0", None)
+    known = base.load(maker.lab.connection, maker.compiled)
+    assert known is not None
+    rebuilt = base.advance(rebuilder, known, written.digests, first, last)
+    monkeypatch.setattr(base, "_snapshot", lambda *_: 1 / 0)
+    with rebuilt.cache, pytest.raises(ZeroDivisionError):
+        base.keep(rebuilder, rebuilt, "1", None)
+    assert base.load(maker.lab.connection, maker.compiled) is None
 
 
 def test_a_base_that_was_altered_is_refused(cuts: tuple[Cuts, list[Positions]]) -> None:
