@@ -8,24 +8,23 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tests.bench import history, report
-from tests.bench.corpus import preload
+from tests.bench import report
+from tests.bench.corpus import Corpus, preload
 from tests.bench.ground import platform
 from tests.bench.peers import PYTHON
 from tests.bench.row import Row
 from tests.bench.streaming import Window
-from tests.bench.suite import JOBS, QUICK, Suite
+from tests.bench.suite import APART, JOBS, QUICK, Suite
 from truelog.support.settings import PROJECT, Settings
 
 LEAST = 400_000  # events
-log = logging.getLogger("truelog.bench")
-
 WIDTH = 150  # if the output is not a terminal
 PLOT = Path(__file__).with_name("plot.py")
 
-HISTORY = "history"  # on a platform of its own
-FULL = {"events": 4_000_000, "warm_events": 6_000_000, "warm_seconds": 60.0, "seconds": 30.0, "jobs": [*JOBS, HISTORY]}
+FULL = {"events": 4_000_000, "warm_events": 6_000_000, "warm_seconds": 60.0, "seconds": 30.0, "jobs": list(JOBS)}
 SMALL = {"events": 600_000, "warm_events": 600_000, "warm_seconds": 15.0, "seconds": 10.0, "jobs": list(QUICK)}
+
+log = logging.getLogger("truelog.bench")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--warm-events", type=int, help="further events in the log, for the warm-up (6,000,000)")
     made.add_argument("--warm-seconds", type=float, help="longest warm-up of a stream (60)")
     made.add_argument("--seconds", type=float, help="duration of freshness, the collector and an idle stream (30)")
-    made.add_argument("--jobs", nargs="+", choices=[*JOBS, HISTORY], help="default: all")
+    made.add_argument("--jobs", nargs="+", choices=list(JOBS), help="default: all")
     made.add_argument("--output", type=Path, default=PROJECT / "build" / "bench.json")
     return made
 
@@ -61,12 +60,12 @@ def main() -> None:
     logging.getLogger("py4j").setLevel(logging.WARNING)
     rows = list[Row]()
     try:
-        if jobs := [name for name in given.jobs if name != HISTORY]:
+        if jobs := [name for name in given.jobs if name not in APART]:
             with platform() as settings:
-                _run(settings, given, jobs, rows)
-        if HISTORY in given.jobs:
-            with platform(history.SETTINGS) as settings:
-                history.run(settings, rows)
+                _run(settings, given, jobs, rows, _sent(settings, given))
+        for name in (name for name in given.jobs if name in APART):
+            with platform(APART[name]) as settings:
+                _run(settings, given, [name], rows, Corpus(settings.home / "unused"))
     finally:  # a job that fails after an hour does not lose the others' results
         report.write(given.output, rows, given.events + given.warm_events)
         report.show(rows, Console(width=max(Console().width, WIDTH)))
@@ -76,12 +75,16 @@ def main() -> None:
         log.info("no plot: `make bench` installs what draws it")
 
 
-def _run(settings: Settings, given: argparse.Namespace, jobs: Sequence[str], rows: list[Row]) -> None:
-    """Run the jobs that share one log, and add their rows."""
+def _sent(settings: Settings, given: argparse.Namespace) -> Corpus:
     events = given.events + given.warm_events
     log.info("sending %s events", f"{events:,}")
     corpus = preload(settings, events, given.events)
     log.info("sent: %.0f events/s", corpus.events / corpus.seconds)
+    return corpus
+
+
+def _run(settings: Settings, given: argparse.Namespace, jobs: Sequence[str], rows: list[Row], corpus: Corpus) -> None:
+    """Run the jobs that share a platform, and add their rows."""
     Suite(settings, corpus, given.seconds, Window(given.warm_seconds, given.events), rows=rows).run(jobs)
 
 

@@ -17,7 +17,7 @@ from tests.bench.beat import every
 from tests.bench.corpus import in_log
 from tests.bench.cpu import Meter, Recorder
 from tests.bench.ground import services
-from tests.bench.peers import IVY_FILE, Sample, after, java_client, measured_row, start
+from tests.bench.peers import IVY_FILE, SECONDS, Sample, after, cores, java_client, measured_row, start
 from tests.bench.row import Row
 from truelog.spark.java import java
 from truelog.storage.database import connect
@@ -26,7 +26,6 @@ from truelog.support.settings import PROJECT, Settings
 PYTHON = PROJECT / ".venv-flink" / "bin" / "python"
 
 _ENGINE = "flink sql"
-_SECONDS = 20.0  # of measurement, after the warm-up
 _START_SECONDS = 120.0
 _LOOK_SECONDS = 0.5
 _SHADED = "org.apache.flink.kafka.shaded."  # Flink's Kafka client has other package names
@@ -49,7 +48,7 @@ def run(settings: Settings, job: str, warm_seconds: float) -> Row:
         recorder = Recorder(Meter({name: used[name] for name in ("broker", "postgresql")} | {_ENGINE: process.pid}))
         recorder.start()
         try:
-            samples = _samples(settings, process, warm_seconds + _SECONDS)
+            samples = _samples(settings, process, warm_seconds + SECONDS)
         finally:
             recorder.stop()
     note = "mini-batches of a second; JSON and URL functions of Flink SQL; state in memory"
@@ -100,5 +99,5 @@ def _parameters(settings: Settings, folder: Path) -> dict[str, Any]:
             "password": database["password"],
         },
         "jars": ";".join(each.as_uri() for each in sorted((folder / "flink").glob("*.jar"))),
-        "cores": os.cpu_count() or 1,
+        "cores": cores(),
     }

@@ -6,7 +6,6 @@ measurement begins. All measurements use one warm Spark session.
 """
 
 import json
-import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -38,8 +37,6 @@ DAYS = (1, 10, 100)
 
 _OURSELVES = Meter({"bench": os.getpid()})  # services and applications are descendants of this process
 
-log = logging.getLogger("truelog.bench")
-
 _VIEW, _TOPIC = "page_views", "page_view"
 _EVENTS = 20_000  # of each log day
 _SINCE = 2_000  # events between two comparisons
@@ -51,8 +48,8 @@ _JOBS: Mapping[str, ReconcileRequest] = {
 }
 
 
-def run(settings: Settings, rows: list[Row]) -> None:
-    """Measure after each number of log days, and add the rows."""
+def run(settings: Settings) -> Iterator[Row]:
+    """Measure after each number of log days."""
     sent = 0
     with _applications(settings):
         for days in DAYS:
@@ -61,9 +58,7 @@ def run(settings: Settings, rows: list[Row]) -> None:
                 _wait_for_the_next_day(settings)
             sent = days
             with open_batch(settings, "truelog bench", [_VIEW]) as context:
-                for row in History(settings, context, context.views.compiled[0], days).run():
-                    log.info("%s: %.1f s", row.job, row.more["seconds"])
-                    rows.append(row)
+                yield from History(settings, context, context.views.compiled[0], days).run()
 
 
 @contextmanager

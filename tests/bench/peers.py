@@ -23,7 +23,7 @@ from truelog.support.settings import PROJECT, Settings, jaas
 IVY_FILE = Path(__file__).with_name("ivy.xml")
 PYTHON = PROJECT / ".venv-bench" / "bin" / "python"
 
-_QUIX_SECONDS = 20.0  # of measurement, after the warm-up
+SECONDS = 20.0  # of measurement, after the warm-up
 _PATIENCE_SECONDS = 120.0
 _SLOWEST = 10_000  # events per second; a slower engine exceeds its time limit
 _TIMES = 3
@@ -43,8 +43,8 @@ class Peers:
     def quix(self, settings: Settings, job: str, warm_seconds: float) -> Row:
         """Run one process per core, as is usual for Quix Streams. Only the time when all of them are running counts."""
         given = [
-            {"kafka": settings.kafka(), "seconds": warm_seconds + _QUIX_SECONDS, "state": str(settings.home / f"q{n}")}
-            for n in range(_cores())
+            {"kafka": settings.kafka(), "seconds": warm_seconds + SECONDS, "state": str(settings.home / f"q{n}")}
+            for n in range(cores())
         ]
         answers, recorder = self._recorded(settings, "quix streams", self._python("quix_count.py"), given, warm_seconds)
         note = "records already keyed by cell; state store with a changelog topic"
@@ -53,7 +53,7 @@ class Peers:
 
     def bare(self, settings: Settings, job: str) -> Row:
         """The floor: run one process per core over the whole topic."""
-        count = _cores()
+        count = cores()
         given = [{"kafka": settings.kafka(), "index": n, "processes": count} for n in range(count)]
         answers, recorder = self._recorded(
             settings,
@@ -76,9 +76,9 @@ class Peers:
         command = [java(settings), "-cp", f"{folder}/streams/*", str(Path(__file__).with_name("StreamsCube.java"))]
         given = {
             "kafka": java_client(settings),
-            "seconds": warm_seconds + _QUIX_SECONDS,
+            "seconds": warm_seconds + SECONDS,
             "state": str(folder / "state"),
-            "cores": _cores(),
+            "cores": cores(),
         }
         answers, recorder = self._recorded(settings, "kafka streams", command, [given], warm_seconds)
         note = "records already keyed by cell; state in RocksDB with a changelog topic"
@@ -94,7 +94,7 @@ class Peers:
         return self._cube(corpus, job, "polars", "polars_cube.py")
 
     def _cube(self, corpus: Corpus, job: str, engine: str, script: str) -> Row:
-        parameters = {"file": str(corpus.ndjson), "times": _TIMES, "threads": _cores()}
+        parameters = {"file": str(corpus.ndjson), "times": _TIMES, "threads": cores()}
         [answer] = self._answers(self._python(script), [parameters], 0, lambda pids: None)
         events = corpus.ndjson_events
         if answer["views"] != events:
@@ -180,13 +180,13 @@ def together(samples: Sequence[Samples]) -> float:
 
 def after(samples: Samples, warm_seconds: float) -> Samples:
     """The samples after a warm-up."""
-    kept = [each for each in samples if each[0] >= samples[0][0] + warm_seconds]
-    if len(kept) < _LEAST_SAMPLES:
-        raise RuntimeError("the log ended before the measurement: send more events, or warm up for a shorter time")
-    return kept
+    return [each for each in samples if each[0] >= samples[0][0] + warm_seconds]
 
 
 def measured_row(job: str, engine: str, texts: tuple[str, str], samples: Sequence[Samples], recorder: Recorder) -> Row:
+    """The row of an engine's processes while all were working. `texts` are the note and the guarantees."""
+    if min(map(len, samples)) < _LEAST_SAMPLES:
+        raise RuntimeError("the log ended before the measurement: send more events, or warm up for a shorter time")
     note, guarantees = texts
     rate, (begin, end) = together(samples), window(samples)
     used = recorder.between(begin, end)
@@ -206,7 +206,8 @@ def measured_row(job: str, engine: str, texts: tuple[str, str], samples: Sequenc
     )
 
 
-def _cores() -> int:
+def cores() -> int:
+    """The number of processes or threads that use the whole machine."""
     return os.cpu_count() or 1
 
 

@@ -7,6 +7,7 @@
 5. the rebuild from the archive, then DuckDB and Polars on the same bytes
 6. the collector
 7. freshness and the collector again, while the whole platform is running, including Airflow
+8. batch work over 1, 10 and 100 log days, on a platform of its own
 """
 
 import logging
@@ -14,7 +15,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tests.bench import archiving, collecting, flink, freshness, rebuilding, reconciling, restarting, streaming
+from tests.bench import archiving, collecting, flink, freshness, history, rebuilding, reconciling, restarting, streaming
 from tests.bench.corpus import RATE, Corpus, in_log
 from tests.bench.cpu import LostProcess, Meter, Reading, used
 from tests.bench.ground import complete, forget_views
@@ -160,6 +161,9 @@ class Suite:
         fresh = freshness.run(self.settings, rate=RATE, seconds=self.seconds, ran="all on")
         return [*fresh, collecting.run(self.settings, seconds=self.seconds, ran="all on")]
 
+    def history(self) -> list[Row]:
+        return list(history.run(self.settings))
+
     def _caught_up(self, job: str) -> Application:
         """The application of a job that has read the whole log; started if the last job was another one."""
         if self.running is None or self.running[0] != job:
@@ -208,5 +212,7 @@ JOBS: Mapping[str, Callable[[Suite], list[Row]]] = {
     "polars": Suite.polars,
     "collector": Suite.collector,
     "all_on": Suite.all_on,
+    "history": Suite.history,
 }
+APART = {"history": history.SETTINGS}  # on a platform of its own, with these settings
 QUICK = ("one_cube", "bare", "quix", "duckdb", "polars")
