@@ -13,7 +13,9 @@ from pyspark.sql.types import IntegerType
 
 from tests.laws.lab import Lab, _reached, cases, last_cut
 from tests.laws.views import VIEWS
+from tests.library.archived import drop_base
 from truelog.batch import base
+from truelog.batch.base import Base, Rebuilt
 from truelog.kernel import clock, table_hash
 from truelog.log.positions import Positions
 from truelog.support.errors import BaseAltered
@@ -57,8 +59,18 @@ def cuts(request: pytest.FixtureRequest, lab: Lab, platform: Settings) -> Iterat
     end = last_cut(drawn)
     yield Cuts(lab, compiled, rows), [_reached(compiled, cut) for cut in (end // 4, end // 2, end - 1, end)]
     base.forget(lab.connection, compiled)
-    base.drop(platform, compiled.table)
+    drop_base(platform, compiled)
     rows.unpersist()
+
+
+def kept(maker: Cuts, at: Positions) -> tuple[Rebuilt, Base]:
+    """Write the view as a base with certificate 0."""
+    rebuilder: Any = maker
+    rebuilt = base.write(rebuilder, maker.until(at))
+    base.keep(rebuilder, rebuilt, "0", None)
+    known = base.load(maker.lab.connection, maker.compiled)
+    assert known is not None
+    return rebuilt, known
 
 
 def test_law_rows_since_a_base_give_the_rows_of_the_whole_log(
@@ -68,9 +80,8 @@ def test_law_rows_since_a_base_give_the_rows_of_the_whole_log(
     monkeypatch.setattr(base, "_WORTH_WRITING", 1)
     maker, (first, *later) = cuts
     rebuilder: Any = maker
-    rebuilt = base.write(rebuilder, maker.until(first))
+    rebuilt, _ = kept(maker, first)
     certificates = {"0": (rebuilt.digests, first)}
-    base.keep(rebuilder, rebuilt, "0", None)
     for number, end in enumerate(later, 1):
         known = base.load(maker.lab.connection, maker.compiled)
         assert known is not None
@@ -95,10 +106,7 @@ def test_a_crash_while_a_base_is_written_leaves_none(
     monkeypatch.setattr(base, "_WORTH_WRITING", 1)
     maker, (first, *_, last) = cuts
     rebuilder: Any = maker
-    written = base.write(rebuilder, maker.until(first))
-    base.keep(rebuilder, written, "0", None)
-    known = base.load(maker.lab.connection, maker.compiled)
-    assert known is not None
+    written, known = kept(maker, first)
     rebuilt = base.advance(rebuilder, known, written.digests, first, last)
     monkeypatch.setattr(base, "_snapshot", lambda *_: 1 / 0)
     with rebuilt.cache, pytest.raises(ZeroDivisionError):
@@ -109,10 +117,7 @@ def test_a_crash_while_a_base_is_written_leaves_none(
 def test_a_base_that_was_altered_is_refused(cuts: tuple[Cuts, list[Positions]]) -> None:
     maker, (first, *_, last) = cuts
     rebuilder: Any = maker
-    rebuilt = base.write(rebuilder, maker.until(first))
-    base.keep(rebuilder, rebuilt, "0", None)
-    known = base.load(maker.lab.connection, maker.compiled)
-    assert known is not None
+    rebuilt, known = kept(maker, first)
     other = maker.until(first).limit(table_hash.count_rows(rebuilt.digests) - 1)
     altered = replace(known, snapshot=base.write(rebuilder, other).snapshot or 0)
     with pytest.raises(BaseAltered, match="are not as they were written"):

@@ -22,6 +22,7 @@ from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import TIME, ensure_table, identifier, open_catalog
 from truelog.archive.archive_writer import FileWriter, WriterSettings, blueprint, load_archived_file
 from truelog.archive.catalog_pointer import PREFIX
+from truelog.batch import base
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import clock, merge, table
 from truelog.kernel.apply_batch import BatchApplier, EventRange
@@ -156,3 +157,11 @@ def archived(lab: Lab, settings: Settings) -> Iterator[Archived]:
         with open_catalog(settings) as catalog:
             for topic in archive.ends:
                 drop_archive(catalog, topic)
+
+
+def drop_base(settings: Settings, compiled: CompiledView) -> None:
+    """Drop the table of a view's bases, if there is one."""
+    name = f"{base.NAMESPACE}.{compiled.table}"
+    with open_catalog(settings) as catalog:
+        if catalog.table_exists(name):
+            catalog.purge_table(name)

@@ -344,6 +344,8 @@ def main() -> int:
     parser.add_argument("module", nargs="*")
     given = parser.parse_args()
     modules = given.module or list(SUITES)
+    if given.skip and len(modules) != 1:
+        parser.error("--skip needs one module, because each has an order of its own")
     if len(modules) == 1:
         plugin = MutationRun(modules[0], given.minutes, given.skip)
         options = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:timeout", "-p", "no:randomly"]

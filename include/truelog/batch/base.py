@@ -11,11 +11,10 @@ whenever the slice is read. All operations require the lock on the view's compar
 
 import json
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from pyiceberg.exceptions import NoSuchTableError
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
@@ -175,12 +174,6 @@ def _cached(cache: ExitStack, rows: DataFrame) -> DataFrame:
     """The same rows, which Spark keeps in memory or on disk until the stack is closed."""
     cache.callback(rows.persist(StorageLevel.MEMORY_AND_DISK).unpersist)
     return rows
-
-
-def drop(settings: Settings, table: str) -> None:
-    """Drop a view's table of bases."""
-    with open_catalog(settings) as catalog, suppress(NoSuchTableError):
-        catalog.purge_table(f"{NAMESPACE}.{table}")
 
 
 def _is_worth_writing(rebuilt: Rebuilt, base: Base) -> bool:

@@ -38,7 +38,7 @@ def schema(event_type: EventType) -> StructType:
     The metadata of a derived column says so.
     """
     columns = from_arrow_schema(pa.schema([*COORDINATES, *event_type.arrow_schema]))
-    for name in (name for each in event_type.derived for name in each.names):
+    for name in event_type.derived_names:
         columns[name].metadata = {IS_DERIVED: True}
     return columns
 

@@ -30,15 +30,8 @@ _SUPERSEDED = """
     ) ORDER BY 1, 2
 """
 _TABLES = (("state", ""), ("stage", ""), ("batch", ""), ("recon", ""), ("recon", "_streamed"), ("recon", "_diff"))
-_ROWS = (
-    "batch_answer",
-    "position",
-    "exclusion",
-    "proof",
-    "base",
-    "merge_tally",
-    "view",
-)  # in the order of foreign keys
+# In the order of foreign keys.
+_ROWS = ("batch_answer", "position", "exclusion", "proof", "base", "merge_tally", "view")
 
 log = logging.getLogger("truelog.maintenance")
 
@@ -65,8 +58,7 @@ def drop_superseded(settings: Settings) -> list[Version]:
 def _drop(settings: Settings, connection: Connection, version: Version) -> bool:
     """Drop a version, or leave it for the next upkeep if a reader still uses its tables."""
     row_diff.lock_comparisons(connection, version.table)
-    _drop_partials(settings, version)
-    base.drop(settings, version.table)
+    _drop_in_bucket(settings, version)
     try:
         with connection.transaction():
             connection.execute("SET LOCAL lock_timeout = '5s'")
@@ -85,9 +77,9 @@ def _drop(settings: Settings, connection: Connection, version: Version) -> bool:
     return True
 
 
-def _drop_partials(settings: Settings, version: Version) -> None:
+def _drop_in_bucket(settings: Settings, version: Version) -> None:
     """Before the version's rows, so that a crash in between leaves a version that the next upkeep finds again."""
     with open_catalog(settings) as catalog:
-        name = f"{partials.NAMESPACE}.{version.table}"
-        if catalog.table_exists(name):
-            catalog.purge_table(name)
+        for name in (f"{namespace}.{version.table}" for namespace in (partials.NAMESPACE, base.NAMESPACE)):
+            if catalog.table_exists(name):
+                catalog.purge_table(name)

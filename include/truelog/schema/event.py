@@ -150,11 +150,16 @@ class EventType:
         """The fields of the envelope and the payload, without the computed `event_time`."""
         return fields_of(self.model)
 
+    @cached_property
+    def derived_names(self) -> tuple[str, ...]:
+        """The names of the derived columns."""
+        return tuple(name for each in self.derived for name in each.names)
+
     @property
     def nullable(self) -> tuple[str, ...]:
         """The columns that may be NULL in a valid event: optional fields and derived columns."""
         optional = (each.name for each in self.fields if not each.required)
-        return (*optional, *(name for each in self.derived for name in each.names))
+        return (*optional, *self.derived_names)
 
     @cached_property
     def decoded_schema(self) -> pa.Schema:
@@ -167,7 +172,7 @@ class EventType:
     def arrow_schema(self) -> pa.Schema:
         """The columns of an event: envelope, `event_time`, payload, derived. In an invalid record, all are NULL."""
         columns = [column for column in self.decoded_schema if column.name != "invalid"]
-        return pa.schema([*columns, *(pa.field(name, pa.string()) for each in self.derived for name in each.names)])
+        return pa.schema([*columns, *(pa.field(name, pa.string()) for name in self.derived_names)])
 
     @cached_property
     def stored_schema(self) -> pa.Schema:

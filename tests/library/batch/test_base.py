@@ -7,6 +7,7 @@ import pytest
 from psycopg import sql
 from pyspark.sql import functions as F
 
+from tests.library.archived import drop_base
 from tests.library.reconcile.test_repair import TOPIC, Ground, _archive, ground, letter, send  # noqa: F401 — a fixture
 from truelog.archive import archive_reader
 from truelog.batch import base
@@ -53,7 +54,7 @@ def compared(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> Iterator[Compar
     made.counts("a", "b", "a")
     yield made
     base.forget(ground.lab.connection, ground.compiled)
-    base.drop(ground.lab.settings, ground.compiled.table)
+    drop_base(ground.lab.settings, ground.compiled)
 
 
 def test_only_records_since_the_base_are_read(compared: Compared, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +105,7 @@ def _change_slices(compared: Compared) -> None:
 
 
 def _lose_rows(compared: Compared) -> None:
-    base.drop(compared.lab.settings, compared.compiled.table)
+    drop_base(compared.lab.settings, compared.compiled)
 
 
 def _lose_certificate(compared: Compared) -> None:

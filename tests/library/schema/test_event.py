@@ -173,7 +173,7 @@ def test_the_documentation_names_every_field() -> None:
     for event in load_events().values():
         names = [field.name for field in event.fields]
         assert set(names) == event.json_schema["properties"].keys()
-        names += [name for each in event.derived for name in each.names]
+        names += event.derived_names
         assert [line.split("|")[1].strip() for line in event.markdown.splitlines() if "|" in line][2:] == names
 
 
