@@ -40,12 +40,17 @@ def make(settings: Settings, *, retry: bool = True) -> None:
 
 
 def run(settings: Settings, fresh: Path) -> "subprocess.CompletedProcess[bytes]":
-    """Run Spark so that Java archives the classes in `fresh`."""
-    conf = submit_conf(settings, fresh.parent)
-    conf["spark.driver.extraJavaOptions"] += f" -XX:ArchiveClassesAtExit={fresh}"
-    options = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
-    command = [str(pyspark_home() / "bin" / "spark-submit"), "--master", "local[2]", *options, warm_up.__file__]
-    environment = job_environment(settings, fresh.parent)
-    return subprocess.run(
-        command, cwd=fresh.parent, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
-    )
+    """Run Spark so that Java archives the classes in `fresh`.
+
+    The platform's home does not exist yet, and Spark's sockets need a short path.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = Path(folder)
+        conf = submit_conf(settings, scratch)
+        conf["spark.driver.extraJavaOptions"] += f" -XX:ArchiveClassesAtExit={fresh}"
+        options = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+        command = [str(pyspark_home() / "bin" / "spark-submit"), "--master", "local[2]", *options, warm_up.__file__]
+        environment = job_environment(settings, scratch)
+        return subprocess.run(
+            command, cwd=scratch, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+        )

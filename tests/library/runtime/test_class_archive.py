@@ -25,7 +25,9 @@ def test_the_run_that_loads_the_classes_succeeds(
 ) -> None:
     monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)  # with the options of tests, Java makes no archive
     monkeypatch.setattr(submit, "class_archive", lambda _: tmp_path / "none")
-    ended = archive.run(settings, tmp_path / "classes.jsa")
+    folder = tmp_path / ("a-path-too-long-for-a-socket" * 5)
+    folder.mkdir()
+    ended = archive.run(settings, folder / "classes.jsa")
     assert ended.returncode == 0, ended.stdout[-20_000:].decode()
 
 
