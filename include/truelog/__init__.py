@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from truelog.schema.derived import Derived
     from truelog.schema.event import Event, Topic
     from truelog.schema.quality import Quality
+    from truelog.views.event_window import EventWindow
+    from truelog.views.lateness import lateness
     from truelog.views.measures import Distinct, First, Latest, Max, Min, Quantiles, Sum, latest
     from truelog.views.view import View
 
@@ -19,6 +21,7 @@ __all__ = [
     "Derived",
     "Distinct",
     "Event",
+    "EventWindow",
     "First",
     "Latest",
     "Max",
@@ -28,6 +31,7 @@ __all__ = [
     "Sum",
     "Topic",
     "View",
+    "lateness",
     "latest",
 ]
 
@@ -37,6 +41,8 @@ _HOMES = {
     "Topic": "truelog.schema.event",
     "Quality": "truelog.schema.quality",
     "View": "truelog.views.view",
+    "EventWindow": "truelog.views.event_window",
+    "lateness": "truelog.views.lateness",
     **dict.fromkeys(
         ("Distinct", "First", "Latest", "Max", "Min", "Quantiles", "Sum", "latest"), "truelog.views.measures"
     ),

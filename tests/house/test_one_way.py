@@ -13,7 +13,9 @@ LIBRARY = "include/truelog/*.py"
 
 # The modules that may call a view's transform or total its rows, and why.
 ALLOWED = {
-    "include/truelog/views/compiled_view.py": "defines Compiled.totals_of, and applies a transform to empty frames",
+    "include/truelog/views/view.py": "applies the transform to the events that are not too late",
+    "include/truelog/views/compiled_view.py": "defines Compiled.totals_of",
+    "include/truelog/views/view_compiler.py": "applies a transform to empty frames, to check its plan",
     "include/truelog/views/fingerprint.py": "applies a transform to empty frames, to hash its plan",
     "include/truelog/kernel/bad_records.py": "runs the transform alone, to see on which records it fails",
     "include/truelog/reconcile/root_cause.py": "totals by record, to find the records that explain a row",
@@ -32,11 +34,11 @@ def steps(root: Path, allowed: Mapping[str, str]) -> list[str]:
 
 
 def _steps(tree: ast.Module) -> Iterator[int]:
-    """The lines that call `….totals(…)`, `….transformed(…)` or `….transform(…)`, except Spark's `F.transform`."""
+    """The lines that total rows or transform events. Spark's `F.transform` does neither."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             is_spark_function = ast.unparse(node.func.value) == "F"
-            if node.func.attr in {"totals", "transform", "transformed"} and not is_spark_function:
+            if node.func.attr in {"totals", "transform", "transformed", "contributions"} and not is_spark_function:
                 yield node.lineno
 
 

@@ -29,8 +29,9 @@ from truelog.schema.event_version import judge
 from truelog.storage.database import Connection, names
 from truelog.support.durations import seconds
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView, compile_view, extend_view
+from truelog.views.compiled_view import CompiledView, extend_view
 from truelog.views.view import View
+from truelog.views.view_compiler import compile_view
 
 CASES = 200
 
@@ -108,7 +109,7 @@ class Lab:
 
     def transformed(self, view: View, drawn: list[list[Record]]) -> DataFrame:
         frames = [ProvenanceFrame(self.events(topic, drawn), ("case_id", "cut")) for topic in view.reads]
-        rows: ProvenanceFrame = view.transform(*frames)  # type: ignore[assignment]
+        rows: ProvenanceFrame = view.contributions(*frames)  # type: ignore[arg-type, assignment]
         return rows.frame
 
     def events(self, topic: str, drawn: list[list[Record]]) -> DataFrame:

@@ -117,6 +117,7 @@ class RealPath:
     log: SharedLog
     settings: Settings
     compared: dict[str, tuple[DiffCounts, DiffCounts]] = field(default_factory=dict)
+    views: dict[str, CompiledView] = field(default_factory=dict)  # the compared views
 
     def compare(self, name: str, view: View) -> tuple[DiffCounts, DiffCounts]:
         """The differences between the streamed view and its rebuild, and its rebuild from raw bytes."""
@@ -125,7 +126,7 @@ class RealPath:
         return self.compared[name]
 
     def _compare(self, name: str, view: View) -> tuple[DiffCounts, DiffCounts]:
-        compiled = self.deployed(name, view)
+        compiled = self.views[name] = self.deployed(name, view)
         self._stream(compiled)
         self._copy_streamed(compiled)
         self._forget_ticks()
@@ -180,18 +181,19 @@ class RealPath:
     def _stream(self, compiled: CompiledView) -> None:
         applier, at = BatchApplier(self.settings), self.log.end(-1).only(compiled.view.topics)
         for cut, events in enumerate(self._batches(compiled)):
-            if compiled.view.keep:
+            if compiled.view.reads_clock:
                 clock.store_ticks(self.connection, self.log.ids[clock.TOPIC], events[clock.TOPIC])
             batch = EventRange(events, self.log.end(cut - 1), self.log.end(cut))
             at = applier.apply(self.connection, compiled, batch, at)
         assert merge.positions(self.connection, compiled) == at
 
     def _copy_streamed(self, compiled: CompiledView) -> None:
-        self.connection.execute(
-            sql.SQL("CREATE TABLE {} AS TABLE {}").format(
-                row_diff.streamed_table(compiled), sql.Identifier("state", compiled.table)
+        for each in compiled.tables:
+            self.connection.execute(
+                sql.SQL("CREATE TABLE {} AS TABLE {}").format(
+                    row_diff.streamed_table(each), sql.Identifier("state", each.table)
+                )
             )
-        )
 
     def _forget_ticks(self) -> None:
         """Delete the ticks that the stream stored, so that the rebuild must find its own in the archive."""
@@ -200,7 +202,11 @@ class RealPath:
     def _rebuilt(self, compiled: CompiledView, *, from_raw: bool) -> DiffCounts:
         rebuilder = Rebuilder(self._context, self.connection, compiled, from_raw)
         rebuilder.rebuild(merge.positions(self.connection, compiled))
-        return row_diff.find_differences(self.connection, compiled)
+        own, *sides = (row_diff.find_differences(self.connection, each) for each in compiled.tables)
+        missing, extra, different = (
+            sum(counts) for counts in zip(*((c.missing, c.extra, c.different) for c in (own, *sides)), strict=True)
+        )
+        return DiffCounts(own.rows, missing, extra, different)
 
 
 @contextmanager

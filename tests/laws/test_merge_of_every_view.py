@@ -26,6 +26,7 @@ from truelog.support import faults
 from truelog.support.durations import seconds
 from truelog.support.errors import CodeChanged, Gap, Stale
 from truelog.views.compiled_view import CompiledView
+from truelog.views.event_window import EventWindow
 
 LOGS = 40  # joined into one log
 POINTS = ("merge.locked", "merge.added", "merge.advanced")
@@ -64,10 +65,24 @@ class Fed:
         merge.apply(self.lab.connection, self.compiled, batch)
 
     def contents(self) -> tuple[list[str], Positions]:
-        """Everything that a merge may change: the rows and the positions."""
-        query = sql.SQL("SELECT t::text FROM {} AS t ORDER BY 1").format(self.table)
-        rows = self.lab.connection.execute(query).fetchall()
-        return [str(row) for (row,) in rows], merge.positions(self.lab.connection, self.compiled)
+        """Everything that a merge may change: the rows of each table, and the positions."""
+        rows = [
+            str(row)
+            for each in self.compiled.tables
+            for (row,) in self.lab.connection.execute(
+                sql.SQL("SELECT t::text FROM {} AS t ORDER BY 1").format(sql.Identifier("state", each.table))
+            ).fetchall()
+        ]
+        return rows, merge.positions(self.lab.connection, self.compiled)
+
+    def windows(self) -> list[tuple[datetime, int, str]]:
+        """The start, the corrections and the status of each row of a view with a window, as readers see them."""
+        window = self.compiled.view.window
+        assert window is not None
+        query = sql.SQL("SELECT {start}, corrections, status FROM {view} WHERE {start} IS NOT NULL ORDER BY {key}")
+        names = sql.SQL(", ").join(map(sql.Identifier, self.compiled.view.key))
+        start, view = sql.Identifier(window.start), sql.Identifier("views", self.compiled.name)
+        return self.lab.connection.execute(query.format(start=start, view=view, key=names)).fetchall()  # type: ignore[return-value]
 
     def ages(self) -> list[datetime | None]:
         """For each row, the time that decides when the row expires."""
@@ -167,3 +182,29 @@ def test_old_rows_expire_by_the_clock_of_the_log_alone(lab: Lab, name: str) -> N
     view.apply(Merge(ticked, view.at(len(view.log), ticks=1), EMPTY))
     assert view.ages() == [age for age in before if age is None or age >= limit]
     assert 0 < len(view.ages()) < len(before), "the clock expires too few rows, or too many"
+
+
+@pytest.mark.parametrize("name", [name for name, view in VIEWS.items() if view.window])
+def test_a_row_is_open_until_the_log_s_clock_has_passed_its_window_and_grace(lab: Lab, name: str) -> None:
+    view = fed(lab, name)
+    window = view.compiled.view.window
+    assert window is not None
+    first, second = view.batches()
+    view.apply(first)
+    view.apply(second)
+    assert {status for _, _, status in view.windows()} == {"open"}, "no tick counts yet"
+
+    starts = sorted(start for start, _, _ in view.windows())
+    now = starts[len(starts) // 2] + timedelta(seconds=window.closes_after())
+    view.tick(0, now, second.end)
+    view.apply(Merge(second.end, view.at(len(view.log), ticks=1), EMPTY))
+
+    expected = [_status(now, start, window, corrections) for start, corrections, _ in view.windows()]
+    assert [status for _, _, status in view.windows()] == expected
+    assert set(expected) == {"open", "complete", "corrected"}, "the log has too few windows"
+
+
+def _status(now: datetime, start: datetime, window: EventWindow, corrections: int) -> str:
+    if start + timedelta(seconds=window.closes_after()) > now:
+        return "open"
+    return "corrected" if corrections else "complete"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from psycopg import sql
 from pyspark.sql.types import DataType, IntegerType
 
 from tests.laws.lab import Lab, cases
@@ -59,6 +60,18 @@ def test_the_clock_of_the_log_expires_some_of_these_rows(path: RealPath, name: s
     kept, _ = path.compare(name, VIEWS[name])
 
     assert 0 < kept.rows < for_ever.rows
+
+
+def test_late_events_are_counted_and_left_out(path: RealPath) -> None:
+    """The side table `dropped` equals its rebuild too: `compare` compares each table of a view."""
+    on_time, _ = path.compare("on_time", VIEWS["on_time"])
+    whenever, _ = path.compare("whenever", replace(VIEWS["on_time"], allowed_lateness=None))
+    [side] = path.views["on_time"].sides
+    table = sql.Identifier("state", side.table)
+    query = sql.SQL("SELECT 0 < sum(dropped), sum(dropped) < sum(events) FROM {}").format(table)
+
+    assert 60 < on_time.rows < whenever.rows
+    assert path.connection.execute(query).fetchall() == [(True, True)]
 
 
 class _Overwritten(Sum):

@@ -71,6 +71,8 @@ def _extreme_values(page_view: DataFrame) -> DataFrame:
         _one_of("high", _FLOATS, "float").alias("high"),
         _one_of("distinct", _FLOATS, "double").alias("distinct"),
         _one_of("spread", _WHOLES, "bigint").alias("spread"),
+        _one_of("floats", _FLOATS, "double").alias("floats"),
+        _one_of("amounts", _AMOUNTS, "decimal(10,2)").alias("amounts"),
         _one_of("soonest", _TIMES, "timestamp").alias("soonest"),
         F.struct(
             _one_of("odd", _FLOATS, "double").alias("odd"),
@@ -96,10 +98,31 @@ EXTREME_VALUES = View(
         "high": Max(),
         "distinct": Distinct(),
         "spread": Quantiles(),
+        "floats": Quantiles(),
+        "amounts": Quantiles(error=0.001),
         "soonest": Min(),
         "firsts": First(3),
         "newest": Latest(),
     },
 )
 
-VIEWS = {"every_measure": EVERY_MEASURE, "extreme_values": EXTREME_VALUES, **catalogue.load_all_views()}
+
+def _per_visitor(search: DataFrame, click: DataFrame) -> DataFrame:
+    searched = search.select("visitor_id", F.lit(1).alias("searches"))
+    return searched.unionByName(click.select("visitor_id", F.lit(1).alias("clicks")), allowMissingColumns=True)
+
+
+ON_TIME = View(
+    reads=("search", "click"),
+    transform=_per_visitor,
+    key=("visitor_id",),
+    measures={"searches": Sum(), "clicks": Sum()},
+    allowed_lateness="1 second",
+)
+
+VIEWS = {
+    "every_measure": EVERY_MEASURE,
+    "extreme_values": EXTREME_VALUES,
+    "on_time": ON_TIME,
+    **catalogue.load_all_views(),
+}

@@ -142,9 +142,9 @@ def drop_archive(catalog: Catalog, topic: str) -> None:
 
 
 @contextmanager
-def archived(lab: Lab, settings: Settings) -> Iterator[Archived]:
-    """An empty archive whose tables are dropped at the end."""
-    compiled = lab.compiled(f"v{uuid.uuid4().hex[:8]}", PER_URL)
+def archived(lab: Lab, settings: Settings, view: View = PER_URL) -> Iterator[Archived]:
+    """An empty archive, whose tables are dropped at the end, and a view of its clicks."""
+    compiled = lab.compiled(f"v{uuid.uuid4().hex[:8]}", view)
     archive = Archived(lab, compiled)
     with open_catalog(settings) as catalog:
         for topic, ends in archive.ends.items():

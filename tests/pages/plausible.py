@@ -48,8 +48,10 @@ TABLE = """
 
 
 def views_folder(folder: Path) -> Path:
-    """The real views, and a file that fails to load."""
-    shutil.copytree(VIEWS, folder)
+    """Views with a table, one without, and a file that fails to load."""
+    folder.mkdir()
+    for name in (*MADE, "request_rates"):
+        shutil.copy(VIEWS / f"{name}.py", folder)
     (folder / "broken.py").write_text('"""A view whose author has not finished it."""\n\nVIEW = <script>\n')
     return folder
 

@@ -14,7 +14,8 @@ from truelog.reconcile.reconcile import reconcile
 from truelog.reconcile.reconcile_result import COMPARE_ONLY, ReconcileRequest, ReconcileResult
 from truelog.support.settings import Settings
 from truelog.views import catalogue
-from truelog.views.compiled_view import CompiledView, compile_view
+from truelog.views.compiled_view import CompiledView
+from truelog.views.view_compiler import compile_view
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ function drawn(id, { reconciliation: r, certificate, columns, positions: at, cau
 function sides(columns, rows, [left, right], [onlyLeft, onlyRight, both]) {
   return table(["Difference", ...columns], rows.map((each) => {
     const [a, b] = [each[left], each[right]];
-    const which = a === null ? onlyRight : b === null ? onlyLeft : both;
+    const which = (each.side ? `${each.side}: ` : "") + (a === null ? onlyRight : b === null ? onlyLeft : both);
     return [h("small", {}, each.cause ? `${which} (${each.cause})` : which), ...columns.map((column) => {
       if (a === null || b === null) return value((a ?? b)[column]);
       return JSON.stringify(a[column]) === JSON.stringify(b[column]) ? value(a[column]) : h("span", { class: "pair" },

@@ -123,6 +123,13 @@ KINDS = {
         'See why they are invalid: `truelog sql "SELECT * FROM dead_letter ORDER BY broker_time DESC LIMIT 20"`.',
         resolve_after=timedelta(minutes=5),
     ),
+    "late_events_dropped": Kind(
+        Severity.WARNING,
+        "{subject} drops many events, because they reach the log later than the view allows",
+        "Compare the hours of its `dropped` table: `truelog query {subject} --relation dropped`. Which producer is late?",
+        "plugin/truelog-views",
+        resolve_after=timedelta(minutes=5),
+    ),
     "topic_suspended": Kind(
         Severity.CRITICAL,
         "the {subject} topic cannot be read safely and is suspended",

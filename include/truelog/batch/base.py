@@ -80,9 +80,13 @@ class Base:
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """A hashed rebuild. `slices` is None if it makes no base; `changed` has the rows of slices to be written."""
+    """A hashed rebuild. `slices` is None if it makes no base; `changed` has the rows of slices to be written.
+
+    `sides` has the hashes of the view's side tables, by name.
+    """
 
     digests: TableHash
+    sides: Mapping[str, TableHash] = field(default_factory=dict)
     slices: Slices | None = None
     snapshot: int | None = None  # of the rows, if they are written already
     base: Base | None = None  # from which the rebuild began
@@ -141,7 +145,7 @@ def write(rebuilder: Rebuilder, states: DataFrame) -> Rebuilt:
     writer.createOrReplace()
     snapshot = _snapshot(settings, compiled)
     hashes, slices = _hashed(compiled, _read(spark, compiled, snapshot).select("row.*"))
-    return Rebuilt(hashes, slices, snapshot)
+    return Rebuilt(hashes, slices=slices, snapshot=snapshot)
 
 
 def advance(rebuilder: Rebuilder, base: Base, certified: TableHash, begin: Positions, end: Positions) -> Rebuilt:
@@ -167,7 +171,8 @@ def advance(rebuilder: Rebuilder, base: Base, certified: TableHash, begin: Posit
         changed = _cached(cache, clock.rows_since(compiled, compiled.plus(old.unionByName(since)), limit))
         after, new = _hashed(compiled, changed)
         slices = {n: each for n, each in base.slices.items() if n not in numbers} | dict(new)
-        return Rebuilt(table_hash.replaced(certified, before, after), slices, None, base, changed, cache.pop_all())
+        hashes = table_hash.replaced(certified, before, after)
+        return Rebuilt(hashes, slices=slices, base=base, changed=changed, cache=cache.pop_all())
 
 
 def _cached(cache: ExitStack, rows: DataFrame) -> DataFrame:

@@ -23,12 +23,13 @@ from truelog.support.settings import Settings
 def read_events(
     spark: SparkSession, settings: Settings, types: EventTypes, begin: Positions, end: Positions
 ) -> EventFrames:
-    """Read the valid events of each topic in [begin, end), which must not be empty.
+    """Read the valid events of these types in [begin, end), which must not be empty.
 
     Raises: the errors of `read_records`.
     """
-    event_types = {topic: types[topic] for topic in end.offsets}
-    return records.events(read_records(spark, settings, event_types, (begin, end)), event_types)
+    event_types = {topic: types[topic] for topic in end.offsets if topic in types}
+    span = begin.only(event_types), end.only(event_types)
+    return records.events(read_records(spark, settings, event_types, span), event_types)
 
 
 def read_records(

@@ -5,7 +5,7 @@ true, everything comes from the raw bytes. A rebuild is one large micro-batch in
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -38,7 +38,8 @@ _T = TypeVar("_T")
 class Rebuilder:
     """Rebuilds one view. If `from_raw` is true, it parses the archive's raw bytes again and ignores partials.
 
-    `shared` holds the raw bytes that were parsed already for other views.
+    `shared` holds the raw bytes that were parsed already for other views. `of_table` makes the rebuilder of one of the
+    view's tables: it computes that table's rows, but the positions and the skipped records are the view's.
     """
 
     context: BatchContext
@@ -47,27 +48,35 @@ class Rebuilder:
     from_raw: bool = False
     shared: SharedEvents | None = None
 
+    def of_table(self, compiled: CompiledView) -> "Rebuilder":
+        """The rebuilder of one of the view's tables alone."""
+        return replace(self, compiled=replace(compiled, sides=()))
+
     def rebuild(self, positions: Positions, only: RowFilter = all_rows) -> None:
-        """Create `recon.<table>` as the view at `positions`, limited to the rows that `only` selects.
+        """Create `recon.<table>` as the table at `positions`, limited to the rows that `only` selects.
 
         Raises:
             ArchiveBehind: the archive has not reached the positions.
         """
         staged = self.stage_rows(positions, only)
         with self.connection.transaction():
-            target = sql.Identifier("recon", self.compiled.table)
-            self.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(target))
-            table.create_table(self.connection, self.compiled, "recon", self.compiled.table)
+            for each in self.compiled.tables:
+                target = sql.Identifier("recon", each.table)
+                self.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(target))
+                table.create_table(self.connection, each, "recon", each.table)
             self.merge_staged("recon", staged)
-            clock.drop_expired_rows(self.connection, self.compiled, "recon", positions)
+            merge.drop_expired(self.connection, self.compiled, "recon", positions)
 
     def stage_rows(self, positions: Positions, only: RowFilter = all_rows) -> StagedRows:
-        """Load the view at `positions`, limited to the rows that `only` selects, into the staging table."""
+        """Load the view at `positions`, limited to the rows that `only` selects, into the staging tables."""
+        return self._stage(lambda table: self.of_table(table).states(positions, only))
+
+    def _stage(self, states: Callable[[CompiledView], DataFrame]) -> StagedRows:
         stage.hold(self.connection, self.compiled)  # until the caller closes the connection
-        return stage.stage_rows(self.states(positions, only), self.compiled, self.context.settings)
+        return stage.stage_tables(self.compiled, states, self.context.settings)
 
     def states(self, positions: Positions, only: RowFilter = all_rows) -> DataFrame:
-        """The view at `positions` as states, one row for each key, including rows that `keep` will drop.
+        """The table at `positions` as states, one row for each key, including rows that `keep` will drop.
 
         Also stores the ticks that the view's clock needs at these positions.
         """
@@ -76,7 +85,7 @@ class Rebuilder:
             if self.from_raw
             else partials.load_partials(self.context.settings, self.compiled, self.readings)
         )
-        selected = select_partials(stored.ranges, positions)
+        selected = select_partials(stored.ranges, positions.only(self.compiled.view.topics))
         events = self.events(archive_reader.Wanted(selected.records, positions.ids))
         self.store_ticks(positions)
         states = self.compiled.totals_of(records.without_records(events, self.excluded(positions)), only)
@@ -87,7 +96,7 @@ class Rebuilder:
 
     def store_ticks(self, positions: Positions) -> None:
         """Store the ticks that the view's clock needs at `positions`."""
-        if self.compiled.view.keep and clock.TOPIC in positions.ids:
+        if self.compiled.view.reads_clock and clock.TOPIC in positions.ids:
             clock.store_deciding_ticks(
                 self.connection, positions.ids[clock.TOPIC], self._ticks(positions), positions, self.compiled.view.reads
             )
@@ -127,15 +136,15 @@ class Rebuilder:
 
     def stage_since(self, begin: Positions, end: Positions, only: RowFilter = all_rows) -> StagedRows:
         """Stage the totals of the records from `begin` to `end`, read from the log, which is ahead of the archive."""
-        stage.hold(self.connection, self.compiled)
-        events = log_with_archive.read_events(
-            self.context.spark, self.context.settings, self._event_types(), begin, end
-        )
-        states = self.compiled.totals_of(records.without_records(events, self.excluded(end)), only)
-        return stage.stage_rows(states, self.compiled, self.context.settings)
+        types = self._event_types()
+        if not begin.only(types).ranges_to(end.only(types)):
+            return stage.NO_ROWS
+        read = log_with_archive.read_events(self.context.spark, self.context.settings, types, begin, end)
+        events = records.without_records(read, self.excluded(end))
+        return self._stage(lambda table: table.totals_of(events, only))
 
     def merge_staged(self, schema: str, staged: StagedRows) -> None:
-        """Merge staged rows into the view's table in `schema`, within the caller's transaction."""
+        """Merge staged rows into the view's tables in `schema`, within the caller's transaction."""
         stage.require_complete(self.connection, self.compiled, staged)
         merge.add(self.connection, self.compiled, schema, staged)
         stage.clear(self.connection, self.compiled, staged)

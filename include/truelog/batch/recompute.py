@@ -72,10 +72,19 @@ def recompute(context: BatchContext, compiled: CompiledView, day: datetime, *, u
         rebuilder = Rebuilder(context, connection, compiled)
         covered = PartialRange(day, begin, end, rebuilder.readings)
         keys = rebuilder.exclude_and_retry(
-            lambda: rebuilder.countable_events(begin, end),
-            lambda: partials.replace(context.spark, settings, compiled, covered, rebuilder.states_between(begin, end)),
+            lambda: rebuilder.countable_events(begin, end), lambda: _replace_partials(rebuilder, covered)
         )
     return Recomputed(compiled.name, covered, keys)
+
+
+def _replace_partials(rebuilder: Rebuilder, covered: PartialRange) -> int:
+    """Replace the log day's partial of each of the view's tables, and return the keys of the view's own."""
+    spark, settings = rebuilder.context.spark, rebuilder.context.settings
+    keys, *_ = (
+        partials.replace(spark, settings, each, covered, rebuilder.of_table(each).states_between(*covered.ends))
+        for each in rebuilder.compiled.tables
+    )
+    return keys
 
 
 def recompute_all(

@@ -19,7 +19,7 @@ from truelog.archive import archive_reader
 from truelog.batch.batch_context import open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.control import event_registry
-from truelog.kernel import clock, merge, table
+from truelog.kernel import merge, table
 from truelog.kernel.stage import StagedRows
 from truelog.log.positions import Positions
 from truelog.storage import audit_trail
@@ -99,11 +99,12 @@ def rebuild_under_reading(rebuilder: Rebuilder) -> None:
         merge.lock(connection, compiled)  # 3
         faults.reach("rejudge.locked")
         final = merge.positions(connection, compiled)
-        parts = [staged, *_merged_since(rebuilder, positions, final)]
-        connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("state", compiled.table)))
-        for each in parts:
-            rebuilder.merge_staged("state", each)
-        clock.drop_expired_rows(connection, compiled, "state", final)
+        staged_rows = [staged, *_merged_since(rebuilder, positions, final)]
+        for each in compiled.tables:
+            connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("state", each.table)))
+        for rows in staged_rows:
+            rebuilder.merge_staged("state", rows)
+        merge.drop_expired(connection, compiled, "state", final)
         _record_readings(rebuilder)
         faults.reach("rejudge.before_commit")
 

@@ -16,7 +16,8 @@ from truelog.log import records
 from truelog.schema.event import EventTypes
 from truelog.support.settings import Settings
 from truelog.views import catalogue
-from truelog.views.compiled_view import CompiledView, compile_view
+from truelog.views.compiled_view import CompiledView
+from truelog.views.view_compiler import compile_view
 
 
 @dataclass(frozen=True)

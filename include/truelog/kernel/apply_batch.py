@@ -133,5 +133,5 @@ class BatchApplier:
         return bad_records.exclude_and_retry(compiled, lambda: events, attempt)
 
     def stage_totals(self, compiled: CompiledView, events: EventFrames) -> stage.StagedRows:
-        """Load the totals of these events into the view's staging table."""
-        return stage.stage_rows(compiled.totals_of(events), compiled, self.settings)  # 2, 3
+        """Load the totals of these events into the view's staging tables."""
+        return stage.stage_tables(compiled, lambda table: table.totals_of(events), self.settings)  # 2, 3

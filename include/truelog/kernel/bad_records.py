@@ -137,9 +137,10 @@ def _failure(compiled: CompiledView, events: EventFrames, span: _Span) -> str | 
     """The reason why the transform fails on the records in a span; None if it does not fail."""
     in_span = (F.col("topic") == span.topic) & (F.col("partition") == span.partition)
     in_span &= F.col("offset").between(span.first, span.last)
-    rows = compiled.prepared(compiled.transformed({t: frame.where(in_span) for t, frame in events.items()}))
+    spanned = {topic: frame.where(in_span) for topic, frame in events.items()}
     try:
-        rows.write.format("noop").mode("overwrite").save()
+        for table in compiled.tables:
+            table.prepared(table.transformed(spanned)).write.format("noop").mode("overwrite").save()
     except FAILURES as error:
         if not is_value_error(error):
             raise

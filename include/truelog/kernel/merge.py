@@ -14,6 +14,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, cast
 
 from psycopg import sql
@@ -77,10 +78,10 @@ def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: 
         add(connection, compiled, "state", merge.staged)  # 5
         faults.reach("merge.added")
         exclude(connection, compiled, merge.excluded)  # 6
-        clock.drop_expired_rows(connection, compiled, "state", merge.end)  # 7
+        now = drop_expired(connection, compiled, "state", merge.end)  # 7
         _advance(connection, compiled, merge)  # 8
         stage.clear(connection, compiled, merge.staged)
-        _tally(connection, compiled, merge)  # 9
+        _tally(connection, compiled, merge, now)  # 9
         faults.reach("merge.advanced")
     faults.reach("merge.committed")
 
@@ -138,7 +139,25 @@ def require_reading(connection: Connection, compiled: CompiledView, readings: Ma
 
 
 def add(connection: Connection, compiled: CompiledView, schema: str, staged: StagedRows) -> None:
-    """Add staged rows to a view's table in `schema`."""
+    """Add staged rows to each of a view's tables in `schema`."""
+    for each, rows in staged.by_table(compiled):
+        _add(connection, each, schema, rows)
+
+
+def drop_expired(connection: Connection, compiled: CompiledView, schema: str, end: Positions) -> datetime | None:
+    """Delete the rows of each of a view's tables that have expired by the clock at `end`.
+
+    Returns the clock; None if the view does not depend on it, or if no tick counts yet.
+    """
+    now = clock.at(connection, end, compiled.view.reads) if compiled.view.reads_clock else None
+    for each in compiled.tables:
+        clock.drop_before(connection, each, schema, clock.cutoff_at(each, now))
+    return now
+
+
+def _add(connection: Connection, compiled: CompiledView, schema: str, staged: StagedRows) -> None:
+    if not staged.attempts:
+        return
     columns = compiled.stored_columns
     updates = [sql.SQL("{} = {}").format(sql.Identifier(c), sql.SQL(e)) for c, e in compiled.merged.items()]
     connection.execute(
@@ -196,12 +215,12 @@ def _advance(connection: Connection, compiled: CompiledView, merge: Merge) -> No
         )
 
 
-def _tally(connection: Connection, compiled: CompiledView, merge: Merge) -> None:
+def _tally(connection: Connection, compiled: CompiledView, merge: Merge, now: datetime | None) -> None:
     """Record the merge in the same transaction, so that a repeated merge counts once. The time excludes the commit."""
     connection.execute(
-        "INSERT INTO truelog.merge_tally AS t (view, version, merges, rows, preparing, merging) "
-        "VALUES (%s, %s, 1, %s, %s, extract(epoch FROM clock_timestamp() - now())) "
+        "INSERT INTO truelog.merge_tally AS t (view, version, merges, rows, preparing, merging, clock) "
+        "VALUES (%s, %s, 1, %s, %s, extract(epoch FROM clock_timestamp() - now()), %s) "
         "ON CONFLICT (view, version) DO UPDATE SET merges = t.merges + 1, rows = t.rows + excluded.rows, "
-        "preparing = t.preparing + excluded.preparing, merging = t.merging + excluded.merging",
-        (compiled.name, compiled.view.version, merge.staged.rows, merge.prepare_seconds),
+        "preparing = t.preparing + excluded.preparing, merging = t.merging + excluded.merging, clock = excluded.clock",
+        (compiled.name, compiled.view.version, merge.staged.rows, merge.prepare_seconds, now),
     )

@@ -6,9 +6,9 @@ checks the count and the hash to detect rows that a database crash lost.
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain
 
@@ -31,18 +31,34 @@ _SWEEP_WAITS = "2s"  # a merge that begins meanwhile waits behind the sweep
 
 @dataclass(frozen=True)
 class StagedRows:
-    """Staged rows: the accepted attempts, the number of rows, and the sum of the row hashes modulo 2**64."""
+    """Staged rows: the accepted attempts, the number of rows, and the sum of the row hashes modulo 2**64.
+
+    `sides` has the staged rows of the view's side tables, by name.
+    """
 
     attempts: tuple[str, ...]
     rows: int
     hash: int
+    sides: Mapping[str, "StagedRows"] = field(default_factory=dict)
+
+    def by_table(self, compiled: CompiledView) -> Iterator[tuple[CompiledView, "StagedRows"]]:
+        """Each of the view's tables with its staged rows."""
+        yield compiled, self
+        for each in compiled.sides:
+            yield each, self.sides.get(each.side, NO_ROWS)
 
 
 NO_ROWS = StagedRows((), 0, 0)
 
 
+def stage_tables(compiled: CompiledView, states: Callable[[CompiledView], DataFrame], settings: Settings) -> StagedRows:
+    """Load the states of each of the view's tables into its staging table."""
+    own, *sides = (stage_rows(states(each), each, settings) for each in compiled.tables)
+    return replace(own, sides={each.side: rows for each, rows in zip(compiled.sides, sides, strict=True)})
+
+
 def stage_rows(states: DataFrame, compiled: CompiledView, settings: Settings) -> StagedRows:
-    """Load states into the view's staging table from the executors."""
+    """Load states into the staging table of one table, from the executors."""
     reports = compiled.hashed(states).mapInArrow(_loader(compiled.table, settings.staging_uri()), _REPORT).collect()
     return StagedRows(
         attempts=tuple(r.attempt for r in reports),
@@ -57,6 +73,11 @@ def require_complete(connection: Connection, compiled: CompiledView, staged: Sta
     Raises:
         StagingTorn: rows are missing or altered. Repeat the batch; the log still has its records.
     """
+    for each, rows in staged.by_table(compiled):
+        _require_complete(connection, each, rows)
+
+
+def _require_complete(connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
     query = sql.SQL("SELECT count(*), coalesce(sum(row_hash), 0) FROM {} WHERE attempt = ANY(%s)").format(
         table(compiled)
     )
@@ -72,8 +93,9 @@ def require_complete(connection: Connection, compiled: CompiledView, staged: Sta
 
 def clear(connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
     """Delete staged rows that were merged or are no longer needed."""
-    query = sql.SQL("DELETE FROM {} WHERE attempt = ANY(%s)").format(table(compiled))
-    connection.execute(query, (list(staged.attempts),))
+    for each, rows in staged.by_table(compiled):
+        query = sql.SQL("DELETE FROM {} WHERE attempt = ANY(%s)").format(table(each))
+        connection.execute(query, (list(rows.attempts),))
 
 
 def hold(connection: Connection, compiled: CompiledView) -> None:
@@ -81,7 +103,8 @@ def hold(connection: Connection, compiled: CompiledView) -> None:
 
     Call this function before staging: a rebuild may stage rows for hours before it merges them.
     """
-    connection.execute("SELECT pg_advisory_lock_shared(hashtextextended(%s, 2))", (compiled.table,))
+    for each in compiled.tables:
+        connection.execute("SELECT pg_advisory_lock_shared(hashtextextended(%s, 2))", (each.table,))
 
 
 @contextmanager
@@ -92,12 +115,14 @@ def held(connection: Connection, compiled: CompiledView) -> Iterator[None]:
         yield
     finally:
         with suppress(psycopg.Error):  # a session that is lost holds nothing
-            connection.execute("SELECT pg_advisory_unlock_shared(hashtextextended(%s, 2))", (compiled.table,))
+            for each in compiled.tables:
+                connection.execute("SELECT pg_advisory_unlock_shared(hashtextextended(%s, 2))", (each.table,))
 
 
 def sweep(connection: Connection, compiled: CompiledView) -> None:
     """Delete a view's staged rows that were never merged, unless a session is staging or merging rows of the view."""
-    _sweep(connection, compiled.table)
+    for each in compiled.tables:
+        _sweep(connection, each.table)
 
 
 def sweep_all(connection: Connection) -> None:

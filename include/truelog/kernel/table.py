@@ -22,8 +22,8 @@ def deploy_table(connection: Connection, compiled: CompiledView) -> None:
     """
     with connection.transaction():  # a second caller waits here until the tables exist
         inserted = connection.execute(
-            "INSERT INTO truelog.view (view, version, fingerprint, fingerprint_2, spark, reads) "
-            "VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+            "INSERT INTO truelog.view (view, version, fingerprint, fingerprint_2, spark, reads, sides) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
             (
                 compiled.name,
                 compiled.view.version,
@@ -31,13 +31,15 @@ def deploy_table(connection: Connection, compiled: CompiledView) -> None:
                 compiled.fingerprint,
                 pyspark.__version__,
                 list(compiled.view.reads),
+                [each.side for each in compiled.sides],
             ),
         )
         _stamp(connection, compiled)
         require_same_code(connection, compiled)
         if inserted.rowcount:
-            create_table(connection, compiled, "state", compiled.table)
-            _create_stage(connection, compiled)
+            for each in compiled.tables:
+                create_table(connection, each, "state", each.table)
+                _create_stage(connection, each)
         _create_readable_view(connection, compiled)
 
 
@@ -102,25 +104,38 @@ def _create_readable_view(connection: Connection, compiled: CompiledView) -> Non
         {"shown": digest, "view": compiled.name, "version": compiled.view.version},
     )
     if changed.rowcount:
-        if connection.execute("SELECT to_regclass(%s)", (f'batch."{compiled.table}"',)).fetchone() == (None,):
-            create_table(connection, compiled, "batch", compiled.table)
+        for each in compiled.tables:
+            if connection.execute("SELECT to_regclass(%s)", (f'batch."{each.table}"',)).fetchone() == (None,):
+                create_table(connection, each, "batch", each.table)
         for statement in statements:
             connection.execute(statement.encode())
 
 
 def _definitions(connection: Connection, compiled: CompiledView) -> Iterator[sql.Composed]:
-    view = sql.Identifier("views", compiled.name)
-    columns = [sql.SQL("{} AS {}").format(sql.SQL(e), sql.Identifier(c)) for c, e in compiled.shown.items()]
-    yield sql.SQL("DROP VIEW IF EXISTS {} CASCADE").format(view)
-    yield sql.SQL("CREATE VIEW {} AS SELECT {} FROM ({}) AS layers WHERE _by_batch = {}").format(
-        view, sql.SQL(", ").join(columns), _layers(compiled), _by_batch(compiled)
-    )
+    relations = {each.side: sql.Identifier("views", _readable(each)) for each in compiled.tables}
+    for each in compiled.tables:
+        yield from _definition(compiled, each)
     for name, select in compiled.view.present.items():
         target = sql.Identifier("views", f"{compiled.name}_{name}")
-        yield sql.SQL("CREATE VIEW {} AS {}").format(target, sql.SQL(select.format(view=view.as_string(connection))))
-    for column, meaning in compiled.view.columns.items():
-        target = sql.Identifier("views", compiled.name, column)
+        named = {side or "view": relation.as_string(connection) for side, relation in relations.items()}
+        yield sql.SQL("CREATE VIEW {} AS {}").format(target, sql.SQL(select.format(**named)))
+
+
+def _definition(compiled: CompiledView, table: CompiledView) -> Iterator[sql.Composed]:
+    """What readers see of one of the view's tables."""
+    relation = sql.Identifier("views", _readable(table))
+    columns = [sql.SQL("{} AS {}").format(sql.SQL(e), sql.Identifier(c)) for c, e in table.shown.items()]
+    yield sql.SQL("DROP VIEW IF EXISTS {} CASCADE").format(relation)
+    yield sql.SQL("CREATE VIEW {} AS SELECT {} FROM ({}) AS layers WHERE _by_batch = {}").format(
+        relation, sql.SQL(", ").join(columns), _layers(table), _by_batch(compiled)
+    )
+    for column, meaning in table.view.columns.items():
+        target = sql.Identifier("views", _readable(table), column)
         yield sql.SQL("COMMENT ON COLUMN {} IS {}").format(target, sql.Literal(meaning))
+
+
+def _readable(table: CompiledView) -> str:
+    return f"{table.name}_{table.side}" if table.side else table.name
 
 
 def _layers(compiled: CompiledView) -> sql.Composed:

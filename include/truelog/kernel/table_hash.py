@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 )
 
 from truelog.storage.database import Connection
+from truelog.views.columns import float_bits
 from truelog.views.compiled_view import CompiledView, RowFilter
 
 # The bits of a float. All NaNs have the same encoding, and so do both zeros.
@@ -201,10 +202,8 @@ def _as_string(value: Column) -> Column:
 
 
 def _bits(value: Column) -> Column:
-    """The bits of a float, because Java and PostgreSQL print floats differently. Adding 0 turns -0 into 0."""
-    positive_zero = value.cast("double") + F.lit(0.0)
-    bits = F.reflect(F.lit("java.lang.Double"), F.lit("doubleToLongBits"), positive_zero).cast("bigint")
-    return F.when(value.isNotNull(), F.lower(F.lpad(F.hex(bits), 16, "0")))
+    """The bits of a float, because Java and PostgreSQL print floats differently."""
+    return F.lower(F.lpad(F.hex(float_bits(value)), 16, "0"))
 
 
 _FORMS: dict[type[DataType], Callable[[Column], Column]] = {

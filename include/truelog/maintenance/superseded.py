@@ -9,13 +9,16 @@ rebuild. Later, going back to the version rebuilds it from the log and the archi
 """
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import psycopg
 from psycopg import sql
 
 from truelog.archive.archive_table import open_catalog
 from truelog.batch import base, partials
+from truelog.control.view_tables import tables_of
 from truelog.reconcile import row_diff
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
@@ -58,15 +61,16 @@ def drop_superseded(settings: Settings) -> list[Version]:
 def _drop(settings: Settings, connection: Connection, version: Version) -> bool:
     """Drop a version, or leave it for the next upkeep if a reader still uses its tables."""
     row_diff.lock_comparisons(connection, version.table)
-    _drop_in_bucket(settings, version)
+    tables = tables_of(connection, version.view, version.version)
+    _drop_in_bucket(settings, tables)
     try:
         with connection.transaction():
             connection.execute("SET LOCAL lock_timeout = '5s'")
-            for schema, suffix in _TABLES:
-                table = sql.Identifier(schema, f"{version.table}{suffix}")
-                connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(table))
-            for name in _ROWS:
-                rows = sql.Identifier("truelog", name)
+            for table, (schema, suffix) in product(tables, _TABLES):
+                name = sql.Identifier(schema, f"{table}{suffix}")
+                connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(name))
+            for relation in _ROWS:
+                rows = sql.Identifier("truelog", relation)
                 connection.execute(
                     sql.SQL("DELETE FROM {} WHERE (view, version) = (%s, %s)").format(rows),
                     (version.view, version.version),
@@ -77,9 +81,9 @@ def _drop(settings: Settings, connection: Connection, version: Version) -> bool:
     return True
 
 
-def _drop_in_bucket(settings: Settings, version: Version) -> None:
+def _drop_in_bucket(settings: Settings, tables: Sequence[str]) -> None:
     """Before the version's rows, so that a crash in between leaves a version that the next upkeep finds again."""
     with open_catalog(settings) as catalog:
-        for name in (f"{namespace}.{version.table}" for namespace in (partials.NAMESPACE, base.NAMESPACE)):
+        for name in (f"{each}.{table}" for table in tables for each in (partials.NAMESPACE, base.NAMESPACE)):
             if catalog.table_exists(name):
                 catalog.purge_table(name)

@@ -80,9 +80,11 @@ def drop_expired_partials(spark: SparkSession, settings: Settings, compiled: Com
     """If the view has `keep`, drop the rows of its partials that no rebuild at current or later positions will show."""
     with connect(settings, autocommit=True) as connection:
         row_diff.lock_comparisons(connection, compiled.table)  # a comparison rebuilds at earlier positions
-        limit = clock.cutoff(connection, compiled, merge.positions(connection, compiled))
-        if limit is not None:
-            partials.drop_before(spark, settings, compiled, limit)
+        positions = merge.positions(connection, compiled)
+        for table in compiled.tables:
+            limit = clock.cutoff(connection, table, positions)
+            if limit is not None:
+                partials.drop_before(spark, settings, table, limit)
 
 
 def table_names(settings: Settings) -> list[str]:

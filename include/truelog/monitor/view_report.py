@@ -22,6 +22,7 @@ from truelog.storage.database import Connection
 from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
 from truelog.views import catalogue
+from truelog.views.side_tables import relation_names
 from truelog.views.view import View
 
 
@@ -176,7 +177,7 @@ def _declared(settings: Settings, name: str) -> tuple[View | None, str]:
 
 
 def _relations(name: str, declared: View) -> list[str]:
-    return [name, *(f"{name}_{presented}" for presented in declared.present)]
+    return [name, *(f"{name}_{relation}" for relation in relation_names(declared))]
 
 
 def _about(settings: Settings, name: str) -> str:

@@ -24,10 +24,26 @@ from truelog.views.compiled_view import CompiledView
 
 FORMAT = 1  # version of the document and of the row encoding that is hashed
 
-_OPTIONAL = ("event_versions", "proved_at")
+_OPTIONAL = ("event_versions", "proved_at", "sides")
 
 Coordinates = tuple[str, int, int]  # topic, partition, offset
 Buckets = dict[int, tuple[int, str]]  # row count and hash by bucket; empty buckets are absent
+
+
+@dataclass(frozen=True)
+class CertifiedTable:
+    """A side table of the view: its columns with their types, in the order of the row encoding, and its hashes."""
+
+    columns: dict[str, str]
+    key: tuple[str, ...]
+    buckets: Buckets
+
+    def as_plain(self) -> dict[str, Any]:
+        return {"columns": list(self.columns.items()), "key": self.key, "buckets": _plain_buckets(self.buckets)}
+
+    @staticmethod
+    def of(plain: dict[str, Any]) -> "CertifiedTable":
+        return CertifiedTable(dict(plain["columns"]), tuple(plain["key"]), _parsed_buckets(plain["buckets"]))
 
 
 @dataclass(frozen=True)
@@ -37,6 +53,7 @@ class EqualResult:
     positions: Positions
     excluded: Sequence[Coordinates]
     digests: TableHash
+    sides: Mapping[str, TableHash]  # by the name of the side table
     from_raw: bool
     event_versions: Mapping[str, UsedVersions]  # by topic
     proved_at: datetime | None = None  # when the oldest partial behind it was last compared with raw bytes, if known
@@ -62,6 +79,7 @@ class Certificate:
     event_versions: Mapping[str, UsedVersions] | None = None
     # When the oldest partial behind the rebuild was last compared with raw bytes; None if one never was.
     proved_at: datetime | None = None
+    sides: Mapping[str, CertifiedTable] | None = None  # by name; None if the view has no side tables
 
     @property
     def digest(self) -> str:
@@ -81,12 +99,14 @@ class Certificate:
         plain["positions"] = json.loads(self.positions.as_json())
         plain["topics"] = dict(self.positions.ids)
         plain["columns"] = list(self.columns.items())  # a list, because their order is part of the encoding
-        plain["buckets"] = {str(bucket): each for bucket, each in self.buckets.items()}
+        plain["buckets"] = _plain_buckets(self.buckets)
         plain["made_at"] = self.made_at.isoformat(timespec="microseconds")
         if self.event_versions is not None:
             plain["event_versions"] = {topic: asdict(each) for topic, each in self.event_versions.items()}
         if self.proved_at is not None:
             plain["proved_at"] = self.proved_at.isoformat(timespec="microseconds")
+        if self.sides is not None:
+            plain["sides"] = {side: each.as_plain() for side, each in self.sides.items()}
         absent = {name for name in _OPTIONAL if plain[name] is None}
         return {name: value for name, value in plain.items() if name not in absent} | {"format": FORMAT}
 
@@ -109,6 +129,11 @@ def make_certificate(spark: SparkSession, compiled: CompiledView, equal: EqualRe
         made_at=datetime.now(UTC),
         event_versions=equal.event_versions,
         proved_at=equal.proved_at and equal.proved_at.astimezone(UTC),
+        sides={
+            each.side: CertifiedTable(each.stored_columns, each.view.key, to_buckets(equal.sides[each.side]))
+            for each in compiled.sides
+        }
+        or None,
     )
 
 
@@ -157,14 +182,24 @@ def _parsed(plain: dict[str, Any]) -> Certificate:
     values["excluded"] = tuple((topic, partition, offset) for topic, partition, offset in plain["excluded"])
     values["columns"] = dict(plain["columns"])
     values["key"] = tuple(plain["key"])
-    values["buckets"] = {int(bucket): (rows, hashed) for bucket, (rows, hashed) in plain["buckets"].items()}
+    values["buckets"] = _parsed_buckets(plain["buckets"])
     values["made_at"] = datetime.fromisoformat(plain["made_at"])
     if "event_versions" in plain:
         used = plain["event_versions"].items()
         values["event_versions"] = {t: UsedVersions(each["reading"], tuple(each["versions"])) for t, each in used}
     if "proved_at" in plain:
         values["proved_at"] = datetime.fromisoformat(plain["proved_at"])
+    if "sides" in plain:
+        values["sides"] = {side: CertifiedTable.of(each) for side, each in plain["sides"].items()}
     return Certificate(**values)
+
+
+def _plain_buckets(buckets: Buckets) -> dict[str, tuple[int, str]]:
+    return {str(bucket): each for bucket, each in buckets.items()}
+
+
+def _parsed_buckets(plain: dict[str, Any]) -> Buckets:
+    return {int(bucket): (rows, hashed) for bucket, (rows, hashed) in plain.items()}
 
 
 def _canonical(plain: dict[str, Any]) -> bytes:

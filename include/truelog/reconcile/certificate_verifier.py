@@ -7,6 +7,7 @@
 4. Rebuild the view at these positions, with the log's clock, and compare its hashes with the certified ones.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -94,7 +95,7 @@ class CertificateVerifier:
         if unfounded := self._unfounded(certified):  # 3
             reason = f"the certified view skips records on which the transform does not fail: {unfounded}"
             return _answer(certified, VerificationVerdict.DIFFERENT, reason)
-        rebuilt = self._rebuilt(certified, events)  # 4
+        rebuilt = {each.side: self._rebuilt(each, certified, events) for each in self.compiled.tables}  # 4
         return compare_buckets(certified, rebuilt, certificate.software_versions(self.spark))
 
     def _events(self, wanted: Wanted) -> EventFrames:
@@ -108,23 +109,21 @@ class CertificateVerifier:
         wrong = bad_records.unfounded_exclusions(self.compiled, events, certified.excluded)
         return ", ".join(f"{topic} {partition}:{offset}" for topic, partition, offset in wrong)
 
-    def _rebuilt(self, certified: Certificate, events: EventFrames) -> Buckets:
-        compiled = self.compiled
+    def _rebuilt(self, table: CompiledView, certified: Certificate, events: EventFrames) -> Buckets:
         counted = records.without_records(events, list(certified.excluded))
-        states = compiled.totals_of(counted)
-        kept = self._kept(states, certified.positions)
-        return certificate.to_buckets(table_hash.hash_frame(compiled, compiled.stored(kept)))
+        kept = self._kept(table, table.totals_of(counted), certified.positions)
+        return certificate.to_buckets(table_hash.hash_frame(table, table.stored(kept)))
 
-    def _kept(self, states: DataFrame, positions: Positions) -> DataFrame:
-        """Drop the rows that the view's `keep` has expired at these positions."""
-        if self.compiled.view.keep is None:
+    def _kept(self, table: CompiledView, states: DataFrame, positions: Positions) -> DataFrame:
+        """Drop the rows that the table's `keep` has expired at these positions."""
+        if table.view.keep is None:
             return states
 
         def read(begin: int, end: int, since: datetime | None) -> DataFrame:
             return self._events(Wanted([Range(clock.TOPIC, 0, begin, end)], positions.ids, since))[clock.TOPIC]
 
-        now = clock.at_from_ticks(read, positions, self.compiled.view.reads)
-        return clock.rows_since(self.compiled, states, clock.cutoff_at(self.compiled, now))
+        now = clock.at_from_ticks(read, positions, table.view.reads)
+        return clock.rows_since(table, states, clock.cutoff_at(table, now))
 
 
 def _require_same_topics(certified: Certificate, types: EventTypes) -> None:
@@ -174,20 +173,30 @@ def _other_code(certified: Certificate, compiled: CompiledView) -> str:
     )
 
 
-def compare_buckets(certified: Certificate, rebuilt: Buckets, versions: dict[str, str]) -> CertificateCheck:
-    """Compare a certificate with the rebuilt buckets. If they differ, list the software versions that have changed."""
-    rows = sum(count for count, _ in rebuilt.values())
-    buckets = rebuilt.keys() | certified.buckets.keys()
-    unequal = sum(rebuilt.get(bucket) != certified.buckets.get(bucket) for bucket in buckets)
+def compare_buckets(
+    certified: Certificate, rebuilt: Mapping[str, Buckets], versions: dict[str, str]
+) -> CertificateCheck:
+    """Compare a certificate with the rebuilt buckets of each table, by the name of the side table ("" for the view's).
+
+    If they differ, list the software versions that have changed.
+    """
+    stated = {"": certified.buckets} | {side: each.buckets for side, each in (certified.sides or {}).items()}
+    rows = sum(count for count, _ in rebuilt[""].values())
+    unequal = sum(_count_unequal(stated.get(side, {}), buckets) for side, buckets in rebuilt.items())
     if not unequal:
         return _answer(certified, VerificationVerdict.EQUAL, rows=rows)
-    reason = f"{unequal} of {table_hash.BUCKETS} buckets differ: {certified.rows} certified rows, {rows} rebuilt rows"
+    all_buckets = len(rebuilt) * table_hash.BUCKETS
+    reason = f"{unequal} of {all_buckets} buckets differ: {certified.rows} certified rows, {rows} rebuilt rows"
     changed = [
         f"{name} {old} then, {versions[name]} now" for name, old in certified.made_by.items() if versions[name] != old
     ]
     if changed:
         reason += f". Software versions changed: {'; '.join(changed)}"
     return _answer(certified, VerificationVerdict.DIFFERENT, reason, rows=rows, unequal_buckets=unequal)
+
+
+def _count_unequal(stated: Buckets, rebuilt: Buckets) -> int:
+    return sum(rebuilt.get(bucket) != stated.get(bucket) for bucket in rebuilt.keys() | stated.keys())
 
 
 def _answer(

@@ -31,9 +31,10 @@ class PartialAudit:
 
 def audit_partials(rebuilder: Rebuilder, *, every: bool = False) -> PartialAudit:
     """Compare the view's due partials, or every partial, with the raw bytes, and replace the wrong partials."""
-    known = partials.load_partials(rebuilder.context.settings, rebuilder.compiled, rebuilder.readings)
-    due = known.ranges if every else _due(rebuilder, known.ranges)
-    wrong = [tile.day for tile in due if not _verify(rebuilder, known, tile)]
+    known = [_known(rebuilder.of_table(each)) for each in rebuilder.compiled.tables]
+    due = known[0].ranges if every else _due(rebuilder, known[0].ranges)
+    right = {tile.day: [_verify(rebuilder, each, tile.day) for each in known] for tile in due}
+    wrong = [day for day, tables in right.items() if not all(tables)]
     with rebuilder.connection.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO truelog.proof (view, version, day) VALUES (%s, %s, %s) "
@@ -48,7 +49,7 @@ def oldest_proof(rebuilder: Rebuilder, positions: Positions) -> datetime | None:
 
     None if one of them never was, or if the rebuild uses no partials.
     """
-    known = partials.load_partials(rebuilder.context.settings, rebuilder.compiled, rebuilder.readings)
+    known = _known(rebuilder)
     proved = _proofs(rebuilder)
     times = [proved.get(each.day) for each in select_partials(known.ranges, positions).partials]
     found = [time for time in times if time is not None]
@@ -70,9 +71,16 @@ def _due(rebuilder: Rebuilder, tiles: Sequence[PartialRange]) -> list[PartialRan
     return oldest_first[: math.ceil(len(tiles) / _RUNS_A_DAY)]
 
 
-def _verify(rebuilder: Rebuilder, known: partials.Partials, tile: PartialRange) -> bool:
-    """Return whether a partial matches the raw bytes. If it does not, replace it."""
-    compiled, from_raw = rebuilder.compiled, replace(rebuilder, from_raw=True)
+def _known(rebuilder: Rebuilder) -> partials.Partials:
+    return partials.load_partials(rebuilder.context.settings, rebuilder.compiled, rebuilder.readings)
+
+
+def _verify(rebuilder: Rebuilder, known: partials.Partials, day: datetime) -> bool:
+    """Return whether a table's partial of a day matches the raw bytes. If it does not, replace it."""
+    tile = next((each for each in known.ranges if each.day == day), None)
+    if tile is None:  # a crash has left a side table without this partial, and a rebuild reads the records instead
+        return True
+    compiled, from_raw = known.compiled, replace(rebuilder.of_table(known.compiled), from_raw=True)
     states = from_raw.states_between(tile.begin, tile.end)
     partial = known.read(rebuilder.context.spark, [tile])
     assert partial is not None  # noqa: S101

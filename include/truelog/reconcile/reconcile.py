@@ -16,7 +16,7 @@ If the tables are equal, the comparison uses only their hashes and does not copy
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -24,6 +24,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from psycopg import sql
+from pyspark.sql import DataFrame
 
 from truelog.archive import archive_reader
 from truelog.batch import base
@@ -32,7 +33,7 @@ from truelog.batch.batch_context import BatchContext, open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.batch.shared_events import SharedEvents, shared_events
 from truelog.kernel import clock, merge, table, table_hash
-from truelog.kernel.table_hash import BucketHash
+from truelog.kernel.table_hash import BucketHash, TableHash
 from truelog.log.positions import Positions
 from truelog.reconcile import certificate, certificate_store, root_cause, row_diff
 from truelog.reconcile.certificate import Certificate, EqualResult
@@ -40,6 +41,7 @@ from truelog.reconcile.offset_search import Cause, Explanation
 from truelog.reconcile.partial_audit import audit_partials, oldest_proof
 from truelog.reconcile.reconcile_result import COMPARE_ONLY, NOWHERE, ReconcileRequest, ReconcileResult, save
 from truelog.reconcile.repair import repair
+from truelog.reconcile.row_diff import NO_DIFFERENCES, DiffCounts
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection, connect, storable
@@ -125,37 +127,60 @@ def compare(rebuilder: Rebuilder, *, incremental: bool = False) -> ReconcileResu
     with _snapshot(connection):
         positions = merge.positions(connection, compiled)
         rebuilder.require_reading()
-        streamed = table_hash.hash_table(connection, compiled, sql.Identifier("state", compiled.table))  # 1
+        streamed = {each.side: _hash_streamed(connection, each) for each in compiled.tables}  # 1
     result = ReconcileResult(compiled.name, compiled.view.version, positions)
     try:
         _wait_for_archive(rebuilder, positions)  # 2
         since, problem = _rebuild_since_base(rebuilder, positions) if incremental else (None, "")
         if since is not None:
-            if not table_hash.unequal_buckets(streamed, since.digests):
+            if not _unequal(streamed, since):
                 return _equal(rebuilder, result, since)
             since.cache.close()
-        makes_base = incremental and table_hash.count_rows(streamed) >= rebuilder.context.settings.base_rows
-        rebuilt = _rebuild_all(rebuilder, positions, makes_base=makes_base)  # 3
-        if unequal := table_hash.unequal_buckets(streamed, rebuilt.digests):
+        large = table_hash.count_rows(streamed[""]) >= rebuilder.context.settings.base_rows
+        rebuilt = _rebuild_all(rebuilder, positions, makes_base=incremental and large and not compiled.sides)  # 3
+        if unequal := _unequal(streamed, rebuilt):
             return _compare_rows(rebuilder, unequal)  # 4
         return _equal(rebuilder, replace(result, reason=problem), rebuilt)
     except ArchiveBehind as behind:
         return replace(result, reason=str(behind))
 
 
+def _hash_streamed(connection: Connection, table: CompiledView) -> TableHash:
+    return table_hash.hash_table(connection, table, sql.Identifier("state", table.table))
+
+
+def _unequal(streamed: Mapping[str, TableHash], rebuilt: Rebuilt) -> dict[str, list[int]]:
+    """The unequal buckets of each table that has some, by the name of the side table; "" for the view's own."""
+    found = {
+        side: table_hash.unequal_buckets(hashes, rebuilt.sides[side] if side else rebuilt.digests)
+        for side, hashes in streamed.items()
+    }
+    return {side: buckets for side, buckets in found.items() if buckets}
+
+
 def _equal(rebuilder: Rebuilder, result: ReconcileResult, rebuilt: Rebuilt) -> ReconcileResult:
-    row_diff.clear_differences(rebuilder.connection, rebuilder.compiled)
+    for each in rebuilder.compiled.tables:
+        row_diff.clear_differences(rebuilder.connection, each)
     began = None if rebuilt.base is None else rebuilt.base.certificate
     rows = table_hash.count_rows(rebuilt.digests)
     return replace(result, rows=rows, verdict="EQUAL", rebuilt=rebuilt, base=began)
 
 
 def _rebuild_all(rebuilder: Rebuilder, positions: Positions, *, makes_base: bool) -> Rebuilt:
-    states = rebuilder.states(positions)
-    kept = clock.without_expired(rebuilder.connection, rebuilder.compiled, states, positions)
     if makes_base:
-        return base.write(rebuilder, kept)
-    return Rebuilt(table_hash.hash_frame(rebuilder.compiled, rebuilder.compiled.stored(kept)))
+        return base.write(rebuilder, _states(rebuilder, positions))
+    own, *sides = (_hash_rebuilt(rebuilder.of_table(each), positions) for each in rebuilder.compiled.tables)
+    return Rebuilt(own, {each.side: hashes for each, hashes in zip(rebuilder.compiled.sides, sides, strict=True)})
+
+
+def _hash_rebuilt(rebuilder: Rebuilder, positions: Positions) -> TableHash:
+    return table_hash.hash_frame(rebuilder.compiled, rebuilder.compiled.stored(_states(rebuilder, positions)))
+
+
+def _states(rebuilder: Rebuilder, positions: Positions) -> DataFrame:
+    """The rebuilt states of a table, without the rows that `keep` has dropped."""
+    states = rebuilder.states(positions)
+    return clock.without_expired(rebuilder.connection, rebuilder.compiled, states, positions)
 
 
 def _rebuild_since_base(rebuilder: Rebuilder, positions: Positions) -> tuple[Rebuilt | None, str]:
@@ -191,25 +216,38 @@ def _is_usable(rebuilder: Rebuilder, certified: Certificate, positions: Position
     )
 
 
-def _compare_rows(rebuilder: Rebuilder, buckets: Sequence[int]) -> ReconcileResult:
+def _compare_rows(rebuilder: Rebuilder, unequal: Mapping[str, Sequence[int]]) -> ReconcileResult:
     connection, compiled = rebuilder.connection, rebuilder.compiled
-    positions, rows = snapshot(connection, compiled, buckets)
+    positions, rows = snapshot(connection, compiled, unequal)
     _wait_for_archive(rebuilder, positions)
-    rebuilder.rebuild(positions, table_hash.rows_in_buckets(compiled, buckets))
-    counts = row_diff.find_differences(connection, compiled)
-    causes = root_cause.find_root_causes(rebuilder, positions, counts.unequal) if counts.unequal else ()
+    for each in compiled.tables:
+        row_diff.clear_differences(connection, each)
+    tables = [each for each in compiled.tables if each.side in unequal]
+    counts = {each.side: _differences(rebuilder.of_table(each), positions, unequal[each.side]) for each in tables}
+    different = [each for each in tables if counts[each.side].unequal]
+    causes = [
+        cause
+        for each in different
+        for cause in root_cause.find_root_causes(rebuilder.of_table(each), positions, counts[each.side].unequal)
+    ]
+    own = counts.get("", NO_DIFFERENCES)
     return ReconcileResult(
         compiled.name,
         compiled.view.version,
         positions,
-        rows=rows + counts.missing - counts.extra,
-        missing=counts.missing,
-        extra=counts.extra,
-        different=counts.different,
-        verdict="DIFFERENT" if counts.unequal else "EQUAL",
-        sample=row_diff.sample_rows(connection, compiled, _SAMPLE),
+        rows=rows + own.missing - own.extra,
+        missing=sum(each.missing for each in counts.values()),
+        extra=sum(each.extra for each in counts.values()),
+        different=sum(each.different for each in counts.values()),
+        verdict="DIFFERENT" if different else "EQUAL",
+        sample=tuple(row for each in different for row in row_diff.sample_rows(connection, each, _SAMPLE)),
         causes=tuple(each.as_dict() for each in causes),
     )
+
+
+def _differences(rebuilder: Rebuilder, positions: Positions, buckets: Sequence[int]) -> DiffCounts:
+    rebuilder.rebuild(positions, table_hash.rows_in_buckets(rebuilder.compiled, buckets))
+    return row_diff.find_differences(rebuilder.connection, rebuilder.compiled)
 
 
 def _wait_for_archive(rebuilder: Rebuilder, positions: Positions) -> None:
@@ -217,22 +255,34 @@ def _wait_for_archive(rebuilder: Rebuilder, positions: Positions) -> None:
     archive_reader.wait_for(settings, positions, seconds=settings.archive_wait_seconds)
 
 
-def snapshot(connection: Connection, compiled: CompiledView, buckets: Sequence[int]) -> tuple[Positions, int]:
-    """Copy these buckets of the streamed table to `recon.<table>_streamed`.
+def snapshot(
+    connection: Connection, compiled: CompiledView, buckets: Mapping[str, Sequence[int]]
+) -> tuple[Positions, int]:
+    """Copy these buckets of each streamed table to `recon.<table>_streamed`.
 
-    Returns the exact positions of the copy and the number of rows in the whole table at that moment.
+    Returns the exact positions of the copies and the number of rows in the view's own table at that moment.
     """
-    copy, table = row_diff.streamed_table(compiled), sql.Identifier("state", compiled.table)
     with _snapshot(connection):
-        connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(copy))
-        connection.execute(
-            sql.SQL("CREATE UNLOGGED TABLE {} AS SELECT * FROM {} WHERE {} IN ({})").format(
-                copy, table, table_hash.bucket_sql(compiled), sql.SQL(", ").join(map(sql.Literal, buckets))
-            )
-        )
-        count = connection.execute(sql.SQL("SELECT count(*) FROM {}").format(table)).fetchone()
+        for each in compiled.tables:
+            if each.side in buckets:
+                _copy(connection, each, buckets[each.side])
+        own = sql.Identifier("state", compiled.table)
+        count = connection.execute(sql.SQL("SELECT count(*) FROM {}").format(own)).fetchone()
         assert count is not None  # noqa: S101
         return merge.positions(connection, compiled), int(str(count[0]))
+
+
+def _copy(connection: Connection, table: CompiledView, buckets: Sequence[int]) -> None:
+    copy = row_diff.streamed_table(table)
+    connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(copy))
+    connection.execute(
+        sql.SQL("CREATE UNLOGGED TABLE {} AS SELECT * FROM {} WHERE {} IN ({})").format(
+            copy,
+            sql.Identifier("state", table.table),
+            table_hash.bucket_sql(table),
+            sql.SQL(", ").join(map(sql.Literal, buckets)),
+        )
+    )
 
 
 @contextmanager
@@ -248,13 +298,15 @@ def _save_comparison(rebuilder: Rebuilder, result: ReconcileResult, request: Rec
     saved = save(rebuilder.connection, result, request)
     assert saved.id is not None  # noqa: S101
     if saved.verdict != "UNKNOWN":
-        row_diff.set_reconciliation(rebuilder.connection, rebuilder.compiled, saved.id)
+        for each in rebuilder.compiled.tables:
+            row_diff.set_reconciliation(rebuilder.connection, each, saved.id)
     if not saved.equal or saved.rebuilt is None:  # rows may only have become equal during the comparison
         return saved
     excluded = rebuilder.excluded(saved.positions)
     used = rebuilder.event_versions(saved.positions)
     proved_at = _oldest_proof(rebuilder, saved, request)
-    equal = EqualResult(saved.positions, excluded, saved.rebuilt.digests, request.from_raw, used, proved_at)
+    hashes = saved.rebuilt.digests, saved.rebuilt.sides
+    equal = EqualResult(saved.positions, excluded, *hashes, request.from_raw, used, proved_at)
     made = certificate.make_certificate(rebuilder.context.spark, rebuilder.compiled, equal)
     certificate_store.store(rebuilder.context.settings, rebuilder.connection, made, saved.id)
     with saved.rebuilt.cache:

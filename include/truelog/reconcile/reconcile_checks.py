@@ -19,6 +19,8 @@ from truelog.storage.database import Connection, connect
 from truelog.support.errors import ArchiveBehind, BadInput
 from truelog.support.settings import Settings
 from truelog.views import catalogue
+from truelog.views.catalogue import table_name
+from truelog.views.side_tables import side_tables
 from truelog.views.view import View
 
 
@@ -116,7 +118,9 @@ def _rules(comparison: Comparison, view: View, minimum: int) -> Iterator[Validat
         yield ValidationRule(*table, f"at least {minimum} rows", f"{row} row_count < {minimum}")
     yield ValidationRule(*table, "no row differs", f"{row} missing + extra + different > 0")
     if comparison.verdict != "UNKNOWN":  # otherwise the table may contain the rows of another comparison
-        diff = f"{comparison.view}_v{comparison.version}_diff"
-        yield ValidationRule("recon", diff, "its table of differences is empty", f"reconciliation = {comparison.id}")
+        for side in ("", *side_tables(view)):
+            diff = f"{table_name(comparison.view, view.version, side)}_diff"
+            name = f"the table of differences of {side or 'the view'} is empty"
+            yield ValidationRule("recon", diff, name, f"reconciliation = {comparison.id}")
     for check in view.checks:
         yield ValidationRule("views", comparison.view, check, f"NOT ({check})")

@@ -7,7 +7,9 @@ from typing import Any
 
 from psycopg import sql
 
+from truelog.control.view_tables import side_names
 from truelog.storage.database import Connection
+from truelog.views.catalogue import table_name
 
 _FETCH_ROWS = 1_000
 
@@ -43,6 +45,7 @@ class Repair:
     key: Any
     before: dict[str, Any] | None
     after: dict[str, Any] | None
+    side: str = ""  # the name of the side table; "" for the view's own
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class DifferingRow:
     streamed: dict[str, Any] | None
     rebuilt: dict[str, Any] | None
     cause: str | None = None  # earlier releases stored no cause
+    side: str = ""  # the name of the side table; "" for the view's own
 
 
 @dataclass(frozen=True)
@@ -125,11 +129,17 @@ def reconciliation_detail(connection: Connection, number: int) -> Reconciliation
 
 def differing_rows(connection: Connection, detail: ReconciliationDetail) -> Iterator[DifferingRow]:
     """All differing rows if the diff table still contains them, otherwise only the sample."""
-    reconciliation = detail.reconciliation
-    table = f"{reconciliation.view}_v{reconciliation.version}_diff"
-    if not _holds(connection, table, reconciliation.id):
+    compared = detail.reconciliation
+    sides = ("", *side_names(connection, compared.view, compared.version)) if compared.version is not None else ()
+    tables = {side: f"{table_name(compared.view, compared.version or 0, side)}_diff" for side in sides}
+    kept = {side: table for side, table in tables.items() if _holds(connection, table, compared.id)}
+    if not kept:
         yield from detail.sample
-        return
+    for side, table in kept.items():
+        yield from _rows_of(connection, side, table)
+
+
+def _rows_of(connection: Connection, side: str, table: str) -> Iterator[DifferingRow]:
     query = sql.SQL("SELECT streamed, rebuilt, to_jsonb(d) ->> 'cause' FROM {} d ORDER BY key_json").format(
         sql.Identifier("recon", table)
     )
@@ -137,18 +147,18 @@ def differing_rows(connection: Connection, detail: ReconciliationDetail) -> Iter
         cursor.itersize = _FETCH_ROWS
         cursor.execute(query)
         for streamed, rebuilt, cause in cursor:
-            yield DifferingRow(streamed, rebuilt, cause)  # type: ignore[arg-type]
+            yield DifferingRow(streamed, rebuilt, cause, side)  # type: ignore[arg-type]
 
 
 def _columns(connection: Connection, reconciliation: Reconciliation, rows: Sequence[DifferingRow]) -> list[str]:
-    """The columns in table order, which JSON does not preserve, or in JSON order if the table no longer exists."""
+    """The columns in table order, which JSON does not preserve, and then those of other tables, in JSON order."""
     columns = connection.execute(
         "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(format('state.%%I', %s::text)) "
         "AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
         (f"{reconciliation.view}_v{reconciliation.version}",),
     ).fetchall()
-    return [str(name) for (name,) in columns] or list(
-        dict.fromkeys(n for r in rows for n in r.streamed or r.rebuilt or {})
+    return list(
+        dict.fromkeys([*(str(name) for (name,) in columns), *(n for r in rows for n in r.streamed or r.rebuilt or {})])
     )
 
 
@@ -165,8 +175,9 @@ def _repairs(connection: Connection, reconciliation: Reconciliation) -> list[Rep
     if not reconciliation.repaired:
         return []
     rows: list[tuple[Any, ...]] = connection.execute(
-        "SELECT repaired_at, key, before, after FROM truelog.repair WHERE (view, version) = (%(view)s, %(version)s) "
-        "AND before IS DISTINCT FROM after AND repaired_at <= %(at)s AND repaired_at >= coalesce((SELECT "
+        "SELECT repaired_at, key, before, after, side FROM truelog.repair "
+        "WHERE (view, version) = (%(view)s, %(version)s) AND before IS DISTINCT FROM after "
+        "AND repaired_at <= %(at)s AND repaired_at >= coalesce((SELECT "
         "max(finished_at) FROM truelog.reconciliation WHERE (view, version) = (%(view)s, %(version)s) "
         "AND id < %(id)s), '-infinity') ORDER BY key LIMIT 1000",
         {

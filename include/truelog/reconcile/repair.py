@@ -12,6 +12,8 @@ of all records after V. Therefore a repair does the following:
 No step reads the history again. The stream waits only from step 2 on, for the few records since step 1.
 """
 
+from dataclasses import dataclass, field
+
 from psycopg import sql
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
@@ -27,76 +29,89 @@ from truelog.views.compiled_view import CompiledView, RowFilter
 
 
 def repair(rebuilder: Rebuilder, compared: Positions) -> int:
-    """Replace the rows of all keys in `recon.<table>_diff`, and return the number of rows that changed.
+    """Replace the rows of all keys in `recon.<table>_diff` of each table, and return the number of rows that changed.
 
-    The comparison that filled this table has rebuilt the rows in `recon.<table>` at the positions `compared`.
+    The comparison that filled these tables has rebuilt the rows in `recon.<table>` at the positions `compared`.
 
     Raises:
         ArchiveBehind: the log has dropped records since then that are not archived. No row was changed.
         Stale: the view has gone back behind `compared`. No row was changed.
     """
     connection, compiled = rebuilder.connection, rebuilder.compiled
-    keys, staged = compiled.with_keys(_keys(rebuilder)), list[StagedRows]()
-    positions = _catch_up(rebuilder, compared, keys, staged)  # 1
+    different = [each for each in compiled.tables if row_diff.has_differences(connection, each)]
+    repairs = [_TableRepair(table, _keys(table), compared) for table in map(rebuilder.of_table, different)]
+    for each in repairs:
+        each.catch_up()  # 1
     with connection.transaction():
         # Spark is working between two statements here, but a hung repair must not lock the view forever.
         connection.execute("SET LOCAL idle_in_transaction_session_timeout = '5min'")
         merge.lock(connection, compiled)  # 2
         rebuilder.require_reading()
-        positions = _catch_up(rebuilder, positions, keys, staged)  # 3
-        return _replace(rebuilder, positions, staged)  # 4
+        for each in repairs:
+            each.catch_up()  # 3
+        return sum(each.replace() for each in repairs)  # 4
 
 
-def _catch_up(rebuilder: Rebuilder, begin: Positions, keys: RowFilter, staged: list[StagedRows]) -> Positions:
-    """Stage what the stream has added to the keys since `begin`, and return the view's current positions."""
-    positions = merge.positions(rebuilder.connection, rebuilder.compiled)
-    positions.require_same_topics(begin)
-    if not positions.covers(begin):
-        raise Stale(f"{rebuilder.compiled.name} has gone back since its comparison. Compare it again.")
-    if begin.ranges_to(positions):
-        staged.append(rebuilder.stage_since(begin, positions, keys))
-    return positions
+@dataclass
+class _TableRepair:
+    """The repair of one of the view's tables. `staged` has what the stream has added to the keys up to `reached`."""
 
+    rebuilder: Rebuilder
+    keys: RowFilter
+    reached: Positions
+    staged: list[StagedRows] = field(default_factory=list)
 
-def _replace(rebuilder: Rebuilder, positions: Positions, staged: list[StagedRows]) -> int:
-    connection, compiled = rebuilder.connection, rebuilder.compiled
-    _record_before(connection, compiled, positions)
-    connection.execute(
-        sql.SQL("DELETE FROM {} AS t USING {} AS d WHERE {} = d.key_json").format(
-            _table(compiled), row_diff.diff_table(compiled), row_diff.key_json(compiled, "t.")
+    def catch_up(self) -> None:
+        """Stage what the stream has added to the keys since then, up to the view's current positions."""
+        positions = merge.positions(self.rebuilder.connection, self.rebuilder.compiled)
+        positions.require_same_topics(self.reached)
+        if not positions.covers(self.reached):
+            raise Stale(f"{self.rebuilder.compiled.name} has gone back since its comparison. Compare it again.")
+        if self.reached.ranges_to(positions):
+            self.staged.append(self.rebuilder.stage_since(self.reached, positions, self.keys))
+        self.reached = positions
+
+    def replace(self) -> int:
+        connection, compiled = self.rebuilder.connection, self.rebuilder.compiled
+        _record_before(connection, compiled, self.reached)
+        connection.execute(
+            sql.SQL("DELETE FROM {} AS t USING {} AS d WHERE {} = d.key_json").format(
+                _table(compiled), row_diff.diff_table(compiled), row_diff.key_json(compiled, "t.")
+            )
         )
-    )
-    connection.execute(
-        sql.SQL("INSERT INTO {} ({columns}) SELECT {columns} FROM {} WHERE {} IN (SELECT key_json FROM {})").format(
-            _table(compiled),
-            row_diff.rebuilt_table(compiled),
-            row_diff.key_json(compiled),
-            row_diff.diff_table(compiled),
-            columns=names(compiled.stored_columns),
+        connection.execute(
+            sql.SQL("INSERT INTO {} ({columns}) SELECT {columns} FROM {} WHERE {} IN (SELECT key_json FROM {})").format(
+                _table(compiled),
+                row_diff.rebuilt_table(compiled),
+                row_diff.key_json(compiled),
+                row_diff.diff_table(compiled),
+                columns=names(compiled.stored_columns),
+            )
         )
-    )
-    for each in staged:
-        rebuilder.merge_staged("state", each)
-    clock.drop_expired_rows(connection, compiled, "state", positions)
-    return _record_after(connection, compiled)
+        for each in self.staged:
+            self.rebuilder.merge_staged("state", each)
+        clock.drop_expired_rows(connection, compiled, "state", self.reached)
+        return _record_after(connection, compiled)
 
 
-def _keys(rebuilder: Rebuilder) -> DataFrame:
+def _keys(rebuilder: Rebuilder) -> RowFilter:
+    """The filter that selects the rows of the keys that differ."""
     compiled = rebuilder.compiled
     query = sql.SQL("SELECT {} FROM {}").format(names(compiled.key_columns), row_diff.diff_table(compiled))
     rows = rebuilder.connection.execute(query).fetchall()
     schema = StructType([StructField(key, compiled.dtypes[key]) for key in compiled.view.key])
-    return rebuilder.context.spark.createDataFrame(rows, schema)
+    frame: DataFrame = rebuilder.context.spark.createDataFrame(rows, schema)
+    return compiled.with_keys(frame)
 
 
 def _record_before(connection: Connection, compiled: CompiledView, positions: Positions) -> None:
     """Store each key's row as it is before the repair."""
     connection.execute(
         sql.SQL(
-            "INSERT INTO truelog.repair (view, version, positions, key, before) "
-            "SELECT %s, %s, %s, d.key_json, to_jsonb(t) FROM {} AS d LEFT JOIN {} AS t ON {} = d.key_json"
+            "INSERT INTO truelog.repair (view, version, side, positions, key, before) "
+            "SELECT %s, %s, %s, %s, d.key_json, to_jsonb(t) FROM {} AS d LEFT JOIN {} AS t ON {} = d.key_json"
         ).format(row_diff.diff_table(compiled), _table(compiled), row_diff.key_json(compiled, "t.")),
-        (compiled.name, compiled.view.version, positions.as_json()),
+        (compiled.name, compiled.view.version, compiled.side, positions.as_json()),
     )
 
 
@@ -105,14 +120,14 @@ def _record_after(connection: Connection, compiled: CompiledView) -> int:
     connection.execute(
         sql.SQL(
             "UPDATE truelog.repair AS r SET after = to_jsonb(t) FROM {} AS t "
-            "WHERE r.view = %s AND r.version = %s AND r.repaired_at = now() AND {} = r.key"
+            "WHERE r.view = %s AND r.version = %s AND r.side = %s AND r.repaired_at = now() AND {} = r.key"
         ).format(_table(compiled), row_diff.key_json(compiled, "t.")),
-        (compiled.name, compiled.view.version),
+        (compiled.name, compiled.view.version, compiled.side),
     )
     row = connection.execute(
-        "SELECT count(*) FROM truelog.repair WHERE view = %s AND version = %s AND repaired_at = now() "
+        "SELECT count(*) FROM truelog.repair WHERE view = %s AND version = %s AND side = %s AND repaired_at = now() "
         "AND before IS DISTINCT FROM after",
-        (compiled.name, compiled.view.version),
+        (compiled.name, compiled.view.version, compiled.side),
     ).fetchone()
     assert row is not None  # noqa: S101
     return int(str(row[0]))

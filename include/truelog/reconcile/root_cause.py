@@ -219,7 +219,7 @@ class _Investigation:
             values = (F.lit(number), F.col("partition"), F.col("offset"))
             frame = events[topic].withColumns(dict(zip(_COORDINATES, values, strict=True)))
             frames.append(ProvenanceFrame(frame, _COORDINATES))
-        transformed: Any = self.compiled.view.transform(*frames)
+        transformed: Any = self.compiled.view.contributions(*frames)
         selected: DataFrame = transformed.frame
         return selected
 

@@ -30,6 +30,9 @@ class DiffCounts:
         return self.missing + self.extra + self.different
 
 
+NO_DIFFERENCES = DiffCounts(0, 0, 0, 0)
+
+
 def find_differences(connection: Connection, compiled: CompiledView) -> DiffCounts:
     """Fill `recon.<table>_diff` from `recon.<table>_streamed` and `recon.<table>`."""
     connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(diff_table(compiled)))
@@ -69,16 +72,23 @@ def clear_differences(connection: Connection, compiled: CompiledView) -> None:
     connection.execute(sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(diff_table(compiled), definitions(columns)))
 
 
+def has_differences(connection: Connection, compiled: CompiledView) -> bool:
+    """Whether the last comparison has found differing rows in this table."""
+    query = sql.SQL("SELECT FROM {} LIMIT 1").format(diff_table(compiled))
+    return connection.execute(query).fetchone() is not None
+
+
 def set_reconciliation(connection: Connection, compiled: CompiledView, reconciliation: int) -> None:
     """Write the reconciliation's id into the diff table. The next reconciliation replaces the table."""
     connection.execute(sql.SQL("UPDATE {} SET reconciliation = %s").format(diff_table(compiled)), (reconciliation,))
 
 
 def sample_rows(connection: Connection, compiled: CompiledView, rows: int) -> tuple[dict[str, Any], ...]:
-    """The first differing rows, with both values and the cause."""
+    """The first differing rows, with both values, the cause, and the name of the side table if it is one."""
     query = sql.SQL("SELECT streamed, rebuilt, cause FROM {} ORDER BY key_json LIMIT %s").format(diff_table(compiled))
     sample = connection.execute(query, (rows,)).fetchall()
-    return tuple({"streamed": s, "rebuilt": r, "cause": cause} for s, r, cause in sample)
+    side = {"side": compiled.side} if compiled.side else {}
+    return tuple({"streamed": s, "rebuilt": r, "cause": cause} | side for s, r, cause in sample)
 
 
 def save_causes(connection: Connection, compiled: CompiledView, causes: Mapping[str, str]) -> None:

@@ -18,7 +18,7 @@ from truelog.batch.batch_context import open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.control import application
 from truelog.control.application import ARCHIVE
-from truelog.kernel import clock, merge, stage, table
+from truelog.kernel import merge, stage, table
 from truelog.kernel.stage import StagedRows
 from truelog.log.positions import Positions
 from truelog.serving import fallback_policy
@@ -86,11 +86,11 @@ def build_fallback(rebuilder: Rebuilder) -> Positions | None:
         lambda: rebuilder.stage_rows(archived),
     )
     with connection.transaction():
-        _replace(rebuilder, archived, staged)
+        now = _replace(rebuilder, archived, staged)
         merge.lock(connection, compiled)
         if not _improves(connection, compiled, archived):
             raise psycopg.Rollback
-        _record(connection, compiled, archived, as_of)
+        _record(connection, compiled, archived, (as_of, now))
         return archived
     stage.clear(connection, compiled, staged)
     return None
@@ -105,18 +105,28 @@ def _improves(connection: Connection, compiled: CompiledView, archived: Position
     )
 
 
-def _replace(rebuilder: Rebuilder, archived: Positions, staged: StagedRows) -> None:
+def _replace(rebuilder: Rebuilder, archived: Positions, staged: StagedRows) -> datetime | None:
+    """Replace the fallback's rows, and return the log's clock at these positions."""
     connection, compiled = rebuilder.connection, rebuilder.compiled
-    fallback_policy.lock_fallback(connection, compiled.table)
-    fallback_policy.empty_fallback(connection, compiled.table)
+    tables = [each.table for each in compiled.tables]
+    fallback_policy.lock_fallback(connection, tables)
+    fallback_policy.empty_fallback(connection, tables)
     rebuilder.merge_staged("batch", staged)
-    clock.drop_expired_rows(connection, compiled, "batch", archived)
+    return merge.drop_expired(connection, compiled, "batch", archived)
 
 
-def _record(connection: Connection, compiled: CompiledView, archived: Positions, as_of: datetime | None) -> None:
+def _record(
+    connection: Connection,
+    compiled: CompiledView,
+    archived: Positions,
+    times: tuple[datetime | None, datetime | None],
+) -> None:
+    """Record the fallback with its positions, and with the time up to which it covers the log and the log's clock."""
     view = compiled.name, compiled.view.version
     connection.execute("DELETE FROM truelog.batch_answer WHERE (view, version) = (%s, %s)", view)
-    connection.execute("INSERT INTO truelog.batch_answer (view, version, as_of) VALUES (%s, %s, %s)", (*view, as_of))
+    connection.execute(
+        "INSERT INTO truelog.batch_answer (view, version, as_of, clock) VALUES (%s, %s, %s, %s)", (*view, *times)
+    )
     with connection.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO truelog.batch_position (view, version, topic, partition, topic_id, next_offset) "

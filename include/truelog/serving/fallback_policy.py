@@ -16,6 +16,7 @@ from typing import Any
 from psycopg import sql
 
 from truelog.control import application
+from truelog.control.view_tables import tables_of
 from truelog.log.positions import Positions
 from truelog.serving import serving_status
 from truelog.storage.database import Connection, connect
@@ -106,22 +107,25 @@ def drop_unneeded_fallbacks(connection: Connection) -> list[str]:
 
 def _drop_unneeded(connection: Connection, view: str, version: int) -> bool:
     with connection.transaction():
-        lock_fallback(connection, catalogue.table_name(view, version))
+        tables = tables_of(connection, view, version)
+        lock_fallback(connection, tables)
         unneeded = connection.execute(
             "DELETE FROM truelog.batch_answer WHERE (view, version) = (%s, %s) AND (view, version) NOT IN "
             "(SELECT view, version FROM truelog.answer WHERE layer = %s)",
             (view, version, serving_status.BATCH),
         )
         if unneeded.rowcount:
-            empty_fallback(connection, catalogue.table_name(view, version))
+            empty_fallback(connection, tables)
     return bool(unneeded.rowcount)
 
 
-def lock_fallback(connection: Connection, name: str) -> None:
+def lock_fallback(connection: Connection, tables: Sequence[str]) -> None:
     """Block other writers of the same fallback until this transaction ends; readers continue."""
-    connection.execute(sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(sql.Identifier("batch", name)))
+    names = sql.SQL(", ").join(sql.Identifier("batch", each) for each in tables)
+    connection.execute(sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(names))
 
 
-def empty_fallback(connection: Connection, name: str) -> None:
+def empty_fallback(connection: Connection, tables: Sequence[str]) -> None:
     """Delete the fallback's rows. TRUNCATE would block readers and remove rows that older snapshots still read."""
-    connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("batch", name)))
+    for each in tables:
+        connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("batch", each)))

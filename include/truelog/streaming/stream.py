@@ -138,7 +138,7 @@ class Stream:
         self.stream_topics.reached = begin
         self._outlasting(lambda: event_registry.require_known(self.connection, self.types, end))
         epochs = self.applier.take_epochs(end)
-        if any(each.compiled.view.keep for each in self.workers):
+        if any(each.compiled.view.reads_clock for each in self.workers):
             self._store_ticks(begin, end)
         with self._decoded(begin, end) as (events, tasks):
             started = self._offer(EventRange(events, begin, end, readings_of(self.types.values()), epochs))

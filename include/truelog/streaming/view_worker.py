@@ -174,11 +174,11 @@ class ViewWorker:
         types = {topic: event_types[topic] for topic in until.offsets}
         needed = self.compiled.columns
         decoded = log_with_archive.read_records(self.spark, settings, types, (begin, until), needed)
-        if records_are_reread([self.compiled]) or self.compiled.view.keep:  # storing the ticks is a read too
+        if records_are_reread([self.compiled]) or self.compiled.view.reads_clock:  # storing the ticks is a read too
             decoded.persist()
         try:
             events = records.events(decoded, types)
-            if self.compiled.view.keep:
+            if self.compiled.view.reads_clock:
                 assert self.connection is not None  # noqa: S101
                 require_unchanged = partial(self.applier.require_unchanged, until.only([clock.TOPIC]))
                 clock.store_ticks(self.connection, until.ids[clock.TOPIC], events[clock.TOPIC], require_unchanged)

@@ -187,6 +187,7 @@ class Settings(BaseSettings):
     alert_unproved_seconds: PositiveFloat = 6 * 3600.0  # age of a view's newest certificate
     alert_unaudited_seconds: PositiveFloat = 36 * 3600.0  # age of the archive's last audit
     alert_dead_letters: PositiveFloat = 1.0  # per second, in the last five minutes
+    alert_dropped_share: float = Field(default=0.01, ge=0, lt=1)  # of a view's events in two hours, dropped as too late
     alert_disk_share: float = Field(default=0.1, gt=0, lt=1)  # minimum free share of the disk
     applications: dict[str, str] = Field(default_factory=dict)  # view → stream application; "stream" by default
     views_folder: Path = PROJECT / "spark_apps" / "views"

@@ -20,9 +20,9 @@ def view_names(folder: Path = VIEWS) -> list[str]:
     return sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
 
 
-def table_name(view: str, version: int) -> str:
-    """The name of a view's table, which is the same in the `state`, `stage`, `batch` and `recon` schemas."""
-    return f"{view}_v{version}"
+def table_name(view: str, version: int, side: str = "") -> str:
+    """The name of a view's table, or of a side table, which is the same in each schema of tables."""
+    return f"{view}_v{version}_{side}" if side else f"{view}_v{version}"
 
 
 def load_view(name: str, folder: Path = VIEWS) -> "View":

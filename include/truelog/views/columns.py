@@ -89,6 +89,13 @@ def _storable(value: Column, condition: Column) -> Column:
     return require(value, condition, F.concat(F.lit("PostgreSQL cannot store the time "), value.cast("string")))
 
 
+def float_bits(value: Column) -> Column:
+    """The 64 bits of a float as a bigint. All NaNs have the same bits, and so do both zeros; NULL has none."""
+    positive_zero = value.cast("double") + F.lit(0.0)
+    bits = F.reflect(F.lit("java.lang.Double"), F.lit("doubleToLongBits"), positive_zero).cast("bigint")
+    return F.when(value.isNotNull(), bits)
+
+
 def limited(value: Column, dtype: DataType, most: int = LONGEST) -> Column:
     """A value of at most `most` bytes. A longer value raises an error, because a row must not exceed 1 GB."""
     size = _size(value, dtype)

@@ -1,28 +1,21 @@
 """A compiled view: a view checked against its events, with its column types and the fingerprint of its code."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, StringType, StructType
+from pyspark.sql.types import DataType, StringType
 
-from truelog.support.errors import BadDeclaration, CodeChanged
-from truelog.views import plan
+from truelog.support.errors import CodeChanged
 from truelog.views.catalogue import table_name
-from truelog.views.columns import ColumnTypes, bounded, clean, sql_type
-from truelog.views.fingerprint import fingerprint, former_fingerprint, referenced
-from truelog.views.measures import First, require_accepted
+from truelog.views.columns import bounded, clean, sql_type
+from truelog.views.measures import First
 from truelog.views.view import View
 
-# A record's contribution must depend on that record alone, so no operator here combines rows.
-_ROW_WISE = {"Project", "Filter", "Generate", "Union", "Expand", "LocalRelation", "LogicalRDD", "SubqueryAlias"}
+STATUS = "status"  # the column that says whether a row of a view with a window is open, complete or corrected
 _KEY_BYTES = 2_000  # limit for the text in a key: a PostgreSQL B-tree accepts rows of up to 2,704 bytes
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
-_NAME_LENGTH = 63  # PostgreSQL silently truncates longer names
-_NON_DETERMINISTIC = re.compile(r"expressions\.(Current\w+|Now|LocalTimestamp|InputFile\w+|\w*Python\w*)\"")
 
 RowFilter = Callable[[DataFrame], DataFrame]  # selects rows by their key columns
 
@@ -33,7 +26,10 @@ def all_rows(rows: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class CompiledView:
-    """A view with its name, the types of the columns that its transform selects, and its fingerprint."""
+    """A view with its name, the types of the columns that its transform selects, and its fingerprint.
+
+    A side table is compiled like a view. It has the name of the view that owns it, and its own name in `side`.
+    """
 
     name: str
     view: View
@@ -42,11 +38,18 @@ class CompiledView:
     former_fingerprint: str = ""  # by the formula of release 0.1, for what 0.1 made
     columns: Mapping[str, frozenset[str]] = field(default_factory=dict)  # of each topic, the columns the view needs
     scans: int = 1  # how often the transform reads its events: a union of two selections reads them twice
+    side: str = ""  # the name of a side table; "" for the table that readers query
+    sides: tuple["CompiledView", ...] = ()
 
     @property
     def table(self) -> str:
         """The name of the view's table, which is the same in every schema."""
-        return table_name(self.name, self.view.version)
+        return table_name(self.name, self.view.version, self.side)
+
+    @property
+    def tables(self) -> tuple["CompiledView", ...]:
+        """The tables that the view owns: the table that readers query, and the side tables."""
+        return self, *self.sides
 
     def is_made_by(self, fingerprint: object) -> bool:
         """Whether a fingerprint by any formula is this view's fingerprint."""
@@ -84,8 +87,17 @@ class CompiledView:
     @property
     def shown(self) -> dict[str, str]:
         """The SQL expression of each column that readers see, key columns first."""
-        keys = {k: f'"{k}"' for k in self.view.key}
-        return keys | {c: e for n, m in self.view.measures.items() for c, e in m.shown(n, self.dtypes[n]).items()}
+        columns = {k: f'"{k}"' for k in self.view.key}
+        columns |= {c: e for n, m in self.view.measures.items() for c, e in m.shown(n, self.dtypes[n]).items()}
+        if self.view.window is not None:
+            columns[STATUS] = self.view.window.status_sql(self._clock)
+        return columns
+
+    @property
+    def _clock(self) -> str:
+        """The SQL of the log's clock at the positions of the rows that readers see."""
+        version = f"('{self.name}', {self.view.version})"
+        return f"(SELECT time FROM truelog.clock WHERE (view, version) = {version})"  # noqa: S608  the name is checked
 
     @property
     def age_column(self) -> str | None:
@@ -115,7 +127,7 @@ class CompiledView:
 
     def transformed(self, events: Mapping[str, DataFrame]) -> DataFrame:
         """The rows that the transform selects from events, given a frame for each topic."""
-        return self.view.transform(*(events[topic] for topic in self.view.reads))
+        return self.view.contributions(*(events[topic] for topic in self.view.reads))
 
     def totals_of(self, events: Mapping[str, DataFrame], only: RowFilter = all_rows) -> DataFrame:
         """Events → states, one row for each key that `only` selects.
@@ -196,33 +208,6 @@ class CompiledView:
         return [F.xxhash64(*self.stored_columns).alias("row_hash"), *map(F.col, self.stored_columns)]
 
 
-def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[str, StructType]) -> CompiledView:
-    """Check a view against the schemas of its events, and derive its columns and its fingerprint.
-
-    Raises:
-        BadDeclaration: the transform is not row-wise, is not deterministic, or does not select exactly the key and the
-            measures; or a table column would have two sources.
-    """
-    unknown = [topic for topic in view.reads if topic not in schemas]
-    if unknown:
-        missing = ", ".join(unknown)
-        raise BadDeclaration(f"{name} reads {missing}: no such event type is registered; see `truelog status`.")
-    frames = {topic: spark.createDataFrame([], schemas[topic]) for topic in view.reads}
-    selected = view.transform(*(frames[topic] for topic in view.reads))
-    _require_deterministic(name, selected)
-    _require_columns(name, view, selected.schema)
-    dtypes = {f.name: f.dataType for f in selected.schema}
-    require_accepted(name, view.measures, dtypes)
-    _require_age_column(name, view, dtypes)
-    fields = referenced(spark, view, frames, selected)
-    new, former = fingerprint(spark, view, fields), former_fingerprint(spark, view, schemas)
-    columns = {topic: frozenset(schema.fieldNames()) for topic, schema in fields.items()}
-    compiled = CompiledView(name, view, dtypes, new, former, columns, plan.scans(selected))
-    _require_unique_columns(compiled)
-    _require_names(compiled)
-    return compiled
-
-
 def needed_columns(views: Iterable[CompiledView]) -> dict[str, frozenset[str]]:
     """The columns that any of these views needs, by topic."""
     needed: dict[str, frozenset[str]] = {}
@@ -236,65 +221,3 @@ def extend_view(compiled: CompiledView, column: str, dtype: DataType) -> Compile
     """The same view with one more key column in front, which separates many cases in one table."""
     view = replace(compiled.view, key=(column, *compiled.view.key))
     return replace(compiled, view=view, dtypes={column: dtype, **compiled.dtypes})
-
-
-def _require_columns(name: str, view: View, schema: StructType) -> None:
-    declared, selected = [*view.key, *view.measures], schema.fieldNames()
-    if sorted(declared) != sorted(selected):
-        raise BadDeclaration(f"{name}: the transform selects {selected}, but the key and the measures are {declared}.")
-    for key in view.key:
-        if not isinstance(schema[key].dataType, ColumnTypes.KEY):
-            raise BadDeclaration(f"{name}.{key}: {schema[key].dataType.simpleString()} cannot be a key; cast it.")
-
-
-def _require_unique_columns(compiled: CompiledView) -> None:
-    """A measure may make columns with names other than its own, but columns with equal names would hide each other."""
-    for declared in ("names", "shown"):
-        sources = dict.fromkeys(compiled.view.key, "the key")
-        for name, measure in compiled.view.measures.items():
-            source = f"the measure {name!r}"
-            for column in getattr(measure, declared)(name, compiled.dtypes[name]):
-                if column in sources:
-                    conflict = _conflict(sources[column], source, column)
-                    raise BadDeclaration(f"{compiled.name}: {conflict} in the transform.")
-                sources[column] = source
-
-
-def _conflict(first: str, second: str, column: str) -> str:
-    if first == second:
-        return f"{first} makes the column {column!r} for its own order; rename the selected column"
-    return f"{first} and {second} both make a column {column!r}; rename one of them"
-
-
-def _require_names(compiled: CompiledView) -> None:
-    """Table and column names must be plain, because they appear in the SQL of two engines."""
-    relations = [f"{compiled.table}_streamed", *(f"{compiled.name}_{each}" for each in compiled.view.present)]
-    for name in (*relations, *compiled.stored_columns, *compiled.shown):
-        if not _NAME.fullmatch(name) or len(name) > _NAME_LENGTH:
-            raise BadDeclaration(
-                f"{compiled.name}: {name!r} cannot be the name of a table or a column; "
-                f"use at most {_NAME_LENGTH} characters of a-z, 0-9 and _, beginning with a letter."
-            )
-
-
-def _require_age_column(name: str, view: View, dtypes: Mapping[str, DataType]) -> None:
-    if view.keep and "timestamptz" not in (sql_type(dtypes[k]) for k in view.key):
-        raise BadDeclaration(
-            f"{name}: keep={view.keep!r} needs a timestamp among the key columns, for the age of a row."
-        )
-
-
-def _require_deterministic(name: str, selected: DataFrame) -> None:
-    analyzed = plan.analyzed(selected)
-    forbidden = sorted({n.nodeName() for n in plan.nodes(analyzed)} - _ROW_WISE)
-    if forbidden:
-        raise BadDeclaration(
-            f"{name}: the transform uses {', '.join(forbidden)}. It may select, filter, explode and union: the "
-            f"contribution of a record must not depend on other records, or the micro-batches would change the result."
-        )
-    changing = sorted(set(_NON_DETERMINISTIC.findall(analyzed.toJSON())))
-    if changing or not analyzed.deterministic():
-        raise BadDeclaration(
-            f"{name}: the transform uses {', '.join(changing) or 'a random or per-run value'}, so a rebuild would "
-            f"differ. Use only native expressions over the event's own columns."
-        )

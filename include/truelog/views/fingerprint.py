@@ -50,6 +50,11 @@ def fingerprint(spark: SparkSession, view: View, fields: Schemas) -> str:
     return f"{_FORMULA}:{_hash(parts)}"
 
 
+def combined(fingerprints: list[str]) -> str:
+    """The fingerprint of a view with these fingerprints of its tables."""
+    return f"{_FORMULA}:{_hash(fingerprints)}"
+
+
 def former_fingerprint(spark: SparkSession, view: View, schemas: Schemas) -> str:
     """The fingerprint by formula 1, which only proves that an existing table or certificate is of the same code.
 
@@ -125,7 +130,7 @@ def _quietly() -> Iterator[None]:
 
 
 def _selected(spark: SparkSession, view: View, fields: Schemas) -> DataFrame:
-    return view.transform(*(spark.createDataFrame([], fields[topic]) for topic in view.reads))
+    return view.contributions(*(spark.createDataFrame([], fields[topic]) for topic in view.reads))
 
 
 def _renumbered(text: str) -> str:

@@ -23,6 +23,8 @@ from pyspark.sql.types import (
     ByteType,
     DataType,
     DecimalType,
+    DoubleType,
+    FloatType,
     IntegerType,
     LongType,
     ShortType,
@@ -30,10 +32,12 @@ from pyspark.sql.types import (
 )
 
 from truelog.support.errors import BadDeclaration
-from truelog.views.columns import LONGEST, ColumnTypes, clean, comparable, limited, require, sql_type
+from truelog.views.columns import LONGEST, ColumnTypes, clean, comparable, float_bits, limited, require, sql_type
 
 _SMALL = (ByteType, ShortType, IntegerType)
 _WHOLE = (*_SMALL, LongType)
+_FRACTIONS = (FloatType, DoubleType, DecimalType)
+_MANTISSA_BITS = 52  # of a double
 _SUMMED_DIGITS = 28  # of a decimal: 10**10 such values fit into a sum of 38 digits
 _LEAST_LIMIT = 8  # digits before the point, which any scale may have
 _STATE_BYTES = 2**28  # of the values in a state, so that a merge stays far below PostgreSQL's 1 GB
@@ -308,12 +312,14 @@ class Distinct(Measure):
 
 @dataclass(frozen=True)
 class Quantiles(Measure):
-    """The distribution of integers, read as quantiles with a relative error of at most `error`.
+    """The distribution of numbers, read as quantiles with a relative error of at most `error`.
 
     The state is a histogram of logarithmic buckets with exact counts. A bucket contains the values with the same
     leading b + 1 bits (b follows from `error`), so its middle differs from a value by at most 2**-(b+1) of the value.
-    Negative values mirror positive values. In Spark, the state is an array of (bucket, n) pairs; in PostgreSQL, buckets
-    and counts alternate in a bigint array.
+    Of a float, these are the exponent and the first b bits of the mantissa; a decimal is read as the nearest float.
+    Negative values mirror positive values, and NaN is greater than all other values, as in Spark and PostgreSQL.
+
+    In Spark, the state is an array of (bucket, n) pairs; in PostgreSQL, buckets and counts alternate in a bigint array.
     """
 
     error: float = 0.01
@@ -325,9 +331,13 @@ class Quantiles(Measure):
         return max(1, math.ceil(-math.log2(self.error)) - 1)
 
     def accepts(self, dtype: DataType) -> bool:
-        return isinstance(dtype, _WHOLE)
+        return isinstance(dtype, (*_WHOLE, *_FRACTIONS))
 
     def prepare(self, value: Column, dtype: DataType) -> Column:
+        if isinstance(dtype, _FRACTIONS):
+            number = value.cast("double")
+            bucket = F.shiftright(float_bits(F.abs(number)), _MANTISSA_BITS - self.bits)
+            return F.when(number < 0, -bucket).otherwise(bucket).cast("int")
         size = F.abs(F.greatest(value.cast("bigint"), F.lit(-(2**63 - 1))))
         shift = F.greatest(F.length(F.bin(size)) - (self.bits + 1), F.lit(0))
         # PySpark's `shiftright` does not accept a column as the shift, but the SQL function does.
@@ -361,10 +371,11 @@ class Quantiles(Measure):
         return {name: f'truelog.quantiles_plus(t."{name}", excluded."{name}")'}
 
     def shown(self, name: str, dtype: DataType) -> dict[str, str]:
-        return {
-            f"{name}_p{100 * q:g}".replace(".", "_"): f'truelog.quantile("{name}", {q}, {self.bits})'
-            for q in self.shows
-        }
+        columns = {f"{name}_p{100 * q:g}".replace(".", "_"): f'"{name}", {q}, {self.bits}' for q in self.shows}
+        if isinstance(dtype, DecimalType):
+            return {c: f"truelog.quantile_of_floats({e})::{sql_type(dtype)}" for c, e in columns.items()}
+        function = "quantile_of_floats" if isinstance(dtype, _FRACTIONS) else "quantile"
+        return {c: f"truelog.{function}({e})" for c, e in columns.items()}
 
 
 def require_accepted(view: str, measures: Mapping[str, Measure], dtypes: Mapping[str, DataType]) -> None:

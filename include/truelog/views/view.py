@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 
 from truelog.support.durations import seconds
+from truelog.views.event_window import EventWindow
+from truelog.views.lateness import is_late
 from truelog.views.measures import Measure
 
 
@@ -27,6 +29,10 @@ class View:
     checks: SQL predicates that are true for every row.
     keep: how long a row stays after the time in its first timestamp key column, by the log's clock ("7 days"). None
         means forever.
+    allowed_lateness: how long after its event time an event may reach the log and still count ("1 hour"). None means
+        forever. Events that come later are counted in a side table, `views.<view>_dropped`.
+    window: the interval of event time that a row describes. Readers then see whether a row is open, complete or
+        corrected. The measures need `corrections` (`EventWindow.corrections`).
     columns: the meaning of each column, shown to readers.
     version: raise it whenever the meaning of the stored rows changes.
     """
@@ -38,14 +44,29 @@ class View:
     present: Mapping[str, str] = field(default_factory=dict)
     checks: tuple[str, ...] = ()
     keep: str | None = None
+    allowed_lateness: str | None = None
+    window: EventWindow | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     version: int = 1
 
     def __post_init__(self) -> None:
-        if self.keep is not None:
-            seconds(self.keep)
+        for duration in (self.keep, self.allowed_lateness):
+            if duration is not None:
+                seconds(duration)
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics in the view's positions: its event types, and the ticks if its rows expire by the log's clock."""
-        return (*self.reads, "ticks") if self.keep and "ticks" not in self.reads else self.reads
+        """The topics in the view's positions: its event types, and the ticks if the view depends on the log's clock."""
+        return (*self.reads, "ticks") if self.reads_clock and "ticks" not in self.reads else self.reads
+
+    @property
+    def reads_clock(self) -> bool:
+        """Whether the view depends on the log's clock."""
+        return self.keep is not None or self.window is not None
+
+    def contributions(self, *events: DataFrame) -> DataFrame:
+        """The transform's rows for one frame of events per event type, without the events that come too late."""
+        if self.allowed_lateness is None:
+            return self.transform(*events)
+        late = is_late(self.allowed_lateness)
+        return self.transform(*(each.where(~late) for each in events))

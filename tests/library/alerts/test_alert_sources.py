@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.library.alert_tables import emptied
-from truelog.alerts import alert_applications, alert_lag, alert_resources, alert_verification
+from truelog.alerts import alert_applications, alert_lag, alert_lateness, alert_resources, alert_verification
 from truelog.alerts.alert_kind import KINDS
 from truelog.alerts.alert_rules import Observation
 from truelog.alerts.alert_verification import ComparisonRecord
@@ -315,6 +315,33 @@ def test_an_event_type_is_checked_by_its_newest_log_day(postgresql: Settings, da
     assert alert_verification.observe_events(postgresql).findings[0].cause == "events 3: at least 500"
     assert judged(0) == {"quality_anomaly/click"}  # an older day, from a backfill
     assert judged(2) == set()
+
+
+# Late events.
+
+
+def test_a_view_that_drops_a_large_share_of_its_events_is_found(
+    one_view: Settings, database: Connection, request: pytest.FixtureRequest
+) -> None:
+    def dropped(*rows: tuple[float, int, int]) -> list[tuple[str, str]]:
+        database.execute("DELETE FROM state.one_v2_dropped")
+        for hours, events, late in rows:
+            database.execute(
+                "INSERT INTO state.one_v2_dropped VALUES (date_trunc('hour', now(), 'UTC') - %s * interval '1 hour', "
+                "%s, %s)",
+                (hours, events, late),
+            )
+        return [(each.key, each.cause) for each in alert_lateness.observe(one_view).findings]
+
+    database.execute("CREATE TABLE state.one_v2_dropped (hour timestamptz, events bigint, dropped bigint)")
+    request.addfinalizer(lambda: database.execute("DROP TABLE state.one_v2_dropped"))
+    database.execute("UPDATE truelog.view SET sides = '{dropped}' WHERE view = 'one'")
+
+    assert dropped() == []
+    assert dropped((0, 1_000, 10), (2, 1_000, 999)) == []
+    [(key, cause)] = dropped((0, 1_000, 10), (1, 1_000, 11))
+    assert key == "late_events_dropped/one"
+    assert cause == "21 of 2,000 events (1.1 %) came too late in this hour and the hour before"
 
 
 # Resources.

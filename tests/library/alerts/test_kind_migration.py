@@ -19,7 +19,12 @@ from truelog.alerts.alert_rules import Finding, Observation, Source
 from truelog.storage.database import Connection, connect, migrate
 from truelog.support.settings import PROJECT, Settings
 
-SINCE_THE_RENAME = {"topic_suspended", "event_file_broken", "clock_jumped"}  # kinds that 0.1 did not have
+SINCE_THE_RENAME = {
+    "topic_suspended",
+    "event_file_broken",
+    "clock_jumped",
+    "late_events_dropped",
+}  # kinds that 0.1 did not have
 BACK = (PROJECT / "include/truelog/storage/sql/back_to_0_1.sql").read_bytes()
 DATABASE = "alert_kinds"
 RECEIVERS = ["alertmanager", "pagerduty"]

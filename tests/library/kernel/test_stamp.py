@@ -14,7 +14,8 @@ from truelog import Sum, View
 from truelog.kernel import table
 from truelog.log import records
 from truelog.support.errors import CodeChanged, NotMade
-from truelog.views.compiled_view import CompiledView, compile_view
+from truelog.views.compiled_view import CompiledView
+from truelog.views.view_compiler import compile_view
 
 
 def per_browser(page_view: DataFrame) -> DataFrame:

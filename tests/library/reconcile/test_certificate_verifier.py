@@ -28,7 +28,7 @@ from truelog.reconcile.reconcile_result import ReconcileResult
 from truelog.storage.database import connect
 from truelog.support.errors import BadInput
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import compile_view
+from truelog.views.view_compiler import compile_view
 
 HOSTILE = "http://x/😀'\"<script>\u0000"
 
@@ -135,7 +135,7 @@ def test_verification_needs_no_database_and_reports_what_does_not_match(ground: 
     bucket, (rows, hashed) = next(iter(made.buckets.items()))
     buckets = made.buckets | {bucket: (rows, f"{int(hashed, 16) ^ 1:032x}")}
     found = compare_buckets(
-        replace(made, buckets=buckets, made_by=made.made_by | {"spark": "3.0.0"}), made.buckets, made.made_by
+        replace(made, buckets=buckets, made_by=made.made_by | {"spark": "3.0.0"}), {"": made.buckets}, made.made_by
     )
     assert (found.answer, found.unequal_buckets) == (VerificationVerdict.DIFFERENT, 1)
     assert f"spark 3.0.0 then, {made.made_by['spark']} now" in found.reason

@@ -100,7 +100,7 @@ def test_copied_rows_and_their_positions_are_of_one_moment(
         return read(reading, view)
 
     monkeypatch.setattr(merge, "positions", merge_and_read)
-    positions, rows = reconcile.snapshot(connection, compiled, range(table_hash.BUCKETS))
+    positions, rows = reconcile.snapshot(connection, compiled, {"": range(table_hash.BUCKETS)})
     copy = sql.Identifier("recon", f"{compiled.table}_streamed")
     copied = connection.execute(sql.SQL("SELECT count(*) FROM {}").format(copy)).fetchone()
     assert (positions.at("page_view", 0), rows, copied) == (5, 5, (5,))

@@ -30,11 +30,12 @@ def query(view: Name, limit: Limit = None, relation: Relation = None, as_json: A
     from truelog.serving import serving_status
     from truelog.storage import db_snapshot
     from truelog.views import catalogue
+    from truelog.views.side_tables import relation_names
 
     settings, name = Settings(), view
     named(settings, [view])
     if relation is not None:
-        presented = catalogue.load_view(view, settings.views_folder).present
+        presented = relation_names(catalogue.load_view(view, settings.views_folder))
         if relation not in presented:
             raise typer.BadParameter(f"{relation}: {view} presents {', '.join(presented) or 'no further relations'}")
         view = f"{view}_{relation}"
@@ -94,12 +95,7 @@ def views(as_json: AsJson = False) -> None:
     entries = [
         {
             "view": name,
-            "version": view.version,
-            "reads": list(view.reads),
-            "key": list(view.key),
-            "measures": {column: repr(measure) for column, measure in view.measures.items()},
-            "presents": list(view.present),
-            "keep": view.keep,
+            **_declaration(view),
             "application": settings.applications.get(name, "stream"),
             "columns": columns[name],
             "positions": known[name].positions.plain(),
@@ -116,6 +112,20 @@ def views(as_json: AsJson = False) -> None:
             Console().print(f"{name}  {reason}", highlight=False, markup=False)
     if broken:
         raise typer.Exit(Exit.UNKNOWN)
+
+
+def _declaration(view: "View") -> dict[str, Any]:
+    """What the view's file declares."""
+    from truelog.views.side_tables import relation_names
+
+    return {
+        "version": view.version,
+        "reads": list(view.reads),
+        "key": list(view.key),
+        "measures": {column: repr(measure) for column, measure in view.measures.items()},
+        "presents": relation_names(view),
+        "keep": view.keep,
+    }
 
 
 def _declared(settings: Settings) -> "tuple[dict[str, View], dict[str, str]]":

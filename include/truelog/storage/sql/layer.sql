@@ -9,6 +9,7 @@ CREATE TABLE IF NOT EXISTS truelog.batch_answer (
     FOREIGN KEY (view, version) REFERENCES truelog.view
 );
 ALTER TABLE truelog.batch_answer ALTER COLUMN as_of DROP NOT NULL;  -- NULL if the archive's lag is not known
+ALTER TABLE truelog.batch_answer ADD COLUMN IF NOT EXISTS clock timestamptz;  -- the log's clock at the answer's positions
 COMMENT ON TABLE truelog.batch_answer IS 'Views for which the batch layer has an answer, and the time up to which the answer covers the log';
 
 CREATE TABLE IF NOT EXISTS truelog.batch_position (
@@ -85,3 +86,9 @@ CROSS JOIN LATERAL (SELECT CASE
     ELSE '' END AS matter) why;
 COMMENT ON VIEW truelog.answer IS 'The layer that serves each view''s readers, the time up to which the layer covers the log, and the reason if the view has a problem';
 GRANT SELECT ON truelog.answer TO PUBLIC;  -- only roles that may use the `truelog` schema can reach it
+
+CREATE OR REPLACE VIEW truelog.clock AS
+SELECT view, version, CASE WHEN b.view IS NULL THEN t.clock ELSE a.clock END AS time
+FROM truelog.view v LEFT JOIN truelog.merge_tally t USING (view, version)
+LEFT JOIN truelog.batch_layer b USING (view, version) LEFT JOIN truelog.batch_answer a USING (view, version);
+COMMENT ON VIEW truelog.clock IS 'The log''s clock at the positions of the rows that readers see; NULL if the view does not depend on it';

@@ -74,12 +74,34 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     FROM (SELECT (abs(bucket) >> bits) - 1 AS shift) AS s
 $$;
 
--- The value at rank ceil(q * n), as the middle of its bucket.
-CREATE OR REPLACE FUNCTION truelog.quantile(histogram bigint[], q double precision, bits integer) RETURNS bigint
+-- The middle of a bucket of floats, which has the exponent and the first bits of the mantissa.
+CREATE OR REPLACE FUNCTION truelog.float_bucket_middle(bucket bigint, bits integer) RETURNS double precision
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT round(truelog.bucket_middle(bucket, bits))::bigint FROM (
+    SELECT CASE
+        WHEN bucket = 0 THEN 0::double precision
+        WHEN exponent = 2047 THEN CASE WHEN part = 0 THEN sign(bucket) * 'Infinity'::double precision ELSE 'NaN' END
+        WHEN exponent = 0 THEN sign(bucket) * 2::double precision ^ -1022 * ((part + 0.5) / (1 << bits))
+        ELSE sign(bucket) * 2::double precision ^ (exponent - 1023) * (1 + (part + 0.5) / (1 << bits)) END
+    FROM (SELECT (abs(bucket) >> bits)::integer AS exponent, (abs(bucket) & ((1 << bits) - 1))::double precision AS part) AS s
+$$;
+
+-- The bucket of the value at rank ceil(q * n).
+CREATE OR REPLACE FUNCTION truelog.bucket_at(histogram bigint[], q double precision) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT bucket FROM (
         SELECT histogram[i] AS bucket, sum(histogram[i + 1]) OVER (ORDER BY i) AS upto, sum(histogram[i + 1]) OVER () AS n
         FROM generate_series(1, cardinality(histogram), 2) AS i
     ) AS cumulated
     WHERE upto >= greatest(1, ceil(q * n)) ORDER BY upto LIMIT 1
+$$;
+
+-- The value at rank ceil(q * n), as the middle of its bucket.
+CREATE OR REPLACE FUNCTION truelog.quantile(histogram bigint[], q double precision, bits integer) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT round(truelog.bucket_middle(truelog.bucket_at(histogram, q), bits))::bigint
+$$;
+
+CREATE OR REPLACE FUNCTION truelog.quantile_of_floats(histogram bigint[], q double precision, bits integer) RETURNS double precision
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT truelog.float_bucket_middle(truelog.bucket_at(histogram, q), bits)
 $$;

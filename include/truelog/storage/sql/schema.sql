@@ -26,6 +26,7 @@ ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS reads text[];  -- the view's t
 ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS deployed_at timestamptz;  -- when an application last began to run this version
 -- Formula 2 of the fingerprint. `fingerprint` has formula 1, which release 0.1 reads. NULL if only 0.1 has checked the table.
 ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS fingerprint_2 text;
+ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS sides text[] NOT NULL DEFAULT '{}';  -- the names of the view's side tables
 COMMENT ON TABLE truelog.view IS 'The code that made each view''s table. A merge locks the view''s row';
 
 CREATE OR REPLACE VIEW truelog.deployed AS
@@ -121,6 +122,7 @@ CREATE TABLE IF NOT EXISTS truelog.repair (
     view text NOT NULL, version integer NOT NULL, positions jsonb NOT NULL, key jsonb NOT NULL, before jsonb, after jsonb,
     repaired_at timestamptz NOT NULL DEFAULT now()
 );
+ALTER TABLE truelog.repair ADD COLUMN IF NOT EXISTS side text NOT NULL DEFAULT '';  -- the side table; '' for the view's own
 CREATE INDEX IF NOT EXISTS repair_view ON truelog.repair (view, version, repaired_at);
 COMMENT ON TABLE truelog.repair IS 'Each row that a repair changed, with its values before and after the repair';
 
@@ -287,6 +289,7 @@ CREATE TABLE IF NOT EXISTS truelog.merge_tally (
     view text, version integer, merges bigint NOT NULL, rows bigint NOT NULL, preparing double precision NOT NULL,
     merging double precision NOT NULL, PRIMARY KEY (view, version)
 );
+ALTER TABLE truelog.merge_tally ADD COLUMN IF NOT EXISTS clock timestamptz;  -- the log's clock at the view's positions
 COMMENT ON TABLE truelog.merge_tally IS 'The number of merges of each view, their rows and their duration in seconds; counted in the merge''s own transaction';
 
 CREATE TABLE IF NOT EXISTS truelog.straggler (topic text PRIMARY KEY, records bigint NOT NULL);

@@ -1,0 +1,146 @@
+"""Compiles views: checks a view against the schemas of its events, and derives its columns and its fingerprint."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DataType, StructType
+
+from truelog.support.errors import BadDeclaration
+from truelog.views import plan
+from truelog.views.columns import ColumnTypes, sql_type
+from truelog.views.compiled_view import STATUS, CompiledView, needed_columns
+from truelog.views.event_window import CORRECTIONS
+from truelog.views.fingerprint import combined, fingerprint, former_fingerprint, referenced
+from truelog.views.measures import Sum, require_accepted
+from truelog.views.side_tables import relation_names, side_tables
+from truelog.views.view import View
+
+# A record's contribution must depend on that record alone, so no operator here combines rows.
+_ROW_WISE = {"Project", "Filter", "Generate", "Union", "Expand", "LocalRelation", "LogicalRDD", "SubqueryAlias"}
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_NAME_LENGTH = 63  # PostgreSQL silently truncates longer names
+_NON_DETERMINISTIC = re.compile(r"expressions\.(Current\w+|Now|LocalTimestamp|InputFile\w+|\w*Python\w*)\"")
+
+
+def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[str, StructType]) -> CompiledView:
+    """Check a view and its side tables against the schemas of its events, and derive its columns and its fingerprint.
+
+    Raises:
+        BadDeclaration: the transform is not row-wise, is not deterministic, or does not select exactly the key and the
+            measures; or a table column would have two sources.
+    """
+    own = _compile_table(spark, name, view, schemas)
+    tables = side_tables(view).items()
+    sides = tuple(replace(_compile_table(spark, name, each, schemas), side=side) for side, each in tables)
+    compiled = own
+    if sides:
+        prints = combined([own.fingerprint, *(each.fingerprint for each in sides)])
+        scans = sum(each.scans for each in (own, *sides))
+        compiled = replace(own, sides=sides, fingerprint=prints, former_fingerprint="", scans=scans)
+        compiled = replace(compiled, columns=needed_columns(compiled.tables))
+    _require_names(compiled)
+    return compiled
+
+
+def _compile_table(spark: SparkSession, name: str, view: View, schemas: Mapping[str, StructType]) -> CompiledView:
+    unknown = [topic for topic in view.reads if topic not in schemas]
+    if unknown:
+        missing = ", ".join(unknown)
+        raise BadDeclaration(f"{name} reads {missing}: no such event type is registered; see `truelog status`.")
+    frames = {topic: spark.createDataFrame([], schemas[topic]) for topic in view.reads}
+    selected = view.contributions(*(frames[topic] for topic in view.reads))
+    _require_deterministic(name, selected)
+    _require_columns(name, view, selected.schema)
+    dtypes = {f.name: f.dataType for f in selected.schema}
+    require_accepted(name, view.measures, dtypes)
+    _require_age_column(name, view, dtypes)
+    _require_window(name, view, dtypes)
+    fields = referenced(spark, view, frames, selected)
+    new, former = fingerprint(spark, view, fields), former_fingerprint(spark, view, schemas)
+    columns = {topic: frozenset(schema.fieldNames()) for topic, schema in fields.items()}
+    compiled = CompiledView(name, view, dtypes, new, former, columns, plan.scans(selected))
+    _require_unique_columns(compiled)
+    return compiled
+
+
+def _require_columns(name: str, view: View, schema: StructType) -> None:
+    declared, selected = [*view.key, *view.measures], schema.fieldNames()
+    if sorted(declared) != sorted(selected):
+        raise BadDeclaration(f"{name}: the transform selects {selected}, but the key and the measures are {declared}.")
+    for key in view.key:
+        if not isinstance(schema[key].dataType, ColumnTypes.KEY):
+            raise BadDeclaration(f"{name}.{key}: {schema[key].dataType.simpleString()} cannot be a key; cast it.")
+
+
+def _require_unique_columns(compiled: CompiledView) -> None:
+    """A measure may make columns with names other than its own, but columns with equal names would hide each other."""
+    for declared in ("names", "shown"):
+        sources = dict.fromkeys(compiled.view.key, "the key")
+        if compiled.view.window is not None:
+            sources[STATUS] = "the window"
+        for name, measure in compiled.view.measures.items():
+            source = f"the measure {name!r}"
+            for column in getattr(measure, declared)(name, compiled.dtypes[name]):
+                if column in sources:
+                    conflict = _conflict(sources[column], source, column)
+                    raise BadDeclaration(f"{compiled.name}: {conflict} in the transform.")
+                sources[column] = source
+
+
+def _conflict(first: str, second: str, column: str) -> str:
+    if first == second:
+        return f"{first} makes the column {column!r} for its own order; rename the selected column"
+    return f"{first} and {second} both make a column {column!r}; rename one of them"
+
+
+def _require_names(compiled: CompiledView) -> None:
+    """Table and column names must be plain, because they appear in the SQL of two engines."""
+    readable = relation_names(compiled.view)
+    if len(set(readable)) < len(readable):
+        raise BadDeclaration(f"{compiled.name}: `present` names a side table; the side tables are {readable}.")
+    relations = [*(f"{each.table}_streamed" for each in compiled.tables), *(f"{compiled.name}_{r}" for r in readable)]
+    columns = [column for each in compiled.tables for column in (*each.stored_columns, *each.shown)]
+    for name in (*relations, *columns):
+        if not _NAME.fullmatch(name) or len(name) > _NAME_LENGTH:
+            raise BadDeclaration(
+                f"{compiled.name}: {name!r} cannot be the name of a table or a column; "
+                f"use at most {_NAME_LENGTH} characters of a-z, 0-9 and _, beginning with a letter."
+            )
+
+
+def _require_age_column(name: str, view: View, dtypes: Mapping[str, DataType]) -> None:
+    if view.keep and "timestamptz" not in (sql_type(dtypes[k]) for k in view.key):
+        raise BadDeclaration(
+            f"{name}: keep={view.keep!r} needs a timestamp among the key columns, for the age of a row."
+        )
+
+
+def _require_window(name: str, view: View, dtypes: Mapping[str, DataType]) -> None:
+    window = view.window
+    if window is None:
+        return
+    if window.start not in view.key or sql_type(dtypes[window.start]) != "timestamptz":
+        raise BadDeclaration(f"{name}: the window begins at {window.start!r}, which is not a timestamp of the key.")
+    if not isinstance(view.measures.get(CORRECTIONS), Sum):
+        raise BadDeclaration(
+            f"{name}: a view with a window needs the measure {CORRECTIONS!r}: Sum(), for which the transform selects "
+            f"the window's `corrections(start)`."
+        )
+
+
+def _require_deterministic(name: str, selected: DataFrame) -> None:
+    analyzed = plan.analyzed(selected)
+    forbidden = sorted({n.nodeName() for n in plan.nodes(analyzed)} - _ROW_WISE)
+    if forbidden:
+        raise BadDeclaration(
+            f"{name}: the transform uses {', '.join(forbidden)}. It may select, filter, explode and union: the "
+            f"contribution of a record must not depend on other records, or the micro-batches would change the result."
+        )
+    changing = sorted(set(_NON_DETERMINISTIC.findall(analyzed.toJSON())))
+    if changing or not analyzed.deterministic():
+        raise BadDeclaration(
+            f"{name}: the transform uses {', '.join(changing) or 'a random or per-run value'}, so a rebuild would "
+            f"differ. Use only native expressions over the event's own columns."
+        )
