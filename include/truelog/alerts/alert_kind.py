@@ -126,7 +126,7 @@ KINDS = {
     "late_events_dropped": Kind(
         Severity.WARNING,
         "{subject} drops many events, because they reach the log later than the view allows",
-        "Run `truelog query {subject} --relation dropped` to see the dropped events of each hour. Which producer is late?",
+        "Run `truelog query {subject} --relation dropped` to see the hours. Which producer is late?",
         "plugin/truelog-views",
         resolve_after=timedelta(minutes=5),
     ),
