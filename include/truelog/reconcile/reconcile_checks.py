@@ -120,7 +120,7 @@ def _rules(comparison: Comparison, view: View, minimum: int) -> Iterator[Validat
     if comparison.verdict != "UNKNOWN":  # otherwise the table may contain the rows of another comparison
         for side in ("", *side_tables(view)):
             diff = f"{table_name(comparison.view, view.version, side)}_diff"
-            name = f"the table of differences of {side or 'the view'} is empty"
+            name = f"its table of differences{f' in {side}' if side else ''} is empty"
             yield ValidationRule("recon", diff, name, f"reconciliation = {comparison.id}")
     for check in view.checks:
         yield ValidationRule("views", comparison.view, check, f"NOT ({check})")
