@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from truelog.schema.derived import Derived
     from truelog.schema.event import Event, Topic
     from truelog.schema.quality import Quality
-    from truelog.views.event_window import EventWindow
-    from truelog.views.lateness import lateness
-    from truelog.views.measures import Distinct, First, Latest, Max, Min, Quantiles, Sum, latest
+    from truelog.views.group import Group
+    from truelog.views.lateness import EventWindow, lateness
+    from truelog.views.measures import First, Latest, Max, Min, Sum, latest
+    from truelog.views.sketches import Distinct, Quantiles
     from truelog.views.view import View
 
 __version__ = "0.2.0"
@@ -23,6 +24,7 @@ __all__ = [
     "Event",
     "EventWindow",
     "First",
+    "Group",
     "Latest",
     "Max",
     "Min",
@@ -41,11 +43,11 @@ _HOMES = {
     "Topic": "truelog.schema.event",
     "Quality": "truelog.schema.quality",
     "View": "truelog.views.view",
-    "EventWindow": "truelog.views.event_window",
+    "EventWindow": "truelog.views.lateness",
+    "Group": "truelog.views.group",
     "lateness": "truelog.views.lateness",
-    **dict.fromkeys(
-        ("Distinct", "First", "Latest", "Max", "Min", "Quantiles", "Sum", "latest"), "truelog.views.measures"
-    ),
+    **dict.fromkeys(("First", "Latest", "Max", "Min", "Sum", "latest"), "truelog.views.measures"),
+    **dict.fromkeys(("Distinct", "Quantiles"), "truelog.views.sketches"),
 }
 
 

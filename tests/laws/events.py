@@ -66,9 +66,15 @@ def _within(field: Field, i: int) -> bool:
     return (field.least is None or i >= field.least) and (field.most is None or i <= field.most)
 
 
+def _value_or_example(event_type: EventType, field: Field) -> st.SearchStrategy[Any]:
+    """A value of the field. If its declaration has examples, most values are examples."""
+    examples = event_type.model.model_fields[field.name].examples
+    return st.one_of(st.sampled_from(examples), st.sampled_from(examples), value(field)) if examples else value(field)
+
+
 def event(event_type: EventType) -> st.SearchStrategy[bytes]:
     """An event in its wire format."""
-    fields = {f.name: value(f) for f in event_type.fields}
+    fields = {f.name: _value_or_example(event_type, f) for f in event_type.fields}
     return st.fixed_dictionaries(fields).map(_encode)
 
 

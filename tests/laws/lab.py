@@ -6,23 +6,25 @@ jobs check the laws on hundreds of cases.
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from psycopg import sql
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType
 
 from tests.laws.events import START, Record, log
 from truelog.batch.batch_context import BatchContext
 from truelog.kernel import clock, merge, stage, table, table_hash
+from truelog.kernel.apply_batch import BatchApplier
 from truelog.kernel.stage import StagedRows
 from truelog.kernel.table_hash import TableHash
 from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.reconcile import row_diff
-from truelog.reconcile.provenance_frame import ProvenanceFrame
 from truelog.reconcile.row_diff import DiffCounts
 from truelog.schema.event import EventType, EventTypes
 from truelog.schema.event_version import judge
@@ -30,10 +32,33 @@ from truelog.storage.database import Connection, names
 from truelog.support.durations import seconds
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView, extend_view
+from truelog.views.group import INPUTS, Group
+from truelog.views.provenance_frame import ProvenanceFrame
 from truelog.views.view import View
 from truelog.views.view_compiler import compile_view
 
 CASES = 200
+
+
+def group_by_case(group: Group, case: Column | None = None) -> Group:
+    """The same Group with the case in front of the first column of `by`, which separates many cases in one table.
+
+    Without `case`, the events have the column `case_id`, which the frames that compile the view lack.
+    """
+    first = group.by[0]
+
+    def numbered(events: Any) -> Any:
+        if case is None and "case_id" in events.columns:
+            return events
+        return events.withColumn("case_id", F.lit(0) if case is None else case)
+
+    def transform(*events: Any) -> Any:
+        frames: list[Any] = [ProvenanceFrame(numbered(each), ("case_id",)) for each in events]
+        transformed: Any = group.transform(*frames)
+        rows = transformed.frame
+        return rows.withColumn(first, F.concat(F.col("case_id"), F.lit("|"), F.col(first))).drop("case_id")
+
+    return replace(group, transform=transform)
 
 
 def cases(
@@ -82,6 +107,8 @@ class Lab:
 
     def compare_all(self, name: str, view: View, drawn: list[list[Record]]) -> DiffCounts:
         """Stream every case batch by batch, rebuild it in one step and count the differences between the tables."""
+        if isinstance(view, Group):
+            return self._compare_groups(name, view, drawn)
         plain = self.compiled(name, view)
         by_case = replace(extend_view(plain, "case_id", IntegerType()), name=f"{name}_by_case")
         by_cut = replace(extend_view(by_case, "cut", IntegerType()), name=f"{name}_by_cut")
@@ -96,6 +123,30 @@ class Lab:
         clock.drop_expired_rows(self.connection, by_case, "recon", _reached(by_case, end))
         rows.unpersist()
         return row_diff.find_differences(self.connection, by_case)
+
+    def _compare_groups(self, name: str, group: Group, drawn: list[list[Record]]) -> DiffCounts:
+        """Like `compare_all`, with a merge of each cut as in production."""
+        compiled = replace(self.compiled(name, group_by_case(group)), name=f"{name}_by_case")
+        compiled = self._named(compiled)
+        self._fresh(compiled)
+        events = {topic: self.events(topic, drawn).persist() for topic in group.reads}
+        applier = BatchApplier(self.settings)
+        for cut in range(last_cut(drawn) + 1):
+            of_cut = {topic: frame.where(F.col("cut") == cut) for topic, frame in events.items()}
+            merge.add(self.connection, compiled, "state", applier.stage_totals(compiled, of_cut))
+        self._copy_streamed(compiled)
+        staged = stage.stage_tables(compiled, lambda table: table.totals_of(events), self.settings)
+        merge.add(self.connection, compiled, "recon", staged)
+        own, *sides = (row_diff.find_differences(self.connection, each) for each in compiled.tables)
+        assert not any(each.unequal for each in sides)
+        return own
+
+    @staticmethod
+    def _named(compiled: CompiledView) -> CompiledView:
+        """The view with its name in its side tables too."""
+        sides = tuple(replace(each, name=compiled.name) for each in compiled.sides)
+        inputs = next((each for each in sides if each.side == INPUTS), None)
+        return replace(compiled, sides=sides, inputs=inputs)
 
     def digests(self, name: str, view: View, drawn: list[list[Record]]) -> tuple[CompiledView, TableHash, TableHash]:
         """The hashes that PostgreSQL and Spark compute for the same rows. The rows stay in `recon`."""
@@ -135,11 +186,12 @@ class Lab:
 
     def _fresh(self, compiled: CompiledView) -> None:
         self.connection.execute("DELETE FROM truelog.view WHERE view = %s", (compiled.name,))
-        for schema in ("state", "stage", "recon", "batch"):
-            drop = sql.SQL("DROP TABLE IF EXISTS {} CASCADE").format(sql.Identifier(schema, compiled.table))
+        for schema, each in product(("state", "stage", "recon", "batch"), compiled.tables):
+            drop = sql.SQL("DROP TABLE IF EXISTS {} CASCADE").format(sql.Identifier(schema, each.table))
             self.connection.execute(drop)
         table.deploy_table(self.connection, replace(compiled, view=replace(compiled.view, present={}, columns={})))
-        table.create_table(self.connection, compiled, "recon", compiled.table)
+        for each in compiled.tables:
+            table.create_table(self.connection, each, "recon", each.table)
 
     def _tick(self, by_case: CompiledView, end: int) -> None:
         """If the view has `keep`, store one tick for each cut."""
@@ -160,11 +212,15 @@ class Lab:
         for cut in range(end + 1):
             merge.add(self.connection, by_case, "state", StagedRows((str(cut),), 0, 0))
             clock.drop_expired_rows(self.connection, by_case, "state", _reached(by_case, cut))
-        copy = sql.Identifier("recon", f"{by_case.table}_streamed")
-        self.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(copy))
-        self.connection.execute(
-            sql.SQL("CREATE TABLE {} AS TABLE {}").format(copy, sql.Identifier("state", by_case.table))
-        )
+        self._copy_streamed(by_case)
+
+    def _copy_streamed(self, compiled: CompiledView) -> None:
+        for each in compiled.tables:
+            copy = row_diff.streamed_table(each)
+            self.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(copy))
+            self.connection.execute(
+                sql.SQL("CREATE TABLE {} AS TABLE {}").format(copy, sql.Identifier("state", each.table))
+            )
 
 
 def _reached(by_case: CompiledView, cut: int) -> Positions:

@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tests.laws.events import START, Record
-from tests.laws.lab import Lab
+from tests.laws.lab import Lab, group_by_case
 from tests.library.archived import drop_archive
 from truelog.archive import log_day
 from truelog.archive.archive_commit import Append, commit
@@ -41,12 +41,13 @@ from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
 from truelog.reconcile import row_diff
-from truelog.reconcile.provenance_frame import ProvenanceFrame
 from truelog.reconcile.row_diff import DiffCounts
 from truelog.schema.event import EventType
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView
+from truelog.views.group import Group
+from truelog.views.provenance_frame import ProvenanceFrame
 from truelog.views.view import View
 
 CUTS = 4
@@ -137,16 +138,19 @@ class RealPath:
 
     def deployed(self, name: str, view: View) -> CompiledView:
         """The view with the case as an additional key, under a name that no other test uses."""
+        case = F.expr(f"CAST(offset % {_CUT} DIV {_CASE} AS INT)")
 
         def by_case(*events: DataFrame) -> DataFrame:
-            case = F.expr(f"CAST(offset % {_CUT} DIV {_CASE} AS INT)")
             frames = [ProvenanceFrame(each.withColumn("case_id", case), ("case_id",)) for each in events]
             rows: ProvenanceFrame = view.transform(*frames)  # type: ignore[assignment]
             return rows.frame
 
-        plain = replace(view, transform=by_case, key=("case_id", *view.key), present={}, columns={})
-        timed = replace(plain, keep=KEEP if view.keep else None)
-        compiled = self.lab.compiled(f"{name[:30]}_{uuid.uuid4().hex[:8]}", timed)
+        if isinstance(view, Group):
+            plain: View = replace(group_by_case(view, case), present={}, columns={})
+        else:
+            plain = replace(view, transform=by_case, key=("case_id", *view.key), present={}, columns={})
+            plain = replace(plain, keep=KEEP if view.keep else None)
+        compiled = self.lab.compiled(f"{name[:30]}_{uuid.uuid4().hex[:8]}", plain)
         table.deploy_table(self.connection, compiled)
         return compiled
 

@@ -26,7 +26,7 @@ from truelog.support import faults
 from truelog.support.durations import seconds
 from truelog.support.errors import CodeChanged, Gap, Stale
 from truelog.views.compiled_view import CompiledView
-from truelog.views.event_window import EventWindow
+from truelog.views.lateness import EventWindow
 
 LOGS = 40  # joined into one log
 POINTS = ("merge.locked", "merge.added", "merge.advanced")

@@ -45,3 +45,14 @@ def run(ways: Ways, lab: Lab, name: str, view: View, way: str) -> Run:
 @pytest.fixture
 def query(ways: Ways, lab: Lab, name: str, view: View, way: str) -> Query:
     return lambda relation, events: ways.relations(lab, name, view, events)[way][relation]
+
+
+@pytest.fixture(params=("batch", "stream"))
+def in_order(ways: Ways, lab: Lab, name: str, view: View, request: pytest.FixtureRequest) -> Run:
+    """Like `run`, for a view whose rows depend on the order of the events in the log."""
+    return lambda events: ways.relations(lab, name, view, events)[request.param][None]
+
+
+@pytest.fixture(params=("batch", "stream"))
+def in_order_query(ways: Ways, lab: Lab, name: str, view: View, request: pytest.FixtureRequest) -> Query:
+    return lambda relation, events: ways.relations(lab, name, view, events)[request.param][relation]

@@ -15,9 +15,11 @@ from psycopg.rows import dict_row
 
 from tests.laws.events import START, Record
 from tests.laws.lab import Lab
-from truelog import View
+from truelog import Group, View
 from truelog.storage.database import names
 from truelog.support import timestamps
+from truelog.views.catalogue import table_name
+from truelog.views.compiled_view import CompiledView
 
 WAYS = ("batch", "stream", "shuffled")
 
@@ -76,19 +78,32 @@ class Reader:
     view: View
 
     def __call__(self, case: int, streamed: str = "") -> Relations:
-        as_shown = sql.SQL("WITH shown AS (SELECT {shown} FROM {table} WHERE case_id = {case}) ").format(
-            shown=self.shown,
-            table=sql.Identifier("recon", f"{self.name}_by_case_v{self.view.version}{streamed}"),
-            case=case,
-        )
+        tables = [self._as_shown(each, case, streamed) for each in self.compiled.tables]
+        as_shown = sql.SQL("WITH {} ").format(sql.SQL(", ").join(tables))
+        named = {"view": "shown"} | {each.side: f"shown_{each.side}" for each in self.compiled.sides}
         queries = {None: sql.SQL("SELECT * FROM shown ORDER BY {}").format(names(list(self.view.key)))} | {
-            relation: sql.SQL(f"SELECT * FROM ({select.format(view='shown')}) AS row ORDER BY row")
+            relation: sql.SQL(f"SELECT * FROM ({select.format(**named)}) AS row ORDER BY row")
             for relation, select in self.view.present.items()
         }
         with self.lab.connection.cursor(row_factory=dict_row) as cursor:
             return {relation: cursor.execute(as_shown + query).fetchall() for relation, query in queries.items()}
 
+    def _as_shown(self, table: CompiledView, case: int, streamed: str) -> sql.Composed:
+        """One of the view's tables, as readers see it, without the case."""
+        columns = dict(table.shown)
+        of_case = sql.SQL("case_id = {}").format(case)
+        if isinstance(self.view, Group):  # the case is a prefix of the group's first column
+            first = self.view.by[0]
+            columns[first] = f'substr("{first}", {len(str(case)) + 2})'
+            of_case = sql.SQL("{} LIKE {}").format(sql.Identifier(first), f"{case}|%")
+        shown = (sql.SQL("{} AS {}").format(sql.SQL(e), sql.Identifier(c)) for c, e in columns.items())
+        return sql.SQL("{} AS (SELECT {} FROM {} WHERE {})").format(
+            sql.Identifier(f"shown_{table.side}" if table.side else "shown"),
+            sql.SQL(", ").join(shown),
+            sql.Identifier("recon", f"{table_name(f'{self.name}_by_case', self.view.version, table.side)}{streamed}"),
+            of_case,
+        )
+
     @cached_property
-    def shown(self) -> sql.Composed:
-        columns = self.lab.compiled(self.name, self.view).shown
-        return sql.SQL(", ").join(sql.SQL("{} AS {}").format(sql.SQL(e), sql.Identifier(c)) for c, e in columns.items())
+    def compiled(self) -> CompiledView:
+        return self.lab.compiled(self.name, self.view)

@@ -80,6 +80,8 @@ class Rebuilder:
 
         Also stores the ticks that the view's clock needs at these positions.
         """
+        if (inputs := self.compiled.inputs) is not None:
+            return only(self.compiled.folded(inputs.stored(self.of_table(inputs).states(positions))))
         stored = (
             Partials(self.compiled)
             if self.from_raw

@@ -26,7 +26,7 @@ from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import connect
 from truelog.support import faults
-from truelog.support.errors import CodeChanged, MeaningChanged, NotMade
+from truelog.support.errors import CodeChanged, MeaningChanged, NotMade, Stale
 from truelog.support.settings import Settings
 
 
@@ -111,6 +111,8 @@ def rebuild_under_reading(rebuilder: Rebuilder) -> None:
 
 def _merged_since(rebuilder: Rebuilder, positions: Positions, final: Positions) -> list[StagedRows]:
     """What a process that had not noticed the new reading yet has merged since the view was rebuilt."""
+    if rebuilder.compiled.inputs is not None and positions.ranges_to(final):
+        raise Stale(f"{rebuilder.compiled.name} has advanced while it was rebuilt. Run the command again.")
     return [rebuilder.stage_since(positions, final)] if positions.ranges_to(final) else []
 
 

@@ -14,9 +14,12 @@ from truelog.control import application
 from truelog.control.application import ARCHIVE, hash_lines
 from truelog.log import records
 from truelog.schema.event import EventTypes
+from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 from truelog.views.compiled_view import CompiledView
+from truelog.views.group import Group
+from truelog.views.view import View
 from truelog.views.view_compiler import compile_view
 
 
@@ -37,6 +40,7 @@ def load_views(spark: SparkSession, settings: Settings, types: EventTypes, views
     for name in views:
         try:
             view = catalogue.load_view(name, settings.views_folder)
+            _require_keyed(name, view, types)
             compiled.append(compile_view(spark, name, view, schemas))
         except Exception as error:  # a file may raise anything when it is imported
             refused[name] = f"{type(error).__name__}: {error}"
@@ -44,6 +48,15 @@ def load_views(spark: SparkSession, settings: Settings, types: EventTypes, views
     parts += [f"{name} {_file_hash(settings, name)}" for name in refused]
     parts += _versions(types, {topic for each in compiled for topic in each.view.topics})
     return LoadedViews(compiled, refused, hash_lines(sorted(parts)))
+
+
+def _require_keyed(name: str, view: View, types: EventTypes) -> None:
+    """Refuse a Group over a topic without a key: the events of a group would have no order that means anything."""
+    if not isinstance(view, Group):
+        return
+    for topic in view.reads:
+        if topic in types and types[topic].topic.key is None:
+            raise BadDeclaration(f"{name} groups the events of {topic}, whose topic has no key; declare the key.")
 
 
 def archive_code(types: EventTypes) -> str:

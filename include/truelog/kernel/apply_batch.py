@@ -12,13 +12,13 @@ reason, and every rebuild leaves the record out.
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import psycopg
 
 from truelog.control import log_cuts
 from truelog.control.lease import Holder
-from truelog.kernel import bad_records, merge, stage
+from truelog.kernel import bad_records, groups, merge, stage
 from truelog.kernel.merge import Excluded, Merge
 from truelog.log import leader_epochs, records
 from truelog.log.leader_epochs import Epochs
@@ -30,6 +30,7 @@ from truelog.support import faults
 from truelog.support.errors import LogCut, ServiceDown
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView
+from truelog.views.group import INPUTS
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class BatchApplier:
     def _stage_and_merge(
         self, connection: Connection, compiled: CompiledView, batch: EventRange, begin: Positions, end: Positions
     ) -> None:
-        started = time.monotonic()
+        started, repairs = time.monotonic(), merge.repairs(connection, compiled)
         epochs = self._require_intact(connection, compiled, begin, batch)
         staged, excluded = self._stage(compiled, batch, begin)
         prepare_seconds = time.monotonic() - started
@@ -76,7 +77,7 @@ class BatchApplier:
             self.require_unchanged(end)
             if self.guard is not None:
                 self.guard.require_same_leaders(epochs, end)
-            merged = Merge(begin, end, staged, excluded, prepare_seconds, batch.readings, epochs)
+            merged = Merge(begin, end, staged, excluded, prepare_seconds, batch.readings, epochs, repairs)
             merge.apply(connection, compiled, merged, self.holder)  # 4
         except Exception:
             with suppress(psycopg.Error):  # retries of a failing merge must not fill the disk
@@ -134,4 +135,9 @@ class BatchApplier:
 
     def stage_totals(self, compiled: CompiledView, events: EventFrames) -> stage.StagedRows:
         """Load the totals of these events into the view's staging tables."""
-        return stage.stage_tables(compiled, lambda table: table.totals_of(events), self.settings)  # 2, 3
+        if compiled.inputs is None:
+            return stage.stage_tables(compiled, lambda table: table.totals_of(events), self.settings)  # 2, 3
+        sides = {each.side: stage.stage_rows(each.totals_of(events), each, self.settings) for each in compiled.sides}
+        spark = events[compiled.view.reads[0]].sparkSession
+        rows = groups.stage_touched(spark, compiled, self.settings, sides[INPUTS])
+        return replace(rows, sides=sides)

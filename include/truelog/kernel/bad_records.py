@@ -139,7 +139,7 @@ def _failure(compiled: CompiledView, events: EventFrames, span: _Span) -> str | 
     in_span &= F.col("offset").between(span.first, span.last)
     spanned = {topic: frame.where(in_span) for topic, frame in events.items()}
     try:
-        for table in compiled.tables:
+        for table in compiled.sources:
             table.prepared(table.transformed(spanned)).write.format("noop").mode("overwrite").save()
     except FAILURES as error:
         if not is_value_error(error):

@@ -20,7 +20,7 @@ from typing import Any, cast
 from psycopg import sql
 
 from truelog.control import lease
-from truelog.kernel import clock, stage
+from truelog.kernel import clock, groups, stage
 from truelog.kernel.stage import StagedRows
 from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
@@ -28,6 +28,7 @@ from truelog.storage.database import Connection, names
 from truelog.support import faults
 from truelog.support.errors import Gap, MeaningChanged, Stale
 from truelog.views.compiled_view import CompiledView
+from truelog.views.group import INPUTS
 
 
 @dataclass(frozen=True)
@@ -55,13 +56,15 @@ class Merge:
     prepare_seconds: float = 0.0  # time from the start of the transform until the rows were staged
     readings: Mapping[str, int] = field(default_factory=dict)  # of the topics, 0 if absent
     epochs: Epochs = field(default_factory=dict)  # the leader epochs in which the end was reached
+    repairs: int | None = None  # the view's repairs before any of its rows were read; None if none were read
 
 
 def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: lease.Holder | None = None) -> None:
     """Merge in one transaction, which writes everything or nothing.
 
     Raises:
-        Stale: the view is past the beginning of the batch (a replay, or a process that should have exited).
+        Stale: the view is past the beginning of the batch (a replay, or a process that should have exited), or it was
+            repaired while the rows of its groups were computed.
         MeaningChanged: the view has counted its records under another reading.
         Gap: the view is before the beginning of the batch (perhaps after a restore); a merge would skip records.
         Fenced: another process holds the application's lease.
@@ -71,6 +74,7 @@ def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: 
         lock(connection, compiled)  # 1
         require_at(connection, compiled, merge.begin)  # 2
         require_reading(connection, compiled, merge.readings)
+        _require_unrepaired(connection, compiled, merge.repairs)
         if holder is not None:
             lease.require_lease(connection, holder)  # 3
         faults.reach("merge.locked")
@@ -138,8 +142,31 @@ def require_reading(connection: Connection, compiled: CompiledView, readings: Ma
             )
 
 
+def repairs(connection: Connection, compiled: CompiledView) -> int:
+    """How often the view was repaired."""
+    row = connection.execute(
+        "SELECT repairs FROM truelog.view WHERE (view, version) = (%s, %s)", (compiled.name, compiled.view.version)
+    ).fetchone()
+    return 0 if row is None else int(str(row[0]))
+
+
+def record_repair(connection: Connection, compiled: CompiledView) -> None:
+    """Count a repair, in its own transaction, so that no merge uses what it has read before the repair."""
+    connection.execute(
+        "UPDATE truelog.view SET repairs = repairs + 1 WHERE (view, version) = (%s, %s)",
+        (compiled.name, compiled.view.version),
+    )
+
+
+def _require_unrepaired(connection: Connection, compiled: CompiledView, known: int | None) -> None:
+    if known is not None and repairs(connection, compiled) != known:
+        raise Stale(f"{compiled.name} was repaired while its batch was computed. Repeat the batch.")
+
+
 def add(connection: Connection, compiled: CompiledView, schema: str, staged: StagedRows) -> None:
-    """Add staged rows to each of a view's tables in `schema`."""
+    """Add staged rows to each of a view's tables in `schema`. In `state`, they replace the rows of touched groups."""
+    if compiled.inputs is not None and schema == "state" and INPUTS in staged.sides:
+        groups.replace_touched(connection, compiled, staged)
     for each, rows in staged.by_table(compiled):
         _add(connection, each, schema, rows)
 

@@ -53,8 +53,8 @@ NO_ROWS = StagedRows((), 0, 0)
 
 def stage_tables(compiled: CompiledView, states: Callable[[CompiledView], DataFrame], settings: Settings) -> StagedRows:
     """Load the states of each of the view's tables into its staging table."""
-    own, *sides = (stage_rows(states(each), each, settings) for each in compiled.tables)
-    return replace(own, sides={each.side: rows for each, rows in zip(compiled.sides, sides, strict=True)})
+    sides = {each.side: stage_rows(states(each), each, settings) for each in compiled.sides}
+    return replace(stage_rows(states(compiled), compiled, settings), sides=sides)
 
 
 def stage_rows(states: DataFrame, compiled: CompiledView, settings: Settings) -> StagedRows:
@@ -155,8 +155,7 @@ def _loader(target: str, uri: str) -> Callable[[Iterable[pa.RecordBatch]], Itera
         attempt = _Attempt(str(uuid.uuid4()))
         tagged = map(attempt.tag, chain([first], non_empty))
         reader = pa.RecordBatchReader.from_batches(attempt.tag_schema(first.schema), tagged)
-        database = _database(uri)
-        with closing(database.adbc_clone()) as connection, closing(connection.cursor()) as cursor:
+        with closing(database(uri).adbc_clone()) as connection, closing(connection.cursor()) as cursor:
             cursor.adbc_ingest(target, reader, mode="append", db_schema_name="stage")
             connection.commit()
         yield attempt.report()
@@ -165,7 +164,7 @@ def _loader(target: str, uri: str) -> Callable[[Iterable[pa.RecordBatch]], Itera
 
 
 @cache
-def _database(uri: str) -> adbc.Connection:
+def database(uri: str) -> adbc.Connection:
     """A connection to clone. It has already queried the database types, which takes longer than a small load."""
     return adbc.connect(uri, autocommit=True)  # never idle in a transaction
 

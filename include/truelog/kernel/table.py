@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pyspark
 from psycopg import sql
 
+from truelog.kernel import groups
 from truelog.storage.database import Connection, definitions, names
 from truelog.support.errors import NotMade
 from truelog.views.compiled_view import CompiledView
@@ -40,6 +41,8 @@ def deploy_table(connection: Connection, compiled: CompiledView) -> None:
             for each in compiled.tables:
                 create_table(connection, each, "state", each.table)
                 _create_stage(connection, each)
+            if compiled.inputs is not None:
+                groups.grant_inputs(connection, compiled)
         _create_readable_view(connection, compiled)
 
 

@@ -31,7 +31,7 @@ class PartialAudit:
 
 def audit_partials(rebuilder: Rebuilder, *, every: bool = False) -> PartialAudit:
     """Compare the view's due partials, or every partial, with the raw bytes, and replace the wrong partials."""
-    known = [_known(rebuilder.of_table(each)) for each in rebuilder.compiled.tables]
+    known = [_known(rebuilder.of_table(each)) for each in rebuilder.compiled.sources]
     due = known[0].ranges if every else _due(rebuilder, known[0].ranges)
     right = {tile.day: [_verify(rebuilder, each, tile.day) for each in known] for tile in due}
     wrong = [day for day, tables in right.items() if not all(tables)]
@@ -49,7 +49,7 @@ def oldest_proof(rebuilder: Rebuilder, positions: Positions) -> datetime | None:
 
     None if one of them never was, or if the rebuild uses no partials.
     """
-    known = _known(rebuilder)
+    known = _known(rebuilder.of_table(rebuilder.compiled.sources[0]))
     proved = _proofs(rebuilder)
     times = [proved.get(each.day) for each in select_partials(known.ranges, positions).partials]
     found = [time for time in times if time is not None]

@@ -12,14 +12,17 @@ of all records after V. Therefore a repair does the following:
 No step reads the history again. The stream waits only from step 2 on, for the few records since step 1.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from psycopg import sql
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from truelog.batch.rebuild import Rebuilder
-from truelog.kernel import clock, merge
+from truelog.kernel import clock, groups, merge, stage
 from truelog.kernel.stage import StagedRows
 from truelog.log.positions import Positions
 from truelog.reconcile import row_diff
@@ -31,25 +34,53 @@ from truelog.views.compiled_view import CompiledView, RowFilter
 def repair(rebuilder: Rebuilder, compared: Positions) -> int:
     """Replace the rows of all keys in `recon.<table>_diff` of each table, and return the number of rows that changed.
 
-    The comparison that filled these tables has rebuilt the rows in `recon.<table>` at the positions `compared`.
+    The comparison that filled these tables has rebuilt the rows in `recon.<table>` at the positions `compared`. The
+    rows of a Group are repaired last, in a transaction of their own, because they follow from its repaired inputs.
 
     Raises:
         ArchiveBehind: the log has dropped records since then that are not archived. No row was changed.
         Stale: the view has gone back behind `compared`. No row was changed.
     """
     connection, compiled = rebuilder.connection, rebuilder.compiled
-    different = [each for each in compiled.tables if row_diff.has_differences(connection, each)]
+    different = [each for each in compiled.sources if row_diff.has_differences(connection, each)]
     repairs = [_TableRepair(table, _keys(table), compared) for table in map(rebuilder.of_table, different)]
     for each in repairs:
         each.catch_up()  # 1
+    with _locked(rebuilder):  # 2
+        for each in repairs:
+            each.catch_up()  # 3
+        changed = sum(each.replace() for each in repairs)  # 4
+    return changed if compiled.inputs is None else changed + _repair_groups(rebuilder, compiled.inputs)
+
+
+@contextmanager
+def _locked(rebuilder: Rebuilder) -> Iterator[None]:
+    """A transaction that holds the view's merge lock."""
+    connection, compiled = rebuilder.connection, rebuilder.compiled
     with connection.transaction():
         # Spark is working between two statements here, but a hung repair must not lock the view forever.
         connection.execute("SET LOCAL idle_in_transaction_session_timeout = '5min'")
-        merge.lock(connection, compiled)  # 2
+        merge.lock(connection, compiled)
         rebuilder.require_reading()
-        for each in repairs:
-            each.catch_up()  # 3
-        return sum(each.replace() for each in repairs)  # 4
+        yield
+        merge.record_repair(connection, compiled)
+
+
+def _repair_groups(rebuilder: Rebuilder, inputs: CompiledView) -> int:
+    """Fold the groups again whose rows or inputs differ, and replace their rows."""
+    connection, compiled, context = rebuilder.connection, rebuilder.compiled, rebuilder.context
+    diffs = (row_diff.diff_table(each) for each in (compiled, inputs))
+    selects = (sql.SQL("SELECT {} FROM {}").format(names(compiled.group.by), each) for each in diffs)
+    found: list[tuple[Any, ...]] = connection.execute(sql.SQL(" UNION ").join(selects)).fetchall()
+    if not found:
+        return 0
+    stage.hold(connection, compiled)
+    with _locked(rebuilder):
+        staged = groups.stage_groups(context.spark, compiled, context.settings, found)
+        _record_before(connection, compiled, merge.positions(connection, compiled))
+        groups.delete_groups(connection, compiled, groups.values(found))
+        rebuilder.of_table(compiled).merge_staged("state", staged)
+        return _record_after(connection, compiled)
 
 
 @dataclass

@@ -41,11 +41,11 @@ from truelog.reconcile.offset_search import (
     exceeds_recount,
     search_ranges,
 )
-from truelog.reconcile.provenance_frame import ProvenanceFrame
 from truelog.spark.time_limit import time_limit
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView, RowFilter, extend_view
 from truelog.views.measures import Sum
+from truelog.views.provenance_frame import ProvenanceFrame
 
 log = logging.getLogger("truelog.root_cause")
 
@@ -65,10 +65,22 @@ def find_root_causes(rebuilder: Rebuilder, positions: Positions, unequal: int) -
         unknown = Explanation(Cause.UNKNOWN, 0, f"not searched: more than {_MAX_ROWS:,} rows differ")
         return tuple(replace(each, rows=unequal) for each in faults or (unknown,))
     rows = _differing(rebuilder)
-    causes = _all(rows, Cause.FILE, faults[0].about) if faults else _investigate(rebuilder, positions, rows)
+    if faults:
+        causes = _all(rows, Cause.FILE, faults[0].about)
+    elif rebuilder.compiled.inputs is not None:
+        causes = _of_groups(rebuilder, rebuilder.compiled.inputs, rows)
+    else:
+        causes = _investigate(rebuilder, positions, rows)
     row_diff.save_causes(rebuilder.connection, rebuilder.compiled, {key: f.cause.value for key, f in causes.items()})
     counts = Counter((each.cause, each.about) for each in causes.values())
     return tuple(Explanation(cause, n, about) for (cause, about), n in counts.most_common())
+
+
+def _of_groups(rebuilder: Rebuilder, inputs: CompiledView, rows: Mapping[str, "_Row"]) -> ExplanationByKey:
+    """Explain the rows of a Group by its inputs, which were compared before."""
+    if row_diff.has_differences(rebuilder.connection, inputs):
+        return _all(rows, Cause.UNKNOWN, "they follow from the group's inputs, which differ too")
+    return _all(rows, Cause.HAND, "the inputs of all groups are equal, but the rows do not follow from them")
 
 
 def _investigate(rebuilder: Rebuilder, positions: Positions, rows: Mapping[str, "_Row"]) -> ExplanationByKey:

@@ -1,6 +1,7 @@
 """Connections to PostgreSQL, and the migration of the kernel's own tables and functions."""
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
 import psycopg
@@ -53,7 +54,7 @@ def migrate(settings: Settings) -> None:
         connection.execute(sql.SQL("COMMENT ON SCHEMA truelog IS {}").format(sql.Literal(digest)))
 
 
-def names(columns: list[str] | dict[str, str], prefix: str = "") -> sql.Composed:
+def names(columns: Iterable[str], prefix: str = "") -> sql.Composed:
     """A list of quoted columns: `"a", "b"`, or with a prefix `t."a", t."b"`."""
     quoted = (sql.SQL(prefix) + sql.Identifier(c) for c in columns)
     return sql.SQL(", ").join(quoted)

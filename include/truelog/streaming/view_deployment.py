@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 from truelog.control import application, lease, view_status
 from truelog.control.lease import Holder
 from truelog.control.view_loader import load_views
-from truelog.kernel import clock, stage, table
+from truelog.kernel import clock, merge, stage, table
+from truelog.log.positions import Positions
 from truelog.log.topic_health import TopicHealth
 from truelog.schema.event import EventTypes
 from truelog.storage.database import Connection
@@ -50,7 +51,8 @@ class ViewDeployment:
         health = examine({clock.TOPIC, *(t for each in found.compiled for t in each.view.topics)}, types)
         refused, ready = dict(found.refused), dict[str, CompiledView]()
         for compiled in found.compiled:
-            if reason := _suspended(compiled, health.bad) or self._deploy_table(compiled):
+            suspended = _suspended(compiled, health.bad) or self._scattered(compiled, health.earliest)
+            if reason := suspended or self._deploy_table(compiled):
                 refused[compiled.name] = reason
             else:
                 ready[compiled.name] = self._unchanged(compiled) or compiled
@@ -81,6 +83,19 @@ class ViewDeployment:
         if compiled.name not in self.deployed:
             stage.sweep(self.connection, compiled)
         return ""
+
+    def _scattered(self, compiled: CompiledView, earliest: Positions) -> str:
+        """Why a Group cannot go on: a topic has got more partitions, so a key's events may be in two of them."""
+        if compiled.inputs is None:
+            return ""
+        at = merge.positions(self.connection, compiled)
+        grown = [t for t in at.offsets if earliest.offsets.get(t, {}).keys() - at.offsets[t].keys()]
+        return (
+            f"partitions were added to {', '.join(grown)}, so the events of a group may be in two partitions without a "
+            f"common order. Send them to a new topic, and let a new version of {compiled.name} read it."
+            if grown
+            else ""
+        )
 
     def _record(
         self, versions: Mapping[str, int], ready: Mapping[str, CompiledView], refused: Mapping[str, str]

@@ -11,6 +11,7 @@ from pyspark.sql.types import DataType, StringType
 from truelog.support.errors import CodeChanged
 from truelog.views.catalogue import table_name
 from truelog.views.columns import bounded, clean, sql_type
+from truelog.views.group import Group
 from truelog.views.measures import First
 from truelog.views.view import View
 
@@ -40,11 +41,23 @@ class CompiledView:
     scans: int = 1  # how often the transform reads its events: a union of two selections reads them twice
     side: str = ""  # the name of a side table; "" for the table that readers query
     sides: tuple["CompiledView", ...] = ()
+    inputs: "CompiledView | None" = None  # the side table of a Group, from which `fold` makes the rows
 
     @property
     def table(self) -> str:
         """The name of the view's table, which is the same in every schema."""
         return table_name(self.name, self.view.version, self.side)
+
+    @property
+    def group(self) -> Group:
+        """The declaration of a Group."""
+        assert isinstance(self.view, Group)  # noqa: S101
+        return self.view
+
+    @property
+    def sources(self) -> tuple["CompiledView", ...]:
+        """The view's tables to which events are added. A Group's own table follows from its inputs instead."""
+        return self.tables if self.inputs is None else self.sides
 
     @property
     def tables(self) -> tuple["CompiledView", ...]:
@@ -135,7 +148,15 @@ class CompiledView:
         The stream, rebuilds and verification all call this method. The batch layer equals the stream because no other
         code turns events into states.
         """
+        if self.inputs is not None:
+            return only(self.folded(self.inputs.stored(self.inputs.totals_of(events))))
         return self.totals(self.transformed(events), only)
+
+    def folded(self, inputs: DataFrame) -> DataFrame:
+        """Whole groups of stored inputs → the states of their rows. A group with too many inputs has no rows."""
+        size = F.count(F.lit(1)).over(Window.partitionBy(*self.group.by))
+        bounded_groups = inputs.withColumn("_inputs", size).where(F.col("_inputs") <= self.group.most)
+        return self.prepared(self.group.fold(bounded_groups.drop("_inputs")))
 
     def totals(self, rows: DataFrame, only: RowFilter = all_rows) -> DataFrame:
         """Rows as the transform selects them → states, one row for each key that `only` selects."""

@@ -22,10 +22,11 @@ from pyspark.sql.types import StructType
 from truelog.schema.derived import IS_DERIVED
 from truelog.support.durations import seconds
 from truelog.views import plan
+from truelog.views.group import Group
 from truelog.views.view import View
 
 # Raise MEANING whenever records decode differently (`schema.decode`), or a measure or its hash is computed differently
-# (`truelog.views.measures`). No query plan shows such a change, and an existing table must not mix both meanings.
+# (`measures`, `sketches`). No query plan shows such a change, and an existing table must not mix both meanings.
 MEANING = 1
 
 Schemas = Mapping[str, StructType]
@@ -45,6 +46,20 @@ def fingerprint(spark: SparkSession, view: View, fields: Schemas) -> str:
         json.dumps([(each.name, each.dataType.jsonValue()) for each in pruned.schema]),
         json.dumps([(topic, fields[topic].jsonValue()) for topic in view.reads]),
         *_declared(view),
+        f"meaning {MEANING}",
+    ]
+    return f"{_FORMULA}:{_hash(parts)}"
+
+
+def fold_fingerprint(group: Group, rows: DataFrame) -> str:
+    """The fingerprint of a Group's own table, given the fold of no inputs."""
+    analyzed = plan.analyzed(rows)
+    parts = [
+        _renumbered(analyzed.toString()),
+        json.dumps(plan.literals(analyzed)),
+        json.dumps([(each.name, each.dataType.jsonValue()) for each in rows.schema]),
+        *_declared(group),
+        repr((group.by, group.most)),
         f"meaning {MEANING}",
     ]
     return f"{_FORMULA}:{_hash(parts)}"

@@ -11,7 +11,6 @@ From events to the table:  prepare (a row's contribution) → total (aggregate) 
 To add states:             plus (aggregate) → settle in Spark,  `merged` in PostgreSQL
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -20,11 +19,10 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     ByteType,
     DataType,
     DecimalType,
-    DoubleType,
-    FloatType,
     IntegerType,
     LongType,
     ShortType,
@@ -32,12 +30,10 @@ from pyspark.sql.types import (
 )
 
 from truelog.support.errors import BadDeclaration
-from truelog.views.columns import LONGEST, ColumnTypes, clean, comparable, float_bits, limited, require, sql_type
+from truelog.views.columns import LONGEST, ColumnTypes, clean, comparable, limited, require, sql_type
 
 _SMALL = (ByteType, ShortType, IntegerType)
-_WHOLE = (*_SMALL, LongType)
-_FRACTIONS = (FloatType, DoubleType, DecimalType)
-_MANTISSA_BITS = 52  # of a double
+WHOLE = (*_SMALL, LongType)
 _SUMMED_DIGITS = 28  # of a decimal: 10**10 such values fit into a sum of 38 digits
 _LEAST_LIMIT = 8  # digits before the point, which any scale may have
 _STATE_BYTES = 2**28  # of the values in a state, so that a merge stays far below PostgreSQL's 1 GB
@@ -93,7 +89,7 @@ class Sum(Measure):
     """
 
     def accepts(self, dtype: DataType) -> bool:
-        return isinstance(dtype, (*_WHOLE, DecimalType))
+        return isinstance(dtype, (*WHOLE, DecimalType))
 
     def prepare(self, value: Column, dtype: DataType) -> Column:
         if isinstance(dtype, DecimalType) and dtype.precision > _SUMMED_DIGITS:
@@ -141,6 +137,21 @@ class Max(Measure):
 
     def accepts(self, dtype: DataType) -> bool:
         return isinstance(dtype, ColumnTypes.ORDERED)
+
+    def total(self, prepared: Column) -> Column:
+        return F.max(prepared)
+
+    def merged(self, name: str, dtype: DataType) -> dict[str, str]:
+        return {name: f'greatest(t."{name}", excluded."{name}")'}
+
+
+@dataclass(frozen=True)
+class Value(Measure):
+    """The value of a column whose row has a single source: an input of a Group, or a row that a Group's fold makes."""
+
+    def accepts(self, dtype: DataType) -> bool:
+        element = dtype.elementType if isinstance(dtype, ArrayType) else dtype
+        return isinstance(element, (*ColumnTypes.ORDERED, BinaryType))
 
     def total(self, prepared: Column) -> Column:
         return F.max(prepared)
@@ -257,125 +268,6 @@ class First(Measure):
 
     def shown(self, name: str, dtype: DataType) -> dict[str, str]:
         return {column: f'"{column}"' for column in self.columns(name, dtype)}
-
-
-@dataclass(frozen=True)
-class Distinct(Measure):
-    """The number of distinct values, with a relative standard error of at most `error`.
-
-    The registers follow Flajolet et al. (HyperLogLog, 2007): the low p bits of a value's 64-bit hash select a register,
-    and the leading zeros of the rest determine a rank; a register stores its greatest rank. The state is the sorted
-    array of `register * 64 + rank` for the registers in use. Its bytes are the same for any grouping of the values.
-    Queries estimate the number with Ertl's estimator (2017).
-    """
-
-    error: float = 0.02
-
-    @property
-    def precision(self) -> int:
-        """The exponent p of the number of registers, 2**p. The standard error is 1.04 / sqrt(2**p)."""
-        return max(4, min(16, math.ceil(math.log2((1.04 / self.error) ** 2))))
-
-    def accepts(self, dtype: DataType) -> bool:
-        return isinstance(dtype, ColumnTypes.ORDERED)
-
-    def prepare(self, value: Column, dtype: DataType) -> Column:
-        p = self.precision
-        hashed = F.xxhash64(clean(value, dtype))
-        rest = F.shiftrightunsigned(hashed, p)
-        length = F.when(rest == 0, 0).otherwise(F.length(F.bin(rest)))
-        code = F.shiftleft(hashed.bitwiseAND(F.lit((1 << p) - 1)), 6) + (F.lit(65 - p) - length)
-        return F.when(value.isNotNull(), code.cast("int"))
-
-    def total(self, prepared: Column) -> Column:
-        return comparable(F.collect_set(prepared))
-
-    def plus(self, states: Column) -> Column:
-        return comparable(F.array_distinct(F.flatten(F.collect_list(states))))
-
-    def settle(self, gathered: Column) -> Column:
-        def is_greatest_of_register(code: Column, i: Column) -> Column:
-            following = F.get(gathered, i + 1)
-            return F.coalesce(F.shiftright(following, 6) != F.shiftright(code, 6), F.lit(True))
-
-        return F.when(F.size(gathered) > 0, F.filter(gathered, is_greatest_of_register))
-
-    def columns(self, name: str, dtype: DataType) -> dict[str, str]:
-        return {name: "integer[]"}
-
-    def merged(self, name: str, dtype: DataType) -> dict[str, str]:
-        return {name: f'truelog.distinct_plus(t."{name}", excluded."{name}")'}
-
-    def shown(self, name: str, dtype: DataType) -> dict[str, str]:
-        return {name: f'truelog.distinct_estimate("{name}", {self.precision})'}
-
-
-@dataclass(frozen=True)
-class Quantiles(Measure):
-    """The distribution of numbers, read as quantiles with a relative error of at most `error`.
-
-    The state is a histogram of logarithmic buckets with exact counts. A bucket contains the values with the same
-    leading b + 1 bits (b follows from `error`), so its middle differs from a value by at most 2**-(b+1) of the value.
-    Of a float, these are the exponent and the first b bits of the mantissa; a decimal is read as the nearest float.
-    Negative values mirror positive values, and NaN is greater than all other values, as in Spark and PostgreSQL.
-
-    In Spark, the state is an array of (bucket, n) pairs; in PostgreSQL, buckets and counts alternate in a bigint array.
-    """
-
-    error: float = 0.01
-    shows: tuple[float, ...] = (0.5, 0.95, 0.99)
-    per_value = True
-
-    @property
-    def bits(self) -> int:
-        return max(1, math.ceil(-math.log2(self.error)) - 1)
-
-    def accepts(self, dtype: DataType) -> bool:
-        return isinstance(dtype, (*_WHOLE, *_FRACTIONS))
-
-    def prepare(self, value: Column, dtype: DataType) -> Column:
-        if isinstance(dtype, _FRACTIONS):
-            number = value.cast("double")
-            bucket = F.shiftright(float_bits(F.abs(number)), _MANTISSA_BITS - self.bits)
-            return F.when(number < 0, -bucket).otherwise(bucket).cast("int")
-        size = F.abs(F.greatest(value.cast("bigint"), F.lit(-(2**63 - 1))))
-        shift = F.greatest(F.length(F.bin(size)) - (self.bits + 1), F.lit(0))
-        # PySpark's `shiftright` does not accept a column as the shift, but the SQL function does.
-        bucket = F.shiftleft(shift.cast("bigint"), self.bits) + F.call_function("shiftright", size, shift)
-        return F.when(value >= 0, bucket).when(value < 0, -bucket).cast("int")
-
-    def total(self, prepared: Column) -> Column:
-        one = F.array(F.struct(F.first(prepared).alias("bucket"), F.count(F.lit(1)).alias("n")))
-        return F.when(F.first(prepared).isNotNull(), one)
-
-    def plus(self, states: Column) -> Column:
-        return F.flatten(F.collect_list(states))
-
-    def settle(self, gathered: Column) -> Column:
-        def counted(bucket: Column) -> Column:
-            same = F.filter(gathered, lambda e: e["bucket"] == bucket)
-            n = F.aggregate(same, F.lit(0).cast("bigint"), lambda acc, e: acc + e["n"])
-            return F.struct(bucket.alias("bucket"), n.alias("n"))
-
-        buckets = comparable(F.array_distinct(F.transform(gathered, lambda e: e["bucket"])))
-        return F.when(F.size(gathered) > 0, F.transform(buckets, counted))
-
-    def stored(self, name: str, state: Column, dtype: DataType) -> dict[str, Column]:
-        pairs = F.transform(state, lambda e: F.array(e["bucket"].cast("bigint"), e["n"]))
-        return {name: F.flatten(pairs)}
-
-    def columns(self, name: str, dtype: DataType) -> dict[str, str]:
-        return {name: "bigint[]"}
-
-    def merged(self, name: str, dtype: DataType) -> dict[str, str]:
-        return {name: f'truelog.quantiles_plus(t."{name}", excluded."{name}")'}
-
-    def shown(self, name: str, dtype: DataType) -> dict[str, str]:
-        columns = {f"{name}_p{100 * q:g}".replace(".", "_"): f'"{name}", {q}, {self.bits}' for q in self.shows}
-        if isinstance(dtype, DecimalType):
-            return {c: f"truelog.quantile_of_floats({e})::{sql_type(dtype)}" for c, e in columns.items()}
-        function = "quantile_of_floats" if isinstance(dtype, _FRACTIONS) else "quantile"
-        return {c: f"truelog.{function}({e})" for c, e in columns.items()}
 
 
 def require_accepted(view: str, measures: Mapping[str, Measure], dtypes: Mapping[str, DataType]) -> None:

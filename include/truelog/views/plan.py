@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+_NON_DETERMINISTIC = re.compile(r"expressions\.(Current\w+|Now|LocalTimestamp|InputFile\w+|\w*Python\w*)\"")
 # Spark numbers attributes, and Python numbers lambda variables, differently in each run.
 _NUMBER = re.compile(r"(_\d+)?#\d+L?")
 
@@ -20,7 +21,7 @@ def analyzed(selected: DataFrame) -> Any:
 def nodes(plan: Any) -> Iterator[Any]:
     """The nodes of a plan, from the top."""
     yield plan
-    for child in _items(plan.children()):
+    for child in items(plan.children()):
         yield from nodes(child)
 
 
@@ -47,23 +48,23 @@ class LivePart:
     steps: list[list[str]] = field(default_factory=list)  # the expressions of each step, from the top
 
     def _visit(self, node: Any, wanted: set[int]) -> None:
-        kind, children = node.nodeName(), list(_items(node.children()))
+        kind, children = node.nodeName(), list(items(node.children()))
         if kind == "LogicalRDD":
-            names = {each.name() for each in _items(node.output()) if _number(each) in wanted}
+            names = {each.name() for each in items(node.output()) if number(each) in wanted}
             self.fields[int(node.rdd().id())] |= names
         elif kind == "Project":
-            self._follow(node, [each for each in _items(node.projectList()) if _number(each) in wanted], set())
+            self._follow(node, [each for each in items(node.projectList()) if number(each) in wanted], set())
         elif kind == "Filter":
             self._follow(node, [node.condition()], wanted)
         elif kind == "Generate":
             self._follow(node, [node.generator()], wanted)
         elif kind in ("Union", "Expand"):
-            places = [i for i, each in enumerate(_items(node.output())) if _number(each) in wanted]
+            places = [i for i, each in enumerate(items(node.output())) if number(each) in wanted]
             if kind == "Expand":
-                rows = [list(_items(row)) for row in _items(node.projections())]
+                rows = [list(items(row)) for row in items(node.projections())]
                 self._follow(node, [row[i] for row in rows for i in places], set())
             for child in children if kind == "Union" else ():
-                self._visit(child, {_number(child.output().apply(i)) for i in places})
+                self._visit(child, {number(child.output().apply(i)) for i in places})
         else:
             for child in children:
                 self._visit(child, wanted)
@@ -71,22 +72,28 @@ class LivePart:
     def _follow(self, node: Any, expressions: list[Any], passed: set[int]) -> None:
         """Record a step's expressions, and visit its child for the columns that they read or that pass unchanged."""
         self.steps.append([node.nodeName(), *sorted(_NUMBER.sub("", each.toString()) for each in expressions)])
-        read = {_number(each) for expression in expressions for each in _items(expression.references().toSeq())}
+        read = {number(each) for expression in expressions for each in items(expression.references().toSeq())}
         self._visit(node.children().apply(0), passed | read)
+
+
+def unstable(analyzed: Any) -> str:
+    """What makes the result of a plan differ between two runs on the same rows, or an empty string."""
+    changing = sorted(set(_NON_DETERMINISTIC.findall(analyzed.toJSON())))
+    return ", ".join(changing) or ("" if analyzed.deterministic() else "a random or per-run value")
 
 
 def live_part(selected: DataFrame) -> LivePart:
     plan, part = analyzed(selected), LivePart()
-    part._visit(plan, {_number(each) for each in _items(plan.output())})
+    part._visit(plan, {number(each) for each in items(plan.output())})
     return part
 
 
-def _items(sequence: Any) -> Iterator[Any]:
+def items(sequence: Any) -> Iterator[Any]:
     for i in range(sequence.size()):
         yield sequence.apply(i)
 
 
-def _number(attribute: Any) -> int:
+def number(attribute: Any) -> int:
     return int(attribute.exprId().id())
 
 

@@ -6,23 +6,46 @@ positions, and it is rebuilt, compared, repaired and certified with the view.
 
 from collections.abc import Mapping
 from functools import partial, reduce
+from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from truelog.views.group import COORDINATES, INPUTS, Group
 from truelog.views.lateness import is_late
-from truelog.views.measures import Sum
+from truelog.views.measures import Sum, Value
+from truelog.views.provenance_frame import ProvenanceFrame
 from truelog.views.view import View
 
 
 def side_tables(view: View) -> Mapping[str, View]:
     """The view's side tables, by name."""
-    return {"dropped": _dropped(view, view.allowed_lateness)} if view.allowed_lateness else {}
+    sides = {INPUTS: _inputs(view)} if isinstance(view, Group) else {}
+    return sides | ({"dropped": _dropped(view, view.allowed_lateness)} if view.allowed_lateness else {})
 
 
 def relation_names(view: View) -> list[str]:
     """The relations that readers see beside the view: what it presents, and its side tables."""
     return [*view.present, *side_tables(view)]
+
+
+def _inputs(group: Group) -> View:
+    return View(
+        reads=group.reads,
+        transform=partial(_with_coordinates, group),
+        key=(*group.by, *COORDINATES),
+        measures={name: Value() for name in group.inputs},
+        allowed_lateness=group.allowed_lateness,
+        version=group.version,
+    )
+
+
+def _with_coordinates(group: Group, *events: Any) -> Any:
+    """The inputs of the groups, each with the coordinates of its record."""
+    frames: list[Any] = [ProvenanceFrame(each, COORDINATES) for each in events]
+    transformed: Any = group.transform(*frames)
+    selected = transformed.frame
+    return selected.where(reduce(Column.__and__, (F.col(name).isNotNull() for name in group.by)))
 
 
 def _dropped(view: View, allowed: str) -> View:

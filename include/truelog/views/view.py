@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 
 from truelog.support.durations import seconds
-from truelog.views.event_window import EventWindow
-from truelog.views.lateness import is_late
+from truelog.views.lateness import EventWindow, is_late
 from truelog.views.measures import Measure
 
 

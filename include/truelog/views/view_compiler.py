@@ -1,18 +1,19 @@
 """Compiles views: checks a view against the schemas of its events, and derives its columns and its fingerprint."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from truelog.support.errors import BadDeclaration
-from truelog.views import plan
+from truelog.views import fold_checks, plan
 from truelog.views.columns import ColumnTypes, sql_type
 from truelog.views.compiled_view import STATUS, CompiledView, needed_columns
-from truelog.views.event_window import CORRECTIONS
-from truelog.views.fingerprint import combined, fingerprint, former_fingerprint, referenced
+from truelog.views.fingerprint import combined, fingerprint, fold_fingerprint, former_fingerprint, referenced
+from truelog.views.group import INPUTS, Group
+from truelog.views.lateness import CORRECTIONS
 from truelog.views.measures import Sum, require_accepted
 from truelog.views.side_tables import relation_names, side_tables
 from truelog.views.view import View
@@ -21,7 +22,6 @@ from truelog.views.view import View
 _ROW_WISE = {"Project", "Filter", "Generate", "Union", "Expand", "LocalRelation", "LogicalRDD", "SubqueryAlias"}
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _NAME_LENGTH = 63  # PostgreSQL silently truncates longer names
-_NON_DETERMINISTIC = re.compile(r"expressions\.(Current\w+|Now|LocalTimestamp|InputFile\w+|\w*Python\w*)\"")
 
 
 def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[str, StructType]) -> CompiledView:
@@ -31,9 +31,13 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
         BadDeclaration: the transform is not row-wise, is not deterministic, or does not select exactly the key and the
             measures; or a table column would have two sources.
     """
-    own = _compile_table(spark, name, view, schemas)
     tables = side_tables(view).items()
     sides = tuple(replace(_compile_table(spark, name, each, schemas), side=side) for side, each in tables)
+    own = (
+        _compile_group(spark, name, view, sides)
+        if isinstance(view, Group)
+        else _compile_table(spark, name, view, schemas)
+    )
     compiled = own
     if sides:
         prints = combined([own.fingerprint, *(each.fingerprint for each in sides)])
@@ -41,6 +45,20 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
         compiled = replace(own, sides=sides, fingerprint=prints, former_fingerprint="", scans=scans)
         compiled = replace(compiled, columns=needed_columns(compiled.tables))
     _require_names(compiled)
+    return compiled
+
+
+def _compile_group(spark: SparkSession, name: str, group: Group, sides: Sequence[CompiledView]) -> CompiledView:
+    """The table with the rows of the groups, whose columns come from a fold of no inputs."""
+    [inputs] = (each for each in sides if each.side == INPUTS)
+    frame = spark.createDataFrame([], StructType([StructField(c, inputs.dtypes[c]) for c in inputs.stored_columns]))
+    rows = group.fold(frame)
+    fold_checks.require_local(name, group, frame, rows)
+    _require_columns(name, group, rows.schema)
+    dtypes = {field.name: field.dataType for field in rows.schema}
+    require_accepted(name, group.measures, dtypes)
+    compiled = CompiledView(name, group, dtypes, fold_fingerprint(group, rows), scans=0, inputs=inputs)
+    _require_unique_columns(compiled)
     return compiled
 
 
@@ -138,9 +156,8 @@ def _require_deterministic(name: str, selected: DataFrame) -> None:
             f"{name}: the transform uses {', '.join(forbidden)}. It may select, filter, explode and union: the "
             f"contribution of a record must not depend on other records, or the micro-batches would change the result."
         )
-    changing = sorted(set(_NON_DETERMINISTIC.findall(analyzed.toJSON())))
-    if changing or not analyzed.deterministic():
+    if changing := plan.unstable(analyzed):
         raise BadDeclaration(
-            f"{name}: the transform uses {', '.join(changing) or 'a random or per-run value'}, so a rebuild would "
-            f"differ. Use only native expressions over the event's own columns."
+            f"{name}: the transform uses {changing}, so a rebuild would differ. Use only native expressions over the "
+            f"event's own columns."
         )

@@ -1,5 +1,6 @@
 """The view loader refuses a broken view with a reason and loads the other views."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -70,3 +71,28 @@ def test_a_broken_view_does_not_affect_others(spark: SparkSession, settings: Set
         load_views(spark, configured, types, ["good", "gone", "impossible", "unreadable", "unspeakable"]).code
         != loaded.code
     )
+
+
+GROUPED = '''"""Clicks of each URL."""
+from pyspark.sql import DataFrame, functions as F
+from truelog import Group
+
+def transform(click: DataFrame) -> DataFrame:
+    return click.select("url", "visitor_id")
+
+def fold(inputs: DataFrame) -> DataFrame:
+    return inputs.groupBy("url").agg(F.count("*").alias("clicks"))
+
+VIEW = Group(reads=("click",), transform=transform, by=("url",), inputs=("visitor_id",), fold=fold, key=("url",),
+             values=("clicks",))
+'''
+
+
+def test_a_group_needs_a_topic_with_a_key(spark: SparkSession, settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "grouped.py").write_text(GROUPED)
+    configured, types = settings.model_copy(update={"views_folder": tmp_path}), load_events()
+    keyless = replace(types["click"], topic=replace(types["click"].topic, key=None))
+    assert [each.name for each in load_views(spark, configured, types, ["grouped"]).compiled] == ["grouped"]
+    loaded = load_views(spark, configured, types | {"click": keyless}, ["grouped"])
+    assert loaded.compiled == []
+    assert "the events of click, whose topic has no key" in loaded.refused["grouped"]

@@ -27,6 +27,7 @@ ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS deployed_at timestamptz;  -- w
 -- Formula 2 of the fingerprint. `fingerprint` has formula 1, which release 0.1 reads. NULL if only 0.1 has checked the table.
 ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS fingerprint_2 text;
 ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS sides text[] NOT NULL DEFAULT '{}';  -- the names of the view's side tables
+ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS repairs bigint NOT NULL DEFAULT 0;  -- a merge that has read rows before a repair is refused
 COMMENT ON TABLE truelog.view IS 'The code that made each view''s table. A merge locks the view''s row';
 
 CREATE OR REPLACE VIEW truelog.deployed AS

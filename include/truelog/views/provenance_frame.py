@@ -1,7 +1,8 @@
 """A DataFrame wrapper whose `select` always keeps some columns, so that they survive a view's transform.
 
 A transform ends in a `select` of exactly the key and the measures. To find out what each record adds, pass this wrapper
-to the transform instead of a DataFrame. The law tests run every view with this wrapper.
+to the transform instead of a DataFrame. A Group keeps the coordinates of its inputs in this way, and the law tests the
+case of each record.
 """
 
 from typing import Any

@@ -1,0 +1,18 @@
+"""A change of a shopping cart. A cart is the sum of its events, and its history is never lost."""
+
+from pydantic import Field
+
+from truelog import Event, Topic
+
+TOPIC = Topic(key="cart_id", subject=("visitor_id",), partitions=4, retention="7 days", compacted=False)
+VERBS = ["added", "quantity_changed", "removed", "checked_out"]
+
+
+class CartEvent(Event):
+    """A visitor changed a cart: `added`, `quantity_changed`, `removed` or `checked_out`."""
+
+    cart_id: str = Field(min_length=1, max_length=128, description="The site's id for the cart.")
+    visitor_id: str = Field(min_length=1, max_length=128, description="The site's id for the visitor.")
+    verb: str = Field(max_length=32, examples=VERBS, description=f"What happened: {', '.join(VERBS)}.")
+    product: str | None = Field(None, max_length=128, description="The product; NULL if the cart is checked out.")
+    quantity: int | None = Field(None, ge=0, le=2**31 - 1, description="Items added, or the new quantity.")

@@ -1,0 +1,104 @@
+"""Checks of a Group's fold, on its analysed plan: it must work within each group, and not depend on arrival.
+
+The stream runs a fold on the groups that a batch touched, and a rebuild runs it on all groups at once. Both give the
+same rows if each step keeps groups apart, and if each step that depends on an order states a total order.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from truelog.support.errors import BadDeclaration
+from truelog.views import plan
+from truelog.views.group import COORDINATES, Group
+
+_STEPS = {
+    "Project",
+    "Filter",
+    "Generate",
+    "Union",
+    "Expand",
+    "LogicalRDD",
+    "SubqueryAlias",
+    "Window",
+    "Aggregate",
+    "Sort",
+}
+# Functions whose result does not depend on the order of the rows.
+_UNORDERED = {"Count", "Sum", "Min", "Max", "BitAndAgg", "BitOrAgg", "BitXorAgg", "CountIf", "BoolAnd", "BoolOr"}
+_FLOATS = {"float", "double"}
+
+
+def require_local(name: str, group: Group, inputs: DataFrame, rows: DataFrame) -> None:
+    """Require that `rows`, the fold of `inputs`, keeps groups apart and depends on no order but a total one.
+
+    Raises:
+        BadDeclaration: names the step.
+    """
+    numbers = {each.name(): plan.number(each) for each in plan.items(plan.analyzed(inputs).output())}
+    by, order = {numbers[n] for n in group.by}, {numbers[n] for n in COORDINATES}
+    analyzed = plan.analyzed(rows)
+    if changing := plan.unstable(analyzed):
+        raise BadDeclaration(
+            f"{name}: the fold uses {changing}, so a rebuild would differ. Use native expressions only."
+        )
+    for node in plan.nodes(analyzed):
+        kind = node.nodeName()
+        if kind not in _STEPS:
+            raise BadDeclaration(f"{name}: the fold uses {kind}. It may filter, explode, aggregate and use windows.")
+        if kind == "Aggregate":
+            _require_by(name, by, plan.items(node.groupingExpressions()))
+            _require_unordered(name, _functions(plan.items(node.aggregateExpressions()), "AggregateExpression"))
+        if kind == "Window":
+            _require_by(name, by, plan.items(node.partitionSpec()))
+            _require_order(name, order, node)
+
+
+def _require_by(name: str, by: Collection[int], expressions: Iterable[Any]) -> None:
+    found = {plan.number(each) for each in expressions if each.nodeName() == "AttributeReference"}
+    if not found >= set(by):
+        raise BadDeclaration(
+            f"{name}: an aggregate or a window of the fold covers several groups. Add the columns of `by`, unchanged."
+        )
+
+
+def _require_order(name: str, order: Collection[int], window: Any) -> None:
+    functions = list(_functions(plan.items(window.windowExpressions()), "WindowExpression"))
+    if window.orderSpec().isEmpty():
+        _require_unordered(name, functions)
+        return
+    stated = {plan.number(column) for each in plan.items(window.orderSpec()) for column in _columns(each)}
+    if not stated >= set(order):
+        raise BadDeclaration(
+            f"{name}: a window of the fold has an order that leaves ties. End it with {', '.join(COORDINATES)}."
+        )
+    _require_exact(name, functions)
+
+
+def _require_unordered(name: str, functions: Iterable[Any]) -> None:
+    found = list(functions)
+    if ordered := sorted({each.nodeName() for each in found} - _UNORDERED):
+        raise BadDeclaration(
+            f"{name}: {', '.join(ordered)} in the fold depends on the order of the rows. Use a window with a total "
+            f"order."
+        )
+    _require_exact(name, found)
+
+
+def _require_exact(name: str, functions: Iterable[Any]) -> None:
+    for each in functions:
+        if each.nodeName() in ("Sum", "Average") and each.dataType().simpleString() in _FLOATS:
+            raise BadDeclaration(f"{name}: the fold adds floats, whose sum depends on their order. Use decimals.")
+
+
+def _functions(expressions: Iterable[Any], kind: str) -> Iterator[Any]:
+    """The functions of the aggregates or window expressions in these expressions."""
+    for node in (node for expression in expressions for node in plan.nodes(expression)):
+        if node.nodeName() == kind:
+            function = node.windowFunction() if kind == "WindowExpression" else node
+            yield function.aggregateFunction() if function.nodeName() == "AggregateExpression" else function
+
+
+def _columns(expression: Any) -> Iterator[Any]:
+    return (each for each in plan.nodes(expression) if each.nodeName() == "AttributeReference")

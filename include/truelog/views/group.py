@@ -1,0 +1,53 @@
+"""Group: a view whose rows are a function of all events with the same key, in their order.
+
+A cart, a session or a document depends on the order of its events, which no measure can express. A Group therefore
+keeps its inputs: one row for each event, in the side table `inputs`. When a batch touches a group, `fold` runs on all
+inputs of the group, and its result replaces the group's rows.
+
+    VIEW = Group(reads=("cart_event",), transform=transform, by=("cart_id",), inputs=("verb", "product", "quantity"),
+                 fold=fold, key=("cart_id", "product"), values=("quantity",))
+
+`transform` selects the columns in `by` and `inputs`. `fold` gets these columns, and the coordinates `topic`,
+`partition` and `offset`, which make the order of the inputs total. It selects the columns in `key` and `values`. It may
+filter, explode, aggregate and use windows, always within a group: the fold of two groups is the union of their folds.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+
+from truelog.support.errors import BadDeclaration
+from truelog.views.measures import Measure, Value
+from truelog.views.view import View
+
+INPUTS = "inputs"  # the name of the side table
+COORDINATES = ("topic", "partition", "offset")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group(View):
+    """The declaration of a Group. The other fields are those of `View`.
+
+    by: the columns that the rows of a group share. `key` begins with them. An event with a NULL among them belongs to
+        no group.
+    inputs: the further columns that `transform` selects.
+    fold: the inputs of some groups → their rows.
+    values: the columns of a row beside the key.
+    most: a group with more inputs has no rows, in the stream and in every rebuild.
+    """
+
+    by: tuple[str, ...]
+    inputs: tuple[str, ...]
+    fold: Callable[[DataFrame], DataFrame]
+    values: tuple[str, ...]
+    most: int = 10_000
+    measures: Mapping[str, Measure] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.key[: len(self.by)] != self.by:
+            raise BadDeclaration(f"the key {self.key} does not begin with {self.by}, the columns of a group")
+        if self.keep is not None or self.window is not None:
+            raise BadDeclaration("a Group has no `keep` and no `window`: its rows depend on all inputs of their group")
+        object.__setattr__(self, "measures", {name: Value() for name in self.values})

@@ -1,0 +1,161 @@
+"""The rows of a Group: bounded, replaced as a whole, repaired after its inputs, and guarded against repairs."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from psycopg import sql
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from tests.laws.lab import Lab
+from tests.library.archived import Archived, archived
+from truelog import Group
+from truelog.batch import rejudge
+from truelog.kernel import groups, merge
+from truelog.reconcile.offset_search import Cause
+from truelog.reconcile.reconcile import compare, reconcile
+from truelog.reconcile.reconcile_result import ReconcileRequest
+from truelog.serving import fallback
+from truelog.support.errors import Stale
+from truelog.support.settings import Settings
+
+MOST = 4
+
+
+def _transform(click: DataFrame) -> DataFrame:
+    return click.select("url", F.col("search_id").cast("int").alias("spent"))
+
+
+def _above_average(inputs: DataFrame) -> DataFrame:
+    """The amounts that are not below the mean of their URL: each further click may remove and add rows."""
+    url = Window.partitionBy("url")
+    mean = F.sum("spent").over(url) / F.count("*").over(url)
+    chosen = inputs.select("url", "spent", mean.cast("decimal(20,4)").alias("mean")).where("spent >= mean")
+    return chosen.groupBy("url", "spent").agg(F.count("*").alias("clicks"))
+
+
+ABOVE = Group(
+    reads=("click",),
+    transform=_transform,
+    by=("url",),
+    inputs=("spent",),
+    fold=_above_average,
+    key=("url", "spent"),
+    values=("clicks",),
+    most=MOST,
+)
+
+
+@pytest.fixture
+def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
+    with archived(lab, s3, ABOVE) as made:
+        made.click(0, [("a", "1", 0), ("a", "5", 1), ("b", "3", 2)])
+        made.stream()
+        yield made
+
+
+def rows(ground: Archived) -> list[tuple[object, ...]]:
+    view = sql.Identifier("views", ground.compiled.name)
+    query = sql.SQL("SELECT url, spent, clicks FROM {} ORDER BY url, spent").format(view)
+    return ground.lab.connection.execute(query).fetchall()
+
+
+def change(ground: Archived, table: str, statement: str) -> None:
+    name = sql.Identifier("state", table)
+    assert ground.lab.connection.execute(sql.SQL(statement).format(name)).rowcount == 1
+
+
+def test_a_group_is_replaced_as_a_whole_and_rows_vanish(ground: Archived) -> None:
+    assert rows(ground) == [("a", 5, 1), ("b", 3, 1)]
+    ground.click(1, [("a", "9", 3)])
+    ground.stream()
+    assert rows(ground) == [("a", 5, 1), ("a", 9, 1), ("b", 3, 1)]
+    ground.click(0, [("a", "99", 4)])
+    ground.stream()
+    assert rows(ground) == [("a", 99, 1), ("b", 3, 1)]
+    assert compare(ground.rebuilder).verdict == "EQUAL"
+
+
+def test_a_group_with_too_many_inputs_has_no_rows(ground: Archived) -> None:
+    ground.click(1, [("a", "7", 3)] * (MOST - 1))
+    ground.stream()
+    assert rows(ground) == [("b", 3, 1)]
+    assert compare(ground.rebuilder).verdict == "EQUAL"
+
+
+def test_a_row_that_does_not_follow_from_its_inputs_is_repaired(ground: Archived) -> None:
+    change(ground, ground.compiled.table, "UPDATE {} SET clicks = 7 WHERE url = 'b'")
+    found = compare(ground.rebuilder)
+    assert (found.verdict, found.different, [each["cause"] for each in found.causes]) == ("DIFFERENT", 1, [Cause.HAND])
+    repaired = reconcile(ground.lab.context, ground.compiled, ReconcileRequest(repair=True))
+    assert (repaired.verdict, repaired.repaired, rows(ground)) == ("EQUAL", 1, [("a", 5, 1), ("b", 3, 1)])
+
+
+def test_a_wrong_input_and_the_rows_that_follow_from_it_are_repaired(ground: Archived) -> None:
+    [inputs] = ground.compiled.sides
+    change(ground, inputs.table, "UPDATE {} SET spent = 8 WHERE spent = 1")
+    ground.click(1, [("a", "6", 3)])
+    ground.stream()  # folds the wrong input
+    assert rows(ground) == [("a", 8, 1), ("b", 3, 1)]
+    found = reconcile(ground.lab.context, ground.compiled, ReconcileRequest(repair=True))
+    assert (found.verdict, rows(ground)) == ("EQUAL", [("a", 5, 1), ("a", 6, 1), ("b", 3, 1)])
+
+
+def test_a_merge_that_has_read_inputs_before_a_repair_is_refused(
+    ground: Archived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage_touched = groups.stage_touched
+
+    def repaired_meanwhile(*given: object) -> object:
+        staged = stage_touched(*given)  # type: ignore[arg-type]
+        with ground.lab.connection.transaction():
+            merge.record_repair(ground.lab.connection, ground.compiled)
+        return staged
+
+    ground.click(1, [("a", "6", 3)])
+    with monkeypatch.context() as patched:
+        patched.setattr(groups, "stage_touched", repaired_meanwhile)
+        with pytest.raises(Stale, match="was repaired while"):
+            ground.stream()
+    ground.stream()
+    assert compare(ground.rebuilder).verdict == "EQUAL"
+
+
+def test_a_certificate_a_fallback_and_another_reading_cover_a_group(ground: Archived) -> None:
+    found = reconcile(ground.lab.context, ground.compiled)
+    assert found.certificate is not None
+    ground.click(1, [("b", "4", 3)])
+    try:
+        assert fallback.build_fallback(ground.rebuilder) == ground.positions.only(["click"])
+        assert rows(ground) == [("a", 5, 1), ("b", 4, 1)]
+    finally:
+        ground.lab.connection.execute("DELETE FROM truelog.batch_answer WHERE view = %s", (ground.compiled.name,))
+    ground.stream()
+    rejudge.rebuild_under_reading(ground.rebuilder)
+    assert rows(ground) == [("a", 5, 1), ("b", 4, 1)]
+    assert compare(ground.rebuilder).verdict == "EQUAL"
+
+
+def test_the_executors_role_may_read_the_inputs_and_no_other_table(ground: Archived) -> None:
+    [inputs] = ground.compiled.sides
+    query = "SELECT has_table_privilege('stager', format('state.%%I', %s::text), 'SELECT')"
+    allowed = {
+        each.table: ground.lab.connection.execute(query, (each.table,)).fetchone() for each in ground.compiled.tables
+    }
+    assert allowed == {ground.compiled.table: (False,), inputs.table: (True,)}
+
+
+def test_only_touched_groups_are_loaded(ground: Archived, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = list[list[str]]()
+    folded = replace(ground.compiled, view=replace(ABOVE, fold=lambda inputs: _noted(inputs, loaded)))
+    ground.click(1, [("a", "6", 3)])
+    with monkeypatch.context() as patched:
+        patched.setattr(ground, "compiled", folded)
+        ground.stream()
+    assert loaded == [["a", "a", "a"]]
+
+
+def _noted(inputs: DataFrame, loaded: list[list[str]]) -> DataFrame:
+    loaded.append(sorted(row.url for row in inputs.collect()))
+    return _above_average(inputs)

@@ -1,0 +1,26 @@
+"""A Group does not go on if its topic has got more partitions; a view without an order does."""
+
+from tests.laws.lab import Lab
+from tests.library.archived import PER_URL, archived
+from tests.library.kernel.test_groups import ABOVE
+from truelog.control.lease import Holder
+from truelog.log.positions import Positions
+from truelog.streaming.view_deployment import ViewDeployment
+from truelog.support.settings import Settings
+from truelog.views.view import View
+
+
+def reason(lab: Lab, s3: Settings, view: View, partitions: int) -> str:
+    """Why the view cannot go on once its topic has so many partitions. It has read two of them."""
+    with archived(lab, s3, view) as ground:
+        ground.click(0, [("a", "1", 0)])
+        ground.stream()
+        earliest = Positions({"click": dict.fromkeys(range(partitions), 0)}, ground.ids)
+        deployment = ViewDeployment(lab.settings, lab.spark, lab.connection, Holder("stream", 1), "")
+        return deployment._scattered(ground.compiled, earliest)
+
+
+def test_a_group_is_refused_after_partitions_were_added(lab: Lab, s3: Settings) -> None:
+    assert reason(lab, s3, ABOVE, 2) == ""
+    assert "partitions were added to click" in reason(lab, s3, ABOVE, 3)
+    assert reason(lab, s3, PER_URL, 3) == ""

@@ -1,0 +1,143 @@
+"""A Group's fold is refused if it mixes groups, or if its result depends on the order in which events arrive."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from tests.laws.lab import Lab
+from truelog import Group
+from truelog.support.errors import BadDeclaration
+
+ORDER = ("topic", "partition", "offset")
+
+
+def _transform(click: DataFrame) -> DataFrame:
+    return click.select("url", "visitor_id", F.length("search_id").cast("double").alias("weight"))
+
+
+def _count(inputs: DataFrame) -> DataFrame:
+    return inputs.groupBy("url").agg(F.count("*").alias("clicks"))
+
+
+COUNTED = Group(
+    reads=("click",),
+    transform=_transform,
+    by=("url",),
+    inputs=("visitor_id", "weight"),
+    fold=_count,
+    key=("url",),
+    values=("clicks",),
+)
+
+
+def numbered(inputs: DataFrame) -> DataFrame:
+    number = F.row_number().over(Window.partitionBy("url").orderBy(*ORDER))
+    return inputs.select("url", number.alias("clicks")).groupBy("url").agg(F.max("clicks").alias("clicks"))
+
+
+def exploded(inputs: DataFrame) -> DataFrame:
+    visits = F.collect_list("visitor_id").over(Window.partitionBy("url").orderBy(*ORDER)).alias("visits")
+    each = inputs.select("url", visits).select("url", F.explode("visits"))
+    return each.groupBy("url").agg(F.count("*").alias("clicks"))
+
+
+def largest(inputs: DataFrame) -> DataFrame:
+    most = F.max("partition").over(Window.partitionBy("url"))
+    return inputs.withColumn("most", most).where("partition = most").groupBy("url").agg(F.count("*").alias("clicks"))
+
+
+@pytest.mark.parametrize("fold", [_count, numbered, exploded, largest])
+def test_a_fold_within_groups_is_accepted(lab: Lab, fold: Callable[[DataFrame], DataFrame]) -> None:
+    compiled = lab.compiled("counted", replace(COUNTED, fold=fold))
+    assert list(compiled.stored_columns) == ["url", "clicks"]
+    [inputs] = compiled.sides
+    assert list(inputs.stored_columns) == ["url", *ORDER, "visitor_id", "weight"]
+
+
+def by_visitor(inputs: DataFrame) -> DataFrame:
+    return (
+        inputs.groupBy("visitor_id").agg(F.first("url").alias("url"), F.count("*").alias("clicks")).drop("visitor_id")
+    )
+
+
+def over_all(inputs: DataFrame) -> DataFrame:
+    return inputs.select("url", F.count("*").over(Window.partitionBy("visitor_id")).alias("clicks"))
+
+
+def renamed(inputs: DataFrame) -> DataFrame:
+    return inputs.select(F.lower("url").alias("url")).groupBy("url").agg(F.count("*").alias("clicks"))
+
+
+def with_ties(inputs: DataFrame) -> DataFrame:
+    return inputs.select("url", F.row_number().over(Window.partitionBy("url").orderBy("weight")).alias("clicks"))
+
+
+def any_first(inputs: DataFrame) -> DataFrame:
+    return inputs.groupBy("url").agg(F.first("offset").alias("clicks"))
+
+
+def a_list(inputs: DataFrame) -> DataFrame:
+    return inputs.groupBy("url").agg(F.size(F.collect_list("offset")).alias("clicks"))
+
+
+def unordered_window(inputs: DataFrame) -> DataFrame:
+    return inputs.select("url", F.first("offset").over(Window.partitionBy("url")).alias("clicks"))
+
+
+def float_sum(inputs: DataFrame) -> DataFrame:
+    return inputs.groupBy("url").agg(F.sum("weight").cast("bigint").alias("clicks"))
+
+
+def joined(inputs: DataFrame) -> DataFrame:
+    return inputs.join(_count(inputs), "url").select("url", "clicks")
+
+
+def random(inputs: DataFrame) -> DataFrame:
+    return inputs.groupBy("url").agg(F.count("*").alias("clicks")).where(F.rand() < 1)
+
+
+def limited(inputs: DataFrame) -> DataFrame:
+    return _count(inputs).limit(10)
+
+
+@pytest.mark.parametrize(
+    ("fold", "reason"),
+    [
+        (by_visitor, "covers several groups"),
+        (over_all, "covers several groups"),
+        (renamed, "covers several groups"),
+        (with_ties, "an order that leaves ties. End it with topic, partition, offset"),
+        (any_first, "First in the fold depends on the order"),
+        (a_list, "CollectList in the fold depends on the order"),
+        (unordered_window, "First in the fold depends on the order"),
+        (float_sum, "adds floats"),
+        (joined, "the fold uses Join"),
+        (random, "a random or per-run value"),
+        (limited, "the fold uses GlobalLimit"),
+    ],
+)
+def test_another_fold_is_refused(lab: Lab, fold: Callable[[DataFrame], DataFrame], reason: str) -> None:
+    with pytest.raises(BadDeclaration, match=reason):
+        lab.compiled("refused", replace(COUNTED, fold=fold))
+
+
+def test_the_key_begins_with_the_columns_of_a_group() -> None:
+    with pytest.raises(BadDeclaration, match="does not begin with"):
+        replace(COUNTED, key=("clicks", "url"))
+    with pytest.raises(BadDeclaration, match="no `keep`"):
+        replace(COUNTED, keep="1 day")
+
+
+def test_another_fold_and_another_bound_are_other_code(lab: Lab) -> None:
+    declared = (
+        COUNTED,
+        replace(COUNTED, fold=numbered),
+        replace(COUNTED, most=5),
+        replace(COUNTED, inputs=("weight",)),
+    )
+    with pytest.raises(BadDeclaration):  # the transform selects another column than those declared
+        lab.compiled("counted", declared[3])
+    assert len({lab.compiled("counted", each).fingerprint for each in declared[:3]}) == 3

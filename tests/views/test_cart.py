@@ -1,0 +1,90 @@
+"""Shopping carts: what is in a cart follows from its events, in their order."""
+
+from collections import defaultdict
+from typing import Any
+
+from tests.laws.lab import Lab
+from tests.views.conftest import Query, Run
+from tests.views.generated import logs_and_rows
+from tests.views.ways import Row, Sent, at, sent
+from truelog import View
+
+
+def changed(verb: str, product: str | None = "lamp", quantity: int | None = None, **fields: Any) -> Sent:
+    defaults = {"cart_id": "c1", "visitor_id": "ann", "occurred_at": at("10:00:00")}
+    return sent("cart_event", verb=verb, product=product, quantity=quantity, **defaults | fields)
+
+
+def contents(rows: list[Row]) -> dict[str, int]:
+    return {row["product"]: row["quantity"] for row in rows}
+
+
+def test_what_is_added_adds_up(in_order: Run) -> None:
+    rows = in_order([changed("added", quantity=1), changed("added", quantity=2), changed("added", "chair", 1)])
+    assert contents(rows) == {"chair": 1, "lamp": 3}
+
+
+def test_a_quantity_is_set_and_a_product_is_removed(in_order: Run) -> None:
+    lamp = [changed("added", quantity=5), changed("quantity_changed", quantity=2), changed("added", quantity=1)]
+    assert contents(in_order(lamp)) == {"lamp": 3}
+    assert contents(in_order([*lamp, changed("removed")])) == {}
+    assert contents(in_order([*lamp, changed("removed"), changed("added", quantity=4)])) == {"lamp": 4}
+
+
+def test_nothing_changes_a_cart_after_its_checkout(in_order: Run) -> None:
+    checkout = changed("checked_out", None, occurred_at=at("10:05:00"))
+    rows = in_order([changed("added", quantity=1), checkout, changed("removed"), changed("added", "chair", 1)])
+    assert [(row["product"], row["quantity"], row["checked_out_at"]) for row in rows] == [("lamp", 1, at("10:05:00"))]
+
+
+def test_carts_are_kept_apart(in_order: Run) -> None:
+    rows = in_order([changed("added", quantity=1), changed("added", quantity=2, cart_id="c2")])
+    assert [(row["cart_id"], row["quantity"]) for row in rows] == [("c1", 1), ("c2", 2)]
+
+
+def test_open_carts_and_the_history_of_a_cart(in_order_query: Query) -> None:
+    events = [changed("added", quantity=1), changed("removed"), changed("added", "chair", 2)]
+    [cart] = in_order_query("open", events)
+    assert (cart["cart_id"], cart["products"], cart["items"]) == ("c1", 1, 2)
+    history = in_order_query("history", events)
+    assert [(each["verb"], each["product"]) for each in sorted(history, key=lambda row: row["offset"])] == [
+        ("added", "lamp"),
+        ("removed", "lamp"),
+        ("added", "chair"),
+    ]
+
+
+def test_shuffled_events_give_the_cart_of_their_order_in_the_log(run: Run) -> None:
+    """The shuffled log has other offsets, so it is another history, but sums do not depend on it."""
+    rows = run([changed("added", quantity=n) for n in (1, 2, 3)])
+    assert contents(rows) == {"lamp": 6}
+
+
+def test_generated_logs_give_the_carts_of_a_naive_loop(lab: Lab, name: str, view: View) -> None:
+    products = 0
+    for events, found in logs_and_rows(lab, name, view):
+        expected = naive_carts(events)
+        assert {(row["cart_id"], row["product"]): row["quantity"] for row in found} == expected
+        products += len(found)
+    assert products > 50, "the logs hold too few carts"
+
+
+def naive_carts(events: list[Row]) -> dict[tuple[str, str], int]:
+    carts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    checked_out = set[str]()
+    for event in sorted(events, key=lambda each: (each["partition"], each["offset"])):
+        cart, product, verb = event["cart_id"], event["product"], event["verb"]
+        if cart in checked_out:
+            continue
+        if verb == "checked_out":
+            checked_out.add(cart)
+        if product is None:
+            continue
+        amount = event["quantity"] or 0
+        if verb == "added":
+            carts[cart][product] += amount
+        elif verb == "quantity_changed":
+            carts[cart][product] = amount
+        elif verb == "removed":
+            carts[cart][product] = 0
+    return {(c, p): n for c, quantities in carts.items() for p, n in quantities.items() if n > 0}
