@@ -150,10 +150,14 @@ class Lab:
 
     def digests(self, name: str, view: View, drawn: list[list[Record]]) -> tuple[CompiledView, TableHash, TableHash]:
         """The hashes that PostgreSQL and Spark compute for the same rows. The rows stay in `recon`."""
-        plain = self.compiled(name, view)
-        by_case = replace(extend_view(plain, "case_id", IntegerType()), name=f"{name}_digested")
+        if isinstance(view, Group):
+            by_case = self._named(replace(self.compiled(name, group_by_case(view)), name=f"{name}_digested"))
+            totals = by_case.totals_of({topic: self.events(topic, drawn) for topic in view.reads})
+        else:
+            by_case = replace(extend_view(self.compiled(name, view), "case_id", IntegerType()), name=f"{name}_digested")
+            totals = by_case.totals(self.transformed(view, drawn))
         self._fresh(by_case)
-        states = by_case.totals(self.transformed(view, drawn)).persist()
+        states = totals.persist()
         merge.add(self.connection, by_case, "recon", stage.stage_rows(states, by_case, self.settings))
         in_database = table_hash.hash_table(self.connection, by_case, sql.Identifier("recon", by_case.table))
         return by_case, in_database, table_hash.hash_frame(by_case, by_case.stored(states))
