@@ -68,7 +68,8 @@ class BatchApplier:
     def _stage_and_merge(
         self, connection: Connection, compiled: CompiledView, batch: EventRange, begin: Positions, end: Positions
     ) -> None:
-        started, repairs = time.monotonic(), merge.repairs(connection, compiled)
+        started = time.monotonic()
+        repairs = None if compiled.inputs is None else merge.repairs(connection, compiled)
         epochs = self._require_intact(connection, compiled, begin, batch)
         staged, excluded = self._stage(compiled, batch, begin)
         prepare_seconds = time.monotonic() - started
