@@ -23,6 +23,7 @@ from truelog.support.errors import RequestRefused
 
 REPEATABLE = settings(derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 TYPES = {"thing": THING, **load_events()}
+SENDABLE = ", ".join(sorted(name for name, each in TYPES.items() if not each.topic.internal))
 CLASSIFIER = EventClassifier(TYPES, max_bytes=200_000)
 MOST = 1000  # events in a body
 RECEIPT = Receipt(datetime(2026, 11, 21, 10, 0, 0, 123000, tzinfo=UTC), "tester")
@@ -112,8 +113,8 @@ def test_a_dead_letter_holds_the_posted_bytes(several: list[bytes]) -> None:
         (b"\xff", "record", "not JSON: Expecting value at character 0"),
         (EVENT + b" {}", "record", f"not JSON: Extra data at character {len(EVENT)}"),
         (GOOD, "type", "missing; it must name the event type"),
-        (EVENT.replace(b"thing", b"thong"), "type", "not an event type; use one of click, page_view, search, thing"),
-        (EVENT.replace(b'"thing"', b'["thing"]'), "type", "not an event type; use one of click, page_view, search"),
+        (EVENT.replace(b"thing", b"thong"), "type", f"not an event type; use one of {SENDABLE}"),
+        (EVENT.replace(b'"thing"', b'["thing"]'), "type", f"not an event type; use one of {SENDABLE}"),
         (EVENT.replace(b"thing", b"ticks"), "type", "only the platform writes ticks"),
         (EVENT.replace(b"thing", b"dead_letter"), "type", "only the platform writes dead_letter"),
         (typed(GOOD[:-1] + b',"received_at":null}'), "received_at", "only the collector sets it; leave it out"),
