@@ -248,7 +248,7 @@ class Settings(BaseSettings):
         return self._uri(scheme, self.database_user, self._database_secret())
 
     def staging_uri(self) -> str:
-        """The URI for ADBC of the role that may insert staged rows and do nothing else. Spark ships it to tasks."""
+        """The URI for ADBC of the role that may stage rows and read the inputs of Groups. Spark ships it to tasks."""
         return self._uri("postgresql", *self._limited_role(STAGER, self.stager_password))
 
     def _uri(self, scheme: str, user: str, password: str) -> str:
