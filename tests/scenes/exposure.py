@@ -38,12 +38,18 @@ def private_files(folders: Iterable[Path]) -> Iterator[Path]:
     """The files, folders and sockets of these folders, and the files that processes left in the temporary folder."""
     for folder in folders:
         yield folder
-        yield from (each for each in folder.rglob("*") if _PROGRAMS not in str(each) and _kind(each) in _KINDS)
+        yield from (each for each in _below(folder) if _PROGRAMS not in str(each) and _kind(each) in _KINDS)
     since = psutil.Process().create_time()
     for left in Path(tempfile.gettempdir()).iterdir():
         with suppress(FileNotFoundError):
             if left.name.startswith(_LEFT) and left.lstat().st_uid == os.getuid() and left.lstat().st_mtime > since:
-                yield from (each for each in (left, *left.rglob("*")) if _kind(each) == stat.S_IFREG)
+                yield from (each for each in (left, *_below(left)) if _kind(each) == stat.S_IFREG)
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Everything below a folder. Unlike `rglob`, this passes over a folder that is removed meanwhile."""
+    for where, folders, files in os.walk(folder):
+        yield from (Path(where, name) for name in (*folders, *files))
 
 
 def _kind(path: Path) -> int:
