@@ -6,12 +6,13 @@ passes the view's own checks.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from psycopg.rows import class_row
 
 from truelog.archive import archive_reader
+from truelog.control.view_tables import diff_tables
 from truelog.log.positions import Positions
 from truelog.quality import gx_runner
 from truelog.quality.gx_runner import ValidationResult, ValidationRule
@@ -19,8 +20,6 @@ from truelog.storage.database import Connection, connect
 from truelog.support.errors import ArchiveBehind, BadInput
 from truelog.support.settings import Settings
 from truelog.views import catalogue
-from truelog.views.catalogue import table_name
-from truelog.views.side_tables import side_tables
 from truelog.views.view import View
 
 
@@ -69,7 +68,8 @@ def validate_run(settings: Settings, run: str, view: str) -> ValidationResult:
         if comparison.refused:
             raise BadInput(f"{view} could not be compared: {comparison.reason}")
         declared = catalogue.load_view(view, settings.views_folder)
-        rules = list(_rules(comparison, declared, _minimum_rows(settings, connection, comparison, declared)))
+        minimum = _minimum_rows(settings, connection, comparison, declared)
+        rules = list(_rules(comparison, declared, minimum, _diff_tables(connection, comparison)))
         result = gx_runner.run_validation(settings, view, rules)
         gx_runner.save_validation(settings, connection, result, f"{view} and its rebuild", reconciliation=comparison.id)
     return result
@@ -83,6 +83,11 @@ def _comparisons(connection: Connection, run: str) -> dict[str, Comparison]:
             (run,),
         )
         return {comparison.view: comparison for comparison in cursor}
+
+
+def _diff_tables(connection: Connection, comparison: Comparison) -> dict[str, str]:
+    """The tables of differences of the compared version, by the name of the side table; "" for the view's own."""
+    return {} if comparison.version is None else diff_tables(connection, comparison.view, comparison.version)
 
 
 def _minimum_rows(settings: Settings, connection: Connection, comparison: Comparison, view: View) -> int:
@@ -109,7 +114,7 @@ def _has_read_an_event(settings: Settings, comparison: Comparison, view: View) -
     return any(archive_reader.holds_event(settings, topic, ends) for topic in view.reads)
 
 
-def _rules(comparison: Comparison, view: View, minimum: int) -> Iterator[ValidationRule]:
+def _rules(comparison: Comparison, view: View, minimum: int, diffs: Mapping[str, str]) -> Iterator[ValidationRule]:
     row = f"id = {comparison.id} AND"
     table = ("truelog", "reconciliation")
     yield ValidationRule(*table, "the streamed table equals its rebuild", f"{row} verdict <> 'EQUAL'")
@@ -118,8 +123,7 @@ def _rules(comparison: Comparison, view: View, minimum: int) -> Iterator[Validat
         yield ValidationRule(*table, f"at least {minimum} rows", f"{row} row_count < {minimum}")
     yield ValidationRule(*table, "no row differs", f"{row} missing + extra + different > 0")
     if comparison.verdict != "UNKNOWN":  # otherwise the table may contain the rows of another comparison
-        for side in ("", *side_tables(view)):
-            diff = f"{table_name(comparison.view, view.version, side)}_diff"
+        for side, diff in diffs.items():
             name = f"its table of differences{f' in {side}' if side else ''} is empty"
             yield ValidationRule("recon", diff, name, f"reconciliation = {comparison.id}")
     for check in view.checks:

@@ -7,9 +7,8 @@ from typing import Any
 
 from psycopg import sql
 
-from truelog.control.view_tables import side_names
+from truelog.control.view_tables import diff_tables
 from truelog.storage.database import Connection
-from truelog.views.catalogue import table_name
 
 _FETCH_ROWS = 1_000
 
@@ -130,8 +129,7 @@ def reconciliation_detail(connection: Connection, number: int) -> Reconciliation
 def differing_rows(connection: Connection, detail: ReconciliationDetail) -> Iterator[DifferingRow]:
     """All differing rows if the diff table still contains them, otherwise only the sample."""
     compared = detail.reconciliation
-    sides = ("", *side_names(connection, compared.view, compared.version)) if compared.version is not None else ()
-    tables = {side: f"{table_name(compared.view, compared.version or 0, side)}_diff" for side in sides}
+    tables = {} if compared.version is None else diff_tables(connection, compared.view, compared.version)
     kept = {side: table for side, table in tables.items() if _holds(connection, table, compared.id)}
     if not kept:
         yield from detail.sample

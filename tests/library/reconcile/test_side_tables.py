@@ -11,7 +11,7 @@ from tests.laws.lab import Lab
 from tests.library.archived import MORNING, PER_URL, Archived, archived
 from truelog.batch import partials
 from truelog.batch.partial_selection import PartialRange
-from truelog.control.view_tables import tables_of
+from truelog.control.view_tables import diff_tables, tables_of
 from truelog.kernel import table
 from truelog.log.positions import Positions
 from truelog.maintenance import superseded
@@ -133,6 +133,7 @@ def test_the_tables_of_a_version_are_dropped_together(ground: Archived) -> None:
     connection, name = ground.lab.connection, ground.compiled.name
     own, dropped = tables_of(connection, name, 1)
     assert dropped == f"{own}_dropped"
+    assert diff_tables(connection, name, 1) == {"": f"{own}_diff", "dropped": f"{dropped}_diff"}
     for relation in (name, f"{name}_dropped"):
         connection.execute(sql.SQL("DROP VIEW {}").format(sql.Identifier("views", relation)))
     assert superseded._drop(ground.lab.settings, connection, Version(name, 1))
