@@ -120,7 +120,7 @@ class Lab:
         self._tick(by_case, end)
         self._stream(by_case, by_cut, end)
         merge.add(self.connection, by_case, "recon", stage.stage_rows(by_case.totals(rows), by_case, self.settings))
-        clock.drop_expired_rows(self.connection, by_case, "recon", _reached(by_case, end))
+        merge.drop_expired(self.connection, by_case, "recon", _reached(by_case, end))
         rows.unpersist()
         return row_diff.find_differences(self.connection, by_case)
 
@@ -215,7 +215,7 @@ class Lab:
         )
         for cut in range(end + 1):
             merge.add(self.connection, by_case, "state", StagedRows((str(cut),), 0, 0))
-            clock.drop_expired_rows(self.connection, by_case, "state", _reached(by_case, cut))
+            merge.drop_expired(self.connection, by_case, "state", _reached(by_case, cut))
         self._copy_streamed(by_case)
 
     def _copy_streamed(self, compiled: CompiledView) -> None:

@@ -22,10 +22,6 @@ class PartialRange:
     readings: Mapping[str, int] = field(default_factory=dict)  # by which the records were judged, 0 if absent
 
     @property
-    def ends(self) -> tuple[Positions, Positions]:
-        return self.begin, self.end
-
-    @property
     def offset_ranges(self) -> list[Range]:
         return self.begin.ranges_to(self.end)
 

@@ -79,12 +79,11 @@ def recompute(context: BatchContext, compiled: CompiledView, day: datetime, *, u
 
 def _replace_partials(rebuilder: Rebuilder, covered: PartialRange) -> int:
     """Replace the log day's partial of each table to which events are added, and return the keys of the first."""
-    spark, settings = rebuilder.context.spark, rebuilder.context.settings
-    keys, *_ = (
-        partials.replace(spark, settings, each, covered, rebuilder.of_table(each).states_between(*covered.ends))
-        for each in rebuilder.compiled.sources
-    )
-    return keys
+    context, keys = rebuilder.context, list[int]()
+    for each in rebuilder.compiled.sources:
+        states = rebuilder.of_table(each).states_between(covered.begin, covered.end)
+        keys.append(partials.replace(context.spark, context.settings, each, covered, states))
+    return keys[0]
 
 
 def recompute_all(

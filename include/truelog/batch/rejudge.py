@@ -111,9 +111,11 @@ def rebuild_under_reading(rebuilder: Rebuilder) -> None:
 
 def _merged_since(rebuilder: Rebuilder, positions: Positions, final: Positions) -> list[StagedRows]:
     """What a process that had not noticed the new reading yet has merged since the view was rebuilt."""
-    if rebuilder.compiled.inputs is not None and positions.ranges_to(final):
+    if not positions.ranges_to(final):
+        return []
+    if rebuilder.compiled.inputs is not None:
         raise Stale(f"{rebuilder.compiled.name} has advanced while it was rebuilt. Run the command again.")
-    return [rebuilder.stage_since(positions, final)] if positions.ranges_to(final) else []
+    return [rebuilder.stage_since(positions, final)]
 
 
 def _record_readings(rebuilder: Rebuilder) -> None:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import psycopg
+from pyspark.sql import DataFrame
 
 from truelog.control import log_cuts
 from truelog.control.lease import Holder
@@ -136,9 +137,13 @@ class BatchApplier:
 
     def stage_totals(self, compiled: CompiledView, events: EventFrames) -> stage.StagedRows:
         """Load the totals of these events into the view's staging tables."""
+
+        def totals(table: CompiledView) -> DataFrame:
+            return table.totals_of(events)  # 2
+
         if compiled.inputs is None:
-            return stage.stage_tables(compiled, lambda table: table.totals_of(events), self.settings)  # 2, 3
-        sides = {each.side: stage.stage_rows(each.totals_of(events), each, self.settings) for each in compiled.sides}
+            return stage.stage_tables(compiled, totals, self.settings)  # 3
+        sides = stage.stage_sides(compiled, totals, self.settings)
         spark = events[compiled.view.reads[0]].sparkSession
         rows = groups.stage_touched(spark, compiled, self.settings, sides[INPUTS])
         return replace(rows, sides=sides)

@@ -171,11 +171,6 @@ def cutoff_at(compiled: CompiledView, now: datetime | None) -> datetime | None:
     return now - timedelta(seconds=seconds(compiled.view.keep))
 
 
-def drop_expired_rows(connection: Connection, compiled: CompiledView, schema: str, positions: Positions) -> None:
-    """Delete a table's rows that have expired under the view's `keep`, by the clock at `positions`."""
-    drop_before(connection, compiled, schema, cutoff(connection, compiled, positions))
-
-
 def drop_before(connection: Connection, compiled: CompiledView, schema: str, limit: datetime | None) -> None:
     """Delete a table's rows that are older than `limit`."""
     if limit is not None and compiled.age_column is not None:

@@ -48,19 +48,19 @@ def stage_groups(
     return _stage_folded(spark, compiled, settings, [_of_groups(compiled, each) for each in portions])
 
 
-def replace_touched(connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
+def replace_touched(connection: Connection, compiled: CompiledView, schema: str, staged: StagedRows) -> None:
     """Delete the rows of the groups to which the view's staged inputs belong. The staged rows are added then."""
     touched = sql.SQL("SELECT {} FROM {} WHERE attempt = ANY({})").format(
         names(compiled.group.by), stage.table(inputs_of(compiled)), sql.Literal(list(staged.sides[INPUTS].attempts))
     )
-    delete_groups(connection, compiled, touched)
+    delete_groups(connection, compiled, schema, touched)
 
 
-def delete_groups(connection: Connection, compiled: CompiledView, groups: sql.Composable) -> None:
+def delete_groups(connection: Connection, compiled: CompiledView, schema: str, groups: sql.Composable) -> None:
     """Delete the rows of these groups. `groups` is a query or a VALUES list of the columns in `by`."""
     query = sql.SQL("DELETE FROM {} WHERE ({}) IN ({})")
-    state = sql.Identifier("state", compiled.table)
-    connection.execute(query.format(state, names(compiled.group.by), groups))
+    target = sql.Identifier(schema, compiled.table)
+    connection.execute(query.format(target, names(compiled.group.by), groups))
 
 
 def values(groups: Sequence[tuple[Any, ...]]) -> sql.Composed:

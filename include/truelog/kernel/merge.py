@@ -164,9 +164,9 @@ def _require_unrepaired(connection: Connection, compiled: CompiledView, known: i
 
 
 def add(connection: Connection, compiled: CompiledView, schema: str, staged: StagedRows) -> None:
-    """Add staged rows to each of a view's tables in `schema`. In `state`, they replace the rows of touched groups."""
-    if compiled.inputs is not None and schema == "state" and INPUTS in staged.sides:
-        groups.replace_touched(connection, compiled, staged)
+    """Add staged rows to each of a view's tables in `schema`. The rows of a Group replace those of touched groups."""
+    if INPUTS in staged.sides:
+        groups.replace_touched(connection, compiled, schema, staged)
     for each, rows in staged.by_table(compiled):
         _add(connection, each, schema, rows)
 

@@ -53,8 +53,15 @@ NO_ROWS = StagedRows((), 0, 0)
 
 def stage_tables(compiled: CompiledView, states: Callable[[CompiledView], DataFrame], settings: Settings) -> StagedRows:
     """Load the states of each of the view's tables into its staging table."""
-    sides = {each.side: stage_rows(states(each), each, settings) for each in compiled.sides}
+    sides = stage_sides(compiled, states, settings)
     return replace(stage_rows(states(compiled), compiled, settings), sides=sides)
+
+
+def stage_sides(
+    compiled: CompiledView, states: Callable[[CompiledView], DataFrame], settings: Settings
+) -> dict[str, StagedRows]:
+    """Load the states of each of the view's side tables into its staging table."""
+    return {each.side: stage_rows(states(each), each, settings) for each in compiled.sides}
 
 
 def stage_rows(states: DataFrame, compiled: CompiledView, settings: Settings) -> StagedRows:

@@ -115,30 +115,29 @@ def _create_readable_view(connection: Connection, compiled: CompiledView) -> Non
 
 
 def _definitions(connection: Connection, compiled: CompiledView) -> Iterator[sql.Composed]:
-    relations = {each.side: sql.Identifier("views", _readable(each)) for each in compiled.tables}
     for each in compiled.tables:
         yield from _definition(compiled, each)
+    named = {each.side or "view": _readable(each).as_string(connection) for each in compiled.tables}
     for name, select in compiled.view.present.items():
         target = sql.Identifier("views", f"{compiled.name}_{name}")
-        named = {side or "view": relation.as_string(connection) for side, relation in relations.items()}
         yield sql.SQL("CREATE VIEW {} AS {}").format(target, sql.SQL(select.format(**named)))
 
 
 def _definition(compiled: CompiledView, table: CompiledView) -> Iterator[sql.Composed]:
     """What readers see of one of the view's tables."""
-    relation = sql.Identifier("views", _readable(table))
+    relation = _readable(table)
     columns = [sql.SQL("{} AS {}").format(sql.SQL(e), sql.Identifier(c)) for c, e in table.shown.items()]
     yield sql.SQL("DROP VIEW IF EXISTS {} CASCADE").format(relation)
     yield sql.SQL("CREATE VIEW {} AS SELECT {} FROM ({}) AS layers WHERE _by_batch = {}").format(
         relation, sql.SQL(", ").join(columns), _layers(table), _by_batch(compiled)
     )
     for column, meaning in table.view.columns.items():
-        target = sql.Identifier("views", _readable(table), column)
+        target = sql.SQL("{}.{}").format(relation, sql.Identifier(column))
         yield sql.SQL("COMMENT ON COLUMN {} IS {}").format(target, sql.Literal(meaning))
 
 
-def _readable(table: CompiledView) -> str:
-    return f"{table.name}_{table.side}" if table.side else table.name
+def _readable(table: CompiledView) -> sql.Identifier:
+    return sql.Identifier("views", f"{table.name}_{table.side}" if table.side else table.name)
 
 
 def _layers(compiled: CompiledView) -> sql.Composed:

@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from truelog.batch.rebuild import Rebuilder
-from truelog.kernel import clock, groups, merge, stage
+from truelog.kernel import groups, merge, stage
 from truelog.kernel.stage import StagedRows
 from truelog.log.positions import Positions
 from truelog.reconcile import row_diff
@@ -78,7 +78,7 @@ def _repair_groups(rebuilder: Rebuilder, inputs: CompiledView) -> int:
     with _locked(rebuilder):
         staged = groups.stage_groups(context.spark, compiled, context.settings, found)
         _record_before(connection, compiled, merge.positions(connection, compiled))
-        groups.delete_groups(connection, compiled, groups.values(found))
+        groups.delete_groups(connection, compiled, "state", groups.values(found))
         rebuilder.of_table(compiled).merge_staged("state", staged)
         return _record_after(connection, compiled)
 
@@ -121,7 +121,7 @@ class _TableRepair:
         )
         for each in self.staged:
             self.rebuilder.merge_staged("state", each)
-        clock.drop_expired_rows(connection, compiled, "state", self.reached)
+        merge.drop_expired(connection, compiled, "state", self.reached)
         return _record_after(connection, compiled)
 
 

@@ -90,7 +90,7 @@ def build_fallback(rebuilder: Rebuilder) -> Positions | None:
         merge.lock(connection, compiled)
         if not _improves(connection, compiled, archived):
             raise psycopg.Rollback
-        _record(connection, compiled, archived, (as_of, now))
+        _record(connection, compiled, archived, as_of, now)
         return archived
     stage.clear(connection, compiled, staged)
     return None
@@ -119,13 +119,14 @@ def _record(
     connection: Connection,
     compiled: CompiledView,
     archived: Positions,
-    times: tuple[datetime | None, datetime | None],
+    as_of: datetime | None,
+    now: datetime | None,
 ) -> None:
-    """Record the fallback with its positions, and with the time up to which it covers the log and the log's clock."""
+    """Record the fallback: its positions, the time up to which it covers the log, and the log's clock."""
     view = compiled.name, compiled.view.version
     connection.execute("DELETE FROM truelog.batch_answer WHERE (view, version) = (%s, %s)", view)
     connection.execute(
-        "INSERT INTO truelog.batch_answer (view, version, as_of, clock) VALUES (%s, %s, %s, %s)", (*view, *times)
+        "INSERT INTO truelog.batch_answer (view, version, as_of, clock) VALUES (%s, %s, %s, %s)", (*view, as_of, now)
     )
     with connection.cursor() as cursor:
         cursor.executemany(

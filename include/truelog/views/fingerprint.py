@@ -38,12 +38,8 @@ _NUMBERED = re.compile(r"\w*#(\d+)L?")
 
 def fingerprint(spark: SparkSession, view: View, fields: Schemas) -> str:
     """The fingerprint of a view, given the fields of each topic that determine its result."""
-    pruned = _selected(spark, view, fields)
-    analyzed = plan.analyzed(pruned)
     parts = [
-        _renumbered(analyzed.toString()),
-        json.dumps(plan.literals(analyzed)),  # as they are: renumbering also changes a text such as "item#7"
-        json.dumps([(each.name, each.dataType.jsonValue()) for each in pruned.schema]),
+        *_plan(_selected(spark, view, fields)),
         json.dumps([(topic, fields[topic].jsonValue()) for topic in view.reads]),
         *_declared(view),
         f"meaning {MEANING}",
@@ -53,15 +49,7 @@ def fingerprint(spark: SparkSession, view: View, fields: Schemas) -> str:
 
 def fold_fingerprint(group: Group, rows: DataFrame) -> str:
     """The fingerprint of a Group's own table, given the fold of no inputs."""
-    analyzed = plan.analyzed(rows)
-    parts = [
-        _renumbered(analyzed.toString()),
-        json.dumps(plan.literals(analyzed)),
-        json.dumps([(each.name, each.dataType.jsonValue()) for each in rows.schema]),
-        *_declared(group),
-        repr((group.by, group.most)),
-        f"meaning {MEANING}",
-    ]
+    parts = [*_plan(rows), *_declared(group), repr((group.by, group.most)), f"meaning {MEANING}"]
     return f"{_FORMULA}:{_hash(parts)}"
 
 
@@ -88,6 +76,13 @@ def former_fingerprint(spark: SparkSession, view: View, schemas: Schemas) -> str
         f"meaning {MEANING}, future limit 0:05:00",
     ]
     return _hash(parts)
+
+
+def _plan(selected: DataFrame) -> Iterator[str]:
+    analyzed = plan.analyzed(selected)
+    yield _renumbered(analyzed.toString())
+    yield json.dumps(plan.literals(analyzed))  # as they are: renumbering also changes a text such as "item#7"
+    yield json.dumps([(each.name, each.dataType.jsonValue()) for each in selected.schema])
 
 
 def _declared(view: View) -> Iterator[str]:

@@ -146,18 +146,12 @@ class Max(Measure):
 
 
 @dataclass(frozen=True)
-class Value(Measure):
+class Value(Max):
     """The value of a column whose row has a single source: an input of a Group, or a row that a Group's fold makes."""
 
     def accepts(self, dtype: DataType) -> bool:
         element = dtype.elementType if isinstance(dtype, ArrayType) else dtype
         return isinstance(element, (*ColumnTypes.ORDERED, BinaryType))
-
-    def total(self, prepared: Column) -> Column:
-        return F.max(prepared)
-
-    def merged(self, name: str, dtype: DataType) -> dict[str, str]:
-        return {name: f'greatest(t."{name}", excluded."{name}")'}
 
 
 @dataclass(frozen=True)

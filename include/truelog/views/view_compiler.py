@@ -38,14 +38,22 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
         if isinstance(view, Group)
         else _compile_table(spark, name, view, schemas)
     )
-    compiled = own
-    if sides:
-        prints = combined([own.fingerprint, *(each.fingerprint for each in sides)])
-        scans = sum(each.scans for each in (own, *sides))
-        compiled = replace(own, sides=sides, fingerprint=prints, former_fingerprint="", scans=scans)
-        compiled = replace(compiled, columns=needed_columns(compiled.tables))
+    compiled = _with_sides(own, sides) if sides else own
     _require_names(compiled)
     return compiled
+
+
+def _with_sides(own: CompiledView, sides: tuple[CompiledView, ...]) -> CompiledView:
+    """The view with its side tables. Release 0.1 had none, so the view has no former fingerprint."""
+    tables = own, *sides
+    return replace(
+        own,
+        sides=sides,
+        fingerprint=combined([each.fingerprint for each in tables]),
+        former_fingerprint="",
+        columns=needed_columns(tables),
+        scans=sum(each.scans for each in tables),
+    )
 
 
 def _compile_group(spark: SparkSession, name: str, group: Group, sides: Sequence[CompiledView]) -> CompiledView:
