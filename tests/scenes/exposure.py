@@ -27,26 +27,34 @@ def listening_ports(processes: Iterable[psutil.Process]) -> dict[int, str]:
     """The ports on which these processes listen, with the names of the processes."""
     ports = {}
     for process in processes:
-        with suppress(psutil.NoSuchProcess):
-            for connection in process.net_connections(kind="inet"):
-                if connection.status == psutil.CONN_LISTEN:
-                    ports[connection.laddr.port] = process.name()
+        for _, port in listening_addresses(process):
+            with suppress(psutil.NoSuchProcess):
+                ports[port] = process.name()
     return ports
+
+
+def listening_addresses(process: psutil.Process) -> set[tuple[str, int]]:
+    """The addresses and ports on which a process listens; none if it has ended since it was listed."""
+    with suppress(psutil.NoSuchProcess):
+        connections = process.net_connections(kind="inet")
+        listening = [each.laddr for each in connections if each.status == psutil.CONN_LISTEN]
+        return {(address.ip.removeprefix("::ffff:"), address.port) for address in listening}
+    return set()
 
 
 def private_files(folders: Iterable[Path]) -> Iterator[Path]:
     """The files, folders and sockets of these folders, and the files that processes left in the temporary folder."""
     for folder in folders:
         yield folder
-        yield from (each for each in _below(folder) if _PROGRAMS not in str(each) and _kind(each) in _KINDS)
+        yield from (each for each in below(folder) if _PROGRAMS not in str(each) and _kind(each) in _KINDS)
     since = psutil.Process().create_time()
     for left in Path(tempfile.gettempdir()).iterdir():
         with suppress(FileNotFoundError):
             if left.name.startswith(_LEFT) and left.lstat().st_uid == os.getuid() and left.lstat().st_mtime > since:
-                yield from (each for each in (left, *_below(left)) if _kind(each) == stat.S_IFREG)
+                yield from (each for each in (left, *below(left)) if _kind(each) == stat.S_IFREG)
 
 
-def _below(folder: Path) -> Iterator[Path]:
+def below(folder: Path) -> Iterator[Path]:
     """Everything below a folder. Unlike `rglob`, this passes over a folder that is removed meanwhile."""
     for where, folders, files in os.walk(folder):
         yield from (Path(where, name) for name in (*folders, *files))

@@ -16,6 +16,7 @@ import runtime
 from runtime import airflow
 from tests.library.listener import Listener, listening
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
+from tests.scenes.exposure import below, listening_addresses
 from truelog.spark.submit import SPARK
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
@@ -149,16 +150,16 @@ def _measured(metrics: Listener) -> set[tuple[str, str]]:
 
 
 def test_every_port_is_on_loopback(running: Settings) -> None:
-    connections = inspected(running, lambda process: process.net_connections(kind="inet"))
-    listening = [each.laddr for found in connections for each in found if each.status == psutil.CONN_LISTEN]
-    assert {(address.ip, address.port) for address in listening} == {("127.0.0.1", running.airflow_port)}
+    addresses = [address for process in family(running, *NAMES) for address in listening_addresses(process)]
+    assert set(addresses) == {("127.0.0.1", running.airflow_port)}
 
 
 def test_no_secret_is_in_a_command_line_an_environment_or_a_log(running: Settings) -> None:
     shown = inspected(running, lambda process: " ".join([*process.cmdline(), *process.environ().values()]))
     assert len(shown) > len(NAMES)
     assert any(str(running.home) in text for text in shown)  # not in all: some processes overwrite theirs with a title
-    logs = [*(running.home / "logs").glob("airflow-*.log"), *(running.home / "airflow" / "logs").rglob("*.log")]
+    logs = [*(running.home / "logs").glob("airflow-*.log")]
+    logs += [file for file in below(running.home / "airflow" / "logs") if file.suffix == ".log"]
     assert {"airflow-setup.log", "airflow-api.log"} <= {file.name for file in logs}
     shown += [file.read_text(errors="replace") for file in logs]
     assert [secret for secret in secrets(running) for text in shown if secret in text] == []

@@ -12,6 +12,7 @@ import pytest
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
 from tests.scenes.conftest import World, known
+from tests.scenes.exposure import listening_addresses
 from truelog.ingest.generator import generate
 from truelog.log import ticks
 from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
@@ -88,19 +89,13 @@ def test_killed_between_merges_and_continued_by_executors(
     family = [each for each in psutil.Process(survivor.process.pid).children(recursive=True) if is_alive(each)]
     assert not [word for each in family for word in each.cmdline() if CLUSTER_SECRET in word]
     assert sum("CoarseGrainedExecutorBackend" in word for each in family for word in each.cmdline()) == 2
-    assert {address for each in family for address in listening(each)} == {"127.0.0.1"}
+    assert {address for each in family for address, _ in listening_addresses(each)} == {"127.0.0.1"}
     assert survivor.end() == 0
     until(lambda: require_none(family), 30, "the end of its executors")
 
     for view in ("page_views", "page_audience"):
         world.require_total(view)
     batch.require_equal_from_raw(list(VIEWS))
-
-
-def listening(process: psutil.Process) -> Iterator[str]:
-    for connection in process.net_connections(kind="inet"):
-        if connection.status == psutil.CONN_LISTEN:
-            yield connection.laddr.ip.removeprefix("::ffff:")
 
 
 def require_none(family: list[psutil.Process]) -> None:

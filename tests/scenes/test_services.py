@@ -17,6 +17,7 @@ from confluent_kafka.cimpl import NewTopic
 from pydantic import SecretStr
 
 import runtime
+from tests.scenes.exposure import below, listening_addresses
 from truelog.storage import bucket
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
@@ -159,14 +160,9 @@ def test_text_is_ordered_by_code_point_and_times_are_utc(postgresql: Settings) -
 
 
 def test_every_port_is_on_loopback(platform: Settings) -> None:
-    listening = [
-        connection.laddr
-        for process in runtime.processes(platform)
-        for connection in process.net_connections(kind="inet")
-        if connection.status == psutil.CONN_LISTEN
-    ]
-    assert len({address.port for address in listening}) >= 4
-    assert {address.ip.removeprefix("::ffff:") for address in listening} == {"127.0.0.1"}
+    addresses = [address for process in runtime.processes(platform) for address in listening_addresses(process)]
+    assert len({port for _, port in addresses}) >= 4
+    assert {address for address, _ in addresses} == {"127.0.0.1"}
 
 
 def test_no_secret_is_in_a_command_line_or_a_log(platform: Settings) -> None:
@@ -179,7 +175,7 @@ def test_no_secret_is_in_a_command_line_or_a_log(platform: Settings) -> None:
 def test_files_with_secrets_are_private(platform: Settings) -> None:
     """Only the owner can open the files, whatever the permissions of their folders."""
     secrets = [secret.encode() for secret in _secrets(platform)]
-    holding = [file for file in platform.home.rglob("*") if _holds(file, secrets)]
+    holding = [file for file in below(platform.home) if _holds(file, secrets)]
     assert {file.name for file in holding} >= {"settings.env", "server.properties", "s3proxy.properties"}
     assert [file for file in holding if stat.S_IMODE(file.stat().st_mode) & 0o077] == []
 
