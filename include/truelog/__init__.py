@@ -8,13 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from truelog.measures.measure import First, Latest, Max, Min, Sum, latest
+    from truelog.measures.sketches import Distinct, Quantiles
     from truelog.schema.derived import Derived
     from truelog.schema.event import Event, Topic
     from truelog.schema.quality import Quality
     from truelog.views.group import Group
     from truelog.views.lateness import EventWindow, lateness
-    from truelog.views.measures import First, Latest, Max, Min, Sum, latest
-    from truelog.views.sketches import Distinct, Quantiles
     from truelog.views.view import View
 
 __version__ = "0.2.0"
@@ -46,8 +46,8 @@ _HOMES = {
     "EventWindow": "truelog.views.lateness",
     "Group": "truelog.views.group",
     "lateness": "truelog.views.lateness",
-    **dict.fromkeys(("First", "Latest", "Max", "Min", "Sum", "latest"), "truelog.views.measures"),
-    **dict.fromkeys(("Distinct", "Quantiles"), "truelog.views.sketches"),
+    **dict.fromkeys(("First", "Latest", "Max", "Min", "Sum", "latest"), "truelog.measures.measure"),
+    **dict.fromkeys(("Distinct", "Quantiles"), "truelog.measures.sketches"),
 }
 
 

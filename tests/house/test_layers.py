@@ -14,6 +14,7 @@ ORDER = (
     "support",
     "storage",
     "schema",
+    "measures",
     "views",
     "log",
     "control",

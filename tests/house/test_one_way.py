@@ -69,10 +69,10 @@ def test_a_second_way_is_found(tmp_path: Path) -> None:
         "def rebuild(compiled, events):\n    rows = compiled.view.transform(events)\n    return compiled.totals(rows)\n"
     )
     array = "def halves(F, column):\n    return F.transform(column, half)\n"
-    plant(tmp_path, {"include/truelog/batch/rebuild.py": second, "include/truelog/views/measures.py": array})
-    assert steps(tmp_path, {"include/truelog/views/measures.py": "a reason of the past"}) == [
+    plant(tmp_path, {"include/truelog/batch/rebuild.py": second, "include/truelog/measures/measure.py": array})
+    assert steps(tmp_path, {"include/truelog/measures/measure.py": "a reason of the past"}) == [
         "include/truelog/batch/rebuild.py:3 transforms events or totals rows; call Compiled.totals_of",
-        "include/truelog/views/measures.py is on the list, but takes no such step",
+        "include/truelog/measures/measure.py is on the list, but takes no such step",
     ]
 
 

@@ -19,9 +19,9 @@ from pyspark.sql import types as t
 from tests.laws.lab import Lab
 from truelog import Latest, View
 from truelog.kernel import table, table_hash
+from truelog.measures import columns
 from truelog.storage.database import names
 from truelog.support.errors import BadDeclaration
-from truelog.views import columns
 from truelog.views.compiled_view import CompiledView
 
 NAN, INFINITY = math.nan, math.inf

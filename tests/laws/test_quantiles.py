@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from tests.laws.lab import Lab
 from truelog import Distinct, First, Latest, Max, Min, Quantiles, Sum
-from truelog.views.columns import clean
+from truelog.measures.columns import clean
 
 ONE_PERCENT = Quantiles(error=0.01)  # 6 bits of the mantissa
 # The exponent and the first six bits of the mantissa, as an integer.

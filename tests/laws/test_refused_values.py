@@ -14,8 +14,8 @@ from tests.laws.bench import Bench, make_bench, starting
 from tests.laws.lab import Lab
 from truelog import First, Latest, Max, Min, Sum, View, latest
 from truelog.kernel import bad_records
-from truelog.views import columns
-from truelog.views.measures import Measure
+from truelog.measures import columns
+from truelog.measures.measure import Measure
 
 
 def _holding(measure: Measure, expression: str) -> View:

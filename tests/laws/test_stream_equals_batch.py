@@ -16,11 +16,11 @@ from tests.laws.views import EVERY_MEASURE, VIEWS
 from truelog import Sum
 from truelog.batch import rebuild
 from truelog.batch.partial_selection import PartialSelection, select_partials
+from truelog.measures import measure, sketches
 from truelog.schema.event import EventType, load_events
 from truelog.spark.session import session
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
-from truelog.views import measures, sketches
 from truelog.views.compiled_view import extend_view
 
 TOPICS = tuple(sorted({topic for view in VIEWS.values() for topic in view.reads}))
@@ -54,10 +54,10 @@ def path(migrated: Settings, s3: Settings, _spark_ends: None) -> Iterator[RealPa
 
 
 def test_the_laws_cover_every_measure() -> None:
-    values = [*vars(measures).values(), *vars(sketches).values()]
-    existing = {each for each in values if isinstance(each, type) and issubclass(each, measures.Measure)}
-    covered = {type(measure) for view in (EVERY_MEASURE, VIEWS["cart"]) for measure in view.measures.values()}
-    assert covered == existing - {measures.Measure}
+    values = [*vars(measure).values(), *vars(sketches).values()]
+    existing = {each for each in values if isinstance(each, type) and issubclass(each, measure.Measure)}
+    covered = {type(each) for view in (EVERY_MEASURE, VIEWS["cart"]) for each in view.measures.values()}
+    assert covered == existing - {measure.Measure}
 
 
 @pytest.mark.parametrize("name", VIEWS)

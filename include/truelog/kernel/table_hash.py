@@ -23,8 +23,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from truelog.measures.columns import float_bits
 from truelog.storage.database import Connection
-from truelog.views.columns import float_bits
 from truelog.views.compiled_view import CompiledView, RowFilter
 
 # The bits of a float. All NaNs have the same encoding, and so do both zeros.

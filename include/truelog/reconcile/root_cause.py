@@ -32,6 +32,7 @@ from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import clock, table_hash
 from truelog.log import records
 from truelog.log.positions import Positions, Range
+from truelog.measures.measure import Sum
 from truelog.reconcile import row_diff
 from truelog.reconcile.offset_search import (
     Cause,
@@ -44,7 +45,6 @@ from truelog.reconcile.offset_search import (
 from truelog.spark.time_limit import time_limit
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView, RowFilter, extend_view
-from truelog.views.measures import Sum
 from truelog.views.provenance_frame import ProvenanceFrame
 
 log = logging.getLogger("truelog.root_cause")

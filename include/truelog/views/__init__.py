@@ -1,1 +1,1 @@
-"""Views: the declaration of a view, its measures, the catalogue, and the compiler that checks a view."""
+"""Views: the declarations of a view, the catalogue, and the compiler that checks a view."""

@@ -8,11 +8,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType
 
+from truelog.measures.columns import bounded, clean, sql_type
+from truelog.measures.measure import First
 from truelog.support.errors import CodeChanged
 from truelog.views.catalogue import table_name
-from truelog.views.columns import bounded, clean, sql_type
 from truelog.views.group import Group
-from truelog.views.measures import First
 from truelog.views.view import View
 
 STATUS = "status"  # the column that says whether a row of a view with a window is open, complete or corrected

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 
+from truelog.measures.measure import Measure, Value
 from truelog.support.errors import BadDeclaration
-from truelog.views.measures import Measure, Value
 from truelog.views.view import View
 
 INPUTS = "inputs"  # the name of the side table

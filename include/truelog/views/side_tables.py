@@ -11,9 +11,9 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from truelog.measures.measure import Sum, Value
 from truelog.views.group import COORDINATES, INPUTS, Group
 from truelog.views.lateness import is_late
-from truelog.views.measures import Sum, Value
 from truelog.views.provenance_frame import ProvenanceFrame
 from truelog.views.view import View
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 
+from truelog.measures.measure import Measure
 from truelog.support.durations import seconds
 from truelog.views.lateness import EventWindow, is_late
-from truelog.views.measures import Measure
 
 
 @dataclass(frozen=True, kw_only=True)

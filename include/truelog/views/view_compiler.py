@@ -7,14 +7,14 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructField, StructType
 
+from truelog.measures.columns import ColumnTypes, sql_type
+from truelog.measures.measure import Sum, require_accepted
 from truelog.support.errors import BadDeclaration
 from truelog.views import fold_checks, plan
-from truelog.views.columns import ColumnTypes, sql_type
 from truelog.views.compiled_view import STATUS, CompiledView, needed_columns
 from truelog.views.fingerprint import combined, fingerprint, fold_fingerprint, former_fingerprint, referenced
 from truelog.views.group import INPUTS, Group
 from truelog.views.lateness import CORRECTIONS
-from truelog.views.measures import Sum, require_accepted
 from truelog.views.side_tables import relation_names, side_tables
 from truelog.views.view import View
 

@@ -10,8 +10,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DecimalType, DoubleType, FloatType
 
-from truelog.views.columns import ColumnTypes, clean, comparable, float_bits, sql_type
-from truelog.views.measures import WHOLE, Measure
+from truelog.measures.columns import ColumnTypes, clean, comparable, float_bits, sql_type
+from truelog.measures.measure import WHOLE, Measure
 
 _FRACTIONS = (FloatType, DoubleType, DecimalType)
 _MANTISSA_BITS = 52  # of a double

@@ -29,8 +29,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from truelog.measures.columns import LONGEST, ColumnTypes, clean, comparable, limited, require, sql_type
 from truelog.support.errors import BadDeclaration
-from truelog.views.columns import LONGEST, ColumnTypes, clean, comparable, limited, require, sql_type
 
 _SMALL = (ByteType, ShortType, IntegerType)
 WHOLE = (*_SMALL, LongType)
