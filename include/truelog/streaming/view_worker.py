@@ -114,9 +114,9 @@ class ViewWorker:
                 self.connection = self.positions = None
 
     def report_hang(self, connection: Connection) -> None:
-        """If the current step has run for too long, report the view as stalled, and what the step is waiting for."""
+        """If the current step has run for too long, report the view as stalled, and what the step is waiting for now."""
         began, working = self.step_began, self.connection
-        if began is None or self.reported or self._step_lasts() < self.applier.settings.hang_seconds:
+        if began is None or self._step_lasts() < self.applier.settings.hang_seconds:
             return
         blocking = connection.execute(_BLOCKING, (working.info.backend_pid,)).fetchall() if working else []
         waits = f"It is waiting for a lock held by PostgreSQL {', '.join(str(row[0]) for row in blocking)}."
