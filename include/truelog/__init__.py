@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from truelog.schema.event import Event, Topic
     from truelog.schema.quality import Quality
     from truelog.views.group import Group
+    from truelog.views.join import Join, Match, Totals
     from truelog.views.lateness import EventWindow, lateness
     from truelog.views.view import View
 
@@ -25,13 +26,16 @@ __all__ = [
     "EventWindow",
     "First",
     "Group",
+    "Join",
     "Latest",
+    "Match",
     "Max",
     "Min",
     "Quality",
     "Quantiles",
     "Sum",
     "Topic",
+    "Totals",
     "View",
     "lateness",
     "latest",
@@ -46,6 +50,7 @@ _HOMES = {
     "EventWindow": "truelog.views.lateness",
     "Group": "truelog.views.group",
     "lateness": "truelog.views.lateness",
+    **dict.fromkeys(("Join", "Match", "Totals"), "truelog.views.join"),
     **dict.fromkeys(("First", "Latest", "Max", "Min", "Sum", "latest"), "truelog.measures.measure"),
     **dict.fromkeys(("Distinct", "Quantiles"), "truelog.measures.sketches"),
 }

@@ -14,6 +14,7 @@ from truelog.storage.database import connect
 from truelog.views.catalogue import VIEWS
 
 HANGING, FREE = "locked_views", "free_views"
+_REASON = "SELECT reason FROM truelog.standing WHERE view = %s AND state = 'STALLED'"
 
 
 def test_one_locked_table_stops_one_view(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,11 +38,11 @@ def test_one_locked_table_stops_one_view(world: World, tmp_path: Path, monkeypat
     with connect(world.settings) as locking:
         locking.execute("SET idle_in_transaction_session_timeout = 0")
         locking.execute(sql.SQL("LOCK TABLE {} IN SHARE MODE").format(sql.Identifier("state", table)))
-        reason = "SELECT reason FROM truelog.standing WHERE view = %s AND state = 'STALLED'"
+        pid = locking.info.backend_pid
 
         def is_reported() -> bool:
             world.traffic.send(1)  # an application looks at its views after each batch
-            return any(f"PostgreSQL process {locking.info.backend_pid}" in text for (text,) in world.ask(reason, HANGING))
+            return any(f"PostgreSQL process {pid}" in text for (text,) in world.ask(_REASON, HANGING))
 
         stream.wait(is_reported, 60, "the hanging view to be stalled behind the lock")
         for _ in range(2):
@@ -51,7 +52,7 @@ def test_one_locked_table_stops_one_view(world: World, tmp_path: Path, monkeypat
             stream.wait(lambda before=before: batch_at() > before, 60, "the end of a batch")  # type: ignore[misc]
         assert not world.caught_up(HANGING)
     world.catch_up(stream, HANGING)
-    stream.wait(lambda: not world.ask(reason, HANGING), 30, "its status")
+    stream.wait(lambda: not world.ask(_REASON, HANGING), 30, "its status")
     assert stream.end() == 0
     for view in (HANGING, FREE):
         world.require_total(view)

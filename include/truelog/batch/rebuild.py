@@ -82,6 +82,8 @@ class Rebuilder:
         """
         if (inputs := self.compiled.inputs) is not None:
             return only(self.compiled.folded(inputs.stored(self.of_table(inputs).states(positions))))
+        if (joined := self.compiled.joined) is not None:
+            return only(joined.rows(self.compiled.view.key, lambda table: self.of_table(table).states(positions)))
         stored = (
             Partials(self.compiled)
             if self.from_raw

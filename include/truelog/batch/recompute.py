@@ -81,8 +81,10 @@ def _replace_partials(rebuilder: Rebuilder, covered: PartialRange) -> int:
     """Replace the log day's partial of each table to which events are added, and return the keys of the first."""
     context, keys = rebuilder.context, list[int]()
     for each in rebuilder.compiled.sources:
-        states = rebuilder.of_table(each).states_between(covered.begin, covered.end)
-        keys.append(partials.replace(context.spark, context.settings, each, covered, states))
+        of_table, topics = rebuilder.of_table(each), each.view.topics
+        own = PartialRange(covered.day, covered.begin.only(topics), covered.end.only(topics), of_table.readings)
+        states = of_table.states_between(own.begin, own.end)
+        keys.append(partials.replace(context.spark, context.settings, each, own, states))
     return keys[0]
 
 

@@ -113,7 +113,7 @@ def _merged_since(rebuilder: Rebuilder, positions: Positions, final: Positions) 
     """What a process that had not noticed the new reading yet has merged since the view was rebuilt."""
     if not positions.ranges_to(final):
         return []
-    if rebuilder.compiled.inputs is not None:
+    if rebuilder.compiled.is_derived:
         raise Stale(f"{rebuilder.compiled.name} has advanced while it was rebuilt. Run the command again.")
     return [rebuilder.stage_since(positions, final)]
 

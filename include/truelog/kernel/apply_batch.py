@@ -141,9 +141,11 @@ class BatchApplier:
         def totals(table: CompiledView) -> DataFrame:
             return table.totals_of(events)  # 2
 
-        if compiled.inputs is None:
+        if not compiled.is_derived:
             return stage.stage_tables(compiled, totals, self.settings)  # 3
-        sides = stage.stage_sides(compiled, totals, self.settings)
+        sides = stage.stage_each(compiled.sources, totals, self.settings)
+        if compiled.joined is not None:
+            return replace(stage.NO_ROWS, sides=sides)
         spark = events[compiled.view.reads[0]].sparkSession
         rows = groups.stage_touched(spark, compiled, self.settings, sides[INPUTS])
         return replace(rows, sides=sides)

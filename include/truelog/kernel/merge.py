@@ -17,14 +17,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
 
-from psycopg import sql
-
 from truelog.control import lease
-from truelog.kernel import clock, groups, stage
+from truelog.kernel import clock, groups, joins, stage
 from truelog.kernel.stage import StagedRows
 from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
-from truelog.storage.database import Connection, names
+from truelog.storage.database import Connection
 from truelog.support import faults
 from truelog.support.errors import Gap, MeaningChanged, Stale
 from truelog.views.compiled_view import CompiledView
@@ -79,7 +77,7 @@ def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: 
             lease.require_lease(connection, holder)  # 3
         faults.reach("merge.locked")
         stage.require_complete(connection, compiled, merge.staged)  # 4
-        add(connection, compiled, "state", merge.staged)  # 5
+        add_batch(connection, compiled, merge.staged)  # 5
         faults.reach("merge.added")
         exclude(connection, compiled, merge.excluded)  # 6
         now = drop_expired(connection, compiled, "state", merge.end)  # 7
@@ -163,12 +161,20 @@ def _require_unrepaired(connection: Connection, compiled: CompiledView, known: i
         raise Stale(f"{compiled.name} was repaired while its batch was computed. Repeat the batch.")
 
 
+def add_batch(connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
+    """Add a batch's staged rows to the view's tables. The tables of a Join follow from the changes of its sides."""
+    if compiled.joined is not None:
+        joins.add_batch(connection, compiled, staged)
+    else:
+        add(connection, compiled, "state", staged)
+
+
 def add(connection: Connection, compiled: CompiledView, schema: str, staged: StagedRows) -> None:
     """Add staged rows to each of a view's tables in `schema`. The rows of a Group replace those of touched groups."""
     if INPUTS in staged.sides:
         groups.replace_touched(connection, compiled, schema, staged)
     for each, rows in staged.by_table(compiled):
-        _add(connection, each, schema, rows)
+        stage.add(connection, each, schema, rows)
 
 
 def drop_expired(connection: Connection, compiled: CompiledView, schema: str, end: Positions) -> datetime | None:
@@ -180,26 +186,6 @@ def drop_expired(connection: Connection, compiled: CompiledView, schema: str, en
     for each in compiled.tables:
         clock.drop_before(connection, each, schema, clock.cutoff_at(each, now))
     return now
-
-
-def _add(connection: Connection, compiled: CompiledView, schema: str, staged: StagedRows) -> None:
-    if not staged.attempts:
-        return
-    columns = compiled.stored_columns
-    updates = [sql.SQL("{} = {}").format(sql.Identifier(c), sql.SQL(e)) for c, e in compiled.merged.items()]
-    connection.execute(
-        sql.SQL(
-            "INSERT INTO {target} AS t ({columns}) SELECT {columns} FROM {stage} WHERE attempt = ANY(%s) "
-            "ON CONFLICT ({key}) DO UPDATE SET {updates}"
-        ).format(
-            target=sql.Identifier(schema, compiled.table),
-            columns=names(columns),
-            stage=stage.table(compiled),
-            key=names(compiled.key_columns),
-            updates=sql.SQL(", ").join(updates),
-        ),
-        (list(staged.attempts),),
-    )
 
 
 def exclude(connection: Connection, compiled: CompiledView, excluded: Sequence[Excluded]) -> None:

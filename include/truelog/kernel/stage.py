@@ -19,7 +19,7 @@ import pyarrow as pa
 from psycopg import sql
 from pyspark.sql import DataFrame
 
-from truelog.storage.database import Connection
+from truelog.storage.database import Connection, names
 from truelog.support.errors import StagingTorn
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView
@@ -53,15 +53,15 @@ NO_ROWS = StagedRows((), 0, 0)
 
 def stage_tables(compiled: CompiledView, states: Callable[[CompiledView], DataFrame], settings: Settings) -> StagedRows:
     """Load the states of each of the view's tables into its staging table."""
-    sides = stage_sides(compiled, states, settings)
+    sides = stage_each(compiled.sides, states, settings)
     return replace(stage_rows(states(compiled), compiled, settings), sides=sides)
 
 
-def stage_sides(
-    compiled: CompiledView, states: Callable[[CompiledView], DataFrame], settings: Settings
+def stage_each(
+    sides: Iterable[CompiledView], states: Callable[[CompiledView], DataFrame], settings: Settings
 ) -> dict[str, StagedRows]:
-    """Load the states of each of the view's side tables into its staging table."""
-    return {each.side: stage_rows(states(each), each, settings) for each in compiled.sides}
+    """Load the states of each of these side tables into its staging table."""
+    return {each.side: stage_rows(states(each), each, settings) for each in sides}
 
 
 def stage_rows(states: DataFrame, compiled: CompiledView, settings: Settings) -> StagedRows:
@@ -96,6 +96,27 @@ def _require_complete(connection: Connection, compiled: CompiledView, staged: St
             f"{compiled.name}: {staged.rows} rows were loaded, but the staging table has {rows}"
             f"{' with different content' if rows == staged.rows else ''}. Did the database crash? Repeat the batch."
         )
+
+
+def add(connection: Connection, compiled: CompiledView, schema: str, staged: StagedRows) -> None:
+    """Merge the staged rows of one table into the table in `schema`."""
+    if not staged.attempts:
+        return
+    columns = compiled.stored_columns
+    updates = [sql.SQL("{} = {}").format(sql.Identifier(c), sql.SQL(e)) for c, e in compiled.merged.items()]
+    connection.execute(
+        sql.SQL(
+            "INSERT INTO {target} AS t ({columns}) SELECT {columns} FROM {stage} WHERE attempt = ANY(%s) "
+            "ON CONFLICT ({key}) DO UPDATE SET {updates}"
+        ).format(
+            target=sql.Identifier(schema, compiled.table),
+            columns=names(columns),
+            stage=table(compiled),
+            key=names(compiled.key_columns),
+            updates=sql.SQL(", ").join(updates),
+        ),
+        (list(staged.attempts),),
+    )
 
 
 def clear(connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:

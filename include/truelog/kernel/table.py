@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pyspark
 from psycopg import sql
 
-from truelog.kernel import groups
+from truelog.kernel import groups, joins
 from truelog.storage.database import Connection, definitions, names
 from truelog.support.errors import NotMade
 from truelog.views.compiled_view import CompiledView
@@ -43,6 +43,8 @@ def deploy_table(connection: Connection, compiled: CompiledView) -> None:
                 _create_stage(connection, each)
             if compiled.inputs is not None:
                 groups.grant_inputs(connection, compiled)
+            if compiled.joined is not None:
+                joins.create(connection, compiled)
         _create_readable_view(connection, compiled)
 
 

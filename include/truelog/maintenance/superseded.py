@@ -19,6 +19,7 @@ from psycopg import sql
 from truelog.archive.archive_table import open_catalog
 from truelog.batch import base, partials
 from truelog.control.view_tables import tables_of
+from truelog.kernel import joins
 from truelog.reconcile import row_diff
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
@@ -32,7 +33,8 @@ _SUPERSEDED = """
         AND p.advanced_at > now() - make_interval(secs => %(seconds)s)
     ) ORDER BY 1, 2
 """
-_TABLES = (("state", ""), ("stage", ""), ("batch", ""), ("recon", ""), ("recon", "_streamed"), ("recon", "_diff"))
+_STAGED = (("stage", ""), ("stage", joins.CHANGES))
+_TABLES = (("state", ""), *_STAGED, ("batch", ""), ("recon", ""), ("recon", "_streamed"), ("recon", "_diff"))
 # In the order of foreign keys.
 _ROWS = ("batch_answer", "position", "exclusion", "proof", "base", "merge_tally", "view")
 

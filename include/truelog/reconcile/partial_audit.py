@@ -49,9 +49,11 @@ def oldest_proof(rebuilder: Rebuilder, positions: Positions) -> datetime | None:
 
     None if one of them never was, or if the rebuild uses no partials.
     """
-    known = _known(rebuilder.of_table(rebuilder.compiled.sources[0]))
-    proved = _proofs(rebuilder)
-    times = [proved.get(each.day) for each in select_partials(known.ranges, positions).partials]
+    proved, times = _proofs(rebuilder), list[datetime | None]()
+    for table in rebuilder.compiled.sources:
+        known = _known(rebuilder.of_table(table))
+        selected = select_partials(known.ranges, positions.only(table.view.topics)).partials
+        times += [proved.get(each.day) for each in selected]
     found = [time for time in times if time is not None]
     return min(found) if times and len(found) == len(times) else None
 

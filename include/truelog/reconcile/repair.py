@@ -12,7 +12,7 @@ of all records after V. Therefore a repair does the following:
 No step reads the history again. The stream waits only from step 2 on, for the few records since step 1.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from truelog.batch.rebuild import Rebuilder
-from truelog.kernel import groups, merge, stage
+from truelog.kernel import groups, joins, merge, stage
 from truelog.kernel.stage import StagedRows
 from truelog.log.positions import Positions
 from truelog.reconcile import row_diff
@@ -35,7 +35,8 @@ def repair(rebuilder: Rebuilder, compared: Positions) -> int:
     """Replace the rows of all keys in `recon.<table>_diff` of each table, and return the number of rows that changed.
 
     The comparison that filled these tables has rebuilt the rows in `recon.<table>` at the positions `compared`. The
-    rows of a Group are repaired last, in a transaction of their own, because they follow from its repaired inputs.
+    counts of a Join are computed again from its repaired sides. The rows of a Group are repaired last, in a transaction
+    of their own, because they follow from its repaired inputs.
 
     Raises:
         ArchiveBehind: the log has dropped records since then that are not archived. No row was changed.
@@ -49,7 +50,8 @@ def repair(rebuilder: Rebuilder, compared: Positions) -> int:
     with _locked(rebuilder):  # 2
         for each in repairs:
             each.catch_up()  # 3
-        changed = sum(each.replace() for each in repairs)  # 4
+        replace = _replace_rows if compiled.joined is None else _replace_matched_rows
+        changed = replace(rebuilder, repairs)  # 4
     return changed if compiled.inputs is None else changed + _repair_groups(rebuilder, compiled.inputs)
 
 
@@ -64,6 +66,32 @@ def _locked(rebuilder: Rebuilder) -> Iterator[None]:
         rebuilder.require_reading()
         yield
         merge.record_repair(connection, compiled)
+
+
+def _replace_rows(rebuilder: Rebuilder, repairs: Sequence["_TableRepair"]) -> int:
+    return sum(each.replace() for each in repairs)
+
+
+def _replace_matched_rows(rebuilder: Rebuilder, repairs: Sequence["_TableRepair"]) -> int:
+    """Replace the differing rows of each table, and compute again what follows from the replaced rows.
+
+    A row that follows from a wrong row may itself be right or wrong, so it is not changed by the difference.
+    """
+    connection, compiled, changed = rebuilder.connection, rebuilder.compiled, 0
+    sources = {each.rebuilder.compiled.side: each for each in repairs}
+    positions = merge.positions(connection, compiled)
+    for table in joins.in_order(compiled):
+        keys = sql.SQL("SELECT {} FROM {}").format(names(table.key_columns), row_diff.diff_table(table))
+        if table.is_derived:
+            row_diff.add_keys(connection, table, joins.pending_keys(table))
+            joins.discard_pending(connection, table)
+            _record_before(connection, table, positions)
+            joins.replace_counts(connection, compiled, table, keys)
+            changed += _record_after(connection, table)
+        elif table.side in sources:
+            with joins.changing(connection, compiled, table, keys):
+                changed += sources[table.side].replace()
+    return changed
 
 
 def _repair_groups(rebuilder: Rebuilder, inputs: CompiledView) -> int:

@@ -67,8 +67,8 @@ def find_root_causes(rebuilder: Rebuilder, positions: Positions, unequal: int) -
     rows = _differing(rebuilder)
     if faults:
         causes = _all(rows, Cause.FILE, faults[0].about)
-    elif rebuilder.compiled.inputs is not None:
-        causes = _of_groups(rebuilder, rebuilder.compiled.inputs, rows)
+    elif rebuilder.compiled.is_derived:
+        causes = _of_derived(rebuilder, rows)
     else:
         causes = _investigate(rebuilder, positions, rows)
     row_diff.save_causes(rebuilder.connection, rebuilder.compiled, {key: f.cause.value for key, f in causes.items()})
@@ -76,11 +76,14 @@ def find_root_causes(rebuilder: Rebuilder, positions: Positions, unequal: int) -
     return tuple(Explanation(cause, n, about) for (cause, about), n in counts.most_common())
 
 
-def _of_groups(rebuilder: Rebuilder, inputs: CompiledView, rows: Mapping[str, "_Row"]) -> ExplanationByKey:
-    """Explain the rows of a Group by its inputs, which were compared before."""
-    if row_diff.has_differences(rebuilder.connection, inputs):
-        return _all(rows, Cause.UNKNOWN, "they follow from the group's inputs, which differ too")
-    return _all(rows, Cause.HAND, "the inputs of all groups are equal, but the rows do not follow from them")
+def _of_derived(rebuilder: Rebuilder, rows: Mapping[str, "_Row"]) -> ExplanationByKey:
+    """Explain rows that follow from other tables by these tables, which were cleared of earlier differences before."""
+    compiled = rebuilder.compiled
+    before = [compiled.inputs] if compiled.inputs else [*compiled.joined.tables.values()] if compiled.joined else []
+    if different := [each.side for each in before if row_diff.has_differences(rebuilder.connection, each)]:
+        return _all(rows, Cause.UNKNOWN, f"they follow from {', '.join(different)}, whose rows differ too")
+    names = ", ".join(each.side for each in before)
+    return _all(rows, Cause.HAND, f"the rows of {names} are equal, but these rows do not follow from them")
 
 
 def _investigate(rebuilder: Rebuilder, positions: Positions, rows: Mapping[str, "_Row"]) -> ExplanationByKey:

@@ -78,6 +78,16 @@ def has_differences(connection: Connection, compiled: CompiledView) -> bool:
     return connection.execute(query).fetchone() is not None
 
 
+def add_keys(connection: Connection, compiled: CompiledView, keys: sql.Composable) -> None:
+    """Add keys to the table of differing rows, from a query of the key columns."""
+    connection.execute(
+        sql.SQL(
+            "INSERT INTO {diff} ({key}, key_json) SELECT DISTINCT {key}, {key_json} FROM ({keys}) AS added "
+            "WHERE {key_json} NOT IN (SELECT key_json FROM {diff})"
+        ).format(diff=diff_table(compiled), key=names(compiled.key_columns), key_json=key_json(compiled), keys=keys)
+    )
+
+
 def set_reconciliation(connection: Connection, compiled: CompiledView, reconciliation: int) -> None:
     """Write the reconciliation's id into the diff table. The next reconciliation replaces the table."""
     connection.execute(sql.SQL("UPDATE {} SET reconciliation = %s").format(diff_table(compiled)), (reconciliation,))

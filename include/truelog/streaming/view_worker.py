@@ -114,7 +114,7 @@ class ViewWorker:
                 self.connection = self.positions = None
 
     def report_hang(self, connection: Connection) -> None:
-        """If the current step has run for too long, report the view as stalled, and what the step is waiting for now."""
+        """If the current step has run for too long, report the view as stalled, and what it is waiting for now."""
         began, working = self.step_began, self.connection
         if began is None or self._step_lasts() < self.applier.settings.hang_seconds:
             return

@@ -13,6 +13,7 @@ from truelog.measures.measure import First
 from truelog.support.errors import CodeChanged
 from truelog.views.catalogue import table_name
 from truelog.views.group import Group
+from truelog.views.joined import Joined
 from truelog.views.view import View
 
 STATUS = "status"  # the column that says whether a row of a view with a window is open, complete or corrected
@@ -42,6 +43,7 @@ class CompiledView:
     side: str = ""  # the name of a side table; "" for the table that readers query
     sides: tuple["CompiledView", ...] = ()
     inputs: "CompiledView | None" = None  # the side table of a Group, from which `fold` makes the rows
+    joined: Joined | None = None  # the matches that a table of a Join counts
 
     @property
     def table(self) -> str:
@@ -55,9 +57,14 @@ class CompiledView:
         return self.view
 
     @property
+    def is_derived(self) -> bool:
+        """Whether the rows follow from other tables, and not from events."""
+        return self.inputs is not None or self.joined is not None
+
+    @property
     def sources(self) -> tuple["CompiledView", ...]:
-        """The view's tables to which events are added. A Group's own table follows from its inputs instead."""
-        return self.tables if self.inputs is None else self.sides
+        """The view's tables to which events are added."""
+        return tuple(each for each in self.tables if not each.is_derived)
 
     @property
     def tables(self) -> tuple["CompiledView", ...]:
@@ -150,6 +157,8 @@ class CompiledView:
         """
         if self.inputs is not None:
             return only(self.folded(self.inputs.stored(self.inputs.totals_of(events))))
+        if self.joined is not None:
+            return only(self.joined.rows(self.view.key, lambda table: table.totals_of(events)))
         return self.totals(self.transformed(events), only)
 
     def folded(self, inputs: DataFrame) -> DataFrame:

@@ -23,6 +23,7 @@ from truelog.schema.derived import IS_DERIVED
 from truelog.support.durations import seconds
 from truelog.views import plan
 from truelog.views.group import Group
+from truelog.views.join import Match
 from truelog.views.view import View
 
 # Raise MEANING whenever records decode differently (`schema.decode`), or a measure or its hash is computed differently
@@ -51,6 +52,11 @@ def fold_fingerprint(group: Group, rows: DataFrame) -> str:
     """The fingerprint of a Group's own table, given the fold of no inputs."""
     parts = [*_plan(rows), *_declared(group), repr((group.by, group.most)), f"meaning {MEANING}"]
     return f"{_FORMULA}:{_hash(parts)}"
+
+
+def joined_fingerprint(view: View, counts: Mapping[str, Match]) -> str:
+    """The fingerprint of a table of counts. Those of the tables that it follows from are added to the view's."""
+    return f"{_FORMULA}:{_hash([*_declared(view), repr(dict(counts)), f'meaning {MEANING}'])}"
 
 
 def combined(fingerprints: list[str]) -> str:

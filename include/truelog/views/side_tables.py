@@ -5,6 +5,7 @@ positions, and it is rebuilt, compared, repaired and certified with the view.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
 
@@ -13,6 +14,7 @@ from pyspark.sql import functions as F
 
 from truelog.measures.measure import Sum, Value
 from truelog.views.group import COORDINATES, INPUTS, Group
+from truelog.views.join import Join, Totals, counted
 from truelog.views.lateness import is_late
 from truelog.views.provenance_frame import ProvenanceFrame
 from truelog.views.view import View
@@ -20,7 +22,7 @@ from truelog.views.view import View
 
 def side_tables(view: View) -> Mapping[str, View]:
     """The view's side tables, by name."""
-    sides = {INPUTS: _inputs(view)} if isinstance(view, Group) else {}
+    sides = {INPUTS: _inputs(view)} if isinstance(view, Group) else _of_join(view) if isinstance(view, Join) else {}
     return sides | ({"dropped": _dropped(view, view.allowed_lateness)} if view.allowed_lateness else {})
 
 
@@ -37,6 +39,24 @@ def _inputs(group: Group) -> View:
         measures={name: Value() for name in group.inputs},
         allowed_lateness=group.allowed_lateness,
         version=group.version,
+    )
+
+
+def _of_join(join: Join) -> dict[str, View]:
+    """The tables of a Join: each follows only from events and from tables before it."""
+    shared: dict[str, Any] = {"version": join.version, "allowed_lateness": join.allowed_lateness}
+    sides = {name: replace(side, **shared) for name, side in join.sides.items()}
+    return sides | {name: _of_totals(join, each) for name, each in join.totals.items()}
+
+
+def _of_totals(join: Join, totals: Totals) -> View:
+    return View(
+        reads=join.reads,
+        transform=join.transform,
+        key=totals.key,
+        measures=counted(totals.counts),
+        columns=totals.columns,
+        version=join.version,
     )
 
 

@@ -5,15 +5,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DataType, StructField, StructType
+from pyspark.sql.types import DataType, IntegerType, StructField, StructType
 
 from truelog.measures.columns import ColumnTypes, sql_type
-from truelog.measures.measure import Sum, require_accepted
+from truelog.measures.measure import WHOLE, Sum, require_accepted
 from truelog.support.errors import BadDeclaration
 from truelog.views import fold_checks, plan
 from truelog.views.compiled_view import STATUS, CompiledView, needed_columns
-from truelog.views.fingerprint import combined, fingerprint, fold_fingerprint, former_fingerprint, referenced
+from truelog.views.fingerprint import (
+    combined,
+    fingerprint,
+    fold_fingerprint,
+    former_fingerprint,
+    joined_fingerprint,
+    referenced,
+)
 from truelog.views.group import INPUTS, Group
+from truelog.views.join import Join, Match
+from truelog.views.joined import Joined, type_of
 from truelog.views.lateness import CORRECTIONS
 from truelog.views.side_tables import relation_names, side_tables
 from truelog.views.view import View
@@ -31,15 +40,54 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
         BadDeclaration: the transform is not row-wise, is not deterministic, or does not select exactly the key and the
             measures; or a table column would have two sources.
     """
-    tables = side_tables(view).items()
-    sides = tuple(replace(_compile_table(spark, name, each, schemas), side=side) for side, each in tables)
-    own = (
-        _compile_group(spark, name, view, sides)
-        if isinstance(view, Group)
-        else _compile_table(spark, name, view, schemas)
-    )
+    sides = _compile_sides(spark, name, view, schemas)
+    if isinstance(view, Group):
+        own = _compile_group(spark, name, view, sides)
+    elif isinstance(view, Join):
+        own = _compile_counts(name, view, view.counts, sides)
+    else:
+        own = _compile_table(spark, name, view, schemas)
     compiled = _with_sides(own, sides) if sides else own
     _require_names(compiled)
+    return compiled
+
+
+def _compile_sides(
+    spark: SparkSession, name: str, view: View, schemas: Mapping[str, StructType]
+) -> tuple[CompiledView, ...]:
+    """The side tables, in an order in which each follows only from those before it."""
+    totals = view.totals if isinstance(view, Join) else {}
+    sides: list[CompiledView] = []
+    for side, declared in side_tables(view).items():
+        if side in totals:
+            compiled = _compile_counts(name, declared, totals[side].counts, sides)
+        else:
+            compiled = _compile_table(spark, name, declared, schemas)
+        sides.append(replace(compiled, side=side))
+    return tuple(sides)
+
+
+def _compile_counts(
+    name: str, view: View, counts: Mapping[str, Match], earlier: Sequence[CompiledView]
+) -> CompiledView:
+    """A table of counts, whose key columns have the types of the columns that they come from."""
+    known = {each.side: each for each in earlier}
+    used = {table for match in counts.values() for table in match.tables}
+    if unknown := sorted(used - known.keys()):
+        raise BadDeclaration(f"{name}: a match uses {', '.join(unknown)}, but the tables before it are {[*known]}.")
+    joined = Joined(counts, {table: known[table] for table in known if table in used})
+    keys = [{k: type_of(match.key[k], joined.tables) for k in view.key} for match in counts.values()]
+    if any(each != keys[0] for each in keys):
+        raise BadDeclaration(f"{name}: the matches disagree about the types of the key columns {view.key}.")
+    for one, other in (pair for match in counts.values() for pair in match.on):
+        if type_of(one, joined.tables) != type_of(other, joined.tables):
+            raise BadDeclaration(f"{name}: {one} and {other} have different types.")
+    for column in (column for match in counts.values() for column, _, _ in match.where):
+        if not isinstance(type_of(column, joined.tables), WHOLE):
+            raise BadDeclaration(f"{name}: {column} is compared with a whole number, but it is none.")
+    dtypes = keys[0] | dict.fromkeys(counts, IntegerType())
+    compiled = CompiledView(name, view, dtypes, joined_fingerprint(view, counts), scans=0, joined=joined)
+    _require_unique_columns(compiled)
     return compiled
 
 

@@ -1,0 +1,276 @@
+"""Joins: when rows of a table change, the tables that follow from it change by the difference.
+
+The tables of a Join are processed one after another, each before the tables that follow from it. For each table:
+
+1. note the rows with the keys that are about to change, with weight -1 (`changing`)
+2. change the table
+3. note the rows with these keys again, with weight +1; unchanged rows cancel out
+4. match the noted rows with the other tables as they are now, and keep the resulting counts for the tables that follow
+
+Step 4 sees the earlier tables after their change and the later ones before it, so the differences add up to
+`Q(new tables) - Q(old tables)` exactly. Everything happens in the merge's transaction.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from psycopg import sql
+
+from truelog.kernel import stage
+from truelog.kernel.stage import NO_ROWS, StagedRows
+from truelog.measures.columns import sql_type
+from truelog.storage.database import Connection, definitions, names
+from truelog.views.compiled_view import CompiledView
+from truelog.views.join import Match, split
+from truelog.views.joined import Joined, live_sql, relation
+
+CHANGES = "_changes"  # suffix of the table with the noted rows
+_PENDING = StagedRows(("changes",), 0, 0)  # the staged counts that follow from earlier tables
+_WEIGHT = "_weight"
+_BY_SCAN = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin")
+
+
+def create(connection: Connection, compiled: CompiledView) -> None:
+    """Create what a Join needs beside its tables: a table for noted rows, and an index for each match."""
+    for table in compiled.tables:
+        if not _followers(compiled, table):
+            continue
+        columns = {name: sql_type(dtype) for name, dtype in relation(table).items()} | {_WEIGHT: "int NOT NULL"}
+        noted = sql.SQL("CREATE UNLOGGED TABLE {} ({})")
+        connection.execute(noted.format(_changes(table), definitions(columns)))
+        for number, looked_up_by in enumerate(_looked_up_by(compiled, table)):
+            index = sql.Identifier(f"{table.table}_{number}")
+            connection.execute(sql.SQL("CREATE INDEX {} ON {} ({})").format(index, _state(table), names(looked_up_by)))
+
+
+def add_batch(connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
+    """Add staged rows to the sides, and change the tables that follow from them."""
+    for table in in_order(compiled):
+        rows = staged.sides.get(table.side, NO_ROWS)
+        if table.is_derived:
+            settle(connection, compiled, table)
+        elif rows.attempts:
+            with changing(connection, compiled, table, _staged_keys(table, rows)):
+                stage.add(connection, table, "state", rows)
+
+
+def settle(connection: Connection, compiled: CompiledView, table: CompiledView) -> None:
+    """Add to a table of counts what follows from the changes of earlier tables, and delete the rows without a match."""
+    keys = pending_keys(table)
+    if connection.execute(sql.SQL("SELECT FROM ({}) AS pending LIMIT 1").format(keys)).fetchone() is None:
+        return
+    with changing(connection, compiled, table, keys):
+        _add_pending(connection, table)
+        no_match = (sql.SQL("{} = 0").format(sql.Identifier(name)) for name in table.view.measures)
+        with _by_index(connection):
+            connection.execute(
+                sql.SQL("DELETE FROM {} WHERE {} AND ({}) IN ({})").format(
+                    _state(table), sql.SQL(" AND ").join(no_match), names(table.key_columns), keys
+                )
+            )
+    discard_pending(connection, table)
+
+
+def replace_counts(connection: Connection, compiled: CompiledView, table: CompiledView, keys: sql.Composable) -> None:
+    """Compute the rows of a table of counts with these keys again, from the tables that it follows from."""
+    joined = _joined(table)
+    with changing(connection, compiled, table, keys), _by_index(connection):
+        delete = sql.SQL("DELETE FROM {} WHERE ({}) IN ({})")
+        connection.execute(delete.format(_state(table), names(table.key_columns), keys))
+        for name, match in joined.counts.items():
+            rows = {each: _live(joined.tables[each], match) for each in match.tables}
+            _stage_counts(connection, table, name, _counts(table, match, rows, keys))
+        _add_pending(connection, table)
+    discard_pending(connection, table)
+
+
+def pending_keys(table: CompiledView) -> sql.Composed:
+    """The query of the keys whose counts earlier tables have changed."""
+    return _staged_keys(table, _PENDING)
+
+
+def discard_pending(connection: Connection, table: CompiledView) -> None:
+    stage.clear(connection, table, _PENDING)
+
+
+@contextmanager
+def changing(
+    connection: Connection, compiled: CompiledView, table: CompiledView, keys: sql.Composable
+) -> Iterator[None]:
+    """Change rows of a table in the block; then stage the counts that follow. `keys` is a query of the changed keys."""
+    followers = _followers(compiled, table)
+    if not followers:
+        yield
+        return
+    with _by_index(connection):
+        _note(connection, table, keys, weight=-1)
+    yield
+    with _by_index(connection):
+        _note(connection, table, keys, weight=1)
+        for each in followers:
+            _stage_differences(connection, each, table)
+    connection.execute(sql.SQL("DELETE FROM {}").format(_changes(table)))
+
+
+@contextmanager
+def _by_index(connection: Connection) -> Iterator[None]:
+    """Look rows up by index: the tables may be large and the changes few, which no statistics say."""
+    query = "SELECT set_config(name, %s, true) FROM unnest(%s::text[]) AS name"
+    connection.execute(query, ("off", list(_BY_SCAN)))
+    yield
+    connection.execute(query, ("on", list(_BY_SCAN)))
+
+
+def in_order(compiled: CompiledView) -> tuple[CompiledView, ...]:
+    """The tables of a Join, each after the tables that it follows from."""
+    return *compiled.sides, compiled
+
+
+def _joined(table: CompiledView) -> Joined:
+    assert table.joined is not None  # noqa: S101
+    return table.joined
+
+
+def _followers(compiled: CompiledView, table: CompiledView) -> list[CompiledView]:
+    """The tables that follow directly from a table."""
+    return [each for each in in_order(compiled) if each.joined is not None and table.side in each.joined.tables]
+
+
+def _looked_up_by(compiled: CompiledView, table: CompiledView) -> list[tuple[str, ...]]:
+    """The columns by which matches look up a table, except the columns that its key begins with."""
+    matches = [match for each in _followers(compiled, table) for match in _joined(each).counts.values()]
+    columns = (
+        tuple(mine for mine, _ in match.pairs(table.side, [other])) for match in matches for other in match.tables
+    )
+    return [each for each in dict.fromkeys(columns) if each and each != table.view.key[: len(each)]]
+
+
+def _note(connection: Connection, table: CompiledView, keys: sql.Composable, *, weight: int) -> None:
+    """Note the rows of a table with these keys."""
+    columns = names(relation(table))
+    connection.execute(
+        sql.SQL("INSERT INTO {} ({columns}, {}) SELECT {columns}, {} FROM {} WHERE {} AND ({}) IN ({})").format(
+            _changes(table),
+            sql.Identifier(_WEIGHT),
+            sql.Literal(weight),
+            _state(table),
+            sql.SQL(live_sql(table)),
+            names(table.key_columns),
+            keys,
+            columns=columns,
+        )
+    )
+
+
+def _stage_differences(connection: Connection, follower: CompiledView, changed: CompiledView) -> None:
+    """Stage the counts of a table that change because of the noted rows of another."""
+    joined = _joined(follower)
+    for name, match in joined.counts.items():
+        if changed.side in match.tables:
+            rows = {each: _live(joined.tables[each], match) for each in match.tables}
+            noted = rows | {changed.side: _noted(changed, match)}
+            _stage_counts(connection, follower, name, _counts(follower, match, noted))
+
+
+def _stage_counts(connection: Connection, table: CompiledView, counted: str, counts: sql.Composed) -> None:
+    """Stage counts for one column of a table. The other columns get 0."""
+    values = (sql.Identifier(_WEIGHT) if name == counted else sql.SQL("0") for name in table.view.measures)
+    connection.execute(
+        sql.SQL("INSERT INTO {} (attempt, {columns}) SELECT {}, {}, {} FROM ({}) AS counts").format(
+            stage.table(table),
+            sql.Literal(_PENDING.attempts[0]),
+            names(table.key_columns),
+            sql.SQL(", ").join(values),
+            counts,
+            columns=names(table.stored_columns),
+        )
+    )
+
+
+def _add_pending(connection: Connection, table: CompiledView) -> None:
+    """Add the staged counts. A key may have several."""
+    updates = (sql.SQL("{} = {}").format(sql.Identifier(c), sql.SQL(e)) for c, e in table.merged.items())
+    sums = (sql.SQL("sum({})").format(sql.Identifier(name)) for name in table.view.measures)
+    connection.execute(
+        sql.SQL(
+            "INSERT INTO {} AS t ({columns}) SELECT {key}, {} FROM {} WHERE attempt = {} GROUP BY {key} "
+            "ON CONFLICT ({key}) DO UPDATE SET {}"
+        ).format(
+            _state(table),
+            sql.SQL(", ").join(sums),
+            stage.table(table),
+            sql.Literal(_PENDING.attempts[0]),
+            sql.SQL(", ").join(updates),
+            columns=names(table.stored_columns),
+            key=names(table.key_columns),
+        )
+    )
+
+
+def _noted(table: CompiledView, match: Match) -> sql.Composed:
+    """The noted rows that fulfil the match's conditions, without the rows that cancel out."""
+    return sql.SQL(
+        "(SELECT {columns}, sum({weight}) AS {weight} FROM {} WHERE {} GROUP BY {columns} HAVING sum({weight}) <> 0)"
+    ).format(
+        _changes(table),
+        _conditions(table, match),
+        columns=names(match.used(table.side)),
+        weight=sql.Identifier(_WEIGHT),
+    )
+
+
+def _live(table: CompiledView, match: Match) -> sql.Composed:
+    """The rows of a table that exist and fulfil the match's conditions, each with weight 1."""
+    return sql.SQL("(SELECT {}, 1 AS {} FROM {} WHERE {} AND {})").format(
+        names(match.used(table.side)),
+        sql.Identifier(_WEIGHT),
+        _state(table),
+        sql.SQL(live_sql(table)),
+        _conditions(table, match),
+    )
+
+
+def _conditions(table: CompiledView, match: Match) -> sql.Composed:
+    found = (
+        sql.SQL("{} {} {}").format(sql.Identifier(column), sql.SQL(operator), sql.Literal(value))
+        for column, operator, value in match.conditions(table.side)
+    )
+    return sql.SQL(" AND ").join([sql.SQL("true"), *found])
+
+
+def _counts(
+    table: CompiledView, match: Match, rows: Mapping[str, sql.Composed], keys: sql.Composable | None = None
+) -> sql.Composed:
+    """The query of a match's counts by key, for these rows of its tables; limited to `keys`, if given."""
+    key = {k: _column(match.key[k]) for k in table.view.key}
+    conditions = [sql.SQL("{} = {}").format(_column(one), _column(other)) for one, other in match.on]
+    conditions += [sql.SQL("{} IS NOT NULL").format(each) for each in key.values()]
+    if keys is not None:
+        conditions.append(sql.SQL("({}) IN ({})").format(sql.SQL(", ").join(key.values()), keys))
+    return sql.SQL("SELECT {}, sum({}) AS {} FROM {} WHERE {} GROUP BY {}").format(
+        sql.SQL(", ").join(sql.SQL("{} AS {}").format(each, sql.Identifier(k)) for k, each in key.items()),
+        sql.SQL(" * ").join(_column(f"{each}.{_WEIGHT}") for each in match.tables),
+        sql.Identifier(_WEIGHT),
+        sql.SQL(", ").join(sql.SQL("{} AS {}").format(rows[each], sql.Identifier(each)) for each in match.tables),
+        sql.SQL(" AND ").join(conditions),
+        sql.SQL(", ").join(key.values()),
+    )
+
+
+def _staged_keys(table: CompiledView, staged: StagedRows) -> sql.Composed:
+    """The query of the keys of staged rows."""
+    return sql.SQL("SELECT {} FROM {} WHERE attempt = ANY({})").format(
+        names(table.key_columns), stage.table(table), sql.Literal(list(staged.attempts))
+    )
+
+
+def _column(column: str) -> sql.Identifier:
+    return sql.Identifier(*split(column))
+
+
+def _state(table: CompiledView) -> sql.Identifier:
+    return sql.Identifier("state", table.table)
+
+
+def _changes(table: CompiledView) -> sql.Identifier:
+    return sql.Identifier("stage", f"{table.table}{CHANGES}")

@@ -1,0 +1,234 @@
+"""A Join against a loop in plain Python: any order of events, any batches, wrong rows, and every way to rebuild."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from psycopg import sql
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tests.laws.lab import Lab
+from tests.library.archived import Archived, archived
+from truelog import Join, Latest, Match, Totals, View, latest
+from truelog.batch import rejudge
+from truelog.kernel import joins
+from truelog.reconcile.offset_search import Cause
+from truelog.reconcile.reconcile import compare, reconcile
+from truelog.reconcile.reconcile_result import ReconcileRequest
+from truelog.serving import fallback
+from truelog.support.settings import Settings
+from truelog.views.compiled_view import CompiledView
+
+POPULAR = 2  # an author with more followers has no entries in timelines
+
+
+def _side(kind: str, *columns: str) -> View:
+    """The clicks whose URL is "kind:first:second". A `search_id` of 0 deletes the row."""
+
+    def transform(click: DataFrame) -> DataFrame:
+        parts = F.split("url", ":")
+        selected = click.where(parts[0] == kind).select("*", parts[1].alias("one"), parts[2].alias("two"))
+        first, second = columns
+        values = {second: F.col("two")} if kind == "tweet" else {}
+        order = latest("event_time", deleted=F.col("search_id") == "0", **values).alias("last")
+        keys = [F.col("one").alias(first)] + ([] if values else [F.col("two").alias(second)])
+        return selected.select(*keys, order)
+
+    key = columns[:1] if kind == "tweet" else columns
+    return View(reads=("click",), transform=transform, key=key, measures={"last": Latest()})
+
+
+TIMELINE = Join(
+    sides={"follows": _side("follow", "follower", "followee"), "tweets": _side("tweet", "tweet", "author")},
+    totals={
+        "authors": Totals(
+            key=("author",), counts={"followers": Match(("follows",), key={"author": "follows.followee"})}
+        )
+    },
+    key=("reader", "tweet"),
+    counts={
+        "entries": Match(
+            ("tweets", "follows", "authors"),
+            on=(("tweets.author", "follows.followee"), ("tweets.author", "authors.author")),
+            where=(("authors.followers", "<=", POPULAR),),
+            key={"reader": "follows.follower", "tweet": "tweets.tweet"},
+        )
+    },
+)
+
+
+@dataclass
+class Oracle:
+    """The rows of the tables, by a loop over all events."""
+
+    events: list[tuple[str, str, int]] = field(default_factory=list)
+
+    def live(self, kind: str) -> dict[str, str]:
+        """What the last event of each identity says, by event time and then by the order of the log."""
+        last: dict[str, tuple[int, int, str, str]] = {}
+        for number, (url, exists, second) in enumerate(self.events):
+            of, one, two = url.split(":")
+            if of == kind:
+                identity = one if kind == "tweet" else f"{one}:{two}"
+                last[identity] = max(last.get(identity, (-1, 0, "", "")), (second, number, exists, two))
+        return {identity: two for identity, (_, _, exists, two) in last.items() if exists != "0"}
+
+    def timeline(self) -> list[tuple[str, str, int]]:
+        follows = [tuple(each.split(":")) for each in self.live("follow")]
+        followers = Counter(followee for _, followee in follows)
+        return sorted(
+            (reader, tweet, 1)
+            for tweet, author in self.live("tweet").items()
+            for reader, followee in follows
+            if followee == author and followers[author] <= POPULAR
+        )
+
+
+@dataclass
+class Ground:
+    archived: Archived
+    oracle: Oracle
+
+    def send(self, *events: tuple[str, str, int]) -> None:
+        """Archive and stream these events as one batch."""
+        self.oracle.events += events
+        self.archived.click(0, events)
+        self.archived.stream()
+
+    def rows(self) -> list[tuple[object, ...]]:
+        view = sql.Identifier("views", self.archived.compiled.name)
+        query = sql.SQL("SELECT reader, tweet, entries FROM {} ORDER BY reader, tweet").format(view)
+        return self.archived.lab.connection.execute(query).fetchall()
+
+    def require_right(self) -> None:
+        assert self.rows() == self.oracle.timeline()
+        assert compare(self.archived.rebuilder).verdict == "EQUAL"
+
+    def table(self, side: str) -> CompiledView:
+        return {each.side: each for each in self.archived.compiled.tables}[side]
+
+    def spoil(self, side: str, statement: str) -> None:
+        name = sql.Identifier("state", self.table(side).table)
+        assert self.archived.lab.connection.execute(sql.SQL(statement).format(name)).rowcount == 1
+
+
+@pytest.fixture
+def ground(lab: Lab, s3: Settings) -> Iterator[Ground]:
+    with archived(lab, s3, TIMELINE) as made:
+        yield Ground(made, Oracle())
+
+
+FOLLOW, UNFOLLOW = ("follow:ann:bob", "1", 1), ("follow:ann:bob", "0", 2)
+TWEET, DELETE = ("tweet:t1:bob", "1", 3), ("tweet:t1:bob", "0", 4)
+ORDERS = [
+    [FOLLOW, TWEET],
+    [TWEET, FOLLOW],
+    [FOLLOW, FOLLOW, TWEET, UNFOLLOW],
+    [UNFOLLOW, TWEET],
+    [UNFOLLOW, FOLLOW, TWEET],
+    [FOLLOW, DELETE, TWEET],
+    [FOLLOW, TWEET, DELETE, DELETE],
+    [FOLLOW, TWEET, UNFOLLOW, ("follow:ann:bob", "1", 9)],
+    [FOLLOW, TWEET, ("tweet:t1:eve", "1", 9)],
+]
+
+
+def test_any_order_of_events_gives_the_rows_of_a_loop(ground: Ground) -> None:
+    """Each order has people and tweets of its own, and one event of each order is in a batch."""
+    numbered = [
+        [(url.replace(":", f":{number}"), exists, second) for url, exists, second in order]
+        for number, order in enumerate(ORDERS)
+    ]
+    for batch in range(4):
+        ground.send(*(order[batch] for order in numbered if batch < len(order)))
+        assert ground.rows() == ground.oracle.timeline()
+    assert len(ground.rows()) == 3
+    ground.require_right()
+    _require_no_noted_row(ground)
+
+
+def test_an_author_who_becomes_popular_vanishes_from_timelines_and_returns(ground: Ground) -> None:
+    ground.send(FOLLOW, TWEET, ("tweet:t2:bob", "1", 5), ("follow:cid:bob", "1", 6))
+    assert len(ground.rows()) == 4
+    ground.send(("follow:dan:bob", "1", 7))
+    assert ground.rows() == []
+    ground.send(("follow:dan:bob", "0", 8), ("tweet:t3:bob", "1", 9))
+    assert len(ground.rows()) == 6
+    ground.require_right()
+
+
+def test_random_events_in_random_batches(ground: Ground) -> None:
+    draw, people = random.Random(14), "abcd"
+    for _ in range(6):
+        batch = []
+        for _ in range(draw.randrange(1, 8)):
+            kind = draw.choice(("follow", "follow", "tweet"))
+            one = draw.choice(people) if kind == "follow" else f"t{draw.randrange(6)}"
+            batch.append((f"{kind}:{one}:{draw.choice(people)}", draw.choice("110"), draw.randrange(3_000)))
+        ground.send(*batch)
+        assert ground.rows() == ground.oracle.timeline()
+    assert ground.rows()
+    ground.require_right()
+
+
+SPOILED = [
+    ("follows", "UPDATE {} SET last_deleted = true WHERE follower = 'a1'"),
+    ("tweets", "UPDATE {} SET author = 'b9' WHERE tweet = 't2'"),
+    ("authors", "UPDATE {} SET followers = 3 WHERE author = 'b3'"),
+    ("", "DELETE FROM {} WHERE reader = 'a4'"),
+    ("", "UPDATE {} SET entries = 5 WHERE reader = 'a5'"),
+]
+
+
+def test_wrong_rows_and_what_followed_from_them_are_repaired(ground: Ground) -> None:
+    begun = [each for n in range(6) for each in ((f"follow:a{n}:b{n}", "1", 1), (f"tweet:t{n}:b{n}", "1", 2))]
+    ground.send(*begun)
+    for side, statement in SPOILED:
+        ground.spoil(side, statement)
+    ground.send(*((f"tweet:u{n}:b{n}", "1", 3) for n in range(6)))  # some follow from wrong rows
+    assert ground.rows() != ground.oracle.timeline()
+    repaired = reconcile(ground.archived.lab.context, ground.archived.compiled, ReconcileRequest(repair=True))
+    assert (repaired.verdict, ground.rows()) == ("EQUAL", ground.oracle.timeline())
+    ground.send(*((f"follow:c:b{n}", "1", 4) for n in range(6)), ("follow:a1:b1", "0", 5))
+    assert ground.rows() == ground.oracle.timeline()
+
+
+def test_the_cause_of_a_wrong_count_is_named(ground: Ground) -> None:
+    ground.send(FOLLOW, TWEET)
+    ground.spoil("", "UPDATE {} SET entries = 5")
+    found = compare(ground.archived.rebuilder)
+    assert (found.verdict, [each["cause"] for each in found.causes]) == ("DIFFERENT", [Cause.HAND])
+
+
+def test_a_certificate_a_fallback_and_another_reading_cover_a_join(ground: Ground) -> None:
+    ground.send(FOLLOW, TWEET)
+    archived, lab = ground.archived, ground.archived.lab
+    assert reconcile(lab.context, archived.compiled).certificate is not None
+    archived.click(1, [("follow:cid:bob", "1", 5)])
+    try:
+        assert fallback.build_fallback(archived.rebuilder) == archived.positions.only(["click"])
+        assert ground.rows() == [("ann", "t1", 1), ("cid", "t1", 1)]
+    finally:
+        lab.connection.execute("DELETE FROM truelog.batch_answer WHERE view = %s", (archived.compiled.name,))
+    archived.stream()
+    rejudge.rebuild_under_reading(archived.rebuilder)
+    assert ground.rows() == [("ann", "t1", 1), ("cid", "t1", 1)]
+    assert compare(archived.rebuilder).verdict == "EQUAL"
+
+
+def test_rows_are_looked_up_by_index(ground: Ground) -> None:
+    indexes = ground.archived.lab.connection.execute(
+        "SELECT indexdef FROM pg_indexes WHERE schemaname = 'state' AND tablename = ANY(%s)",
+        ([ground.table(side).table for side in ("follows", "tweets")],),
+    ).fetchall()
+    ends = {str(definition).split("(")[-1].split(")")[0] for (definition,) in indexes}
+    assert ends == {"follower, followee", "followee", "tweet", "author"}
+
+
+def _require_no_noted_row(ground: Ground) -> None:
+    for side in ("follows", "tweets", "authors"):
+        noted = sql.Identifier("stage", f"{ground.table(side).table}{joins.CHANGES}")
+        assert ground.archived.lab.connection.execute(sql.SQL("SELECT FROM {}").format(noted)).fetchall() == []
