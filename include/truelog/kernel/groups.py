@@ -25,8 +25,6 @@ from truelog.views.group import INPUTS
 
 _INPUTS_PER_TASK = 20_000
 _GROUPS_PER_TASK = 1_000
-# The side table may be large and the batch small, but a staging table has no statistics that say so.
-_BY_INDEX = ("SET enable_seqscan = off", "SET enable_hashjoin = off", "SET enable_mergejoin = off")
 
 
 def stage_touched(spark: SparkSession, compiled: CompiledView, settings: Settings, staged: StagedRows) -> StagedRows:
@@ -143,8 +141,8 @@ def _loader(
     def load(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in numbers for number in batch["id"].to_pylist()):
             with closing(stage.database(uri).adbc_clone()) as connection, closing(connection.cursor()) as cursor:
-                for setting in _BY_INDEX:
-                    cursor.execute(setting)
+                for setting in stage.SCANS:
+                    cursor.execute(f"SET {setting} = off")
                 cursor.execute(queries[number])
                 for batch in cursor.fetch_record_batch():
                     yield from pa.Table.from_batches([batch]).cast(schema).to_batches()

@@ -27,7 +27,6 @@ from truelog.views.joined import Joined, live_sql, relation
 CHANGES = "_changes"  # suffix of the table with the noted rows
 _PENDING = StagedRows(("changes",), 0, 0)  # the staged counts that follow from earlier tables
 _WEIGHT = "_weight"
-_BY_SCAN = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin")
 
 
 def create(connection: Connection, compiled: CompiledView) -> None:
@@ -78,8 +77,7 @@ def replace_counts(connection: Connection, compiled: CompiledView, table: Compil
         delete = sql.SQL("DELETE FROM {} WHERE ({}) IN ({})")
         connection.execute(delete.format(_state(table), names(table.key_columns), keys))
         for name, match in joined.counts.items():
-            rows = {each: _live(joined.tables[each], match) for each in match.tables}
-            _stage_counts(connection, table, name, _counts(table, match, rows, keys))
+            _stage_counts(connection, table, name, _counts(table, match, _all_live(joined, match), keys))
         _add_pending(connection, table)
     discard_pending(connection, table)
 
@@ -114,11 +112,11 @@ def changing(
 
 @contextmanager
 def _by_index(connection: Connection) -> Iterator[None]:
-    """Look rows up by index: the tables may be large and the changes few, which no statistics say."""
+    """Look rows up by index within the block."""
     query = "SELECT set_config(name, %s, true) FROM unnest(%s::text[]) AS name"
-    connection.execute(query, ("off", list(_BY_SCAN)))
+    connection.execute(query, ("off", list(stage.SCANS)))
     yield
-    connection.execute(query, ("on", list(_BY_SCAN)))
+    connection.execute(query, ("on", list(stage.SCANS)))
 
 
 def in_order(compiled: CompiledView) -> tuple[CompiledView, ...]:
@@ -167,8 +165,7 @@ def _stage_differences(connection: Connection, follower: CompiledView, changed: 
     joined = _joined(follower)
     for name, match in joined.counts.items():
         if changed.side in match.tables:
-            rows = {each: _live(joined.tables[each], match) for each in match.tables}
-            noted = rows | {changed.side: _noted(changed, match)}
+            noted = _all_live(joined, match) | {changed.side: _noted(changed, match)}
             _stage_counts(connection, follower, name, _counts(follower, match, noted))
 
 
@@ -217,6 +214,11 @@ def _noted(table: CompiledView, match: Match) -> sql.Composed:
         columns=names(match.used(table.side)),
         weight=sql.Identifier(_WEIGHT),
     )
+
+
+def _all_live(joined: Joined, match: Match) -> dict[str, sql.Composed]:
+    """The live rows of each table in a match."""
+    return {each: _live(joined.tables[each], match) for each in match.tables}
 
 
 def _live(table: CompiledView, match: Match) -> sql.Composed:

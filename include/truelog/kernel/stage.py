@@ -26,6 +26,9 @@ from truelog.views.compiled_view import CompiledView
 
 _REPORT = "attempt string, rows bigint, hash bigint"
 _WRAP = 1 << 64
+# Settings of PostgreSQL, off where changed keys are looked up: the tables may be large and the changes few, but a
+# staging table has no statistics that say so.
+SCANS = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin")
 _SWEEP_WAITS = "2s"  # a merge that begins meanwhile waits behind the sweep
 
 

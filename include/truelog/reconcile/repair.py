@@ -50,8 +50,7 @@ def repair(rebuilder: Rebuilder, compared: Positions) -> int:
     with _locked(rebuilder):  # 2
         for each in repairs:
             each.catch_up()  # 3
-        replace = _replace_rows if compiled.joined is None else _replace_matched_rows
-        changed = replace(rebuilder, repairs)  # 4
+        changed = _replace_rows(rebuilder, repairs)  # 4
     return changed if compiled.inputs is None else changed + _repair_groups(rebuilder, compiled.inputs)
 
 
@@ -69,6 +68,8 @@ def _locked(rebuilder: Rebuilder) -> Iterator[None]:
 
 
 def _replace_rows(rebuilder: Rebuilder, repairs: Sequence["_TableRepair"]) -> int:
+    if rebuilder.compiled.joined is not None:
+        return _replace_matched_rows(rebuilder, repairs)
     return sum(each.replace() for each in repairs)
 
 

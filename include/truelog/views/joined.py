@@ -31,9 +31,7 @@ class Joined:
             _matched(match, found).select(*(F.col(match.key[k]).alias(k) for k in key), *self._ones(name))
             for name, match in self.counts.items()
         ]
-        matched = reduce(DataFrame.unionByName, parts).where(
-            reduce(Column.__and__, (F.col(k).isNotNull() for k in key))
-        )
+        matched = reduce(DataFrame.unionByName, parts).where(_all(F.col(k).isNotNull() for k in key))
         return matched.groupBy(*key).agg(*(F.sum(name).alias(name) for name in self.counts))
 
     def _ones(self, counted: str) -> Iterator[Column]:
@@ -45,7 +43,7 @@ def relation(table: "CompiledView") -> dict[str, DataType]:
     keys = {k: table.dtypes[k] for k in table.view.key}
     if table.joined is not None:
         return keys | dict.fromkeys(table.joined.counts, LongType())
-    [(name, _)] = table.view.measures.items()
+    [name] = _latest(table)
     struct = table.dtypes[name]
     assert isinstance(struct, StructType)  # noqa: S101
     return keys | {column: struct[column].dataType for column in table.shown if column not in keys}

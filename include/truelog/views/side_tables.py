@@ -22,7 +22,11 @@ from truelog.views.view import View
 
 def side_tables(view: View) -> Mapping[str, View]:
     """The view's side tables, by name."""
-    sides = {INPUTS: _inputs(view)} if isinstance(view, Group) else _of_join(view) if isinstance(view, Join) else {}
+    sides: dict[str, View] = {}
+    if isinstance(view, Group):
+        sides = {INPUTS: _inputs(view)}
+    elif isinstance(view, Join):
+        sides = _of_join(view)
     return sides | ({"dropped": _dropped(view, view.allowed_lateness)} if view.allowed_lateness else {})
 
 

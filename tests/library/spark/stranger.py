@@ -8,6 +8,8 @@ from typing import Any
 import psutil
 from pyspark.sql import SparkSession
 
+from tests.scenes.exposure import listening_addresses
+
 _SECONDS = 1
 _CHUNK_REQUEST, _CHUNK, _CALL, _RETURN = 0, 1, 3, 4  # types of messages
 _OPEN_BLOCKS = 0
@@ -20,10 +22,9 @@ def listening_ports(spark: SparkSession) -> dict[int, psutil.Process]:
     gateway: Any = spark.sparkContext._gateway
     java = psutil.Process(gateway.proc.pid)
     return {
-        connection.laddr.port: each
+        port: each
         for each in [psutil.Process(), java, *java.children(recursive=True)]
-        for connection in each.net_connections(kind="inet")
-        if connection.status == psutil.CONN_LISTEN
+        for _, port in listening_addresses(each)
     }
 
 
