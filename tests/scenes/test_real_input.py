@@ -9,9 +9,10 @@ import json
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -113,10 +114,13 @@ def family(agent: str) -> str | None:
 
 def rows(view: str) -> Iterator[dict[str, Any]]:
     """The view's rows for this host, as `truelog query` prints them."""
+    return (row for row in all_rows(view) if row["host"] == HOST)
+
+
+def all_rows(view: str) -> Iterator[dict[str, Any]]:
     ended = truelog("query", view)
     assert ended.returncode == 0, ended.stderr
-    parsed = (json.loads(line) for line in ended.stdout.splitlines())
-    return (row for row in parsed if row["host"] == HOST)
+    return (json.loads(line) for line in ended.stdout.splitlines())
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +133,7 @@ def imported(world: World, log: LogFile) -> dict[str, Any]:
     """The result of the import, returned after the stream has counted every record."""
     result: dict[str, Any] = answer("import", "access-log", str(log.file), "--host", HOST)
     stream = start(world.settings, "stream.py")
-    for view in ("page_views", "page_audience"):
+    for view in ("page_views", "page_audience", "sessions", "bursts"):
         stream.wait(lambda view=view: world.caught_up(view), 120, f"{view} at the end of the log")  # type: ignore[misc]
     assert stream.end() == 0
     return result
@@ -167,6 +171,43 @@ def test_page_audience_row_for_row(imported: dict[str, Any], log: LogFile) -> No
     for minute, row in found.items():
         assert row["visitors"] == pytest.approx(len(visitors[minute]), rel=0.1, abs=1)
         assert row["response_ms_p50"] is None  # this format contains no response time
+
+
+def test_sessions_row_for_row(imported: dict[str, Any], log: LogFile) -> None:
+    expected: Counter[tuple[str, str, int, str, str]] = Counter()
+    for requests in by(log, lambda request: request.visitor).values():
+        gaps = [after.time - before.time > timedelta(minutes=30) for before, after in pairwise(requests)]
+        begins = [0, *(n for n, is_gap in enumerate(gaps, 1) if is_gap), len(requests)]
+        for begin, end in pairwise(begins):
+            first, last = requests[begin], requests[end - 1]
+            expected[first.time.isoformat(), last.time.isoformat(), end - begin, first.page, last.page] += 1
+
+    found = Counter(
+        (row["started_at"], row["ended_at"], row["pages"], row["entry"], row["exit"])
+        for row in all_rows("sessions")
+        if row["started_at"].startswith("2015")
+    )
+    assert found == expected
+
+
+def test_bursts_row_for_row(imported: dict[str, Any], log: LogFile) -> None:
+    expected: dict[tuple[str, str], int] = {}
+    for address, requests in by(log, lambda request: request.visitor[0]).items():
+        for first in requests:
+            key = address, first.time.replace(hour=0, minute=0, second=0).isoformat()
+            window = sum(timedelta() <= each.time - first.time < timedelta(minutes=5) for each in requests)
+            expected[key] = max(expected.get(key, 0), window)
+
+    found = {(row["ip"], row["day"]): row["requests"] for row in all_rows("bursts") if row["day"].startswith("2015")}
+    assert found == expected
+
+
+def by(log: LogFile, key: Callable[[Request], Any]) -> dict[Any, list[Request]]:
+    """The requests of each visitor or address, by time."""
+    found = defaultdict(list)
+    for request in sorted(log.requests, key=lambda each: each.time):
+        found[key(request)].append(request)
+    return found
 
 
 def test_positions_are_at_the_end_of_the_log(world: World, imported: dict[str, Any]) -> None:

@@ -130,6 +130,12 @@ KINDS = {
         "plugin/truelog-views",
         resolve_after=timedelta(minutes=5),
     ),
+    "groups_oversized": Kind(
+        Severity.WARNING,
+        "{subject} has groups with more events than the view allows, and shows no rows for them",
+        "Look at the groups that the alert names, with `truelog query {subject} --relation inputs`. Is a key misused?",
+        "plugin/truelog-views",
+    ),
     "topic_suspended": Kind(
         Severity.CRITICAL,
         "the {subject} topic cannot be read safely and is suspended",

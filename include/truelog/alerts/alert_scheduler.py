@@ -14,7 +14,7 @@ from truelog.alerts import (
     alert_applications,
     alert_declarations,
     alert_lag,
-    alert_lateness,
+    alert_omissions,
     alert_resources,
     alert_store,
     alert_verification,
@@ -34,7 +34,7 @@ SOURCES = (
     Source("events", alert_verification.EVENT_KINDS, 15.0, alert_verification.observe_events),
     Source("dead letters", alert_resources.DEAD_LETTER_KINDS, 15.0, alert_resources.observe_dead_letters),
     Source("declarations", alert_declarations.DECLARATION_KINDS, 5.0, alert_declarations.observe),
-    Source("lateness", alert_lateness.LATENESS_KINDS, 15.0, alert_lateness.observe),
+    Source("omissions", alert_omissions.OMISSION_KINDS, 15.0, alert_omissions.observe),
     Source("disk", alert_resources.DISK_KINDS, 15.0, alert_resources.observe_disk),
     Source("clock", alert_resources.CLOCK_KINDS, 15.0, alert_resources.observe_clock),
 )

@@ -54,6 +54,31 @@ def replace_touched(connection: Connection, compiled: CompiledView, schema: str,
     delete_groups(connection, compiled, schema, touched)
 
 
+def record_oversized(connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
+    """Record the touched groups with too many inputs. Such a group has no staged rows."""
+    inputs, by = inputs_of(compiled), compiled.group.by
+    parts = {
+        "view": sql.Literal(compiled.name),
+        "version": sql.Literal(compiled.view.version),
+        "group": sql.SQL("jsonb_build_array({})").format(names(by)),
+        "by": names(by),
+        "touched": _staged_groups(inputs, by, staged.sides[INPUTS]),
+        "with_rows": _staged_groups(compiled, by, staged),
+    }
+    recovered = sql.SQL(
+        "DELETE FROM truelog.oversized_group AS o WHERE (o.view, o.version) = ({view}, {version}) "
+        "AND o.group IN (SELECT {group} FROM ({with_rows}) AS g)"
+    )
+    connection.execute(recovered.format(**parts))
+    oversized = sql.SQL(
+        'INSERT INTO truelog.oversized_group (view, version, "group") '
+        "SELECT {view}, {version}, {group} FROM ({touched} EXCEPT {with_rows}) AS g WHERE {most} < ("
+        "SELECT count(*) FROM (SELECT FROM {state} AS t WHERE {same} LIMIT {most} + 1) AS first) ON CONFLICT DO NOTHING"
+    )
+    most, state = sql.Literal(compiled.group.most), sql.Identifier("state", inputs.table)
+    connection.execute(oversized.format(**parts, most=most, state=state, same=_same(by)))
+
+
 def delete_groups(connection: Connection, compiled: CompiledView, schema: str, groups: sql.Composable) -> None:
     """Delete the rows of these groups. `groups` is a query or a VALUES list of the columns in `by`."""
     query = sql.SQL("DELETE FROM {} WHERE ({}) IN ({})")
@@ -83,14 +108,22 @@ def inputs_of(compiled: CompiledView) -> CompiledView:
     return compiled.inputs
 
 
+def _staged_groups(table: CompiledView, by: Sequence[str], staged: StagedRows) -> sql.Composed:
+    """The query of the groups of a table's staged rows."""
+    return sql.SQL("SELECT DISTINCT {} FROM {} WHERE attempt = ANY({})").format(
+        names(by), stage.table(table), sql.Literal(list(staged.attempts))
+    )
+
+
 def _touched(compiled: CompiledView, staged: StagedRows, share: int, shares: int) -> sql.Composed:
-    """The query of a share of the touched groups: their inputs, and the staged inputs."""
+    """The query of a share of the touched groups: their inputs, as far as they decide, and the staged inputs."""
     inputs, by = inputs_of(compiled), names(compiled.group.by)
     return sql.SQL(
         "WITH staged AS MATERIALIZED (SELECT * FROM {stage} WHERE attempt = ANY({attempts}) "
         "AND abs(mod(hashtextextended(ROW({by})::text, 0), {shares})) = {share}), "
         "touched AS MATERIALIZED (SELECT DISTINCT {by} FROM staged) "
-        "SELECT {columns} FROM touched JOIN {state} AS t USING ({by}) UNION ALL SELECT {columns} FROM staged AS t"
+        "SELECT {columns} FROM touched AS g CROSS JOIN LATERAL ("
+        "SELECT * FROM {state} AS t WHERE {same} LIMIT {enough}) AS t UNION ALL SELECT {columns} FROM staged AS t"
     ).format(
         stage=stage.table(inputs),
         attempts=sql.Literal(list(staged.attempts)),
@@ -99,7 +132,14 @@ def _touched(compiled: CompiledView, staged: StagedRows, share: int, shares: int
         share=sql.Literal(share),
         columns=_columns(inputs),
         state=sql.Identifier("state", inputs.table),
+        same=_same(compiled.group.by),
+        enough=sql.Literal(compiled.group.most + 1),
     )
+
+
+def _same(by: Sequence[str]) -> sql.Composed:
+    """The SQL condition that an input `t` belongs to a group `g`."""
+    return sql.SQL("({}) = ({})").format(names(by, "t."), names(by, "g."))
 
 
 def _of_groups(compiled: CompiledView, groups: Sequence[tuple[Any, ...]]) -> sql.Composed:

@@ -167,6 +167,8 @@ def add_batch(connection: Connection, compiled: CompiledView, staged: StagedRows
         joins.add_batch(connection, compiled, staged)
     else:
         add(connection, compiled, "state", staged)
+        if INPUTS in staged.sides:
+            groups.record_oversized(connection, compiled, staged)
 
 
 def add(connection: Connection, compiled: CompiledView, schema: str, staged: StagedRows) -> None:

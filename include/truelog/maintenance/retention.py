@@ -73,6 +73,7 @@ RETENTION: dict[str, Expiring | str] = {
     "view": _WITH_VERSION,
     "position": _WITH_VERSION,
     "exclusion": _WITH_VERSION,
+    "oversized_group": _WITH_VERSION,
     "proof": _WITH_VERSION,
     "base": _WITH_VERSION,
     "merge_tally": _WITH_VERSION,

@@ -36,7 +36,7 @@ _SUPERSEDED = """
 _STAGED = (("stage", ""), ("stage", joins.CHANGES))
 _TABLES = (("state", ""), *_STAGED, ("batch", ""), ("recon", ""), ("recon", "_streamed"), ("recon", "_diff"))
 # In the order of foreign keys.
-_ROWS = ("batch_answer", "position", "exclusion", "proof", "base", "merge_tally", "view")
+_ROWS = ("batch_answer", "position", "exclusion", "oversized_group", "proof", "base", "merge_tally", "view")
 
 log = logging.getLogger("truelog.maintenance")
 

@@ -65,15 +65,30 @@ def _require_by(name: str, by: Collection[int], expressions: Iterable[Any]) -> N
 
 def _require_order(name: str, order: Collection[int], window: Any) -> None:
     functions = list(_functions(plan.items(window.windowExpressions()), "WindowExpression"))
-    if window.orderSpec().isEmpty():
+    stated = {plan.number(column) for each in plan.items(window.orderSpec()) for column in _columns(each)}
+    is_total = stated >= set(order)
+    if not stated or (not is_total and _covers_ties(window)):
         _require_unordered(name, functions)
         return
-    stated = {plan.number(column) for each in plan.items(window.orderSpec()) for column in _columns(each)}
-    if not stated >= set(order):
+    if not is_total:
         raise BadDeclaration(
             f"{name}: a window of the fold has an order that leaves ties. End it with {', '.join(COORDINATES)}."
         )
     _require_exact(name, functions)
+
+
+def _covers_ties(window: Any) -> bool:
+    """Whether each frame of the window contains all rows with an equal order, or none of them."""
+    specs = (node.windowSpec() for node in _nodes(plan.items(window.windowExpressions())) if _is_window(node))
+    return all(each.frameSpecification().frameType().toString() == "RangeFrame" for each in specs)
+
+
+def _is_window(node: Any) -> bool:
+    return bool(node.nodeName() == "WindowExpression")
+
+
+def _nodes(expressions: Iterable[Any]) -> Iterator[Any]:
+    return (node for expression in expressions for node in plan.nodes(expression))
 
 
 def _require_unordered(name: str, functions: Iterable[Any]) -> None:
@@ -94,7 +109,7 @@ def _require_exact(name: str, functions: Iterable[Any]) -> None:
 
 def _functions(expressions: Iterable[Any], kind: str) -> Iterator[Any]:
     """The functions of the aggregates or window expressions in these expressions."""
-    for node in (node for expression in expressions for node in plan.nodes(expression)):
+    for node in _nodes(expressions):
         if node.nodeName() == kind:
             function = node.windowFunction() if kind == "WindowExpression" else node
             yield function.aggregateFunction() if function.nodeName() == "AggregateExpression" else function

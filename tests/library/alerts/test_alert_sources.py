@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.library.alert_tables import emptied
-from truelog.alerts import alert_applications, alert_lag, alert_lateness, alert_resources, alert_verification
+from truelog.alerts import alert_applications, alert_lag, alert_omissions, alert_resources, alert_verification
 from truelog.alerts.alert_kind import KINDS
 from truelog.alerts.alert_rules import Observation
 from truelog.alerts.alert_verification import ComparisonRecord
@@ -317,7 +317,7 @@ def test_an_event_type_is_checked_by_its_newest_log_day(postgresql: Settings, da
     assert judged(2) == set()
 
 
-# Late events.
+# Events that are left out.
 
 
 def test_a_view_that_drops_a_large_share_of_its_events_is_found(
@@ -331,7 +331,7 @@ def test_a_view_that_drops_a_large_share_of_its_events_is_found(
                 "%s, %s)",
                 (hours, events, late),
             )
-        return [(each.key, each.cause) for each in alert_lateness.observe(one_view).findings]
+        return [(each.key, each.cause) for each in alert_omissions.observe(one_view).findings]
 
     database.execute("CREATE TABLE state.one_v2_dropped (hour timestamptz, events bigint, dropped bigint)")
     request.addfinalizer(lambda: database.execute("DROP TABLE state.one_v2_dropped"))
@@ -342,6 +342,16 @@ def test_a_view_that_drops_a_large_share_of_its_events_is_found(
     [(key, cause)] = dropped((0, 1_000, 10), (1, 1_000, 11))
     assert key == "late_events_dropped/one"
     assert cause == "21 of 2,000 events (1.1 %) came too late in this hour and the hour before"
+
+
+def test_a_view_with_oversized_groups_is_found(one_view: Settings, database: Connection) -> None:
+    assert alert_omissions.observe(one_view).findings == ()
+    database.execute(
+        "INSERT INTO truelog.oversized_group (view, version, \"group\") VALUES ('one', 1, '[\"old\"]'), "
+        "('one', 2, '[\"a\"]'), ('one', 2, '[\"b\", 7]')"
+    )
+    [found] = alert_omissions.observe(one_view).findings
+    assert (found.key, found.cause) == ("groups_oversized/one", '2 without rows, such as ["a"], ["b", 7]')
 
 
 # Resources.

@@ -24,6 +24,7 @@ SINCE_THE_RENAME = {
     "event_file_broken",
     "clock_jumped",
     "late_events_dropped",
+    "groups_oversized",
 }  # kinds that 0.1 did not have
 BACK = (PROJECT / "include/truelog/storage/sql/back_to_0_1.sql").read_bytes()
 DATABASE = "alert_kinds"

@@ -81,7 +81,29 @@ def test_a_group_with_too_many_inputs_has_no_rows(ground: Archived) -> None:
     ground.click(1, [("a", "7", 3)] * (MOST - 1))
     ground.stream()
     assert rows(ground) == [("b", 3, 1)]
+    assert oversized(ground) == [["a"]]
+    ground.click(0, [("a", "7", 4), ("b", "9", 5)])
+    ground.stream()
+    assert (rows(ground), oversized(ground)) == ([("b", 9, 1)], [["a"]])
     assert compare(ground.rebuilder).verdict == "EQUAL"
+
+
+def oversized(ground: Archived) -> list[object]:
+    query = 'SELECT "group" FROM truelog.oversized_group WHERE view = %s'
+    return [group for (group,) in ground.lab.connection.execute(query, (ground.compiled.name,)).fetchall()]
+
+
+def test_a_group_recovers_when_a_repair_removes_its_surplus(ground: Archived) -> None:
+    insert = "INSERT INTO {} SELECT url, topic, partition, 100 + n, spent FROM {} CROSS JOIN generate_series(1, 3) AS n"
+    table = sql.Identifier("state", ground.compiled.sides[0].table)
+    ground.lab.connection.execute(sql.SQL(insert + " WHERE url = 'b'").format(table, table))
+    ground.click(1, [("b", "2", 3)])
+    ground.stream()
+    assert oversized(ground) == [["b"]]
+    assert reconcile(ground.lab.context, ground.compiled, ReconcileRequest(repair=True)).verdict == "EQUAL"
+    ground.click(1, [("b", "4", 4)])
+    ground.stream()
+    assert (rows(ground), oversized(ground)) == ([("a", 5, 1), ("b", 3, 1), ("b", 4, 1)], [])
 
 
 def test_a_row_that_does_not_follow_from_its_inputs_is_repaired(ground: Archived) -> None:

@@ -49,7 +49,12 @@ def largest(inputs: DataFrame) -> DataFrame:
     return inputs.withColumn("most", most).where("partition = most").groupBy("url").agg(F.count("*").alias("clicks"))
 
 
-@pytest.mark.parametrize("fold", [_count, numbered, exploded, largest])
+def sliding(inputs: DataFrame) -> DataFrame:
+    near = Window.partitionBy("url").orderBy("weight").rangeBetween(-5, Window.currentRow)
+    return inputs.select("url", F.count("*").over(near).alias("near")).groupBy("url").agg(F.max("near").alias("clicks"))
+
+
+@pytest.mark.parametrize("fold", [_count, numbered, exploded, largest, sliding])
 def test_a_fold_within_groups_is_accepted(lab: Lab, fold: Callable[[DataFrame], DataFrame]) -> None:
     compiled = lab.compiled("counted", replace(COUNTED, fold=fold))
     assert list(compiled.stored_columns) == ["url", "clicks"]
@@ -73,6 +78,17 @@ def renamed(inputs: DataFrame) -> DataFrame:
 
 def with_ties(inputs: DataFrame) -> DataFrame:
     return inputs.select("url", F.row_number().over(Window.partitionBy("url").orderBy("weight")).alias("clicks"))
+
+
+def first_of_ties(inputs: DataFrame) -> DataFrame:
+    near = Window.partitionBy("url").orderBy("weight").rangeBetween(-5, Window.currentRow)
+    return inputs.select("url", F.first("offset").over(near).alias("clicks"))
+
+
+def mixed_frames(inputs: DataFrame) -> DataFrame:
+    url = Window.partitionBy("url").orderBy("weight")
+    near, rows = url.rangeBetween(-5, 0), url.rowsBetween(-5, 0)
+    return inputs.select("url", (F.count("*").over(near) + F.sum("partition").over(rows)).alias("clicks"))
 
 
 def any_first(inputs: DataFrame) -> DataFrame:
@@ -110,6 +126,8 @@ def limited(inputs: DataFrame) -> DataFrame:
         (over_all, "covers several groups"),
         (renamed, "covers several groups"),
         (with_ties, "an order that leaves ties. End it with topic, partition, offset"),
+        (first_of_ties, "First in the fold depends on the order"),
+        (mixed_frames, "an order that leaves ties"),
         (any_first, "First in the fold depends on the order"),
         (a_list, "CollectList in the fold depends on the order"),
         (unordered_window, "First in the fold depends on the order"),

@@ -71,6 +71,12 @@ CREATE TABLE IF NOT EXISTS truelog.exclusion (
 );
 COMMENT ON TABLE truelog.exclusion IS 'Records on which a view''s transform failed. Both stream and rebuild skip them';
 
+CREATE TABLE IF NOT EXISTS truelog.oversized_group (
+    view text, version integer, "group" jsonb, noticed_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (view, version, "group")
+);
+COMMENT ON TABLE truelog.oversized_group IS 'Groups with more inputs than their view allows, noticed by a merge. They have no rows';
+
 CREATE TABLE IF NOT EXISTS truelog.tick (
     topic_id text, "offset" bigint, time timestamptz NOT NULL, ends jsonb NOT NULL,
     PRIMARY KEY (topic_id, "offset")

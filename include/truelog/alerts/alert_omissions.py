@@ -1,4 +1,4 @@
-"""Finds views that drop many events, because the events reach the log later than the view's `allowed_lateness`."""
+"""Finds views that leave much out: events that reach the log too late, and groups with too many inputs."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,22 +11,28 @@ from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
-LATENESS_KINDS = ("late_events_dropped",)
+OMISSION_KINDS = ("late_events_dropped", "groups_oversized")
 _SIDE = "dropped"
 _DROPPING = """
     SELECT view, version FROM truelog.deployed JOIN truelog.view USING (view, version)
     WHERE view = ANY(%s) AND %s = ANY(sides) ORDER BY view
 """
+_OVERSIZED = """
+    SELECT view, count(*), (array_agg("group"::text ORDER BY "group"))[:3]
+    FROM truelog.deployed JOIN truelog.oversized_group USING (view, version)
+    WHERE view = ANY(%s) GROUP BY view ORDER BY view
+"""
 
 
 def observe(settings: Settings) -> Observation:
-    """One finding for each view that dropped a large share of the events of this hour and the hour before."""
-    with db_snapshot.read_snapshot(settings) as connection:
-        return Observation(tuple(_findings(settings, connection)))
-
-
-def _findings(settings: Settings, connection: Connection) -> Iterator[Finding]:
+    """One finding for each view that dropped many events lately, and for each view with an oversized group."""
     names = catalogue.view_names(settings.views_folder)
+    with db_snapshot.read_snapshot(settings) as connection:
+        return Observation((*_late_events(settings, connection, names), *_oversized_groups(connection, names)))
+
+
+def _late_events(settings: Settings, connection: Connection, names: list[str]) -> Iterator[Finding]:
+    """One finding for each view that dropped a large share of the events of this hour and the hour before."""
     views: list[tuple[Any, ...]] = connection.execute(_DROPPING, (names, _SIDE)).fetchall()
     for view, version in views:
         query = sql.SQL(
@@ -38,3 +44,9 @@ def _findings(settings: Settings, connection: Connection) -> Iterator[Finding]:
         if dropped > settings.alert_dropped_share * events:
             share = f"{dropped:,} of {events:,} events ({100 * dropped / events:.1f} %)"
             yield Finding("late_events_dropped", view, f"{share} came too late in this hour and the hour before")
+
+
+def _oversized_groups(connection: Connection, names: list[str]) -> Iterator[Finding]:
+    oversized: list[tuple[Any, ...]] = connection.execute(_OVERSIZED, (names,)).fetchall()
+    for view, number, first in oversized:
+        yield Finding("groups_oversized", view, f"{number:,} without rows, such as {', '.join(first)}")

@@ -1,0 +1,78 @@
+"""Bursts: the most requests of an address within a sliding window of five minutes, by day."""
+
+from collections import defaultdict
+from datetime import datetime, timedelta
+from typing import Any
+
+from tests.laws.lab import Lab
+from tests.views.conftest import Query, Run
+from tests.views.generated import logs_and_rows
+from tests.views.ways import Row, Sent, at, sent
+from truelog import View
+
+WINDOW = timedelta(minutes=5)
+TODAY, TOMORROW = at("00:00:00"), at("00:00:00") + timedelta(days=1)
+
+
+def requested(time: str, ip: str | None = "192.0.2.1", days: int = 0) -> Sent:
+    occurred_at = at(time) + timedelta(days=days)
+    return sent("page_view", occurred_at=occurred_at, visitor_id="ann", url="/", ip=ip)
+
+
+def burst(requests: int, began_at: datetime, day: datetime = TODAY, ip: str = "192.0.2.1") -> Row:
+    return {"ip": ip, "day": day, "requests": requests, "began_at": began_at}
+
+
+def test_requests_less_than_five_minutes_apart_share_a_window(run: Run) -> None:
+    assert run([requested("10:03:39"), requested("10:08:12")]) == [burst(2, at("10:03:39"))]
+
+
+def test_requests_five_minutes_apart_do_not(run: Run) -> None:
+    assert run([requested("10:00:00"), requested("10:05:00")]) == [burst(1, at("10:00:00"))]
+
+
+def test_the_largest_window_of_a_day_counts(run: Run) -> None:
+    times = ("08:00:00", "08:01:00", "10:00:00", "10:01:00", "10:04:59", "10:05:30")
+    assert run([requested(time) for time in times]) == [burst(3, at("10:00:00"))]
+
+
+def test_a_day_s_first_five_minutes_also_count_for_the_day_before(run: Run) -> None:
+    assert run([requested("23:58:00"), requested("00:02:00", days=1), requested("00:06:00", days=1)]) == [
+        burst(2, at("23:58:00")),
+        burst(2, TOMORROW + timedelta(minutes=2), TOMORROW),
+    ]
+
+
+def test_addresses_are_kept_apart_and_requests_without_an_address_do_not_count(run: Run) -> None:
+    requests = [requested("10:00:00"), requested("10:00:01", "192.0.2.2"), requested("10:00:02", None)]
+    assert run(requests) == [burst(1, at("10:00:00")), burst(1, at("10:00:01"), ip="192.0.2.2")]
+
+
+def test_the_largest_burst_of_each_day(query: Query) -> None:
+    requests = [requested("10:00:00"), requested("10:01:00"), requested("10:00:00", "192.0.2.2")]
+    [day] = query("per_day", requests)
+    assert (day["day"], day["addresses"], day["largest"], day["requests_p99"]) == (TODAY, 2, 2, 2)
+
+
+def test_generated_logs_give_the_bursts_of_a_naive_loop(lab: Lab, name: str, view: View) -> None:
+    several = 0
+    for events, found in logs_and_rows(lab, name, view):
+        rows = {(row["ip"], row["day"]): (row["requests"], row["began_at"]) for row in found}
+        assert rows == naive_bursts(events)
+        several += any(requests > 1 for requests, _ in rows.values())
+    assert several > 20, "the logs hold too few bursts"
+
+
+def naive_bursts(events: list[Row]) -> dict[tuple[str, datetime], tuple[int, datetime]]:
+    of_address: dict[str, list[datetime]] = defaultdict(list)
+    for event in events:
+        if event["ip"] is not None:
+            of_address[event["ip"]].append(event["event_time"])
+    best: dict[Any, tuple[int, datetime]] = {}
+    for ip, times in of_address.items():
+        for first in sorted(times):
+            requests = sum(timedelta() <= each - first < WINDOW for each in times)
+            key = ip, first.replace(hour=0, minute=0, second=0, microsecond=0)
+            if requests > best.get(key, (0, first))[0]:
+                best[key] = requests, first
+    return best

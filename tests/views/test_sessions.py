@@ -1,0 +1,92 @@
+"""Sessions: visits with gaps of at most 30 minutes, however late and in whichever order their requests arrive."""
+
+from collections import defaultdict
+from datetime import timedelta
+from typing import Any
+
+from tests.laws.lab import Lab
+from tests.views.conftest import Query, Run
+from tests.views.generated import PLACES, logs_and_rows
+from tests.views.ways import Row, Sent, at, sent
+from truelog import View
+
+GAP = timedelta(minutes=30)
+
+
+def viewed(time: str, page: str = "/", visitor: str = "ann") -> Sent:
+    return sent("page_view", occurred_at=at(time), visitor_id=visitor, url=f"https://shop.example{page}")
+
+
+def session(begin: str, end: str, *pages: str, visitor: str = "ann") -> Row:
+    times = {"started_at": at(begin), "ended_at": at(end)}
+    return {"visitor_id": visitor, **times, "pages": len(pages), "entry": pages[0], "exit": pages[-1]}
+
+
+def test_a_gap_of_more_than_thirty_minutes_begins_a_session(run: Run) -> None:
+    requests = [viewed("10:00:00", "/a"), viewed("10:30:00", "/b"), viewed("11:00:01", "/c")]
+    assert run(requests) == [
+        session("10:00:00", "10:30:00", "/a", "/b"),
+        session("11:00:01", "11:00:01", "/c"),
+    ]
+
+
+def test_a_late_request_connects_two_sessions(run: Run) -> None:
+    apart = [viewed("10:00:00", "/a"), viewed("10:50:00", "/c")]
+    assert len(run(apart)) == 2
+    assert run([*apart, viewed("10:25:00", "/b")]) == [session("10:00:00", "10:50:00", "/a", "/b", "/c")]
+
+
+def test_a_late_request_begins_a_session_earlier(run: Run) -> None:
+    requests = [viewed("10:20:00", "/b"), viewed("10:00:00", "/a")]
+    assert run(requests) == [session("10:00:00", "10:20:00", "/a", "/b")]
+
+
+def test_visitors_are_kept_apart(run: Run) -> None:
+    assert run([viewed("10:00:00"), viewed("10:01:00", visitor="bob")]) == [
+        session("10:00:00", "10:00:00", "/"),
+        session("10:01:00", "10:01:00", "/", visitor="bob"),
+    ]
+
+
+def test_the_pages_of_a_session_are_in_order(query: Query) -> None:
+    steps = query("steps", [viewed("10:05:00", "/b"), viewed("10:00:00", "/a"), viewed("12:00:00", "/c")])
+    assert [(each["started_at"], each["step"], each["page"]) for each in steps] == [
+        (at("10:00:00"), 1, "/a"),
+        (at("10:00:00"), 2, "/b"),
+        (at("12:00:00"), 1, "/c"),
+    ]
+
+
+def test_a_session_counts_in_the_hour_in_which_it_began(query: Query) -> None:
+    requests = [viewed("10:50:00"), viewed("11:10:00"), viewed("10:10:00", visitor="bob")]
+    [hour] = query("per_hour", requests)
+    assert (hour["hour"], hour["sessions"], hour["pages"], hour["bounced"]) == (at("10:00:00"), 2, 3, 1)
+    assert hour["average_duration"] == timedelta(minutes=10)
+
+
+def test_generated_logs_give_the_sessions_of_a_naive_loop(lab: Lab, name: str, view: View) -> None:
+    several = 0
+    for events, found in logs_and_rows(lab, name, view):
+        rows = [tuple(row.values()) for row in found]
+        assert rows == sorted(naive_sessions(events))
+        several += any(pages > 1 for _, _, _, pages, _, _ in rows)
+    assert several > 50, "the logs hold too few sessions of several pages"
+
+
+def naive_sessions(events: list[Row]) -> list[tuple[Any, ...]]:
+    of_visitor: dict[str, list[Row]] = defaultdict(list)
+    for event in sorted(events, key=lambda e: (e["event_time"], e["partition"], e["offset"])):
+        of_visitor[event["visitor_id"]].append(event)
+    found = []
+    for visitor, requests in of_visitor.items():
+        begins = [n for n, each in enumerate(requests) if n == 0 or _gap(requests[n - 1], each) > GAP]
+        for begin, end in zip(begins, [*begins[1:], len(requests)], strict=True):
+            first, *_, last = *requests[begin : begin + 1], *requests[begin:end]
+            times = first["event_time"], last["event_time"]
+            found.append((visitor, *times, end - begin, PLACES[first["url"]][1], PLACES[last["url"]][1]))
+    return found
+
+
+def _gap(one: Row, other: Row) -> timedelta:
+    gap: timedelta = other["event_time"] - one["event_time"]
+    return gap
