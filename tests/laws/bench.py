@@ -47,7 +47,7 @@ class Bench:
         return {"page_view": shaped(self.lab, self.lab.spark.range(start, end), "page_view", kinds)}
 
     def staged(self, start: int, end: int) -> stage.StagedRows:
-        return self.applier.stage_totals(self.compiled, self.events(start, end))
+        return self.applier.stage_totals(self.compiled, self.events(start, end), self.compiled.view.reads)
 
     @property
     def applier(self) -> BatchApplier:

@@ -12,13 +12,14 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from psycopg import sql
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType
 
 from tests.laws.events import START, Record, log
+from tests.laws.with_case import with_case
 from truelog.batch.batch_context import BatchContext
-from truelog.kernel import clock, merge, stage, table, table_hash
+from truelog.kernel import clock, joins, merge, stage, table, table_hash
 from truelog.kernel.apply_batch import BatchApplier
 from truelog.kernel.stage import StagedRows
 from truelog.kernel.table_hash import TableHash
@@ -32,33 +33,13 @@ from truelog.storage.database import Connection, names
 from truelog.support.durations import seconds
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView, extend_view
-from truelog.views.group import INPUTS, Group
+from truelog.views.group import Group
+from truelog.views.join import Join
 from truelog.views.provenance_frame import ProvenanceFrame
 from truelog.views.view import View
 from truelog.views.view_compiler import compile_view
 
 CASES = 200
-
-
-def group_by_case(group: Group, case: Column | None = None) -> Group:
-    """The same Group with the case in front of the first column of `by`, which separates many cases in one table.
-
-    Without `case`, the events have the column `case_id`, which the frames that compile the view lack.
-    """
-    first = group.by[0]
-
-    def numbered(events: Any) -> Any:
-        if case is None and "case_id" in events.columns:
-            return events
-        return events.withColumn("case_id", F.lit(0) if case is None else case)
-
-    def transform(*events: Any) -> Any:
-        frames: list[Any] = [ProvenanceFrame(numbered(each), ("case_id",)) for each in events]
-        transformed: Any = group.transform(*frames)
-        rows = transformed.frame
-        return rows.withColumn(first, F.concat(F.col("case_id"), F.lit("|"), F.col(first))).drop("case_id")
-
-    return replace(group, transform=transform)
 
 
 def cases(
@@ -107,8 +88,8 @@ class Lab:
 
     def compare_all(self, name: str, view: View, drawn: list[list[Record]]) -> DiffCounts:
         """Stream every case batch by batch, rebuild it in one step and count the differences between the tables."""
-        if isinstance(view, Group):
-            return self._compare_groups(name, view, drawn)
+        if isinstance(view, Group | Join):
+            return self._compare_merged(name, view, drawn)
         plain = self.compiled(name, view)
         by_case = replace(extend_view(plain, "case_id", IntegerType()), name=f"{name}_by_case")
         by_cut = replace(extend_view(by_case, "cut", IntegerType()), name=f"{name}_by_cut")
@@ -124,16 +105,16 @@ class Lab:
         rows.unpersist()
         return row_diff.find_differences(self.connection, by_case)
 
-    def _compare_groups(self, name: str, group: Group, drawn: list[list[Record]]) -> DiffCounts:
+    def _compare_merged(self, name: str, view: View, drawn: list[list[Record]]) -> DiffCounts:
         """Like `compare_all`, with a merge of each cut as in production."""
-        compiled = replace(self.compiled(name, group_by_case(group)), name=f"{name}_by_case")
-        compiled = self._named(compiled)
+        compiled = self.compiled(f"{name}_by_case", with_case(view))
         self._fresh(compiled)
-        events = {topic: self.events(topic, drawn).persist() for topic in group.reads}
+        events = {topic: self.events(topic, drawn).persist() for topic in view.reads}
         applier = BatchApplier(self.settings)
         for cut in range(last_cut(drawn) + 1):
             of_cut = {topic: frame.where(F.col("cut") == cut) for topic, frame in events.items()}
-            merge.add(self.connection, compiled, "state", applier.stage_totals(compiled, of_cut))
+            topics = {record.topic for case in drawn for record in case if record.cut == cut}
+            merge.add_batch(self.connection, compiled, applier.stage_totals(compiled, of_cut, topics))
         self._copy_streamed(compiled)
         staged = stage.stage_tables(compiled, lambda table: table.totals_of(events), self.settings)
         merge.add(self.connection, compiled, "recon", staged)
@@ -141,26 +122,14 @@ class Lab:
         assert not any(each.unequal for each in sides)
         return own
 
-    @staticmethod
-    def _named(compiled: CompiledView) -> CompiledView:
-        """The view with its name in its side tables too."""
-        sides = tuple(replace(each, name=compiled.name) for each in compiled.sides)
-        inputs = next((each for each in sides if each.side == INPUTS), None)
-        return replace(compiled, sides=sides, inputs=inputs)
-
     def digests(self, name: str, view: View, drawn: list[list[Record]]) -> tuple[CompiledView, TableHash, TableHash]:
         """The hashes that PostgreSQL and Spark compute for the same rows. The rows stay in `recon`."""
-        if isinstance(view, Group):
-            by_case = self._named(replace(self.compiled(name, group_by_case(view)), name=f"{name}_digested"))
-            totals = by_case.totals_of({topic: self.events(topic, drawn) for topic in view.reads})
-        else:
-            by_case = replace(extend_view(self.compiled(name, view), "case_id", IntegerType()), name=f"{name}_digested")
-            totals = by_case.totals(self.transformed(view, drawn))
-        self._fresh(by_case)
-        states = totals.persist()
-        merge.add(self.connection, by_case, "recon", stage.stage_rows(states, by_case, self.settings))
-        in_database = table_hash.hash_table(self.connection, by_case, sql.Identifier("recon", by_case.table))
-        return by_case, in_database, table_hash.hash_frame(by_case, by_case.stored(states))
+        compiled = self.compiled(f"{name}_digested", with_case(view))
+        self._fresh(compiled)
+        states = compiled.totals_of({topic: self.events(topic, drawn) for topic in view.reads}).persist()
+        merge.add(self.connection, compiled, "recon", stage.stage_rows(states, compiled, self.settings))
+        in_database = table_hash.hash_table(self.connection, compiled, sql.Identifier("recon", compiled.table))
+        return compiled, in_database, table_hash.hash_frame(compiled, compiled.stored(states))
 
     def transformed(self, view: View, drawn: list[list[Record]]) -> DataFrame:
         frames = [ProvenanceFrame(self.events(topic, drawn), ("case_id", "cut")) for topic in view.reads]
@@ -191,8 +160,11 @@ class Lab:
     def _fresh(self, compiled: CompiledView) -> None:
         self.connection.execute("DELETE FROM truelog.view WHERE view = %s", (compiled.name,))
         for schema, each in product(("state", "stage", "recon", "batch"), compiled.tables):
-            drop = sql.SQL("DROP TABLE IF EXISTS {} CASCADE").format(sql.Identifier(schema, each.table))
-            self.connection.execute(drop)
+            for suffix in ("", joins.CHANGES):
+                drop = sql.SQL("DROP TABLE IF EXISTS {} CASCADE").format(
+                    sql.Identifier(schema, f"{each.table}{suffix}")
+                )
+                self.connection.execute(drop)
         table.deploy_table(self.connection, replace(compiled, view=replace(compiled.view, present={}, columns={})))
         for each in compiled.tables:
             table.create_table(self.connection, each, "recon", each.table)

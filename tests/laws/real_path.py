@@ -25,7 +25,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tests.laws.events import START, Record
-from tests.laws.lab import Lab, group_by_case
+from tests.laws.lab import Lab
+from tests.laws.with_case import with_case
 from tests.library.archived import drop_archive
 from truelog.archive import log_day
 from truelog.archive.archive_commit import Append, commit
@@ -46,8 +47,6 @@ from truelog.schema.event import EventType
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView
-from truelog.views.group import Group
-from truelog.views.provenance_frame import ProvenanceFrame
 from truelog.views.view import View
 
 CUTS = 4
@@ -140,16 +139,9 @@ class RealPath:
         """The view with the case as an additional key, under a name that no other test uses."""
         case = F.expr(f"CAST(offset % {_CUT} DIV {_CASE} AS INT)")
 
-        def by_case(*events: DataFrame) -> DataFrame:
-            frames = [ProvenanceFrame(each.withColumn("case_id", case), ("case_id",)) for each in events]
-            rows: ProvenanceFrame = view.transform(*frames)  # type: ignore[assignment]
-            return rows.frame
-
-        if isinstance(view, Group):
-            plain: View = replace(group_by_case(view, case), present={}, columns={})
-        else:
-            plain = replace(view, transform=by_case, key=("case_id", *view.key), present={}, columns={})
-            plain = replace(plain, keep=KEEP if view.keep else None)
+        plain = replace(with_case(view, case), present={}, columns={})
+        if view.keep:
+            plain = replace(plain, keep=KEEP)
         compiled = self.lab.compiled(f"{name[:30]}_{uuid.uuid4().hex[:8]}", plain)
         table.deploy_table(self.connection, compiled)
         return compiled

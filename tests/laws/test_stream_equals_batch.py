@@ -37,7 +37,9 @@ def drawn_logs(types: dict[str, EventType]) -> list[list[Record]]:
     for reads in (set(view.reads) for view in VIEWS.values()):
         joined = [each for each in together if each & reads]
         together = [each for each in together if each not in joined] + [reads.union(*joined)]
-    drawn = (cases(types, tuple(sorted(each)), number=120, longest=24, bad=True) for each in together)
+    drawn = (
+        cases(types, tuple(sorted(each)), number=120, longest=max(24, 16 * len(each)), bad=True) for each in together
+    )
     return [[record for part in parts for record in part] for parts in zip(*drawn, strict=True)]
 
 

@@ -14,8 +14,9 @@ from tests.scenes.conftest import World
 from tests.scenes.traffic import in_the_log
 from truelog.archive import analyst
 from truelog.control.application import ARCHIVE
-from truelog.ingest.generator import generate
+from truelog.ingest import generator
 from truelog.log import topics
+from truelog.log.kafka_producer import OutgoingRecord
 from truelog.storage.database import connect
 from truelog.support.errors import BadInput
 
@@ -98,16 +99,16 @@ def test_truncated_and_missing_files_exit_with_2(world: World, tmp_path: Path) -
 
 def harmless_seed(records: int) -> int:
     """A seed that generates no future events, which other scenes would count differently."""
-    begin = datetime(2026, 1, 1, tzinfo=UTC)
-    return next(
-        seed
-        for seed in range(1000)
-        if not any(b"9999-12-31" in r.value for r in generate(seed=seed, begin=begin, rate=records, seconds=1))
-    )
+    return next(seed for seed in range(1000) if not any(b"9999-12-31" in r.value for r in generated(seed, records)))
+
+
+def generated(seed: int, records: int) -> Iterator[OutgoingRecord]:
+    """What `truelog generate` sends in one second, except for the times."""
+    return generator.generate(seed=seed, begin=datetime(2026, 1, 1, tzinfo=UTC), rate=records, seconds=1, social=0.2)
 
 
 def test_generated_traffic_is_in_the_log(world: World) -> None:
-    seed, topics_ = harmless_seed(600), ("page_view", "search", "click")
+    seed, topics_ = harmless_seed(600), generator.TOPICS
     before = topics.end_offsets(world.settings, topics_)
 
     result = answer("generate", "--rate", "600", "--seconds", "1", "--seed", str(seed))
@@ -116,7 +117,7 @@ def test_generated_traffic_is_in_the_log(world: World) -> None:
     grown = {t: sum(after.offsets[t].values()) - sum(before.offsets[t].values()) for t in topics_}
     assert 0.1 < result.pop("seconds") < 30  # about a second on an idle machine
     assert result == {"seed": seed, "sent": 600, "topics": grown}
-    records = list(generate(seed=seed, begin=datetime(2026, 1, 1, tzinfo=UTC), rate=600, seconds=1))
+    records = list(generated(seed, 600))
     expected = {identity(r.value) for r in records if r.topic == "search"} - {None}
     assert expected <= {identity(value) for value in in_the_log(world.settings, "search")}
 

@@ -1,7 +1,5 @@
 """Every view under the shop's traffic. The stream is killed between a batch's merges and continues on a cluster."""
 
-import json
-import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,8 +13,7 @@ from tests.scenes.conftest import World, known
 from tests.scenes.exposure import listening_addresses
 from truelog.ingest.generator import generate
 from truelog.log import ticks
-from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
-from truelog.support import timestamps
+from truelog.log.kafka_producer import KafkaSender
 from truelog.support.errors import ServiceDown
 from truelog.support.process import is_alive
 from truelog.support.wait import until
@@ -41,30 +38,8 @@ def shop(world: World, seed: int) -> None:
     now = datetime.now(UTC)
     with KafkaSender(world.settings, TOPICS) as sender:
         for begin in (now, now - timedelta(days=8)):
-            for record in generate(seed=seed, begin=begin, rate=500, seconds=2):
+            for record in generate(seed=seed, begin=begin, rate=1_000, seconds=2, social=0.5):
                 sender.send(record)
-        for record in carts(seed, now):
-            sender.send(record)
-
-
-def carts(seed: int, begin: datetime) -> Iterator[OutgoingRecord]:
-    """The changes of twenty carts; every fourth cart is checked out. The generator makes no carts."""
-    draw = random.Random(seed)
-    for number in range(400):
-        cart = f"cart {seed} {number % 20}"
-        verb = (
-            "checked_out" if number > 300 and number % 4 == 0 else draw.choice(("added", "added", "quantity_changed"))
-        )
-        event = {
-            "event_id": f"{cart} {number}",
-            "occurred_at": timestamps.to_text(begin + timedelta(milliseconds=number)),
-            "cart_id": cart,
-            "visitor_id": "v1",
-            "verb": verb if draw.random() < 0.9 else "removed",
-            "product": f"p{draw.randrange(5)}",
-            "quantity": draw.randrange(1, 9),
-        }
-        yield OutgoingRecord("cart_event", cart, json.dumps(event).encode())
 
 
 def catch_up(world: World, stream: Application) -> None:

@@ -12,13 +12,17 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import accumulate, count
+from itertools import count
 from random import Random
 from typing import Any
 
+from truelog.ingest import community
+from truelog.ingest.community import Community
+from truelog.ingest.zipf import Zipf
 from truelog.log.kafka_producer import OutgoingRecord
 from truelog.support import timestamps
 
+TOPICS = ("page_view", "search", "click", *community.TOPICS)
 SITE = "https://shop.example"
 BROWSERS = {"Chrome": 60, "Safari": 20, "Firefox": 10, "Edge": 6, "Opera": 3, None: 1}
 LANGUAGES = {"en": 50, "de": 20, "fr": 15, "ja": 10, None: 5}
@@ -35,20 +39,6 @@ LATE, OUT_OF_ORDER = 0.02, 0.2
 EARLY_CLICKS, HOUR_LATE_CLICKS = 0.1, 0.1
 
 _SESSIONS, _VISITORS, _PAGES, _RESULTS = 50, 5_000, 500, 10
-
-
-@dataclass(frozen=True)
-class Zipf:
-    """A random choice by Zipf's law: item n is chosen n times less often than the first item."""
-
-    items: tuple[str, ...]
-    weights: tuple[float, ...] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "weights", tuple(accumulate(1 / n for n in range(1, len(self.items) + 1))))
-
-    def draw(self, random: Random) -> str:
-        return random.choices(self.items, cum_weights=self.weights)[0]
 
 
 PAGES = Zipf(("/", *(f"/p/{n}" for n in range(1, _PAGES))))
@@ -80,11 +70,15 @@ class Planned:
     event: Mapping[str, Any] = field(compare=False)
 
 
-def generate(*, seed: int, begin: datetime, rate: float, seconds: float) -> Iterator[OutgoingRecord]:
-    """`rate * seconds` records, in sending order."""
-    shop = _Shop(Random(seed))  # noqa: S311 — repeatable, not secret
+def generate(
+    *, seed: int, begin: datetime, rate: float, seconds: float, social: float = 0.0
+) -> Iterator[OutgoingRecord]:
+    """`rate * seconds` records, in sending order. `social` is the share of records that `Community` makes."""
+    shop, others, draw = (Random(seed) for _ in range(3))  # noqa: S311 — repeatable, not secret
+    site, people = _Shop(shop), Community(others)
     for number in range(round(rate * seconds)):
-        yield shop.record(begin + timedelta(seconds=number / rate))
+        source = people if draw.random() < social else site
+        yield source.record(begin + timedelta(seconds=number / rate))
 
 
 class _Shop:

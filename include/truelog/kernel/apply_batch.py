@@ -10,7 +10,7 @@ reason, and every rebuild leaves the record out.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -125,25 +125,27 @@ class BatchApplier:
         self, compiled: CompiledView, batch: EventRange, begin: Positions
     ) -> tuple[stage.StagedRows, Sequence[Excluded]]:
         """Stage the batch totals from `begin` on; return them and the records on which the transform fails."""
-        if not begin.ranges_to(batch.end.only(compiled.view.reads)):
+        topics = {each.topic for each in begin.ranges_to(batch.end.only(compiled.view.reads))}
+        if not topics:
             return stage.NO_ROWS, ()  # only ticks came, as happens every second on a quiet log: no work for Spark
         events = records.from_position(batch.events, begin, batch.begin)  # 1
 
         def attempt(excluded: Sequence[Excluded]) -> tuple[stage.StagedRows, Sequence[Excluded]]:
             counted = records.without_records(events, [each.coordinates for each in excluded])
-            return self.stage_totals(compiled, counted), excluded
+            return self.stage_totals(compiled, counted, topics), excluded
 
         return bad_records.exclude_and_retry(compiled, lambda: events, attempt)
 
-    def stage_totals(self, compiled: CompiledView, events: EventFrames) -> stage.StagedRows:
-        """Load the totals of these events into the view's staging tables."""
+    def stage_totals(self, compiled: CompiledView, events: EventFrames, topics: Collection[str]) -> stage.StagedRows:
+        """Load the totals of these events into the view's staging tables. Only `topics` have events."""
 
         def totals(table: CompiledView) -> DataFrame:
             return table.totals_of(events)  # 2
 
         if not compiled.is_derived:
             return stage.stage_tables(compiled, totals, self.settings)  # 3
-        sides = stage.stage_each(compiled.sources, totals, self.settings)
+        sources = (each for each in compiled.sources if not set(each.view.reads).isdisjoint(topics))
+        sides = stage.stage_each(sources, totals, self.settings)
         if compiled.joined is not None:
             return replace(stage.NO_ROWS, sides=sides)
         spark = events[compiled.view.reads[0]].sparkSession

@@ -10,6 +10,7 @@ from truelog.kernel import groups, joins
 from truelog.storage.database import Connection, definitions, names
 from truelog.support.errors import NotMade
 from truelog.views.compiled_view import CompiledView
+from truelog.views.joined import shown_sql
 
 # A row for the current minute is updated again and again until the minute ends, so leave room in the page.
 _STORAGE = "WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)"
@@ -130,8 +131,9 @@ def _definition(compiled: CompiledView, table: CompiledView) -> Iterator[sql.Com
     relation = _readable(table)
     columns = [sql.SQL("{} AS {}").format(sql.SQL(e), sql.Identifier(c)) for c, e in table.shown.items()]
     yield sql.SQL("DROP VIEW IF EXISTS {} CASCADE").format(relation)
-    yield sql.SQL("CREATE VIEW {} AS SELECT {} FROM ({}) AS layers WHERE _by_batch = {}").format(
-        relation, sql.SQL(", ").join(columns), _layers(table), _by_batch(compiled)
+    rows = sql.SQL("_by_batch = {} AND {}").format(_by_batch(compiled), sql.SQL(shown_sql(compiled, table)))
+    yield sql.SQL("CREATE VIEW {} AS SELECT {} FROM ({}) AS layers WHERE {}").format(
+        relation, sql.SQL(", ").join(columns), _layers(table), rows
     )
     for column, meaning in table.view.columns.items():
         target = sql.SQL("{}.{}").format(relation, sql.Identifier(column))

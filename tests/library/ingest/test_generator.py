@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from truelog.ingest import community
 from truelog.ingest.generator import generate
 from truelog.log.kafka_producer import OutgoingRecord
 from truelog.schema.decode import decode
@@ -63,6 +64,24 @@ def test_traffic_has_every_topic_and_visitor_ids_as_keys(
     assert topics["page_view"] > topics["search"] > topics["click"] / 2 > 0
     for record, row in zip(records, rows, strict=True):
         assert row["visitor_id"] in (record.key, None)
+
+
+def test_a_share_of_the_records_is_about_people(records: list[OutgoingRecord]) -> None:
+    mixed = list(generate(seed=1, begin=BEGIN, rate=RATE, seconds=SECONDS, social=0.25))
+    people = [record for record in mixed if record.topic in community.TOPICS]
+    site = [record for record in mixed if record.topic not in community.TOPICS]
+    assert 0.23 < len(people) / len(mixed) < 0.27
+    assert {record.topic for record in people} == set(community.TOPICS)
+    assert {record.topic for record in site} == {record.topic for record in records}
+    for record in people:
+        event = TYPES[record.topic].model.model_validate_json(record.value)
+        assert getattr(event, str(TYPES[record.topic].topic.key)) == record.key
+    verbs = Counter((record.topic, json.loads(record.value)["verb"]) for record in people)
+    assert verbs["follow", "followed"] > verbs["follow", "unfollowed"] > 0
+    assert verbs["tweet", "posted"] > verbs["tweet", "deleted"] > 0
+    assert verbs["profile", "changed"] > verbs["profile", "closed"] > 0
+    assert verbs["cart_event", "added"] > verbs["cart_event", "checked_out"] > 0
+    assert len(set(people)) < len(people), "some events are sent twice"
 
 
 def test_some_records_are_malformed_in_several_ways(rows: list[dict[str, Any]]) -> None:

@@ -96,7 +96,9 @@ class Ground:
     def staged(self, begin: Positions, end: Positions) -> StagedRows:
         types = {TOPIC: self.lab.types[TOPIC]}
         read = records.read(self.lab.spark, self.lab.settings, types, begin.ranges_to(end))
-        return BatchApplier(self.lab.settings).stage_totals(self.compiled, records.events(read, types))
+        return BatchApplier(self.lab.settings).stage_totals(
+            self.compiled, records.events(read, types), self.compiled.view.reads
+        )
 
     def plant(self, reason: str, letters: int) -> None:
         query = sql.SQL("INSERT INTO {} VALUES (%s, %s)").format(sql.Identifier("state", self.compiled.table))

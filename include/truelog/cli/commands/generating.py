@@ -24,7 +24,10 @@ Seed = Annotated[
     ),
 ]
 
-TOPICS = ("page_view", "search", "click")
+Share = Annotated[
+    float,
+    typer.Option(min=0, max=1, help="Share of the events that are about carts, follows, tweets and profiles."),
+]
 
 
 @dataclass
@@ -34,20 +37,23 @@ class Generated:
     seed: int
     sent: int = 0
     seconds: float = 0.0
-    topics: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOPICS, 0))
+    topics: dict[str, int] = field(default_factory=dict)
 
 
-def generate(rate: Rate = 200, seconds: Seconds = 30, seed: Seed = None, as_json: AsJson = False) -> None:
+def generate(
+    rate: Rate = 200, seconds: Seconds = 30, seed: Seed = None, social: Share = 0.2, as_json: AsJson = False
+) -> None:
     """Send synthetic traffic to Kafka. Some events are late, out of order, malformed, or from a wrong clock."""
     from truelog.ingest import generator
 
     result = Generated(secrets.randbelow(2**31) if seed is None else seed)
-    records = generator.generate(seed=result.seed, begin=datetime.now(UTC), rate=rate, seconds=seconds)
+    records = generator.generate(seed=result.seed, begin=datetime.now(UTC), rate=rate, seconds=seconds, social=social)
+    result.topics = dict.fromkeys(generator.TOPICS, 0)
     _send(Settings(), records, rate, seconds, result)
     if as_json:
         print_json(asdict(result))
         return
-    by_topic = ", ".join(f"{count:,} {topic}" for topic, count in result.topics.items())
+    by_topic = ", ".join(f"{count:,} {topic}" for topic, count in result.topics.items() if count)
     typer.echo(f"{result.sent:,} events sent in {result.seconds:.1f} s ({by_topic}) from seed {result.seed}")
 
 
@@ -59,7 +65,7 @@ def _send(
 
     with progress("generating", round(rate * seconds)) as done:
         began = time.monotonic()
-        with KafkaSender(settings, TOPICS) as sender:
+        with KafkaSender(settings, result.topics) as sender:
             for number, record in enumerate(records):
                 early = began + number / rate - time.monotonic()
                 if early > 0:

@@ -1,0 +1,18 @@
+"""A profile: what others see of a person. Each event is the whole profile, so the last one counts."""
+
+from pydantic import Field
+
+from truelog import Event, Topic
+
+TOPIC = Topic(key="person_id", subject=("person_id",), partitions=4, retention="7 days", compacted=False)
+VERBS = ["changed", "closed"]
+PEOPLE = ["ann", "bob"]
+
+
+class Profile(Event):
+    """A person `changed` or `closed` a profile."""
+
+    person_id: str = Field(min_length=1, max_length=128, examples=PEOPLE, description="The site's id for the person.")
+    verb: str = Field(max_length=32, examples=VERBS, description=f"What happened: {', '.join(VERBS)}.")
+    name: str | None = Field(None, max_length=256, description="The name that others see.")
+    photo_url: str | None = Field(None, max_length=2048, description="URL of the photo.")

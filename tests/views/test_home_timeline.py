@@ -1,0 +1,116 @@
+"""Home timelines: tweets of followed people, in any order of events, with and without popular authors."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from spark_apps.views.home_timeline import timeline
+
+from tests.laws.lab import Lab
+from tests.views.conftest import Query, Run
+from tests.views.generated import logs_and_relations
+from tests.views.ways import WAYS, Row, Sent, Ways, at, sent
+from truelog import View
+
+
+def followed(reader: str, author: str, time: str = "10:00:00", verb: str = "followed") -> Sent:
+    return sent("follow", follower_id=reader, followee_id=author, verb=verb, occurred_at=at(time))
+
+
+def unfollowed(reader: str, author: str, time: str) -> Sent:
+    return followed(reader, author, time, "unfollowed")
+
+
+def tweeted(tweet: str, author: str, time: str = "10:01:00", text: str = "hello") -> Sent:
+    return sent("tweet", tweet_id=tweet, author_id=author, verb="posted", text=text, occurred_at=at(time))
+
+
+def deleted(tweet: str, author: str, time: str) -> Sent:
+    return sent("tweet", tweet_id=tweet, author_id=author, verb="deleted", occurred_at=at(time))
+
+
+def named(person: str, name: str, time: str = "09:00:00", verb: str = "changed") -> Sent:
+    photo = f"https://photos.example/{name}"
+    return sent("profile", person_id=person, verb=verb, name=name, photo_url=photo, occurred_at=at(time))
+
+
+def entries(rows: list[Row]) -> list[tuple[str, str]]:
+    return [(row["reader_id"], row["tweet_id"]) for row in rows]
+
+
+def test_a_tweet_is_in_the_timelines_of_its_author_s_followers(run: Run) -> None:
+    follows = [followed("ann", "bob"), followed("cid", "bob"), followed("ann", "eve")]
+    assert entries(run([*follows, tweeted("t1", "bob"), tweeted("t2", "eve", "10:02:00"), tweeted("t3", "dan")])) == [
+        ("ann", "t1"),
+        ("ann", "t2"),
+        ("cid", "t1"),
+    ]
+
+
+def test_who_unfollows_sees_no_tweet_however_often_he_followed(run: Run) -> None:
+    twice = [followed("ann", "bob"), followed("ann", "bob", "10:00:01"), tweeted("t1", "bob")]
+    assert entries(run([*twice, unfollowed("ann", "bob", "10:02:00")])) == []
+    again = [followed("ann", "bob"), unfollowed("ann", "bob", "10:02:00"), followed("ann", "bob", "10:03:00")]
+    assert entries(run([*again, tweeted("t1", "bob"), unfollowed("cid", "bob", "10:00:00")])) == [("ann", "t1")]
+
+
+def test_a_deleted_tweet_vanishes(run: Run) -> None:
+    events = [followed("ann", "bob"), tweeted("t1", "bob"), deleted("t1", "bob", "10:05:00")]
+    assert entries(run([*events, deleted("t1", "bob", "10:06:00"), tweeted("t2", "bob")])) == [("ann", "t2")]
+
+
+def test_readers_see_the_newest_tweets_with_the_author_s_present_name(query: Query) -> None:
+    tweets = [tweeted("t1", "bob", text="first"), tweeted("t2", "eve", "10:05:00", "second")]
+    profiles = [named("bob", "Bob"), named("eve", "Eve"), named("bob", "Robert", "11:00:00")]
+    rows = query("newest", [followed("ann", "bob"), followed("ann", "eve"), *tweets, *profiles])
+    assert [(row["tweet_id"], row["author"], row["photo"], row["text"]) for row in rows] == [
+        ("t1", "Robert", "https://photos.example/Robert", "first"),
+        ("t2", "Eve", "https://photos.example/Eve", "second"),
+    ]
+
+
+def test_an_author_without_a_profile_has_no_name(query: Query) -> None:
+    closed = [named("bob", "Bob"), named("bob", "Bob", "11:00:00", "closed")]
+    [row] = query("newest", [followed("ann", "bob"), tweeted("t1", "bob"), *closed])
+    assert (row["tweet_id"], row["author"]) == ("t1", None)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_tweets_of_a_popular_author_are_looked_up(lab: Lab, ways: Ways, way: str) -> None:
+    """Two followers make an author popular here. With one follower, the author is no longer popular."""
+    events = [followed("ann", "bob"), tweeted("t1", "bob"), tweeted("t2", "bob", "10:02:00")]
+    popular = [*events, followed("cid", "bob", "10:03:00")]
+    left = [*popular, unfollowed("cid", "bob", "10:04:00")]
+    for sent_events, pushed, read in (
+        (popular, [], [("ann", "t1"), ("ann", "t2"), ("cid", "t1"), ("cid", "t2")]),
+        (left, [("ann", "t1"), ("ann", "t2")], [("ann", "t1"), ("ann", "t2")]),
+    ):
+        found = ways.relations(lab, "home_timeline", timeline(popular=1), sent_events)[way]
+        assert (entries(found[None]), sorted(entries(found["newest"]))) == (pushed, read)
+
+
+def test_generated_logs_give_the_timelines_of_a_naive_loop(lab: Lab, name: str, view: View) -> None:
+    found_entries = 0
+    for events, found in logs_and_relations(lab, name, view):
+        expected = naive_timelines(events)
+        assert sorted(entries(found[None])) == sorted(expected)
+        assert Counter(entries(found["newest"])) == Counter(expected)
+        found_entries += len(expected)
+    assert found_entries > 20, "the logs hold too few tweets of followed people"
+
+
+def naive_timelines(events: list[Row]) -> list[tuple[str, str]]:
+    follows = last(events, "follow", "follower_id", "followee_id")
+    tweets = last(events, "tweet", "tweet_id")
+    return [
+        (reader, tweet)
+        for (tweet,), posted in tweets.items()
+        for (reader, author), follow in follows.items()
+        if posted["author_id"] == author and follow["verb"] != "unfollowed" and posted["verb"] != "deleted"
+    ]
+
+
+def last(events: list[Row], topic: str, *key: str) -> dict[Any, Row]:
+    """The last event of each key, by event time and then by the order of the log."""
+    ordered = sorted(events, key=lambda each: (each["event_time"], each["partition"], each["offset"]))
+    return {tuple(each[k] for k in key): each for each in ordered if each["topic"] == topic}
