@@ -7,7 +7,8 @@
 5. the rebuild from the archive, then DuckDB and Polars on the same bytes
 6. the collector
 7. freshness and the collector again, while the whole platform is running, including Airflow
-8. batch work over 1, 10 and 100 log days, on a platform of its own
+8. single events that change many rows of a Join, on a platform of its own
+9. batch work over 1, 10 and 100 log days, on a platform of its own
 """
 
 import logging
@@ -15,7 +16,18 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tests.bench import archiving, collecting, flink, freshness, history, rebuilding, reconciling, restarting, streaming
+from tests.bench import (
+    archiving,
+    collecting,
+    fanout,
+    flink,
+    freshness,
+    history,
+    rebuilding,
+    reconciling,
+    restarting,
+    streaming,
+)
 from tests.bench.corpus import RATE, Corpus, in_log
 from tests.bench.cpu import LostProcess, Meter, Reading, used
 from tests.bench.ground import complete, forget_views
@@ -161,6 +173,11 @@ class Suite:
         fresh = freshness.run(self.settings, rate=RATE, seconds=self.seconds, ran="all on")
         return [*fresh, collecting.run(self.settings, seconds=self.seconds, ran="all on")]
 
+    def fanout(self) -> list[Row]:
+        application = streaming.launch(self.settings, [fanout.VIEW])
+        self.running = fanout.VIEW, application
+        return list(fanout.run(self.settings, application))
+
     def history(self) -> list[Row]:
         return list(history.run(self.settings))
 
@@ -212,7 +229,11 @@ JOBS: Mapping[str, Callable[[Suite], list[Row]]] = {
     "polars": Suite.polars,
     "collector": Suite.collector,
     "all_on": Suite.all_on,
+    "fanout": Suite.fanout,
     "history": Suite.history,
 }
-APART = {"history": history.SETTINGS}  # on a platform of its own, with these settings
+APART: Mapping[str, Mapping[str, str]] = {
+    "fanout": {},
+    "history": history.SETTINGS,
+}  # on a platform of its own, with these settings
 QUICK = ("one_cube", "bare", "quix", "duckdb", "polars")
