@@ -8,7 +8,8 @@ The tables of a Join are processed one after another, each before the tables tha
 4. match the noted rows with the other tables as they are now, and keep the resulting counts for the tables that follow
 
 Step 4 sees the earlier tables after their change and the later ones before it, so the differences add up to
-`Q(new tables) - Q(old tables)` exactly. Everything happens in the merge's transaction.
+`Q(new tables) - Q(old tables)` exactly. If a match contains a table under several names, they count as tables that
+change one after another. Everything happens in the merge's transaction.
 """
 
 from collections.abc import Iterator, Mapping
@@ -138,7 +139,10 @@ def _looked_up_by(compiled: CompiledView, table: CompiledView) -> list[tuple[str
     """The columns by which matches look up a table, except the columns that its key begins with."""
     matches = [match for each in _followers(compiled, table) for match in _joined(each).counts.values()]
     columns = (
-        tuple(mine for mine, _ in match.pairs(table.side, [other])) for match in matches for other in match.tables
+        tuple(mine for mine, _ in match.pairs(name, [other]))
+        for match in matches
+        for name in match.names(table.side)
+        for other in match.tables
     )
     return [each for each in dict.fromkeys(columns) if each and each != table.view.key[: len(each)]]
 
@@ -163,10 +167,12 @@ def _note(connection: Connection, table: CompiledView, keys: sql.Composable, *, 
 def _stage_differences(connection: Connection, follower: CompiledView, changed: CompiledView) -> None:
     """Stage the counts of a table that change because of the noted rows of another."""
     joined = _joined(follower)
-    for name, match in joined.counts.items():
-        if changed.side in match.tables:
-            noted = _all_live(joined, match) | {changed.side: _noted(changed, match)}
-            _stage_counts(connection, follower, name, _counts(follower, match, noted))
+    for counted, match in joined.counts.items():
+        changing_names = match.names(changed.side)
+        for number, name in enumerate(changing_names, 1):
+            later = {each: _before(changed, match, each) for each in changing_names[number:]}
+            rows = _all_live(joined, match) | later | {name: _noted(changed, match, name)}
+            _stage_counts(connection, follower, counted, _counts(follower, match, rows))
 
 
 def _stage_counts(connection: Connection, table: CompiledView, counted: str, counts: sql.Composed) -> None:
@@ -204,38 +210,46 @@ def _add_pending(connection: Connection, table: CompiledView) -> None:
     )
 
 
-def _noted(table: CompiledView, match: Match) -> sql.Composed:
+def _noted(table: CompiledView, match: Match, name: str) -> sql.Composed:
     """The noted rows that fulfil the match's conditions, without the rows that cancel out."""
     return sql.SQL(
         "(SELECT {columns}, sum({weight}) AS {weight} FROM {} WHERE {} GROUP BY {columns} HAVING sum({weight}) <> 0)"
     ).format(
         _changes(table),
-        _conditions(table, match),
-        columns=names(match.used(table.side)),
+        _conditions(match, name),
+        columns=names(match.used(name)),
         weight=sql.Identifier(_WEIGHT),
     )
 
 
 def _all_live(joined: Joined, match: Match) -> dict[str, sql.Composed]:
     """The live rows of each table in a match."""
-    return {each: _live(joined.tables[each], match) for each in match.tables}
+    return {name: _live(joined.tables[match.table(name)], match, name) for name in match.tables}
 
 
-def _live(table: CompiledView, match: Match) -> sql.Composed:
+def _before(table: CompiledView, match: Match, name: str) -> sql.Composed:
+    """The live rows of a table before its change."""
+    columns = names(match.used(name))
+    return sql.SQL(
+        "(SELECT {columns}, {weight} FROM {} AS live UNION ALL SELECT {columns}, -{weight} FROM {} AS n)"
+    ).format(_live(table, match, name), _noted(table, match, name), columns=columns, weight=sql.Identifier(_WEIGHT))
+
+
+def _live(table: CompiledView, match: Match, name: str) -> sql.Composed:
     """The rows of a table that exist and fulfil the match's conditions, each with weight 1."""
     return sql.SQL("(SELECT {}, 1 AS {} FROM {} WHERE {} AND {})").format(
-        names(match.used(table.side)),
+        names(match.used(name)),
         sql.Identifier(_WEIGHT),
         _state(table),
         sql.SQL(live_sql(table)),
-        _conditions(table, match),
+        _conditions(match, name),
     )
 
 
-def _conditions(table: CompiledView, match: Match) -> sql.Composed:
+def _conditions(match: Match, name: str) -> sql.Composed:
     found = (
         sql.SQL("{} {} {}").format(sql.Identifier(column), sql.SQL(operator), sql.Literal(value))
-        for column, operator, value in match.conditions(table.side)
+        for column, operator, value in match.conditions(name)
     )
     return sql.SQL(" AND ").join([sql.SQL("true"), *found])
 

@@ -44,7 +44,8 @@ def _refuse_events(*events: DataFrame) -> DataFrame:
 class Match:
     """Combinations of rows that count. Columns are written "table.column". A NULL matches nothing.
 
-    tables: the combined tables. Each table after the first is connected with earlier ones by `on`.
+    tables: the combined tables. Each table after the first is connected with earlier ones by `on`. A table that occurs
+        twice needs two names: `aliases` says which table each further name stands for.
     key: the column that becomes each key column of the result.
     on: columns that must be equal.
     where: conditions on whole numbers, such as ("authors.followers", "<=", 10_000).
@@ -54,10 +55,13 @@ class Match:
     key: Mapping[str, str]
     on: tuple[tuple[str, str], ...] = ()
     where: tuple[tuple[str, str, int], ...] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(set(self.tables)) < len(self.tables):
-            raise BadDeclaration(f"a match names a table twice: {self.tables}")
+            raise BadDeclaration(f"a match names a table twice: {self.tables}; give one of them a name in `aliases`")
+        if unused := sorted(self.aliases.keys() - set(self.tables)):
+            raise BadDeclaration(f"the aliases {', '.join(unused)} are not among the tables {self.tables}")
         for number, table in enumerate(self.tables[1:], 1):
             if not self.pairs(table, self.tables[:number]):
                 raise BadDeclaration(f"the match of {self.tables} does not connect {table!r} with the tables before it")
@@ -67,6 +71,14 @@ class Match:
         for _, operator, _ in self.where:
             if operator not in OPERATORS:
                 raise BadDeclaration(f"{operator!r} is not one of the operators {', '.join(OPERATORS)}")
+
+    def table(self, name: str) -> str:
+        """The table that a name in `tables` stands for."""
+        return self.aliases.get(name, name)
+
+    def names(self, table: str) -> list[str]:
+        """The names that stand for a table, in the order of `tables`."""
+        return [name for name in self.tables if self.table(name) == table]
 
     def used(self, table: str) -> list[str]:
         """The columns of a table that the match connects or selects."""

@@ -69,14 +69,14 @@ def rows_of(table: "CompiledView", states: DataFrame) -> DataFrame:
     return live.select(*(column.alias(name) for name, column in fields.items()))
 
 
-def type_of(column: str, tables: Mapping[str, "CompiledView"]) -> DataType:
-    """The type of "table.column".
+def type_of(column: str, match: Match, tables: Mapping[str, "CompiledView"]) -> DataType:
+    """The type of "table.column" in a match.
 
     Raises:
         BadDeclaration: there is no such column.
     """
     table, name = split(column)
-    columns = relation(tables[table])
+    columns = relation(tables[match.table(table)])
     if name not in columns:
         raise BadDeclaration(f"{table} has no column {name!r}, only {', '.join(columns)}")
     return columns[name]
@@ -93,11 +93,11 @@ def _latest(table: "CompiledView") -> list[str]:
 def _matched(match: Match, found: Mapping[str, DataFrame]) -> DataFrame:
     """The combinations of rows, with columns "table.column"."""
     first, *others = match.tables
-    frame = found[first].alias(first)
+    frame = found[match.table(first)].alias(first)
     for number, name in enumerate(others, 1):
         pairs = match.pairs(name, match.tables[:number])
         equal = _all(F.col(f"{name}.{mine}") == F.col(theirs) for mine, theirs in pairs)
-        frame = frame.join(found[name].alias(name), equal)
+        frame = frame.join(found[match.table(name)].alias(name), equal)
     for column, operator, value in match.where:
         frame = frame.where(F.expr(f"{column} {operator} {value}"))
     return frame

@@ -72,23 +72,28 @@ def _compile_counts(
 ) -> CompiledView:
     """A table of counts, whose key columns have the types of the columns that they come from."""
     known = {each.side: each for each in earlier}
-    used = {table for match in counts.values() for table in match.tables}
+    used = {match.table(name) for match in counts.values() for name in match.tables}
     if unknown := sorted(used - known.keys()):
         raise BadDeclaration(f"{name}: a match uses {', '.join(unknown)}, but the tables before it are {[*known]}.")
     joined = Joined(counts, {table: known[table] for table in known if table in used})
-    keys = [{k: type_of(match.key[k], joined.tables) for k in view.key} for match in counts.values()]
+    keys = [{k: type_of(match.key[k], match, joined.tables) for k in view.key} for match in counts.values()]
     if any(each != keys[0] for each in keys):
         raise BadDeclaration(f"{name}: the matches disagree about the types of the key columns {view.key}.")
-    for one, other in (pair for match in counts.values() for pair in match.on):
-        if type_of(one, joined.tables) != type_of(other, joined.tables):
-            raise BadDeclaration(f"{name}: {one} and {other} have different types.")
-    for column in (column for match in counts.values() for column, _, _ in match.where):
-        if not isinstance(type_of(column, joined.tables), WHOLE):
-            raise BadDeclaration(f"{name}: {column} is compared with a whole number, but it is none.")
+    for match in counts.values():
+        _require_types(name, match, joined)
     dtypes = keys[0] | dict.fromkeys(counts, IntegerType())
     compiled = CompiledView(name, view, dtypes, joined_fingerprint(view, counts), scans=0, joined=joined)
     _require_unique_columns(compiled)
     return compiled
+
+
+def _require_types(name: str, match: Match, joined: Joined) -> None:
+    for one, other in match.on:
+        if type_of(one, match, joined.tables) != type_of(other, match, joined.tables):
+            raise BadDeclaration(f"{name}: {one} and {other} have different types.")
+    for column, _, _ in match.where:
+        if not isinstance(type_of(column, match, joined.tables), WHOLE):
+            raise BadDeclaration(f"{name}: {column} is compared with a whole number, but it is none.")
 
 
 def _with_sides(own: CompiledView, sides: tuple[CompiledView, ...]) -> CompiledView:

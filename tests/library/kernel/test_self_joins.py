@@ -1,0 +1,72 @@
+"""A Join that contains a table several times: mutual friends, against a loop in plain Python."""
+
+import random
+from collections import Counter
+from itertools import permutations
+
+import pytest
+from psycopg import sql
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from tests.laws.lab import Lab
+from tests.library.archived import archived
+from truelog import Join, Latest, Match, View, latest
+from truelog.reconcile.reconcile import compare
+from truelog.support.errors import BadDeclaration
+from truelog.support.settings import Settings
+
+
+def _friends(click: DataFrame) -> DataFrame:
+    """The clicks whose URL is "first:second", in both directions. A `search_id` of 0 ends a friendship."""
+    both = F.explode(F.array(F.split("url", ":"), F.reverse(F.split("url", ":")))).alias("pair")
+    last = latest("event_time", deleted=F.col("search_id") == "0").alias("last")
+    return click.select(both, last).select(F.col("pair")[0].alias("a"), F.col("pair")[1].alias("b"), "last")
+
+
+FRIENDS = View(reads=("click",), transform=_friends, key=("a", "b"), measures={"last": Latest()})
+MUTUAL = Match(
+    ("friends", "mine", "theirs"),
+    aliases={"mine": "friends", "theirs": "friends"},
+    on=(("mine.a", "friends.a"), ("theirs.a", "friends.b"), ("theirs.b", "mine.b")),
+    key={"a": "friends.a", "b": "friends.b"},
+)
+VIEW = Join(sides={"friends": FRIENDS}, key=("a", "b"), counts={"mutual": MUTUAL})
+
+
+def test_random_friendships_in_random_batches(lab: Lab, s3: Settings) -> None:
+    draw, events = random.Random(7), list[tuple[str, str, int]]()
+    with archived(lab, s3, VIEW) as ground:
+        for batch in range(5):
+            fresh = [
+                (":".join(draw.sample("abcde", 2)), draw.choice("1110"), draw.randrange(1_000))
+                for _ in range(draw.randrange(4, 9))
+            ]
+            events += fresh
+            ground.click(batch % 2, fresh)
+            ground.stream()
+            query = sql.SQL("SELECT a, b, mutual FROM {} ORDER BY a, b")
+            rows = lab.connection.execute(query.format(sql.Identifier("views", ground.compiled.name))).fetchall()
+            assert rows == naive(events)
+        assert len(rows) > 6
+        assert compare(ground.rebuilder).verdict == "EQUAL"
+
+
+def naive(events: list[tuple[str, str, int]]) -> list[tuple[str, str, int]]:
+    """The mutual friends of each pair of friends. No two events have the same time here."""
+    last: dict[frozenset[str], tuple[int, str]] = {}
+    for url, exists, second in events:
+        pair = frozenset(url.split(":"))
+        last[pair] = max(last.get(pair, (-1, "")), (second, exists))
+    friends = {pair for pair, (_, exists) in last.items() if exists == "1"}
+    found = Counter(
+        (a, b)
+        for a, b, c in permutations("abcde", 3)
+        if {frozenset((a, b)), frozenset((b, c)), frozenset((a, c))} <= friends
+    )
+    return sorted((a, b, n) for (a, b), n in found.items())
+
+
+def test_an_alias_must_be_one_of_the_tables() -> None:
+    with pytest.raises(BadDeclaration, match="the aliases others are not among the tables"):
+        Match(("friends",), key={"a": "friends.a"}, aliases={"others": "friends"})
