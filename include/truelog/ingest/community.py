@@ -1,7 +1,7 @@
-"""Generated events of a community: carts, and people who follow each other, post tweets and change their profiles.
+"""Generated events of a community: carts, and people with profiles, friends, followers, tweets, posts and likes.
 
-A few people are followed by many, by Zipf's law. Some tweets are deleted, some people stop following, some carts are
-checked out. Some events arrive late, out of order or twice.
+A few people and a few posts are popular, by Zipf's law. Some things are withdrawn: tweets and posts are deleted, and
+people stop following. Some events arrive late, out of order or twice.
 """
 
 import json
@@ -13,26 +13,35 @@ from truelog.ingest.zipf import Zipf
 from truelog.log.kafka_producer import OutgoingRecord
 from truelog.support import timestamps
 
-TOPICS = ("cart_event", "follow", "tweet", "profile")
-
 # Shares of all events of their kind.
-UNFOLLOWED, DELETED, CLOSED, CHECKED_OUT = 0.1, 0.1, 0.02, 0.05
+WITHDRAWN, CLOSED, CHECKED_OUT = 0.1, 0.02, 0.05
 LATE, TWICE = 0.05, 0.02
 
 _PEOPLE = Zipf(tuple(f"p{n}" for n in range(1, 501)))
 _PRODUCTS = Zipf(tuple(f"product {n}" for n in range(1, 101)))
-_KINDS = {"cart_event": 50, "follow": 25, "tweet": 20, "profile": 5}
+_KINDS = {
+    "cart_event": 40,
+    "follow": 15,
+    "tweet": 10,
+    "profile": 5,
+    "friendship": 5,
+    "post": 5,
+    "comment": 5,
+    "like": 12,
+    "share": 3,
+}
+TOPICS = tuple(_KINDS)
 _NAMES = ("Ann", "Bob", "Cem", "Dora", "Eve", "Finn", "Gül", "Hana", "Ivan", "Jun")
-_CARTS, _TWEETS = 50, 100  # the carts and the tweets that events may still change
+_CARTS, _RECENT = 50, 100  # the carts, and the tweets, posts and comments that events may still change
 
 
 class Community:
-    """The open carts, and the tweets that may be deleted."""
+    """The open carts, and the recent tweets, posts, comments and shares with their events, which may be withdrawn."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
         self.carts = [self._identity() for _ in range(_CARTS)]
-        self.tweets: list[tuple[str, str]] = []
+        self.recent: dict[str, list[dict[str, Any]]] = {"tweet": [], "post": [], "comment": [], "share": []}
         self.sent: OutgoingRecord | None = None
 
     def record(self, now: datetime) -> OutgoingRecord:
@@ -59,17 +68,51 @@ class Community:
 
     def _follow(self) -> tuple[str, dict[str, Any]]:
         follower = self.random.choice(_PEOPLE.items)
-        verb = "unfollowed" if self._chance(UNFOLLOWED) else "followed"
+        verb = "unfollowed" if self._chance(WITHDRAWN) else "followed"
         return follower, {"follower_id": follower, "followee_id": _PEOPLE.draw(self.random), "verb": verb}
 
+    def _friendship(self) -> tuple[str, dict[str, Any]]:
+        person, friend = self.random.sample(_PEOPLE.items, 2)
+        verb = "unfriended" if self._chance(WITHDRAWN) else "friended"
+        return person, {"person_id": person, "friend_id": friend, "verb": verb}
+
     def _tweet(self) -> tuple[str, dict[str, Any]]:
-        if self.tweets and self._chance(DELETED):
-            tweet, author = self.tweets.pop(self.random.randrange(len(self.tweets)))
-            return tweet, {"tweet_id": tweet, "author_id": author, "verb": "deleted"}
-        tweet, author = self._identity(), _PEOPLE.draw(self.random)
-        self.tweets = [*self.tweets[1 - _TWEETS :], (tweet, author)]
-        text = f"I like my {_PRODUCTS.draw(self.random)}"
-        return tweet, {"tweet_id": tweet, "author_id": author, "verb": "posted", "text": text}
+        written = {"author_id": _PEOPLE.draw(self.random), "text": f"I like my {_PRODUCTS.draw(self.random)}"}
+        return self._made_or_withdrawn("tweet", ("posted", "deleted"), written)
+
+    def _post(self) -> tuple[str, dict[str, Any]]:
+        written = {"author_id": _PEOPLE.draw(self.random), "text": f"Look at my {_PRODUCTS.draw(self.random)}"}
+        return self._made_or_withdrawn("post", ("posted", "deleted"), written)
+
+    def _comment(self) -> tuple[str, dict[str, Any]]:
+        written = {"post_id": self._one_of("post"), "author_id": _PEOPLE.draw(self.random), "text": "Nice"}
+        return self._made_or_withdrawn("comment", ("posted", "deleted"), written)
+
+    def _share(self) -> tuple[str, dict[str, Any]]:
+        shared = {"post_id": self._one_of("post"), "person_id": _PEOPLE.draw(self.random)}
+        return self._made_or_withdrawn("share", ("shared", "unshared"), shared)
+
+    def _like(self) -> tuple[str, dict[str, Any]]:
+        target = self._one_of("comment" if self._chance(0.3) else "post")
+        verb = "unliked" if self._chance(WITHDRAWN) else "liked"
+        return target, {"target_id": target, "person_id": self.random.choice(_PEOPLE.items), "verb": verb}
+
+    def _made_or_withdrawn(
+        self, topic: str, verbs: tuple[str, str], made: dict[str, Any]
+    ) -> tuple[str, dict[str, Any]]:
+        """An event with a new id, or the end of what an earlier event made."""
+        recent, key, (begin, end) = self.recent[topic], f"{topic}_id", verbs
+        if recent and self._chance(WITHDRAWN):
+            former = recent.pop(self.random.randrange(len(recent)))
+            return former[key], {**{name: each for name, each in former.items() if name != "text"}, "verb": end}
+        event = {key: self._identity(), **made}
+        self.recent[topic] = [*recent[1 - _RECENT :], event]
+        return event[key], event | {"verb": begin}
+
+    def _one_of(self, topic: str) -> str:
+        """The id of a recent post or comment, the oldest most often; of an unknown one if there is none."""
+        recent = tuple(str(each[f"{topic}_id"]) for each in self.recent[topic])
+        return Zipf(recent).draw(self.random) if recent else "unknown"
 
     def _profile(self) -> tuple[str, dict[str, Any]]:
         person = self.random.choice(_PEOPLE.items)

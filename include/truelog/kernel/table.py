@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
+from itertools import product
 
 import pyspark
 from psycopg import sql
@@ -47,6 +48,19 @@ def deploy_table(connection: Connection, compiled: CompiledView) -> None:
             if compiled.joined is not None:
                 joins.create(connection, compiled)
         _create_readable_view(connection, compiled)
+        _create_indexes(connection, compiled)
+
+
+def _create_indexes(connection: Connection, compiled: CompiledView) -> None:
+    """Create the declared indexes. They do not belong to the meaning of the rows, so a new one needs no new version."""
+    for table, schema in product(compiled.tables, ("state", "batch")):
+        for columns in table.view.indexes:
+            digest = hashlib.sha256(" ".join(columns).encode()).hexdigest()[:8]
+            connection.execute(
+                sql.SQL("CREATE INDEX IF NOT EXISTS {} ON {} ({})").format(
+                    sql.Identifier(f"{table.table}_{digest}"), sql.Identifier(schema, table.table), names(columns)
+                )
+            )
 
 
 def _stamp(connection: Connection, compiled: CompiledView) -> None:

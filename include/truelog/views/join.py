@@ -45,7 +45,7 @@ class Match:
     """Combinations of rows that count. Columns are written "table.column". A NULL matches nothing.
 
     tables: the combined tables. Each table after the first is connected with earlier ones by `on`. A table that occurs
-        twice needs two names: `aliases` says which table each further name stands for.
+        twice needs two names: `aliases` says the table of each further name.
     key: the column that becomes each key column of the result.
     on: columns that must be equal.
     where: conditions on whole numbers, such as ("authors.followers", "<=", 10_000).
@@ -73,11 +73,11 @@ class Match:
                 raise BadDeclaration(f"{operator!r} is not one of the operators {', '.join(OPERATORS)}")
 
     def table(self, name: str) -> str:
-        """The table that a name in `tables` stands for."""
+        """The table with a name in `tables`."""
         return self.aliases.get(name, name)
 
     def names(self, table: str) -> list[str]:
-        """The names that stand for a table, in the order of `tables`."""
+        """The names of a table, in the order of `tables`."""
         return [name for name in self.tables if self.table(name) == table]
 
     def used(self, table: str) -> list[str]:
@@ -107,6 +107,7 @@ class Totals:
     key: tuple[str, ...]
     counts: Mapping[str, Match]
     columns: Mapping[str, str] = field(default_factory=dict)
+    indexes: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,6 +60,7 @@ def _of_totals(join: Join, totals: Totals) -> View:
         key=totals.key,
         measures=counted(totals.counts),
         columns=totals.columns,
+        indexes=totals.indexes,
         version=join.version,
     )
 

@@ -33,6 +33,7 @@ class View:
     window: the interval of event time that a row describes. Readers then see whether a row is open, complete or
         corrected. The measures need `corrections` (`EventWindow.corrections`).
     columns: the meaning of each column, shown to readers.
+    indexes: further indexes of the table, each a tuple of its columns, for the relations that need them.
     version: raise it whenever the meaning of the stored rows changes.
     """
 
@@ -46,6 +47,7 @@ class View:
     allowed_lateness: str | None = None
     window: EventWindow | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
+    indexes: tuple[tuple[str, ...], ...] = ()
     version: int = 1
 
     def __post_init__(self) -> None:

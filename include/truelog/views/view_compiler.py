@@ -49,6 +49,8 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
         own = _compile_table(spark, name, view, schemas)
     compiled = _with_sides(own, sides) if sides else own
     _require_names(compiled)
+    for each in compiled.tables:
+        _require_indexes(each)
     return compiled
 
 
@@ -151,6 +153,12 @@ def _require_columns(name: str, view: View, schema: StructType) -> None:
     for key in view.key:
         if not isinstance(schema[key].dataType, ColumnTypes.KEY):
             raise BadDeclaration(f"{name}.{key}: {schema[key].dataType.simpleString()} cannot be a key; cast it.")
+
+
+def _require_indexes(compiled: CompiledView) -> None:
+    for column in (column for columns in compiled.view.indexes for column in columns):
+        if column not in compiled.stored_columns:
+            raise BadDeclaration(f"{compiled.name}: an index names {column!r}, but the table has no such column.")
 
 
 def _require_unique_columns(compiled: CompiledView) -> None:

@@ -77,10 +77,9 @@ def test_a_share_of_the_records_is_about_people(records: list[OutgoingRecord]) -
         event = TYPES[record.topic].model.model_validate_json(record.value)
         assert getattr(event, str(TYPES[record.topic].topic.key)) == record.key
     verbs = Counter((record.topic, json.loads(record.value)["verb"]) for record in people)
-    assert verbs["follow", "followed"] > verbs["follow", "unfollowed"] > 0
-    assert verbs["tweet", "posted"] > verbs["tweet", "deleted"] > 0
-    assert verbs["profile", "changed"] > verbs["profile", "closed"] > 0
-    assert verbs["cart_event", "added"] > verbs["cart_event", "checked_out"] > 0
+    for topic in community.TOPICS:
+        (_, often), *_, (_, rarely) = Counter({v: n for (t, v), n in verbs.items() if t == topic}).most_common()
+        assert often > rarely > 0, f"{topic} has one verb"
     assert len(set(people)) < len(people), "some events are sent twice"
 
 

@@ -1,0 +1,156 @@
+"""Posts: how many people like, comment and share each post, its best comments, and which friends like it.
+
+The counts change by the difference, so a like of a post with many likes costs as much as a like of any other post.
+Names, photos and texts are looked up when a reader queries a relation, so a change shows at once.
+"""
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from truelog import Join, Latest, Match, Totals, View, latest
+
+# Each post with its author and its counts.
+POSTS = """
+SELECT v.post_id, p.author_id, a.name AS author, a.photo_url AS photo, p.posted_at, p.text,
+    v.likes, v.comments, v.shares
+FROM {view} AS v JOIN {posts} AS p ON p.post_id = v.post_id LEFT JOIN {profiles} AS a ON a.person_id = p.author_id
+"""
+
+# The four best comments of each post: by likes, then the newest, then by id.
+TOP_COMMENTS = """
+SELECT v.post_id, r.comment_id, r.likes, r.commented_at, c.author_id, a.name AS author, a.photo_url AS photo, c.text
+FROM {view} AS v
+CROSS JOIN LATERAL (
+    SELECT comment_id, likes, commented_at FROM {ranking} AS r WHERE r.post_id = v.post_id
+    ORDER BY r.likes DESC, r.commented_at DESC, r.comment_id DESC LIMIT 4
+) AS r
+JOIN {comments} AS c ON c.comment_id = r.comment_id
+LEFT JOIN {profiles} AS a ON a.person_id = c.author_id
+"""
+
+# For each reader and post, the three friends who like the post and have the most friends in common with the reader.
+CLOSEST_LIKERS = """
+SELECT v.post_id, r.reader_id, l.liker_id, l.mutual_friends, a.name AS liker, a.photo_url AS photo
+FROM {view} AS v
+CROSS JOIN (SELECT DISTINCT person_id AS reader_id FROM {friends}) AS r
+CROSS JOIN LATERAL (
+    SELECT f.friend_id AS liker_id, coalesce(m.friends, 0) AS mutual_friends
+    FROM {friends} AS f
+    JOIN {likes} AS k ON k.target_id = v.post_id AND k.person_id = f.friend_id
+    LEFT JOIN {mutual} AS m ON m.person_id = f.person_id AND m.friend_id = f.friend_id
+    WHERE f.person_id = r.reader_id
+    ORDER BY mutual_friends DESC, liker_id LIMIT 3
+) AS l
+LEFT JOIN {profiles} AS a ON a.person_id = l.liker_id
+"""
+
+
+def posts(post: DataFrame) -> DataFrame:
+    """One row per event: the post, or that it is deleted."""
+    values = {"author_id": "author_id", "posted_at": "event_time", "text": "text"}
+    return post.select("post_id", latest("event_time", deleted=F.col("verb") == "deleted", **values).alias("last"))
+
+
+def likes(like: DataFrame) -> DataFrame:
+    """One row per event: who likes what, or no longer does."""
+    last = latest("event_time", deleted=F.col("verb") == "unliked")
+    return like.select("target_id", "person_id", last.alias("last"))
+
+
+def comments(comment: DataFrame) -> DataFrame:
+    """One row per event: the comment, or that it is deleted."""
+    values = {"post_id": "post_id", "author_id": "author_id", "commented_at": "event_time", "text": "text"}
+    last = latest("event_time", deleted=F.col("verb") == "deleted", **values)
+    return comment.select("comment_id", last.alias("last"))
+
+
+def shares(share: DataFrame) -> DataFrame:
+    """One row per event: which post is shared, or that it no longer is."""
+    last = latest("event_time", deleted=F.col("verb") == "unshared", post_id="post_id", person_id="person_id")
+    return share.select("share_id", last.alias("last"))
+
+
+def friends(friendship: DataFrame) -> DataFrame:
+    """Two rows per event, one for each of the two people."""
+    one = F.struct(F.col("person_id").alias("person"), F.col("friend_id").alias("friend"))
+    other = F.struct(F.col("friend_id").alias("person"), F.col("person_id").alias("friend"))
+    last = latest("event_time", deleted=F.col("verb") == "unfriended")
+    both = friendship.where("person_id <> friend_id").select(
+        F.explode(F.array(one, other)).alias("pair"), last.alias("last")
+    )
+    return both.select(F.col("pair.person").alias("person_id"), F.col("pair.friend").alias("friend_id"), "last")
+
+
+def profiles(profile: DataFrame) -> DataFrame:
+    """One row per event: the name and the photo, or that the profile is closed."""
+    last = latest("event_time", deleted=F.col("verb") == "closed", name="name", photo_url="photo_url")
+    return profile.select("person_id", last.alias("last"))
+
+
+def _side(topic: str, transform: Callable[..., DataFrame], *key: str, **columns: str) -> View:
+    return View(reads=(topic,), transform=transform, key=key, measures={"last": Latest()}, columns=columns)
+
+
+SIDES = {
+    "posts": _side("post", posts, "post_id", author_id="who wrote the post", posted_at="time of the last event"),
+    "likes": _side("like", likes, "target_id", "person_id", target_id="a post or a comment", person_id="who likes it"),
+    "comments": _side("comment", comments, "comment_id", post_id="the post", commented_at="time of the last event"),
+    "shares": _side("share", shares, "share_id", post_id="the post", person_id="who shares the post"),
+    "friends": _side("friendship", friends, "person_id", "friend_id", friend_id="each friend of the person"),
+    "profiles": _side("profile", profiles, "person_id", name="the name that others see", photo_url="URL of the photo"),
+}
+
+OF_COMMENT = {
+    "post_id": "comments.post_id",
+    "commented_at": "comments.commented_at",
+    "comment_id": "comments.comment_id",
+}
+RANKING = Totals(
+    key=("post_id", "commented_at", "comment_id"),
+    counts={
+        "comments": Match(("comments",), key=OF_COMMENT),
+        "likes": Match(("comments", "likes"), on=(("comments.comment_id", "likes.target_id"),), key=OF_COMMENT),
+    },
+    indexes=(("post_id", "likes", "commented_at", "comment_id"),),
+)
+
+MUTUAL = Totals(
+    key=("person_id", "friend_id"),
+    counts={
+        "friends": Match(
+            ("friends", "mine", "theirs"),
+            aliases={"mine": "friends", "theirs": "friends"},
+            on=(
+                ("mine.person_id", "friends.person_id"),
+                ("theirs.person_id", "friends.friend_id"),
+                ("theirs.friend_id", "mine.friend_id"),
+            ),
+            key={"person_id": "friends.person_id", "friend_id": "friends.friend_id"},
+        )
+    },
+)
+
+OF_POST = {"post_id": "posts.post_id"}
+
+VIEW = Join(
+    sides=SIDES,
+    totals={"ranking": RANKING, "mutual": MUTUAL},
+    key=("post_id",),
+    counts={
+        "posts": Match(("posts",), key=OF_POST),
+        "likes": Match(("posts", "likes"), on=(("posts.post_id", "likes.target_id"),), key=OF_POST),
+        "comments": Match(("posts", "comments"), on=(("posts.post_id", "comments.post_id"),), key=OF_POST),
+        "shares": Match(("posts", "shares"), on=(("posts.post_id", "shares.post_id"),), key=OF_POST),
+    },
+    present={"summary": POSTS, "top_comments": TOP_COMMENTS, "closest_likers": CLOSEST_LIKERS},
+    checks=("posts = 1", "likes >= 0", "comments >= 0", "shares >= 0"),
+    columns={
+        "post_id": "the site's id for the post",
+        "posts": "always 1",
+        "likes": "people who like the post",
+        "comments": "comments on the post",
+        "shares": "how often the post is shared",
+    },
+)
