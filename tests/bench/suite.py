@@ -174,8 +174,8 @@ class Suite:
         return [*fresh, collecting.run(self.settings, seconds=self.seconds, ran="all on")]
 
     def fanout(self) -> list[Row]:
-        application = streaming.launch(self.settings, [fanout.VIEW])
-        self.running = fanout.VIEW, application
+        application = streaming.launch(self.settings, fanout.VIEWS)
+        self.running = "fanout", application
         return list(fanout.run(self.settings, application))
 
     def history(self) -> list[Row]:

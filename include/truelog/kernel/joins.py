@@ -8,12 +8,15 @@ The tables of a Join are processed one after another, each before the tables tha
 4. match the noted rows with the other tables as they are now, and keep the resulting counts for the tables that follow
 
 Step 4 sees the earlier tables after their change and the later ones before it, so the differences add up to
-`Q(new tables) - Q(old tables)` exactly. If a match contains a table under several names, they count as tables that
-change one after another. Everything happens in the merge's transaction.
+`Q(new tables) - Q(old tables)` exactly. A match may contain a table A several times. With the noted rows D, the
+difference is then `Q(A, A) - Q(A - D, A - D) = Q(D, A) + Q(A, D) - Q(D, D)`, and so on for more than two.
+
+Everything happens in the merge's transaction.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain, combinations
 
 from psycopg import sql
 
@@ -41,6 +44,8 @@ def create(connection: Connection, compiled: CompiledView) -> None:
         for number, looked_up_by in enumerate(_looked_up_by(compiled, table)):
             index = sql.Identifier(f"{table.table}_{number}")
             connection.execute(sql.SQL("CREATE INDEX {} ON {} ({})").format(index, _state(table), names(looked_up_by)))
+            connection.execute(sql.SQL("CREATE INDEX ON {} ({})").format(_changes(table), names(looked_up_by)))
+        connection.execute(sql.SQL("CREATE INDEX ON {} ({})").format(_changes(table), names(table.key_columns)))
 
 
 def add_batch(connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
@@ -168,11 +173,16 @@ def _stage_differences(connection: Connection, follower: CompiledView, changed: 
     """Stage the counts of a table that change because of the noted rows of another."""
     joined = _joined(follower)
     for counted, match in joined.counts.items():
-        changing_names = match.names(changed.side)
-        for number, name in enumerate(changing_names, 1):
-            later = {each: _before(changed, match, each) for each in changing_names[number:]}
-            rows = _all_live(joined, match) | later | {name: _noted(changed, match, name)}
+        for chosen in _subsets(match.names(changed.side)):
+            first, *others = chosen
+            rows = _all_live(joined, match) | {each: _noted_again(changed, match, each) for each in others}
+            rows[first] = _noted(changed, match, first, sign=1 if len(chosen) % 2 else -1)
             _stage_counts(connection, follower, counted, _counts(follower, match, rows))
+
+
+def _subsets(found: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """Each subset that is not empty."""
+    return chain.from_iterable(combinations(found, size) for size in range(1, len(found) + 1))
 
 
 def _stage_counts(connection: Connection, table: CompiledView, counted: str, counts: sql.Composed) -> None:
@@ -210,29 +220,30 @@ def _add_pending(connection: Connection, table: CompiledView) -> None:
     )
 
 
-def _noted(table: CompiledView, match: Match, name: str) -> sql.Composed:
+def _noted(table: CompiledView, match: Match, name: str, *, sign: int) -> sql.Composed:
     """The noted rows that fulfil the match's conditions, without the rows that cancel out."""
     return sql.SQL(
-        "(SELECT {columns}, sum({weight}) AS {weight} FROM {} WHERE {} GROUP BY {columns} HAVING sum({weight}) <> 0)"
+        "(SELECT {columns}, {sign} * sum({weight}) AS {weight} FROM {} WHERE {} "
+        "GROUP BY {columns} HAVING sum({weight}) <> 0)"
     ).format(
         _changes(table),
         _conditions(match, name),
         columns=names(match.used(name)),
+        sign=sql.Literal(sign),
         weight=sql.Identifier(_WEIGHT),
+    )
+
+
+def _noted_again(table: CompiledView, match: Match, name: str) -> sql.Composed:
+    """The noted rows for a further name of the same table. PostgreSQL looks them up by index."""
+    return sql.SQL("(SELECT {}, {} FROM {} WHERE {})").format(
+        names(match.used(name)), sql.Identifier(_WEIGHT), _changes(table), _conditions(match, name)
     )
 
 
 def _all_live(joined: Joined, match: Match) -> dict[str, sql.Composed]:
     """The live rows of each table in a match."""
     return {name: _live(joined.tables[match.table(name)], match, name) for name in match.tables}
-
-
-def _before(table: CompiledView, match: Match, name: str) -> sql.Composed:
-    """The live rows of a table before its change."""
-    columns = names(match.used(name))
-    return sql.SQL(
-        "(SELECT {columns}, {weight} FROM {} AS live UNION ALL SELECT {columns}, -{weight} FROM {} AS n)"
-    ).format(_live(table, match, name), _noted(table, match, name), columns=columns, weight=sql.Identifier(_WEIGHT))
 
 
 def _live(table: CompiledView, match: Match, name: str) -> sql.Composed:

@@ -26,7 +26,7 @@ Seed = Annotated[
 
 Share = Annotated[
     float,
-    typer.Option(min=0, max=1, help="Share of the events that are about carts, follows, tweets and profiles."),
+    typer.Option(min=0, max=1, help="Share of the events that are about carts, people and what they post."),
 ]
 
 
