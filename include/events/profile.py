@@ -14,5 +14,5 @@ class Profile(Event):
 
     person_id: str = Field(min_length=1, max_length=128, examples=PEOPLE, description="The site's id for the person.")
     verb: str = Field(max_length=32, examples=VERBS, description=f"What happened: {', '.join(VERBS)}.")
-    name: str | None = Field(None, max_length=256, description="The name that others see.")
+    name: str | None = Field(None, max_length=256, examples=["Ann", "Bob"], description="The name that others see.")
     photo_url: str | None = Field(None, max_length=2048, description="URL of the photo.")

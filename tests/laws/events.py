@@ -143,11 +143,18 @@ def _far_away(encoded: bytes) -> bytes:
 
 
 def log(
-    types: dict[str, EventType], reads: tuple[str, ...], *, partitions: int = 3, longest: int = 12, bad: bool = False
+    types: dict[str, EventType],
+    reads: tuple[str, ...],
+    *,
+    partitions: int = 3,
+    shortest: int = 0,
+    longest: int = 12,
+    bad: bool = False,
 ) -> st.SearchStrategy[list[Record]]:
     """A log of these topics with randomly interleaved partitions, cut into random micro-batches.
 
-    If `bad` is true, one record in four is hostile, no log is short, and records also skip micro-batches.
+    If `bad` is true, one record in four is hostile, no log is short, and records also skip micro-batches. A log has
+    `shortest` to `longest` records.
     """
 
     def value(topic: str) -> st.SearchStrategy[bytes | None]:
@@ -155,8 +162,8 @@ def log(
         return st.one_of(good, good, good, hostile(types[topic])) if bad else good
 
     one = st.one_of([st.tuples(st.just(t), st.integers(0, partitions - 1), value(t)) for t in reads])
-    shortest, most_steps = (longest // 3, 2) if bad else (0, 1)
-    return st.lists(st.tuples(one, st.integers(0, most_steps)), min_size=shortest, max_size=longest).map(_cut)
+    least, most_steps = (longest // 3, 2) if bad else (shortest, 1)
+    return st.lists(st.tuples(one, st.integers(0, most_steps)), min_size=least, max_size=longest).map(_cut)
 
 
 def _cut(drawn: list[tuple[tuple[str, int, bytes | None], int]]) -> list[Record]:

@@ -43,14 +43,14 @@ CASES = 200
 
 
 def cases(
-    types: dict[str, EventType], reads: tuple[str, ...], *, number: int = CASES, longest: int = 12, bad: bool = False
+    types: dict[str, EventType], reads: tuple[str, ...], *, number: int = CASES, **described: Any
 ) -> list[list[Record]]:
-    """Generate `number` logs, the same in every run. `events.log` describes `longest` and `bad`."""
+    """Generate `number` logs, the same in every run. `events.log` describes the other parameters."""
     drawn: list[list[Record]] = []
 
     @seed(20260301)
     @settings(max_examples=number, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck))
-    @given(log(types, reads, longest=longest, bad=bad))
+    @given(log(types, reads, **described))
     def collect(each: list[Record]) -> None:
         drawn.append(each)
 
@@ -134,7 +134,8 @@ class Lab:
     def transformed(self, view: View, drawn: list[list[Record]]) -> DataFrame:
         frames = [ProvenanceFrame(self.events(topic, drawn), ("case_id", "cut")) for topic in view.reads]
         rows: ProvenanceFrame = view.contributions(*frames)  # type: ignore[arg-type, assignment]
-        return rows.frame
+        frame: DataFrame = rows.frame
+        return frame
 
     def events(self, topic: str, drawn: list[list[Record]]) -> DataFrame:
         """The valid events of a topic in all cases, decoded the way the stream decodes them."""

@@ -1,4 +1,4 @@
-"""Generated events of a community: carts, and people with profiles, friends, followers, tweets, posts and likes.
+"""Generated events of a community: carts, prices, sensors, and people with profiles, friends, tweets and posts.
 
 A few people and a few posts are popular, by Zipf's law. Some things are withdrawn: tweets and posts are deleted, and
 people stop following. Some events arrive late, out of order or twice.
@@ -29,8 +29,13 @@ _KINDS = {
     "comment": 5,
     "like": 12,
     "share": 3,
+    "price": 10,
+    "reading": 10,
 }
 TOPICS = tuple(_KINDS)
+_PRICES = {"GOLD": 200_000, "SILVER": 2_500, "COPPER": 400}  # the first price of each symbol
+_SENSORS = 20
+_LOWEST, _HIGHEST = 0.0, 80.0
 _NAMES = ("Ann", "Bob", "Cem", "Dora", "Eve", "Finn", "Gül", "Hana", "Ivan", "Jun")
 _CARTS, _RECENT = 50, 100  # the carts, and the tweets, posts and comments that events may still change
 
@@ -42,6 +47,7 @@ class Community:
         self.random = random
         self.carts = [self._identity() for _ in range(_CARTS)]
         self.recent: dict[str, list[dict[str, Any]]] = {"tweet": [], "post": [], "comment": [], "share": []}
+        self.prices, self.values = dict(_PRICES), [40.0] * _SENSORS
         self.sent: OutgoingRecord | None = None
 
     def record(self, now: datetime) -> OutgoingRecord:
@@ -121,6 +127,19 @@ class Community:
         name = f"{self.random.choice(_NAMES)} {person}"
         photo = f"https://photos.example/{self.random.getrandbits(32):08x}"
         return person, {"person_id": person, "verb": "changed", "name": name, "photo_url": photo}
+
+    def _price(self) -> tuple[str, dict[str, Any]]:
+        """A random walk."""
+        symbol = self.random.choice(tuple(_PRICES))
+        self.prices[symbol] = max(1, round(self.prices[symbol] * self.random.lognormvariate(0, 0.01)))
+        return symbol, {"symbol": symbol, "price": self.prices[symbol]}
+
+    def _reading(self) -> tuple[str, dict[str, Any]]:
+        """A value that changes slowly, and is sometimes out of range for some readings."""
+        number = self.random.randrange(_SENSORS)
+        self.values[number] = 0.8 * self.values[number] + 0.2 * 40.0 + self.random.gauss(0, 15)
+        event = {"sensor_id": f"s{number}", "machine_id": f"m{number // 4}", "measured": round(self.values[number], 3)}
+        return f"s{number}", event | {"lowest": _LOWEST, "highest": _HIGHEST}
 
     def _identity(self) -> str:
         return f"{self.random.getrandbits(64):016x}"

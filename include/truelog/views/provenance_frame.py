@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 class ProvenanceFrame:
     """Behaves like a DataFrame in every operation that a transform may use."""
 
-    def __init__(self, frame: DataFrame, carried: tuple[str, ...]) -> None:
+    def __init__(self, frame: Any, carried: tuple[str, ...]) -> None:
         self.frame, self.carried = frame, carried
 
     def select(self, *columns: Any) -> "ProvenanceFrame":
@@ -27,6 +27,7 @@ class ProvenanceFrame:
         def call(*args: Any, **kwargs: Any) -> Any:
             unwrapped = [a.frame if isinstance(a, ProvenanceFrame) else a for a in args]
             result = attribute(*unwrapped, **kwargs)
-            return ProvenanceFrame(result, self.carried) if isinstance(result, DataFrame) else result
+            is_frame = isinstance(result, DataFrame | ProvenanceFrame)
+            return ProvenanceFrame(result, self.carried) if is_frame else result
 
         return call

@@ -1,0 +1,69 @@
+"""Activity with the profile as it was then: each tweet, with the name that its author had when posting it.
+
+A profile change that arrives late corrects the tweets after it, up to the next change. The same events give the same
+rows, in whichever order they arrive.
+"""
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from truelog import Group
+
+ORDER = ("at", "topic", "partition", "offset")
+
+PER_NAME = """
+SELECT person_id, profile_version, name, count(*) AS tweets, min(at) AS first_at, max(at) AS last_at
+FROM {view} GROUP BY person_id, profile_version, name
+"""
+
+
+def transform(profile: DataFrame, tweet: DataFrame) -> DataFrame:
+    """One row per event: a change of a profile, or a tweet."""
+    at, nothing = F.col("event_time").alias("at"), F.lit(None).cast("string")
+    name = F.when(F.col("verb") == "changed", F.col("name")).alias("name")
+    changes = profile.select("person_id", at, name, nothing.alias("event_id"), nothing.alias("tweet_id"))
+    tweets = tweet.where("verb = 'posted'").select(
+        F.col("author_id").alias("person_id"), at, nothing.alias("name"), "event_id", "tweet_id"
+    )
+    return changes.unionByName(tweets)
+
+
+def fold(events: DataFrame) -> DataFrame:
+    """The events of some people → one row for each tweet. A tweet that was sent twice counts once."""
+    person = Window.partitionBy("person_id").orderBy(*ORDER)
+    is_change = F.col("event_id").isNull()
+    versions = events.select("*", F.sum(is_change.cast("int")).over(person).alias("profile_version"))
+    version = Window.partitionBy("person_id", "profile_version").orderBy(*ORDER)
+    named = versions.select(
+        "person_id",
+        "event_id",
+        "tweet_id",
+        "at",
+        "profile_version",
+        *ORDER[1:],
+        F.first("name").over(version).alias("name"),
+    ).where(~is_change)
+    copies = Window.partitionBy("person_id", "event_id").orderBy(*ORDER)
+    first = named.select("*", F.row_number().over(copies).alias("copy")).where("copy = 1")
+    return first.select("person_id", "event_id", "tweet_id", "at", "profile_version", "name")
+
+
+VIEW = Group(
+    reads=("profile", "tweet"),
+    transform=transform,
+    by=("person_id",),
+    inputs=("at", "name", "event_id", "tweet_id"),
+    fold=fold,
+    key=("person_id", "event_id"),
+    values=("tweet_id", "at", "profile_version", "name"),
+    present={"per_name": PER_NAME},
+    checks=("profile_version >= 0",),
+    columns={
+        "person_id": "the tweet's author",
+        "event_id": "the id of the event",
+        "tweet_id": "the site's id for the tweet",
+        "at": "time of the tweet, by corrected event time",
+        "profile_version": "number of the author's profile changes until then; 0 before the first",
+        "name": "the author's name then; NULL if the profile was closed or unknown",
+    },
+)

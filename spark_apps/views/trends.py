@@ -1,0 +1,42 @@
+"""Trends: words that people search for and pages that they click on, by hour, compared with the hour before."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from truelog import Sum, View
+
+# Each term of an hour beside its number in the hour before. A term that is new has 0 there.
+RISING = """
+SELECT now.hour, now.kind, now.term, now.number, coalesce(before.number, 0) AS before,
+    now.number - coalesce(before.number, 0) AS rise
+FROM {view} AS now LEFT JOIN {view} AS before
+ON before.hour = now.hour - interval '1 hour' AND (before.kind, before.term) = (now.kind, now.term)
+"""
+
+
+def transform(search: DataFrame, click: DataFrame) -> DataFrame:
+    """One row per event and term: each word of a query once, or the clicked URL."""
+    words = F.array_distinct(F.split(F.lower(F.trim("query")), r"\s+"))
+    searched = search.select(_hour(), F.lit("word").alias("kind"), F.explode(words).alias("term"))
+    clicked = click.select(_hour(), F.lit("url").alias("kind"), F.col("url").alias("term"))
+    return searched.where("term <> ''").unionByName(clicked).withColumn("number", F.lit(1))
+
+
+def _hour() -> Column:
+    return F.date_trunc("hour", "event_time").alias("hour")
+
+
+VIEW = View(
+    reads=("search", "click"),
+    transform=transform,
+    key=("hour", "kind", "term"),
+    measures={"number": Sum()},
+    present={"rising": RISING},
+    checks=("number > 0", "kind IN ('word', 'url')"),
+    columns={
+        "hour": "start of the hour, by corrected event time",
+        "kind": "`word` of a search query, or `url` of a click",
+        "term": "the word in lower case, or the URL",
+        "number": "searches with this word, or clicks on this URL",
+    },
+)

@@ -1,0 +1,71 @@
+"""Price moves: the largest rise and fall within five minutes, by day."""
+
+from collections import defaultdict
+from datetime import datetime, timedelta
+from typing import Any
+
+from tests.laws.lab import Lab
+from tests.views.conftest import Query, Run
+from tests.views.generated import logs_and_rows
+from tests.views.ways import Row, Sent, at, sent
+from truelog import View
+
+WINDOW = timedelta(minutes=5)
+
+
+def traded(price: int, time: str, symbol: str = "AAA", days: int = 0) -> Sent:
+    return sent("price", symbol=symbol, price=price, occurred_at=at(time) + timedelta(days=days))
+
+
+def moves(rows: list[Row]) -> list[tuple[int, int]]:
+    return [(row["rise"], row["fall"]) for row in rows]
+
+
+def test_a_rise_and_a_fall_within_five_minutes(run: Run) -> None:
+    [row] = run([traded(100, "10:00:00"), traded(130, "10:03:00"), traded(90, "10:04:59"), traded(200, "10:30:00")])
+    assert (row["rise"], row["rise_from"], row["rise_at"]) == (30, 100, at("10:00:00"))
+    assert (row["fall"], row["fall_from"], row["fall_at"]) == (40, 130, at("10:03:00"))
+    assert row["trades"] == 4
+
+
+def test_a_move_that_takes_five_minutes_does_not_count(run: Run) -> None:
+    assert moves(run([traded(100, "10:00:00"), traded(200, "10:05:00")])) == [(0, 0)]
+
+
+def test_a_move_over_midnight_belongs_to_the_day_on_which_it_began(run: Run) -> None:
+    rows = run([traded(100, "23:58:00"), traded(150, "00:01:00", days=1)])
+    assert moves(rows) == [(50, 0), (0, 0)]
+
+
+def test_symbols_are_kept_apart(run: Run) -> None:
+    rows = run([traded(100, "10:00:00"), traded(150, "10:01:00", "BBB"), traded(90, "10:02:00", "BBB")])
+    assert moves(rows) == [(0, 0), (0, 60)]
+
+
+def test_large_moves_are_five_percent(query: Query) -> None:
+    small = [traded(100, "10:00:00", "BBB"), traded(104, "10:01:00", "BBB")]
+    rows = query("large", [traded(100, "10:00:00"), traded(105, "10:01:00"), *small])
+    assert [(row["symbol"], row["rise"]) for row in rows] == [("AAA", 5)]
+
+
+def test_generated_logs_give_the_moves_of_a_naive_loop(lab: Lab, name: str, view: View) -> None:
+    moved = 0
+    for events, found in logs_and_rows(lab, name, view):
+        assert {(row["symbol"], row["day"]): (row["rise"], row["fall"]) for row in found} == naive_moves(events)
+        moved += any(rise or fall for rise, fall in moves(found))
+    assert moved > 50, "the logs hold too few moves"
+
+
+def naive_moves(events: list[Row]) -> dict[tuple[str, datetime], tuple[int, int]]:
+    trades: dict[str, list[Row]] = defaultdict(list)
+    for event in events:
+        trades[event["symbol"]].append(event)
+    best: dict[Any, tuple[int, int]] = {}
+    for symbol, traded_events in trades.items():
+        for first in traded_events:
+            begin, price = first["event_time"], first["price"]
+            later = [e["price"] for e in traded_events if timedelta() <= e["event_time"] - begin < WINDOW]
+            key = symbol, begin.replace(hour=0, minute=0, second=0, microsecond=0)
+            rise, fall = best.get(key, (0, 0))
+            best[key] = max(rise, max(later) - price), max(fall, price - min(later))
+    return best

@@ -1,0 +1,71 @@
+"""Sensor alerts: runs of readings out of range, and malfunctions."""
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from tests.laws.lab import Lab
+from tests.views.conftest import Query, Run
+from tests.views.generated import logs_and_rows
+from tests.views.ways import Row, Sent, at, sent
+from truelog import View
+
+
+def read(value: float, time: str, sensor: str = "s1", machine: str = "m1") -> Sent:
+    fields = {"measured": value, "lowest": 0.0, "highest": 80.0}
+    return sent("reading", sensor_id=sensor, machine_id=machine, occurred_at=at(time), **fields)
+
+
+def test_readings_in_range_are_no_alert(run: Run) -> None:
+    assert run([read(0.0, "10:00:00"), read(80.0, "10:00:01"), read(40.0, "10:00:02")]) == []
+
+
+def test_a_run_ends_with_a_reading_in_range(run: Run) -> None:
+    values = ((81.0, "10:00:00"), (85.5, "10:00:01"), (50.0, "10:00:02"), (-3.0, "10:00:03"))
+    rows = run([read(value, time) for value, time in values])
+    assert [(row["started_at"], row["ended_at"], row["readings"], row["worst"], row["kind"]) for row in rows] == [
+        (at("10:00:00"), at("10:00:01"), 2, 5.5, "out_of_range"),
+        (at("10:00:03"), at("10:00:03"), 1, 3.0, "out_of_range"),
+    ]
+
+
+def test_three_in_a_row_are_a_malfunction_of_the_machine(query: Query) -> None:
+    hot = [read(90.0, f"10:00:0{second}") for second in range(3)]
+    [machine] = query("machines", [*hot, read(90.0, "10:00:00", "s2", "m2")])
+    assert (machine["machine_id"], machine["runs"], machine["longest"]) == ("m1", 1, 3)
+
+
+def test_a_late_reading_in_range_splits_a_run(run: Run) -> None:
+    hot = [read(90.0, "10:00:00"), read(90.0, "10:00:02"), read(90.0, "10:00:04")]
+    assert [row["kind"] for row in run(hot)] == ["malfunction"]
+    assert [row["readings"] for row in run([*hot, read(20.0, "10:00:03")])] == [2, 1]
+
+
+def test_generated_logs_give_the_runs_of_a_naive_loop(lab: Lab, name: str, view: View) -> None:
+    several = 0
+    for events, found in logs_and_rows(lab, name, view):
+        rows = [(r["sensor_id"], r["started_at"], r["ended_at"], r["readings"], r["worst"]) for r in found]
+        expected = sorted(naive_runs(events))
+        assert [row[:4] for row in rows] == [row[:4] for row in expected]
+        assert [row[4] for row in rows] == pytest.approx([row[4] for row in expected], rel=1e-12)
+        several += any(readings > 1 for _, _, _, readings, _ in rows)
+    assert several > 20, "the logs hold too few runs"
+
+
+def naive_runs(events: list[Row]) -> list[tuple[Any, ...]]:
+    of_day: dict[Any, list[tuple[Any, bool, float]]] = defaultdict(list)
+    for event in events:
+        excess = max(event["measured"] - event["highest"], event["lowest"] - event["measured"])
+        day = event["event_time"].date()
+        of_day[event["sensor_id"], day].append((event["event_time"], excess > 0, excess))
+    found = []
+    for (sensor, _), readings in of_day.items():
+        run: list[tuple[Any, float]] = []
+        for time, is_out, excess in [*sorted(readings), (None, False, 0.0)]:
+            if is_out:
+                run.append((time, excess))
+            elif run:
+                found.append((sensor, run[0][0], run[-1][0], len(run), max(worst for _, worst in run)))
+                run = []
+    return found

@@ -1,0 +1,52 @@
+"""Trends: how often a word is searched for and a URL is clicked in an hour, and in the hour before."""
+
+from collections import Counter
+from typing import Any
+
+from tests.laws.lab import Lab
+from tests.views.conftest import Query, Run
+from tests.views.generated import bounded, logs_and_rows
+from tests.views.ways import Row, Sent, at, sent
+from truelog import View
+
+
+def searched(query: str, time: str = "10:00:00") -> Sent:
+    return sent("search", visitor_id="ann", query=query, results=[], occurred_at=at(time))
+
+
+def clicked(url: str, time: str = "10:00:00") -> Sent:
+    return sent("click", visitor_id="ann", search_id="s", url=url, occurred_at=at(time))
+
+
+def terms(rows: list[Row]) -> dict[tuple[str, str], int]:
+    return {(row["kind"], row["term"]): row["number"] for row in rows}
+
+
+def test_each_word_of_a_query_counts_once(run: Run) -> None:
+    rows = run([searched("Red lamp"), searched("  lamp\t LAMP "), searched(" ")])
+    assert terms(rows) == {("word", "red"): 1, ("word", "lamp"): 2}
+
+
+def test_words_and_urls_are_kept_apart(run: Run) -> None:
+    assert terms(run([searched("lamp"), clicked("lamp"), clicked("lamp")])) == {("word", "lamp"): 1, ("url", "lamp"): 2}
+
+
+def test_an_hour_is_compared_with_the_hour_before(query: Query) -> None:
+    times = ("09:10:00", "10:00:00", "10:59:59", "12:00:00")
+    rising = query("rising", [searched("lamp", time) for time in times])
+    assert [(row["hour"], row["number"], row["before"], row["rise"]) for row in rising] == [
+        (at("09:00:00"), 1, 0, 1),
+        (at("10:00:00"), 2, 1, 1),
+        (at("12:00:00"), 1, 0, 1),
+    ]
+
+
+def test_generated_logs_give_the_numbers_of_a_naive_loop(lab: Lab, name: str, view: View) -> None:
+    for events, found in logs_and_rows(lab, name, view):
+        expected = Counter[Any]()
+        for event in events:
+            hour = event["event_time"].replace(minute=0, second=0, microsecond=0)
+            words = set(event["query"].lower().split()) if event["topic"] == "search" else {event["url"]}
+            kind = "word" if event["topic"] == "search" else "url"
+            expected.update((hour, kind, bounded(word, 2)) for word in words)
+        assert {(row["hour"], row["kind"], row["term"]): row["number"] for row in found} == expected
