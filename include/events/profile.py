@@ -15,4 +15,7 @@ class Profile(Event):
     person_id: str = Field(min_length=1, max_length=128, examples=PEOPLE, description="The site's id for the person.")
     verb: str = Field(max_length=32, examples=VERBS, description=f"What happened: {', '.join(VERBS)}.")
     name: str | None = Field(None, max_length=256, examples=["Ann", "Bob"], description="The name that others see.")
+    headline: str | None = Field(None, max_length=512, description="What the person does, in a sentence.")
+    company: str | None = Field(None, max_length=256, description="Where the person works.")
+    keywords: str | None = Field(None, max_length=2048, description="Skills and interests, separated by commas.")
     photo_url: str | None = Field(None, max_length=2048, description="URL of the photo.")

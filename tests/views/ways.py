@@ -20,7 +20,6 @@ from truelog.storage.database import names
 from truelog.support import timestamps
 from truelog.views.catalogue import table_name
 from truelog.views.compiled_view import CompiledView
-from truelog.views.joined import shown_sql
 
 WAYS = ("batch", "stream", "shuffled")
 
@@ -97,7 +96,7 @@ class Reader:
             first = self.view.by[0]
             columns[first] = f'substr("{first}", {len(str(case)) + 2})'
             of_case = sql.SQL("{} LIKE {}").format(sql.Identifier(first), f"{case}|%")
-        of_case = sql.SQL("{} AND {}").format(of_case, sql.SQL(shown_sql(self.compiled, table)))
+        of_case = sql.SQL("{} AND ({})").format(of_case, sql.SQL(table.shown_if))
         shown = (sql.SQL("{} AS {}").format(sql.SQL(e), sql.Identifier(c)) for c, e in columns.items())
         return sql.SQL("{} AS (SELECT {} FROM {} WHERE {})").format(
             sql.Identifier(f"shown_{table.side}" if table.side else "shown"),

@@ -37,6 +37,8 @@ _PRICES = {"GOLD": 200_000, "SILVER": 2_500, "COPPER": 400}  # the first price o
 _SENSORS = 20
 _LOWEST, _HIGHEST = 0.0, 80.0
 _NAMES = ("Ann", "Bob", "Cem", "Dora", "Eve", "Finn", "Gül", "Hana", "Ivan", "Jun")
+_TRADES, _COMPANIES = ("Engineer", "Author", "Designer", "Nurse"), ("Initech", "Globex", "O'Reilly")
+_SKILLS = ("Kafka", "SQL", "writing", "drawing", "statistics")
 _CARTS, _RECENT = 50, 100  # the carts, and the tweets, posts and comments that events may still change
 
 
@@ -124,9 +126,14 @@ class Community:
         person = self.random.choice(_PEOPLE.items)
         if self._chance(CLOSED):
             return person, {"person_id": person, "verb": "closed"}
-        name = f"{self.random.choice(_NAMES)} {person}"
-        photo = f"https://photos.example/{self.random.getrandbits(32):08x}"
-        return person, {"person_id": person, "verb": "changed", "name": name, "photo_url": photo}
+        made = {
+            "name": f"{self.random.choice(_NAMES)} {person}",
+            "headline": f"{self.random.choice(_TRADES)} who likes {_PRODUCTS.draw(self.random)}",
+            "company": self.random.choice(_COMPANIES),
+            "keywords": ", ".join(self.random.sample(_SKILLS, 2)),
+            "photo_url": f"https://photos.example/{self.random.getrandbits(32):08x}",
+        }
+        return person, {"person_id": person, "verb": "changed", **made}
 
     def _price(self) -> tuple[str, dict[str, Any]]:
         """A random walk."""

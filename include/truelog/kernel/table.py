@@ -11,7 +11,6 @@ from truelog.kernel import groups, joins
 from truelog.storage.database import Connection, definitions, names
 from truelog.support.errors import NotMade
 from truelog.views.compiled_view import CompiledView
-from truelog.views.joined import shown_sql
 
 # A row for the current minute is updated again and again until the minute ends, so leave room in the page.
 _STORAGE = "WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)"
@@ -54,13 +53,21 @@ def deploy_table(connection: Connection, compiled: CompiledView) -> None:
 def _create_indexes(connection: Connection, compiled: CompiledView) -> None:
     """Create the declared indexes. They do not belong to the meaning of the rows, so a new one needs no new version."""
     for table, schema in product(compiled.tables, ("state", "batch")):
-        for columns in table.view.indexes:
-            digest = hashlib.sha256(" ".join(columns).encode()).hexdigest()[:8]
+        for declared in table.view.indexes:
+            digest = hashlib.sha256(repr(declared).encode()).hexdigest()[:8]
             connection.execute(
-                sql.SQL("CREATE INDEX IF NOT EXISTS {} ON {} ({})").format(
-                    sql.Identifier(f"{table.table}_{digest}"), sql.Identifier(schema, table.table), names(columns)
+                sql.SQL("CREATE INDEX IF NOT EXISTS {} ON {} USING {}").format(
+                    sql.Identifier(f"{table.table}_{digest}"),
+                    sql.Identifier(schema, table.table),
+                    _indexed(table, declared),
                 )
             )
+
+
+def _indexed(table: CompiledView, declared: tuple[str, ...] | str) -> sql.Composed:
+    if isinstance(declared, str):
+        return sql.SQL("gin (({}))").format(sql.SQL(declared.format(**table.shown)))
+    return sql.SQL("btree ({})").format(names(declared))
 
 
 def _stamp(connection: Connection, compiled: CompiledView) -> None:
@@ -145,7 +152,7 @@ def _definition(compiled: CompiledView, table: CompiledView) -> Iterator[sql.Com
     relation = _readable(table)
     columns = [sql.SQL("{} AS {}").format(sql.SQL(e), sql.Identifier(c)) for c, e in table.shown.items()]
     yield sql.SQL("DROP VIEW IF EXISTS {} CASCADE").format(relation)
-    rows = sql.SQL("_by_batch = {} AND {}").format(_by_batch(compiled), sql.SQL(shown_sql(compiled, table)))
+    rows = sql.SQL("_by_batch = {} AND ({})").format(_by_batch(compiled), sql.SQL(table.shown_if))
     yield sql.SQL("CREATE VIEW {} AS SELECT {} FROM ({}) AS layers WHERE {}").format(
         relation, sql.SQL(", ").join(columns), _layers(table), rows
     )

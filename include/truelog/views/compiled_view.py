@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType
 
 from truelog.measures.columns import bounded, clean, sql_type
-from truelog.measures.measure import First
+from truelog.measures.measure import First, Latest
 from truelog.support.errors import CodeChanged
 from truelog.views.catalogue import table_name
 from truelog.views.group import Group
@@ -112,6 +112,14 @@ class CompiledView:
         if self.view.window is not None:
             columns[STATUS] = self.view.window.status_sql(self._clock)
         return columns
+
+    @property
+    def shown_if(self) -> str:
+        """The SQL condition for the rows that readers see. A row of `Latest` measures alone may have been deleted."""
+        measures = self.view.measures.items()
+        if not measures or not all(isinstance(measure, Latest) for _, measure in measures):
+            return "true"
+        return " OR ".join(f'"{name}_deleted" IS FALSE' for name, _ in measures)
 
     @property
     def _clock(self) -> str:

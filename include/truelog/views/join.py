@@ -107,7 +107,7 @@ class Totals:
     key: tuple[str, ...]
     counts: Mapping[str, Match]
     columns: Mapping[str, str] = field(default_factory=dict)
-    indexes: tuple[tuple[str, ...], ...] = ()
+    indexes: tuple[tuple[str, ...] | str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -55,11 +55,6 @@ def live_sql(table: "CompiledView") -> str:
     return " AND ".join([*present, *(f'"{name}_deleted" IS FALSE' for name in _latest(table))])
 
 
-def shown_sql(compiled: "CompiledView", table: "CompiledView") -> str:
-    """The SQL condition for the stored rows that readers see. A row of a side of a Join may be deleted."""
-    return live_sql(table) if compiled.joined is not None and not table.is_derived else "true"
-
-
 def rows_of(table: "CompiledView", states: DataFrame) -> DataFrame:
     """The rows of a table that exist and have no NULL in their keys."""
     latest = _latest(table)

@@ -33,7 +33,8 @@ class View:
     window: the interval of event time that a row describes. Readers then see whether a row is open, complete or
         corrected. The measures need `corrections` (`EventWindow.corrections`).
     columns: the meaning of each column, shown to readers.
-    indexes: further indexes of the table, each a tuple of its columns, for the relations that need them.
+    indexes: further indexes of the table, for the relations that need them: a tuple of columns, or the SQL of a
+        `tsvector` over the columns that readers see, written "{column}", for full-text search.
     version: raise it whenever the meaning of the stored rows changes.
     """
 
@@ -47,7 +48,7 @@ class View:
     allowed_lateness: str | None = None
     window: EventWindow | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
-    indexes: tuple[tuple[str, ...], ...] = ()
+    indexes: tuple[tuple[str, ...] | str, ...] = ()
     version: int = 1
 
     def __post_init__(self) -> None:

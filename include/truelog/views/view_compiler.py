@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from string import Formatter
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, IntegerType, StructField, StructType
@@ -156,9 +157,13 @@ def _require_columns(name: str, view: View, schema: StructType) -> None:
 
 
 def _require_indexes(compiled: CompiledView) -> None:
-    for column in (column for columns in compiled.view.indexes for column in columns):
-        if column not in compiled.stored_columns:
-            raise BadDeclaration(f"{compiled.name}: an index names {column!r}, but the table has no such column.")
+    for declared in compiled.view.indexes:
+        if isinstance(declared, str):
+            unknown = {name for _, name, _, _ in Formatter().parse(declared) if name} - compiled.shown.keys()
+        else:
+            unknown = set(declared) - compiled.stored_columns.keys()
+        if unknown:
+            raise BadDeclaration(f"{compiled.name}: an index names {', '.join(sorted(unknown))}: no such column.")
 
 
 def _require_unique_columns(compiled: CompiledView) -> None:

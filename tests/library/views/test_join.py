@@ -80,3 +80,10 @@ UNCOMPILED: list[tuple[Join, str]] = [
 def test_a_match_that_does_not_fit_its_tables_is_refused(lab: Lab, join: Join, message: str) -> None:
     with pytest.raises(BadDeclaration, match=message):
         lab.compiled("clicked", join)
+
+
+@pytest.mark.parametrize("index", [("n", "visits"), "to_tsvector('english', {visits})"])
+def test_an_index_of_columns_that_do_not_exist_is_refused(lab: Lab, index: Any) -> None:
+    assert lab.compiled("clicked", joined(indexes=(("query", "n"), "to_tsvector('english', {query})")))
+    with pytest.raises(BadDeclaration, match="an index names visits: no such column"):
+        lab.compiled("clicked", joined(indexes=(index,)))

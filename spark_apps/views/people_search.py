@@ -1,0 +1,48 @@
+"""People search: profiles, found by their words. A closed profile is not found.
+
+The name of a person weighs most, then the headline and the keywords, then the company. PostgreSQL's full-text search
+ignores case, endings and words such as "the". It looks matches up by index.
+"""
+
+import re
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from truelog import Latest, View, latest
+
+DOCUMENT = """
+setweight(to_tsvector('english', coalesce({name}, '')), 'A') ||
+setweight(to_tsvector('english', coalesce({headline}, '') || ' ' || coalesce({keywords}, '')), 'B') ||
+setweight(to_tsvector('english', coalesce({company}, '')), 'C')
+"""
+COLUMNS = ("name", "headline", "company", "keywords")
+
+# Query it with `WHERE document @@ websearch_to_tsquery('english', 'data engineer')`, best first by `ts_rank`.
+DOCUMENTS = """
+SELECT person_id, name, headline, company, keywords, {document} AS document FROM {view}
+""".replace("{document}", re.sub(r"[{}]", "", DOCUMENT))
+
+
+def transform(profile: DataFrame) -> DataFrame:
+    """One row per event: the profile, or that it is closed."""
+    values = {column: column for column in COLUMNS}
+    last = latest("event_time", deleted=F.col("verb") == "closed", **values)
+    return profile.select("person_id", last.alias("last"))
+
+
+VIEW = View(
+    reads=("profile",),
+    transform=transform,
+    key=("person_id",),
+    measures={"last": Latest()},
+    present={"documents": DOCUMENTS},
+    indexes=(DOCUMENT,),
+    columns={
+        "person_id": "the site's id for the person",
+        "name": "the name that others see",
+        "headline": "what the person does",
+        "company": "where the person works",
+        "keywords": "skills and interests, separated by commas",
+    },
+)

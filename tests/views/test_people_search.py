@@ -1,0 +1,73 @@
+"""People search: full-text search in the profiles, ranked, with profiles that change and close."""
+
+import uuid
+from typing import Any
+
+from psycopg import sql
+
+from tests.laws.lab import Lab
+from tests.views.conftest import Query, Run
+from tests.views.generated import logs_and_rows
+from tests.views.test_home_timeline import last
+from tests.views.ways import Row, Sent, at, sent
+from truelog import View
+from truelog.kernel import table
+
+
+def profiled(person: str, name: str, time: str = "10:00:00", verb: str = "changed", **fields: Any) -> Sent:
+    return sent("profile", person_id=person, name=name, verb=verb, occurred_at=at(time), **fields)
+
+
+PEOPLE = [
+    profiled("p1", "Ann O'Reilly", headline="Data engineer", company="Initech", keywords="Kafka, streams"),
+    profiled("p2", "Bob Engineer", headline="Author of books about databases", company="O'Reilly Media"),
+    profiled("p3", "Eve Smith", headline="Designs engines", company="Initech"),
+]
+
+
+def found(lab: Lab, documents: list[Row], query: str) -> list[str]:
+    """The people whose documents match, best first, by PostgreSQL's own functions."""
+    ranked = []
+    for row in documents:
+        select = sql.SQL(
+            "SELECT d @@ q, ts_rank(d, q) FROM (SELECT %s::tsvector AS d, websearch_to_tsquery(%s) AS q) AS t"
+        )
+        [(is_match, rank)] = lab.connection.execute(select, (row["document"], query)).fetchall()
+        ranked += [(-float(str(rank)), row["person_id"])] if is_match else []
+    return [person for _, person in sorted(ranked)]
+
+
+def test_people_are_found_by_their_words_and_ranked(query: Query, lab: Lab) -> None:
+    documents = query("documents", PEOPLE)
+    assert found(lab, documents, "author") == ["p2"]
+    assert found(lab, documents, "o'reilly") == ["p1", "p2"]
+    assert found(lab, documents, "initech -kafka") == ["p3"]
+    assert found(lab, documents, "the engineers") == ["p2", "p1", "p3"], "the name weighs most"
+
+
+def test_a_changed_profile_is_found_by_its_new_words_only(query: Query, lab: Lab) -> None:
+    documents = query("documents", [*PEOPLE, profiled("p3", "Eve Smith", "11:00:00", headline="Writes poems")])
+    assert found(lab, documents, "engines") == ["p2", "p1"]
+    assert found(lab, documents, "poem") == ["p3"]
+
+
+def test_a_closed_profile_is_not_shown(run: Run) -> None:
+    rows = run([*PEOPLE, profiled("p1", "Ann", "12:00:00", "closed"), profiled("p1", "Ann", "11:00:00")])
+    assert [row["person_id"] for row in rows] == ["p2", "p3"]
+
+
+def test_a_search_looks_matches_up_by_index(lab: Lab, view: View) -> None:
+    name = f"people_{uuid.uuid4().hex[:8]}"
+    table.deploy_table(lab.connection, lab.compiled(name, view))
+    query = "EXPLAIN SELECT person_id FROM {} WHERE document @@ websearch_to_tsquery('english', 'data')"
+    with lab.connection.transaction():
+        lab.connection.execute("SET LOCAL enable_seqscan = off")
+        plan = lab.connection.execute(sql.SQL(query).format(sql.Identifier("views", f"{name}_documents"))).fetchall()
+    assert sum("Bitmap Index Scan" in str(line) for line in plan) == 2, "one for each layer"
+
+
+def test_generated_logs_give_the_profiles_of_a_naive_loop(lab: Lab, name: str, view: View) -> None:
+    for events, rows in logs_and_rows(lab, name, view):
+        profiles = last(events, "profile", "person_id")
+        expected = {person: each["name"] for (person,), each in profiles.items() if each["verb"] != "closed"}
+        assert {row["person_id"]: row["name"] for row in rows} == expected
