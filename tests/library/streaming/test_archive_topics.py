@@ -22,7 +22,9 @@ from truelog.log import topics
 from truelog.schema.event import Event, EventType, Topic
 from truelog.storage.database import connect, migrate
 from truelog.streaming.archive_topics import ArchiveTopics
+from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
+from truelog.support.wait import until
 
 GOOD, BAD = "aside_good", "aside_bad"
 
@@ -100,7 +102,7 @@ def case(platform: Settings) -> Iterator[Case]:
     broker = topics.client(platform, KafkaUser.ADMIN)
     with open_catalog(platform) as catalog:
         archived = ArchiveTopics(platform, catalog, types)
-        assert archived.assess().bad == {}
+        until(lambda: _require_good(archived), 30, "the leaders of the new topics")
         yield Case(platform, broker, archived)
         for name in types:
             if catalog.table_exists(identifier(name)):
@@ -109,6 +111,11 @@ def case(platform: Settings) -> Iterator[Case]:
         broker.delete_topics([name])[name].result()
     with connect(platform) as connection:
         topic_status.record_suspended(connection, ARCHIVE, {})
+
+
+def _require_good(archived: ArchiveTopics) -> None:
+    if bad := archived.assess().bad:
+        raise ServiceDown(str(bad))
 
 
 Steps = tuple[Callable[[Case], object], ...]
