@@ -20,7 +20,8 @@ from truelog.log.kafka_producer import OutgoingRecord
 from truelog.storage.database import connect
 from truelog.support.errors import BadInput
 
-LINE = '192.0.2.1 - - [17/May/2015:10:05:03 +0000] "GET /p HTTP/1.1" 200 512 "-" "Firefox"'
+# Of 2014, because `test_real_input` counts the requests of 2015.
+LINE = '192.0.2.1 - - [17/May/2014:10:05:03 +0000] "GET /p HTTP/1.1" 200 512 "-" "Firefox"'
 VIEW = '''"""A view of a test."""
 from truelog import Sum, View
 VIEW = View(
