@@ -25,7 +25,7 @@ from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 from truelog.support.wait import until
 
-TOPIC = "price"
+TOPIC = "exchange_rate"
 FAST = {"min.compaction.lag.ms": "0", "min.cleanable.dirty.ratio": "0.001", "segment.ms": "100"}
 
 

@@ -127,7 +127,7 @@ def test_an_analyst_cannot_switch_off_the_time_limit(postgresql: Settings) -> No
         with pytest.raises(psycopg.errors.AdminShutdown):
             working.execute("SELECT pg_sleep(60)")
         with pytest.raises(psycopg.errors.AdminShutdown):
-            idle.execute("SELECT 1")
+            idle.execute("SELECT pg_sleep(60)")
         assert spared.execute("SELECT 1").fetchone() == (1,)
         assert owner.execute("SELECT 1").fetchone() == (1,)
         owner.rollback()
