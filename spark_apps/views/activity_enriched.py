@@ -18,34 +18,26 @@ FROM {view} GROUP BY person_id, profile_version, name
 
 
 def transform(profile: DataFrame, tweet: DataFrame) -> DataFrame:
-    """One row per event: a change of a profile, or a tweet."""
+    """One row per event: a change of a profile, or a tweet, which has a `tweet_id`."""
     at, nothing = F.col("event_time").alias("at"), F.lit(None).cast("string")
     name = F.when(F.col("verb") == "changed", F.col("name")).alias("name")
-    changes = profile.select("person_id", at, name, nothing.alias("event_id"), nothing.alias("tweet_id"))
+    changes = profile.select("person_id", "event_id", at, name, nothing.alias("tweet_id"))
     tweets = tweet.where("verb = 'posted'").select(
-        F.col("author_id").alias("person_id"), at, nothing.alias("name"), "event_id", "tweet_id"
+        F.col("author_id").alias("person_id"), "event_id", at, nothing.alias("name"), "tweet_id"
     )
     return changes.unionByName(tweets)
 
 
 def fold(events: DataFrame) -> DataFrame:
-    """The events of some people → one row for each tweet. A tweet that was sent twice counts once."""
+    """The events of some people → one row for each tweet. An event that was sent twice counts once."""
+    copies = Window.partitionBy("person_id", "topic", "event_id").orderBy(*ORDER)
+    first = events.select("*", F.row_number().over(copies).alias("copy")).where("copy = 1")
+    is_change = F.col("tweet_id").isNull()
     person = Window.partitionBy("person_id").orderBy(*ORDER)
-    is_change = F.col("event_id").isNull()
-    versions = events.select("*", F.sum(is_change.cast("int")).over(person).alias("profile_version"))
+    versions = first.select("*", F.sum(is_change.cast("int")).over(person).alias("profile_version"))
     version = Window.partitionBy("person_id", "profile_version").orderBy(*ORDER)
-    named = versions.select(
-        "person_id",
-        "event_id",
-        "tweet_id",
-        "at",
-        "profile_version",
-        *ORDER[1:],
-        F.first("name").over(version).alias("name"),
-    ).where(~is_change)
-    copies = Window.partitionBy("person_id", "event_id").orderBy(*ORDER)
-    first = named.select("*", F.row_number().over(copies).alias("copy")).where("copy = 1")
-    return first.select("person_id", "event_id", "tweet_id", "at", "profile_version", "name")
+    named = versions.withColumn("name", F.first("name").over(version)).where(~is_change)
+    return named.select("person_id", "event_id", "tweet_id", "at", "profile_version", "name")
 
 
 VIEW = Group(

@@ -21,15 +21,19 @@ FROM {view} GROUP BY day
 
 def transform(page_view: DataFrame) -> DataFrame:
     """One row per request and day whose windows may contain it."""
-    days = F.array_distinct(F.array(_day(F.col("event_time")), _day(F.expr("event_time - INTERVAL 5 MINUTES"))))
+    earlier = F.greatest(F.expr("event_time - INTERVAL 5 MINUTES"), F.expr("TIMESTAMP '0001-01-01'"))
+    days = F.array_distinct(F.array(_day(F.col("event_time")), _day(earlier)))
     return page_view.select("ip", F.explode(days).alias("day"), F.col("event_time").alias("at"))
 
 
 def fold(requests: DataFrame) -> DataFrame:
     """The requests of some addresses and days → the largest window of each."""
     group = Window.partitionBy("ip", "day")
-    following = group.orderBy(F.unix_micros("at")).rangeBetween(Window.currentRow, WINDOW - 1)
-    counted = requests.select("*", F.count("*").over(following).alias("requests"))
+    by_time = group.orderBy(F.unix_micros("at"))
+    # Spark would count each window on its own. It counts these two in one pass.
+    until_end = F.count("*").over(by_time.rangeBetween(Window.unboundedPreceding, WINDOW - 1))
+    before = F.count("*").over(by_time.rangeBetween(Window.unboundedPreceding, -1))
+    counted = requests.select("*", (until_end - before).alias("requests"))
     begun = counted.where(_day(F.col("at")) == F.col("day"))
     best = begun.select("*", F.max("requests").over(group).alias("best")).where("requests = best")
     return best.groupBy("ip", "day").agg(F.max("requests").alias("requests"), F.min("at").alias("began_at"))

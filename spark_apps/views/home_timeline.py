@@ -26,7 +26,10 @@ CROSS JOIN LATERAL (
         ) UNION ALL (
             SELECT w.tweeted_at, w.tweet_id FROM {{follows}} AS f
             JOIN {{authors}} AS a ON a.author_id = f.followee_id AND a.followers > {popular}
-            JOIN {{tweets}} AS w ON w.author_id = a.author_id
+            CROSS JOIN LATERAL (
+                SELECT tweeted_at, tweet_id FROM {{tweets}} AS t WHERE t.author_id = a.author_id
+                ORDER BY t.author_id DESC, t.tweeted_at DESC, t.tweet_id DESC LIMIT 100
+            ) AS w
             WHERE f.follower_id = r.reader_id
             ORDER BY w.tweeted_at DESC, w.tweet_id DESC LIMIT 100
         )
@@ -74,6 +77,7 @@ TWEETS = View(
         "tweeted_at": "time of the tweet's last event, by corrected event time",
         "text": "what the tweet says",
     },
+    indexes=(("author_id", "tweeted_at", "tweet_id"),),
 )
 
 PROFILES = View(

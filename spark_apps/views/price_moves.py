@@ -1,7 +1,7 @@
-"""Price moves: how far each price rose and fell within five minutes at most, by day.
+"""Price moves: how far each price rose and fell within five minutes at most, by hour.
 
-A window begins with a trade, and contains the trades less than five minutes later. It belongs to the UTC day of its
-first trade, so the trades of a day's first five minutes also count for the day before.
+A window begins with a trade, and contains the trades less than five minutes later. It belongs to the hour of its first
+trade, so the trades of an hour's first five minutes also count for the hour before.
 """
 
 from pyspark.sql import Column, DataFrame, Window
@@ -11,64 +11,65 @@ from truelog import Group
 
 WINDOW = 5 * 60 * 1_000_000  # microseconds
 
-# Moves of at least five percent of the price before the move.
+# Hours whose largest rise or fall was at least five percent of the price before it.
 LARGE = """
-SELECT symbol, day, rise, rise_from, rise_at, fall, fall_from, fall_at FROM {view}
-WHERE rise >= 0.05 * rise_from OR fall >= 0.05 * fall_from
+SELECT symbol, hour, rise, rise_from, rise_at, fall, fall_from, fall_at FROM {view}
+WHERE (rise > 0 AND rise >= 0.05 * rise_from) OR (fall > 0 AND fall >= 0.05 * fall_from)
 """
 
 
 def transform(price: DataFrame) -> DataFrame:
-    """One row per trade and day whose windows may contain it."""
-    days = F.array_distinct(F.array(_day(F.col("event_time")), _day(F.expr("event_time - INTERVAL 5 MINUTES"))))
-    return price.select("symbol", F.explode(days).alias("day"), F.col("event_time").alias("at"), "price")
+    """One row per trade and hour whose windows may contain it."""
+    earlier = F.greatest(F.expr("event_time - INTERVAL 5 MINUTES"), F.expr("TIMESTAMP '0001-01-01'"))
+    hours = F.array_distinct(F.array(_hour(F.col("event_time")), _hour(earlier)))
+    return price.select("symbol", F.explode(hours).alias("hour"), F.col("event_time").alias("at"), "price")
 
 
 def fold(trades: DataFrame) -> DataFrame:
-    """The trades of some symbols and days → the largest moves of each."""
-    group = Window.partitionBy("symbol", "day")
+    """The trades of some symbols and hours → the largest moves of each."""
+    group = Window.partitionBy("symbol", "hour")
     following = group.orderBy(F.unix_micros("at")).rangeBetween(Window.currentRow, WINDOW - 1)
     moves = trades.select(
         "*",
         (F.max("price").over(following) - F.col("price")).alias("rise"),
         (F.col("price") - F.min("price").over(following)).alias("fall"),
-    ).where(_day(F.col("at")) == F.col("day"))
-    return moves.groupBy("symbol", "day").agg(
+    ).where(_hour(F.col("at")) == F.col("hour"))
+    return moves.groupBy("symbol", "hour").agg(
         *(each for name in ("rise", "fall") for each in _largest(name)), F.count("*").alias("trades")
     )
 
 
 def _largest(move: str) -> list[Column]:
-    """The largest move. Of several, the first counts; of several at the same time, that from the highest price."""
+    """The largest move. Of several, the first counts."""
     largest = F.max(F.struct(move, (-F.unix_micros("at")).alias("earliest"), "price"))
     began = F.timestamp_micros(-largest["earliest"])
     return [largest[move].alias(move), largest["price"].alias(f"{move}_from"), began.alias(f"{move}_at")]
 
 
-def _day(time: Column) -> Column:
-    return F.date_trunc("day", time)
+def _hour(time: Column) -> Column:
+    return F.date_trunc("hour", time)
 
 
 VIEW = Group(
     reads=("price",),
     transform=transform,
-    by=("symbol", "day"),
+    by=("symbol", "hour"),
     inputs=("at", "price"),
     fold=fold,
-    key=("symbol", "day"),
+    key=("symbol", "hour"),
     values=("rise", "rise_from", "rise_at", "fall", "fall_from", "fall_at", "trades"),
-    most=100_000,
+    most=20_000,
     present={"large": LARGE},
     checks=("rise >= 0", "fall >= 0", "trades > 0"),
     columns={
         "symbol": "what was traded",
-        "day": "UTC day of the windows' first trades",
+        "hour": "hour of the windows' first trades",
         "rise": "largest rise within five minutes, in the currency's smallest unit",
         "rise_from": "price before the rise",
         "rise_at": "time of the trade before the rise, by corrected event time",
         "fall": "largest fall within five minutes",
         "fall_from": "price before the fall",
         "fall_at": "time of the trade before the fall",
-        "trades": "trades of the day",
+        "trades": "trades of the hour",
     },
 )

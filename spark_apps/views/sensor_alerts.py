@@ -1,6 +1,6 @@
 """Sensor alerts: runs of readings out of range. Three in a row mean that the machine malfunctions.
 
-A run ends with the first reading in range, and at the end of the UTC day. If readings have the same time, a reading in
+A run ends with the first reading in range, and at the end of the hour. If readings have the same time, a reading in
 range comes first. Each reading says its own range, so a changed range does not change what earlier readings meant.
 """
 
@@ -11,7 +11,7 @@ from truelog import Group
 
 MALFUNCTION = 3  # readings in a row
 
-# The machines that malfunction, each with its worst run.
+# The machines with malfunctions: how many, the longest, and when the last one ended.
 MACHINES = """
 SELECT machine_id, count(*) AS runs, max(readings) AS longest, max(ended_at) AS last_ended_at
 FROM {view} WHERE kind = 'malfunction' GROUP BY machine_id
@@ -21,16 +21,16 @@ FROM {view} WHERE kind = 'malfunction' GROUP BY machine_id
 def transform(reading: DataFrame) -> DataFrame:
     """One row per reading: whether it is out of range, and by how much."""
     over, under = F.col("measured") - F.col("highest"), F.col("lowest") - F.col("measured")
-    day, at = F.date_trunc("day", "event_time").alias("day"), F.col("event_time").alias("at")
-    return reading.select("sensor_id", day, at, "machine_id", F.greatest(over, under).alias("excess"))
+    hour, at = F.date_trunc("hour", "event_time").alias("hour"), F.col("event_time").alias("at")
+    return reading.select("sensor_id", hour, at, "machine_id", F.greatest(over, under).alias("excess"))
 
 
 def fold(readings: DataFrame) -> DataFrame:
-    """The readings of some sensors and days → one row for each run out of range."""
-    sensor = Window.partitionBy("sensor_id", "day").orderBy("at")
+    """The readings of some sensors and hours → one row for each run out of range."""
+    sensor = Window.partitionBy("sensor_id", "hour").orderBy("at")
     is_out = F.coalesce(F.col("excess") > 0, F.lit(False))
     runs = readings.select("*", F.sum((~is_out).cast("int")).over(sensor).alias("run")).where(is_out)
-    found = runs.groupBy("sensor_id", "day", "run").agg(
+    found = runs.groupBy("sensor_id", "hour", "run").agg(
         F.min("at").alias("started_at"),
         F.max("at").alias("ended_at"),
         F.count("*").alias("readings"),
@@ -44,17 +44,17 @@ def fold(readings: DataFrame) -> DataFrame:
 VIEW = Group(
     reads=("reading",),
     transform=transform,
-    by=("sensor_id", "day"),
+    by=("sensor_id", "hour"),
     inputs=("at", "machine_id", "excess"),
     fold=fold,
-    key=("sensor_id", "day", "started_at"),
+    key=("sensor_id", "hour", "started_at"),
     values=("ended_at", "readings", "worst", "machine_id", "kind"),
-    most=100_000,
+    most=10_000,
     present={"machines": MACHINES},
     checks=("readings > 0", "worst > 0", "ended_at >= started_at"),
     columns={
         "sensor_id": "the sensor's id",
-        "day": "UTC day of the run",
+        "hour": "hour of the run",
         "started_at": "time of the run's first reading, by corrected event time",
         "ended_at": "time of the run's last reading",
         "readings": "readings of the run, all out of range",

@@ -147,23 +147,23 @@ def log(
     reads: tuple[str, ...],
     *,
     partitions: int = 3,
-    shortest: int = 0,
-    longest: int = 12,
+    longest: int | None = None,
     bad: bool = False,
 ) -> st.SearchStrategy[list[Record]]:
     """A log of these topics with randomly interleaved partitions, cut into random micro-batches.
 
-    If `bad` is true, one record in four is hostile, no log is short, and records also skip micro-batches. A log has
-    `shortest` to `longest` records.
+    If `bad` is true, one record in four is hostile, no log is short, and records also skip micro-batches. A log of
+    several topics is longer, because its events must refer to each other.
     """
+    most = longest or max(12, 8 * len(reads))
+    least = most // 3 if bad else 4 * len(reads) if len(reads) > 1 else 0
 
     def value(topic: str) -> st.SearchStrategy[bytes | None]:
         good: st.SearchStrategy[bytes | None] = event(types[topic])
         return st.one_of(good, good, good, hostile(types[topic])) if bad else good
 
     one = st.one_of([st.tuples(st.just(t), st.integers(0, partitions - 1), value(t)) for t in reads])
-    least, most_steps = (longest // 3, 2) if bad else (shortest, 1)
-    return st.lists(st.tuples(one, st.integers(0, most_steps)), min_size=least, max_size=longest).map(_cut)
+    return st.lists(st.tuples(one, st.integers(0, 2 if bad else 1)), min_size=least, max_size=most).map(_cut)
 
 
 def _cut(drawn: list[tuple[tuple[str, int, bytes | None], int]]) -> list[Record]:

@@ -44,7 +44,7 @@ def logs_and_rows(lab: Lab, name: str, view: View) -> Iterator[tuple[list[Row], 
 
 def logs_and_relations(lab: Lab, name: str, view: View) -> Iterator[tuple[list[Row], Relations]]:
     """Yield the valid events of each log, and the rows of the view and of every relation that the view presents."""
-    logs = _logs(lab, view)
+    logs = cases(lab.types, view.reads)
     lab.compare_all(name, view, logs)
     read = Reader(lab, name, view)
     for case, log in enumerate(logs):
@@ -54,13 +54,7 @@ def logs_and_relations(lab: Lab, name: str, view: View) -> Iterator[tuple[list[R
 
 def clock_at_the_end(lab: Lab, view: View) -> datetime:
     """The log clock's time at the end of all these logs."""
-    return clock_after(view, last_cut(_logs(lab, view)))
-
-
-def _logs(lab: Lab, view: View) -> list[list[Record]]:
-    """The logs of a view of several topics are not short, because their events must refer to each other."""
-    topics = len(view.reads)
-    return cases(lab.types, view.reads, shortest=4 * topics if topics > 1 else 0, longest=max(12, 8 * topics))
+    return clock_after(view, last_cut(cases(lab.types, view.reads)))
 
 
 def _good(lab: Lab, topic: str, log: list[Record]) -> list[Row]:

@@ -1,4 +1,4 @@
-"""Price moves: the largest rise and fall within five minutes, by day."""
+"""Price moves: the largest rise and fall within five minutes, by hour."""
 
 from collections import defaultdict
 from datetime import datetime, timedelta
@@ -13,8 +13,8 @@ from truelog import View
 WINDOW = timedelta(minutes=5)
 
 
-def traded(price: int, time: str, symbol: str = "AAA", days: int = 0) -> Sent:
-    return sent("price", symbol=symbol, price=price, occurred_at=at(time) + timedelta(days=days))
+def traded(price: int, time: str, symbol: str = "AAA") -> Sent:
+    return sent("price", symbol=symbol, price=price, occurred_at=at(time))
 
 
 def moves(rows: list[Row]) -> list[tuple[int, int]]:
@@ -32,8 +32,8 @@ def test_a_move_that_takes_five_minutes_does_not_count(run: Run) -> None:
     assert moves(run([traded(100, "10:00:00"), traded(200, "10:05:00")])) == [(0, 0)]
 
 
-def test_a_move_over_midnight_belongs_to_the_day_on_which_it_began(run: Run) -> None:
-    rows = run([traded(100, "23:58:00"), traded(150, "00:01:00", days=1)])
+def test_a_move_belongs_to_the_hour_in_which_it_began(run: Run) -> None:
+    rows = run([traded(100, "10:58:00"), traded(150, "11:01:00")])
     assert moves(rows) == [(50, 0), (0, 0)]
 
 
@@ -43,7 +43,7 @@ def test_symbols_are_kept_apart(run: Run) -> None:
 
 
 def test_large_moves_are_five_percent(query: Query) -> None:
-    small = [traded(100, "10:00:00", "BBB"), traded(104, "10:01:00", "BBB")]
+    small = [traded(100, "10:00:00", "BBB"), traded(104, "10:01:00", "BBB"), traded(0, "10:00:00", "CCC")]
     rows = query("large", [traded(100, "10:00:00"), traded(105, "10:01:00"), *small])
     assert [(row["symbol"], row["rise"]) for row in rows] == [("AAA", 5)]
 
@@ -51,9 +51,9 @@ def test_large_moves_are_five_percent(query: Query) -> None:
 def test_generated_logs_give_the_moves_of_a_naive_loop(lab: Lab, name: str, view: View) -> None:
     moved = 0
     for events, found in logs_and_rows(lab, name, view):
-        assert {(row["symbol"], row["day"]): (row["rise"], row["fall"]) for row in found} == naive_moves(events)
+        assert {(row["symbol"], row["hour"]): (row["rise"], row["fall"]) for row in found} == naive_moves(events)
         moved += any(rise or fall for rise, fall in moves(found))
-    assert moved > 50, "the logs hold too few moves"
+    assert moved > 10, "the logs hold too few moves"
 
 
 def naive_moves(events: list[Row]) -> dict[tuple[str, datetime], tuple[int, int]]:
@@ -65,7 +65,7 @@ def naive_moves(events: list[Row]) -> dict[tuple[str, datetime], tuple[int, int]
         for first in traded_events:
             begin, price = first["event_time"], first["price"]
             later = [e["price"] for e in traded_events if timedelta() <= e["event_time"] - begin < WINDOW]
-            key = symbol, begin.replace(hour=0, minute=0, second=0, microsecond=0)
+            key = symbol, begin.replace(minute=0, second=0, microsecond=0)
             rise, fall = best.get(key, (0, 0))
             best[key] = max(rise, max(later) - price), max(fall, price - min(later))
     return best

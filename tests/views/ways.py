@@ -96,7 +96,7 @@ class Reader:
             first = self.view.by[0]
             columns[first] = f'substr("{first}", {len(str(case)) + 2})'
             of_case = sql.SQL("{} LIKE {}").format(sql.Identifier(first), f"{case}|%")
-        of_case = sql.SQL("{} AND ({})").format(of_case, sql.SQL(table.shown_if))
+        of_case = sql.SQL("{} AND {}").format(of_case, sql.SQL(table.shown_if))
         shown = (sql.SQL("{} AS {}").format(sql.SQL(e), sql.Identifier(c)) for c, e in columns.items())
         return sql.SQL("{} AS (SELECT {} FROM {} WHERE {})").format(
             sql.Identifier(f"shown_{table.side}" if table.side else "shown"),

@@ -133,7 +133,7 @@ KINDS = {
     "groups_oversized": Kind(
         Severity.WARNING,
         "{subject} has groups with more events than the view allows, and shows no rows for them",
-        "Look at the groups that the alert names, with `truelog query {subject} --relation inputs`. Is a key misused?",
+        "Read in `truelog.oversized_group` which groups these are. Is a key misused, such as one id for all visitors?",
         "plugin/truelog-views",
     ),
     "topic_suspended": Kind(

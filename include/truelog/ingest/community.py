@@ -118,7 +118,7 @@ class Community:
         return event[key], event | {"verb": begin}
 
     def _one_of(self, topic: str) -> str:
-        """The id of a recent post or comment, the oldest most often; of an unknown one if there is none."""
+        """The id of a recent post or comment, the oldest most often; `unknown` if there is none."""
         recent = tuple(str(each[f"{topic}_id"]) for each in self.recent[topic])
         return Zipf(recent).draw(self.random) if recent else "unknown"
 

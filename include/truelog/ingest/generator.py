@@ -22,7 +22,8 @@ from truelog.ingest.zipf import Zipf
 from truelog.log.kafka_producer import OutgoingRecord
 from truelog.support import timestamps
 
-TOPICS = ("page_view", "search", "click", *community.TOPICS)
+SITE_TOPICS = ("page_view", "search", "click")
+TOPICS = (*SITE_TOPICS, *community.TOPICS)
 SITE = "https://shop.example"
 BROWSERS = {"Chrome": 60, "Safari": 20, "Firefox": 10, "Edge": 6, "Opera": 3, None: 1}
 LANGUAGES = {"en": 50, "de": 20, "fr": 15, "ja": 10, None: 5}

@@ -55,28 +55,29 @@ def replace_touched(connection: Connection, compiled: CompiledView, schema: str,
 
 
 def record_oversized(connection: Connection, compiled: CompiledView, staged: StagedRows) -> None:
-    """Record the touched groups with too many inputs. Such a group has no staged rows."""
+    """Record which of the touched groups have too many inputs. Such a group has no staged rows."""
     inputs, by = inputs_of(compiled), compiled.group.by
+    most = sql.Literal(compiled.group.most)
     parts = {
         "view": sql.Literal(compiled.name),
         "version": sql.Literal(compiled.view.version),
-        "group": sql.SQL("jsonb_build_array({})").format(names(by)),
-        "by": names(by),
+        "group": sql.SQL("jsonb_build_array({})").format(names(by, "g.")),
         "touched": _staged_groups(inputs, by, staged.sides[INPUTS]),
         "with_rows": _staged_groups(compiled, by, staged),
+        "is_oversized": sql.SQL(
+            "{most} < (SELECT count(*) FROM (SELECT FROM {} AS t WHERE {} LIMIT {most} + 1) AS first)"
+        ).format(sql.Identifier("state", inputs.table), _same(by), most=most),
     }
     recovered = sql.SQL(
-        "DELETE FROM truelog.oversized_group AS o WHERE (o.view, o.version) = ({view}, {version}) "
-        "AND o.group IN (SELECT {group} FROM ({with_rows}) AS g)"
+        "DELETE FROM truelog.oversized_group AS o USING ({touched}) AS g "
+        "WHERE (o.view, o.version, o.group) = ({view}, {version}, {group}) AND NOT {is_oversized}"
     )
     connection.execute(recovered.format(**parts))
     oversized = sql.SQL(
-        'INSERT INTO truelog.oversized_group (view, version, "group") '
-        "SELECT {view}, {version}, {group} FROM ({touched} EXCEPT {with_rows}) AS g WHERE {most} < ("
-        "SELECT count(*) FROM (SELECT FROM {state} AS t WHERE {same} LIMIT {most} + 1) AS first) ON CONFLICT DO NOTHING"
+        'INSERT INTO truelog.oversized_group (view, version, "group") SELECT {view}, {version}, {group} '
+        "FROM ({touched} EXCEPT {with_rows}) AS g WHERE {is_oversized} ON CONFLICT DO NOTHING"
     )
-    most, state = sql.Literal(compiled.group.most), sql.Identifier("state", inputs.table)
-    connection.execute(oversized.format(**parts, most=most, state=state, same=_same(by)))
+    connection.execute(oversized.format(**parts))
 
 
 def delete_groups(connection: Connection, compiled: CompiledView, schema: str, groups: sql.Composable) -> None:
@@ -116,7 +117,7 @@ def _staged_groups(table: CompiledView, by: Sequence[str], staged: StagedRows) -
 
 
 def _touched(compiled: CompiledView, staged: StagedRows, share: int, shares: int) -> sql.Composed:
-    """The query of a share of the touched groups: their inputs, as far as they decide, and the staged inputs."""
+    """The query of a share of the touched groups: their inputs, at most one too many, and the staged inputs."""
     inputs, by = inputs_of(compiled), names(compiled.group.by)
     return sql.SQL(
         "WITH staged AS MATERIALIZED (SELECT * FROM {stage} WHERE attempt = ANY({attempts}) "

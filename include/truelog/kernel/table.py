@@ -51,17 +51,16 @@ def deploy_table(connection: Connection, compiled: CompiledView) -> None:
 
 
 def _create_indexes(connection: Connection, compiled: CompiledView) -> None:
-    """Create the declared indexes. They do not belong to the meaning of the rows, so a new one needs no new version."""
+    """Create the declared indexes that are missing. They do not belong to the meaning of the rows."""
     for table, schema in product(compiled.tables, ("state", "batch")):
-        for declared in table.view.indexes:
-            digest = hashlib.sha256(repr(declared).encode()).hexdigest()[:8]
-            connection.execute(
-                sql.SQL("CREATE INDEX IF NOT EXISTS {} ON {} USING {}").format(
-                    sql.Identifier(f"{table.table}_{digest}"),
-                    sql.Identifier(schema, table.table),
-                    _indexed(table, declared),
-                )
-            )
+        for indexed in (_indexed(table, declared) for declared in table.view.indexes):
+            digest = hashlib.sha256(indexed.as_string(connection).encode()).hexdigest()[:8]
+            name = f"{table.table}_{digest}"
+            # CREATE INDEX IF NOT EXISTS would lock the table even if the index exists.
+            if connection.execute("SELECT to_regclass(%s)", (f'{schema}."{name}"',)).fetchone() == (None,):
+                create = sql.SQL("CREATE INDEX {} ON {} USING {}")
+                target = sql.Identifier(schema, table.table)
+                connection.execute(create.format(sql.Identifier(name), target, indexed))
 
 
 def _indexed(table: CompiledView, declared: tuple[str, ...] | str) -> sql.Composed:
@@ -152,7 +151,7 @@ def _definition(compiled: CompiledView, table: CompiledView) -> Iterator[sql.Com
     relation = _readable(table)
     columns = [sql.SQL("{} AS {}").format(sql.SQL(e), sql.Identifier(c)) for c, e in table.shown.items()]
     yield sql.SQL("DROP VIEW IF EXISTS {} CASCADE").format(relation)
-    rows = sql.SQL("_by_batch = {} AND ({})").format(_by_batch(compiled), sql.SQL(table.shown_if))
+    rows = sql.SQL("_by_batch = {} AND {}").format(_by_batch(compiled), sql.SQL(table.shown_if))
     yield sql.SQL("CREATE VIEW {} AS SELECT {} FROM ({}) AS layers WHERE {}").format(
         relation, sql.SQL(", ").join(columns), _layers(table), rows
     )

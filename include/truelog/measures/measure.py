@@ -160,8 +160,8 @@ class Latest(Measure):
 
     The transform selects `latest(order, deleted=…, name=…, …)`. The state is (order, topic, partition, offset,
     deleted flag, columns); the coordinates make the order total. A deleted row stays in the table, so that an
-    older event that arrives late cannot restore it; readers do not see its columns, and not the row if the view has no
-    other measures.
+    older event that arrives late cannot restore it; readers do not see its columns. If the view has no other
+    measure, they do not see the row.
     """
 
     def accepts(self, dtype: DataType) -> bool:

@@ -108,18 +108,21 @@ class CompiledView:
     def shown(self) -> dict[str, str]:
         """The SQL expression of each column that readers see, key columns first."""
         columns = {k: f'"{k}"' for k in self.view.key}
-        columns |= {c: e for n, m in self.view.measures.items() for c, e in m.shown(n, self.dtypes[n]).items()}
+        shown = {c: e for n, m in self.view.measures.items() for c, e in m.shown(n, self.dtypes[n]).items()}
+        if self.shown_if != "true":  # deleted rows are not shown, so an index on a plain column serves readers
+            shown = {c: f'"{c}"' for c in shown}
+        columns |= shown
         if self.view.window is not None:
             columns[STATUS] = self.view.window.status_sql(self._clock)
         return columns
 
     @property
     def shown_if(self) -> str:
-        """The SQL condition for the rows that readers see. A row of `Latest` measures alone may have been deleted."""
-        measures = self.view.measures.items()
-        if not measures or not all(isinstance(measure, Latest) for _, measure in measures):
+        """The SQL condition for the rows that readers see. If a `Latest` is the only measure, a row may be deleted."""
+        if [type(measure) for measure in self.view.measures.values()] != [Latest]:
             return "true"
-        return " OR ".join(f'"{name}_deleted" IS FALSE' for name, _ in measures)
+        [name] = self.view.measures
+        return f'"{name}_deleted" IS FALSE'
 
     @property
     def _clock(self) -> str:

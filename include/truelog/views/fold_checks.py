@@ -78,7 +78,7 @@ def _require_order(name: str, order: Collection[int], window: Any) -> None:
 
 
 def _covers_ties(window: Any) -> bool:
-    """Whether each frame of the window contains all rows with an equal order, or none of them."""
+    """Whether no frame of the window separates rows that are equal in its order."""
     specs = (node.windowSpec() for node in _nodes(plan.items(window.windowExpressions())) if _is_window(node))
     return all(each.frameSpecification().frameType().toString() == "RangeFrame" for each in specs)
 

@@ -45,7 +45,7 @@ class Match:
     """Combinations of rows that count. Columns are written "table.column". A NULL matches nothing.
 
     tables: the combined tables. Each table after the first is connected with earlier ones by `on`. A table that occurs
-        twice needs two names: `aliases` says the table of each further name.
+        twice needs two names: `aliases` maps each additional name to its table.
     key: the column that becomes each key column of the result.
     on: columns that must be equal.
     where: conditions on whole numbers, such as ("authors.followers", "<=", 10_000).

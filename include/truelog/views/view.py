@@ -33,8 +33,8 @@ class View:
     window: the interval of event time that a row describes. Readers then see whether a row is open, complete or
         corrected. The measures need `corrections` (`EventWindow.corrections`).
     columns: the meaning of each column, shown to readers.
-    indexes: further indexes of the table, for the relations that need them: a tuple of columns, or the SQL of a
-        `tsvector` over the columns that readers see, written "{column}", for full-text search.
+    indexes: further indexes of the table, for the relations that need them: a tuple of stored columns, or the SQL of a
+        `tsvector` for full-text search, over columns that readers see, written "{column}".
     version: raise it whenever the meaning of the stored rows changes.
     """
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from string import Formatter
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DataType, IntegerType, StructField, StructType
+from pyspark.sql.types import DataType, IntegerType, StringType, StructField, StructType
 
 from truelog.measures.columns import ColumnTypes, sql_type
 from truelog.measures.measure import WHOLE, Sum, require_accepted
@@ -122,8 +122,17 @@ def _compile_group(spark: SparkSession, name: str, group: Group, sides: Sequence
     dtypes = {field.name: field.dataType for field in rows.schema}
     require_accepted(name, group.measures, dtypes)
     compiled = CompiledView(name, group, dtypes, fold_fingerprint(group, rows), scans=0, inputs=inputs)
+    if _texts(compiled) > _texts(inputs):
+        raise BadDeclaration(
+            f"{name}: the key has {_texts(compiled)} text columns, so a long text of {group.by} is shorter than in "
+            f"the inputs. Move a text to the values."
+        )
     _require_unique_columns(compiled)
     return compiled
+
+
+def _texts(table: CompiledView) -> int:
+    return sum(isinstance(table.dtypes[k], StringType) for k in table.view.key)
 
 
 def _compile_table(spark: SparkSession, name: str, view: View, schemas: Mapping[str, StructType]) -> CompiledView:

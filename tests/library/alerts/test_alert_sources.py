@@ -351,7 +351,7 @@ def test_a_view_with_oversized_groups_is_found(one_view: Settings, database: Con
         "('one', 2, '[\"a\"]'), ('one', 2, '[\"b\", 7]')"
     )
     [found] = alert_omissions.observe(one_view).findings
-    assert (found.key, found.cause) == ("groups_oversized/one", '2 without rows, such as ["a"], ["b", 7]')
+    assert (found.key, found.cause) == ("groups_oversized/one", "groups without rows: 2; see `truelog.oversized_group`")
 
 
 # Resources.

@@ -26,7 +26,7 @@ Seed = Annotated[
 
 Share = Annotated[
     float,
-    typer.Option(min=0, max=1, help="Share of the events that are about carts, people and what they post."),
+    typer.Option(min=0, max=1, help="Share of the events that are not about pages and searches."),
 ]
 
 
@@ -48,7 +48,7 @@ def generate(
 
     result = Generated(secrets.randbelow(2**31) if seed is None else seed)
     records = generator.generate(seed=result.seed, begin=datetime.now(UTC), rate=rate, seconds=seconds, social=social)
-    result.topics = dict.fromkeys(generator.TOPICS, 0)
+    result.topics = dict.fromkeys(generator.TOPICS if social else generator.SITE_TOPICS, 0)
     _send(Settings(), records, rate, seconds, result)
     if as_json:
         print_json(asdict(result))
