@@ -3,7 +3,7 @@
 1. Start everything. In a fresh home, a log day lasts 30 seconds, so that some log days close during the demo.
 2. Wait until Airflow has started the archive and the stream.
 3. Send 30 seconds of traffic, and wait until the views have read all events.
-4. Show the cube and each view's positions.
+4. Show three views as readers see them (a cube, carts, a timeline), and each view's positions.
 5. Prove that each view equals its rebuild.
 6. Recompute the closed log days with a backfill.
 7. Show the page addresses and how to sign in.
@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import LiteralString
 
 from rich.console import Console
 from rich.progress_bar import ProgressBar
@@ -27,6 +28,7 @@ from runtime.airflow_configuration import url
 from truelog.apps.reader_positions import view_positions
 from truelog.archive import archive_reader
 from truelog.cli.failure import explained
+from truelog.ingest import generator
 from truelog.log.positions import Positions
 from truelog.log.topics import end_offsets
 from truelog.monitor import health
@@ -40,12 +42,18 @@ from truelog.views import catalogue
 
 SHORT = "TRUELOG_LOG_DAY_SECONDS=30\nTRUELOG_ARCHIVE_TRIGGER_SECONDS=5\n"
 RATE, SECONDS, SEED = 300, 30, 1
-GENERATED = ("page_view", "search", "click")
-TOPICS = (*GENERATED, "ticks")
+TOPICS = (*generator.TOPICS, "ticks")
 PATIENCE = 300  # seconds for each wait, on two cores
 TOP = """
     SELECT coalesce(host, '(no URL)'), page, sum(views)::bigint AS views, round(sum(bytes) / 1e6, 1)
     FROM views.page_views GROUP BY host, page ORDER BY views DESC, page LIMIT 12
+"""
+CARTS = "SELECT cart_id, products, items, changed_at FROM views.cart_open ORDER BY items DESC, cart_id LIMIT 5"
+# The newest tweets for the reader with the longest timeline.
+TIMELINE = """
+    SELECT tweeted_at, coalesce(author, author_id) AS author, text FROM views.home_timeline_newest WHERE reader_id = (
+        SELECT reader_id FROM views.home_timeline GROUP BY reader_id ORDER BY count(*) DESC, reader_id LIMIT 1
+    ) ORDER BY tweeted_at DESC, tweet_id DESC LIMIT 5
 """
 
 console = Console()
@@ -58,9 +66,11 @@ def main() -> int:
     _run("up")  # 1
     _wait("Airflow to start the applications", lambda: _require_running(settings))  # 2
     _run("generate", "--rate", str(RATE), "--seconds", str(SECONDS), "--seed", str(SEED))  # 3
-    ends = end_offsets(settings, GENERATED)
+    ends = end_offsets(settings, generator.TOPICS)
     _wait("the views to catch up with the log", lambda: _require_caught_up(settings, ends))
     _show_cube(settings)  # 4
+    _show("the fullest open carts (views.cart_open)", settings, CARTS)
+    _show("what one reader sees of the people followed (views.home_timeline_newest)", settings, TIMELINE)
     _run("positions")
     exit_code = _run("reconcile")  # 5
     _backfill(settings)  # 6
@@ -124,6 +134,16 @@ def _show_cube(settings: Settings) -> None:
         count = int(str(views))
         bar = ProgressBar(total=most, completed=count, width=30)
         table.add_row(str(host), str(page or ""), f"{count:,}", str(megabytes), bar)
+    console.print(table)
+
+
+def _show(what: str, settings: Settings, query: LiteralString) -> None:
+    _say(what)
+    with db_snapshot.read_snapshot(settings) as connection:
+        found = connection.execute(query)
+        table = Table(*(column.name for column in found.description or ()))
+        for row in found.fetchall():
+            table.add_row(*(f"{each:%H:%M:%S}" if isinstance(each, datetime) else str(each) for each in row))
     console.print(table)
 
 
