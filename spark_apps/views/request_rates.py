@@ -45,6 +45,7 @@ VIEW = View(
     present={"per_minute": PER_MINUTE},
     checks=("requests > 0",),
     keep="7 days",
+    indexes=(("ip", "pane"),),  # for the requests of one address, which a rate limit asks for
     columns={
         "pane": "start of the ten seconds in which the requests were made, by corrected event time",
         "ip": "address of the visitor; NULL if unknown",
