@@ -14,8 +14,8 @@ from truelog.cli.commands import (
     importing,
     keys,
     lagging,
+    limiting,
     querying,
-    recomputing,
     reconciling,
     replaying,
     services,
@@ -37,7 +37,7 @@ COMMANDS = (
     reconciling.reconcile,
     certifying.verify,
     certifying.certificates,
-    recomputing.recompute,
+    reconciling.recompute,
 )
 GROUPS = {
     "application": streaming.app,
@@ -48,6 +48,7 @@ GROUPS = {
     "key": keys.app,
     "dead-letters": replaying.app,
     "events": eventing.app,
+    "limit": limiting.app,
 }
 
 app = typer.Typer(

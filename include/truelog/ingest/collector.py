@@ -18,7 +18,7 @@ Each event must contain its `type`. For each event, good or bad, the response co
 | 422 | no event is good; all are dead letters |
 | 400, 408, 413, 415 | the body is unreadable, too slow, too large, or of an unsupported type. Nothing is stored |
 | 401, 403 | the key is unknown; the key does not permit the request |
-| 429 | too many requests or too many bad events. Nothing is acknowledged. Retry after `Retry-After` seconds |
+| 429 | too many requests or bad events; a refused address. Nothing is acknowledged. Retry after `Retry-After` seconds |
 | 503 | Kafka is unavailable. Nothing is acknowledged. Retry after `Retry-After` seconds |
 
 `GET /health` needs no key. It returns 200 while the collector can accept events, and 503 otherwise.
@@ -29,7 +29,7 @@ Each event must contain its `type`. For each event, good or bad, the response co
 import asyncio
 import gc
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -48,6 +48,7 @@ from truelog.ingest import body_reader, event_parser
 from truelog.ingest.dead_letter_limit import DeadLetterLimit
 from truelog.ingest.event_classifier import ClassifiedRecord, EventClassifier, Receipt
 from truelog.ingest.event_producer import EventProducer, PartitionOffset
+from truelog.ingest.rate_limiter import CHECK_SECONDS, DecisionReader, RateLimiter
 from truelog.storage.api_key import RELOAD_SECONDS, KeyRing, Role
 from truelog.support.background import Background
 from truelog.support.errors import RequestRefused, ServiceDown, TruelogError
@@ -80,6 +81,7 @@ class Collector:
         self.settings = settings
         self.keys = KeyRing(settings)
         self.producer = EventProducer(settings)
+        self._limiter = RateLimiter(DecisionReader(settings)) if settings.collector_rate_limit else None
         self._capacity = _capacity(settings)
         self._dead_letters = DeadLetterLimit(settings.collector_key_dead_letters, settings.collector_body_events)
         self._classifier = EventClassifier(event_registry.event_types(settings), settings.collector_event_bytes)
@@ -90,21 +92,24 @@ class Collector:
     async def running(self, _: FastAPI) -> AsyncIterator[None]:
         self.keys.load()
         self.producer.check()
-        reload = Background("keys", self.keys.reload, RELOAD_SECONDS)
-        reload.start()
-        types = Background("event types", self.reload_types, _TYPES_SECONDS)
-        types.start()
         self.producer.start()
         gc.freeze()  # or each full garbage collection would inspect all modules, which takes 40 ms
         gc.set_threshold(*_GARBAGE)
-        garbage = Background("garbage", self.collect_garbage, _GARBAGE_SECONDS)
-        garbage.start()
+        threads = list(self._background())
+        for each in threads:
+            each.start()
         yield
-        garbage.stop()
-        types.stop()
-        reload.stop()
+        for each in threads:
+            each.stop()
         self._thread.shutdown()
         self.producer.stop()
+
+    def _background(self) -> Iterator[Background]:
+        yield Background("keys", self.keys.reload, RELOAD_SECONDS)
+        yield Background("event types", self.reload_types, _TYPES_SECONDS)
+        yield Background("garbage", self.collect_garbage, _GARBAGE_SECONDS)
+        if self._limiter is not None:
+            yield Background("rate limits", self._limiter.check, CHECK_SECONDS)
 
     def collect_garbage(self) -> None:
         """Collect all garbage, unless many events are in progress: a full collection inspects them all."""
@@ -123,8 +128,10 @@ class Collector:
             log.info("accepting %s", ", ".join(types))
 
     async def post(self, request: Request) -> JSONResponse:
-        """1. Check the key and the content type. 2. Read the body. 3. Classify its events. 4. Send them. 5. Respond."""
+        """1. Check the headers and the address. 2. Read the body. 3. Classify its events. 4. Send them. 5. Respond."""
         sender = self.keys.authorize(request.headers.get("authorization", ""), Role.PRODUCER)
+        if self._limiter is not None:
+            self._limiter.require_allowed(request.client and request.client.host)
         media_type = _media_type(request)
         if media_type not in _SPLITTERS:
             raise RequestRefused(415, f"Content-Type: send {' or '.join(_SPLITTERS)}")
@@ -242,6 +249,7 @@ def main() -> None:
         settings.collector_port,
         grace=20,
         header_seconds=settings.collector_header_seconds,
+        proxies=settings.collector_trusted_proxies,
     )
 
 

@@ -18,11 +18,14 @@ def error_response(status: int, reason: str, retry_after: int | None = None) -> 
     return JSONResponse({"error": reason}, status, headers)
 
 
-def run_server(application: Any, host: str, port: int, *, grace: int, header_seconds: float = 10.0) -> None:
+def run_server(  # noqa: PLR0913 — each is a property of the server
+    application: Any, host: str, port: int, *, grace: int, header_seconds: float = 10.0, proxies: str = ""
+) -> None:
     """Serve until SIGTERM, then give the requests in progress `grace` seconds to finish.
 
     A connection is closed if the headers of a request take longer than `header_seconds` to arrive. Logs go to standard
-    error. Requests are not logged.
+    error. Requests are not logged. If a peer is one of the `proxies` (addresses and networks, separated by commas), its
+    client is the rightmost entry of `X-Forwarded-For` that is not a proxy.
     """
     configure_logging()
     uvicorn.run(
@@ -33,6 +36,8 @@ def run_server(application: Any, host: str, port: int, *, grace: int, header_sec
         access_log=False,
         log_config=None,
         server_header=False,
+        proxy_headers=bool(proxies),  # by default, Uvicorn would trust every process on this machine
+        forwarded_allow_ips=proxies,
         timeout_graceful_shutdown=grace,
     )
 

@@ -7,11 +7,21 @@ unwrap them.
 
 import os
 from enum import StrEnum
+from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
-from pydantic import AliasChoices, Field, NonNegativeInt, PositiveFloat, PositiveInt, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    SecretStr,
+    ValidationError,
+)
 from pydantic_settings import (
     BaseSettings,
     DotEnvSettingsSource,
@@ -43,6 +53,13 @@ class KafkaUser(StrEnum):
 def default_home() -> Path:
     """The folder for state: `TRUELOG_HOME`, or `.truelog` next to the code."""
     return Path(os.environ.get("TRUELOG_HOME") or PROJECT / ".truelog").absolute()
+
+
+def _networks(text: str) -> str:
+    """Check that the text lists IP addresses and networks, separated by commas."""
+    for each in filter(None, text.split(",")):
+        ip_network(each.strip())
+    return text
 
 
 class Settings(BaseSettings):
@@ -92,6 +109,9 @@ class Settings(BaseSettings):
     # Dead letters per second that one API key may cause. At once, it may cause `collector_body_events` dead letters.
     collector_key_dead_letters: PositiveFloat = 50.0
     collector_acknowledge_seconds: PositiveFloat = 10.0  # time limit for Kafka's acknowledgement
+    collector_rate_limit: bool = False  # refuse addresses that are over their policy or blocked (docs/rate-limits.md)
+    # Addresses and networks of proxies whose X-Forwarded-For header names the sender, separated by commas.
+    collector_trusted_proxies: Annotated[str, AfterValidator(_networks)] = ""
 
     analyst_seconds: PositiveFloat = 600.0  # longest transaction of an analyst, which the lag service then ends
     lag_host: str = "127.0.0.1"  # address of the poller's metrics endpoint

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from truelog.cli.output import AsJson, Exit, print_json
+from truelog.cli.times import duration
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
@@ -71,9 +72,9 @@ def silence(pattern: Pattern, lasts: Lasts, why: Why, by: By = "", as_json: AsJs
     from truelog.alerts import alert_store
     from truelog.storage.database import connect
 
-    duration = _duration(lasts)
+    end_after = duration(lasts)
     with connect(Settings()) as connection:
-        made = alert_store.add_silence(connection, _with_current_kind(pattern), duration, by=by or _user(), why=why)
+        made = alert_store.add_silence(connection, _with_current_kind(pattern), end_after, by=by or _user(), why=why)
     _answer(asdict(made), f"silence {made.id} covers {made.pattern} until {made.until:%Y-%m-%d %H:%M} UTC", as_json)
 
 
@@ -96,16 +97,6 @@ def _with_current_kind(key: str) -> str:
     if current != key:
         typer.echo(f"{key} is now called {current}. The former name works until the next release.", err=True)
     return current
-
-
-def _duration(text: str) -> Any:
-    from truelog.support.durations import parse_brief
-    from truelog.support.errors import BadDeclaration
-
-    try:
-        return parse_brief(text)
-    except BadDeclaration as error:
-        raise typer.BadParameter(str(error)) from error
 
 
 def _user() -> str:

@@ -2,7 +2,6 @@
 
 import base64
 from collections import Counter
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from truelog.cli.output import AsJson, print_json, progress
+from truelog.cli.times import past_time
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
@@ -159,21 +159,7 @@ def _summary(letter: "DeadLetter", sent: "Reservation | None") -> dict[str, Any]
 def _filter(event_type: str | None, reason: str | None, since: str | None) -> "LetterFilter":
     from truelog.ingest.dead_letter_store import LetterFilter
 
-    return LetterFilter(event_type, reason, _time(since) if since else None)
-
-
-def _time(text: str) -> datetime:
-    from truelog.support import durations, timestamps
-    from truelog.support.errors import BadDeclaration
-
-    try:
-        return timestamps.parse_timestamp(text)
-    except ValueError:
-        pass
-    try:
-        return datetime.now(UTC) - durations.parse_brief(text)
-    except (BadDeclaration, OverflowError) as error:
-        raise typer.BadParameter(f"{text!r}: write a time such as 2026-11-22T10:00:00Z, or 30m, 2h, 7d") from error
+    return LetterFilter(event_type, reason, past_time(since) if since else None)
 
 
 def _place(text: str) -> tuple[int, int]:
