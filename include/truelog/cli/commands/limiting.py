@@ -42,7 +42,10 @@ def check(ip: Ip, at: At = None, as_json: AsJson = False) -> None:
 
     address, time = _address(ip), past_time(at) if at else datetime.now(UTC)
     with db_snapshot.read_snapshot(Settings()) as connection:
-        answer = rate_limit_answer.answer(connection, address, time)
+        try:
+            answer = rate_limit_answer.answer(connection, address, time)
+        except OverflowError as error:
+            raise typer.BadParameter(f"{at!r}: before this time, there was no window") from error
     if as_json:
         print_json(answer.as_dict())
     else:
@@ -71,7 +74,10 @@ def remove(address: Address, as_json: AsJson = False) -> None:
 @app.command()
 def block(ip: Ip, lasts: Lasts = None, reason: Reason = None, as_json: AsJson = False) -> None:
     """Block an address, for some time or until it is unblocked."""
-    until = datetime.now(UTC) + duration(lasts) if lasts else None
+    try:
+        until = datetime.now(UTC) + duration(lasts) if lasts else None
+    except OverflowError as error:
+        raise typer.BadParameter(f"{lasts!r}: this block would end after the year 9999") from error
     _decide("block", _address(ip), "blocked", {"until": until, "reason": reason}, as_json)
 
 
