@@ -18,7 +18,6 @@ from tests.scenes.applications import Application
 from truelog.ingest import community
 from truelog.log import topics
 from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
-from truelog.log.positions import Positions
 from truelog.storage.database import Connection, connect
 from truelog.support import timestamps
 from truelog.support.settings import Settings
@@ -80,7 +79,7 @@ def _step(
     begin, ends = time.time(), topics.end_offsets(settings, TOPICS)
     for now in every(_LOOK_SECONDS, within=_WITHIN_SECONDS, what=name):
         streaming.require_running(application)
-        if all(_positions(connection, view).covers(ends.only(read)) for view, read in reads.items()):
+        if all(streaming.positions(connection, view).covers(ends.only(read)) for view, read in reads.items()):
             seconds = now - begin
             more = {"events": sender.sent, "seconds": seconds, "merge_seconds": _merging(connection) - before}
             return Row(
@@ -101,13 +100,6 @@ def _read(connection: Connection, what: str, relation: str, condition: str, rows
         raise RuntimeError(f"a read of {what} found {len(found)} rows instead of {rows}")
     seconds = sorted(times)[READS // 2]
     return Row(f"read {what}", OURS, 1 / seconds, "alone", f"median of {READS}", more={"seconds": seconds})
-
-
-def _positions(connection: Connection, view: str) -> Positions:
-    rows = connection.execute(
-        "SELECT topic, partition, next_offset, topic_id FROM truelog.position WHERE view = %s", (view,)
-    ).fetchall()
-    return Positions.of_rows(rows)
 
 
 def _merging(connection: Connection) -> float:

@@ -15,6 +15,7 @@ from tests.bench.cpu import Meter, Reading, Used, used
 from tests.bench.ground import services
 from tests.bench.row import OURS, Row
 from tests.scenes.applications import Application, start
+from truelog.log.positions import Positions
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
 
@@ -143,6 +144,13 @@ def progress(connection: Connection) -> tuple[int, int]:
     """The number of views with positions, and the number of events that all of them have read."""
     views, events = _integers(connection, _READ)
     return views, events
+
+
+def positions(connection: Connection, view: str) -> Positions:
+    rows = connection.execute(
+        "SELECT topic, partition, next_offset, topic_id FROM truelog.position WHERE view = %s", (view,)
+    ).fetchall()
+    return Positions.of_rows(rows)
 
 
 def _wal(connection: Connection) -> int:

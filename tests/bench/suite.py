@@ -9,6 +9,7 @@
 7. freshness and the collector again, while the whole platform is running, including Airflow
 8. single events that change many rows of a Join, on a platform of its own
 9. batch work over 1, 10 and 100 log days, on a platform of its own
+10. requests of one address beyond its limit, on a platform of its own
 """
 
 import logging
@@ -23,6 +24,7 @@ from tests.bench import (
     flink,
     freshness,
     history,
+    limiting,
     rebuilding,
     reconciling,
     restarting,
@@ -35,6 +37,7 @@ from tests.bench.peers import Peers
 from tests.bench.row import Row, compared
 from tests.bench.streaming import Window
 from tests.scenes.applications import Application
+from truelog.serving import rate_limit_answer
 from truelog.support.settings import Settings
 
 ONE, TWO, FOUR, EIGHT = (f"stream into {n}" for n in ("one cube", "two views", "four views, with sketches", "8 views"))
@@ -181,6 +184,10 @@ class Suite:
     def history(self) -> list[Row]:
         return list(history.run(self.settings))
 
+    def limits(self) -> list[Row]:
+        self.running = "limits", streaming.launch(self.settings, rate_limit_answer.VIEWS)
+        return [limiting.run(self.settings)]
+
     def _caught_up(self, job: str) -> Application:
         """The application of a job that has read the whole log; started if the last job was another one."""
         if self.running is None or self.running[0] != job:
@@ -231,9 +238,11 @@ JOBS: Mapping[str, Callable[[Suite], list[Row]]] = {
     "all_on": Suite.all_on,
     "fanout": Suite.fanout,
     "history": Suite.history,
+    "limits": Suite.limits,
 }
 APART: Mapping[str, Mapping[str, str]] = {
     "fanout": {},
     "history": history.SETTINGS,
+    "limits": {},
 }  # on a platform of its own, with these settings
 QUICK = ("one_cube", "bare", "quix", "duckdb", "polars")

@@ -72,10 +72,10 @@ def test_an_address_over_its_limit_is_refused_until_the_limit_is_raised(world: W
     sent = answer("limit", "set", ADDRESS, "--requests", "3", "--window", "1h")
     assert (sent["verb"], sent["max_requests"], sent["window_seconds"]) == ("set", 3, 3600)
     world.catch_up(stream, "rate_limits", ("rate_policy", "block"))
-    limits = {"collector_rate_limit": True, "collector_trusted_proxies": PROXY}
+    limited = {"collector_rate_limit": True}
     with (
-        another(world.settings, **limits) as (settings, _),
-        another(world.settings, collector_rate_limit=True) as others,
+        another(world.settings, **limited, collector_trusted_proxies=PROXY) as (settings, _),
+        another(world.settings, **limited) as (without_proxies, _),
     ):
         client = Client(settings, settings.producer_key.get_secret_value())
         for _ in range(3):

@@ -1,0 +1,107 @@
+"""How many requests of one address pass beyond its limit, and for how long, at a thousand requests a second.
+
+A request counts once the stream has merged its page view, and the collector asks once a second, so some requests always
+pass. Each flood has an address of its own, whose proxy is the benchmark.
+"""
+
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from http.client import HTTPConnection
+
+from tests.bench import streaming
+from tests.bench.beat import first
+from tests.bench.row import OURS, Row
+from tests.scenes.collector_client import JSON, another, page_view
+from truelog.log import topics
+from truelog.serving.rate_limit import DEFAULT
+from truelog.storage.database import connect
+from truelog.support.settings import Settings
+
+RATE = 1_000  # requests per second
+FLOODS = 5
+
+_CONNECTIONS = 16
+_WARM_REQUESTS = 30 * RATE  # from other addresses, none of which is over its limit
+_MOST_REQUESTS = 60 * RATE
+_LOOK_SECONDS = 0.1
+_PATIENCE_SECONDS = 120.0
+_LIMIT = DEFAULT.max_requests
+
+
+@dataclass
+class Flood:
+    """Requests at a constant rate over several connections, until the first refusal."""
+
+    settings: Settings
+    network: str
+    addresses: int
+    requests: int
+    began: float = field(default_factory=time.monotonic)
+    passed: list[float] = field(default_factory=list)  # when each response arrived
+    refused: list[float] = field(default_factory=list)
+    over: threading.Event = field(default_factory=threading.Event)
+
+    def send(self) -> None:
+        threads = [threading.Thread(target=self._send, args=(number,)) for number in range(_CONNECTIONS)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        self.passed.sort()
+
+    def _send(self, begin: int) -> None:
+        connection = HTTPConnection(self.settings.collector_host, self.settings.collector_port, timeout=30)
+        headers = {"Authorization": f"Bearer {self.settings.producer_key.get_secret_value()}", "Content-Type": JSON}
+        for number in range(begin, self.requests, _CONNECTIONS):
+            if self.over.wait(max(0.0, self.began + number / RATE - time.monotonic())):
+                break
+            address = f"{self.network}{number % self.addresses + 1:x}"
+            body = json.dumps(page_view(number, ip=address)).encode()
+            connection.request("POST", "/events", body, headers | {"X-Forwarded-For": address})
+            response = connection.getresponse()
+            response.read()
+            if response.status == 200:
+                self.passed.append(time.monotonic())
+            else:
+                self.refused.append(time.monotonic())
+                self.over.set()
+        connection.close()
+
+
+def run(settings: Settings) -> Row:
+    """Flood a collector several times and return the median and the largest overshoot. A stream must be running."""
+    limited = {"collector_rate_limit": True, "collector_trusted_proxies": settings.collector_host}
+    with another(settings, **limited) as (collector, _):
+        Flood(collector, "2001:db8::", 2 * _WARM_REQUESTS // _LIMIT, _WARM_REQUESTS).send()
+        floods = [_flooded(collector, number) for number in range(1, FLOODS + 1)]
+    overshoots = sorted(len(flood.passed) - _LIMIT for flood in floods)
+    seconds = sorted(min(flood.refused) - flood.passed[_LIMIT - 1] for flood in floods)
+    return Row(
+        "requests beyond a limit",
+        OURS,
+        sum(len(flood.passed) / (flood.passed[-1] - flood.began) for flood in floods) / FLOODS,
+        "alone",
+        f"one address, {FLOODS} times; seconds: from the last allowed request to the first refusal",
+        more={
+            "overshoot": overshoots[FLOODS // 2],
+            "max_overshoot": overshoots[-1],
+            "seconds": seconds[FLOODS // 2],
+            "max_seconds": seconds[-1],
+        },
+    )
+
+
+def _flooded(collector: Settings, number: int) -> Flood:
+    """A flood that begins when the stream has read everything."""
+    ends = topics.end_offsets(collector, ["page_view"])
+    with connect(collector, autocommit=True) as connection:
+        has_read = partial(streaming.positions, connection, "request_rates")
+        first(_LOOK_SECONDS, lambda: has_read().covers(ends), within=_PATIENCE_SECONDS, what="the stream")
+    flood = Flood(collector, f"2001:db8:{number:x}::", 1, _MOST_REQUESTS)
+    flood.send()
+    if not flood.refused:
+        raise RuntimeError(f"{len(flood.passed):,} requests of one address have passed")
+    return flood
