@@ -1,7 +1,7 @@
 """Generated events of a community: carts, prices, sensors, and people with profiles, friends, tweets and posts.
 
-A few people and a few posts are popular, by Zipf's law. Some things are withdrawn: tweets and posts are deleted, and
-people stop following. Some events arrive late, out of order or twice.
+Operators limit and block the addresses of visitors. A few people and a few posts are popular, by Zipf's law. Some things
+are withdrawn: tweets and posts are deleted, and people stop following. Some events arrive late, out of order or twice.
 """
 
 import json
@@ -31,9 +31,12 @@ _KINDS = {
     "share": 3,
     "price": 10,
     "reading": 10,
+    "rate_policy": 1,
+    "block": 1,
 }
 TOPICS = tuple(_KINDS)
 _PRICES = {"GOLD": 200_000, "SILVER": 2_500, "COPPER": 400}  # the first price of each symbol
+_ADDRESSES = Zipf(tuple(f"198.51.100.{n}" for n in range(250)))  # of the shop's visitors
 _SENSORS = 20
 _LOWEST, _HIGHEST = 0.0, 80.0
 _NAMES = ("Ann", "Bob", "Cem", "Dora", "Eve", "Finn", "Gül", "Hana", "Ivan", "Jun")
@@ -147,6 +150,19 @@ class Community:
         self.values[number] = 0.8 * self.values[number] + 0.2 * 40.0 + self.random.gauss(0, 15)
         event = {"sensor_id": f"s{number}", "machine_id": f"m{number // 4}", "measured": round(self.values[number], 3)}
         return f"s{number}", event | {"lowest": _LOWEST, "highest": _HIGHEST}
+
+    def _rate_policy(self) -> tuple[str, dict[str, Any]]:
+        address = "all" if self._chance(0.2) else _ADDRESSES.draw(self.random)
+        if self._chance(WITHDRAWN):
+            return address, {"address": address, "verb": "removed"}
+        limit = {"max_requests": self.random.randrange(100, 1_000), "window_seconds": self.random.choice((60, 3_600))}
+        return address, {"address": address, "verb": "set", "decided_by": "generator", **limit}
+
+    def _block(self) -> tuple[str, dict[str, Any]]:
+        address = _ADDRESSES.draw(self.random)
+        if self._chance(WITHDRAWN):
+            return address, {"address": address, "verb": "unblocked"}
+        return address, {"address": address, "verb": "blocked", "reason": "scraping", "decided_by": "generator"}
 
     def _identity(self) -> str:
         return f"{self.random.getrandbits(64):016x}"
