@@ -24,7 +24,7 @@ RATE = 1_000  # requests per second
 FLOODS = 5
 
 _CONNECTIONS = 16
-_WARM_REQUESTS = 30 * RATE  # from other addresses, none of which is over its limit
+_WARM_REQUESTS = 30 * RATE  # from other addresses, each within its limit
 _MOST_REQUESTS = 60 * RATE
 _LOOK_SECONDS = 0.1
 _PATIENCE_SECONDS = 120.0
@@ -73,8 +73,8 @@ class Flood:
 
 def run(settings: Settings) -> Row:
     """Flood a collector several times and return the median and the largest overshoot. A stream must be running."""
-    limited = {"collector_rate_limit": True, "collector_trusted_proxies": settings.collector_host}
-    with another(settings, **limited) as (collector, _):
+    proxy = settings.collector_host
+    with another(settings, collector_rate_limit=True, collector_trusted_proxies=proxy) as (collector, _):
         Flood(collector, "2001:db8::", 2 * _WARM_REQUESTS // _LIMIT, _WARM_REQUESTS).send()
         floods = [_flooded(collector, number) for number in range(1, FLOODS + 1)]
     overshoots = sorted(len(flood.passed) - _LIMIT for flood in floods)

@@ -3,14 +3,13 @@
 import json
 import shutil
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import UTC, datetime
 
 import pytest
 
 import runtime
 from runtime import keeper
-from tests.scenes.applications import Application, start
+from tests.scenes.applications import start
 from tests.scenes.collector_client import Client, Response, another, page_view
 from tests.scenes.command_line import answer, truelog
 from tests.scenes.conftest import World
@@ -20,19 +19,23 @@ from truelog.support.errors import ServiceDown
 from truelog.support.wait import until
 from truelog.views.catalogue import VIEWS
 
-ADDRESS, OTHER, PROXY = "203.0.113.7", "203.0.113.8", "127.0.0.1"
+PROXY = "127.0.0.1"
 SECONDS = 60  # until a decision applies
 
 
-@pytest.fixture
-def stream(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Application]:
-    """A stream into the two views, with a database that is up again afterwards."""
+@pytest.fixture(scope="module")
+def client(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """A client of a collector with rate limits, which trusts this machine as a proxy. A stream maintains both views."""
+    folder = tmp_path_factory.mktemp("limits")
     for name in rate_limit_answer.VIEWS:
-        shutil.copy(VIEWS / f"{name}.py", tmp_path)
-    monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(tmp_path))
+        shutil.copy(VIEWS / f"{name}.py", folder)
     runtime.up(world.settings, ("postgresql", "kafka"), tethered=True)
-    yield start(world.settings, "stream.py")
-    runtime.up(world.settings, ("postgresql",), tethered=True)
+    stream = start(world.settings, "stream.py", TRUELOG_VIEWS_FOLDER=str(folder))
+    world.catch_up(stream, "rate_limits", ("rate_policy", "block"))
+    stream.kept = True
+    with another(world.settings, collector_rate_limit=True, collector_trusted_proxies=PROXY) as (settings, _):
+        yield Client(settings, settings.producer_key.get_secret_value())
+    assert stream.end() == 0
 
 
 def require_status(client: Client, address: str, status: int) -> Response:
@@ -49,8 +52,8 @@ def wait_for_status(client: Client, address: str, status: int) -> Response:
     return found[-1]
 
 
-def check(address: str) -> tuple[int, dict[str, object]]:
-    ended = truelog("limit", "check", address, "--json")
+def check(address: str, *words: str) -> tuple[int, dict[str, object]]:
+    ended = truelog("limit", "check", address, *words, "--json")
     return ended.returncode, json.loads(ended.stdout)
 
 
@@ -68,72 +71,86 @@ def wait_for_check(address: str, **expected: object) -> dict[str, object]:
     return answers[-1]
 
 
-def test_an_address_over_its_limit_is_refused_until_the_limit_is_raised(world: World, stream: Application) -> None:
-    sent = answer("limit", "set", ADDRESS, "--requests", "3", "--window", "1h")
-    assert (sent["verb"], sent["max_requests"], sent["window_seconds"]) == ("set", 3, 3600)
-    world.catch_up(stream, "rate_limits", ("rate_policy", "block"))
-    limited = {"collector_rate_limit": True}
-    with (
-        another(world.settings, **limited, collector_trusted_proxies=PROXY) as (settings, _),
-        another(world.settings, **limited) as (without_proxies, _),
-    ):
-        client = Client(settings, settings.producer_key.get_secret_value())
-        for _ in range(3):
-            assert client.post(page_view(ip=ADDRESS), X_Forwarded_For=ADDRESS).status == 200
-        found = wait_for_check(ADDRESS, allowed=False)
-        assert (found["why"], found["count"], found["limit"], found["window_seconds"]) == ("policy", 3, 3, 3600)
-        assert "page_view" in found["positions"]["request_rates"]  # type: ignore[index]
+def limit(address: str, requests: int) -> None:
+    sent = answer("limit", "set", address, "--requests", str(requests), "--window", "1h")
+    assert (sent["verb"], sent["max_requests"], sent["window_seconds"]) == ("set", requests, 3600)
 
-        refused = wait_for_status(client, ADDRESS, 429)
-        resets_at = datetime.fromisoformat(str(found["resets_at"]))
-        seconds = (resets_at - datetime.now(UTC)).total_seconds()
-        assert seconds - 5 < int(refused.headers["retry-after"]) < seconds + 5
-        before = topics.end_offsets(settings, ["page_view"])
-        assert require_status(client, ADDRESS, 429).body.keys() == {"error"}
-        assert topics.end_offsets(settings, ["page_view"]) == before, "a refused request stores nothing"
 
-        # The proxy appends the last entry. The sender may write any other.
-        assert require_status(client, f"{OTHER}, {ADDRESS}", 429)
-        assert require_status(client, f"{ADDRESS}, {OTHER}", 200)
-        # This collector trusts no proxy, so its sender has the address of this machine.
-        assert require_status(Client(without_proxies, client.key), ADDRESS, 200)
+def test_an_address_over_its_limit_is_refused_until_the_limit_is_raised(client: Client) -> None:
+    address = "203.0.113.1"
+    limit(address, 3)
+    wait_for_check(address, allowed=True, limit=3)
+    for _ in range(3):
+        assert client.post(page_view(ip=address), X_Forwarded_For=address).status == 200
+    found = wait_for_check(address, allowed=False)
+    assert (found["why"], found["count"], found["limit"], found["window_seconds"]) == ("policy", 3, 3, 3600)
+    assert "page_view" in found["positions"]["request_rates"]  # type: ignore[index]
+    refused = wait_for_status(client, address, 429)
+    resets_at = datetime.fromisoformat(str(found["resets_at"]))
+    seconds = (resets_at - datetime.now(UTC)).total_seconds()
+    assert seconds - 5 < int(refused.headers["retry-after"]) < seconds + 5
+    before = topics.end_offsets(client.settings, ["page_view"])
+    assert require_status(client, address, 429).body.keys() == {"error"}
+    assert topics.end_offsets(client.settings, ["page_view"]) == before, "a refused request stores nothing"
+    assert check(address, "--at", "2h")[1]["count"] == 0
+    limit(address, 1_000)
+    wait_for_status(client, address, 200)
 
-        answer("limit", "block", OTHER, "--reason", "scraping")
-        assert wait_for_check(OTHER, why="block")["reason"] == "scraping"
-        assert "retry-after" not in wait_for_status(client, OTHER, 429).headers
-        answer("limit", "unblock", OTHER)
-        wait_for_status(client, OTHER, 200)
 
-        answer("limit", "set", ADDRESS, "--requests", "1000", "--window", "1h")
-        wait_for_status(client, ADDRESS, 200)
-        answer("limit", "set", ADDRESS, "--requests", "1", "--window", "1h")
-        wait_for_status(client, ADDRESS, 429)
-        keeper.stop(world.settings, "postgresql")
-        wait_for_status(client, ADDRESS, 200)
+def test_a_blocked_address_is_refused_until_it_is_unblocked(client: Client) -> None:
+    address = "203.0.113.2"
+    answer("limit", "block", address, "--reason", "scraping")
+    assert wait_for_check(address, why="block")["reason"] == "scraping"
+    assert "retry-after" not in wait_for_status(client, address, 429).headers
+    answer("limit", "unblock", address)
+    wait_for_status(client, address, 200)
+
+
+def test_only_a_trusted_proxy_names_the_sender(client: Client) -> None:
+    """The proxy appends the last entry. A sender may write all others."""
+    address, other = "203.0.113.3", "203.0.113.4"
+    answer("limit", "block", address, "--for", "1h")
+    assert int(wait_for_status(client, address, 429).headers["retry-after"]) <= 3600
+    require_status(client, f"{other}, {address}", 429)
+    require_status(client, f"{other}, {address}, {PROXY}", 429)
+    require_status(client, f"{address}, {other}", 200)
+    with another(client.settings, collector_rate_limit=True, collector_trusted_proxies="192.0.2.0/24") as (settings, _):
+        direct = Client(settings, client.key)
+        require_status(direct, address, 200)
+        answer("limit", "block", PROXY)
+        wait_for_status(direct, other, 429)
+        answer("limit", "unblock", PROXY)
+        wait_for_status(direct, address, 200)
+
+
+def test_without_the_database_everything_passes(world: World, client: Client) -> None:
+    address = "203.0.113.5"
+    answer("limit", "block", address)
+    wait_for_status(client, address, 429)
+    keeper.stop(world.settings, "postgresql")
+    try:
+        wait_for_status(client, address, 200)
+    finally:
         runtime.up(world.settings, ("postgresql",), tethered=True)
-        wait_for_status(client, ADDRESS, 429)
-        earlier = (datetime.now(UTC) - timedelta(hours=2)).isoformat().replace("+00:00", "Z")
-        assert answer("limit", "check", ADDRESS, "--at", earlier)["count"] == 0
-    assert stream.end() == 0
+    wait_for_status(client, address, 429)
 
 
 @pytest.mark.parametrize(
     "words",
     [
         ("check", "localhost"),
-        ("check", ADDRESS, "--at", "soon"),
-        ("check", ADDRESS, "--at", "0001-01-01T00:00:00Z"),
-        ("set", ADDRESS, "--requests", "0", "--window", "1h"),
-        ("set", ADDRESS, "--requests", "5", "--window", "15s"),
+        ("check", "203.0.113.6", "--at", "soon"),
+        ("check", "203.0.113.6", "--at", "0001-01-01T00:00:00Z"),
+        ("set", "203.0.113.6", "--requests", "0", "--window", "1h"),
+        ("set", "203.0.113.6", "--requests", "5", "--window", "15s"),
         ("set", "all", "--requests", "5", "--window", "2d"),
         ("block", "all"),
-        ("block", ADDRESS, "--for", "999999w"),
+        ("block", "203.0.113.6", "--for", "999999w"),
         ("unblock", "1.2.3"),
     ],
 )
-def test_bad_use_changes_nothing(world: World, words: tuple[str, ...]) -> None:
-    runtime.up(world.settings, ("postgresql", "kafka"), tethered=True)
-    before = topics.end_offsets(world.settings, ["rate_policy", "block"])
+def test_bad_use_changes_nothing(client: Client, words: tuple[str, ...]) -> None:
+    before = topics.end_offsets(client.settings, ["rate_policy", "block"])
     ended = truelog("limit", *words)
     assert (ended.returncode, ended.stdout) == (2, ""), ended.stderr
-    assert topics.end_offsets(world.settings, ["rate_policy", "block"]) == before
+    assert topics.end_offsets(client.settings, ["rate_policy", "block"]) == before

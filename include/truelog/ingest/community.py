@@ -1,7 +1,7 @@
 """Generated events of a community: carts, prices, sensors, and people with profiles, friends, tweets and posts.
 
-Operators limit and block the addresses of visitors. A few people and a few posts are popular, by Zipf's law. Some things
-are withdrawn: tweets and posts are deleted, and people stop following. Some events arrive late, out of order or twice.
+Operators limit and block addresses. A few people and a few posts are popular, by Zipf's law. Some things are withdrawn:
+tweets and posts are deleted, and people stop following. Some events arrive late, out of order or twice.
 """
 
 import json
