@@ -4,15 +4,13 @@
 """
 
 import re
-import shutil
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Frame, Page, ViewportSize, expect, sync_playwright
+from playwright.sync_api import BrowserContext, Page, expect
 
-from runtime.airflow import address
-from runtime.airflow_client import Airflow, password
+from runtime.airflow_client import Airflow
+from tests.pages.browsing import framed, is_wide_enough, open_page
 from tests.pages.conftest import USERS
 from tests.pages.plausible import HOSTILE
 from tests.pages.test_backfills import wanted
@@ -22,9 +20,6 @@ from truelog.storage import audit_trail
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-LAPTOP: ViewportSize = {"width": 1280, "height": 800}
-REFUSED = re.compile("status of (400|409)")  # invalid input, or a conflict with an earlier action
 PAGES = (
     "streams",
     "views",
@@ -42,60 +37,10 @@ BUTTONS = {"analyst": [], "oncall": ["Restart"], "admin": ["Restart", "Stop"]}
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    assert found, f"None of {', '.join(NAMES)} is installed. Install Chromium with the system's package manager."
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=found, args=["--no-sandbox"]
-        )  # Chromium has no sandbox for root
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
 def backfilled(planned: Settings, users: dict[str, Airflow]) -> None:
     """One cancelled backfill."""
     made = users["oncall"].ask("POST", "/api/v2/backfills", wanted())["id"]
     users["oncall"].ask("PUT", f"/api/v2/backfills/{made}/cancel")
-
-
-@pytest.fixture(scope="module")
-def signed_in(pages: Settings, chromium: Browser) -> dict[str, BrowserContext]:
-    """A browser context per user, signed in through Airflow's form."""
-    contexts = {user: chromium.new_context(viewport=LAPTOP, base_url=address(pages)) for user in USERS}
-    for user, context in contexts.items():
-        page = context.new_page()
-        page.goto("/auth/login/")
-        form = page.locator("form[name=login]")
-        form.locator("input[name=username]").fill(user)
-        form.locator("input[name=password]").fill(password(pages, user))
-        form.locator("[type=submit]").click()
-        page.wait_for_url(re.compile(r"/(\?.*)?$"))
-        page.close()
-    return contexts
-
-
-@pytest.fixture
-def watched(signed_in: dict[str, BrowserContext], request: pytest.FixtureRequest) -> Iterator[Page]:
-    """A new page of the parametrized user, by default `admin`. Console errors fail the test."""
-    page = signed_in[getattr(request, "param", "admin")].new_page()
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
-    yield page
-    page.close()
-    assert [each for each in errors if not REFUSED.search(each)] == []
-
-
-def open_page(page: Page, name: str) -> None:
-    """Open a page and wait until it shows data."""
-    page.goto(f"/truelog/{name}")
-    expect(page.locator("#as-of")).to_contain_text("As of")
-
-
-def is_wide_enough(page: Page) -> bool:
-    return bool(page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"))
 
 
 @pytest.mark.parametrize("watched", USERS, indirect=True)
@@ -288,15 +233,6 @@ def test_inside_airflow_a_page_follows_its_theme(watched: Page) -> None:
             theme,
         )
         expect(page.locator(f"html[data-theme={theme}]")).to_be_attached()
-
-
-def framed(page: Page) -> Frame:
-    page.locator("iframe").wait_for(timeout=20_000)
-    found = page.locator("iframe").element_handle()
-    assert found
-    frame = found.content_frame()
-    assert frame
-    return frame
 
 
 @pytest.mark.parametrize("watched", USERS, indirect=True)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
@@ -19,6 +20,9 @@ from truelog.control.application import ARCHIVE, STREAM
 from truelog.quality import gx_docs
 from truelog.storage.database import connect, migrate
 from truelog.support.settings import Settings
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 DATABASE = "pages"
 USERS = ("analyst", "oncall", "admin")  # Viewer, User, Admin
@@ -88,6 +92,38 @@ def planned(pages: Settings) -> Settings:
 def users(pages: Settings) -> dict[str, Airflow]:
     """Clients by user name; `anonymous` has not signed in."""
     return {"anonymous": Airflow(pages)} | {user: sign_in(pages, user) for user in USERS}
+
+
+@pytest.fixture(scope="package")
+def chromium() -> Iterator["Browser"]:
+    from playwright.sync_api import sync_playwright
+
+    from tests.pages import browsing
+
+    with sync_playwright() as playwright:
+        browser = browsing.launch(playwright)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="package")
+def signed_in(pages: Settings, chromium: "Browser") -> dict[str, "BrowserContext"]:
+    """A browser context for each user."""
+    from tests.pages import browsing
+
+    return {user: browsing.sign_in(chromium, pages, user) for user in USERS}
+
+
+@pytest.fixture
+def watched(signed_in: dict[str, "BrowserContext"], request: pytest.FixtureRequest) -> Iterator["Page"]:
+    """A new page of the parametrized user, by default `admin`. Console errors fail the test."""
+    from tests.pages import browsing
+
+    page = signed_in[getattr(request, "param", "admin")].new_page()
+    errors = browsing.collect_errors(page)
+    yield page
+    page.close()
+    assert browsing.unexpected(errors) == []
 
 
 def _delete_dags(settings: Settings) -> None:

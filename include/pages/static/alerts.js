@@ -8,7 +8,7 @@ export function show(_, { shown, form }) {
   const again = live(shown, () => ask("data/alerts"), 3, (found) => {
     if (found.may_handle && !form.hasChildNodes()) silenceForm(form, () => again());
     return drawn(found, () => again());
-  });
+  }, ({ open }) => (open.length ? count(open.length, "open alert") : "No open alerts"));
 }
 
 function drawn({ open, resolved, silences, neglected, may_handle: may, as_of: now }, again) {
@@ -29,7 +29,7 @@ function drawn({ open, resolved, silences, neglected, may_handle: may, as_of: no
 }
 
 function incident(each, now, may, again) {
-  return h("article", { "data-alert": each.key },
+  return h("article", { "data-alert": each.key, "data-key": each.key },
     h("header", {},
       h("h2", {}, seen(each.key), " ", badge(each.severity.toUpperCase())),
       h("p", { class: "buttons" }, each.acknowledged_at
@@ -46,18 +46,14 @@ function meaning({ means, subject }) {
   return seen(means.startsWith(subject) ? means : sentence(means));
 }
 
+// The runbook is fetched when it is opened, and kept for later drawings.
 function runbook(kind, key) {
-  const text = h("div", { class: "runbook" }, marked(runbooks.get(kind) ?? ""));
-  return h("details", { id: `runbook-${key}`, toggle: async (event) => {
-    if (!event.target.open || runbooks.has(kind)) return;
-    try {
-      runbooks.set(kind, (await ask("data/runbook", { kind })).text);
-    } catch (error) {
-      text.replaceChildren(error.message);
-      return;
-    }
-    text.replaceChildren(...marked(runbooks.get(kind)));
-  } }, h("summary", {}, "Runbook"), text);
+  return h("details", { id: `runbook-${key}`, toggle: async ({ currentTarget: details }) => {
+    if (!details.open || runbooks.has(kind)) return;
+    const text = await ask("data/runbook", { kind }).then((found) => found.text, (error) => error);
+    if (typeof text === "string") runbooks.set(kind, text);
+    details.lastElementChild.replaceChildren(...(typeof text === "string" ? marked(text) : [text.message]));
+  } }, h("summary", {}, "Runbook"), h("div", { class: "runbook" }, marked(runbooks.get(kind) ?? "")));
 }
 
 function silenceForm(form, again) {

@@ -14,12 +14,28 @@ export function s(tag, properties = {}, ...children) {
 
 function filled(element, properties, children) {
   for (const [name, value] of Object.entries(properties)) {
-    if (typeof value === "function") element.addEventListener(name, value);
+    if (typeof value === "function") listen(element, name, value);
     else if (value === true) element.setAttribute(name, "");
     else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
   }
   element.append(...children.flat(Infinity).filter((each) => each !== null && each !== undefined && each !== false));
   return element;
+}
+
+// The handlers of each element, by event type. An element that stays on the page takes the handlers of its newest drawing.
+const handlers = new WeakMap();
+
+function listen(element, type, handler) {
+  if (!handlers.has(element)) handlers.set(element, new Map());
+  const known = handlers.get(element);
+  if (!known.has(type)) element.addEventListener(type, (event) => known.get(type)?.(event));
+  known.set(type, handler);
+}
+
+export function adopt(element, newest) {
+  const wanted = handlers.get(newest) ?? new Map();
+  for (const type of handlers.get(element)?.keys() ?? []) if (!wanted.has(type)) handlers.get(element).set(type, null);
+  for (const [type, handler] of wanted) listen(element, type, handler);
 }
 
 export function link(page, parameters, text, properties = {}) {
@@ -116,8 +132,12 @@ const BAD = ["DOWN", "HUNG", "STALLED", "STALL", "STOP", "REWIND", "FALLING_OFF"
 
 const LABELS = { OK: "OK", CHANGED: "Outdated code", WARN: "Behind", STALL: "Stalled", STOP: "Stopped", REWIND: "Rewound", FALLING_OFF: "Retention risk" };
 
-export function badge(word, label = LABELS[word] ?? sentence(word.toLowerCase().replaceAll("_", " "))) {
-  const kind = GOOD.includes(word) ? "good" : BAD.includes(word) ? "bad" : "fair";
+export function word(state) {
+  return LABELS[state] ?? sentence(state.toLowerCase().replaceAll("_", " "));
+}
+
+export function badge(state, label = word(state)) {
+  const kind = GOOD.includes(state) ? "good" : BAD.includes(state) ? "bad" : "fair";
   return h("span", { class: `badge ${kind}` }, label);
 }
 
@@ -150,12 +170,15 @@ export function docs(id) {
   return h("a", { href: `data-docs/${id}` }, "Data Docs");
 }
 
-export function table(heads, rows, empty = "No data yet.") {
+// `keys` has one key for each row, so that a row stays the same element while rows come and go.
+export function table(heads, rows, empty = "No data yet.", { caption = null, keys = [] } = {}) {
   if (!rows.length) return h("p", { class: "quiet" }, empty);
   const head = heads.map((each) => (typeof each === "string" ? { title: each } : each));
-  return h("div", { class: "wide" }, h("table", {},
+  const scrollable = caption ? { tabindex: 0, role: "region", "aria-label": caption } : {};
+  return h("div", { class: "wide", ...scrollable }, h("table", {},
+    caption ? h("caption", {}, caption) : null,
     h("thead", {}, h("tr", {}, head.map((each) => h("th", { class: each.number ? "number" : null, scope: "col", title: each.hint, "aria-sort": each.sort }, each.title)))),
-    h("tbody", {}, rows.map((cells) => h("tr", {}, cells.map((cell, i) => h("td", { class: head[i].number ? "number" : null }, cell))))),
+    h("tbody", {}, rows.map((cells, n) => h("tr", { "data-key": keys[n] }, cells.map((cell, i) => h("td", { class: head[i].number ? "number" : null }, cell))))),
   ));
 }
 

@@ -1,8 +1,12 @@
 // Live data: a page refreshes every few seconds and shows the time of its data. If there is no answer, old data is greyed out.
+// Screen readers announce only errors and changes of state.
 import { h, sentence, since } from "./kit.js";
+import { patch } from "./patch.js";
+import { showHeading } from "./theme.js";
 
 const asOf = document.getElementById("as-of");
 const trouble = document.getElementById("trouble");
+const changes = document.getElementById("changes");
 
 export async function ask(path, parameters = {}) {
   const query = new URLSearchParams(parameters).toString();
@@ -26,8 +30,9 @@ async function answered(response) {
   throw Object.assign(new Error(message), { status: response.status });
 }
 
-// Fetches at once and again every `seconds`, and redraws if the data has changed. Returns a function that fetches at once.
-export function live(shown, fetchData, seconds, draw) {
+// Fetches at once and again every `seconds`, and patches the page if the data has changed. `state` describes the data in a few
+// words for screen readers, which announce it when it changes. Returns a function that fetches at once.
+export function live(shown, fetchData, seconds, draw, state = () => "") {
   let last = null, before = "", timer = null, turn = 0;
 
   async function round() {
@@ -36,15 +41,15 @@ export function live(shown, fetchData, seconds, draw) {
     try {
       const found = await fetchData();
       if (own !== turn) return; // the user has chosen other data in the meantime
+      announce(last && state(last), state(found));
       last = found;
       drawIfChanged(found);
-      trouble.hidden = true;
+      report("");
       shown.classList.remove("old");
     } catch (error) {
       if (own !== turn) return;
-      trouble.hidden = false;
       const old = last ? ` The data below is from ${clock(last.as_of)} UTC.` : "";
-      trouble.replaceChildren(`${error.message.replace(/\.$/, "")}.${old}`);
+      report(`${error.message.replace(/\.$/, "")}.${old}`);
       shown.classList.add("old");
       if (!last) shown.replaceChildren();
     }
@@ -53,16 +58,13 @@ export function live(shown, fetchData, seconds, draw) {
     timer = setTimeout(round, seconds * 1000);
   }
 
+  // Ages change every second, so most pages change each time.
   function drawIfChanged(found) {
-    // Ages change every second, so most pages redraw each time. Opened details and the scroll position survive.
     const text = JSON.stringify(found);
     if (text === before) return;
     before = text;
-    const open = new Set([...shown.querySelectorAll("details[open]")].map((each) => each.id));
-    const top = shown.querySelector(".wide")?.scrollLeft ?? 0;
-    shown.replaceChildren(...[draw(found)].flat(Infinity).filter(Boolean));
-    for (const each of shown.querySelectorAll("details")) if (open.has(each.id)) each.open = true;
-    if (top) shown.querySelector(".wide")?.scrollTo(top, 0);
+    patch(shown, h("div", {}, draw(found)).childNodes);
+    showHeading(shown);
   }
 
   function showAge() {
@@ -76,6 +78,16 @@ export function live(shown, fetchData, seconds, draw) {
   document.addEventListener("visibilitychange", () => document.hidden || round());
   round();
   return round;
+}
+
+// Screen readers repeat a message whenever its element changes, so an unchanged message is not written again.
+function report(message) {
+  trouble.hidden = !message;
+  if (trouble.textContent !== message) trouble.textContent = message;
+}
+
+function announce(before, now) {
+  if (before !== null && before !== now) changes.textContent = now;
 }
 
 function clock(moment) {

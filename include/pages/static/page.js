@@ -3,16 +3,14 @@ import { h, link } from "./kit.js";
 import { followTheme, nameTab } from "./theme.js";
 
 const TABS = { streams: "Streams", views: "Views", reconciliations: "Reconciliations", quality: "Quality", backfills: "Backfills", lag: "Lag", alerts: "Alerts", operations: "Operations" };
-const OWN_HEADING = ["view", "reconciliation", "backfills", "alerts"];
 const PARENTS = { view: "views", reconciliation: "reconciliations" };
 
 const name = location.pathname.split("/").pop();
 const tab = PARENTS[name] ?? name;
 
 followTheme();
-document.title = `${TABS[tab]} · Truelog`;
-nameTab(document.title);
-if (!OWN_HEADING.includes(name)) document.getElementById("heading").append(h("h1", {}, TABS[name]));
+document.getElementById("heading").append(h("h1", {}, TABS[tab]));
+nameTab(TABS[tab]);
 document.getElementById("pages").append(
   ...Object.entries(TABS).map(([page, title]) =>
     link(page, {}, title, page === tab ? { "aria-current": "page" } : {})),

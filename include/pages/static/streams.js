@@ -1,6 +1,6 @@
 // Streams: each application, its state and its readers' lag, with the actions that this user may take.
 import { act, ask, live } from "./live.js";
-import { ago, badge, count, duration, h, layerOf, link, moment, number, seen, sentence, since, startReason, table } from "./kit.js";
+import { ago, badge, count, duration, h, layerOf, link, moment, number, seen, sentence, since, startReason, table, word } from "./kit.js";
 
 const MEANS = {
   DOWN: (name) => `Not running. The stream_${name} DAG restarts it; after repeated failures, the DAG waits first. The DAG's task log shows the error.`,
@@ -25,13 +25,13 @@ const ACTIONS = {
 
 export function show(_, { shown }) {
   const again = live(shown, () => ask("data/streams"), 3, (found) =>
-    [unread(found), ...found.applications.map((each) => application(each, found.as_of, () => again()))].filter(Boolean));
+    [unread(found), ...found.applications.map((each) => application(each, found.as_of, () => again()))].filter(Boolean), ({ applications }) => applications.map((each) => `${each.status.application}: ${word(each.state)}`).join(", "));
 }
 
 // The topics that an application has suspended and the event files that cannot be used. Nothing if there are none.
 function unread({ suspended_topics: topics, broken_event_files: files }) {
   if (!topics.length && !files.length) return null;
-  return h("article", { "data-unread": "" },
+  return h("article", { "data-unread": "", "data-key": "unread" },
     h("header", {}, h("h2", {}, "Input that is not read")),
     table(["Input", "Not read by", "Since (UTC)", "Reason"], [
       ...topics.map((each) => [`Topic ${each.topic}`, each.application, moment(each.since), seen(each.reason)]),
@@ -41,7 +41,7 @@ function unread({ suspended_topics: topics, broken_event_files: files }) {
 
 function application(each, now, again) {
   const { status, state } = each;
-  return h("article", { "data-application": status.application },
+  return h("article", { "data-application": status.application, "data-key": status.application },
     h("header", {},
       h("h2", {}, status.application, " ", badge(state, state === "STOP" ? "Stopping" : undefined)),
       h("p", { class: "buttons" }, buttons(each, again))),

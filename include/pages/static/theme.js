@@ -9,14 +9,24 @@ export function followTheme() {
   follow();
 }
 
+// Names the page in its heading and in the title of the browser's tab. A page that draws a heading of its own replaces ours.
+export function showHeading(shown) {
+  const own = shown.querySelector("h1");
+  document.getElementById("heading").hidden = own !== null;
+  nameTab((own ?? document.querySelector("#heading h1")).firstChild.textContent.trim());
+}
+
 // Airflow uses one title for all of its pages, so the title is restored when the user leaves this page.
-export function nameTab(title) {
+export function nameTab(name) {
+  document.title = `${name} · Truelog`;
   const parent = airflow()?.ownerDocument;
   if (!parent) return;
-  const before = parent.title;
-  parent.title = title;
-  addEventListener("pagehide", () => { if (parent.title === title) parent.title = before; });
+  before ??= parent.title;
+  parent.title = document.title;
 }
+
+let before = null;
+addEventListener("pagehide", () => { if (before !== null && airflow().ownerDocument.title === document.title) airflow().ownerDocument.title = before; });
 
 function airflow() {
   try {

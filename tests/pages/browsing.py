@@ -1,0 +1,65 @@
+"""What the tests in Chromium share: they open a page, find its frame inside Airflow, and sign users in."""
+
+import re
+import shutil
+
+from playwright.sync_api import Browser, BrowserContext, Frame, Page, Playwright, ViewportSize, expect
+
+from runtime.airflow import address
+from runtime.airflow_client import password
+from truelog.support.settings import Settings
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+LAPTOP: ViewportSize = {"width": 1280, "height": 800}
+REFUSED = re.compile("status of (400|409)")  # invalid input, or a conflict with an earlier action
+
+
+def launch(playwright: Playwright) -> Browser:
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    assert found, f"None of {', '.join(NAMES)} is installed. Install Chromium with the system's package manager."
+    return playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])  # Chromium has no sandbox for root
+
+
+def sign_in(browser: Browser, settings: Settings, user: str) -> BrowserContext:
+    """A browser context that has signed in through Airflow's form."""
+    context = browser.new_context(viewport=LAPTOP, base_url=address(settings))
+    page = context.new_page()
+    page.goto("/auth/login/")
+    form = page.locator("form[name=login]")
+    form.locator("input[name=username]").fill(user)
+    form.locator("input[name=password]").fill(password(settings, user))
+    form.locator("[type=submit]").click()
+    page.wait_for_url(lambda url: "/auth/login" not in url)
+    page.close()
+    return context
+
+
+def collect_errors(page: Page) -> list[str]:
+    """The list to which the page's script errors and console errors are added."""
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+    return errors
+
+
+def unexpected(errors: list[str]) -> list[str]:
+    return [each for each in errors if not REFUSED.search(each)]
+
+
+def open_page(page: Page, name: str) -> None:
+    """Open a page and wait until it shows data."""
+    page.goto(f"/truelog/{name}")
+    expect(page.locator("#as-of")).to_contain_text("As of")
+
+
+def is_wide_enough(page: Page) -> bool:
+    return bool(page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"))
+
+
+def framed(page: Page) -> Frame:
+    page.locator("iframe").wait_for(timeout=20_000)
+    found = page.locator("iframe").element_handle()
+    assert found
+    frame = found.content_frame()
+    assert frame
+    return frame
