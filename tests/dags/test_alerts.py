@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import SecretStr
 
-from tests.library.alert_tables import age, emptied
+from tests.library.alert_tables import age, application_of, emptied
 from tests.library.listener import FAILS, TAKES, Listener, listening
 from truelog.alerts import alert_store, heartbeat
 from truelog.alerts.alert_delivery import deliver
 from truelog.alerts.alert_kind import KINDS
 from truelog.alerts.alert_receiver import configured
-from truelog.alerts.alert_rules import Finding, Observation, Source
+from truelog.alerts.alert_rules import Finding, NotificationPolicy, Observation, Source
 from truelog.alerts.alert_scheduler import SOURCES, record
 from truelog.storage.database import Connection
 from truelog.support.errors import ReceiverDown, ServiceDown
@@ -52,7 +52,12 @@ def receiving(database: Connection, listener: Listener, monkeypatch: pytest.Monk
 
 def open_alert(database: Connection, *receivers: str) -> None:
     alert_store.record_observation(
-        database, SOURCE, Observation((Finding("application_down", "one", "it died"),)), receivers, timedelta(hours=4)
+        database,
+        SOURCE,
+        Observation((Finding("application_down", "one", "it died"),)),
+        receivers,
+        timedelta(hours=4),
+        application_of,
     )
 
 
@@ -126,7 +131,9 @@ def test_a_receiver_that_is_down_for_ten_minutes_loses_nothing(
                 task.execute({})
             age(database, pause)
             away, tries = away + pause, tries + 1
-        alert_store.record_observation(database, SOURCE, Observation(), ["alertmanager"], timedelta(hours=4))
+        alert_store.record_observation(
+            database, SOURCE, Observation(), NotificationPolicy(["alertmanager"], timedelta(hours=4), application_of)
+        )
     assert tries > 2 * task.retries
     assert (len(listener.asked), listener.taken, alert_store.open_alerts(database)) == (tries, [], [])
 

@@ -4,8 +4,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 
+from truelog.control.application import ARCHIVE, STREAM
 from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
+
+
+def application_of(reader: str) -> str:
+    """The application of a reader, as the default settings assign it."""
+    return ARCHIVE if reader == ARCHIVE else STREAM
+
 
 _TABLES = ("alert", "notification", "silence", "alert_source")
 

@@ -19,12 +19,13 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of alert. `meaning` and `page` are templates with a `{subject}` field."""
+    """A kind of alert. `meaning`, `page` and `dag` are templates with a `{subject}` field."""
 
     severity: Severity
     meaning: str
     first_step: str
-    page: str = "plugin/truelog-alerts"  # relative to Airflow's address
+    page: str = "plugin/truelog/truelog/alerts"  # relative to Airflow's address
+    dag: str = ""  # the id of the DAG whose runs explain the alert
     open_after: timedelta = timedelta()  # how long a problem must last before its alert opens
     resolve_after: timedelta = _RESOLVE_AFTER  # how long a problem must be absent before its alert is resolved
 
@@ -33,126 +34,142 @@ KINDS = {
     "application_down": Kind(
         Severity.CRITICAL,
         "the {subject} application is down or hung",
-        "Run `truelog status`. Airflow restarts the application unless it keeps dying. If it does, read the log of the "
-        "last task in its DAG.",
-        "dags/stream_{subject}",
+        "Open *Streams*: it shows the last error and the time of the next try. Remove the cause, then press *Restart*. On the "
+        "command line: `truelog status`.",
+        "plugin/truelog/truelog/streams?application={subject}",
+        "stream_{subject}",
     ),
     "no_input": Kind(
         Severity.CRITICAL,
         "no input arrives from the {subject}: ticks have stopped, or Kafka is unreachable",
-        "Run `truelog status`. Are `kafka` and `ticks` READY?",
-        "plugin/truelog-streams",
+        "Open *Streams*: does any application have input? Then run `truelog status`: are `kafka` and `ticks` READY?",
+        "plugin/truelog/truelog/streams",
+        "streams",
     ),
     "application_restarting": Kind(
         Severity.WARNING,
         "the {subject} application keeps dying or hanging",
-        "Open the last failed run of its DAG. The task log ends with the application log.",
-        "dags/stream_{subject}",
+        "Open *Task log* below: it ends with the application's log.",
+        "plugin/truelog/truelog/streams?application={subject}",
+        "stream_{subject}",
     ),
     "retention_risk": Kind(
         Severity.CRITICAL,
         "retention is about to delete records that {subject} has not read, or has already deleted some",
-        "Raise the topic's retention now. Then run `truelog lag` to see why the reader is behind.",
-        "plugin/truelog-lag",
+        "Raise the topic's retention now. Then open *Lag* to see why the reader is behind.",
+        "plugin/truelog/truelog/lag?reader={subject}",
     ),
     "positions_rewound": Kind(
         Severity.CRITICAL,
         "the position of {subject} moved back, or is past the end of the log",
-        "Find out who restored a database or a broker. Run `truelog reconcile` to check whether the view is correct.",
-        "plugin/truelog-reconciliations",
+        "Open *Timeline*: who restored a database or a broker? Then trigger the `reconcile` DAG, or run "
+        "`truelog reconcile`, to check whether the view is correct.",
+        "plugin/truelog/truelog/reconciliations?view={subject}",
+        "reconcile",
     ),
     "stalled": Kind(
         Severity.CRITICAL,
         "{subject} is not advancing, although the log has records for it",
-        "Run `truelog positions` to see why the view is stalled.",
-        "plugin/truelog-views",
+        "Read the cause below, then open *Lag* to see which partitions wait. On the command line: `truelog positions`.",
+        "plugin/truelog/truelog/lag?reader={subject}",
     ),
     "lagging": Kind(
         Severity.WARNING,
         "the {subject} application is behind the log, or is falling behind",
-        "Run `truelog lag` to see how far behind each view is and when it will catch up.",
-        "plugin/truelog-lag",
+        "Open *Streams*, then the lag of the latest view: it shows when the view will catch up. On the command line: "
+        "`truelog lag`.",
+        "plugin/truelog/truelog/streams?application={subject}",
+        "stream_{subject}",
     ),
     "lag_unknown": Kind(
         Severity.WARNING,
         "the lag of at least one reader of the {subject} is unknown",
-        "Run `truelog lag` to see the reason. Then read the log of the `lag` service: logs/lag.log in the home.",
-        "plugin/truelog-lag",
+        "Open *Lag* to see the reason. Then read the log of the `lag` service: logs/lag.log in the home.",
+        "plugin/truelog/truelog/lag",
         open_after=timedelta(minutes=3),
     ),
     "view_different": Kind(
         Severity.CRITICAL,
         "{subject} differs from its rebuild and was not repaired",
-        "Open the last run of the `reconcile` DAG. It lists the differing rows.",
-        "plugin/truelog-reconciliations",
+        "Open *Reconciliations* and the newest DIFFERENT comparison. It lists the differing rows and their cause.",
+        "plugin/truelog/truelog/reconciliations?view={subject}",
+        "reconcile",
         open_after=timedelta(minutes=5),  # enough time for a repair and the comparison that confirms it
     ),
     "reconcile_inconclusive": Kind(
         Severity.WARNING,
         "recent comparisons could not tell whether {subject} equals its rebuild",
         "Read the cause, which comes from the last comparison. Is the archive behind, or is the view's file broken?",
-        "plugin/truelog-reconciliations",
+        "plugin/truelog/truelog/reconciliations?view={subject}",
+        "reconcile",
     ),
     "certificate_stale": Kind(
         Severity.WARNING,
         "{subject} has no certificate, or only an old certificate",
-        "Check whether the `reconcile` DAG is paused, and open its most recent runs.",
-        "plugin/truelog-reconciliations",
+        "Open the `reconcile` DAG: is it paused, or are its newest runs red?",
+        "plugin/truelog/truelog/reconciliations?view={subject}",
+        "reconcile",
     ),
     "archive_corrupt": Kind(
         Severity.CRITICAL,
         "the last audit of the {subject} found faults, so records of the log may be lost",
-        "Run `truelog archive audit --deep` to see what the broker still has. Act before retention deletes records.",
+        "Open the last run of the `archive_upkeep` DAG, then run `truelog archive audit --deep` to see what the broker "
+        "still has. Act before retention deletes records.",
         "dags/archive_upkeep",
+        "archive_upkeep",
     ),
     "archive_unaudited": Kind(
         Severity.WARNING,
         "the last audit of the {subject} was too long ago",
-        "Check whether the `archive_upkeep` DAG is paused, and open its most recent runs.",
+        "Open the `archive_upkeep` DAG: is it paused, or are its newest runs red?",
         "dags/archive_upkeep",
+        "archive_upkeep",
     ),
     "quality_anomaly": Kind(
         Severity.WARNING,
         "a figure for the newest log day of {subject} is out of bounds",
         "Open the *Quality* page, which shows each figure beside its usual value. Has a producer stopped or changed?",
-        "plugin/truelog-quality",
+        "plugin/truelog/truelog/quality?of={subject}",
+        "quality",
     ),
     "dead_letters": Kind(
         Severity.WARNING,
         "more events than usual are invalid and go to the {subject} topic",
-        'See why they are invalid: `truelog sql "SELECT * FROM dead_letter ORDER BY broker_time DESC LIMIT 20"`.',
+        "Open *Quality*: how many events are invalid? `truelog dead-letters list` shows why.",
+        "plugin/truelog/truelog/quality?of={subject}",
+        "quality",
         resolve_after=timedelta(minutes=5),
     ),
     "late_events_dropped": Kind(
         Severity.WARNING,
         "{subject} drops many events, because they reach the log later than the view allows",
-        "Run `truelog query {subject} --relation dropped` to see the hours. Which producer is late?",
-        "plugin/truelog-views",
+        "Open the view and choose its `dropped` relation, which shows the hours. Which producer is late?",
+        "plugin/truelog/truelog/view?name={subject}",
         resolve_after=timedelta(minutes=5),
     ),
     "groups_oversized": Kind(
         Severity.WARNING,
         "{subject} has groups with more events than the view allows, and shows no rows for them",
         "Read in `truelog.oversized_group` which groups these are. Is a key misused, such as one id for all visitors?",
-        "plugin/truelog-views",
+        "plugin/truelog/truelog/view?name={subject}",
     ),
     "topic_suspended": Kind(
         Severity.CRITICAL,
         "the {subject} topic cannot be read safely and is suspended",
-        "Run `truelog status` to see the reason. The other topics go on.",
-        "plugin/truelog-streams",
+        "Open *Streams* to see the reason, or run `truelog status`. The applications still read the other topics.",
+        "plugin/truelog/truelog/streams",
     ),
     "event_file_broken": Kind(
         Severity.WARNING,
         "the file of the event type {subject} cannot be used",
-        "Run `truelog status` to see the reason, and correct the file. The last registered version remains in force.",
-        "plugin/truelog-streams",
+        "Open *Streams* to see the reason, and correct the file. The last registered version remains in force.",
+        "plugin/truelog/truelog/streams",
     ),
     "clock_jumped": Kind(
         Severity.CRITICAL,
         "the clock of the {subject} waits, because the machine's clock has jumped by more than a day",
         "Is the machine's clock right? Then run `truelog clock confirm`. Otherwise correct the machine's clock.",
-        "plugin/truelog-streams",
+        "plugin/truelog/truelog/streams",
     ),
     "disk_low": Kind(
         Severity.CRITICAL,

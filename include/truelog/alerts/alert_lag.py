@@ -6,6 +6,7 @@ records to retention is a separate incident.
 
 from collections.abc import Iterable
 
+from truelog.alerts import alert_store
 from truelog.alerts.alert_rules import Finding, Observation
 from truelog.control import application
 from truelog.control.application import ApplicationStatus
@@ -25,7 +26,7 @@ _KIND_OF = {
     LagVerdict.FALLING_OFF: "retention_risk",
 }
 _BY_SEVERITY = tuple(dict.fromkeys(_KIND_OF.values()))
-_IDLE_EXCUSES = ("lagging", "stalled")  # an idle application has a separate alert for these problems
+_IDLE_EXCUSES = ("lagging", "stalled")  # an application that is starting is late for a good reason
 LAG_KINDS = (*_BY_SEVERITY, "lag_unknown")
 
 
@@ -34,11 +35,15 @@ def observe(settings: Settings) -> Observation:
     with db_snapshot.read_snapshot(settings) as connection:
         rows = lag_report.rows(settings, connection)
         statuses = {name: application.load_status(connection, name) for name in application.application_names(settings)}
-    return observation(rows, {name for name, status in statuses.items() if not _makes_batches(status)})
+        down = {each.subject for each in alert_store.open_alerts(connection) if each.kind == "application_down"}
+    return observation(rows, {name for name, status in statuses.items() if not _makes_batches(status)} - down)
 
 
 def observation(rows: Iterable[LagRow], idle: set[str]) -> Observation:
-    """The observation from these rows. `idle` lists the applications that are down or have finished no batch yet."""
+    """The observation from these rows. `idle` lists the applications that have finished no batch yet.
+
+    An application with an alert is not idle: its readers' problems are found, and folded into the alert.
+    """
     readers = lag_report.by_reader(rows).values()
     observations = [_of_reader(reader, idle) for reader in readers]
     by_key = {finding.key: finding for each in reversed(observations) for finding in each.findings}

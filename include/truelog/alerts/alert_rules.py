@@ -5,7 +5,7 @@ function of the current alert, the observation, and the time. An alert represent
 resolved once, and never changes its key.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -114,26 +114,44 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
+class NotificationPolicy:
+    """Who is notified, how often reminders are sent, and which application each reader belongs to."""
+
+    receivers: Sequence[str]
+    repeat: timedelta
+    application_of: Callable[[str], str]
+
+
+def _folds_none(alerts: Sequence[Alert]) -> Container[str]:
+    return ()
+
+
+@dataclass(frozen=True)
 class EvaluationContext:
-    """The time, the active silences, and the interval between reminders of an alert that is not acknowledged."""
+    """The time, the active silences, and the interval between reminders of an alert that is not acknowledged.
+
+    `fold` takes the alerts of the source and returns the keys of those that follow from another alert.
+    """
 
     now: datetime
     repeat: timedelta
     silences: tuple[Silence, ...] = ()
+    fold: Callable[[Sequence[Alert]], Container[str]] = _folds_none
 
 
 def evaluate_all(known: Iterable[Alert], observation: Observation, context: EvaluationContext) -> Iterator[Evaluation]:
     """Evaluate every unresolved alert of a source and every new finding."""
     alerts = {alert.key: alert for alert in known}
     findings = {finding.key: finding for finding in observation.findings}
-    for key in dict.fromkeys((*alerts, *findings)):
-        yield evaluate(alerts.get(key), findings.get(key), observation, context)
+    keys = dict.fromkeys((*alerts, *findings))
+    changed = [_change(alerts.get(key), findings.get(key), observation, context.now) for key in keys]
+    folded = context.fold([each.alert for each in changed if not each.forget])
+    for each in changed:
+        yield each if each.forget else _notified(each.alert, context, folded)
 
 
-def evaluate(
-    before: Alert | None, finding: Finding | None, observation: Observation, context: EvaluationContext
-) -> Evaluation:
-    """Evaluate one alert.
+def _change(before: Alert | None, finding: Finding | None, observation: Observation, now: datetime) -> Evaluation:
+    """The alert after an observation, without a notification.
 
     1. The problem was found: the alert begins, or continues with the latest cause.
     2. The source could not tell: the alert is not resolved, and any absence ends.
@@ -141,7 +159,6 @@ def evaluate(
     4. The problem has been absent for `resolve_after`: the alert is resolved.
     5. The problem has lasted for `open_after`: the alert opens.
     """
-    now = context.now
     if finding is not None:
         begun = before or Alert(finding.kind, finding.subject, "", now)
         # PostgreSQL cannot store U+0000.
@@ -156,24 +173,24 @@ def evaluate(
         alert = replace(before, gone_at=before.gone_at or now)  # 3
     kind = alert.definition
     if alert.gone_at is not None and now - alert.gone_at >= kind.resolve_after:
-        return _notified(replace(alert, resolved_at=now), context)  # 4
+        return Evaluation(replace(alert, resolved_at=now))  # 4
     if finding is not None and alert.opened_at is None and now - alert.found_at >= kind.open_after:
         alert = replace(alert, opened_at=now)  # 5
-    return _notified(alert, context)
+    return Evaluation(alert)
 
 
-def _notified(alert: Alert, context: EvaluationContext) -> Evaluation:
+def _notified(alert: Alert, context: EvaluationContext, folded: Container[str]) -> Evaluation:
     """Add any notification that is due.
 
     1. A resolution is always sent to receivers that know the incident, even during a silence, because it ends a page.
-    2. An alert that is pending, acknowledged, absent or silenced causes no notification.
-    3. The first notification of an open alert is due immediately, or as soon as no silence covers the alert.
+    2. An alert that is pending, acknowledged, absent, silenced or folded causes no notification.
+    3. The first notification of an open alert is due as soon as the alert is neither silenced nor folded.
     4. A reminder is due every `repeat`.
     """
     if alert.resolved_at is not None:
         return Evaluation(alert, Transition.RESOLVED if alert.told_at else None)  # 1
     silenced = any(silence.covers(alert.key, context.now) for silence in context.silences)
-    if alert.opened_at is None or alert.acknowledged_at or alert.gone_at or silenced:
+    if alert.opened_at is None or alert.acknowledged_at or alert.gone_at or silenced or alert.key in folded:
         return Evaluation(alert)  # 2
     if alert.told_at is None:
         return Evaluation(replace(alert, told_at=context.now), Transition.OPEN)  # 3

@@ -4,19 +4,21 @@ All times are PostgreSQL times. The watch and people write different columns, so
 changes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from psycopg.rows import class_row
 
-from truelog.alerts import alert_outbox
+from truelog.alerts import alert_effects, alert_outbox
 from truelog.alerts.alert_kind import with_current_kind
 from truelog.alerts.alert_rules import (
     SOURCE_DOWN,
     Alert,
     Evaluation,
     EvaluationContext,
+    NotificationPolicy,
     Observation,
     Silence,
     Source,
@@ -32,6 +34,7 @@ _ALERT = (
     "resolved_at, id, opened_as FROM truelog.alert "
 )
 _OF_SOURCE = "WHERE resolved_at IS NULL AND (kind = ANY(%s) OR kind = %s AND subject = %s) ORDER BY id"
+_RECENT = "WHERE resolved_at IS NULL OR resolved_at > now() - %s ORDER BY found_at, id"
 _OLD = (
     "SELECT id FROM truelog.alert a WHERE resolved_at < now() - %(age)s "
     "AND NOT EXISTS (SELECT FROM truelog.notification n WHERE n.alert = a.id AND done_at IS NULL)"
@@ -49,6 +52,18 @@ def resolved_alerts(connection: Connection, limit: int = 200) -> list[Alert]:
     return _alerts(connection, "WHERE resolved_at IS NOT NULL ORDER BY resolved_at DESC, id DESC LIMIT %s", limit)
 
 
+def causes(connection: Connection, application_of: Callable[[str], str]) -> dict[str, str]:
+    """The cause of each folded alert, by key. `application_of` returns the application of a reader."""
+    row: Any = connection.execute("SELECT now()").fetchone()
+    return alert_effects.causes_of(_alerts(connection, _RECENT, alert_effects.OUTLIVES), row[0], application_of)
+
+
+def open_incidents(connection: Connection, application_of: Callable[[str], str]) -> list[Alert]:
+    """The open alerts that do not follow from another alert, oldest first."""
+    folded = causes(connection, application_of)
+    return [each for each in open_alerts(connection) if each.key not in folded]
+
+
 def acknowledge(connection: Connection, key: str, by: str) -> Alert:
     """Stop the reminders for an open alert. Only the first acknowledgement counts. The key may contain a former kind.
 
@@ -57,11 +72,13 @@ def acknowledge(connection: Connection, key: str, by: str) -> Alert:
     """
     key = with_current_kind(key)
     condition = "kind || '/' || subject = %s AND resolved_at IS NULL AND opened_at IS NOT NULL"
-    connection.execute(
+    first = connection.execute(
         f"UPDATE truelog.alert SET acknowledged_at = now(), acknowledged_by = %s WHERE {condition} "  # noqa: S608
         "AND acknowledged_at IS NULL",
         (by, key),
     )
+    if first.rowcount:
+        audit_trail.record_operation(connection, OperationKind.ACKNOWLEDGE, key, by)
     for alert in _alerts(connection, f"WHERE {condition}", key):
         return alert
     raise BadInput(f"No alert {key} is open. `truelog alerts` lists the open alerts.")
@@ -113,7 +130,7 @@ def end_silence(connection: Connection, id_: int, by: str) -> None:
 
 
 def record_observation(
-    connection: Connection, source: Source, observation: Observation, receivers: Iterable[str], repeat: timedelta
+    connection: Connection, source: Source, observation: Observation, policy: NotificationPolicy
 ) -> None:
     """Store the alerts that result from an observation and the notifications that are due, in one transaction."""
     with connection.transaction():
@@ -121,11 +138,20 @@ def record_observation(
         row: Any = connection.execute("SELECT now()").fetchone()
         now: datetime = row[0]
         known = _alerts(connection, _OF_SOURCE, list(source.kinds), SOURCE_DOWN, source.name)
-        context = EvaluationContext(now, repeat, tuple(active_silences(connection)))
+        own = {each.id for each in known}
+        others = [each for each in _alerts(connection, _RECENT, alert_effects.OUTLIVES) if each.id not in own]
+        fold = partial(_causes_with, others, now, policy.application_of)
+        context = EvaluationContext(now, policy.repeat, tuple(active_silences(connection)), fold)
         for evaluation in evaluate_all(known, observation, context):
             id_ = _store(connection, evaluation)
             if evaluation.notify:
-                alert_outbox.enqueue(connection, receivers, id_, evaluation.notify, evaluation.alert.cause)
+                alert_outbox.enqueue(connection, policy.receivers, id_, evaluation.notify, evaluation.alert.cause)
+
+
+def _causes_with(
+    others: list[Alert], now: datetime, application_of: Callable[[str], str], own: Sequence[Alert]
+) -> dict[str, str]:
+    return alert_effects.causes_of([*others, *own], now, application_of)
 
 
 def delete_old(connection: Connection, age: timedelta) -> int:

@@ -22,6 +22,7 @@ class OperationKind(StrEnum):
     REPAIR = "repair"
     BACKFILL = "backfill"
     REJUDGE = "rejudge"  # a topic's history is judged by the newest version of its event type
+    ACKNOWLEDGE = "acknowledge"  # an alert was acknowledged
     SILENCE = "silence"  # alerts were silenced
     UNSILENCE = "unsilence"  # a silence was ended before it expired
     REPLAY = "replay"  # dead letters were sent again

@@ -8,13 +8,13 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from tests.library.alert_tables import age, emptied
+from tests.library.alert_tables import age, application_of, emptied
 from tests.library.listener import FAILS, HANGS, REFUSES, TAKES, Listener, listening
 from truelog.alerts import alert_outbox, alert_store
 from truelog.alerts.alert_delivery import deliver
 from truelog.alerts.alert_kind import KINDS
 from truelog.alerts.alert_receiver import configured
-from truelog.alerts.alert_rules import Finding, Observation, Source, Transition
+from truelog.alerts.alert_rules import Finding, NotificationPolicy, Observation, Source, Transition
 from truelog.storage import audit_trail
 from truelog.storage.database import Connection
 from truelog.support.errors import BadInput, NotSetUp, ReceiverDown
@@ -64,7 +64,9 @@ def receiving(postgresql: Settings, database: Connection, listener: Listener) ->
 
 def look(database: Connection, *subjects: str, cause: str = "it died", blind: bool = False) -> None:
     observation = Observation(tuple(Finding(KIND, subject, cause) for subject in subjects), blind=blind)
-    alert_store.record_observation(database, SOURCE, observation, RECEIVERS, FOUR_HOURS)
+    alert_store.record_observation(
+        database, SOURCE, observation, NotificationPolicy(RECEIVERS, FOUR_HOURS, application_of)
+    )
 
 
 def resolve_all(database: Connection) -> None:
@@ -146,9 +148,13 @@ def test_a_resolution_needs_an_earlier_notification_and_so_does_a_reminder(
     database: Connection,
 ) -> None:
     observation = Observation((Finding(KIND, "one", "it died"),))
-    alert_store.record_observation(database, SOURCE, observation, ["alertmanager"], FOUR_HOURS)
+    alert_store.record_observation(
+        database, SOURCE, observation, NotificationPolicy(["alertmanager"], FOUR_HOURS, application_of)
+    )
     age(database, timedelta(hours=5))
-    alert_store.record_observation(database, SOURCE, observation, ["alertmanager"], FOUR_HOURS)
+    alert_store.record_observation(
+        database, SOURCE, observation, NotificationPolicy(["alertmanager"], FOUR_HOURS, application_of)
+    )
     resolve_all(database)
     assert notifications(database) == {"alertmanager": [Transition.OPEN, Transition.RESOLVED]}
 
@@ -336,3 +342,27 @@ def test_secrets_reach_only_their_receiver(
     everything = f"{errors} {stored} {caplog.text} {changed!r}"
     for word in ("a-secret-path", "a-routing-key", "a-token"):
         assert word not in everything
+
+
+def test_a_folded_effect_is_open_and_no_receiver_is_notified_of_it(database: Connection) -> None:
+    stalled = Source("lag", ("stalled",), 1, lambda _: Observation())
+    policy = NotificationPolicy(RECEIVERS, FOUR_HOURS, application_of)
+    findings = Observation((Finding("stalled", "cart", "no batch"),))
+    look(database, "stream")
+    alert_store.record_observation(database, stalled, findings, policy)
+    assert alert_store.causes(database, application_of) == {"stalled/cart": "application_down/stream"}
+    assert [each.key for each in alert_store.open_alerts(database)] == ["application_down/stream", "stalled/cart"]
+    assert notifications(database) == {each: [Transition.OPEN] for each in RECEIVERS}
+    resolve_all(database)
+    alert_store.record_observation(database, stalled, findings, policy)
+    assert alert_store.causes(database, application_of) == {}
+    transitions = [Transition.OPEN, Transition.RESOLVED, Transition.OPEN]
+    assert notifications(database) == dict.fromkeys(RECEIVERS, transitions)
+
+
+def test_only_the_first_acknowledgement_is_recorded_as_an_operation(database: Connection) -> None:
+    look(database, "acknowledged")
+    for by in ("ann", "ben"):
+        assert alert_store.acknowledge(database, "application_down/acknowledged", by).acknowledged_by == "ann"
+    recorded = audit_trail.latest_operations(database, 10, "acknowledge")
+    assert [each.doer for each in recorded if each.subject.endswith("/acknowledged")] == ["ann"]

@@ -10,12 +10,12 @@ import pytest
 from pydantic import SecretStr
 
 from runtime.postgresql import prepare
-from tests.library.alert_tables import age
+from tests.library.alert_tables import age, application_of
 from tests.library.listener import Listener, listening
 from truelog.alerts import alert_store
 from truelog.alerts.alert_delivery import deliver
 from truelog.alerts.alert_kind import KINDS, RENAMED
-from truelog.alerts.alert_rules import Finding, Observation, Source
+from truelog.alerts.alert_rules import Finding, NotificationPolicy, Observation, Source
 from truelog.storage.database import Connection, connect, migrate
 from truelog.support.settings import PROJECT, Settings
 
@@ -260,7 +260,9 @@ def test_receivers_resolve_an_incident_under_the_key_by_which_they_know_it(
     source = Source("lag", ("stalled",), 1, lambda _: Observation())
     with connect(settings, autocommit=True) as connection:
         for sight in (Observation(), Observation(), Observation((Finding("stalled", "page_views", "again"),))):
-            alert_store.record_observation(connection, source, sight, RECEIVERS, FOUR_HOURS)
+            alert_store.record_observation(
+                connection, source, sight, NotificationPolicy(RECEIVERS, FOUR_HOURS, application_of)
+            )
             age(connection)
     for receiver in RECEIVERS:
         assert deliver(settings, receiver) == ["stalled/page_views resolved", "stalled/page_views open"]
