@@ -5,7 +5,7 @@ from typing import Any
 
 from airflow.sdk import DAG, get_current_context, task
 from spark_job import SparkJob
-from stream_operator import StreamOperator
+from stream_operator import RestOperator, StreamOperator
 
 from truelog.control import application
 from truelog.support.settings import Settings
@@ -18,14 +18,14 @@ Keeps `{name}` in its desired state. A run watches `{name}` and **succeeds after
 result (XCom) says what was wrong and what was done. The next run starts at once, so the list of runs is the history of
 `{name}`.
 
-A run in progress does not prove that `{name}` is healthy: after repeated failures the run waits before the next start
-attempt. The *Streams* page and `truelog status` show the current state.
+If a run's `keep` task is red and its `resting` task is active, **`{name}` is DOWN and RESTING**: it died too often, and
+the run waits before the next try. The *Streams* page shows the time of the next try, and the last error.
 
-* **Red**: `{name}` could not be started, or it ended or hung too often within a few minutes. The task's log ends with
-  the log of `{name}`: read it first. The next run waits and then tries again automatically.
+* **Red**: `{name}` could not be started, or it ended or hung too often within a few minutes. The log of the `keep` task
+  ends with the log of `{name}`: read it first. The next run tries again automatically.
 * `{name}` is not restarted while it has nothing to read, because no ticks or events are arriving or because Kafka is
   down (NO_INPUT in `truelog status`).
-* **Clear** the running task to restart `{name}` at once, even while the run is waiting.
+* **Clear** the active task, `keep` or `resting`, to restart `{name}` at once.
 * **Marking** the task as failed or successful does not affect `{name}`. The next run continues to watch it.
 * **Pause** this DAG to keep Airflow's *hands off*: it neither starts nor stops `{name}` until you unpause the DAG.
 * To stop `{name}`, use `truelog application stop {name}`. To start it again, use `truelog application start {name}`.
@@ -58,7 +58,7 @@ def watch(name: str) -> DAG:
         default_args={"owner": "truelog"},
         doc_md=KEPT.format(name=name),
     ) as dag:
-        StreamOperator(task_id="keep", application=name)
+        StreamOperator(task_id="keep", application=name) >> RestOperator(task_id="resting", application=name)
     return dag
 
 

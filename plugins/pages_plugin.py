@@ -5,9 +5,11 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
+from pages.former_addresses import FormerAddresses
 from pages.headers import EVERYWHERE, Headers
 
-PREFIX = "/truelog"
+PREFIX, ROUTE = "/truelog", "truelog"
+PLUGIN = f"/plugin/{ROUTE}{PREFIX}"  # the pages inside Airflow, as Airflow shows them in the address bar
 
 
 class Pages:
@@ -23,27 +25,25 @@ class Pages:
         await self.app(scope, receive, send)
 
 
-def _page(name: str, page: str, **options: object) -> dict[str, Any]:
-    return {"name": name, "href": f"{PREFIX}/{page}", "destination": "nav", "url_route": f"truelog-{page}", **options}
-
-
 class PagesPlugin(AirflowPlugin):
-    """Adds one navigation entry. The other pages appear under *Plugins*, so that each page has an address."""
+    """Adds one navigation entry. All pages are below its address, so that Airflow marks the entry on every page."""
 
     name = "truelog_pages"
     fastapi_apps = [{"app": Pages(), "url_prefix": PREFIX, "name": "Truelog"}]  # noqa: RUF012  the base class declares it so
     fastapi_root_middlewares = [  # noqa: RUF012
-        {"middleware": Headers, "args": [], "kwargs": {"headers": EVERYWHERE}, "name": "headers"}
+        {"middleware": Headers, "args": [], "kwargs": {"headers": EVERYWHERE}, "name": "headers"},
+        {"middleware": FormerAddresses, "args": [], "kwargs": {"plugin": PLUGIN}, "name": "former addresses"},
     ]
     external_views = [  # noqa: RUF012
-        _page("Truelog", "streams", nav_top_level=True),
-        _page("Views", "views", category="Truelog"),
-        _page("Reconciliations", "reconciliations", category="Truelog"),
-        _page("Backfills", "backfills", category="Truelog"),
-        _page("Quality", "quality", category="Truelog"),
-        _page("Lag", "lag", category="Truelog"),
-        _page("Alerts", "alerts", category="Truelog"),
-        _page("Operations", "operations", category="Truelog"),
+        {
+            "name": "Truelog",
+            "href": f"{PREFIX}/streams",
+            "destination": "nav",
+            "url_route": ROUTE,
+            "nav_top_level": True,
+            "icon": f"{PREFIX}/static/icon.svg",
+            "icon_dark_mode": f"{PREFIX}/static/icon-dark.svg",
+        }
     ]
     react_apps = [  # noqa: RUF012
         {"name": "TruelogVitals", "bundle_url": f"{PREFIX}/static/card.js", "destination": "dashboard"}

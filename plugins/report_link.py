@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from airflow.providers.standard.operators.python import PythonOperator
 from airflow.sdk import BaseOperatorLink
 from airflow.sdk.bases.decorator import DecoratedOperator, task_decorator_factory
-from pages_plugin import PREFIX
+from pages_plugin import PLUGIN
 
 
 class ReportLink(BaseOperatorLink):
@@ -35,7 +35,7 @@ class AttemptLink(BaseOperatorLink):
 
 
 def _reconciliations_page(**parameters: object) -> str:
-    return f"/plugin/truelog-reconciliations{PREFIX}/reconciliations?{urlencode(parameters)}"
+    return f"{PLUGIN}/reconciliations?{urlencode(parameters)}"
 
 
 class QualityLink(BaseOperatorLink):
@@ -44,7 +44,7 @@ class QualityLink(BaseOperatorLink):
     name = "Report"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        return f"/plugin/truelog-quality{PREFIX}/quality?{urlencode({'of': operator.op_kwargs['event']})}"
+        return f"{PLUGIN}/quality?{urlencode({'of': operator.op_kwargs['event']})}"
 
 
 class DataDocsLink(BaseOperatorLink):
@@ -55,7 +55,7 @@ class DataDocsLink(BaseOperatorLink):
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
         arguments = operator.op_kwargs
         parameters = {"run": ti_key.run_id, "of": arguments["view"] if "view" in arguments else arguments["event"]}
-        return f"/plugin/truelog-reconciliations{PREFIX}/data-docs?{urlencode(parameters)}"
+        return f"{PLUGIN}/data-docs?{urlencode(parameters)}"
 
 
 class ReportedTask(DecoratedOperator, PythonOperator):

@@ -1,12 +1,12 @@
-"""The task that keeps one application in its desired state and watches it without occupying a worker."""
+"""The tasks that keep one application in its desired state and watch it without occupying a worker."""
 
-from typing import Any
+from typing import Any, NoReturn
 
 from airflow.providers.standard.triggers.temporal import DateTimeTrigger
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, TriggerRule
+from airflow.sdk.exceptions import AirflowFailException
 from stream_trigger import StreamTrigger
 
-from truelog.support.errors import CrashLoop
 from truelog.support.settings import Settings
 
 
@@ -22,23 +22,12 @@ class StreamOperator(BaseOperator):  # type: ignore[misc]
         self.application = application
 
     def execute(self, context: Any) -> None:
-        """Handle a new run, a cleared run, or the end of a pause after repeated failures."""
+        """Handle a new run or a cleared run. If the application RESTS, the task fails and `resting` waits."""
         from truelog.apps import launcher
 
-        run = context["dag_run"]
-        request = f"{run.run_id} cleared {run.clear_number}" if run.clear_number else None
-        try:
-            done = launcher.ensure_desired_state(Settings(), self.application, request)
-        except CrashLoop as error:
-            if error.paused_until is None:
-                raise
-            self.log.warning("%s", error)
-            self.defer(trigger=DateTimeTrigger(error.paused_until), method_name="rested")
+        done = launcher.ensure_desired_state(Settings(), self.application, request_of(context["dag_run"]))
         self.log.info("%s is %s", self.application, done)
         self.defer(trigger=StreamTrigger(self.application), method_name="resumed")
-
-    def rested(self, context: Any, event: Any) -> None:
-        self.execute(context)
 
     def resumed(self, context: Any, event: dict[str, str]) -> dict[str, str]:
         """Fix what the trigger found. The next run continues to watch the application."""
@@ -47,3 +36,38 @@ class StreamOperator(BaseOperator):  # type: ignore[misc]
         done = launcher.ensure_desired_state(Settings(), self.application)
         self.log.info("%s was %s, now %s", self.application, event["found"], done)
         return event | {"done": done}
+
+
+class RestOperator(BaseOperator):  # type: ignore[misc]
+    """Runs only if the application could not be started. Waits until the next start attempt, then fails the run.
+
+    Airflow shows this task and the failed task before it as long as the application RESTS.
+    """
+
+    def __init__(self, *, application: str, **kwargs: Any) -> None:
+        super().__init__(trigger_rule=TriggerRule.ALL_FAILED, **kwargs)
+        self.application = application
+
+    def execute(self, context: Any) -> None:
+        """Wait. A cleared task is a request to restart the application, which ends the rest."""
+        from truelog.apps import launcher
+
+        if request := request_of(context["dag_run"]):
+            done = launcher.ensure_desired_state(Settings(), self.application, request)
+            self.log.info("%s is %s", self.application, done)
+            return
+        again = launcher.next_try(Settings(), self.application)
+        if again is None:
+            self.rested(context, None)
+        self.log.warning(
+            "%s is RESTING after repeated failures. Next try at %s UTC", self.application, f"{again:%H:%M:%S}"
+        )
+        self.defer(trigger=DateTimeTrigger(again), method_name="rested")
+
+    def rested(self, context: Any, event: Any) -> NoReturn:
+        raise AirflowFailException(f"{self.application} was not started. The next run tries again")
+
+
+def request_of(run: Any) -> str | None:
+    """The restart request that a user has made by clearing this run, or None."""
+    return f"{run.run_id} cleared {run.clear_number}" if run.clear_number else None

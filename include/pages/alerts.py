@@ -2,16 +2,21 @@
 
 from dataclasses import asdict
 from datetime import timedelta
+from functools import partial
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, HTTPException
 from pydantic import BaseModel, Field
 
+from pages import task_logs
 from pages.access import SignedIn, may_handle_alerts, require_own_page
 from pages.data import OF_STREAMS, Answer, now
 from truelog.alerts import alert_scheduler, alert_store
 from truelog.alerts.alert_kind import KINDS, RENAMED, former_kind
 from truelog.alerts.alert_rules import Alert
+from truelog.control import application
+from truelog.lag import lag_report
 from truelog.storage import db_snapshot
 from truelog.storage.database import connect
 from truelog.support.settings import PROJECT, Settings
@@ -52,11 +57,14 @@ Handler = Annotated[str, Depends(handler)]
 @router.get("/data/alerts", dependencies=OF_STREAMS)
 def all_alerts(user: SignedIn) -> Answer:
     with db_snapshot.read_snapshot(Settings()) as connection:
+        causes = alert_store.causes(connection, partial(lag_report.application_of_reader, Settings()))
+        opened = alert_store.open_alerts(connection)
         return now(
-            open=[_as_dict(each) for each in alert_store.open_alerts(connection)],
+            open=[_as_dict(each) | {"follows_from": causes.get(each.key)} for each in opened],
             resolved=[_as_dict(each) for each in alert_store.resolved_alerts(connection, _RESOLVED)],
             silences=[asdict(each) for each in alert_store.active_silences(connection)],
             neglected=alert_scheduler.overdue_sources(connection),
+            logs=task_logs.task_logs(application.application_names(Settings())),
             may_handle=may_handle_alerts(user),
         )
 
@@ -93,4 +101,8 @@ def unsilence(request: SilenceId, by: Handler) -> dict[str, Any]:
 def _as_dict(alert: Alert) -> dict[str, Any]:
     kind = alert.definition
     texts = {"severity": kind.severity, "means": kind.meaning.format(subject=alert.subject), "first": kind.first_step}
+    texts |= {
+        "page": kind.page.format(subject=quote(alert.subject, safe="")),
+        "dag": kind.dag.format(subject=alert.subject),
+    }
     return {"key": alert.key, "former_kind": former_kind(alert.kind)} | texts | asdict(alert)

@@ -1,16 +1,16 @@
 """Page data as JSON, with the time at which it was read."""
 
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Query
 from pydantic import BaseModel, Field
 
-from pages import triggered_runs
+from pages import task_logs, triggered_runs
 from pages.access import Dag, SignedIn, may_read, may_restart, may_stop
 from truelog.lag import lag_report, lag_series
-from truelog.monitor import input_report, stream_report, summary, view_report
+from truelog.monitor import input_report, stream_report, summary, timeline, view_report
 from truelog.quality import quality_history
 from truelog.reconcile import reconcile_history
 from truelog.schema import event
@@ -25,6 +25,8 @@ OF_STREAMS = [Depends(may_read(Dag.STREAMS))]
 OF_VIEWS = [Depends(may_read(Dag.RECONCILE))]
 Answer = dict[str, Any]
 Limit = Annotated[int, Query(ge=1, le=1000)]
+_YEAR = 366 * 24.0  # hours
+Hours = Annotated[float, Query(gt=0, le=_YEAR)]
 
 
 def now(**found: object) -> Answer:
@@ -44,7 +46,8 @@ def streams(user: SignedIn) -> Answer:
         asdict(each) | {"may_restart": may_restart(user, each.status.application), "may_stop": may_stop(user)}
         for each in stream_report.application_reports(settings)
     ]
-    return now(applications=found, **asdict(input_report.input_report(settings)))
+    logs = task_logs.task_logs(each["status"]["application"] for each in found)
+    return now(applications=found, logs=logs, **asdict(input_report.input_report(settings)))
 
 
 @router.get("/lag", dependencies=OF_STREAMS)
@@ -61,10 +64,20 @@ def lag(reader: str = "", hours: Annotated[float, Query(gt=0, le=72)] = 1) -> An
 
 
 @router.get("/operations", dependencies=OF_STREAMS)
-def operations(kind: str = "", limit: Limit = 200) -> Answer:
+def operations(kind: str = "", subject: str = "", hours: Hours = _YEAR, limit: Limit = 200) -> Answer:
+    """The latest operations, of one kind, with this text in their target, and of these last hours."""
     with db_snapshot.read_snapshot(Settings()) as connection:
-        found = audit_trail.latest_operations(connection, limit, kind or None)
+        found = audit_trail.latest_operations(connection, limit, kind or None, subject, timedelta(hours=hours))
     return now(operations=[asdict(each) for each in found], kinds=list(audit_trail.OperationKind))
+
+
+@router.get("/timeline", dependencies=OF_STREAMS)
+def on_call(hours: Annotated[float, Query(gt=0, le=31 * 24)] = 24) -> Answer:
+    """What happened to the platform in these last hours."""
+    span = timedelta(hours=hours)
+    with db_snapshot.read_snapshot(Settings()) as connection:
+        found = timeline.occurrences(connection, span)
+    return now(occurrences=[asdict(each) for each in found], begins=datetime.now(UTC) - span)
 
 
 @router.get("/views", dependencies=OF_VIEWS)

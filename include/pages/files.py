@@ -7,9 +7,9 @@ from fastapi.responses import FileResponse
 
 _FOLDER = Path(__file__).parent / "static"
 _FILES = {path.name: path for path in _FOLDER.iterdir()}
-_TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html"}
-TABS = ("streams", "views", "reconciliations", "quality", "backfills", "lag", "alerts", "operations")
-_DETAILS = ("view", "reconciliation")
+_TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
+TABS = ("streams", "views", "reconciliations", "quality", "backfills", "lag", "alerts", "timeline", "operations")
+_DETAILS = ("view", "reconciliation", "components")
 
 router = APIRouter()
 

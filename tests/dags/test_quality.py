@@ -204,8 +204,8 @@ def test_the_verdict_links_its_page_and_its_data_docs(dags: "DagBag") -> None:
     of = SimpleNamespace(op_kwargs={"event": TOPIC, "run_id": "a run"})
     links = {link.name: link.get_link(of, ti_key=SimpleNamespace(run_id="a run")) for link in task.operator_extra_links}
     assert links == {
-        "Report": "/plugin/truelog-quality/truelog/quality?of=search",
-        "Data Docs": "/plugin/truelog-reconciliations/truelog/data-docs?run=a+run&of=search",
+        "Report": "/plugin/truelog/truelog/quality?of=search",
+        "Data Docs": "/plugin/truelog/truelog/data-docs?run=a+run&of=search",
     }
 
 

@@ -298,7 +298,7 @@ def test_a_task_links_its_results(dags: "DagBag", dag: str, task: str) -> None:
     at = link.get_link(found, ti_key=SimpleNamespace(run_id="backfill__2026-11-20T00:00:00+00:00", id="this-try"))
     page = "/truelog/reconciliations?run=backfill__2026-11-20T00%3A00%3A00%2B00%3A00"
     page += "&attempt=this-try" if task == "announce" else ""  # because a later backfill reuses the run
-    assert (link.name, at) == ("Report", f"/plugin/truelog-reconciliations{page}")
+    assert (link.name, at) == ("Report", f"/plugin/truelog{page}")
     assert [each.name for each in more] == (["Data Docs"] if task == "validate" else [])
 
 

@@ -243,14 +243,38 @@ def test_a_stopped_application_is_watched_and_not_started(dags: "DagBag", databa
 
 
 def test_a_crash_loop_pauses_the_application(dags: "DagBag", database: Connection, postgresql: Settings) -> None:
-    """The run of the last crash fails; the next run waits for the end of the pause."""
-    from stream_operator import StreamOperator
+    """The task that keeps the application fails, and `resting` waits in the same run until the next try."""
+    from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+    from stream_operator import RestOperator, StreamOperator
 
     _died(database, postgresql.deaths_allowed)
-    with pytest.raises(CrashLoop, match=r"exited or hung 5 times within 300 s\. Next start attempt at"):
-        StreamOperator(task_id="keep", application=NAME).resumed({}, {"found": "down"})
-    assert keep(dags) == ("DateTimeTrigger", "rested")
+    task, rest = (kind(task_id="any", application=NAME) for kind in (StreamOperator, RestOperator))
+    for attempt in (lambda: task.resumed({}, {"found": "down"}), lambda: task.execute({"dag_run": Run()})):
+        with pytest.raises(CrashLoop, match=r"is RESTING: it exited or hung 5 times in 24 h\. Next try at"):
+            attempt()
+    with pytest.raises(TaskDeferred) as deferred:
+        rest.execute({"dag_run": Run()})
+    trigger: Any = deferred.value.trigger
+    assert type(trigger).__name__ == "DateTimeTrigger"
+    assert 290 < (trigger.moment - datetime.now(UTC)).total_seconds() <= 300
+    with pytest.raises(AirflowFailException, match="The next run tries again"):
+        getattr(rest, deferred.value.method_name)({}, {})
     assert len(launches(database)) == postgresql.deaths_allowed
+
+
+def test_a_cleared_rest_restarts_the_application(dags: "DagBag", database: Connection, postgresql: Settings) -> None:
+    """The start fails in the Spark provider, which has no connection here."""
+    from airflow.sdk.exceptions import AirflowNotFoundException
+    from stream_operator import RestOperator
+
+    _died(database, postgresql.deaths_allowed)
+    with pytest.raises(AirflowNotFoundException, match=SPARK):
+        RestOperator(task_id="resting", application=NAME).execute({"dag_run": Run(clear_number=1)})
+
+
+def test_the_run_of_a_healthy_application_has_nothing_to_rest_from(dags: "DagBag") -> None:
+    rest = dags.dags["stream_archive"].get_task("resting")
+    assert (rest.trigger_rule, rest.upstream_task_ids) == ("all_failed", {"keep"})
 
 
 def test_old_crashes_do_not_count(database: Connection, postgresql: Settings) -> None:

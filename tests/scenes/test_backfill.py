@@ -179,7 +179,7 @@ def is_planted(world: World, row: tuple[Any, ...]) -> bool:
 def report_of(oncall: Airflow, run: str) -> set[tuple[str, str]]:
     """The comparisons on the page that the last task's link opens."""
     links = oncall.ask("GET", f"/api/v2/dags/recompute/dagRuns/{quote(run)}/taskInstances/announce/links")
-    page = links["extra_links"]["Report"].removeprefix("/plugin/truelog-reconciliations")
+    page = links["extra_links"]["Report"].removeprefix("/plugin/truelog")
     found = oncall.ask("GET", page.replace("/truelog/", "/truelog/data/"))["reconciliations"]
     return {(each["run"], each["view"]) for each in found}
 
@@ -262,7 +262,7 @@ def test_a_log_day_of_each_event_type_is_validated(
     verdicts = [task for task in oncall.tasks("quality", run) if task["task_id"] == "verdict"]
     states = {task["rendered_map_index"]: task["state"] for task in verdicts}
     links = oncall.ask("GET", f"/api/v2/dags/quality/dagRuns/{quote(run)}/taskInstances/verdict/links?map_index=0")
-    assert links["extra_links"]["Data Docs"].startswith("/plugin/truelog-reconciliations/truelog/data-docs?run=")
+    assert links["extra_links"]["Data Docs"].startswith("/plugin/truelog/truelog/data-docs?run=")
     assert set(links["extra_links"]) == {"Report", "Data Docs"}
     assert (states["page_view"], states["ticks"]) == ("failed", "success")
     validated = world.ask(

@@ -41,10 +41,10 @@ function useVitals({ useEffect, useState }) {
 // Each tile has a title, a value, a line of details and a page.
 function tiles({ alerts, freshness, lag, proof }) {
   return [
-    ["Open alerts", alerts.count.toLocaleString("en"), alerts.worst ? `${sentence(alerts.severity)}: ${alerts.worst}` : "None", "truelog-alerts"],
-    ["Freshness: age of the oldest unprocessed record", duration(freshness.value), freshness.view, "truelog-streams"],
-    ["Lag: unprocessed records", lag.value === null ? "Unknown" : lag.value.toLocaleString("en"), lag.view, "truelog-lag"],
-    ["Age of the oldest certificate", proof.value === null ? "No certificate" : duration(proof.value), proof.view, "truelog-reconciliations"],
+    ["Open alerts", alerts.count.toLocaleString("en"), alerts.worst ? `${sentence(alerts.severity)}: ${alerts.worst}` : "None", "truelog/truelog/alerts"],
+    ["Freshness: age of the oldest unprocessed record", duration(freshness.value), freshness.view, "truelog/truelog/streams"],
+    ["Lag: unprocessed records", lag.value === null ? "Unknown" : lag.value.toLocaleString("en"), lag.view, "truelog/truelog/lag"],
+    ["Age of the oldest certificate", proof.value === null ? "No certificate" : duration(proof.value), proof.view, "truelog/truelog/reconciliations"],
   ];
 }
 

@@ -1,40 +1,60 @@
-// Lag: how far one reader was behind the log, over time and by partition, and the reader's current verdict.
+// Lag: how far one reader was behind the log, over time, its throughput, and its current verdict by partition.
+import { keepInAddress } from "./address.js";
 import { chart } from "./chart.js";
 import { ask, live } from "./live.js";
 import { badge, duration, h, marked, number, seen, table } from "./kit.js";
+import { toReader } from "./links.js";
 
 const SPANS = [[0.25, "15 minutes"], [1, "1 hour"], [6, "6 hours"], [24, "1 day"], [72, "3 days"]];
 
 export function show(given, { shown, form }) {
-  const query = { reader: given.get("reader") ?? "", hours: given.get("hours") ?? "1" };
-  const readers = h("select", { "aria-label": "Reader", change: () => { query.reader = readers.value; again(); } });
-  const spans = h("select", { "aria-label": "Time range", change: () => { query.hours = spans.value; again(); } },
+  const query = { reader: given.get("reader") ?? "", hours: given.get("hours") ?? "1", partitions: given.get("partitions") ?? "" };
+  const choose = (name, chosen) => { query[name] = chosen; keepInAddress(query); again(); };
+  const readers = h("select", { "aria-label": "Reader", change: () => choose("reader", readers.value) });
+  const spans = h("select", { "aria-label": "Time range", change: () => choose("hours", spans.value) },
     SPANS.map(([hours, text]) => h("option", { value: hours, selected: String(hours) === query.hours }, text)));
-  form.append(readers, spans);
-  const again = live(shown, () => ask("data/lag", query), 10, (found) => {
+  const partitions = h("input", { type: "checkbox", checked: query.partitions !== "", change: () => { choose("partitions", partitions.checked ? "1" : ""); again.redraw(); } });
+  form.append(readers, spans, h("label", {}, partitions, " A line for each partition"));
+  const again = live(shown, () => ask("data/lag", { reader: query.reader, hours: query.hours }), 10, (found) => {
     if (!readers.length) readers.append(...found.readers.map((each) => h("option", { selected: each === found.reader }, each)));
-    return drawn(found);
+    return drawn(found, query.partitions !== "");
   });
 }
 
-function drawn({ reader, course, rows }) {
-  const series = (name) => course.series.map((each) => ({ name: `${each.topic} ${each.partition}`, values: each[name] }));
-  const hasSamples = course.series.length > 0;
+function drawn({ reader, course, rows }, each) {
   return [
-    hasSamples ? chart({ title: "Lag in events", at: course.at, series: series("events") }) : h("p", { class: "quiet" }, marked(`No samples of ${reader} in this time range. Check with \`truelog status\` that the \`lag\` service is READY.`)),
-    hasSamples ? chart({ title: "Lag in time", at: course.at, series: series("seconds"), write: duration }) : null,
+    h("h1", {}, "Lag", h("span", {}, " of ", toReader(reader))),
+    ...(course.series.length ? charts(course, each) : [h("p", { class: "quiet" }, marked(`No samples of ${reader} in this time range. Check with \`truelog status\` that the \`lag\` service is READY.`))]),
     table(["Topic", { title: "Partition", number: true }, { title: "Position", number: true }, { title: "Log start", number: true },
       { title: "Log end", number: true }, { title: "Lag (events)", number: true }, { title: "Lag (time)", number: true },
       { title: "In/s", number: true, hint: "Records that arrive per second" }, { title: "Out/s", number: true, hint: "Records that the reader processes per second" },
       { title: "Time to catch up", number: true }, "Verdict"],
-    rows.map((each) => [
-      each.topic ?? "", each.partition ?? "", number(each.position), number(each.earliest), number(each.end),
-      number(each.lag_events), duration(each.lag_seconds), number(each.rate_in, 1), number(each.rate_counted, 1),
-      each.caught_up_in === null ? "" : duration(each.caught_up_in),
-      h("span", {}, badge(each.verdict), each.verdict === "OK" ? null : h("small", {}, ` ${seen(each.reason)}`)),
-    ])),
-    h("p", { class: "quiet" }, hasSamples ? `Each point is the highest lag within ${duration(course.step)}. ` : null, sampled(rows)),
+    rows.map((row) => [
+      row.topic ?? "", row.partition ?? "", number(row.position), number(row.earliest), number(row.end),
+      number(row.lag_events), duration(row.lag_seconds), number(row.rate_in, 1), number(row.rate_counted, 1),
+      row.caught_up_in === null ? "" : duration(row.caught_up_in),
+      h("span", {}, badge(row.verdict), row.verdict === "OK" ? null : h("small", {}, ` ${seen(row.reason)}`)),
+    ]), "No sample yet.", { caption: "The newest sample of each partition", keys: rows.map((row) => `${row.topic} ${row.partition}`) }),
+    h("p", { class: "quiet" }, course.series.length ? `Each point is the highest lag within ${duration(course.step)}. ` : null, sampled(rows)),
   ];
+}
+
+function charts({ at, series }, each) {
+  const lines = (name, combine, title) => [
+    { name: title, values: at.map((_, i) => combined(series.map((one) => one[name][i]), combine)) },
+    ...(each ? series.map((one) => ({ name: `${one.topic} ${one.partition}`, values: one[name] })) : []),
+  ];
+  const total = (values) => values.reduce((sum, one) => sum + one, 0), most = (values) => Math.max(...values);
+  return [
+    chart({ title: "Lag", unit: "events", at, series: lines("events", total, "Total") }),
+    chart({ title: "Freshness", unit: "time", at, series: lines("seconds", most, "Latest partition") }),
+    chart({ title: "Throughput", unit: "events/s", at, series: [...lines("rate_in", total, "In").slice(0, 1), ...lines("rate_out", total, "Out").slice(0, 1)] }),
+  ];
+}
+
+// If one partition is unknown, the others would give a value that is too low.
+function combined(values, combine) {
+  return values.includes(null) ? null : combine(values);
 }
 
 function sampled(rows) {

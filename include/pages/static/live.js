@@ -31,7 +31,8 @@ async function answered(response) {
 }
 
 // Fetches at once and again every `seconds`, and patches the page if the data has changed. `state` describes the data in a few
-// words for screen readers, which announce it when it changes. Returns a function that fetches at once.
+// words for screen readers, which announce it when it changes. Returns a function that fetches at once; its `redraw` draws the
+// latest data again, for choices that need no other data.
 export function live(shown, fetchData, seconds, draw, state = () => "") {
   let last = null, before = "", timer = null, turn = 0;
 
@@ -77,7 +78,7 @@ export function live(shown, fetchData, seconds, draw, state = () => "") {
 
   document.addEventListener("visibilitychange", () => document.hidden || round());
   round();
-  return round;
+  return Object.assign(round, { redraw: () => { before = ""; if (last) drawIfChanged(last); } });
 }
 
 // Screen readers repeat a message whenever its element changes, so an unchanged message is not written again.

@@ -2,15 +2,16 @@
 import { h, link } from "./kit.js";
 import { followTheme, nameTab } from "./theme.js";
 
-const TABS = { streams: "Streams", views: "Views", reconciliations: "Reconciliations", quality: "Quality", backfills: "Backfills", lag: "Lag", alerts: "Alerts", operations: "Operations" };
+const TABS = { streams: "Streams", views: "Views", reconciliations: "Reconciliations", quality: "Quality", backfills: "Backfills", lag: "Lag", alerts: "Alerts", timeline: "Timeline", operations: "Operations" };
 const PARENTS = { view: "views", reconciliation: "reconciliations" };
+const TITLES = { ...TABS, components: "Components" }; // a page for contributors, which no tab leads to
 
 const name = location.pathname.split("/").pop();
 const tab = PARENTS[name] ?? name;
 
 followTheme();
-document.getElementById("heading").append(h("h1", {}, TABS[tab]));
-nameTab(TABS[tab]);
+document.getElementById("heading").append(h("h1", {}, TITLES[tab]));
+nameTab(TITLES[tab]);
 document.getElementById("pages").append(
   ...Object.entries(TABS).map(([page, title]) =>
     link(page, {}, title, page === tab ? { "aria-current": "page" } : {})),

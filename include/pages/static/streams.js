@@ -1,9 +1,11 @@
 // Streams: each application, its state and its readers' lag, with the actions that this user may take.
 import { act, ask, live } from "./live.js";
-import { ago, badge, count, duration, h, layerOf, link, moment, number, seen, sentence, since, startReason, table, word } from "./kit.js";
+import { ago, badge, count, duration, h, layerOf, link, moment, number, outward, seen, sentence, since, startReason, table, word } from "./kit.js";
+import { toDag, toReader } from "./links.js";
 
 const MEANS = {
-  DOWN: (name) => `Not running. The stream_${name} DAG restarts it; after repeated failures, the DAG waits first. The DAG's task log shows the error.`,
+  DOWN: (name) => `Not running. The stream_${name} DAG restarts it within seconds.`,
+  RESTING: (name) => `Not running. It failed too often, so the stream_${name} DAG waits before the next try. A restart starts it at once.`,
   HUNG: (name) => `There is input, but no batch has finished for too long. The stream_${name} DAG restarts it.`,
   NO_INPUT: () => "No ticks are arriving, or Kafka is down. A restart would not help.",
   CHANGED: (name) => `Running older code than the newest release. The stream_${name} DAG restarts it.`,
@@ -23,9 +25,13 @@ const ACTIONS = {
   start: () => "It starts and continues where it stopped.",
 };
 
-export function show(_, { shown }) {
-  const again = live(shown, () => ask("data/streams"), 3, (found) =>
-    [unread(found), ...found.applications.map((each) => application(each, found.as_of, () => again()))].filter(Boolean), ({ applications }) => applications.map((each) => `${each.status.application}: ${word(each.state)}`).join(", "));
+export function show(given, { shown, form }) {
+  const only = given.get("application") ?? "";
+  if (only) form.append(h("span", {}, "Showing ", h("code", {}, seen(only)), ". ", link("streams", {}, "Show all applications")));
+  const again = live(shown, () => ask("data/streams"), 3, (found) => [
+    only ? null : unread(found),
+    found.applications.filter((each) => !only || each.status.application === only).map((each) => application(each, found, () => again())),
+  ], ({ applications }) => applications.map((each) => `${each.status.application}: ${word(each.state)}`).join(", "));
 }
 
 // The topics that an application has suspended and the event files that cannot be used. Nothing if there are none.
@@ -36,16 +42,19 @@ function unread({ suspended_topics: topics, broken_event_files: files }) {
     table(["Input", "Not read by", "Since (UTC)", "Reason"], [
       ...topics.map((each) => [`Topic ${each.topic}`, each.application, moment(each.since), seen(each.reason)]),
       ...files.map((each) => [`Event file ${each.event}.py`, "All processes", moment(each.since), seen(each.reason)]),
-    ]));
+    ], "", { caption: "Suspended topics, and event files that cannot be used" }));
 }
 
-function application(each, now, again) {
+function application(each, { as_of: now, logs }, again) {
   const { status, state } = each;
   return h("article", { "data-application": status.application, "data-key": status.application },
     h("header", {},
       h("h2", {}, status.application, " ", badge(state, state === "STOP" ? "Stopping" : undefined)),
       h("p", { class: "buttons" }, buttons(each, again))),
-    MEANS[state] ? h("p", { class: "means" }, MEANS[state](status.application)) : null,
+    MEANS[state] ? h("p", { class: "means" }, MEANS[state](status.application), each.next_try ? ` Next try at ${moment(each.next_try)} UTC.` : "") : null,
+    each.last_error ? h("p", {}, h("strong", {}, "Last error: "), h("span", { class: "value" }, seen(each.last_error))) : null,
+    h("p", { class: "links" }, toDag(`stream_${status.application}`), logs[status.application] ? outward(logs[status.application], "Task log") : null,
+      MEANS[state] ? link("alerts", { match: status.application }, "Alerts and runbooks") : null),
     h("dl", {},
       pair("Last batch", ago(status.batch_at, now)),
       pair("Running since", status.alive && status.taken_at ? `${moment(status.taken_at)} UTC (${since(status.taken_at, now)})` : "Not running"),
@@ -57,7 +66,7 @@ function application(each, now, again) {
     table(
       ["Reader", "State", { title: "Version", number: true }, { title: "Lag (events)", number: true, hint: "Unprocessed records" },
         { title: "Freshness", number: true, hint: "Age of the oldest unprocessed record" }, "Lag verdict", "Positions"],
-      each.readers.map((reader) => row(reader, now)), "This application runs no views."),
+      each.readers.map((reader) => row(reader, now)), "This application runs no views.", { caption: `Readers of ${status.application}`, keys: each.readers.map((reader) => reader.reader) }),
     steps(status.application, each.batches),
   );
 }
@@ -74,7 +83,7 @@ function steps(application, batches) {
   const named = [...new Set(batches.flatMap((each) => Object.keys(each.steps)))].sort((a, b) => (a === WHOLE) - (b === WHOLE));
   return h("details", { id: `steps-${application}`, class: "steps" }, h("summary", {}, `Steps of the last ${count(batches.length, "batch", "batches")} (latest: ${duration(batches[0].steps[WHOLE] / 1000)})`),
     table(["Batch start (UTC)", ...named.map((each) => ({ title: `${each} (ms)`, number: true }))],
-      batches.map((each) => [moment(each.at), ...named.map((step) => (step in each.steps ? number(each.steps[step]) : ""))])));
+      batches.map((each) => [moment(each.at), ...named.map((step) => (step in each.steps ? number(each.steps[step]) : ""))]), "", { caption: `Steps of recent batches of ${application}` }));
 }
 
 function pair(name, given) {
@@ -95,7 +104,7 @@ function row(reader, now) {
   const isView = reader.reader !== "archive";
   const stalled = reader.state === "STALLED" || reader.state === "UNKNOWN";
   return [
-    isView ? link("view", { name: reader.reader }, reader.reader) : reader.reader,
+    isView ? toReader(reader.reader) : reader.reader,
     reader.state ? h("span", { title: reader.since ? `Since ${moment(reader.since)} UTC` : null }, badge(reader.state),
       stalled ? h("small", {}, ` ${seen(reader.reason)}`) : null, layerOf(reader.answer)) : "",
     reader.version ? number(reader.version) : "",

@@ -58,7 +58,7 @@ RULES = (
 def causes_of(alerts: Iterable[Alert], now: datetime, application_of: Callable[[str], str]) -> dict[str, str]:
     """The cause of each folded alert, by key. A cause is never folded itself, so chains lead to the first cause.
 
-    1. `alerts` contains all unresolved alerts, and those that were resolved within OUTLIVES.
+    1. `alerts` contains all unresolved alerts, and all alerts that were resolved within OUTLIVES.
     2. A cause is open, or has been absent for less than OUTLIVES.
     3. An effect is unresolved, and no receiver knows it.
     """

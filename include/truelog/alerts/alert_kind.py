@@ -34,8 +34,8 @@ KINDS = {
     "application_down": Kind(
         Severity.CRITICAL,
         "the {subject} application is down or hung",
-        "Open *Streams*: it shows the last error and the time of the next try. Remove the cause, then press *Restart*. On the "
-        "command line: `truelog status`.",
+        "Open *Streams*, which shows the last error and the time of the next try. Remove the cause, then restart it. "
+        "On the command line: `truelog status`.",
         "plugin/truelog/truelog/streams?application={subject}",
         "stream_{subject}",
     ),

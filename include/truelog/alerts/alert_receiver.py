@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+from urllib.parse import quote
 
 from truelog.alerts.alert_kind import former_kind
 from truelog.alerts.alert_outbox import Notification
@@ -44,7 +45,7 @@ def configured(settings: Settings) -> list[str]:
 def links(settings: Settings, notice: Notification) -> tuple[str, str]:
     """The addresses of the Airflow page and the runbook."""
     pages = settings.alert_pages_url or f"http://127.0.0.1:{settings.airflow_port}"
-    page = f"{pages.rstrip('/')}/{notice.definition.page.format(subject=notice.subject)}"
+    page = f"{pages.rstrip('/')}/{notice.definition.page.format(subject=quote(notice.subject, safe=''))}"
     return page, f"{settings.alert_runbooks_url.rstrip('/')}/{notice.kind}.md"
 
 

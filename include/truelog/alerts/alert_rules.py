@@ -130,7 +130,7 @@ def _folds_none(alerts: Sequence[Alert]) -> Container[str]:
 class EvaluationContext:
     """The time, the active silences, and the interval between reminders of an alert that is not acknowledged.
 
-    `fold` takes the alerts of the source and returns the keys of those that follow from another alert.
+    `fold` takes the alerts of the source and returns the keys of the alerts that follow from another alert.
     """
 
     now: datetime

@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from truelog.control import application
-from truelog.control.application import ApplicationStatus
+from truelog.control.application import ApplicationStatus, Diagnosis
 from truelog.storage.database import Connection
+from truelog.support.settings import Settings
 
 DEATHS_WINDOW = timedelta(minutes=10)
 _START_LIMIT = timedelta(minutes=3)  # from the start of the application or the platform to the first lease
@@ -20,7 +21,10 @@ _LAUNCHES = """
         SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
             AND (classid::bigint << 32) | objid::bigint = hashtextextended('launch ' || a.application, 0)
-    ), pg_postmaster_start_time()
+    ), pg_postmaster_start_time(), (
+        SELECT coalesce(array_agg(launched_at ORDER BY launched_at), '{}') FROM truelog.launch l
+        WHERE l.application = a.application AND l.launched_at > now() - interval '1 day' AND reason = ANY(%s)
+    )
     FROM unnest(%s::text[]) AS a (application) LEFT JOIN LATERAL (
         SELECT reason, launched_at FROM truelog.launch l WHERE l.application = a.application ORDER BY id DESC LIMIT 1
     ) newest ON true
@@ -37,6 +41,7 @@ class Launches:
     deaths: int
     launching: bool
     platform_started_at: datetime  # start of PostgreSQL
+    died_at: Sequence[datetime] = ()  # the starts of the last day that followed a death, oldest first
 
 
 def is_starting(status: ApplicationStatus, launch: Launches, now: datetime) -> bool:
@@ -58,8 +63,23 @@ def is_starting(status: ApplicationStatus, launch: Launches, now: datetime) -> b
     return status.taken_at < launch.platform_started_at and now - launch.platform_started_at < _START_LIMIT  # 3
 
 
+def resting_until(
+    settings: Settings, status: ApplicationStatus, found: Diagnosis | None, launch: Launches, now: datetime
+) -> datetime | None:
+    """The time of the next start attempt, if the application died too often and therefore RESTS. Otherwise None."""
+    if found not in (Diagnosis.DOWN, Diagnosis.HUNG):
+        return None
+    window = timedelta(seconds=settings.deaths_seconds)
+    if found is Diagnosis.HUNG:  # each hang is detected only after the silence limit
+        limit = application.silence_limits(settings, status.application).for_status(status)
+        window += settings.deaths_allowed * limit
+    recent = [at for at in launch.died_at if now - at < window]
+    return recent[-settings.deaths_allowed] + window if len(recent) >= settings.deaths_allowed else None
+
+
 def launches(connection: Connection, names: Sequence[str]) -> dict[str, Launches]:
     """The launches of each named application."""
-    parameters = (DEATHS_WINDOW, list(application.DEATH_REASONS), list(names))
+    deaths = list(application.DEATH_REASONS)
+    parameters = (DEATHS_WINDOW, deaths, deaths, list(names))
     rows: list[tuple[Any, ...]] = connection.execute(_LAUNCHES, parameters).fetchall()
     return {row[0]: Launches(*row) for row in rows}

@@ -7,18 +7,20 @@ application leaves no process behind: if the JVM or the Python process dies, the
 
 import logging
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 
+from truelog.apps import launch_history
 from truelog.apps.liveness import diagnose
 from truelog.control import application
 from truelog.control.application import ARCHIVE, ApplicationStatus, Diagnosis
@@ -39,6 +41,9 @@ BY_REQUEST = "by hand"
 _DEATHS = (Diagnosis.DOWN, Diagnosis.HUNG)
 _LEASE_SECONDS = 120  # spark-submit may need this long to reach an application's first line on a busy machine
 _TAIL = 30  # lines at the end of a log; they show why an application died
+
+_ERROR = re.compile(r"(?:[\w.]+\.)?\w*(?:Error|Exception|Down|Refused|Failed|Lost)\b.*: ")  # the end of a traceback
+_MAX_ERROR = 500  # characters
 
 log = logging.getLogger("truelog.launcher")
 
@@ -146,6 +151,20 @@ def log_tail(settings: Settings, name: str) -> str:
     with suppress(FileNotFoundError):
         return "\n".join(log_path(settings, name).read_text(errors="replace").splitlines()[-_TAIL:])
     return "no log"
+
+
+def last_error(settings: Settings, name: str) -> str:
+    """The last line of the application's log that names an error, or else its last line."""
+    lines = [line.strip() for line in log_tail(settings, name).splitlines() if line.strip()]
+    return next((line for line in reversed(lines) if _ERROR.match(line)), lines[-1] if lines else "")[:_MAX_ERROR]
+
+
+def next_try(settings: Settings, name: str) -> datetime | None:
+    """When an application that RESTS is started again, or None if it does not rest."""
+    with connect(settings) as connection:
+        status, launch = application.load_status(connection, name), launch_history.launches(connection, [name])[name]
+    now = datetime.now(UTC)
+    return launch_history.resting_until(settings, status, diagnose(settings, status, now), launch, now)
 
 
 def application_processes(status: ApplicationStatus) -> list[psutil.Process]:
@@ -293,21 +312,13 @@ def _require_no_crash_loop(
     settings: Settings, connection: Connection, status: ApplicationStatus, found: Diagnosis
 ) -> None:
     """Refuse to restart an application that was started too often recently, because another start would not help."""
-    name, seconds = status.application, settings.deaths_seconds
-    if found is Diagnosis.HUNG:  # each hang is detected only after the silence limit
-        limit = application.silence_limits(settings, name).for_status(status)
-        seconds += settings.deaths_allowed * limit.total_seconds()
-    rows: list[tuple[Any, ...]] = connection.execute(
-        "SELECT launched_at FROM truelog.launch WHERE application = %s AND reason = ANY(%s) "
-        "AND launched_at > now() - make_interval(secs => %s) ORDER BY launched_at",
-        (name, list(application.DEATH_REASONS), seconds),
-    ).fetchall()
-    if len(rows) >= settings.deaths_allowed:
-        again = rows[-settings.deaths_allowed][0] + timedelta(seconds=seconds)
-        raise _crash_loop(settings, name, f"exited or hung {len(rows)} times within {seconds:.0f} s", again)
+    name, now = status.application, datetime.now(UTC)
+    launch = launch_history.launches(connection, [name])[name]
+    if again := launch_history.resting_until(settings, status, found, launch, now):
+        raise _crash_loop(settings, name, f"is RESTING: it exited or hung {len(launch.died_at)} times in 24 h", again)
 
 
 def _crash_loop(settings: Settings, name: str, problem: str, again: datetime | None = None) -> CrashLoop:
-    retry = f" Next start attempt at {again:%H:%M:%S} UTC, or when its task is cleared." if again else ""
+    retry = f" Next try at {again:%H:%M:%S} UTC, or when its task is cleared." if again else ""
     end = f"The end of {log_path(settings, name)}:\n{log_tail(settings, name)}"
     return CrashLoop(f"{name} {problem}.{retry}\n{end}", again)

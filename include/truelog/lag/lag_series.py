@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from truelog.storage.database import Connection
@@ -11,12 +12,17 @@ STEPS = 240
 
 @dataclass(frozen=True)
 class LagSeries:
-    """The highest lag of one partition in each step, or None for a step without a sample."""
+    """The highest lag of one partition in each step, and the records per second that arrived and that were processed.
+
+    A step without a sample has None. A rate also needs a sample in the step before.
+    """
 
     topic: str
     partition: int
     events: Sequence[int | None]
     seconds: Sequence[float | None]
+    rate_in: Sequence[float | None]
+    rate_out: Sequence[float | None]
 
 
 @dataclass(frozen=True)
@@ -35,24 +41,33 @@ def lag_timeline(connection: Connection, reader: str, span: float, least: float)
     now = connection.execute("SELECT extract(epoch FROM now())::float8").fetchone()
     last = int(float(str(now[0])) // step) if now else 0
     first = last - int(span // step)
-    lags: dict[tuple[str, int], dict[int, tuple[int | None, float | None]]] = {}
-    for number, topic, partition, events, seconds in rows:
-        lags.setdefault((topic, partition), {})[number] = (events, seconds)
-    numbers, nothing = range(first, last + 1), (None, None)
+    samples: dict[tuple[str, int], dict[int, tuple[Any, ...]]] = {}
+    for number, topic, partition, *sample in rows:
+        samples.setdefault((topic, partition), {})[number] = tuple(sample)
+    numbers = range(first, last + 1)
     return LagTimeline(
         step,
         [number * step for number in numbers],
-        [
-            LagSeries(*partition, [by.get(n, nothing)[0] for n in numbers], [by.get(n, nothing)[1] for n in numbers])
-            for partition, by in sorted(lags.items())
-        ],
+        [_series(partition, by, numbers, step) for partition, by in sorted(samples.items())],
     )
+
+
+def _series(partition: tuple[str, int], by: dict[int, tuple[Any, ...]], numbers: range, step: float) -> LagSeries:
+    events, seconds, ends, positions = ([by.get(n, (None,) * 4)[part] for n in numbers] for part in range(4))
+    return LagSeries(*partition, events, seconds, _rates(ends, step), _rates(positions, step))
+
+
+def _rates(offsets: Sequence[int | None], step: float) -> list[float | None]:
+    """The growth per second from each step to the next. A position that moved back has no rate."""
+    pairs = pairwise(offsets)
+    return [None, *(None if a is None or b is None or b < a else (b - a) / step for a, b in pairs)]
 
 
 _QUERY = """
     SELECT floor(extract(epoch FROM at) / %(step)s::numeric)::bigint AS number, p.topic, p.partition,
         max(greatest(p."end" - p.position, 0)) FILTER (WHERE p.blind = ''),
-        max(p.seconds) FILTER (WHERE p.blind = '')
+        max(p.seconds) FILTER (WHERE p.blind = ''),
+        max(p."end") FILTER (WHERE p.blind = ''), max(p.position) FILTER (WHERE p.blind = '')
     FROM truelog.lag_sample, jsonb_to_recordset(partitions)
         AS p(topic text, partition integer, position bigint, "end" bigint, seconds float8, blind text)
     WHERE reader = %(reader)s AND at > now() - make_interval(secs => %(span)s) AND at <= now()

@@ -97,14 +97,17 @@ def unknown_health(name: str) -> ApplicationHealth:
 
 
 def application_state(settings: Settings, status: ApplicationStatus, launch: Launches) -> str:
-    """RUNNING, STARTING, STOPPED, or the name of the problem."""
-    return state_name(status, diagnose(settings, status, datetime.now(UTC)), launch)
+    """RUNNING, STARTING, STOPPED, RESTING, or the name of the problem."""
+    return state_name(settings, status, diagnose(settings, status, datetime.now(UTC)), launch)
 
 
-def state_name(status: ApplicationStatus, found: Diagnosis | None, launch: Launches) -> str:
+def state_name(settings: Settings, status: ApplicationStatus, found: Diagnosis | None, launch: Launches) -> str:
     """The state of an application for a given diagnosis."""
-    if found is Diagnosis.DOWN and launch_history.is_starting(status, launch, datetime.now(UTC)):
+    now = datetime.now(UTC)
+    if found is Diagnosis.DOWN and launch_history.is_starting(status, launch, now):
         return "STARTING"
+    if launch_history.resting_until(settings, status, found, launch, now):
+        return "RESTING"
     if found is not None:
         return found.upper()
     if not status.alive:

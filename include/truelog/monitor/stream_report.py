@@ -6,10 +6,12 @@ archive.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
-from truelog.apps import launch_history, reader_positions
+from truelog.apps import launch_history, launcher, reader_positions
+from truelog.apps.launch_history import Launches
+from truelog.apps.liveness import diagnose
 from truelog.control import application, view_status
 from truelog.control.application import ARCHIVE, ApplicationStatus
 from truelog.control.view_status import ViewStatus
@@ -24,6 +26,7 @@ from truelog.streaming import batch_metrics
 from truelog.streaming.batch_metrics import BatchSteps
 from truelog.support.settings import Settings
 
+_IN_TROUBLE = ("DOWN", "RESTING", "HUNG")
 _BATCHES = 12  # number of recent batches in the report
 
 
@@ -60,8 +63,12 @@ class LaunchReport:
 
 @dataclass(frozen=True)
 class ApplicationReport:
+    """`next_try` is set if the application RESTS, and `last_error` comes from the log of an application in trouble."""
+
     status: ApplicationStatus
     state: str
+    next_try: datetime | None
+    last_error: str
     launch: LaunchReport | None
     batches: Sequence[BatchSteps]
     readers: Sequence[ReaderReport]
@@ -86,13 +93,22 @@ def application_reports(settings: Settings) -> list[ApplicationReport]:
     return [
         ApplicationReport(
             status,
-            health.application_state(settings, status, launches[status.application]),
+            *_state_of(settings, status, launches[status.application]),
             reports.get(status.application),
             batches[status.application],
             [each for each in readers if lag_report.application_of_reader(settings, each.reader) == status.application],
         )
         for status in statuses
     ]
+
+
+def _state_of(settings: Settings, status: ApplicationStatus, launch: Launches) -> tuple[str, datetime | None, str]:
+    """The state, the time of the next try, and the last error."""
+    now = datetime.now(UTC)
+    found = diagnose(settings, status, now)
+    state = health.state_name(settings, status, found, launch)
+    error = launcher.last_error(settings, status.application) if state in _IN_TROUBLE else ""
+    return state, launch_history.resting_until(settings, status, found, launch, now), error
 
 
 def _readers(settings: Settings, connection: Connection) -> list[ReaderReport]:

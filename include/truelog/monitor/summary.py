@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from urllib.parse import urlencode
 
 from truelog.alerts import alert_scheduler, alert_store
@@ -29,7 +30,8 @@ from truelog.reconcile import reconcile_history, verification_status
 from truelog.storage import db_snapshot
 from truelog.support.settings import Settings
 
-_STREAMS, _ALERTS, _LAG = "truelog-streams", "truelog-alerts", "truelog-lag"
+_ROUTE = "truelog/truelog"  # of the pages, relative to Airflow's `plugin/`
+_STREAMS, _ALERTS, _LAG = f"{_ROUTE}/streams", f"{_ROUTE}/alerts", f"{_ROUTE}/lag"
 
 
 class PlatformState(StrEnum):
@@ -95,6 +97,7 @@ _STATE_BY_SEVERITY = {Severity.CRITICAL: PlatformState.CRITICAL, Severity.WARNIN
 _RUNS = "RUNNING"
 _STATE_BY_APPLICATION = {
     "DOWN": (PlatformState.CRITICAL, "is down"),
+    "RESTING": (PlatformState.CRITICAL, "is down and rests after repeated failures"),
     "HUNG": (PlatformState.CRITICAL, "is finishing no batches: it has hung or has nothing to read"),
     "STOPPED": (PlatformState.WARNING, "is stopped on request"),
     "STOP": (PlatformState.WARNING, "is running, although it should be stopped"),
@@ -102,7 +105,7 @@ _STATE_BY_APPLICATION = {
     "RESTART_PENDING": (PlatformState.WARNING, "is about to restart"),
     "CHANGED": (PlatformState.WARNING, "is running old code"),
 }
-_IDLE = ("DOWN", "HUNG", "STOPPED")  # in these states, the application's readers are late as well
+_IDLE = ("DOWN", "RESTING", "HUNG", "STOPPED")  # in these states, the application's readers are late as well
 _STATE_BY_VERDICT = {
     LagVerdict.OK: PlatformState.ALL_GOOD,
     LagVerdict.WARN: PlatformState.WARNING,
@@ -125,7 +128,8 @@ def load_summary(settings: Settings) -> PlatformSummary:
         statuses = [application.load_status(connection, name) for name in application.application_names(settings)]
         launches = launch_history.launches(connection, [each.application for each in statuses])
         unwatched = [*alert_scheduler.overdue_sources(connection), *alert_scheduler.blind_sources(connection)]
-        alerts, verdicts = alert_store.open_alerts(connection), reconcile_history.latest_verdicts(connection, names)
+        alerts = alert_store.open_incidents(connection, partial(lag_report.application_of_reader, settings))
+        verdicts = reconcile_history.latest_verdicts(connection, names)
         certified = {
             view: each.certified_age
             for view, each in verification_status.verification_statuses(connection, made).items()
@@ -149,7 +153,7 @@ def load_summary(settings: Settings) -> PlatformSummary:
 def _state(settings: Settings, status: ApplicationStatus, launch: Launches) -> str:
     """The application state, from the database alone. A Kafka query could delay the card."""
     allowed = application.silence_limits(settings, status.application)
-    return health.state_name(status, application.diagnose_status(status, allowed, datetime.now(UTC)), launch)
+    return health.state_name(settings, status, application.diagnose_status(status, allowed, datetime.now(UTC)), launch)
 
 
 def card_state(facts: Facts) -> PlatformState:
@@ -197,13 +201,13 @@ def _application_problems(facts: Facts) -> Iterator[Problem]:
 def _view_problems(facts: Facts) -> Iterator[Problem]:
     """3. Views."""
     if not facts.views:
-        yield Problem(PlatformState.UNKNOWN, "the catalogue contains no views", "truelog-views")
+        yield Problem(PlatformState.UNKNOWN, "the catalogue contains no views", f"{_ROUTE}/views")
     for view in facts.views:
         if found := _view_problem(view, facts):
             state, text = found
-            yield Problem(state, f"{view.view} {text}", _page("views", "view", name=view.view))
+            yield Problem(state, f"{view.view} {text}", _page("view", name=view.view))
         if facts.answers.get(view.view) == "DIFFERENT":
-            page = _page("reconciliations", "reconciliations", view=view.view)
+            page = _page("reconciliations", view=view.view)
             yield Problem(PlatformState.CRITICAL, f"{view.view} was last found DIFFERENT from its rebuild", page)
 
 
@@ -237,13 +241,13 @@ def _lag_problems(facts: Facts) -> Iterator[Problem]:
         if row is None or state is PlatformState.UNKNOWN:
             unknown.append(reader)
         else:
-            yield Problem(state, f"{reader}: {row.reason}", _page("lag", "lag", reader=reader))
+            yield Problem(state, f"{reader}: {row.reason}", _page("lag", reader=reader))
     if unknown:
         yield Problem(PlatformState.UNKNOWN, f"lag is unknown: {', '.join(unknown)}", _LAG)
 
 
-def _page(route: str, page: str, **parameters: str) -> str:
-    return f"truelog-{route}/truelog/{page}?{urlencode(parameters)}"
+def _page(page: str, **parameters: str) -> str:
+    return f"{_ROUTE}/{page}?{urlencode(parameters)}"
 
 
 def _rank(state: PlatformState) -> int:

@@ -2,7 +2,7 @@
 
 import getpass
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -50,12 +50,15 @@ def record_operation(connection: Connection, kind: OperationKind, subject: str, 
     )
 
 
-def latest_operations(connection: Connection, limit: int, kind: str | None = None) -> list[Operation]:
-    """The latest operations of one kind or of all kinds, newest first."""
+def latest_operations(
+    connection: Connection, limit: int, kind: str | None = None, subject: str = "", span: timedelta | None = None
+) -> list[Operation]:
+    """The latest operations, newest first: of one kind, with a text in their target, and of the last `span`."""
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT id, at, kind, subject, doer, about FROM truelog.operation "
-        "WHERE %s::text IS NULL OR kind = %s ORDER BY id DESC LIMIT %s",
-        (kind, kind, limit),
+        "WHERE (%(kind)s::text IS NULL OR kind = %(kind)s) AND strpos(lower(subject), lower(%(subject)s)) > 0 "
+        "AND (%(span)s::interval IS NULL OR at > now() - %(span)s::interval) ORDER BY id DESC LIMIT %(limit)s",
+        {"kind": kind, "subject": subject, "span": span, "limit": limit},
     ).fetchall()
     return [Operation(*row) for row in rows]
 

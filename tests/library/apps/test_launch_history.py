@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from truelog.apps.launch_history import Launches, is_starting
+from truelog.apps.launch_history import Launches, is_starting, resting_until
 from truelog.control.application import STREAM, ApplicationStatus, Diagnosis
 from truelog.monitor import health
+from truelog.support.settings import Settings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -62,5 +63,30 @@ def test_an_application_that_is_starting_is_not_down(
 
 def test_an_application_that_was_never_started_is_starting() -> None:
     new = ApplicationStatus(STREAM)
-    assert health.state_name(new, Diagnosis.DOWN, NEVER) == "STARTING"
-    assert health.state_name(DEAD, Diagnosis.DOWN, replace(NEVER, platform_started_at=LONG_AGO)) == "DOWN"
+    assert health.state_name(Settings(), new, Diagnosis.DOWN, NEVER) == "STARTING"
+    assert health.state_name(Settings(), DEAD, Diagnosis.DOWN, replace(NEVER, platform_started_at=LONG_AGO)) == "DOWN"
+
+
+@pytest.mark.parametrize(
+    ("why", "found", "deaths", "rests_for"),
+    [
+        ("it died five times within five minutes", Diagnosis.DOWN, [200, 100, 50, 20, 1], 100),
+        ("only the last five deaths count", Diagnosis.DOWN, [250, 200, 100, 50, 20, 1], 100),
+        ("it died four times", Diagnosis.DOWN, [200, 100, 50, 1], None),
+        ("the first death is too old", Diagnosis.DOWN, [301, 100, 50, 20, 1], None),
+        ("it runs", None, [200, 100, 50, 20, 1], None),
+        ("it waits for input", Diagnosis.NO_INPUT, [200, 100, 50, 20, 1], None),
+    ],
+)
+def test_an_application_rests_after_repeated_deaths(
+    why: str, found: Diagnosis | None, deaths: list[int], rests_for: int | None
+) -> None:
+    launch = replace(NEVER, died_at=[NOW - timedelta(seconds=seconds) for seconds in deaths])
+    expected = None if rests_for is None else NOW + timedelta(seconds=rests_for)
+    assert resting_until(Settings(), DEAD, found, launch, NOW) == expected, why
+
+
+def test_a_hung_application_rests_longer_because_each_hang_is_detected_late() -> None:
+    launch = replace(NEVER, died_at=[NOW - timedelta(seconds=400)] * 5)
+    assert resting_until(Settings(), DEAD, Diagnosis.DOWN, launch, NOW) is None
+    assert resting_until(Settings(), DEAD, Diagnosis.HUNG, launch, NOW) is not None

@@ -111,12 +111,12 @@ def test_a_problem_leads_to_the_page_where_one_acts_on_it() -> None:
         lag={"a b": lag("a b", LagVerdict.WARN)},
     )
     assert {each.page for each in problems(wrong)} == {
-        "truelog-alerts",
-        "truelog-streams",
-        "truelog-views/truelog/view?name=a+b",
-        "truelog-reconciliations/truelog/reconciliations?view=a+b",
-        "truelog-lag/truelog/lag?reader=a+b",
-        "truelog-lag",
+        "truelog/truelog/alerts",
+        "truelog/truelog/streams",
+        "truelog/truelog/view?name=a+b",
+        "truelog/truelog/reconciliations?view=a+b",
+        "truelog/truelog/lag?reader=a+b",
+        "truelog/truelog/lag",
     }
 
 

@@ -38,17 +38,22 @@ def alerts(context: typer.Context, as_json: AsJson = False) -> None:
     """
     if context.invoked_subcommand is not None:
         return
+    from functools import partial
+
     from truelog.alerts import alert_scheduler, alert_store
+    from truelog.lag.lag_report import application_of_reader
     from truelog.storage import db_snapshot
 
     with db_snapshot.read_snapshot(Settings()) as connection:
+        causes = alert_store.causes(connection, partial(application_of_reader, Settings()))
         alerts, silences = alert_store.open_alerts(connection), alert_store.active_silences(connection)
         overdue = alert_scheduler.overdue_sources(connection)
     if as_json:
-        answer = {"alerts": [_as_json(each) for each in alerts], "silences": [asdict(each) for each in silences]}
+        found = [_as_json(each) | {"follows_from": causes.get(each.key)} for each in alerts]
+        answer = {"alerts": found, "silences": [asdict(each) for each in silences]}
         print_json(answer | {"neglected": overdue})
     else:
-        _show(alerts, silences, overdue)
+        _show(alerts, causes, silences, overdue)
     if overdue:
         raise typer.Exit(Exit.UNKNOWN)
     if alerts:
@@ -119,11 +124,12 @@ def _answer(answer: dict[str, Any], line: str, as_json: bool) -> None:
         typer.echo(line)
 
 
-def _show(alerts: "list[Alert]", silences: "list[Silence]", overdue: list[str]) -> None:
-    table, console = Table("alert", "severity", "since", "acknowledged", box=SIMPLE, padding=(0, 1, 0, 0)), Console()
+def _show(alerts: "list[Alert]", causes: dict[str, str], silences: "list[Silence]", overdue: list[str]) -> None:
+    heads = ("alert", "severity", "since", "acknowledged", "follows from")
+    table, console = Table(*heads, box=SIMPLE, padding=(0, 1, 0, 0)), Console()
     for alert in alerts:
-        since = f"{alert.opened_at:%m-%d %H:%M:%S}"
-        table.add_row(alert.key, str(alert.definition.severity), since, alert.acknowledged_by or "")
+        since, cause = f"{alert.opened_at:%m-%d %H:%M:%S}", causes.get(alert.key, "")
+        table.add_row(alert.key, str(alert.definition.severity), since, alert.acknowledged_by or "", cause)
     if alerts:
         console.print(table)
     for alert in alerts:

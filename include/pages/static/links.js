@@ -1,0 +1,43 @@
+// Links from the names of things to the pages that show them.
+import { h, link, outward, seen } from "./kit.js";
+
+const PAGES = "plugin/truelog/truelog/"; // where Airflow shows the pages, as alerts name them
+
+// The page of an alert or a card is relative to Airflow's root. Our own pages open in the frame, Airflow's in its window.
+export function toPage(path, text) {
+  return path.startsWith(PAGES) ? h("a", { href: path.slice(PAGES.length) }, text) : outward(path, text);
+}
+
+export function toDag(dag, text = `DAG ${dag}`) {
+  return outward(`dags/${encodeURIComponent(dag)}`, text);
+}
+
+// A reader is a view, or the archive, which is an application.
+export function toReader(name) {
+  return name === "archive" ? toApplication(name) : link("view", { name }, seen(name));
+}
+
+export function toApplication(application) {
+  return link("streams", { application }, seen(application));
+}
+
+const TARGETS = {
+  launch: toApplication, restart: toApplication, stop: toApplication, start: toApplication, release: toApplication,
+  repair: toReader, different: toReader, unknown: toReader, rejudge: (of) => link("quality", { of }, seen(of)),
+  alert: toAlert, acknowledge: toAlert, silence: toAlert, unsilence: toAlert,
+  backfill: (subject) => link("backfills", {}, seen(subject)),
+};
+
+// The target of an operation or of an entry in the timeline.
+export function toTarget(kind, subject) {
+  return subject && TARGETS[kind] ? TARGETS[kind](subject) : seen(subject);
+}
+
+export function toAlert(key) {
+  return link("alerts", { match: key.replaceAll("*", "") }, seen(key));
+}
+
+// Hashes of code and certificates are cut to the length that is enough to compare them.
+export function brief(text) {
+  return seen(text.replace(/\b[0-9a-f]{20,}\b/g, (hash) => `${hash.slice(0, 12)}…`));
+}

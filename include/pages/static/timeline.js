@@ -1,0 +1,55 @@
+// The on-call timeline: deployments, restarts, backfills, repairs, silences and alerts over a time range.
+import { keepInAddress } from "./address.js";
+import { clock, ticks } from "./chart.js";
+import { ask, live } from "./live.js";
+import { h, link, moment, s, seen, since, table } from "./kit.js";
+import { brief, toTarget } from "./links.js";
+import { details, operation } from "./operations.js";
+
+const SPANS = [[1, "1 hour"], [6, "6 hours"], [24, "1 day"], [72, "3 days"], [168, "7 days"], [744, "31 days"]];
+const LANES = {
+  Alerts: ["alert"], Silences: ["silence", "unsilence", "acknowledge"], Deployments: ["release", "rejudge"], Starts: ["launch", "restart", "stop", "start"],
+  Backfills: ["backfill"], Repairs: ["repair"], Comparisons: ["different", "unknown"],
+};
+const WIDTH = 960, LANE = 26, LEFT = 110, RIGHT = 12;
+
+export function show(given, { shown, form }) {
+  let hours = given.get("hours") ?? "24";
+  const spans = h("select", { "aria-label": "Time range", change: () => { hours = spans.value; keepInAddress({ hours }); again(); } },
+    SPANS.map(([n, text]) => h("option", { value: n, selected: String(n) === hours }, text)));
+  form.append(spans);
+  const again = live(shown, () => ask("data/timeline", { hours }), 10, ({ occurrences, begins, as_of: now }) => [
+    plot(occurrences, Date.parse(begins), Date.parse(now)),
+    table([{ title: "Time (UTC)", sort: "descending" }, "Event", "Target", "Duration", "By", "Details"], occurrences.map((each) => [
+      moment(each.begins), name(each.kind), toTarget(each.kind, each.subject),
+      each.ends === each.begins ? "" : each.ends ? since(each.begins, each.ends) : "Not ended",
+      each.by === "airflow" ? "Airflow" : seen(each.by), h("span", { class: "value" }, about(each)),
+    ]), "Nothing happened in this time range.", { caption: "Newest first", keys: occurrences.map((each) => `${each.kind}-${each.subject}-${each.begins}`) }),
+  ]);
+}
+
+function name(kind) {
+  return { alert: "Alert", different: "View different", unknown: "Comparison inconclusive" }[kind] ?? operation(kind);
+}
+
+function about({ kind, about: text }) {
+  return ["different", "unknown"].includes(kind) ? link("reconciliation", { id: text }, `Reconciliation ${text}`) : kind === "launch" ? details({ kind, about: text }) : brief(text);
+}
+
+// One lane per group. What lasts is a bar, and a moment is a dot.
+function plot(all, first, last) {
+  const x = (time) => LEFT + ((WIDTH - LEFT - RIGHT) * (Math.min(last, Math.max(first, time)) - first)) / Math.max(1, last - first);
+  const lanes = Object.entries(LANES), height = lanes.length * LANE + 24, at = [0, 0.25, 0.5, 0.75, 1].map((share) => (first + (last - first) * share) / 1000);
+  return h("figure", { "data-key": "plot" }, s("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": "Timeline by kind of event; the table below has the same entries" },
+    lanes.map(([lane, kinds], n) => s("g", {},
+      s("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: (n + 0.5) * LANE, y2: (n + 0.5) * LANE }),
+      s("text", { x: LEFT - 10, y: (n + 0.5) * LANE + 4, "text-anchor": "end" }, lane),
+      all.filter((each) => kinds.includes(each.kind)).map((each) => mark(each, (n + 0.5) * LANE, x, last)))),
+    ticks(at).map((n) => s("text", { x: x(at[n] * 1000), y: height - 6, "text-anchor": n === 0 ? "start" : n === at.length - 1 ? "end" : "middle" }, clock(at[n], at)))));
+}
+
+function mark(each, y, x, last) {
+  const begins = x(Date.parse(each.begins)), ends = each.ends === each.begins ? begins : x(each.ends ? Date.parse(each.ends) : last);
+  const title = s("title", {}, `${name(each.kind)} ${seen(each.subject)}: ${moment(each.begins)} UTC`);
+  return s("g", { class: `mark-of ${each.kind}` }, title, ends - begins < 1 ? s("circle", { cx: begins, cy: y, r: 4.5 }) : s("rect", { x: begins, y: y - 5, width: Math.max(3, ends - begins), height: 10, rx: 3 }));
+}
