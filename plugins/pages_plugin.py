@@ -42,7 +42,6 @@ class PagesPlugin(AirflowPlugin):
             "url_route": ROUTE,
             "nav_top_level": True,
             "icon": f"{PREFIX}/static/icon.svg",
-            "icon_dark_mode": f"{PREFIX}/static/icon-dark.svg",
         }
     ]
     react_apps = [  # noqa: RUF012

@@ -29,6 +29,7 @@ PAGES = (
     "backfills",
     "lag?reader=page_audience&hours=6",
     "alerts",
+    "timeline",
     "operations",
     "quality",
     "quality?of=dead_letter",
@@ -150,6 +151,7 @@ def test_on_call_users_acknowledge_alerts_and_everyone_reads_runbooks(signed_in:
     open_page(page, "alerts")
     page.locator("[data-alert='stalled/page_audience'] [data-act=acknowledge]").click()
     expect(page.locator("[data-alert='stalled/page_audience']")).to_contain_text("Acknowledged by oncall")
+    page.get_by_role("button", name="Silence alerts…").click()
     page.get_by_label("Alerts", exact=True).fill("disk_low/*")
     page.get_by_label("Reason", exact=True).fill("a new disk")
     page.get_by_role("button", name="Silence", exact=True).click()
@@ -207,7 +209,7 @@ def test_a_backfill_is_checked_confirmed_paused_and_cancelled(backfilled: None, 
 
 
 def test_a_day_links_to_its_run_outside_the_frame(backfilled: None, watched: Page) -> None:
-    watched.goto("/plugin/truelog-backfills")
+    watched.goto("/plugin/truelog/truelog/backfills")
     framed(watched).get_by_role("link", name="2026-11-01").first.click(timeout=20_000)
     watched.wait_for_url(re.compile(r"/dags/recompute/runs/backfill__2026-11-02"), timeout=20_000)
 
@@ -223,7 +225,7 @@ def test_data_that_cannot_be_refreshed_is_marked_as_old(signed_in: dict[str, Bro
 
 
 def test_inside_airflow_a_page_follows_its_theme(watched: Page) -> None:
-    watched.goto("/plugin/truelog-streams")
+    watched.goto("/plugin/truelog")
     page = framed(watched)
     expect(page.locator("article").first).to_be_visible(timeout=20_000)
     for theme in ("dark", "light"):
@@ -251,14 +253,14 @@ def test_the_card_shows_problems_with_links(archive_down: None, watched: Page) -
     expect(card).to_have_attribute("data-state", "Critical")
     tile = card.get_by_role("link").first
     expect(tile).to_contain_text("Open alerts3Critical: click_through")
-    expect(tile).to_have_attribute("href", re.compile(r"/plugin/truelog-alerts$"))
+    expect(tile).to_have_attribute("href", re.compile(r"/plugin/truelog/truelog/alerts$"))
     for problem, page in (
-        ("archive is down", "truelog-streams"),
-        ("page_audience is stalled", "truelog-views/truelog/view?name=page_audience"),
-        ("request_rates has no table yet", "truelog-views/truelog/view?name=request_rates"),
+        ("archive is down", "streams"),
+        ("page_audience is stalled", "view?name=page_audience"),
+        ("request_rates has no table yet", "view?name=request_rates"),
     ):
         link = card.get_by_role("list", name="Problems").get_by_role("link", name=problem)
-        expect(link).to_have_attribute("href", re.compile(f"/plugin/{re.escape(page)}$"))
+        expect(link).to_have_attribute("href", re.compile(f"/plugin/truelog/truelog/{re.escape(page)}$"))
     card.get_by_role("link", name="page_audience is stalled").click()
     expect(framed(watched).locator("main")).to_contain_text("page_audience", timeout=20_000)
 

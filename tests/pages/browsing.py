@@ -20,9 +20,9 @@ def launch(playwright: Playwright) -> Browser:
     return playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])  # Chromium has no sandbox for root
 
 
-def sign_in(browser: Browser, settings: Settings, user: str) -> BrowserContext:
+def sign_in(browser: Browser, settings: Settings, user: str, *, bypass_csp: bool = False) -> BrowserContext:
     """A browser context that has signed in through Airflow's form."""
-    context = browser.new_context(viewport=LAPTOP, base_url=address(settings))
+    context = browser.new_context(viewport=LAPTOP, base_url=address(settings), bypass_csp=bypass_csp)
     page = context.new_page()
     page.goto("/auth/login/")
     form = page.locator("form[name=login]")

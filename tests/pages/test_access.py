@@ -28,7 +28,25 @@ from pages.app import make
 print(json.dumps([[route.path, method] for route in make().routes for method in route.methods]))
 """
 READABLE = (
-    *("streams", "views", "view", "reconciliations", "reconciliation", "quality", "backfills", "lag", "alerts"),
+    *(
+        "streams",
+        "views",
+        "view",
+        "reconciliations",
+        "reconciliation",
+        "quality",
+        "backfills",
+        "lag",
+        "alerts",
+        "timeline",
+    ),
+    *(
+        "components",
+        "static/icon.svg",
+        "data/timeline",
+        "data/timeline?hours=1",
+        "data/operations?subject=page&hours=2",
+    ),
     *("operations", "data/quality", "data/quality?of=dead_letter", "data-docs/1"),
     *("static/kit.js", "data/alerts", "data/runbook?kind=stalled", "data/runbook?kind=stands", "data/backfills"),
     *("data/streams", "data/vitals", "data/lag", "data/lag?reader=archive&hours=72", "data/operations?kind=repair"),

@@ -2,19 +2,20 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from tests.pages.plausible import HOSTILE, MADE
 from truelog.lag import lag_report, lag_series
 from truelog.lag.lag_verdict import LagVerdict
-from truelog.monitor import stream_report, summary, view_report
+from truelog.monitor import stream_report, summary, timeline, view_report
 from truelog.monitor.summary import PlatformState, PlatformSummary
 from truelog.quality import quality_history
 from truelog.reconcile import reconcile_history
 from truelog.serving import browse
 from truelog.serving.browse import Condition, Operator, RowPage, RowQuery
-from truelog.storage import db_snapshot
+from truelog.storage import audit_trail, db_snapshot
 from truelog.storage.database import Connection, connect
 from truelog.streaming import batch_metrics
 from truelog.support.errors import BadInput, NotSetUp, ServiceDown
@@ -109,6 +110,46 @@ def test_lag_over_time_has_a_peak_and_a_gap(snapshot: Connection) -> None:
     gaps = [at for at, each in zip(course.at[1:-1], events[1:-1], strict=True) if each is None]
     assert 1 <= len(gaps) <= 3
     assert gaps == [gaps[0] + 120 * n for n in range(len(gaps))]
+
+
+def test_throughput_is_the_growth_of_positions_and_of_the_log(snapshot: Connection) -> None:
+    """300 records arrive per minute in each partition, and the archive reads them all."""
+    course = lag_series.lag_timeline(snapshot, "archive", 3600, least=60)
+    for series in course.series:
+        rates = [
+            (arrived, read) for arrived, read in zip(series.rate_in, series.rate_out, strict=True) if arrived and read
+        ]
+        assert len(rates) > 50
+        assert {round(arrived) for arrived, _ in rates} <= {5, 10, 0}
+        assert [arrived for arrived, _ in rates] == pytest.approx([read for _, read in rates])
+
+
+def test_the_timeline_has_operations_alerts_silences_and_wrong_comparisons(snapshot: Connection) -> None:
+    found = timeline.occurrences(snapshot, timedelta(hours=24))
+    assert [each.begins for each in found] == sorted((each.begins for each in found), reverse=True)
+    kinds = {each.kind for each in found}
+    assert {"launch", "release", "repair", "backfill", "alert", "silence", "different", "unknown"} <= kinds
+    open_alerts = {each.subject for each in found if each.kind == "alert" and each.ends is None}
+    assert {"stalled/page_audience", "lagging/stream"} <= open_alerts
+    [different] = [each for each in found if each.kind == "different"]
+    assert (different.subject, different.begins) == ("page_views", different.ends)
+    assert {each.kind for each in timeline.occurrences(snapshot, timedelta(minutes=90))}.isdisjoint({"different"})
+    resolved = [
+        each
+        for each in timeline.occurrences(snapshot, timedelta(hours=31))
+        if each.subject.startswith("application_down")
+    ]
+    assert [each.by for each in resolved] == ["admin"]
+
+
+def test_operations_are_found_by_kind_target_and_time(snapshot: Connection) -> None:
+    def found(*conditions: object) -> list[str]:
+        return [each.kind for each in audit_trail.latest_operations(snapshot, 100, *conditions)]  # type: ignore[arg-type]
+
+    assert found("repair", "PAGE_V") == ["repair"]
+    assert found("repair", "no such view") == []
+    assert set(found(None, "partials", timedelta(hours=1))) == {"backfill"}
+    assert found(None, "", timedelta()) == []
 
 
 def test_streams_are_reported_with_all_their_readers(filled: Settings) -> None:

@@ -25,8 +25,10 @@ function heading(open) {
   return incidents(open).length ? count(incidents(open).length, "open alert") : "No open alerts";
 }
 
+// The worst first: critical before warning, then unacknowledged, then the oldest.
 function incidents(open) {
-  return open.filter((each) => !each.follows_from);
+  const rank = (each) => (each.severity === "critical" ? 0 : 2) + (each.acknowledged_at ? 1 : 0);
+  return open.filter((each) => !each.follows_from).sort((a, b) => rank(a) - rank(b));
 }
 
 function drawn({ open, resolved, silences, neglected, logs, may_handle: may, as_of: now }, match, again) {

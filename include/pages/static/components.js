@@ -19,7 +19,7 @@ const EXAMPLES = {
   "number, about, bytes, count": () => h("p", {}, [number(1234.5, 1), number(null), about(1200), about(null), bytes(512), bytes(73_400_000), count(1, "row"), count(2, "row")].map((text) => [text, " · "])),
   "duration, moment, ago": () => h("p", {}, [duration(0.4), duration(90), duration(5400), duration(90_000), duration(400_000), moment("2026-01-01T10:00:00Z"), ago("2026-01-01T11:00:00Z", NOW), ago(null, NOW)].map((text) => [text, " · "])),
   value: () => h("p", {}, [value(null), " ", value(""), " ", value("text"), " ", value({ a: 1 }), " ", value("bell\u0007")]),
-  "marked, seen": () => h("p", {}, marked("Run `truelog status`, **then** read the log."), " ", seen("right to left \u202e")),
+  "marked, seen": () => h("p", {}, marked("Run `truelog status`, **then** open *Streams*."), " ", seen("right to left \u202e")),
   "link, docs": () => h("p", {}, link("streams", {}, "A link"), " ", docs(1)),
   layerOf: () => layerOf({ layer: "batch", age: 240, reason: "its stream is stalled" }),
   positions: () => positions({ page_view: { 0: 120, 1: 140 }, click: { 0: 7 } }),

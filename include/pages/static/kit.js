@@ -72,11 +72,12 @@ export function paragraphs(text) {
   return text.split(/\n\s*\n/).map((each) => seen(each.replace(/\s*\n\s*/g, " ")));
 }
 
-// The Markdown that our own documents use: `code`, **bold** and a heading. Everything else is text.
+// The Markdown that our own documents use: `code`, **bold**, *emphasis* and a heading. Everything else is text.
 export function marked(text) {
-  return text.split(/(`[^`]+`|\*\*[^*]+\*\*|^# .*$)/m).map((part) => {
+  return text.split(/(`[^`]+`|\*\*[^*]+\*\*|\*[^*\s][^*]*\*|^# .*$)/m).map((part) => {
     if (/^`.+`$/.test(part)) return h("code", {}, seen(part.slice(1, -1)));
     if (/^\*\*.+\*\*$/.test(part)) return h("strong", {}, part.slice(2, -2));
+    if (/^\*.+\*$/.test(part)) return h("em", {}, part.slice(1, -1));
     return part.startsWith("# ") ? h("strong", {}, part.slice(2).replaceAll("`", "")) : part;
   });
 }

@@ -36,7 +36,7 @@ function plot(all) {
   return h("figure", {},
     h("figcaption", {}, h("strong", {}, "Verdicts"), h("span", { class: "legend verdicts" }, Object.keys(MARKS).map((each) =>
       h("span", {}, s("svg", { viewBox: "0 0 16 16", class: "mark" }, s("g", { class: `verdict ${each}` }, MARKS[each](8, 8))), sentence(each.toLowerCase()))))),
-    s("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": "Verdicts over time" },
+    s("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "group", "aria-label": "Verdicts over time" },
       views.map((view, lane) => s("g", {},
         s("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: (lane + 0.5) * LANE, y2: (lane + 0.5) * LANE }),
         s("text", { x: LEFT - 10, y: (lane + 0.5) * LANE + 4, "text-anchor": "end" }, view))),

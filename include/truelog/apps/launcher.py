@@ -154,7 +154,9 @@ def log_tail(settings: Settings, name: str) -> str:
 
 
 def last_error(settings: Settings, name: str) -> str:
-    """The last line of the application's log that names an error, or else its last line."""
+    """The last line of the application's log that names an error, or else its last line. Empty if there is no log."""
+    if not log_path(settings, name).exists():
+        return ""
     lines = [line.strip() for line in log_tail(settings, name).splitlines() if line.strip()]
     return next((line for line in reversed(lines) if _ERROR.match(line)), lines[-1] if lines else "")[:_MAX_ERROR]
 

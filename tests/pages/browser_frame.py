@@ -1,0 +1,132 @@
+"""Tests in Chromium of what all pages share: headings, titles, addresses, accessibility, and the components."""
+
+import gzip
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from tests.pages.browsing import framed, open_page
+from truelog.support.settings import Settings
+
+AXE = Path(__file__).parent / "vendored" / "axe.min.js.gz"
+AXE_HASH = "29348999450cdf2849a8e70b7912fc2da85a849da39c0d0d5394f51d4a9ed95c"
+RUN_AXE = """async () => (await axe.run(document, { resultTypes: ["violations"] })).violations
+  .filter(({ impact }) => ["serious", "critical"].includes(impact))
+  .map(({ id, nodes }) => `${id}: ${nodes.slice(0, 3).map((each) => each.html.slice(0, 200)).join(" | ")}`)"""
+TITLES = {
+    "streams": "Streams",
+    "views": "Views",
+    "view?name=page_views": "page_views",
+    "reconciliations": "Reconciliations",
+    "reconciliation?id=59": "page_views",
+    "quality": "Quality",
+    "backfills": "No backfill is running",
+    "lag?reader=page_audience&hours=6&partitions=1": "Lag",
+    "alerts": "3 open alerts",
+    "timeline": "Timeline",
+    "operations": "Operations",
+    "components": "Components",
+}
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    source = gzip.decompress(AXE.read_bytes())
+    assert hashlib.sha256(source).hexdigest() == AXE_HASH
+    return source.decode()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_page_has_a_serious_accessibility_problem(
+    signed_in: dict[str, BrowserContext], planned: Settings, axe: str, theme: str
+) -> None:
+    page = signed_in["admin"].new_page()
+    page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
+    found = {}
+    for name in TITLES:
+        open_page(page, name)
+        expect(page.locator("main")).to_have_attribute("aria-busy", "false")
+        page.evaluate(axe)
+        found[name] = page.evaluate(RUN_AXE)
+    page.close()
+    assert {name: problems for name, problems in found.items() if problems} == {}
+
+
+def test_every_page_has_one_heading_and_names_its_tab(planned: Settings, watched: Page) -> None:
+    for name, title in TITLES.items():
+        open_page(watched, name)
+        expect(watched.locator("h1:visible")).to_have_count(1)
+        expect(watched.locator("h1:visible")).to_contain_text(title)
+        expect(watched).to_have_title(f"{title} · Truelog")
+
+
+def test_tables_of_these_pages_have_captions(watched: Page) -> None:
+    for name in ("streams", "lag", "alerts", "timeline", "operations", "components"):
+        open_page(watched, name)
+        expect(watched.locator("main table").first).to_be_visible()
+        assert watched.locator("main table:not(:has(caption))").count() == 0, name
+
+
+def test_airflow_marks_our_entry_on_every_address_and_names_the_tab(watched: Page) -> None:
+    for address, title in (
+        ("/plugin/truelog", "Streams"),
+        ("/plugin/truelog/truelog/lag?reader=archive&hours=6", "Lag"),
+        ("/plugin/truelog-alerts", "3 open alerts"),
+        ("/plugin/truelog-views/truelog/view?name=page_views", "page_views"),
+    ):
+        watched.goto(address)
+        expect(framed(watched).locator("h1:visible")).to_contain_text(title, timeout=20_000)
+        entry = watched.get_by_role("link", name="Truelog")
+        expect(entry).to_have_attribute("aria-current", "page")
+        expect(entry.locator("img")).to_have_js_property("complete", value=True)
+        assert entry.locator("img").evaluate("image => image.naturalWidth") > 0
+        expect(watched).to_have_title(f"{title} · Truelog")
+
+
+def test_choices_are_in_airflows_address_and_survive_a_reload(watched: Page) -> None:
+    watched.goto("/plugin/truelog")
+    framed(watched).get_by_role("link", name="Lag", exact=True).click()
+    watched.wait_for_url(re.compile("/plugin/truelog/truelog/lag$"))
+    page = framed(watched)
+    page.get_by_label("Reader").select_option("archive")
+    page.get_by_label("Time range").select_option("6 hours")
+    watched.wait_for_url(re.compile(r"/truelog/lag\?reader=archive&hours=6$"))
+    watched.reload()
+    page = framed(watched)
+    expect(page.get_by_label("Reader")).to_have_value("archive", timeout=20_000)
+    expect(page.get_by_label("Time range")).to_have_value("6")
+    expect(page.locator("h1:visible")).to_contain_text("archive")
+
+
+def test_operations_and_alerts_are_filtered_by_their_address(watched: Page) -> None:
+    open_page(watched, "operations?kind=repair&subject=PAGE_")
+    rows = watched.locator("tbody tr")
+    expect(rows).to_have_count(1)
+    expect(rows.get_by_role("link", name="page_views")).to_have_attribute("href", "view?name=page_views")
+    watched.get_by_label("Target").fill("no such view")
+    expect(watched.locator("main")).to_contain_text("No operations match.")
+    assert watched.url.endswith("?kind=repair&subject=no+such+view")
+    open_page(watched, "alerts?match=stalled")
+    expect(watched.locator("[data-alert]")).to_have_count(1)
+    watched.get_by_label("Filter", exact=True).fill("view_different")
+    expect(watched.locator("[data-alert]")).to_have_attribute("data-alert", "view_different/click_through")
+    assert watched.url.endswith("?match=view_different")
+
+
+def test_the_crosshair_is_in_all_charts_and_the_legend_switches_lines(watched: Page) -> None:
+    open_page(watched, "lag?reader=page_audience&hours=6&partitions=1")
+    charts = watched.locator("figure.chart")
+    expect(charts).to_have_count(3)
+    charts.first.locator("svg[role=img]").hover()
+    for n in range(3):
+        expect(charts.nth(n).locator(".pointer")).to_have_attribute("visibility", "visible")
+        expect(charts.nth(n).locator(".readout")).to_contain_text(re.compile(r"^\d\d:\d\d:\d\d: "))
+    first = charts.first.get_by_role("button", name="page_view 0")
+    first.click()
+    expect(first).to_have_attribute("aria-pressed", "false")
+    expect(first).to_be_focused()
+    expect(charts.first.locator("path[data-key='page_view 0']")).to_have_count(0)
+    expect(charts.first.locator("path[data-key='Total']")).to_have_count(1)
