@@ -56,7 +56,7 @@ def delivery(receiver: str) -> DAG:
 @task(retries=0, priority_weight=100, execution_timeout=timedelta(seconds=45))
 def beat() -> None:
     """Send one heartbeat. It is not retried, because the next one follows in a minute."""
-    from truelog.alerts import heartbeat
+    from truelog.monitor import heartbeat
 
     heartbeat.send_heartbeat(Settings())
 

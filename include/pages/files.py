@@ -9,7 +9,7 @@ _FOLDER = Path(__file__).parent / "static"
 _FILES = {path.name: path for path in _FOLDER.iterdir()}
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
 TABS = ("streams", "views", "reconciliations", "quality", "backfills", "lag", "alerts", "timeline", "operations")
-_DETAILS = ("view", "reconciliation", "components")
+PAGES = (*TABS, "view", "reconciliation", "components")
 
 router = APIRouter()
 
@@ -26,7 +26,7 @@ def page() -> FileResponse:
     return _file("page.html")
 
 
-for each in (*TABS, *_DETAILS):
+for each in PAGES:
     router.add_api_route(f"/{each}", page, methods=["GET"])
 
 

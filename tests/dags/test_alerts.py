@@ -14,12 +14,13 @@ from pydantic import SecretStr
 
 from tests.library.alert_tables import age, application_of, emptied
 from tests.library.listener import FAILS, TAKES, Listener, listening
-from truelog.alerts import alert_store, heartbeat
+from truelog.alerts import alert_store
 from truelog.alerts.alert_delivery import deliver
 from truelog.alerts.alert_kind import KINDS
 from truelog.alerts.alert_receiver import configured
 from truelog.alerts.alert_rules import Finding, NotificationPolicy, Observation, Source
 from truelog.alerts.alert_scheduler import SOURCES, record
+from truelog.monitor import heartbeat
 from truelog.storage.database import Connection
 from truelog.support.errors import ReceiverDown, ServiceDown
 from truelog.support.settings import PROJECT, Settings
@@ -55,9 +56,7 @@ def open_alert(database: Connection, *receivers: str) -> None:
         database,
         SOURCE,
         Observation((Finding("application_down", "one", "it died"),)),
-        receivers,
-        timedelta(hours=4),
-        application_of,
+        NotificationPolicy(receivers, timedelta(hours=4), application_of),
     )
 
 
@@ -79,11 +78,14 @@ def test_each_configured_receiver_has_a_dag(dags: "DagBag", receiving: Settings)
 
 
 def test_the_pages_that_alerts_link_to_exist(dags: "DagBag") -> None:
-    from pages_plugin import PagesPlugin
+    from pages_plugin import PLUGIN
 
-    existing = {f"plugin/{view['url_route']}" for view in PagesPlugin.external_views}
-    existing |= {f"dags/{dag}" for dag in dags.dags}
-    assert {kind.page.format(subject="stream") for kind in KINDS.values()} - existing == set()
+    from pages.files import PAGES
+
+    existing = {f"{PLUGIN}/{page}" for page in PAGES} | {f"/dags/{dag}" for dag in dags.dags}
+    pages = {kind.page.format(subject="stream").partition("?")[0] for kind in KINDS.values()}
+    assert {f"/{page}" for page in pages} - existing == set()
+    assert {kind.dag.format(subject="stream") for kind in KINDS.values() if kind.dag} - dags.dags.keys() == set()
 
 
 def test_the_task_is_deferred_until_a_notification_waits(

@@ -3,8 +3,11 @@
 The laws are checked on random open alerts. The table lists individual cases, each with its reason.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,14 +17,22 @@ from hypothesis import strategies as st
 from tests.library.alert_tables import application_of
 from truelog.alerts.alert_effects import NEVER_FOLDED, OUTLIVES, RULES, causes_of
 from truelog.alerts.alert_kind import KINDS, Severity
-from truelog.alerts.alert_rules import Alert, EvaluationContext, Finding, Observation, Transition, evaluate_all
+from truelog.alerts.alert_rules import (
+    Alert,
+    Evaluation,
+    EvaluationContext,
+    Finding,
+    Observation,
+    Transition,
+    evaluate_all,
+)
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SUBJECTS = ("archive", "stream", "log", "page_views", "cart")
 REPEAT = timedelta(hours=4)
 
 
-def opened(key: str, **changes: datetime | None) -> Alert:
+def opened(key: str, **changes: Any) -> Alert:
     kind, _, subject = key.partition("/")
     return replace(Alert(kind, subject, "", NOW - timedelta(minutes=9), NOW - timedelta(minutes=9)), **changes)
 
@@ -132,33 +143,32 @@ def test_a_chain_leads_to_its_first_cause() -> None:
     assert causes_of(alerts, NOW, application_of) == dict.fromkeys(("stalled/cart", "no_input/log"), "clock_jumped/log")
 
 
+def notified(cause: Alert, now: datetime, known: list[Alert], *subjects: str) -> list[Evaluation]:
+    """Evaluate a look of the `stalled` source, which found these views, while another source's alert is the cause."""
+    context = EvaluationContext(now, REPEAT, fold=partial(_fold, cause, now))
+    found = Observation(tuple(Finding("stalled", subject, "no batch") for subject in subjects))
+    return list(evaluate_all(known, found, context))
+
+
+def _fold(cause: Alert, now: datetime, own: Sequence[Alert]) -> dict[str, str]:
+    return causes_of([cause, *own], now, application_of)
+
+
 def test_an_effect_that_outlives_its_cause_by_five_minutes_notifies_by_itself() -> None:
     """The cause ends after a minute. The effect lasts."""
-    cause, known = opened("application_down/stream"), list[Alert]()
-    sent = []
+    cause, known, sent = opened("application_down/stream"), list[Alert](), []
     for second in range(0, 600, 20):
-        now = NOW + timedelta(seconds=second)
         ended = replace(cause, gone_at=NOW + timedelta(seconds=60) if second >= 60 else None)
-        context = EvaluationContext(
-            now,
-            REPEAT,
-            fold=lambda own, ended=ended, now=now: causes_of([ended, *own], now, application_of),  # type: ignore[misc]
-        )
-        found = Observation((Finding("stalled", "cart", "no batch"),))
-        [evaluation] = evaluate_all(known, found, context)
+        [evaluation] = notified(ended, NOW + timedelta(seconds=second), known, "cart")
         known = [evaluation.alert]
         sent += [(second, evaluation.notify)] if evaluation.notify else []
     assert sent == [(60 + OUTLIVES.total_seconds(), Transition.OPEN)]
 
 
 def test_an_effect_that_ends_with_its_cause_is_never_sent() -> None:
-    cause, known, sent = opened("application_down/stream"), list[Alert](), []
-    for second, findings in ((0, (Finding("stalled", "cart", ""),)), (20, ()), (40, ()), (60, ())):
-        now = NOW + timedelta(seconds=second)
-        context = EvaluationContext(
-            now, REPEAT, fold=lambda own, now=now: causes_of([cause, *own], now, application_of)
-        )  # type: ignore[misc]
-        evaluations = list(evaluate_all(known, Observation(findings), context))
+    cause, known, sent = opened("application_down/stream"), list[Alert](), list[Transition]()
+    for second, subjects in ((0, ["cart"]), (20, []), (40, []), (60, [])):
+        evaluations = notified(cause, NOW + timedelta(seconds=second), known, *subjects)
         known = [each.alert for each in evaluations if each.alert.resolved_at is None]
         sent += [each.notify for each in evaluations if each.notify]
     assert (known, sent) == ([], [])

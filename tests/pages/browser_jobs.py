@@ -1,8 +1,9 @@
 """Tests in Chromium of the jobs of an on-call engineer: each from Airflow's home page, with a limit of clicks.
 
-Each test prints its clicks and its seconds. Run with `-rP` to see them.
+Each test logs its clicks and its seconds. `--log-cli-level=INFO` shows them.
 """
 
+import logging
 import time
 from collections.abc import Iterator
 
@@ -17,6 +18,7 @@ from truelog.storage import audit_trail
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
+log = logging.getLogger("truelog.jobs")
 PATIENCE = 20_000  # milliseconds for Airflow's own pages
 
 
@@ -40,7 +42,7 @@ class Job:
         self.clicks += 1
 
     def done(self, name: str, limit: int) -> None:
-        print(f"{name}: {self.clicks} clicks, {time.monotonic() - self.begun:.1f} s")
+        log.info("%s: %s clicks, %.1f s", name, self.clicks, time.monotonic() - self.begun)
         self.page.close()
         assert self.clicks <= limit
 

@@ -276,7 +276,10 @@ def test_alertmanager_gets_its_own_format(receiving: Settings, database: Connect
         "runbook_url": "docs/runbooks/application_down.md",
         "former_kind": "down",
     }
-    assert opened["generatorURL"] == f"http://127.0.0.1:{receiving.airflow_port}/dags/stream_one"
+    assert (
+        opened["generatorURL"]
+        == f"http://127.0.0.1:{receiving.airflow_port}/plugin/truelog/truelog/streams?application=one"
+    )
     assert opened["startsAt"] < resolved["endsAt"] < opened["endsAt"]
     assert resolved["annotations"]["summary"].startswith("resolved: ")
 
