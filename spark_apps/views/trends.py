@@ -1,4 +1,7 @@
-"""Trends: words that people search for and pages that they click on, by hour, compared with the hour before."""
+"""Trends: words that people search for and pages that they click on, by hour, compared with the hour before.
+
+A client that gets no answer sends its event again. Within an hour, only the first of these events counts.
+"""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -31,6 +34,7 @@ VIEW = View(
     transform=transform,
     key=("hour", "kind", "term"),
     measures={"number": Sum()},
+    dedupe="1 hour",
     present={"rising": RISING},
     checks=("number > 0", "kind IN ('word', 'url')"),
     columns={

@@ -47,7 +47,9 @@ class Bench:
         return {"page_view": shaped(self.lab, self.lab.spark.range(start, end), "page_view", kinds)}
 
     def staged(self, start: int, end: int) -> stage.StagedRows:
-        return self.applier.stage_totals(self.compiled, self.events(start, end), self.compiled.view.reads)
+        return self.applier.stage_totals(
+            self.lab.connection, self.compiled, self.events(start, end), {("page_view", 0)}
+        )
 
     @property
     def applier(self) -> BatchApplier:

@@ -5,6 +5,7 @@ There are few different values, so that keys repeat, and some values are hostile
 
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -87,12 +88,16 @@ def _encode(fields: dict[str, Any]) -> bytes:
 
 @dataclass(frozen=True)
 class Record:
-    """A record of a generated log, and the number of the micro-batch that the stream reads it in."""
+    """A record of a generated log, and the number of the micro-batch that the stream reads it in.
+
+    `second` is when the broker appended it, from `START` on.
+    """
 
     topic: str
     partition: int
     value: bytes | None
     cut: int
+    second: int = 0
 
 
 def hostile(event_type: EventType) -> st.SearchStrategy[bytes | None]:
@@ -149,11 +154,13 @@ def log(
     partitions: int = 3,
     longest: int | None = None,
     bad: bool = False,
+    steps: Sequence[int] = (0,),
 ) -> st.SearchStrategy[list[Record]]:
     """A log of these topics with randomly interleaved partitions, cut into random micro-batches.
 
     If `bad` is true, one record in four is hostile, no log is short, and records also skip micro-batches. A log of
-    several topics is longer, because its events must refer to each other.
+    several topics is longer, because its events must refer to each other. The broker appends each record one of the
+    `steps` in seconds after the record before it in the partition.
     """
     most = longest or max(12, 8 * len(reads))
     least = most // 3 if bad else 4 * len(reads) if len(reads) > 1 else 0
@@ -163,15 +170,16 @@ def log(
         return st.one_of(good, good, good, hostile(types[topic])) if bad else good
 
     one = st.one_of([st.tuples(st.just(t), st.integers(0, partitions - 1), value(t)) for t in reads])
-    return st.lists(st.tuples(one, st.integers(0, 2 if bad else 1)), min_size=least, max_size=most).map(_cut)
+    placed = st.tuples(one, st.integers(0, 2 if bad else 1), st.sampled_from(steps))
+    return st.lists(placed, min_size=least, max_size=most).map(_cut)
 
 
-def _cut(drawn: list[tuple[tuple[str, int, bytes | None], int]]) -> list[Record]:
+def _cut(drawn: list[tuple[tuple[str, int, bytes | None], int, int]]) -> list[Record]:
     """Assign records to micro-batches, in offset order within a partition and independently of other partitions."""
-    reached: dict[tuple[str, int], int] = {}
+    reached: dict[tuple[str, int], tuple[int, int]] = {}
     records = []
-    for (topic, partition, encoded), step in drawn:
-        key = (topic, partition)
-        reached[key] = reached.get(key, partition % 2) + step
-        records.append(Record(topic, partition, encoded, reached[key]))
+    for (topic, partition, encoded), step, seconds in drawn:
+        cut, second = reached.get((topic, partition), (partition % 2, 0))
+        reached[topic, partition] = cut + step, second + seconds
+        records.append(Record(topic, partition, encoded, *reached[topic, partition]))
     return records

@@ -4,6 +4,7 @@ A Spark job takes a second regardless of its size. The case therefore becomes an
 jobs check the laws on hundreds of cases.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import product
@@ -19,7 +20,7 @@ from pyspark.sql.types import IntegerType
 from tests.laws.events import START, Record, log
 from tests.laws.with_case import with_case
 from truelog.batch.batch_context import BatchContext
-from truelog.kernel import clock, joins, merge, stage, table, table_hash
+from truelog.kernel import clock, copies, joins, merge, stage, table, table_hash
 from truelog.kernel.apply_batch import BatchApplier
 from truelog.kernel.stage import StagedRows
 from truelog.kernel.table_hash import TableHash
@@ -40,6 +41,7 @@ from truelog.views.view import View
 from truelog.views.view_compiler import compile_view
 
 CASES = 200
+_PARTITIONS = 100  # of each case: its own partitions are numbered from here on
 
 
 def cases(
@@ -88,7 +90,7 @@ class Lab:
 
     def compare_all(self, name: str, view: View, drawn: list[list[Record]]) -> DiffCounts:
         """Stream every case batch by batch, rebuild it in one step and count the differences between the tables."""
-        if isinstance(view, Group | Join):
+        if isinstance(view, Group | Join) or view.dedupe:
             return self._compare_merged(name, view, drawn)
         plain = self.compiled(name, view)
         by_case = replace(extend_view(plain, "case_id", IntegerType()), name=f"{name}_by_case")
@@ -113,11 +115,15 @@ class Lab:
         applier = BatchApplier(self.settings)
         for cut in range(last_cut(drawn) + 1):
             of_cut = {topic: frame.where(F.col("cut") == cut) for topic, frame in events.items()}
-            topics = {record.topic for case in drawn for record in case if record.cut == cut}
-            merge.add_batch(self.connection, compiled, applier.stage_totals(compiled, of_cut, topics))
+            places = {(r.topic, place(n, r)) for n, case in enumerate(drawn) for r in case if r.cut == cut}
+            staged = applier.stage_totals(self.connection, compiled, of_cut, places)
+            merge.add_batch(self.connection, compiled, staged)
+            merge.drop_expired(self.connection, compiled, "state", _touching(places))
         self._copy_streamed(compiled)
-        staged = stage.stage_tables(compiled, lambda table: table.totals_of(events), self.settings)
-        merge.add(self.connection, compiled, "recon", staged)
+        rebuilt = stage.stage_tables(
+            compiled, lambda table: table.totals_of(copies.countable(table, events)), self.settings
+        )
+        merge.add(self.connection, compiled, "recon", rebuilt)
         own, *sides = (row_diff.find_differences(self.connection, each) for each in compiled.tables)
         assert not any(each.unequal for each in sides)
         return own
@@ -139,17 +145,18 @@ class Lab:
 
     def events(self, topic: str, drawn: list[list[Record]]) -> DataFrame:
         """The valid events of a topic in all cases, decoded the way the stream decodes them."""
+        times: list[datetime] = []
         columns: dict[str, list[Any]] = {c: [] for c in ("case_id", "cut", "topic", "partition", "offset", "value")}
         for case_id, case in enumerate(drawn):
             offsets: dict[int, int] = {}
             for record in (r for r in case if r.topic == topic):
                 offset = offsets[record.partition] = offsets.get(record.partition, -1) + 1
-                row = (case_id, record.cut, topic, record.partition, offset, record.value)
+                row = (case_id, record.cut, topic, place(case_id, record), offset, record.value)
+                times.append(START + timedelta(seconds=record.second))
                 for column, each in zip(columns.values(), row, strict=True):
                     column.append(each)
         values = pa.array(columns.pop("value"), pa.binary())
-        times = pa.array([START] * len(values), pa.timestamp("us", "UTC"))
-        coordinates = {"broker_time": times} | {
+        coordinates = {"broker_time": pa.array(times, pa.timestamp("us", "UTC"))} | {
             n: pa.array(v, pa.string() if n == "topic" else pa.int64() if n == "offset" else pa.int32())
             for n, v in columns.items()
         }
@@ -198,6 +205,19 @@ class Lab:
             self.connection.execute(
                 sql.SQL("CREATE TABLE {} AS TABLE {}").format(copy, sql.Identifier("state", each.table))
             )
+
+
+def place(case_id: int, record: Record) -> int:
+    """The partition of a record. No two cases share one, so that their logs are independent."""
+    return case_id * _PARTITIONS + record.partition
+
+
+def _touching(places: Iterable[tuple[str, int]]) -> Positions:
+    """Some positions in these partitions."""
+    offsets: dict[str, dict[int, int]] = {}
+    for topic, partition in places:
+        offsets.setdefault(topic, {})[partition] = 1
+    return Positions(offsets)
 
 
 def _reached(by_case: CompiledView, cut: int) -> Positions:

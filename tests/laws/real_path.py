@@ -52,6 +52,7 @@ from truelog.views.view import View
 CUTS = 4
 PARTITIONS = 3
 KEEP = "90 seconds"  # of every view that drops old rows, because all views share one clock
+DEDUPE = "1 second"  # of every view that leaves out copies: some are in the cut after that of their event
 _CUT, _CASE = 1_000_000, 1_000  # offsets
 _COMMITS = ((0, 2), (2, 4))  # the cuts of each archive commit
 _PARTIAL_DAYS = (0, 2)  # the log days with a partial; the rebuild reads the other days from the archived records
@@ -100,13 +101,20 @@ def shared_log(drawn: Sequence[Sequence[Record]], topics: Sequence[str]) -> Shar
             cut = min(record.cut, CUTS - 1)
             offset = cut * _CUT + number * _CASE + reached[record.topic, record.partition, cut]
             reached[record.topic, record.partition, cut] += 1
-            logged.append(Logged(record.topic, record.partition, offset, record.value))
+            logged.append(Logged(record.topic, record.partition, offset, _of_case(number, record.value)))
     for cut in range(CUTS):
         time = START + timedelta(seconds=20 * cut)
         ends = log.end(cut).only(topics).as_json().replace('"', '\\"')
         tick = f'{{"event_id": "t{cut}", "occurred_at": "{time:%Y-%m-%dT%H:%M:%S}Z", "ends": "{ends}"}}'
         logged.append(Logged(clock.TOPIC, 0, cut * _CUT, tick.encode()))
     return replace(log, records=logged)
+
+
+def _of_case(number: int, value: bytes | None) -> bytes | None:
+    """The record with ids that no other case has, because a partition has the records of all cases."""
+    for name in (b"event_id", b"search_id"):
+        value = value and value.replace(b'"%s": "' % name, b'"%s": "%d.' % (name, number))
+    return value
 
 
 @dataclass
@@ -142,6 +150,8 @@ class RealPath:
         plain = replace(with_case(view, case), present={}, columns={})
         if view.keep:
             plain = replace(plain, keep=KEEP)
+        if view.dedupe:
+            plain = replace(plain, dedupe=DEDUPE)
         compiled = self.lab.compiled(f"{name[:30]}_{uuid.uuid4().hex[:8]}", plain)
         table.deploy_table(self.connection, compiled)
         return compiled
@@ -267,4 +277,5 @@ def _files(catalog: Catalog, path: RealPath, topic: str, partition: int, first: 
 
 
 def _broker_time(record: Logged) -> datetime:
-    return START + timedelta(seconds=record.cut)
+    """A time in the second of the record's cut. It goes back and forth, as the clocks of brokers do."""
+    return START + timedelta(seconds=record.cut, milliseconds=record.offset % _CUT * 379 % 1_000)

@@ -15,7 +15,7 @@ from psycopg import sql
 from pyspark.sql import DataFrame
 
 from tests.laws.events import START, Record
-from tests.laws.lab import Lab, cases
+from tests.laws.lab import Lab, cases, place
 from tests.laws.views import VIEWS
 from truelog import Join, View
 from truelog.kernel import clock, merge, table
@@ -60,7 +60,8 @@ class Fed:
         halves = [replace(record, cut=2 * index // len(self.log)) for index, record in enumerate(self.log)]
         events = {topic: self.lab.events(topic, [halves]) for topic in self.compiled.view.reads}
         half = {topic: frame.where(f"cut = {number}") for topic, frame in events.items()}
-        return BatchApplier(self.lab.settings).stage_totals(self.compiled, half, self.compiled.view.reads)
+        places = {(record.topic, place(0, record)) for record in self.log}
+        return BatchApplier(self.lab.settings).stage_totals(self.lab.connection, self.compiled, half, places)
 
     def apply(self, batch: Merge) -> None:
         merge.apply(self.lab.connection, self.compiled, batch)

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tests.laws.lab import Lab
+from tests.laws.naive_copies import Appended
 from truelog import Max, Sum, View
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import TIME, ensure_table, identifier, open_catalog
@@ -33,6 +34,7 @@ from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView
 
 MORNING = datetime(2026, 3, 1, tzinfo=UTC)
+LATER = MORNING + timedelta(hours=3)  # when records reach the log
 
 
 def _per_url(click: DataFrame) -> DataFrame:
@@ -54,13 +56,21 @@ PER_URL = View(
 )
 
 
+@dataclass(frozen=True)
+class Click(Appended):
+    """A click; `second` is after 03:00. An empty id makes it invalid, and transforms fail on an amount of letters."""
+
+    url: str = "a"
+    spent: str = "1"
+
+
 @dataclass
 class Archived:
     """Archived clicks and ticks, and a view of them."""
 
     lab: Lab
     compiled: CompiledView
-    ends: dict[str, dict[int, int]] = field(default_factory=lambda: {"click": {0: 0, 1: 0}, "ticks": {0: 0}})
+    ends: dict[str, dict[int, int]]
     ids: dict[str, str] = field(default_factory=lambda: {"click": uuid.uuid4().hex, "ticks": uuid.uuid4().hex})
 
     raw: list[pa.RecordBatch] = field(default_factory=list)  # the records as Kafka returns them
@@ -81,6 +91,15 @@ class Archived:
         ]
         self._archive("click", partition, values)
 
+    def append(self, partition: int, clicks: Sequence[Click]) -> None:
+        """Archive clicks that the broker appended at certain times."""
+        values = [
+            {"event_id": each.event_id, "url": each.url, "search_id": each.spent}
+            | {"visitor_id": "v", "occurred_at": self._at(each.second)}
+            for each in clicks
+        ]
+        self._archive("click", partition, values, [each.second for each in clicks])
+
     def tick(self, second: int) -> None:
         self._archive("ticks", 0, [{"occurred_at": self._at(second), "ends": self.positions.as_json()}])
 
@@ -98,10 +117,15 @@ class Archived:
     def _at(self, second: int) -> str:
         return (MORNING + timedelta(seconds=second)).isoformat()
 
-    def _archive(self, topic: str, partition: int, values: Sequence[dict[str, str]]) -> None:
+    def _archive(
+        self, topic: str, partition: int, values: Sequence[dict[str, str]], seconds: Sequence[int] | None = None
+    ) -> None:
         settings, begin = self.lab.settings, dict(self.ends[topic])
         self.ends[topic][partition] += len(values)
         batch = _batch(topic, partition, range(begin[partition], self.ends[topic][partition]), values)
+        if seconds is not None:
+            times = pa.array([LATER + timedelta(seconds=each) for each in seconds], TIME)
+            batch = batch.set_column(batch.schema.get_field_index("broker_time"), "broker_time", times)
         self.raw.append(batch.select(["topic", "partition", "offset", "broker_time", "value"]))
         with open_catalog(settings) as catalog:
             metadata = catalog.load_table(identifier(topic)).metadata
@@ -121,7 +145,7 @@ def _batch(topic: str, partition: int, offsets: range, values: Sequence[dict[str
         "topic": [topic] * n,
         "partition": pa.array([partition] * n, pa.int32()),
         "offset": pa.array(offsets, pa.int64()),
-        "broker_time": pa.array([MORNING + timedelta(hours=3)] * n, TIME),
+        "broker_time": pa.array([LATER] * n, TIME),
         "key": [b"k"] * n,
         "value": [json.dumps({"event_id": uuid.uuid4().hex} | each).encode() for each in values],
         "headers": [[]] * n,
@@ -142,10 +166,10 @@ def drop_archive(catalog: Catalog, topic: str) -> None:
 
 
 @contextmanager
-def archived(lab: Lab, settings: Settings, view: View = PER_URL) -> Iterator[Archived]:
-    """An empty archive, whose tables are dropped at the end, and a view of its clicks."""
+def archived(lab: Lab, settings: Settings, view: View = PER_URL, partitions: int = 2) -> Iterator[Archived]:
+    """An empty archive, whose tables are dropped at the end, and a view of its clicks in these partitions."""
     compiled = lab.compiled(f"v{uuid.uuid4().hex[:8]}", view)
-    archive = Archived(lab, compiled)
+    archive = Archived(lab, compiled, {"click": dict.fromkeys(range(partitions), 0), "ticks": {0: 0}})
     with open_catalog(settings) as catalog:
         for topic, ends in archive.ends.items():
             drop_archive(catalog, topic)

@@ -7,8 +7,10 @@ from itertools import count
 
 import pyarrow as pa
 
+from tests.laws import naive_copies
 from tests.laws.events import LONG, START, Record
 from tests.laws.lab import Lab, cases, clock_after, last_cut
+from tests.laws.naive_copies import Appended
 from tests.views.ways import Reader, Relations, Row
 from truelog import View
 from truelog.schema.decode import decode
@@ -44,12 +46,34 @@ def logs_and_rows(lab: Lab, name: str, view: View) -> Iterator[tuple[list[Row], 
 
 def logs_and_relations(lab: Lab, name: str, view: View) -> Iterator[tuple[list[Row], Relations]]:
     """Yield the valid events of each log, and the rows of the view and of every relation that the view presents."""
-    logs = cases(lab.types, view.reads)
+    logs = cases(lab.types, view.reads, steps=_steps(view))
     lab.compare_all(name, view, logs)
     read = Reader(lab, name, view)
     for case, log in enumerate(logs):
         events = [event for topic in view.reads for event in _good(lab, topic, log)]
         yield events, read(case)
+
+
+def without_copies(view: View, events: list[Row]) -> Iterator[Row]:
+    """The events that a view with `dedupe` counts."""
+    assert view.horizon is not None
+    for place in {(event["topic"], event["partition"]) for event in events}:
+        partition = [event for event in events if (event["topic"], event["partition"]) == place]
+        appended = [Appended(event["event_id"], event["broker_time"].timestamp()) for event in partition]
+        yield from (partition[number] for number in naive_copies.without_copies(appended, view.horizon))
+
+
+def _steps(view: View) -> tuple[int, ...]:
+    """The seconds between records: for a view with `dedupe`, such that events and copies are about its horizon apart.
+
+    The brokers' clocks also go back.
+    """
+    horizon = view.horizon
+    return (0,) if horizon is None else (0, 1, horizon // 2, horizon, horizon + 1, -horizon // 2, -horizon)
+
+
+def _appended(record: Record) -> datetime:
+    return START + timedelta(seconds=record.second)
 
 
 def clock_at_the_end(lab: Lab, view: View) -> datetime:
@@ -61,11 +85,13 @@ def _good(lab: Lab, topic: str, log: list[Record]) -> list[Row]:
     """The valid events of a topic, with their topic, partition and offset."""
     records = [record for record in log if record.topic == topic]
     values = pa.array([record.value for record in records], pa.binary())
-    times = pa.array([START] * len(records), pa.timestamp("us", "UTC"))
+    times = pa.array([_appended(record) for record in records], pa.timestamp("us", "UTC"))
     decoded = decode(lab.types[topic], values, times, timedelta(days=5_000_000)).to_pylist()
     offsets = {partition: count() for partition in {record.partition for record in records}}
     placed = [
-        event | {"topic": topic, "partition": record.partition, "offset": next(offsets[record.partition])}
+        event
+        | {"topic": topic, "partition": record.partition, "offset": next(offsets[record.partition])}
+        | {"broker_time": _appended(record)}
         for event, record in zip(decoded, records, strict=True)
     ]
     return [event for event in placed if event["invalid"] is None]

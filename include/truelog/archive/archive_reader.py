@@ -27,7 +27,7 @@ from truelog.archive.archive_table import (
 from truelog.archive.log_day import LogDays
 from truelog.control import event_registry
 from truelog.log.positions import Positions, Range
-from truelog.log.records import decoded, events
+from truelog.log.records import decoded, events, in_ranges
 from truelog.schema.event import EventType, EventTypes
 from truelog.storage.database import connect
 from truelog.support.errors import ArchiveBehind
@@ -203,10 +203,10 @@ def _scan(spark: SparkSession, settings: Settings, topic: str, wanted: Wanted) -
     reader = spark.read.options(**FILE_COST)
     if snapshot is not None:
         reader = reader.option("versionAsOf", snapshot.snapshot_id)
-    in_ranges = reduce(Column.__or__, map(_is_in, ranges), F.lit(False))
+    chosen = in_ranges(ranges) & ~F.col("erased")
     if wanted.since is not None:
-        in_ranges &= F.col("broker_time") > F.lit(wanted.since)
-    rows = reader.table(name).where(in_ranges & ~F.col("erased")).withColumn("topic", F.lit(topic))
+        chosen &= F.col("broker_time") > F.lit(wanted.since)
+    rows = reader.table(name).where(chosen).withColumn("topic", F.lit(topic))
     return rows, Progress.of(table.metadata)
 
 
@@ -220,11 +220,6 @@ def require_archived(table: Table, topic: str, ranges: Iterable[Range]) -> None:
     missing = sum(max(0, each.end - max(each.start, archived.get(each.partition, 0))) for each in ranges)
     if missing:
         raise ArchiveBehind(f"the archive of {topic} is {missing} events behind. Is the archive application running?")
-
-
-def _is_in(wanted: Range) -> Column:
-    offset = F.col("offset")
-    return (F.col("partition") == wanted.partition) & (offset >= wanted.start) & (offset < wanted.end)
 
 
 def _packed(scan: DataFrame, topic: str, types: EventTypes) -> DataFrame:

@@ -4,7 +4,7 @@ Closed log days come from the view's partials, and all other records come from t
 true, everything comes from the raw bytes. A rebuild is one large micro-batch into an empty table.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
@@ -15,14 +15,14 @@ from pyspark.sql import DataFrame
 from truelog.archive import archive_reader
 from truelog.batch import log_with_archive, partials
 from truelog.batch.batch_context import BatchContext
+from truelog.batch.lookback import find_lookback
 from truelog.batch.partial_selection import select_partials
 from truelog.batch.partials import Partials
 from truelog.batch.shared_events import SharedEvents
-from truelog.kernel import bad_records, clock, merge, stage, table
+from truelog.kernel import bad_records, clock, copies, merge, stage, table
 from truelog.kernel.bad_records import Coordinates
 from truelog.kernel.merge import Excluded
 from truelog.kernel.stage import StagedRows
-from truelog.log import records
 from truelog.log.positions import Positions, Range
 from truelog.log.records import EventFrames
 from truelog.schema import event_version
@@ -30,6 +30,7 @@ from truelog.schema.event import EventType, EventTypes
 from truelog.schema.event_version import UsedVersions
 from truelog.storage.database import Connection
 from truelog.views.compiled_view import CompiledView, RowFilter, all_rows
+from truelog.views.copies import SEEN
 
 _T = TypeVar("_T")
 
@@ -84,15 +85,17 @@ class Rebuilder:
             return only(self.compiled.folded(inputs.stored(self.of_table(inputs).states(positions))))
         if (joined := self.compiled.joined) is not None:
             return only(joined.rows(self.compiled.view.key, lambda table: self.of_table(table).states(positions)))
+        if self.compiled.side == SEEN:
+            return self.compiled.totals_of(self._remembered(positions), only)
         stored = (
             Partials(self.compiled)
             if self.from_raw
             else partials.load_partials(self.context.settings, self.compiled, self.readings)
         )
         selected = select_partials(stored.ranges, positions.only(self.compiled.view.topics))
-        events = self.events(archive_reader.Wanted(selected.records, positions.ids))
+        events = self.countable(selected.records, positions)
         self.store_ticks(positions)
-        states = self.compiled.totals_of(records.without_records(events, self.excluded(positions)), only)
+        states = self.compiled.totals_of(events, only)
         partial_states = stored.read(self.context.spark, selected.partials)
         if partial_states is None:
             return states
@@ -111,7 +114,24 @@ class Rebuilder:
 
     def countable_events(self, begin: Positions, end: Positions) -> EventFrames:
         """The valid events of the view's topics from `begin` to `end`, without the excluded records."""
-        return records.without_records(self.events(archive_reader.Wanted.between(begin, end)), self.excluded(end))
+        return self.countable(begin.ranges_to(end), end)
+
+    def countable(self, ranges: Collection[Range], positions: Positions) -> EventFrames:
+        """The events in these ranges, which are below `positions`, that the table counts."""
+        wanted = archive_reader.Wanted([*ranges, *self._lookback(ranges, positions)], positions.ids)
+        return copies.countable(self.compiled, self.events(wanted), self.excluded(positions), ranges)
+
+    def _remembered(self, positions: Positions) -> EventFrames:
+        """The events that the table `seen` has at `positions`."""
+        wanted = archive_reader.Wanted(self._lookback(_ends(positions), positions), positions.ids)
+        return copies.countable(self.compiled, self.events(wanted))
+
+    def _lookback(self, ranges: Iterable[Range], positions: Positions) -> list[Range]:
+        """The ranges before these ranges that decide which of their events are copies."""
+        view = self.compiled.view
+        if view.horizon is None:
+            return []
+        return find_lookback(self.events, positions.ids, (r for r in ranges if r.topic in view.reads), view.horizon)
 
     def events(self, wanted: archive_reader.Wanted) -> EventFrames:
         """The valid events of the view's topics in these ranges."""
@@ -138,14 +158,23 @@ class Rebuilder:
 
         return read
 
-    def stage_since(self, begin: Positions, end: Positions, only: RowFilter = all_rows) -> StagedRows:
-        """Stage the totals of the records from `begin` to `end`, read from the log, which is ahead of the archive."""
-        types = self._event_types()
-        if not begin.only(types).ranges_to(end.only(types)):
+    def stage_since(
+        self, begin: Positions, end: Positions, only: RowFilter = all_rows, archived: Positions | None = None
+    ) -> StagedRows:
+        """Stage the totals of the records from `begin` to `end`, read from the log, which is ahead of the archive.
+
+        `archived` are positions that the archive has reached, if it has not reached `begin`.
+        """
+        types, settings = self._event_types(), self.context.settings
+        ranges = begin.only(types).ranges_to(end.only(types))
+        if not ranges:
             return stage.NO_ROWS
-        read = log_with_archive.read_events(self.context.spark, self.context.settings, types, begin, end)
-        events = records.without_records(read, self.excluded(end))
-        return self._stage(lambda table: table.totals_of(events, only))
+        start = begin.plain() if self.compiled.view.horizon is None else (archived or begin).plain()
+        for each in self._lookback(_ends(archived or begin), begin):
+            start[each.topic][each.partition] = each.start
+        read = log_with_archive.read_events(self.context.spark, settings, types, Positions(start, begin.ids), end)
+        excluded = self.excluded(end)
+        return self._stage(lambda table: table.totals_of(copies.countable(table, read, excluded, ranges), only))
 
     def merge_staged(self, schema: str, staged: StagedRows) -> None:
         """Merge staged rows into the view's tables in `schema`, within the caller's transaction."""
@@ -207,3 +236,8 @@ class Rebuilder:
 
     def _event_types(self) -> EventTypes:
         return {topic: self.context.event_types[topic] for topic in self.compiled.view.topics}
+
+
+def _ends(positions: Positions) -> list[Range]:
+    """The empty ranges at these positions."""
+    return [Range(t, p, positions.at(t, p), positions.at(t, p)) for t, p in positions.partitions()]

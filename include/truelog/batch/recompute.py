@@ -80,7 +80,7 @@ def recompute(context: BatchContext, compiled: CompiledView, day: datetime, *, u
 def _replace_partials(rebuilder: Rebuilder, covered: PartialRange) -> int:
     """Replace the log day's partial of each table to which events are added, and return the keys of the first."""
     context, keys = rebuilder.context, list[int]()
-    for each in rebuilder.compiled.sources:
+    for each in rebuilder.compiled.daily:
         of_table, topics = rebuilder.of_table(each), each.view.topics
         own = PartialRange(covered.day, covered.begin.only(topics), covered.end.only(topics), of_table.readings)
         states = of_table.states_between(own.begin, own.end)

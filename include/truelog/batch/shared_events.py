@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 from truelog.archive.archive_reader import Wanted, read_events
 from truelog.archive.archive_table import archived_positions
 from truelog.log.positions import Positions, Range
+from truelog.log.records import in_ranges
 from truelog.schema.event import EventType
 from truelog.support.errors import TruelogError
 from truelog.support.settings import Settings
@@ -35,7 +35,7 @@ class _Held:
     def inside(self, wanted: Wanted) -> DataFrame:
         """The events in those parts of the wanted ranges that are held."""
         clipped = (replace(r, end=min(r.end, self.end.at(r.topic, r.partition))) for r in wanted.ranges)
-        return self.frame.where(reduce(Column.__or__, map(_is_in, clipped), F.lit(False)))
+        return self.frame.where(in_ranges(clipped))
 
     def past(self, wanted: Wanted) -> list[Range]:
         """Those parts of the wanted ranges that are not held."""
@@ -99,8 +99,3 @@ def shared_events(spark: SparkSession, settings: Settings, positions: Iterable[P
         yield shared
     finally:
         shared.release()
-
-
-def _is_in(wanted: Range) -> Column:
-    offset = F.col("offset")
-    return (F.col("partition") == wanted.partition) & (offset >= wanted.start) & (offset < wanted.end)

@@ -18,7 +18,6 @@ from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 from truelog.views.compiled_view import CompiledView
-from truelog.views.group import Group
 from truelog.views.view import View
 from truelog.views.view_compiler import compile_view
 
@@ -51,12 +50,10 @@ def load_views(spark: SparkSession, settings: Settings, types: EventTypes, views
 
 
 def _require_keyed(name: str, view: View, types: EventTypes) -> None:
-    """Refuse a Group over a topic without a key: the events of a group would have no order that means anything."""
-    if not isinstance(view, Group):
-        return
-    for topic in view.reads:
+    """Refuse a topic without a key for a view that depends on earlier events: they may be in other partitions."""
+    for topic in view.reads if view.is_stateful else ():
         if topic in types and types[topic].topic.key is None:
-            raise BadDeclaration(f"{name} groups the events of {topic}, whose topic has no key; declare the key.")
+            raise BadDeclaration(f"{name} depends on the order of the events of {topic}, whose topic has no key.")
 
 
 def archive_code(types: EventTypes) -> str:

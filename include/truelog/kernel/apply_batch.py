@@ -1,6 +1,6 @@
 """Applies a batch: merges a range of the log into one view.
 
-1. select the records that the view has not merged yet
+1. select the records that the view has not merged yet, and remove copies
 2. transform the records and total them by key, in native expressions on the executors
 3. stage the totals from the executors
 4. merge the staged totals
@@ -10,16 +10,16 @@ reason, and every rebuild leaves the record out.
 """
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import psycopg
-from pyspark.sql import DataFrame
 
 from truelog.control import log_cuts
 from truelog.control.lease import Holder
-from truelog.kernel import bad_records, groups, merge, stage
+from truelog.kernel import bad_records, copies, groups, merge, stage
+from truelog.kernel.copies import Places
 from truelog.kernel.merge import Excluded, Merge
 from truelog.log import leader_epochs, records
 from truelog.log.leader_epochs import Epochs
@@ -70,9 +70,9 @@ class BatchApplier:
         self, connection: Connection, compiled: CompiledView, batch: EventRange, begin: Positions, end: Positions
     ) -> None:
         started = time.monotonic()
-        repairs = None if compiled.inputs is None else merge.repairs(connection, compiled)
+        repairs = merge.repairs(connection, compiled) if compiled.view.is_stateful else None
         epochs = self._require_intact(connection, compiled, begin, batch)
-        staged, excluded = self._stage(compiled, batch, begin)
+        staged, excluded = self._stage(connection, compiled, batch, begin)
         prepare_seconds = time.monotonic() - started
         faults.reach("merge.staged")
         try:
@@ -122,32 +122,35 @@ class BatchApplier:
             self.guard.require_unchanged(read)
 
     def _stage(
-        self, compiled: CompiledView, batch: EventRange, begin: Positions
+        self, connection: Connection, compiled: CompiledView, batch: EventRange, begin: Positions
     ) -> tuple[stage.StagedRows, Sequence[Excluded]]:
         """Stage the batch totals from `begin` on; return them and the records on which the transform fails."""
-        topics = {each.topic for each in begin.ranges_to(batch.end.only(compiled.view.reads))}
-        if not topics:
+        places = {(each.topic, each.partition) for each in begin.ranges_to(batch.end.only(compiled.view.reads))}
+        if not places:
             return stage.NO_ROWS, ()  # only ticks came, as happens every second on a quiet log: no work for Spark
         events = records.from_position(batch.events, begin, batch.begin)  # 1
 
         def attempt(excluded: Sequence[Excluded]) -> tuple[stage.StagedRows, Sequence[Excluded]]:
-            counted = records.without_records(events, [each.coordinates for each in excluded])
-            return self.stage_totals(compiled, counted, topics), excluded
+            return self.stage_totals(connection, compiled, events, places, excluded), excluded
 
         return bad_records.exclude_and_retry(compiled, lambda: events, attempt)
 
-    def stage_totals(self, compiled: CompiledView, events: EventFrames, topics: Collection[str]) -> stage.StagedRows:
-        """Load the totals of these events into the view's staging tables. Only `topics` have events."""
-
-        def totals(table: CompiledView) -> DataFrame:
-            return table.totals_of(events)  # 2
-
-        if not compiled.is_derived:
-            return stage.stage_tables(compiled, totals, self.settings)  # 3
-        sources = (each for each in compiled.sources if not set(each.view.reads).isdisjoint(topics))
-        sides = stage.stage_each(sources, totals, self.settings)
-        if compiled.joined is not None:
-            return replace(stage.NO_ROWS, sides=sides)
-        spark = events[compiled.view.reads[0]].sparkSession
-        rows = groups.stage_touched(spark, compiled, self.settings, sides[INPUTS])
-        return replace(rows, sides=sides)
+    def stage_totals(
+        self,
+        connection: Connection,
+        compiled: CompiledView,
+        events: EventFrames,
+        places: Places,
+        excluded: Sequence[Excluded] = (),
+    ) -> stage.StagedRows:
+        """Load the totals of these events into the view's staging tables. All events are in these places."""
+        topics = {topic for topic, _ in places}
+        sources = [each for each in compiled.daily if not topics.isdisjoint(each.view.reads)]
+        with copies.removed(connection, compiled, self.settings, events, places) as (seen, distinct):  # 1
+            counted = records.without_records(distinct, [each.coordinates for each in excluded])
+            staged = {**seen, **stage.stage_each(sources, lambda each: each.totals_of(counted), self.settings)}  # 2, 3
+        own = staged.pop("", stage.NO_ROWS)
+        if compiled.inputs is not None:
+            spark = events[compiled.view.reads[0]].sparkSession
+            own = groups.stage_touched(spark, compiled, self.settings, staged[INPUTS])
+        return replace(own, sides=staged)

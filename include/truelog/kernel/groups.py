@@ -5,21 +5,18 @@ merge decides whether the loaded inputs are current: it applies only if the view
 repair has changed an input since then.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
 from psycopg import sql
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DecimalType, StringType, StructField, StructType
 
 from truelog.kernel import stage
 from truelog.kernel.stage import NO_ROWS, StagedRows
 from truelog.storage.database import Connection, names
-from truelog.support.settings import STAGER, Settings
+from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView
 from truelog.views.group import INPUTS
 
@@ -93,16 +90,6 @@ def values(groups: Sequence[tuple[Any, ...]]) -> sql.Composed:
     return sql.SQL("VALUES {}").format(sql.SQL(", ").join(rows))
 
 
-def grant_inputs(connection: Connection, compiled: CompiledView) -> None:
-    """Let the executors' role read a Group's inputs, if the database has this role."""
-    if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (STAGER,)).fetchone() is None:
-        return
-    inputs, role = inputs_of(compiled), sql.Identifier(STAGER)
-    state = sql.Identifier("state", inputs.table)
-    connection.execute(sql.SQL("GRANT USAGE ON SCHEMA state TO {}").format(role))
-    connection.execute(sql.SQL("GRANT SELECT ON {}, {} TO {}").format(state, stage.table(inputs), role))
-
-
 def inputs_of(compiled: CompiledView) -> CompiledView:
     """The side table with the inputs of a Group."""
     assert compiled.inputs is not None  # noqa: S101
@@ -168,24 +155,6 @@ def _stage_folded(
     inputs = inputs_of(compiled)
     types = {name: inputs.dtypes[name] for name in inputs.stored_columns}
     travels = StructType([StructField(n, StringType() if isinstance(t, DecimalType) else t) for n, t in types.items()])
-    load = _loader(settings.staging_uri(), [each.as_string(None) for each in queries], to_arrow_schema(travels))
-    loaded = spark.range(0, len(queries), 1, len(queries)).mapInArrow(load, travels)
+    loaded = stage.load(spark, settings, queries, travels)
     rows = compiled.folded(loaded.select(*(F.col(n).cast(t).alias(n) for n, t in types.items())))
     return stage.stage_rows(rows, compiled, settings)
-
-
-def _loader(
-    uri: str, queries: Sequence[str], schema: pa.Schema
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that runs in the executors' Python: the numbers of queries in, their rows out."""
-
-    def load(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for number in (number for batch in numbers for number in batch["id"].to_pylist()):
-            with closing(stage.database(uri).adbc_clone()) as connection, closing(connection.cursor()) as cursor:
-                for setting in stage.SCANS:
-                    cursor.execute(f"SET {setting} = off")
-                cursor.execute(queries[number])
-                for batch in cursor.fetch_record_batch():
-                    yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
-
-    return load

@@ -67,7 +67,7 @@ def settle(connection: Connection, compiled: CompiledView, table: CompiledView) 
     with changing(connection, compiled, table, keys):
         _add_pending(connection, table)
         no_match = (sql.SQL("{} = 0").format(sql.Identifier(name)) for name in table.view.measures)
-        with _by_index(connection):
+        with stage.by_index(connection):
             connection.execute(
                 sql.SQL("DELETE FROM {} WHERE {} AND ({}) IN ({})").format(
                     _state(table), sql.SQL(" AND ").join(no_match), names(table.key_columns), keys
@@ -79,7 +79,7 @@ def settle(connection: Connection, compiled: CompiledView, table: CompiledView) 
 def replace_counts(connection: Connection, compiled: CompiledView, table: CompiledView, keys: sql.Composable) -> None:
     """Compute the rows of a table of counts with these keys again, from the tables that it follows from."""
     joined = _joined(table)
-    with changing(connection, compiled, table, keys), _by_index(connection):
+    with changing(connection, compiled, table, keys), stage.by_index(connection):
         delete = sql.SQL("DELETE FROM {} WHERE ({}) IN ({})")
         connection.execute(delete.format(_state(table), names(table.key_columns), keys))
         for name, match in joined.counts.items():
@@ -106,23 +106,14 @@ def changing(
     if not followers:
         yield
         return
-    with _by_index(connection):
+    with stage.by_index(connection):
         _note(connection, table, keys, weight=-1)
     yield
-    with _by_index(connection):
+    with stage.by_index(connection):
         _note(connection, table, keys, weight=1)
         for each in followers:
             _stage_differences(connection, each, table)
     connection.execute(sql.SQL("DELETE FROM {}").format(_changes(table)))
-
-
-@contextmanager
-def _by_index(connection: Connection) -> Iterator[None]:
-    """Look rows up by index within the block."""
-    query = "SELECT set_config(name, %s, true) FROM unnest(%s::text[]) AS name"
-    connection.execute(query, ("off", list(stage.SCANS)))
-    yield
-    connection.execute(query, ("on", list(stage.SCANS)))
 
 
 def in_order(compiled: CompiledView) -> tuple[CompiledView, ...]:

@@ -7,7 +7,7 @@
 4. check the staged rows: they must be the rows that the executors loaded
 5. add the staged rows to the table
 6. exclude the records on which the transform failed
-7. drop the rows that have expired by the log's clock
+7. drop the rows that have expired by the log's clock, and the ids that can have no more copies
 8. advance the positions
 9. record the merge in the tally
 """
@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from truelog.control import lease
-from truelog.kernel import clock, groups, joins, stage
+from truelog.kernel import clock, copies, groups, joins, stage
 from truelog.kernel.stage import StagedRows
 from truelog.log.leader_epochs import Epochs
 from truelog.log.positions import Positions
@@ -62,7 +62,7 @@ def apply(connection: Connection, compiled: CompiledView, merge: Merge, holder: 
 
     Raises:
         Stale: the view is past the beginning of the batch (a replay, or a process that should have exited), or it was
-            repaired while the rows of its groups were computed.
+            repaired while rows were computed from those in its tables.
         MeaningChanged: the view has counted its records under another reading.
         Gap: the view is before the beginning of the batch (perhaps after a restore); a merge would skip records.
         Fenced: another process holds the application's lease.
@@ -180,13 +180,15 @@ def add(connection: Connection, compiled: CompiledView, schema: str, staged: Sta
 
 
 def drop_expired(connection: Connection, compiled: CompiledView, schema: str, end: Positions) -> datetime | None:
-    """Delete the rows of each of a view's tables that have expired by the clock at `end`.
+    """Delete the rows of each of a view's tables that have expired at `end`, by the clock or by the horizon of copies.
 
     Returns the clock; None if the view does not depend on it, or if no tick counts yet.
     """
     now = clock.at(connection, end, compiled.view.reads) if compiled.view.reads_clock else None
     for each in compiled.tables:
         clock.drop_before(connection, each, schema, clock.cutoff_at(each, now))
+    if compiled.seen is not None:
+        copies.forget(connection, compiled.seen, schema, end.only(compiled.view.reads).partitions())
     return now
 
 

@@ -6,7 +6,7 @@ checks the count and the hash to detect rows that a database crash lost.
 """
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -17,18 +17,20 @@ import numpy as np
 import psycopg
 import pyarrow as pa
 from psycopg import sql
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from truelog.storage.database import Connection, names
 from truelog.support.errors import StagingTorn
-from truelog.support.settings import Settings
+from truelog.support.settings import STAGER, Settings
 from truelog.views.compiled_view import CompiledView
 
 _REPORT = "attempt string, rows bigint, hash bigint"
 _WRAP = 1 << 64
 # Settings of PostgreSQL, off where changed keys are looked up: the tables may be large and the changes few, but a
 # staging table has no statistics that say so.
-SCANS = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin")
+_SCANS = ("enable_seqscan", "enable_hashjoin", "enable_mergejoin")
 _SWEEP_WAITS = "2s"  # a merge that begins meanwhile waits behind the sweep
 
 
@@ -129,6 +131,31 @@ def clear(connection: Connection, compiled: CompiledView, staged: StagedRows) ->
         connection.execute(query, (list(rows.attempts),))
 
 
+def load(spark: SparkSession, settings: Settings, queries: Sequence[sql.Composed], schema: StructType) -> DataFrame:
+    """The rows that these queries select, each loaded by a task of its own. They look rows up by index."""
+    texts = [each.as_string(None) for each in queries]
+    read = _reader(settings.staging_uri(), texts, to_arrow_schema(schema))
+    return spark.range(0, len(texts), 1, len(texts)).mapInArrow(read, schema)
+
+
+def grant(connection: Connection, compiled: CompiledView) -> None:
+    """Let the executors' role load rows of a table, if the database has this role."""
+    if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (STAGER,)).fetchone() is None:
+        return
+    state, role = sql.Identifier("state", compiled.table), sql.Identifier(STAGER)
+    connection.execute(sql.SQL("GRANT USAGE ON SCHEMA state TO {}").format(role))
+    connection.execute(sql.SQL("GRANT SELECT ON {}, {} TO {}").format(state, table(compiled), role))
+
+
+@contextmanager
+def by_index(connection: Connection) -> Iterator[None]:
+    """Look rows up by index within the block, which is a part of a transaction."""
+    query = "SELECT set_config(name, %s, true) FROM unnest(%s::text[]) AS name"
+    connection.execute(query, ("off", list(_SCANS)))
+    yield
+    connection.execute(query, ("on", list(_SCANS)))
+
+
 def hold(connection: Connection, compiled: CompiledView) -> None:
     """Keep `sweep` away from the view's staged rows until this session ends.
 
@@ -186,7 +213,7 @@ def _loader(target: str, uri: str) -> Callable[[Iterable[pa.RecordBatch]], Itera
         attempt = _Attempt(str(uuid.uuid4()))
         tagged = map(attempt.tag, chain([first], non_empty))
         reader = pa.RecordBatchReader.from_batches(attempt.tag_schema(first.schema), tagged)
-        with closing(database(uri).adbc_clone()) as connection, closing(connection.cursor()) as cursor:
+        with closing(_database(uri).adbc_clone()) as connection, closing(connection.cursor()) as cursor:
             cursor.adbc_ingest(target, reader, mode="append", db_schema_name="stage")
             connection.commit()
         yield attempt.report()
@@ -194,8 +221,25 @@ def _loader(target: str, uri: str) -> Callable[[Iterable[pa.RecordBatch]], Itera
     return load_attempt
 
 
+def _reader(
+    uri: str, queries: Sequence[str], schema: pa.Schema
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function that runs in the executors' Python: the numbers of queries in, their rows out."""
+
+    def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in (number for batch in numbers for number in batch["id"].to_pylist()):
+            with closing(_database(uri).adbc_clone()) as connection, closing(connection.cursor()) as cursor:
+                for setting in _SCANS:
+                    cursor.execute(f"SET {setting} = off")
+                cursor.execute(queries[number])
+                for batch in cursor.fetch_record_batch():
+                    yield from pa.Table.from_batches([batch]).cast(schema).to_batches()
+
+    return read
+
+
 @cache
-def database(uri: str) -> adbc.Connection:
+def _database(uri: str) -> adbc.Connection:
     """A connection to clone. It has already queried the database types, which takes longer than a small load."""
     return adbc.connect(uri, autocommit=True)  # never idle in a transaction
 

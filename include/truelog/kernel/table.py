@@ -7,7 +7,7 @@ from itertools import product
 import pyspark
 from psycopg import sql
 
-from truelog.kernel import groups, joins
+from truelog.kernel import joins, stage
 from truelog.storage.database import Connection, definitions, names
 from truelog.support.errors import NotMade
 from truelog.views.compiled_view import CompiledView
@@ -42,8 +42,8 @@ def deploy_table(connection: Connection, compiled: CompiledView) -> None:
             for each in compiled.tables:
                 create_table(connection, each, "state", each.table)
                 _create_stage(connection, each)
-            if compiled.inputs is not None:
-                groups.grant_inputs(connection, compiled)
+            for each in filter(None, (compiled.inputs, compiled.seen)):
+                stage.grant(connection, each)
             if compiled.joined is not None:
                 joins.create(connection, compiled)
         _create_readable_view(connection, compiled)

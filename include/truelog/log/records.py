@@ -108,6 +108,14 @@ def from_position(by_topic: EventFrames, position: Positions, begin: Positions) 
     return _without(by_topic, [(t, (F.col("partition") == p) & (F.col("offset") < o)) for t, p, o in ahead])
 
 
+def in_ranges(ranges: Iterable[Range]) -> Column:
+    """Whether a record of a topic is in one of these ranges of the topic."""
+    offset, found = F.col("offset"), F.lit(False)
+    for each in ranges:
+        found |= (F.col("partition") == each.partition) & (offset >= each.start) & (offset < each.end)
+    return found
+
+
 def without_records(by_topic: EventFrames, coordinates: Iterable[tuple[str, int, int]]) -> EventFrames:
     """The events without the records at the given (topic, partition, offset)."""
     offsets: dict[tuple[str, int], list[int]] = {}

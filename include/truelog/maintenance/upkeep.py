@@ -81,7 +81,7 @@ def drop_expired_partials(spark: SparkSession, settings: Settings, compiled: Com
     with connect(settings, autocommit=True) as connection:
         row_diff.lock_comparisons(connection, compiled.table)  # a comparison rebuilds at earlier positions
         positions = merge.positions(connection, compiled)
-        for table in compiled.sources:
+        for table in compiled.daily:
             limit = clock.cutoff(connection, table, positions)
             if limit is not None:
                 partials.drop_before(spark, settings, table, limit)

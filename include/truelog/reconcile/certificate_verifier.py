@@ -19,7 +19,7 @@ from truelog.archive import catalogless_reader
 from truelog.archive.archive_reader import Wanted
 from truelog.batch.batch_context import open_batch
 from truelog.control import event_registry
-from truelog.kernel import bad_records, clock, table_hash
+from truelog.kernel import bad_records, clock, copies, table_hash
 from truelog.log import records
 from truelog.log.positions import Positions, Range
 from truelog.log.records import EventFrames
@@ -110,7 +110,7 @@ class CertificateVerifier:
         return ", ".join(f"{topic} {partition}:{offset}" for topic, partition, offset in wrong)
 
     def _rebuilt(self, table: CompiledView, certified: Certificate, events: EventFrames) -> Buckets:
-        counted = records.without_records(events, list(certified.excluded))
+        counted = copies.countable(table, events, certified.excluded)
         kept = self._kept(table, table.totals_of(counted), certified.positions)
         return certificate.to_buckets(table_hash.hash_frame(table, table.stored(kept)))
 

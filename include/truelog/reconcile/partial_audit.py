@@ -31,7 +31,7 @@ class PartialAudit:
 
 def audit_partials(rebuilder: Rebuilder, *, every: bool = False) -> PartialAudit:
     """Compare the view's due partials, or every partial, with the raw bytes, and replace the wrong partials."""
-    known = [_known(rebuilder.of_table(each)) for each in rebuilder.compiled.sources]
+    known = [_known(rebuilder.of_table(each)) for each in rebuilder.compiled.daily]
     due = known[0].ranges if every else _due(rebuilder, known[0].ranges)
     right = {tile.day: [_verify(rebuilder, each, tile.day) for each in known] for tile in due}
     wrong = [day for day, tables in right.items() if not all(tables)]
@@ -50,7 +50,7 @@ def oldest_proof(rebuilder: Rebuilder, positions: Positions) -> datetime | None:
     None if one of them never was, or if the rebuild uses no partials.
     """
     proved, times = _proofs(rebuilder), list[datetime | None]()
-    for table in rebuilder.compiled.sources:
+    for table in rebuilder.compiled.daily:
         known = _known(rebuilder.of_table(table))
         selected = select_partials(known.ranges, positions.only(table.view.topics)).partials
         times += [proved.get(each.day) for each in selected]

@@ -28,7 +28,8 @@ from truelog.log.positions import Positions
 from truelog.reconcile import row_diff
 from truelog.storage.database import Connection, names
 from truelog.support.errors import Stale
-from truelog.views.compiled_view import CompiledView, RowFilter
+from truelog.views.compiled_view import CompiledView, RowFilter, all_rows
+from truelog.views.copies import SEEN
 
 
 def repair(rebuilder: Rebuilder, compared: Positions) -> int:
@@ -44,7 +45,7 @@ def repair(rebuilder: Rebuilder, compared: Positions) -> int:
     """
     connection, compiled = rebuilder.connection, rebuilder.compiled
     different = [each for each in compiled.sources if row_diff.has_differences(connection, each)]
-    repairs = [_TableRepair(table, _keys(table), compared) for table in map(rebuilder.of_table, different)]
+    repairs = [_TableRepair(table, _keys(table), compared, compared) for table in map(rebuilder.of_table, different)]
     for each in repairs:
         each.catch_up()  # 1
     with _locked(rebuilder):  # 2
@@ -118,6 +119,7 @@ class _TableRepair:
 
     rebuilder: Rebuilder
     keys: RowFilter
+    compared: Positions
     reached: Positions
     staged: list[StagedRows] = field(default_factory=list)
 
@@ -128,11 +130,13 @@ class _TableRepair:
         if not positions.covers(self.reached):
             raise Stale(f"{self.rebuilder.compiled.name} has gone back since its comparison. Compare it again.")
         if self.reached.ranges_to(positions):
-            self.staged.append(self.rebuilder.stage_since(self.reached, positions, self.keys))
+            self.staged.append(self.rebuilder.stage_since(self.reached, positions, self.keys, self.compared))
         self.reached = positions
 
     def replace(self) -> int:
         connection, compiled = self.rebuilder.connection, self.rebuilder.compiled
+        if compiled.side == SEEN:
+            self._add_later_rows()
         _record_before(connection, compiled, self.reached)
         connection.execute(
             sql.SQL("DELETE FROM {} AS t USING {} AS d WHERE {} = d.key_json").format(
@@ -153,10 +157,30 @@ class _TableRepair:
         merge.drop_expired(connection, compiled, "state", self.reached)
         return _record_after(connection, compiled)
 
+    def _add_later_rows(self) -> None:
+        """Also replace the rows of `seen` that the stream has added since, if the differing rows made them wrong.
+
+        A row's log time follows from the rows before it.
+        """
+        connection, compiled = self.rebuilder.connection, self.rebuilder.compiled
+        unequal = sql.SQL(
+            "SELECT {} FROM {} AS s WHERE attempt = ANY({}) AND NOT EXISTS (SELECT FROM {} AS t WHERE ({}) = ({}))"
+        ).format(
+            names(compiled.key_columns),
+            stage.table(compiled),
+            sql.Literal([attempt for each in self.staged for attempt in each.attempts]),
+            _table(compiled),
+            names(compiled.stored_columns, "t."),
+            names(compiled.stored_columns, "s."),
+        )
+        row_diff.add_keys(connection, compiled, unequal)
+
 
 def _keys(rebuilder: Rebuilder) -> RowFilter:
-    """The filter that selects the rows of the keys that differ."""
+    """The filter that selects the rows of the keys that differ. Further rows of `seen` may follow from them."""
     compiled = rebuilder.compiled
+    if compiled.side == SEEN:
+        return all_rows
     query = sql.SQL("SELECT {} FROM {}").format(names(compiled.key_columns), row_diff.diff_table(compiled))
     rows = rebuilder.connection.execute(query).fetchall()
     schema = StructType([StructField(key, compiled.dtypes[key]) for key in compiled.view.key])

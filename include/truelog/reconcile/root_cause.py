@@ -10,7 +10,7 @@
 6. Wrong value by hand, for the rows that no such range explains.
 
 The investigation of a view has a time limit. A row that it does not reach is unknown, and so is a row of a view without
-a measure by which ranges can be searched.
+a measure by which ranges can be searched. For a view with `dedupe`, only steps 1 to 3 are a proof.
 """
 
 import logging
@@ -30,7 +30,6 @@ from truelog.archive import audit_evidence
 from truelog.archive.archive_reader import Wanted
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import clock, table_hash
-from truelog.log import records
 from truelog.log.positions import Positions, Range
 from truelog.measures.measure import Sum
 from truelog.reconcile import row_diff
@@ -45,6 +44,7 @@ from truelog.reconcile.offset_search import (
 from truelog.spark.time_limit import time_limit
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView, RowFilter, extend_view
+from truelog.views.copies import SEEN
 from truelog.views.provenance_frame import ProvenanceFrame
 
 log = logging.getLogger("truelog.root_cause")
@@ -67,6 +67,8 @@ def find_root_causes(rebuilder: Rebuilder, positions: Positions, unequal: int) -
     rows = _differing(rebuilder)
     if faults:
         causes = _all(rows, Cause.FILE, faults[0].about)
+    elif rebuilder.compiled.side == SEEN:
+        causes = _all(rows, Cause.UNKNOWN, "not searched: the log time of an event follows from earlier events")
     elif rebuilder.compiled.is_derived:
         causes = _of_derived(rebuilder, rows)
     else:
@@ -168,6 +170,10 @@ class _Investigation:
             about = "the records add up to the streamed rows, so a partial is wrong"
             self.found.update(_all(self.rows, Cause.PARTIAL, about))
             return
+        if self.compiled.view.dedupe is not None:
+            why = "not searched: without an event, its copies would count, so that a lost batch could explain any row"
+            self.found.update(_all(self.rows, Cause.UNKNOWN, why))
+            return
         sums = self._nonnegative_sums(added)
         self.found.update(self._by_hand(added, sums))  # 4
         if not sums:
@@ -227,8 +233,7 @@ class _Investigation:
 
     def _selected(self, wanted: Wanted) -> DataFrame:
         """The transform's rows for these records, each row with the coordinates of its record."""
-        read = self.rebuilder.events(wanted)
-        events = records.without_records(read, self.rebuilder.excluded(self.positions))
+        events = self.rebuilder.countable(wanted.ranges, self.positions)
         frames: list[Any] = []
         for number, topic in enumerate(self.compiled.view.reads):
             values = (F.lit(number), F.col("partition"), F.col("offset"))

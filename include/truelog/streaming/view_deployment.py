@@ -85,13 +85,13 @@ class ViewDeployment:
         return ""
 
     def _scattered(self, compiled: CompiledView, earliest: Positions) -> str:
-        """Why a Group cannot go on: a topic has got more partitions, so a key's events may be in two of them."""
-        if compiled.inputs is None:
+        """Why a view that depends on earlier events cannot go on: a topic has got more partitions."""
+        if not compiled.view.is_stateful:
             return ""
         at = merge.positions(self.connection, compiled)
         grown = [t for t in at.offsets if earliest.offsets.get(t, {}).keys() - at.offsets[t].keys()]
         return (
-            f"partitions were added to {', '.join(grown)}, so the events of a group may be in two partitions without a "
+            f"partitions were added to {', '.join(grown)}, so the events of a key may be in two partitions without a "
             f"common order. Send them to a new topic, and let a new version of {compiled.name} read it."
             if grown
             else ""

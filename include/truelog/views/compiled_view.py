@@ -12,6 +12,7 @@ from truelog.measures.columns import bounded, clean, sql_type
 from truelog.measures.measure import First, Latest
 from truelog.support.errors import CodeChanged
 from truelog.views.catalogue import table_name
+from truelog.views.copies import SEEN
 from truelog.views.group import Group
 from truelog.views.joined import Joined
 from truelog.views.view import View
@@ -65,6 +66,16 @@ class CompiledView:
     def sources(self) -> tuple["CompiledView", ...]:
         """The view's tables to which events are added."""
         return tuple(each for each in self.tables if not each.is_derived)
+
+    @property
+    def seen(self) -> "CompiledView | None":
+        """The side table with the ids of events, of a view with `dedupe`."""
+        return next((each for each in self.tables if each.side == SEEN), None)
+
+    @property
+    def daily(self) -> tuple["CompiledView", ...]:
+        """The sources whose states of single log days add up. Those of `seen` expire, so it has no partials."""
+        return tuple(each for each in self.sources if each.side != SEEN)
 
     @property
     def tables(self) -> tuple["CompiledView", ...]:

@@ -1,8 +1,8 @@
 """Fingerprint: a hash of everything in a view's file and in its events that determines the rows of its table.
 
-It covers the plan of the transform, the selected names, the key, the measures, `keep`, and the referenced fields of the
-events with their types. A field that the view does not use changes nothing. The bounds of fields are not part of a
-fingerprint, because the log itself says under which declaration a record is judged.
+It covers the plan of the transform, the selected names, the key, the measures, `keep`, `dedupe`, and the referenced
+fields of the events with their types. A field that the view does not use changes nothing. The bounds of fields are not
+part of a fingerprint, because the log itself says under which declaration a record is judged.
 
 The transform runs twice: on frames with all fields, to find the fields that reach its result, and on frames with only
 these fields, whose plan is hashed. A fingerprint begins with the number of its formula. Release 0.1 used formula 1,
@@ -95,6 +95,8 @@ def _declared(view: View) -> Iterator[str]:
     yield repr(view.key)
     yield repr(dict(view.measures))
     yield repr(view.keep and seconds(view.keep))
+    if view.horizon is not None:
+        yield f"dedupe {view.horizon}"
 
 
 def _hash(parts: list[str]) -> str:

@@ -51,3 +51,7 @@ class Group(View):
         if self.keep is not None or self.window is not None:
             raise BadDeclaration("a Group has no `keep` and no `window`: its rows depend on all inputs of their group")
         object.__setattr__(self, "measures", {name: Value() for name in self.values})
+
+    @property
+    def is_stateful(self) -> bool:
+        return True

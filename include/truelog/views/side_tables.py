@@ -13,6 +13,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from truelog.measures.measure import Sum, Value
+from truelog.support.errors import BadDeclaration
+from truelog.views.copies import SEEN, seen_table
 from truelog.views.group import COORDINATES, INPUTS, Group
 from truelog.views.join import Join, Totals, counted
 from truelog.views.lateness import is_late
@@ -21,13 +23,21 @@ from truelog.views.view import View
 
 
 def side_tables(view: View) -> Mapping[str, View]:
-    """The view's side tables, by name."""
+    """The view's side tables, by name.
+
+    Raises:
+        BadDeclaration: a side of a Join has the name of another side table.
+    """
     sides: dict[str, View] = {}
     if isinstance(view, Group):
         sides = {INPUTS: _inputs(view)}
     elif isinstance(view, Join):
         sides = _of_join(view)
-    return sides | ({"dropped": _dropped(view, view.allowed_lateness)} if view.allowed_lateness else {})
+    kept = {"dropped": _dropped(view, view.allowed_lateness)} if view.allowed_lateness else {}
+    kept |= {SEEN: seen_table(view)} if view.dedupe else {}
+    if taken := sorted(sides.keys() & kept.keys()):
+        raise BadDeclaration(f"the view has a side table {', '.join(taken)} already; rename the table of the Join")
+    return sides | kept
 
 
 def relation_names(view: View) -> list[str]:
@@ -42,13 +52,14 @@ def _inputs(group: Group) -> View:
         key=(*group.by, *COORDINATES),
         measures={name: Value() for name in group.inputs},
         allowed_lateness=group.allowed_lateness,
+        dedupe=group.dedupe,
         version=group.version,
     )
 
 
 def _of_join(join: Join) -> dict[str, View]:
     """The tables of a Join: each follows only from events and from tables before it."""
-    shared: dict[str, Any] = {"version": join.version, "allowed_lateness": join.allowed_lateness}
+    shared: dict[str, Any] = {name: getattr(join, name) for name in ("version", "allowed_lateness", "dedupe")}
     sides = {name: replace(side, **shared) for name, side in join.sides.items()}
     return sides | {name: _of_totals(join, each) for name, each in join.totals.items()}
 
@@ -61,6 +72,7 @@ def _of_totals(join: Join, totals: Totals) -> View:
         measures=counted(totals.counts),
         columns=totals.columns,
         indexes=totals.indexes,
+        dedupe=join.dedupe,
         version=join.version,
     )
 
@@ -82,9 +94,10 @@ def _dropped(view: View, allowed: str) -> View:
         columns={
             "topic": "topic of the events",
             "hour": "start of the hour in which the events reached the log",
-            "events": "valid events",
+            "events": "valid events" + (", each once" if view.dedupe else ""),
             "dropped": f"events that reached the log more than {allowed} after their event time",
         },
+        dedupe=view.dedupe,
         version=view.version,
     )
 

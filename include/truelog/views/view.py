@@ -30,6 +30,8 @@ class View:
         means forever.
     allowed_lateness: how long after its event time an event may reach the log and still count ("1 hour"). None means
         forever. Events that come later are counted in a side table, `views.<view>_dropped`.
+    dedupe: for how long an event with the id of an earlier event of its partition is a copy, which does not count
+        ("1 hour"; `truelog.views.copies`). None means that each event counts.
     window: the interval of event time that a row describes. Readers then see whether a row is open, complete or
         corrected. The measures need `corrections` (`EventWindow.corrections`).
     columns: the meaning of each column, shown to readers.
@@ -46,13 +48,14 @@ class View:
     checks: tuple[str, ...] = ()
     keep: str | None = None
     allowed_lateness: str | None = None
+    dedupe: str | None = None
     window: EventWindow | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     indexes: tuple[tuple[str, ...] | str, ...] = ()
     version: int = 1
 
     def __post_init__(self) -> None:
-        for duration in (self.keep, self.allowed_lateness):
+        for duration in (self.keep, self.allowed_lateness, self.dedupe):
             if duration is not None:
                 seconds(duration)
 
@@ -65,6 +68,16 @@ class View:
     def reads_clock(self) -> bool:
         """Whether the view depends on the log's clock."""
         return self.keep is not None or self.window is not None
+
+    @property
+    def horizon(self) -> int | None:
+        """The seconds of `dedupe`; None if each event counts."""
+        return None if self.dedupe is None else seconds(self.dedupe)
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether what an event adds depends on earlier events, which must then be in the same partition."""
+        return self.dedupe is not None
 
     def contributions(self, *events: DataFrame) -> DataFrame:
         """The transform's rows for one frame of events per event type, without the events that come too late."""

@@ -97,7 +97,7 @@ class Ground:
         types = {TOPIC: self.lab.types[TOPIC]}
         read = records.read(self.lab.spark, self.lab.settings, types, begin.ranges_to(end))
         return BatchApplier(self.lab.settings).stage_totals(
-            self.compiled, records.events(read, types), self.compiled.view.reads
+            self.lab.connection, self.compiled, records.events(read, types), end.partitions()
         )
 
     def plant(self, reason: str, letters: int) -> None:

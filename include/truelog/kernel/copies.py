@@ -1,0 +1,154 @@
+"""Removes the copies from a view's events (`truelog.views.copies`), in the stream and in rebuilds.
+
+A batch of the stream has few events, and the ids of earlier ones are in the side table `seen`. Before the batch's
+events are transformed:
+
+1. the executors stage them for `seen`, with their log times
+2. PostgreSQL finds those that are copies of staged events or of events in `seen`
+3. if there are any, the executors load their coordinates, and leave these events out
+
+The merge decides whether `seen` was current: it applies only if the view is where the batch begins, and if no repair
+has changed a row since then.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from psycopg import sql
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from truelog.kernel import stage
+from truelog.kernel.stage import StagedRows
+from truelog.log import records
+from truelog.log.positions import Range
+from truelog.log.records import EventFrames
+from truelog.storage.database import Connection, names
+from truelog.support.settings import Settings
+from truelog.views import copies
+from truelog.views.compiled_view import CompiledView
+from truelog.views.copies import LOG_TIME, SEEN
+from truelog.views.group import COORDINATES
+
+_SCHEMA = StructType(
+    [StructField(*each) for each in zip(COORDINATES, (StringType(), IntegerType(), LongType()), strict=True)]
+)
+
+Coordinates = tuple[str, int, int]  # topic, partition, offset
+Places = Collection[tuple[str, int]]  # topic, partition
+
+
+def countable(
+    table: CompiledView,
+    events: EventFrames,
+    excluded: Iterable[Coordinates] = (),
+    ranges: Collection[Range] | None = None,
+) -> EventFrames:
+    """The events that a table counts, given the events of a log from its beginning on.
+
+    If `ranges` is given, the events in these ranges. Of the events before them, only those must be given that may have
+    copies in them.
+    """
+    horizon = table.view.horizon
+    if horizon is None:
+        return records.without_records(events, excluded)
+    if table.side == SEEN:
+        return copies.remembered(events, horizon) if ranges is None else _in_ranges(copies.timed(events), ranges)
+    distinct = copies.without_copies(events, horizon)
+    return records.without_records(distinct if ranges is None else _in_ranges(distinct, ranges), excluded)
+
+
+def _in_ranges(events: EventFrames, ranges: Collection[Range]) -> EventFrames:
+    return {
+        topic: frame.where(records.in_ranges(each for each in ranges if each.topic == topic))
+        for topic, frame in events.items()
+    }
+
+
+@contextmanager
+def removed(
+    connection: Connection, compiled: CompiledView, settings: Settings, events: EventFrames, places: Places
+) -> Iterator[tuple[Mapping[str, StagedRows], EventFrames]]:
+    """The rows that a batch stages for `seen`, and its events without copies. All its events are in these places."""
+    seen = compiled.seen
+    if seen is None:
+        yield {}, events
+        return
+    timed = copies.timed(events, _log_times(connection, seen, places))
+    staged = stage.stage_rows(seen.totals_of(timed), seen, settings)  # 1
+    query = _copies(seen, staged)
+    with connection.transaction(), stage.by_index(connection):
+        found = connection.execute(sql.SQL("SELECT FROM ({}) AS copy LIMIT 1").format(query)).fetchone()  # 2
+    if found is None:
+        yield {SEEN: staged}, events
+        return
+    spark = events[compiled.view.reads[0]].sparkSession
+    loaded = stage.load(spark, settings, [query], _SCHEMA).persist()  # 3
+    try:
+        yield (
+            {SEEN: staged},
+            {t: each.join(F.broadcast(loaded), list(COORDINATES), "left_anti") for t, each in events.items()},
+        )
+    finally:
+        loaded.unpersist()
+
+
+def forget(connection: Connection, seen: CompiledView, schema: str, places: Places) -> None:
+    """Delete the rows of `seen` in these places whose events can have no more copies."""
+    delete = sql.SQL(
+        "WITH p AS MATERIALIZED ({}) DELETE FROM {} AS t USING p "
+        "WHERE (t.topic, t.partition) = (p.topic, p.partition) AND t.{time} < p.{time} - {}"
+    )
+    state = sql.Identifier(schema, seen.table)
+    connection.execute(delete.format(_last(state, places), state, _interval(seen), time=sql.Identifier(LOG_TIME)))
+
+
+def _log_times(connection: Connection, seen: CompiledView, places: Places) -> dict[tuple[str, int], datetime]:
+    """The log times of these places, as far as they have one."""
+    rows: list[Any] = connection.execute(_last(sql.Identifier("state", seen.table), places)).fetchall()
+    return {(topic, partition): time for topic, partition, time in rows if time is not None}
+
+
+def _last(state: sql.Identifier, places: Places) -> sql.Composed:
+    """The query of the last log time in each of these places."""
+    return sql.SQL(
+        "SELECT topic, partition, (SELECT {time} FROM {state} AS t "
+        "WHERE (t.topic, t.partition) = (p.topic, p.partition) ORDER BY {time} DESC LIMIT 1) AS {time} "
+        "FROM unnest({topics}::text[], {partitions}::int[]) AS p(topic, partition)"
+    ).format(
+        time=sql.Identifier(LOG_TIME),
+        state=state,
+        topics=sql.Literal([topic for topic, _ in places]),
+        partitions=sql.Literal([partition for _, partition in places]),
+    )
+
+
+def _copies(seen: CompiledView, staged: StagedRows) -> sql.Composed:
+    """The query of the coordinates of the staged events that are copies.
+
+    The latest earlier event with the same id decides, because its log time is the greatest. It is found by the index of
+    the key, in whose order the offsets are last.
+    """
+    return sql.SQL(
+        "SELECT {coordinates} FROM ("
+        "SELECT *, lag({time}) OVER (PARTITION BY {id} ORDER BY {offset}) AS earlier FROM {stage} "
+        "WHERE attempt = ANY({attempts})) AS p WHERE {time} - {horizon} <= coalesce(earlier, ("
+        "SELECT {time} FROM {state} AS t WHERE ({id_of_t}) = ({id_of_p}) ORDER BY {offset} DESC LIMIT 1))"
+    ).format(
+        coordinates=names(COORDINATES),
+        time=sql.Identifier(LOG_TIME),
+        id=names(seen.view.key[:-1]),
+        id_of_t=names(seen.view.key[:-1], "t."),
+        id_of_p=names(seen.view.key[:-1], "p."),
+        offset=sql.Identifier(seen.view.key[-1]),
+        stage=stage.table(seen),
+        attempts=sql.Literal(list(staged.attempts)),
+        horizon=_interval(seen),
+        state=sql.Identifier("state", seen.table),
+    )
+
+
+def _interval(seen: CompiledView) -> sql.Composed:
+    return sql.SQL("make_interval(secs => {})").format(sql.Literal(seen.view.horizon))
