@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from truelog.control.view_loader import load_views
@@ -88,8 +89,14 @@ VIEW = Group(reads=("click",), transform=transform, by=("url",), inputs=("visito
 '''
 
 
-def test_a_group_needs_a_topic_with_a_key(spark: SparkSession, settings: Settings, tmp_path: Path) -> None:
-    (tmp_path / "grouped.py").write_text(GROUPED)
+ONCE = VIEW.replace("page_view", "click").replace("measures", 'dedupe="1 hour", measures').format(by="url")
+
+
+@pytest.mark.parametrize("declared", [GROUPED, ONCE])
+def test_a_view_that_depends_on_earlier_events_needs_a_topic_with_a_key(
+    spark: SparkSession, settings: Settings, tmp_path: Path, declared: str
+) -> None:
+    (tmp_path / "grouped.py").write_text(declared)
     configured, types = settings.model_copy(update={"views_folder": tmp_path}), load_events()
     keyless = replace(types["click"], topic=replace(types["click"].topic, key=None))
     assert [each.name for each in load_views(spark, configured, types, ["grouped"]).compiled] == ["grouped"]

@@ -186,7 +186,10 @@ def test_each_part_of_the_declaration_changes_the_fingerprint(spark: SparkSessio
         printed(spark, lambda v: counted(v.where(F.col("url") != "item#7")), VIEWED),
         printed(spark, lambda v: counted(v.where(F.col("url") != "item#8")), VIEWED),
     ]
+    identified = {**VIEWED, "event_id": StringType(), "broker_time": TimestampType()}
+    found += [printed(spark, counted, identified, dedupe=each) for each in ("1 hour", "2 hours")]
     assert len(set(found)) == len(found)
+    assert printed(spark, counted, identified, dedupe="60 minutes") == found[-2]
 
 
 def test_a_renamed_field_changes_the_fingerprint(spark: SparkSession) -> None:

@@ -1,7 +1,10 @@
-"""A Group does not go on if its topic has got more partitions; a view without an order does."""
+"""A view that depends on earlier events does not go on if its topic has got more partitions; any other view does."""
+
+import pytest
 
 from tests.laws.lab import Lab
 from tests.library.archived import PER_URL, archived
+from tests.library.kernel.test_copies import ONCE
 from tests.library.kernel.test_groups import ABOVE
 from truelog.control.lease import Holder
 from truelog.log.positions import Positions
@@ -20,7 +23,11 @@ def reason(lab: Lab, s3: Settings, view: View, partitions: int) -> str:
         return deployment._scattered(ground.compiled, earliest)
 
 
-def test_a_group_is_refused_after_partitions_were_added(lab: Lab, s3: Settings) -> None:
-    assert reason(lab, s3, ABOVE, 2) == ""
-    assert "partitions were added to click" in reason(lab, s3, ABOVE, 3)
+@pytest.mark.parametrize("view", [ABOVE, ONCE])
+def test_a_view_is_refused_after_partitions_were_added(lab: Lab, s3: Settings, view: View) -> None:
+    assert reason(lab, s3, view, 2) == ""
+    assert "partitions were added to click" in reason(lab, s3, view, 3)
+
+
+def test_a_view_that_depends_on_no_earlier_event_goes_on(lab: Lab, s3: Settings) -> None:
     assert reason(lab, s3, PER_URL, 3) == ""
