@@ -7,7 +7,6 @@ warm-up. It starts and ends when a merge becomes visible, so that no part of a b
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from shutil import copy
 
 from tests.bench.beat import every
 from tests.bench.corpus import TOPICS, in_log
@@ -20,6 +19,13 @@ from truelog.storage.database import Connection, connect
 from truelog.support.settings import Settings
 
 EXACTLY_ONCE = "exactly once, merged and checkpointed in each batch"
+
+HORIZON = "10 seconds"
+DEDUPE = f"""
+from dataclasses import replace
+
+VIEW = replace(VIEW, dedupe="{HORIZON}")
+"""
 
 _LOOK_SECONDS = 0.1
 _PATIENCE_SECONDS = 240.0
@@ -91,15 +97,17 @@ def row(job: str, passage: Passage, window: Window) -> Row:
     )
 
 
-def launch(settings: Settings, views: Sequence[str], copies: int = 1) -> Application:
-    """Start the real application with a catalogue that contains only these views, each in this many copies."""
+def launch(settings: Settings, views: Sequence[str], copies: int = 1, added: str = "") -> Application:
+    """Start the real application with a catalogue that contains only these views, each in this many copies.
+
+    `added` is code at the end of each file.
+    """
     folder = settings.home / f"views-{time.monotonic_ns()}"
     folder.mkdir()
     for view in views:
         for number in range(1, copies + 1):
-            copy(
-                settings.views_folder / f"{view}.py", folder / (f"{view}.py" if number == 1 else f"{view}_{number}.py")
-            )
+            made = folder / (f"{view}.py" if number == 1 else f"{view}_{number}.py")
+            made.write_text((settings.views_folder / f"{view}.py").read_text() + added)
     return start(settings, "stream.py", TRUELOG_VIEWS_FOLDER=str(folder))
 
 

@@ -47,9 +47,12 @@ VIEWS = {
     FOUR: ("page_views", "request_rates", "click_through", "page_audience"),
 }
 VIEWS[EIGHT] = VIEWS[FOUR]
+ONCE = f"{ONE}, each event id once in {streaming.HORIZON}"
+VIEWS[ONCE] = VIEWS[ONE]
 _QUIX_WARM_SECONDS = 10.0  # it has no compiler to wait for
 _JAVA_WARM_SECONDS = 10.0  # they may read the whole log in half a minute
 COPIES = {EIGHT: 2}  # of each view, under other names
+ADDED = {ONCE: streaming.DEDUPE}  # to the file of each view
 
 # Services, applications and the other engines are descendants of this process.
 _OURSELVES = Meter({"bench": os.getpid()})
@@ -96,6 +99,10 @@ class Suite:
 
     def one_cube(self) -> list[Row]:
         return [self._streamed(ONE)]
+
+    def each_once(self) -> list[Row]:
+        """Each id is remembered for a shorter time than the log lasts, so the stream also forgets ids."""
+        return [self._streamed(ONCE)]
 
     def bare(self) -> list[Row]:
         self._end()
@@ -200,7 +207,7 @@ class Suite:
         self._end()
         forget_views(self.settings)
         copies = COPIES.get(job, 1)
-        application = streaming.launch(self.settings, VIEWS[job], copies)
+        application = streaming.launch(self.settings, VIEWS[job], copies, ADDED.get(job, ""))
         self.running, self.deployed = (job, application), True
         count = len(VIEWS[job]) * copies
         passage = streaming.follow(self.settings, application, VIEWS[job], count, self.window)
@@ -219,6 +226,7 @@ class Suite:
 JOBS: Mapping[str, Callable[[Suite], list[Row]]] = {
     "archive": Suite.archive,
     "one_cube": Suite.one_cube,
+    "each_once": Suite.each_once,
     "bare": Suite.bare,
     "quix": Suite.quix,
     "streams": Suite.streams,

@@ -118,8 +118,10 @@ def streamed(migrated: Settings, s3: Settings, _spark_ends: None) -> Iterator[St
         lab = Lab(session(migrated, "tests"), migrated, connection, load_events())
         with archived(lab, s3, EACH, PARTITIONS) as ground:
             made = Streamed(ground)
-            for batch in drawn_batches():
-                made.add(batch)
+            for number, batch in enumerate(drawn_batches()):
+                with pytest.MonkeyPatch.context() as patched:
+                    patched.setattr(kernel_copies, "_FEW", number % 2 * 1_000)  # in every other batch, copies are many
+                    made.add(batch)
                 assert (made.counted(), made.remembered()) == made.expected()
             _make_partials(ground)
             yield made
@@ -182,7 +184,7 @@ def _shorter(seen: CompiledView) -> sql.Composed:
 
 DEFECTS = {
     "log time goes back": (copies, "_log_time", _broker_time),
-    "log time begins anew in each batch": (kernel_copies, "_log_times", lambda *arguments: {}),
+    "log time begins again in each batch": (kernel_copies, "_log_times", lambda *arguments: {}),
     "the horizon is too short": (kernel_copies, "_interval", _shorter),
     "no id is forgotten": (kernel_copies, "forget", lambda *arguments: None),
 }

@@ -20,11 +20,10 @@ from truelog.batch.partial_selection import select_partials
 from truelog.batch.partials import Partials
 from truelog.batch.shared_events import SharedEvents
 from truelog.kernel import bad_records, clock, copies, merge, stage, table
-from truelog.kernel.bad_records import Coordinates
 from truelog.kernel.merge import Excluded
 from truelog.kernel.stage import StagedRows
 from truelog.log.positions import Positions, Range
-from truelog.log.records import EventFrames
+from truelog.log.records import Coordinates, EventFrames
 from truelog.schema import event_version
 from truelog.schema.event import EventType, EventTypes
 from truelog.schema.event_version import UsedVersions

@@ -1,8 +1,8 @@
 """The collector's Kafka producer, which returns the offset of each record.
 
 A request's future completes once Kafka has all of the request's records (`acks=all`, idempotent). If one record fails,
-no record is acknowledged. The other records may still be in the log, and a retry then duplicates them. `event_id`
-identifies the duplicates.
+no record is acknowledged. The other records may still be in the log, and a retry then duplicates them. They have the
+same `event_id`, and count once in a view with `dedupe`.
 """
 
 import asyncio

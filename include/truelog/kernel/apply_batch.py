@@ -19,7 +19,7 @@ import psycopg
 from truelog.control import log_cuts
 from truelog.control.lease import Holder
 from truelog.kernel import bad_records, copies, groups, merge, stage
-from truelog.kernel.copies import Places
+from truelog.kernel.copies import Partitions
 from truelog.kernel.merge import Excluded, Merge
 from truelog.log import leader_epochs, records
 from truelog.log.leader_epochs import Epochs
@@ -125,13 +125,13 @@ class BatchApplier:
         self, connection: Connection, compiled: CompiledView, batch: EventRange, begin: Positions
     ) -> tuple[stage.StagedRows, Sequence[Excluded]]:
         """Stage the batch totals from `begin` on; return them and the records on which the transform fails."""
-        places = {(each.topic, each.partition) for each in begin.ranges_to(batch.end.only(compiled.view.reads))}
-        if not places:
+        partitions = {(each.topic, each.partition) for each in begin.ranges_to(batch.end.only(compiled.view.reads))}
+        if not partitions:
             return stage.NO_ROWS, ()  # only ticks came, as happens every second on a quiet log: no work for Spark
         events = records.from_position(batch.events, begin, batch.begin)  # 1
 
         def attempt(excluded: Sequence[Excluded]) -> tuple[stage.StagedRows, Sequence[Excluded]]:
-            return self.stage_totals(connection, compiled, events, places, excluded), excluded
+            return self.stage_totals(connection, compiled, events, partitions, excluded), excluded
 
         return bad_records.exclude_and_retry(compiled, lambda: events, attempt)
 
@@ -140,13 +140,13 @@ class BatchApplier:
         connection: Connection,
         compiled: CompiledView,
         events: EventFrames,
-        places: Places,
+        partitions: Partitions,
         excluded: Sequence[Excluded] = (),
     ) -> stage.StagedRows:
-        """Load the totals of these events into the view's staging tables. All events are in these places."""
-        topics = {topic for topic, _ in places}
+        """Load the totals of these events into the view's staging tables. They are in these partitions."""
+        topics = {topic for topic, _ in partitions}
         sources = [each for each in compiled.daily if not topics.isdisjoint(each.view.reads)]
-        with copies.removed(connection, compiled, self.settings, events, places) as (seen, distinct):  # 1
+        with copies.removed(connection, compiled, self.settings, events, partitions) as (seen, distinct):  # 1
             counted = records.without_records(distinct, [each.coordinates for each in excluded])
             staged = {**seen, **stage.stage_each(sources, lambda each: each.totals_of(counted), self.settings)}  # 2, 3
         own = staged.pop("", stage.NO_ROWS)

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from truelog.kernel.merge import Excluded
 from truelog.kernel.value_error import FAILURES, is_value_error, reason
-from truelog.log.records import EventFrames
+from truelog.log.records import Coordinates, EventFrames
 from truelog.views.compiled_view import CompiledView
 
 _COORDINATES = ("topic", "partition", "offset")
@@ -29,7 +29,6 @@ _SAMPLE = 24  # if all records of a random sample are bad, more than half of the
 _INFERRED = "inferred"  # the reason of a span that must be bad, because the rest of a bad span is good
 
 _T = TypeVar("_T")
-Coordinates = tuple[str, int, int]  # topic, partition, offset
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ A batch of the stream has few events, and the ids of earlier ones are in the sid
 events are transformed:
 
 1. the executors stage them for `seen`, with their log times
-2. PostgreSQL finds those that are copies of staged events or of events in `seen`
-3. if there are any, the executors load their coordinates, and leave these events out
+2. PostgreSQL finds the copies of staged events and of events in `seen`
+3. these events are left out; if they are many, the executors load their coordinates, so that the driver does not
 
 The merge decides whether `seen` was current: it applies only if the view is where the batch begins, and if no repair
 has changed a row since then.
@@ -13,7 +13,6 @@ has changed a row since then.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any
 
 from psycopg import sql
@@ -24,7 +23,8 @@ from truelog.kernel import stage
 from truelog.kernel.stage import StagedRows
 from truelog.log import records
 from truelog.log.positions import Range
-from truelog.log.records import EventFrames
+from truelog.log.records import Coordinates, EventFrames
+from truelog.log.topics import PartitionKey
 from truelog.storage.database import Connection, names
 from truelog.support.settings import Settings
 from truelog.views import copies
@@ -36,8 +36,9 @@ _SCHEMA = StructType(
     [StructField(*each) for each in zip(COORDINATES, (StringType(), IntegerType(), LongType()), strict=True)]
 )
 
-Coordinates = tuple[str, int, int]  # topic, partition, offset
-Places = Collection[tuple[str, int]]  # topic, partition
+_FEW = 1_000  # copies whose coordinates may be a part of the query's plan
+
+Partitions = Collection[PartitionKey]
 
 
 def countable(
@@ -48,8 +49,8 @@ def countable(
 ) -> EventFrames:
     """The events that a table counts, given the events of a log from its beginning on.
 
-    If `ranges` is given, the events in these ranges. Of the events before them, only those must be given that may have
-    copies in them.
+    If `ranges` is given, only events in these ranges count. Events before them are needed only as far as they may have
+    copies there (`truelog.batch.lookback`).
     """
     horizon = table.view.horizon
     if horizon is None:
@@ -69,20 +70,20 @@ def _in_ranges(events: EventFrames, ranges: Collection[Range]) -> EventFrames:
 
 @contextmanager
 def removed(
-    connection: Connection, compiled: CompiledView, settings: Settings, events: EventFrames, places: Places
+    connection: Connection, compiled: CompiledView, settings: Settings, events: EventFrames, partitions: Partitions
 ) -> Iterator[tuple[Mapping[str, StagedRows], EventFrames]]:
-    """The rows that a batch stages for `seen`, and its events without copies. All its events are in these places."""
+    """The rows that a batch stages for `seen`, and its events without copies. Its events are in these partitions."""
     seen = compiled.seen
     if seen is None:
         yield {}, events
         return
-    timed = copies.timed(events, _log_times(connection, seen, places))
+    timed = copies.timed(events, _log_times(connection, seen, partitions))
     staged = stage.stage_rows(seen.totals_of(timed), seen, settings)  # 1
     query = _copies(seen, staged)
     with connection.transaction(), stage.by_index(connection):
-        found = connection.execute(sql.SQL("SELECT FROM ({}) AS copy LIMIT 1").format(query)).fetchone()  # 2
-    if found is None:
-        yield {SEEN: staged}, events
+        found: list[Any] = connection.execute(sql.SQL("{} LIMIT {}").format(query, _FEW + 1)).fetchall()  # 2
+    if len(found) <= _FEW:  # unless a whole file was sent again
+        yield {SEEN: staged}, records.without_records(events, found)
         return
     spark = events[compiled.view.reads[0]].sparkSession
     loaded = stage.load(spark, settings, [query], _SCHEMA).persist()  # 3
@@ -95,24 +96,24 @@ def removed(
         loaded.unpersist()
 
 
-def forget(connection: Connection, seen: CompiledView, schema: str, places: Places) -> None:
-    """Delete the rows of `seen` in these places whose events can have no more copies."""
+def forget(connection: Connection, seen: CompiledView, schema: str, partitions: Partitions) -> None:
+    """Delete the rows of `seen` in these partitions whose events no longer have copies."""
     delete = sql.SQL(
         "WITH p AS MATERIALIZED ({}) DELETE FROM {} AS t USING p "
         "WHERE (t.topic, t.partition) = (p.topic, p.partition) AND t.{time} < p.{time} - {}"
     )
     state = sql.Identifier(schema, seen.table)
-    connection.execute(delete.format(_last(state, places), state, _interval(seen), time=sql.Identifier(LOG_TIME)))
+    connection.execute(delete.format(_last(state, partitions), state, _interval(seen), time=sql.Identifier(LOG_TIME)))
 
 
-def _log_times(connection: Connection, seen: CompiledView, places: Places) -> dict[tuple[str, int], datetime]:
-    """The log times of these places, as far as they have one."""
-    rows: list[Any] = connection.execute(_last(sql.Identifier("state", seen.table), places)).fetchall()
+def _log_times(connection: Connection, seen: CompiledView, partitions: Partitions) -> copies.LogTimes:
+    """The log times of these partitions, as far as they have one."""
+    rows: list[Any] = connection.execute(_last(sql.Identifier("state", seen.table), partitions)).fetchall()
     return {(topic, partition): time for topic, partition, time in rows if time is not None}
 
 
-def _last(state: sql.Identifier, places: Places) -> sql.Composed:
-    """The query of the last log time in each of these places."""
+def _last(state: sql.Identifier, partitions: Partitions) -> sql.Composed:
+    """The query of the last log time in each of these partitions."""
     return sql.SQL(
         "SELECT topic, partition, (SELECT {time} FROM {state} AS t "
         "WHERE (t.topic, t.partition) = (p.topic, p.partition) ORDER BY {time} DESC LIMIT 1) AS {time} "
@@ -120,8 +121,8 @@ def _last(state: sql.Identifier, places: Places) -> sql.Composed:
     ).format(
         time=sql.Identifier(LOG_TIME),
         state=state,
-        topics=sql.Literal([topic for topic, _ in places]),
-        partitions=sql.Literal([partition for _, partition in places]),
+        topics=sql.Literal([topic for topic, _ in partitions]),
+        partitions=sql.Literal([partition for _, partition in partitions]),
     )
 
 

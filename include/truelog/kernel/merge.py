@@ -7,7 +7,7 @@
 4. check the staged rows: they must be the rows that the executors loaded
 5. add the staged rows to the table
 6. exclude the records on which the transform failed
-7. drop the rows that have expired by the log's clock, and the ids that can have no more copies
+7. drop the rows that have expired by the log's clock, and the ids that no longer have copies
 8. advance the positions
 9. record the merge in the tally
 """

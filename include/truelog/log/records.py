@@ -26,6 +26,7 @@ from truelog.support.settings import KafkaUser, Settings
 
 _RECORDS_PER_TASK = 20_000
 
+Coordinates = tuple[str, int, int]  # topic, partition, offset
 EventFrames = Mapping[str, DataFrame]  # the valid events of each topic: the arguments of a transform
 Columns = Mapping[str, Collection[str]]  # of each topic, the columns that are needed; an absent topic needs them all
 _Batches = Iterable[pa.RecordBatch]
@@ -116,7 +117,7 @@ def in_ranges(ranges: Iterable[Range]) -> Column:
     return found
 
 
-def without_records(by_topic: EventFrames, coordinates: Iterable[tuple[str, int, int]]) -> EventFrames:
+def without_records(by_topic: EventFrames, coordinates: Iterable[Coordinates]) -> EventFrames:
     """The events without the records at the given (topic, partition, offset)."""
     offsets: dict[tuple[str, int], list[int]] = {}
     for topic, partition, offset in coordinates:
