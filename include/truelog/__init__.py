@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from truelog.measures.measure import First, Latest, Max, Min, Sum, latest
+    from truelog.measures.measure import First, Latest, Max, Min, Sum, Value, latest
     from truelog.measures.sketches import Distinct, Quantiles
     from truelog.schema.derived import Derived
     from truelog.schema.event import Event, Topic
@@ -36,6 +36,7 @@ __all__ = [
     "Sum",
     "Topic",
     "Totals",
+    "Value",
     "View",
     "lateness",
     "latest",
@@ -51,7 +52,7 @@ _HOMES = {
     "Group": "truelog.views.group",
     "lateness": "truelog.views.lateness",
     **dict.fromkeys(("Join", "Match", "Totals"), "truelog.views.join"),
-    **dict.fromkeys(("First", "Latest", "Max", "Min", "Sum", "latest"), "truelog.measures.measure"),
+    **dict.fromkeys(("First", "Latest", "Max", "Min", "Sum", "Value", "latest"), "truelog.measures.measure"),
     **dict.fromkeys(("Distinct", "Quantiles"), "truelog.measures.sketches"),
 }
 

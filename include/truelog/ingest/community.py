@@ -1,4 +1,4 @@
-"""Generated events of a community: carts, prices, sensors, and people with profiles, friends, tweets and posts.
+"""Generated events of a community: carts, prices, sensors, wiki pages, and people with profiles, friends and posts.
 
 Operators limit and block addresses. A few people and a few posts are popular, by Zipf's law. Some things are withdrawn:
 tweets and posts are deleted, and people stop following. Some events arrive late, out of order or twice.
@@ -33,6 +33,7 @@ _KINDS = {
     "reading": 10,
     "rate_policy": 1,
     "block": 1,
+    "page_edit": 5,
 }
 TOPICS = tuple(_KINDS)
 _PRICES = {"GOLD": 200_000, "SILVER": 2_500, "COPPER": 400}  # the first price of each symbol
@@ -41,6 +42,7 @@ _SENSORS = 20
 _LOWEST, _HIGHEST = 0.0, 80.0
 _NAMES = ("Ann", "Bob", "Cem", "Dora", "Eve", "Finn", "Gül", "Hana", "Ivan", "Jun")
 _TRADES, _COMPANIES = ("Engineer", "Author", "Designer", "Nurse"), ("Initech", "Globex", "O'Reilly")
+_PAGES, _LINES = 30, 40  # the wiki pages, and the lines of the longest
 _SKILLS = ("Kafka", "SQL", "writing", "drawing", "statistics")
 _CARTS, _RECENT = 50, 100  # the carts, and the tweets, posts and comments that events may still change
 
@@ -53,6 +55,7 @@ class Community:
         self.carts = [self._identity() for _ in range(_CARTS)]
         self.recent: dict[str, list[dict[str, Any]]] = {"tweet": [], "post": [], "comment": [], "share": []}
         self.prices, self.values = dict(_PRICES), [40.0] * _SENSORS
+        self.pages: list[list[str]] = [[] for _ in range(_PAGES)]
         self.sent: OutgoingRecord | None = None
 
     def record(self, now: datetime) -> OutgoingRecord:
@@ -163,6 +166,19 @@ class Community:
         if self._chance(WITHDRAWN):
             return address, {"address": address, "verb": "unblocked"}
         return address, {"address": address, "verb": "blocked", "reason": "scraping", "decided_by": "generator"}
+
+    def _page_edit(self) -> tuple[str, dict[str, Any]]:
+        """The whole page, in which one line is added, replaced or removed."""
+        number = self.random.randrange(_PAGES)
+        page, lines = f"page {number}", self.pages[number]
+        event = {"page_id": page, "author_id": _PEOPLE.draw(self.random), "title": page.title()}
+        if self._chance(CLOSED):
+            lines.clear()
+            return page, event | {"verb": "deleted", "comment": "spam"}
+        place = self.random.randrange(len(lines) + 1)
+        added = [f"{_PRODUCTS.draw(self.random)} is good"] if len(lines) < _LINES else []
+        lines[place : place + self.random.randrange(2)] = added
+        return page, event | {"verb": "edited", "comment": "more facts", "text": "\n".join(lines)}
 
     def _identity(self) -> str:
         return f"{self.random.getrandbits(64):016x}"

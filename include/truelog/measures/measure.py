@@ -147,7 +147,7 @@ class Max(Measure):
 
 @dataclass(frozen=True)
 class Value(Max):
-    """The value of a column whose row has a single source: an input of a Group, or a row that a Group's fold makes."""
+    """The value of a column whose row has a single source: one event, or the fold of a Group."""
 
     def accepts(self, dtype: DataType) -> bool:
         element = dtype.elementType if isinstance(dtype, ArrayType) else dtype
