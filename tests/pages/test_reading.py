@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -13,15 +14,13 @@ from truelog.monitor import stream_report, summary, timeline, view_report
 from truelog.monitor.summary import PlatformState, PlatformSummary
 from truelog.quality import quality_history
 from truelog.reconcile import reconcile_history
-from truelog.serving import browse
-from truelog.serving.browse import Condition, Operator, RowPage, RowQuery
+from truelog.reconcile.reconcile_history import HistoryQuery, Reconciliation
 from truelog.storage import audit_trail, db_snapshot
 from truelog.storage.database import Connection, connect
 from truelog.streaming import batch_metrics
-from truelog.support.errors import BadInput, NotSetUp, ServiceDown
+from truelog.support.errors import BadInput, ServiceDown
 from truelog.support.settings import Settings
 
-VIEW = RowQuery("page_views")
 ROWS = 300 + len(HOSTILE)
 
 
@@ -29,74 +28,6 @@ ROWS = 300 + len(HOSTILE)
 def snapshot(filled: Settings) -> Iterator[Connection]:
     with db_snapshot.read_snapshot(filled) as connection:
         yield connection
-
-
-def select(connection: Connection, column: str, operator: Operator, value: str = "") -> RowPage:
-    return browse.fetch_rows(
-        connection, replace(VIEW, condition=Condition(column, operator, value), limit=browse.LIMIT)
-    )
-
-
-@pytest.mark.parametrize("value", HOSTILE)
-def test_a_hostile_value_is_found_literally(snapshot: Connection, value: str) -> None:
-    found = select(snapshot, "host", Operator.EQUAL, value)
-    assert [row[1:3] for row in found.rows] == [[value, value]]
-
-
-@pytest.mark.parametrize(
-    ("column", "operator", "value", "rows"),
-    [
-        ("host", Operator.CONTAINS, "SHOP", 100),
-        ("host", Operator.CONTAINS, "%", 0),
-        ("host", Operator.MISSING, "", 100),
-        ("host", Operator.UNEQUAL, "shop.example", 100 + len(HOSTILE)),
-        ("views", Operator.CONTAINS, "", ROWS),
-        ("views", Operator.LESS, "1", 0),
-        ("views", Operator.AT_LEAST, "1", ROWS),
-        ("minute", Operator.MORE, "infinity", 0),
-        ("minute", Operator.AT_MOST, "infinity", ROWS),
-    ],
-)
-def test_conditions_select_the_expected_rows(
-    snapshot: Connection, column: str, operator: Operator, value: str, rows: int
-) -> None:
-    assert len(select(snapshot, column, operator, value).rows) == rows
-
-
-def test_rows_are_ordered_and_limited(snapshot: Connection) -> None:
-    found = browse.fetch_rows(snapshot, replace(VIEW, order="views", limit=2))
-    assert [row[3] for row in found.rows] == ["97", "97"]
-    assert found.more
-    everything = browse.fetch_rows(snapshot, replace(VIEW, order="views", descending=False, limit=10_000))
-    assert (len(everything.rows), everything.more) == (ROWS, False)
-
-
-@pytest.mark.parametrize(
-    ("question", "why"),
-    [
-        (replace(VIEW, condition=Condition("views", Operator.MORE, "many")), "invalid input syntax for type bigint"),
-        (replace(VIEW, condition=Condition("views", Operator.MORE, "1\0")), "NUL"),
-        (replace(VIEW, condition=Condition('host"; --', Operator.EQUAL, "a")), "there is no column"),
-        (replace(VIEW, order="(SELECT 1)"), "there is no column"),
-    ],
-)
-def test_an_invalid_query_is_refused(snapshot: Connection, question: RowQuery, why: str) -> None:
-    with pytest.raises(BadInput, match=why):
-        browse.fetch_rows(snapshot, question)
-
-
-def test_a_slow_query_is_cancelled(filled: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(browse, "SECONDS", 1)
-    with connect(filled) as connection:
-        connection.execute("CREATE VIEW views.slow AS SELECT pg_sleep(60)::text AS never")
-        with pytest.raises(BadInput, match="takes longer than 1 s"):
-            browse.fetch_rows(connection, RowQuery("slow"))
-        connection.rollback()
-
-
-def test_a_view_without_a_table_has_no_rows(snapshot: Connection) -> None:
-    with pytest.raises(NotSetUp, match="does not exist yet"):
-        browse.fetch_rows(snapshot, RowQuery("request_rates"))
 
 
 def test_lag_over_time_has_a_peak_and_a_gap(snapshot: Connection) -> None:
@@ -293,7 +224,7 @@ def test_a_view_is_shown_with_its_columns_and_sources(filled: Settings) -> None:
 
 
 def test_a_repair_belongs_to_the_comparison_that_checked_it(snapshot: Connection) -> None:
-    history = reconcile_history.latest_reconciliations(snapshot, 1000, "page_views")
+    history = reconcile_history.list_reconciliations(snapshot, HistoryQuery(view="page_views", limit=1000))
     assert len(history) == 50
     different = next(each for each in history if each.verdict == "DIFFERENT")
     found = reconcile_history.reconciliation_detail(snapshot, different.id)
@@ -316,6 +247,28 @@ def test_a_repair_belongs_to_the_comparison_that_checked_it(snapshot: Connection
     assert reconcile_history.reconciliation_detail(snapshot, 10_000) is None
 
 
+def test_reconciliations_are_filtered_sorted_and_counted(snapshot: Connection) -> None:
+    def found(**conditions: Any) -> list[Reconciliation]:
+        query = HistoryQuery(**{"limit": 1000} | conditions)
+        rows = reconcile_history.list_reconciliations(snapshot, query)
+        assert len(rows) == reconcile_history.count_reconciliations(snapshot, query)
+        return rows
+
+    everything = found()
+    assert [each.verdict for each in found(verdict="DIFFERENT")] == ["DIFFERENT"]
+    middle = everything[len(everything) // 2].finished_at
+    newer, older = found(since=middle), found(until=middle)
+    assert newer + older == everything
+    assert {each.view for each in found(text="PAGE_V")} == {"page_views"}
+    assert {each.reason for each in found(text="1,204 events")} == {"the archive is 1,204 events behind"}
+    by_repairs = found(order="repaired")
+    assert [each.repaired for each in by_repairs] == sorted((each.repaired for each in everything), reverse=True)
+    page = reconcile_history.list_reconciliations(snapshot, HistoryQuery(limit=10, skip=10))
+    assert page == everything[10:20]
+    with pytest.raises(BadInput, match="cannot be sorted by"):
+        found(order="sample; --")
+
+
 def test_log_days_are_shown_with_metrics_and_verdicts(snapshot: Connection) -> None:
     assert [(each.event, each.success) for each in quality_history.newest_days(snapshot)] == [
         ("dead_letter", None),
@@ -332,7 +285,7 @@ def test_log_days_are_shown_with_metrics_and_verdicts(snapshot: Connection) -> N
 
 def test_all_differing_rows_are_stored_until_the_next_difference(filled: Settings) -> None:
     with connect(filled) as connection:
-        [newest, *_] = reconcile_history.latest_reconciliations(connection, 1, "page_views")
+        [newest, *_] = reconcile_history.list_reconciliations(connection, HistoryQuery(view="page_views", limit=1))
         connection.execute(
             "CREATE TABLE recon.page_views_v1_diff AS SELECT jsonb_build_array(n) AS key_json, "
             "jsonb_build_object('views', n) AS streamed, NULL::jsonb AS rebuilt, %s AS reconciliation "

@@ -1,7 +1,7 @@
 """The reconciliation history: verdicts over time, and each reconciliation's differing rows and repairs."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -9,6 +9,7 @@ from psycopg import sql
 
 from truelog.control.view_tables import diff_tables
 from truelog.storage.database import Connection
+from truelog.support.errors import BadInput
 
 _FETCH_ROWS = 1_000
 
@@ -78,17 +79,55 @@ _ALL = sql.SQL(
 ).format(_COLUMNS)
 
 
-def latest_reconciliations(
-    connection: Connection, limit: int, view: str | None = None, runs: Collection[str] | None = None
-) -> list[Reconciliation]:
-    """The latest reconciliations, newest first, optionally of only one view or of only some Airflow runs."""
-    where = sql.SQL(
-        "WHERE (%(view)s::text IS NULL OR view = %(view)s) AND (%(runs)s::text[] IS NULL OR run = ANY(%(runs)s)) "
-        "ORDER BY id DESC LIMIT %(limit)s"
-    )
-    parameters = {"view": view, "runs": None if runs is None else list(runs), "limit": limit}
-    rows: list[tuple[Any, ...]] = connection.execute(_ALL + where, parameters).fetchall()
+@dataclass(frozen=True)
+class HistoryQuery:
+    """Which reconciliations to list; a condition that is None selects all. `order` is one of SORTABLE."""
+
+    view: str | None = None
+    runs: Collection[str] | None = None  # Airflow runs
+    verdict: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    text: str | None = None  # in the view's name, the run or the reason
+    order: str = "id"
+    descending: bool = True
+    limit: int = 200
+    skip: int = 0
+
+
+SORTABLE = ("id", "view", "verdict", "row_count", "missing", "extra", "different", "repaired")
+_WHERE = sql.SQL(
+    "WHERE (%(view)s::text IS NULL OR view = %(view)s) AND (%(runs)s::text[] IS NULL OR run = ANY(%(runs)s)) "
+    "AND (%(verdict)s::text IS NULL OR verdict = %(verdict)s) "
+    "AND (%(since)s::timestamptz IS NULL OR finished_at >= %(since)s) "
+    "AND (%(until)s::timestamptz IS NULL OR finished_at < %(until)s) AND (%(text)s::text IS NULL "
+    "OR position(lower(%(text)s) IN lower(concat_ws(' ', view, run, reason))) > 0) "
+)
+
+
+def list_reconciliations(connection: Connection, query: HistoryQuery) -> list[Reconciliation]:
+    """The reconciliations that meet all conditions. Equal values of `order` are ordered by time."""
+    direction = sql.SQL("DESC" if query.descending else "ASC")
+    order = sql.SQL("ORDER BY {} {}, id DESC LIMIT %(limit)s OFFSET %(skip)s").format(_sortable(query.order), direction)
+    rows: list[tuple[Any, ...]] = connection.execute(_ALL + _WHERE + order, _parameters(query)).fetchall()
     return [Reconciliation(*row) for row in rows]
+
+
+def count_reconciliations(connection: Connection, query: HistoryQuery) -> int:
+    """How many reconciliations meet all conditions."""
+    counted = sql.SQL("SELECT count(*) FROM truelog.reconciliation ") + _WHERE
+    [(number,)] = connection.execute(counted, _parameters(query)).fetchall()
+    return int(str(number))
+
+
+def _parameters(query: HistoryQuery) -> dict[str, Any]:
+    return asdict(query) | {"runs": None if query.runs is None else list(query.runs)}
+
+
+def _sortable(name: str) -> sql.Identifier:
+    if name not in SORTABLE:
+        raise BadInput(f"reconciliations cannot be sorted by {name!r}; choose from {', '.join(SORTABLE)}")
+    return sql.Identifier(name)
 
 
 def latest_verdicts(connection: Connection, views: Sequence[str]) -> dict[str, str]:

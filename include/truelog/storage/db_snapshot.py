@@ -4,13 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import psycopg
-from psycopg import sql
 
 from truelog.storage.database import Connection, connect
-from truelog.support.errors import NotSetUp, ServiceDown
+from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
-
-_FETCH_SIZE = 2_000  # rows at a time: a view may not fit into memory
 
 
 @contextmanager
@@ -27,22 +24,6 @@ def read_snapshot(settings: Settings) -> Iterator[Connection]:
             yield connection
     except psycopg.OperationalError as error:
         raise ServiceDown(f"PostgreSQL did not answer: {error}; see `truelog status`.") from error
-
-
-def view_rows(connection: Connection, relation: str, limit: int | None = None) -> Iterator[str]:
-    """The rows of a relation in the `views` schema, as JSON objects.
-
-    Raises:
-        NotSetUp: the relation does not exist yet.
-    """
-    found = connection.execute("SELECT to_regclass(%s)", (f'views."{relation}"',)).fetchone()
-    if found == (None,):
-        raise NotSetUp(f"views.{relation} does not exist yet: its stream creates it at the first start.")
-    query = sql.SQL("SELECT row_to_json(r)::text FROM {} r LIMIT {}")
-    with connection.cursor("rows") as cursor:
-        cursor.itersize = _FETCH_SIZE
-        cursor.execute(query.format(sql.Identifier("views", relation), sql.Literal(limit)))
-        yield from (str(text) for (text,) in cursor)
 
 
 def view_columns(connection: Connection, view: str) -> list[dict[str, str | None]]:

@@ -17,34 +17,67 @@ Name = Annotated[str, typer.Argument(metavar="VIEW", help="The name of the view.
 Limit = Annotated[int | None, typer.Option(min=0, max=MOST_ROWS, help="Maximum number of rows. By default, all rows.")]
 Seconds = Annotated[float, typer.Option(min=0.1, help="Time limit in seconds.")]
 Relation = Annotated[str | None, typer.Option(help="The name of an additional relation that the view presents.")]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="CONDITION",
+        help="Only rows that meet the condition, such as 'host=shop.example', 'minute>=2026-01-01T00:00', "
+        "'page contains item' or 'host is NULL'. If repeated, rows that meet all conditions.",
+    ),
+]
+Order = Annotated[str | None, typer.Option(metavar="COLUMN", help="Sort by this column. By default, unsorted.")]
+Descending = Annotated[bool, typer.Option("--descending", help="Sort from the largest value to the smallest.")]
+Columns = Annotated[str | None, typer.Option(metavar="A,B", help="Only these columns, in this order.")]
 Query = Annotated[
     str, typer.Argument(metavar="QUERY", help="For example: SELECT url, count(*) FROM page_view GROUP BY url")
 ]
 
 
-def query(view: Name, limit: Limit = None, relation: Relation = None, as_json: AsJson = False) -> None:
+def query(  # noqa: PLR0913, PLR0917 — the options of the command
+    view: Name,
+    where: Where = None,
+    order: Order = None,
+    descending: Descending = False,
+    columns: Columns = None,
+    limit: Limit = None,
+    relation: Relation = None,
+    as_json: AsJson = False,
+) -> None:
     """Print the rows of a view at one moment, one JSON object per line.
 
     If the batch layer serves the view or its rows are known to be wrong, a line on standard error says so.
     """
-    from truelog.serving import serving_status
+    from truelog.serving import row_export, serving_status
+    from truelog.serving.row_query import Condition, RowQuery
     from truelog.storage import db_snapshot
+
+    settings = Settings()
+    named(settings, [view])
+    wanted = RowQuery(
+        relation=view if relation is None else _presented(settings, view, relation),
+        conditions=[Condition.parse(each) for each in where or ()],
+        order=order,
+        descending=descending,
+        columns=columns.split(",") if columns else (),
+        limit=limit,
+    )
+    with db_snapshot.read_snapshot(settings) as connection:
+        answer = serving_status.serving_statuses(connection).get(view)
+        if answer and answer.reason:
+            typer.echo(answer.line, err=True)
+        for row in row_export.json_lines(row_export.stream_rows(connection, wanted)):
+            typer.echo(row)
+
+
+def _presented(settings: Settings, view: str, relation: str) -> str:
+    """The name of a relation that the view presents."""
     from truelog.views import catalogue
     from truelog.views.side_tables import relation_names
 
-    settings, name = Settings(), view
-    named(settings, [view])
-    if relation is not None:
-        presented = relation_names(catalogue.load_view(view, settings.views_folder))
-        if relation not in presented:
-            raise typer.BadParameter(f"{relation}: {view} presents {', '.join(presented) or 'no further relations'}")
-        view = f"{view}_{relation}"
-    with db_snapshot.read_snapshot(settings) as connection:
-        answer = serving_status.serving_statuses(connection).get(name)
-        if answer and answer.reason:
-            typer.echo(answer.line, err=True)
-        for row in db_snapshot.view_rows(connection, view, limit):
-            typer.echo(row)
+    presented = relation_names(catalogue.load_view(view, settings.views_folder))
+    if relation not in presented:
+        raise typer.BadParameter(f"{relation}: {view} presents {', '.join(presented) or 'no further relations'}")
+    return f"{view}_{relation}"
 
 
 def positions(as_json: AsJson = False) -> None:
