@@ -13,13 +13,13 @@ from truelog.apps import reader_positions
 from truelog.apps.reader_positions import ReaderPosition
 from truelog.control import application, view_status
 from truelog.control.view_status import ViewStatus
+from truelog.monitor.declared_view import declared_view
 from truelog.reconcile import verification_status
 from truelog.schema.event import EventType, load_events
 from truelog.serving import serving_status
 from truelog.serving.serving_status import ServingStatus
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
-from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 from truelog.views.side_tables import relation_names
@@ -96,6 +96,7 @@ class ViewDetail:
     checks: Sequence[str]
     sources: Sequence[SourceTopic]
     versions: Sequence[ViewTable]
+    costs: str = ""  # what a backfill costs
 
 
 def view_entries(settings: Settings) -> list[ViewEntry]:
@@ -119,7 +120,8 @@ def view_detail(settings: Settings, view: str) -> ViewDetail:
         return ViewDetail(
             entry, [ViewColumn(n, "", c["type"], c["comment"]) for n, c in existing.items()], (), (), versions
         )
-    declared = catalogue.load_view(view, settings.views_folder)
+    declared, _ = declared_view(settings, view)
+    assert declared is not None  # noqa: S101  the entry is not broken
     events = load_events()
     return ViewDetail(
         entry,
@@ -127,14 +129,21 @@ def view_detail(settings: Settings, view: str) -> ViewDetail:
         declared.checks,
         [_source(events[name]) for name in declared.reads],
         versions,
+        declared.backfill_cost,
     )
+
+
+def backfill_costs(settings: Settings, views: Sequence[str]) -> dict[str, str]:
+    """What a backfill of each view costs. A view whose file cannot be loaded is left out."""
+    declared = {name: declared_view(settings, name)[0] for name in views}
+    return {name: view.backfill_cost for name, view in declared.items() if view is not None}
 
 
 def view_relations(settings: Settings, view: str) -> list[str]:
     """The relations that readers may query: the view itself and the relations that the view presents."""
     if view not in catalogue.view_names(settings.views_folder):
         return []
-    declared, broken = _declared(settings, view)
+    declared, broken = declared_view(settings, view)
     return [view] if broken or declared is None else _relations(view, declared)
 
 
@@ -151,7 +160,7 @@ def _entries(settings: Settings, connection: Connection, names: Sequence[str]) -
 def _entry(
     settings: Settings, name: str, status: ViewStatus | None, position: ReaderPosition, table: ViewTable | None
 ) -> ViewEntry:
-    declared, broken = _declared(settings, name)
+    declared, broken = declared_view(settings, name)
     known: dict[str, Any] = {}
     if declared is not None:
         known = {"declared": declared.version, "reads": declared.reads, "keep": declared.keep}
@@ -167,13 +176,6 @@ def _entry(
         table=table,
         **known,
     )
-
-
-def _declared(settings: Settings, name: str) -> tuple[View | None, str]:
-    try:
-        return catalogue.load_view(name, settings.views_folder), ""
-    except BadDeclaration as broken:
-        return None, str(broken)
 
 
 def _relations(name: str, declared: View) -> list[str]:

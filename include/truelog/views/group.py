@@ -55,3 +55,11 @@ class Group(View):
     @property
     def is_stateful(self) -> bool:
         return True
+
+    @property
+    def backfill_cost(self) -> str:
+        return (
+            "A backfill recomputes the partials of the inputs of its days. The comparison that follows reads the "
+            "inputs of all days and folds all groups: its cost grows with all inputs, not with the days of the "
+            "backfill."
+        )

@@ -145,6 +145,13 @@ class Join(View):
         object.__setattr__(self, "reads", tuple(dict.fromkeys(topics)))
         object.__setattr__(self, "measures", counted(self.counts))
 
+    @property
+    def backfill_cost(self) -> str:
+        return (
+            "A backfill recomputes the partials of the sides of its days. The comparison that follows reads the sides "
+            "of all days and matches them whole: its cost grows with the result, not with the days of the backfill."
+        )
+
 
 def split(column: str) -> tuple[str, str]:
     """A "table.column" as two names."""

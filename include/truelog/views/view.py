@@ -60,6 +60,14 @@ class View:
                 seconds(duration)
 
     @property
+    def backfill_cost(self) -> str:
+        """What a backfill of some days recomputes, and what the comparison that follows reads."""
+        return (
+            "A backfill recomputes the partials of its days. The comparison that follows adds up the partials of all "
+            "days: its cost grows with the number of keys in each day."
+        )
+
+    @property
     def topics(self) -> tuple[str, ...]:
         """The topics in the view's positions: its event types, and the ticks if the view depends on the log's clock."""
         return (*self.reads, "ticks") if self.reads_clock and "ticks" not in self.reads else self.reads

@@ -1,0 +1,24 @@
+"""What a view's file declares, for reports that are made often. A file is loaded again if it has changed."""
+
+from functools import lru_cache
+from pathlib import Path
+
+from truelog.support.errors import BadDeclaration
+from truelog.support.settings import Settings
+from truelog.views import catalogue
+from truelog.views.view import View
+
+
+def declared_view(settings: Settings, name: str) -> tuple[View | None, str]:
+    """The declaration, or None and the reason if the file cannot be loaded."""
+    path = settings.views_folder / f"{name}.py"
+    return _loaded(path, path.stat().st_mtime_ns if path.exists() else 0)
+
+
+@lru_cache(maxsize=1_000)
+def _loaded(path: Path, changed_at: int) -> tuple[View | None, str]:
+    """`changed_at` is part of the cache's key."""
+    try:
+        return catalogue.load_view(path.stem, path.parent), ""
+    except BadDeclaration as broken:
+        return None, str(broken)

@@ -1,0 +1,72 @@
+"""The partial report: for each view and calendar day, whether its partials were recomputed, and what followed.
+
+A comparison covers all days of a view. A day therefore has the verdict of the view's last conclusive comparison, if it
+ended after the day was recomputed.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import StrEnum
+from typing import Any
+
+from truelog.storage.database import Connection
+
+
+class PartialState(StrEnum):
+    """A day's state, as its newest recompute and the comparison after it left it."""
+
+    NEVER = "NEVER"  # never recomputed, as far as the history reaches
+    UNFINISHED = "UNFINISHED"
+    FAILED = "FAILED"
+    RECOMPUTED = "RECOMPUTED"  # no comparison has ended since
+    EQUAL = "EQUAL"
+    DIFFERENT = "DIFFERENT"
+
+
+@dataclass(frozen=True)
+class PartialDay:
+    """A calendar day of a view; `reconciliation` is the comparison that decided the state."""
+
+    view: str
+    day: date
+    state: PartialState
+    recomputed_at: datetime | None = None
+    reconciliation: int | None = None
+
+
+_QUERY = """
+    WITH newest AS (
+        SELECT DISTINCT ON (view, day) view, day, state, changed_at FROM truelog.recomputation
+        WHERE view = ANY(%(views)s) AND day >= %(first)s AND day < %(last)s::date + 1
+        ORDER BY view, day, changed_at DESC
+    ), days AS (
+        SELECT view, (day AT TIME ZONE 'UTC')::date AS day, bool_and(state = 'done') AS done,
+            bool_or(state = 'failed') AS failed, min(changed_at) AS at FROM newest GROUP BY 1, 2
+    ), verdicts AS (
+        SELECT d.* FROM unnest(%(views)s) AS wanted (name) CROSS JOIN LATERAL (
+            SELECT view, id, verdict, finished_at FROM truelog.reconciliation
+            WHERE view = wanted.name AND verdict <> 'UNKNOWN' ORDER BY id DESC LIMIT 1
+        ) d
+    )
+    SELECT d.view, d.day, d.done, d.failed, d.at, v.id, v.verdict
+    FROM days d LEFT JOIN verdicts v ON v.view = d.view AND v.finished_at > d.at
+"""
+
+
+def partial_days(connection: Connection, views: Sequence[str], first: date, last: date) -> list[PartialDay]:
+    """The days from `first` to `last` on which a view was recomputed. The other days have the state NEVER."""
+    parameters = {"views": list(views), "first": f"{first}T00:00:00Z", "last": last}
+    return list(_states(connection.execute(_QUERY, parameters).fetchall()))
+
+
+def _states(rows: Sequence[tuple[Any, ...]]) -> Iterator[PartialDay]:
+    for view, day, done, failed, at, reconciliation, verdict in rows:
+        if failed:
+            yield PartialDay(view, day, PartialState.FAILED, at)
+        elif not done:
+            yield PartialDay(view, day, PartialState.UNFINISHED, at)
+        elif verdict is None:
+            yield PartialDay(view, day, PartialState.RECOMPUTED, at)
+        else:
+            yield PartialDay(view, day, PartialState(verdict), at, reconciliation)

@@ -1,0 +1,168 @@
+"""Tests of the record page: one archived record, the views that read it, and who may look at it."""
+
+import json
+import logging
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from psycopg.types.json import Jsonb
+
+from runtime.airflow_client import Airflow
+from tests.library.archive.test_archive_commit import TOPIC, TOPIC_ID, kafka_records, written
+from tests.library.archived import drop_archive
+from tests.pages.test_access import fetch
+from truelog.archive.archive_commit import Append, commit
+from truelog.archive.archive_table import ensure_table, identifier, open_catalog
+from truelog.monitor import record_report
+from truelog.monitor.archived_record import read_record
+from truelog.monitor.record_report import Counted, Place, Search
+from truelog.schema.event import load_events
+from truelog.schema.event_version import declaration_of, settings_of
+from truelog.storage import audit_trail
+from truelog.storage.database import connect
+from truelog.support.errors import ArchiveBehind, BadInput
+from truelog.support.settings import Settings
+from truelog.views.catalogue import VIEWS
+
+log = logging.getLogger("truelog.jobs")
+VALID = b'{"event_id": "e", "occurred_at": "2026-03-01T00:00:00Z", "visitor_id": "v", "url": "http://h/<img src=x>"}'
+VALUES = (VALID, b'{"event_id": "\xff\x07"', b'{"event_id": 5}')
+REGISTERED = """
+INSERT INTO truelog.event_type (event, settings) VALUES (%(event)s, %(settings)s);
+INSERT INTO truelog.event_version (event, version, declaration) VALUES (%(event)s, 1, %(declaration)s);
+INSERT INTO truelog.event_cut (event, topic_id, reading, version, first_offsets) VALUES (%(event)s, %(id)s, 0, 1, '{}');
+"""
+FORGOTTEN = "DELETE FROM truelog.event_cut; DELETE FROM truelog.event_version; DELETE FROM truelog.event_type"
+SKIPPED = """
+INSERT INTO truelog.exclusion (view, version, topic, partition, "offset", error)
+VALUES ('page_audience', 1, 'page_view', 0, 2, 'DivideByZero: by <zero>')
+"""
+
+
+@pytest.fixture(scope="module")
+def archived(filled: Settings) -> Iterator[Settings]:
+    """Three archived records. One is valid, and a view skips another."""
+    page_view = load_events()[TOPIC]
+    row = {"event": TOPIC, "id": TOPIC_ID, "settings": Jsonb(settings_of(page_view))}
+    with connect(filled, autocommit=True) as connection, open_catalog(filled) as catalog:
+        for statement in REGISTERED.strip().splitlines():
+            connection.execute(statement.encode(), row | {"declaration": Jsonb(declaration_of(page_view))})
+        connection.execute(SKIPPED)
+        drop_archive(catalog, TOPIC)
+        ensure_table(catalog, page_view, TOPIC_ID, {0: 0})
+        for offset, value in enumerate(VALUES):
+            batch = kafka_records(0, range(offset, offset + 1), value)
+            files = written(filled, catalog.load_table(identifier(TOPIC)).metadata, batch)
+            data = tuple(each.data_file for each in files)
+            commit(catalog, Append(TOPIC, TOPIC_ID, {0: offset}, {0: offset + 1}, {0: 1}, data))
+        yield filled
+        drop_archive(catalog, TOPIC)
+        connection.execute("DELETE FROM truelog.exclusion")
+        for statement in FORGOTTEN.split("; "):
+            connection.execute(statement.encode())
+
+
+def test_a_record_is_decoded_from_its_raw_bytes(archived: Settings) -> None:
+    found = read_record(archived, TOPIC, 0, 0)
+    assert found
+    assert (found.value, found.key, found.invalid, found.version) == (VALID, b"k", None, 1)
+    assert found.fields["url"] == "http://h/<img src=x>"
+    assert found.fields["referrer"] is None
+    assert found.headers == [("trace", b"\x00\xff")]
+
+
+@pytest.mark.parametrize(("offset", "reason"), [(1, "record: Invalid JSON"), (2, "event_id: ")])
+def test_an_invalid_record_has_a_reason_and_no_fields(archived: Settings, offset: int, reason: str) -> None:
+    found = read_record(archived, TOPIC, 0, offset)
+    assert found
+    assert found.fields == {}
+    assert str(found.invalid).startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("place", "error", "why"),
+    [
+        (("page_view", 0, 3), ArchiveBehind, "is 1 events behind"),
+        (("page_view", 7, 0), BadInput, "no record of partition 7"),
+        (("nothing", 0, 0), BadInput, "there is no topic 'nothing'"),
+    ],
+)
+def test_a_record_that_is_not_archived_is_refused(
+    archived: Settings, place: tuple[str, int, int], error: type[Exception], why: str
+) -> None:
+    with pytest.raises(error, match=why):
+        read_record(archived, *place)
+
+
+def test_the_views_that_read_a_record_are_listed(archived: Settings) -> None:
+    readers = {each.view: each for each in record_report.record_readers(archived, Place(TOPIC, 0, 2))}
+    assert {name: each.state for name, each in readers.items()} == {
+        "page_audience": Counted.SKIPPED,
+        "page_views": Counted.COUNTED,
+        "request_rates": Counted.WAITING,
+    }
+    assert readers["page_audience"].reason == "DivideByZero: by <zero>"
+    assert readers["page_views"].search is Search.NOT_STORED
+
+
+INPUTS = """
+CREATE TABLE state.cart_v1_inputs (cart_id text, topic text, partition integer, "offset" bigint);
+INSERT INTO state.cart_v1_inputs VALUES ('full', 'cart_event', 1, 7), ('other', 'cart_event', 0, 7);
+CREATE TABLE state.people_search_v1 (person_id text, last_topic text, last_partition integer, last_offset bigint);
+INSERT INTO state.people_search_v1 VALUES ('ann', 'profile', 0, 3);
+INSERT INTO truelog.view (view, version, fingerprint, spark, reads) VALUES ('cart', 1, '', '', '{cart_event}'),
+    ('people_search', 1, '', '', '{profile}');
+INSERT INTO truelog.position VALUES ('cart', 1, 'cart_event', 1, 'id', 100);
+INSERT INTO truelog.position VALUES ('people_search', 1, 'profile', 0, 'id', 100);
+"""
+NO_INPUTS = """
+DROP TABLE state.cart_v1_inputs; DROP TABLE state.people_search_v1;
+DELETE FROM truelog.position WHERE view IN ('cart', 'people_search');
+DELETE FROM truelog.view WHERE view IN ('cart', 'people_search');
+"""
+
+
+def test_rows_that_store_coordinates_name_their_keys(filled: Settings, tmp_path: Path) -> None:
+    for name in ("cart", "people_search"):
+        shutil.copy(VIEWS / f"{name}.py", tmp_path)
+    settings = filled.model_copy(update={"views_folder": tmp_path})
+    with connect(filled, autocommit=True) as connection:
+        connection.execute(INPUTS.encode())
+        try:
+            [cart] = record_report.record_readers(settings, Place("cart_event", 1, 7))
+            [person] = record_report.record_readers(settings, Place("profile", 0, 3))
+            [older] = record_report.record_readers(settings, Place("profile", 0, 2))
+        finally:
+            connection.execute(NO_INPUTS.encode())
+    assert [(each.side, each.key) for each in cart.keys] == [("inputs", {"cart_id": "full"})]
+    assert [(each.side, each.key) for each in person.keys] == [("", {"person_id": "ann"})]
+    assert (older.state, older.search, older.keys) == (Counted.COUNTED, Search.DONE, [])
+
+
+def test_a_look_at_a_record_needs_a_right_and_is_recorded(
+    archived: Settings, pages: Settings, users: dict[str, Airflow]
+) -> None:
+    path = f"data/record?topic={TOPIC}&partition=0&offset=1"
+    assert fetch(users["analyst"], "GET", path).status == 403
+    began = time.monotonic()
+    found = json.load(fetch(users["oncall"], "GET", path))
+    log.info("the answer of a record page: %.2f s", time.monotonic() - began)
+    assert found["record"]["value"] == '{"event_id": "\\xff\x07"'
+    assert found["record"]["headers"] == [["trace", "\x00\\xff"]]
+    with connect(pages) as connection:
+        [newest] = audit_trail.latest_operations(connection, 1)
+    assert (newest.kind, newest.subject, newest.doer, newest.about) == (
+        "read",
+        TOPIC,
+        "oncall",
+        "partition 0, offset 1",
+    )
+    for wrong, status in (("offset=9", 503), ("offset=-1", 422)):
+        assert fetch(users["oncall"], "GET", f"data/record?topic={TOPIC}&partition=0&{wrong}").status == status
+    assert fetch(users["oncall"], "GET", "data/record?topic=no&partition=0&offset=0").status == 400
+    listed = json.load(fetch(users["analyst"], "GET", "data/skipped?view=page_audience"))
+    assert [(each["topic"], each["offset"]) for each in listed["skipped"]] == [(TOPIC, 2)]
+    assert listed["may_read"] is False
