@@ -4,7 +4,7 @@ The row points to the object and answers queries about age. The bucket alone is 
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -35,6 +35,15 @@ class CertificateEntry:
     made_at: datetime
     age_seconds: float
     object: str
+    positions: dict[str, dict[str, int]]
+    digest: str
+    reconciliation: int
+
+
+_COLUMNS = (
+    "id, view, version, row_count, made_at, extract(epoch FROM now() - made_at)::float8 AS age_seconds, object, "
+    "positions, digest, reconciliation"
+)
 
 
 def store(settings: Settings, connection: Connection, made: Certificate, reconciliation: int) -> None:
@@ -84,11 +93,29 @@ def newest_certificates(connection: Connection, view: str | None, limit: int) ->
     """The latest certificates of one view or of all views, newest first."""
     with connection.cursor(row_factory=class_row(CertificateEntry)) as cursor:
         cursor.execute(
-            "SELECT id, view, version, row_count, made_at, extract(epoch FROM now() - made_at)::float8 AS age_seconds, "
-            "object FROM truelog.certificate WHERE view = coalesce(%s, view) ORDER BY made_at DESC, id LIMIT %s",
+            f"SELECT {_COLUMNS} FROM truelog.certificate WHERE view = coalesce(%s, view) "  # noqa: S608  our columns
+            "ORDER BY made_at DESC, id LIMIT %s",
             (view, limit),
         )
         return cursor.fetchall()
+
+
+def newest_of_each_view(connection: Connection, views: Sequence[str]) -> list[CertificateEntry]:
+    """The latest certificate of each of these views that has one, sorted by view."""
+    with connection.cursor(row_factory=class_row(CertificateEntry)) as cursor:
+        cursor.execute(
+            f"SELECT c.* FROM unnest(%s::text[]) AS wanted (name) CROSS JOIN LATERAL ("  # noqa: S608  our columns
+            f"SELECT {_COLUMNS} FROM truelog.certificate WHERE view = wanted.name ORDER BY made_at DESC, id LIMIT 1"
+            ") c ORDER BY view",
+            (list(views),),
+        )
+        return cursor.fetchall()
+
+
+def certificate_address(connection: Connection, id_: str) -> str | None:
+    """The address of a certificate's object, or None if there is no such certificate."""
+    row = connection.execute("SELECT object FROM truelog.certificate WHERE id = %s", (id_,)).fetchone()
+    return None if row is None else str(row[0])
 
 
 def _object(settings: Settings, name: str) -> bytes:

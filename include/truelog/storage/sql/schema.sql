@@ -205,6 +205,8 @@ FOR EACH ROW EXECUTE FUNCTION truelog.rename_state();
 -- The run of the `reconcile` DAG that requested the comparison; NULL if a user requested it on the command line.
 ALTER TABLE truelog.reconciliation ADD COLUMN IF NOT EXISTS run text;
 CREATE INDEX IF NOT EXISTS reconciliation_view ON truelog.reconciliation (view, version, id);
+CREATE INDEX IF NOT EXISTS reconciliation_newest ON truelog.reconciliation (view, id);
+CREATE INDEX IF NOT EXISTS reconciliation_run ON truelog.reconciliation (run);
 
 CREATE TABLE IF NOT EXISTS truelog.validation (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, reconciliation bigint NOT NULL REFERENCES truelog.reconciliation,
@@ -325,3 +327,10 @@ CREATE TABLE IF NOT EXISTS truelog.clock_hold (
     one boolean PRIMARY KEY DEFAULT true CHECK (one), newest timestamptz NOT NULL, machine timestamptz NOT NULL, confirmed timestamptz
 );
 COMMENT ON TABLE truelog.clock_hold IS 'The jump after which the tick service holds the clock of the log, until the jump is confirmed; at most one row';
+
+CREATE TABLE IF NOT EXISTS truelog.certificate_check (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, certificate text NOT NULL, answer text NOT NULL, row_count bigint NOT NULL,
+    unequal_buckets integer NOT NULL, reason text NOT NULL, run text, doer text NOT NULL, finished_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX IF NOT EXISTS certificate_check_certificate ON truelog.certificate_check (certificate, id);
+COMMENT ON TABLE truelog.certificate_check IS 'The result of each verification that a user requested in Airflow';
