@@ -1,22 +1,27 @@
 // Quality: the metrics of each event type by log day, with their bounds and the outcome of the validation.
 import { chart } from "./chart.js";
 import { ask, live } from "./live.js";
-import { badge, count, docs, h, link, moment, number, seen, table } from "./kit.js";
+import { badge, count, docs, h, link, moment, number, outward, seen, table } from "./kit.js";
 
 export function show(given, { shown }) {
-  live(shown, () => ask("data/quality", { of: given.get("of") ?? "" }), 30, ({ newest, of, days }) => [
+  live(shown, () => ask("data/quality", { of: given.get("of") ?? "" }), 30, ({ newest, of, days }) => (newest.length ? [
     overview(newest),
     h("h2", {}, of),
     days.length ? charts([...days].reverse()) : null,
     table(["Log day (UTC)", "Validation", "Problems and metrics", "Run"], days.map(day),
-      "No log day of this event type has been validated yet. The quality DAG runs once a day."),
-  ]);
+      "No log day of this event type has been validated yet. A day is validated once it has ended in the log.", { keys: days.map(({ judged }) => judged.id) }),
+  ] : nothingYet()));
+}
+
+function nothingYet() {
+  return h("p", { class: "quiet" }, "No log day has been validated yet. The ", outward("dags/quality", "quality DAG"),
+    " runs once a day and validates the days that have ended in the log, so a new platform shows its first day tomorrow. A run by hand validates an earlier day.");
 }
 
 function overview(newest) {
   return table(["Event type", "Newest log day (UTC)", "Validation", "Problems"], newest.map((each) => [
     link("quality", { of: each.event }, each.event), moment(each.day), verdict(each), wrong(each),
-  ]), "No event type has been validated yet. The quality DAG runs once a day.");
+  ]), "", { keys: newest.map((each) => each.event) });
 }
 
 function day({ judged, figures }) {
@@ -25,7 +30,7 @@ function day({ judged, figures }) {
     [wrong(judged), h("details", { id: `figures-${judged.id}` }, h("summary", {}, count(figures.length, "metric")),
       table(["Metric", ...["Value", "Usual", "Minimum", "Maximum"].map((title) => ({ title, number: true })), "Why not checked"],
         figures.map((each) => [each.name, ...[each.value, each.usual, each.least, each.most].map((n) => formatted(each.name, n)), each.unjudged])))],
-    seen(judged.run),
+    outward(`dags/quality/runs/${encodeURIComponent(judged.run)}`, seen(judged.run)),
   ];
 }
 
@@ -54,7 +59,7 @@ function isShare(name) {
 }
 
 function percent(share) {
-  return `${number(100 * share, 1)} %`;
+  return `${(100 * share).toLocaleString("en", { maximumSignificantDigits: 3 })} %`;
 }
 
 function formatted(name, n) {

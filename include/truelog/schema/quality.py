@@ -80,11 +80,19 @@ class QualityMetric:
     def description(self) -> str:
         """The metric and its bounds as text."""
         if self.unjudged:
-            return f"{self.name} {_format(self.value)}: not checked, {self.unjudged}"
-        bounds = [f"at least {_format(self.least)}"] if self.least else []
-        bounds += [f"at most {_format(self.most)}"] if self.most is not None else []
-        usual = "" if self.usual is None else f", usually {_format(self.usual)}"
-        return f"{self.name} {_format(self.value)}: {' and '.join(bounds)}{usual}"
+            return f"{self.name} {self._text(self.value)}: not checked, {self.unjudged}"
+        bounds = [f"at least {self._text(self.least)}"] if self.least else []
+        bounds += [f"at most {self._text(self.most)}"] if self.most is not None else []
+        usual = "" if self.usual is None else f", usually {self._text(self.usual)}"
+        return f"{self.name} {self._text(self.value)}: {' and '.join(bounds)}{usual}"
+
+    def _text(self, number: float | None) -> str:
+        """A count as a number, and a share as a percentage."""
+        if number is None:
+            return "unknown"
+        if self.name in (EVENTS, KEYS):
+            return f"{number:,.0f}" if number >= 1 else f"{number:.3g}"
+        return f"{100 * number:.3g} %"
 
 
 def quality_metric(quality: Quality, name: str, value: float | None, before: Sequence[float]) -> QualityMetric:
@@ -109,7 +117,3 @@ def _declared_limit(quality: Quality, name: str) -> float | None:
     """The declared maximum of a metric, which needs no history."""
     known = {LATE: quality.late, MALFORMED: quality.malformed}
     return known.get(name, quality.nulls.get(name.removeprefix(MISSING)))
-
-
-def _format(number: float | None) -> str:
-    return "unknown" if number is None else f"{number:,.4g}" if abs(number) < 1 else f"{number:,.0f}"

@@ -61,7 +61,7 @@ def test_a_metric_is_described_with_its_bounds() -> None:
         quality_metric(QUALITY, EVENTS, 312, [1000] * 3).description
         == "events 312: at least 500 and at most 2,000, usually 1,000"
     )
-    assert quality_metric(QUALITY, LATE, 0.25, []).description == "late 0.25: at most 0.05"
+    assert quality_metric(QUALITY, LATE, 0.25, []).description == "late 25 %: at most 5 %"
 
 
 def test_an_event_type_without_declared_bounds_has_the_defaults() -> None:
