@@ -7,6 +7,9 @@
 | stop or start an application | change the connection that all applications use, because a stop has no time limit |
 | backfill | trigger `recompute` |
 | acknowledge or silence alerts | trigger `streams`, as on-call engineers may |
+| compare or repair views | trigger `reconcile` |
+| verify a certificate | trigger `verify` |
+| save rows, look at archived records | trigger `reconcile`, as engineers who explain differing rows may |
 """
 
 from collections.abc import Callable
@@ -30,16 +33,21 @@ class Dag(StrEnum):
     STREAMS = "streams"
     RECONCILE = "reconcile"
     RECOMPUTE = "recompute"
+    VERIFY = "verify"
 
 
 def may_read(dag: Dag) -> Callable[..., None]:
     """Return a dependency for routes that show this DAG's data."""
 
     def check(user: SignedIn) -> None:
-        if not get_auth_manager().is_authorized_dag(method="GET", details=DagDetails(id=dag), user=user):
+        if not is_readable(user, dag):
             raise HTTPException(403, f"You may not read the {dag} DAG")
 
     return check
+
+
+def is_readable(user: BaseUser, dag: Dag) -> bool:
+    return get_auth_manager().is_authorized_dag(method="GET", details=DagDetails(id=dag), user=user)
 
 
 def may_restart(user: BaseUser, application: str) -> bool:
@@ -54,14 +62,39 @@ def may_stop(user: BaseUser) -> bool:
 
 
 def may_handle_alerts(user: BaseUser) -> bool:
-    dag, run = DagDetails(id=Dag.STREAMS), DagAccessEntity.RUN
-    return get_auth_manager().is_authorized_dag(method="POST", access_entity=run, details=dag, user=user)
+    return _may_trigger(user, Dag.STREAMS)
 
 
 def may_backfill(user: BaseUser) -> bool:
     """Whether to offer a backfill. Airflow's own route repeats the check."""
-    dag, run = DagDetails(id=Dag.RECOMPUTE), DagAccessEntity.RUN
-    return get_auth_manager().is_authorized_dag(method="POST", access_entity=run, details=dag, user=user)
+    return _may_trigger(user, Dag.RECOMPUTE)
+
+
+def may_compare(user: BaseUser) -> bool:
+    """Whether to offer comparisons and repairs. Airflow's own route repeats the check."""
+    return _may_trigger(user, Dag.RECONCILE)
+
+
+def may_verify(user: BaseUser) -> bool:
+    """Whether to offer verifications. Airflow's own route repeats the check."""
+    return _may_trigger(user, Dag.VERIFY)
+
+
+def data_reader(user: SignedIn) -> str:
+    """The user's name, if the user may take data out of the platform or look at archived records."""
+    if not may_compare(user):
+        raise HTTPException(
+            403, "You may not save or read raw data. This requires permission to trigger the reconcile DAG"
+        )
+    return user.get_name()
+
+
+DataReader = Annotated[str, Depends(data_reader)]
+
+
+def _may_trigger(user: BaseUser, dag: Dag) -> bool:
+    details, run = DagDetails(id=dag), DagAccessEntity.RUN
+    return get_auth_manager().is_authorized_dag(method="POST", access_entity=run, details=details, user=user)
 
 
 def require_own_page(request: Request) -> None:

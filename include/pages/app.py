@@ -1,20 +1,48 @@
 """The web application. Every route requires a sign-in, and there is no public API documentation."""
 
+from types import ModuleType
+
 from airflow.api_fastapi.core_api.security import requires_authenticated
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
-from pages import alerts, application_actions, backfills, data, docs, export, files
+from pages import (
+    alerts,
+    application_actions,
+    backfills,
+    certificates,
+    data,
+    docs,
+    export,
+    files,
+    reconciliations,
+    records,
+    rows,
+)
 from pages.headers import OURS, Headers
 from truelog.support.errors import BadDeclaration, BadInput, NotSetUp, TruelogError
 
+_MODULES: tuple[ModuleType, ...] = (files, data, rows, records, reconciliations, certificates, docs, export)
+_MODULES += (backfills, application_actions, alerts)
 _STATUS: dict[type[Exception], int] = {BadInput: 400, BadDeclaration: 404, NotSetUp: 404}
 
 
 def make() -> FastAPI:
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(requires_authenticated())])
-    for module in (files, data, docs, export, backfills, application_actions, alerts):
+    for module in (
+        files,
+        data,
+        rows,
+        records,
+        reconciliations,
+        certificates,
+        docs,
+        export,
+        backfills,
+        application_actions,
+        alerts,
+    ):
         app.include_router(module.router)
     app.add_exception_handler(TruelogError, _refuse)
     app.add_exception_handler(RequestValidationError, _invalid)

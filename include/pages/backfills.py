@@ -8,14 +8,16 @@ A later backfill of the same day reuses Airflow's run. Each backfill shows its o
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import asdict
+from datetime import UTC, date, datetime
+from typing import Annotated, Any
 
 from airflow.models.backfill import Backfill, BackfillDagRun
 from airflow.models.dagrun import DagRun
 from airflow.utils.session import create_session
 from airflow.utils.state import State
-from fastapi import APIRouter, Depends
-from sqlalchemy import select
+from fastapi import APIRouter, Depends, HTTPException, Query
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from pages import triggered_runs
@@ -25,12 +27,16 @@ from pages.data import Answer, now
 from pages.triggered_runs import Announcement
 from truelog.batch import recomputation
 from truelog.batch.recomputation import DayState, States
+from truelog.monitor import partial_report, view_report
 from truelog.storage import db_snapshot
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
 router = APIRouter()
-SHOWN = 5
+READERS = [Depends(may_read(Dag.RECOMPUTE))]
+SHOWN = 5  # backfills on a page
+_MOST_DAYS = 92  # of the grid
+_LEAST_DONE = 0.1  # share of a backfill after which its speed is known well enough to predict its end
 WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
 NO_LOG_DAY, NOT_RUN = "no log day", "not run"
 _RUNS = {"queued": WAITING, "running": RUNNING, "success": DONE, "failed": FAILED}
@@ -44,19 +50,33 @@ _TASKS = {
 _NEVER_BEGAN = {"skipped", "upstream_failed"}  # Airflow decides these states for all jobs at once
 
 
-@router.get("/data/backfills", dependencies=[Depends(may_read(Dag.RECOMPUTE))])
-def backfills(user: SignedIn) -> Answer:
-    """The newest backfills with their days, and the views that the form offers."""
+@router.get("/data/backfills", dependencies=READERS)
+def backfills(user: SignedIn, skip: Annotated[int, Query(ge=0)] = 0) -> Answer:
+    """Backfills with their days, newest first, and the views that the form offers."""
     known = catalogue.view_names(Settings().views_folder)
-    newest = select(Backfill).where(Backfill.dag_id == Dag.RECOMPUTE).order_by(Backfill.id.desc()).limit(SHOWN)
+    ours = select(Backfill).where(Backfill.dag_id == Dag.RECOMPUTE)
     with create_session() as session:
-        found = [_as_dict(session, each, known) for each in session.scalars(newest)]
-    return now(backfills=found, views=known, may_backfill=may_backfill(user))
+        total = session.scalar(select(func.count()).select_from(ours.subquery()))
+        page = ours.order_by(Backfill.id.desc()).offset(skip).limit(SHOWN)
+        found = [_as_dict(session, each, known) for each in session.scalars(page)]
+    return now(backfills=found, total=total, views=known, may_backfill=may_backfill(user))
+
+
+@router.get("/data/partials", dependencies=READERS)
+def recomputed_days(since: date, until: date) -> Answer:
+    """The grid of days and views, and what a backfill of each view costs."""
+    if not 0 <= (until - since).days < _MOST_DAYS:
+        raise HTTPException(400, f"Choose a range of 1 to {_MOST_DAYS} days")
+    settings = Settings()
+    views = catalogue.view_names(settings.views_folder)
+    with db_snapshot.read_snapshot(settings) as connection:
+        found = partial_report.partial_days(connection, views, since, until)
+    return now(views=views, days=[asdict(each) for each in found], costs=view_report.backfill_costs(settings, views))
 
 
 def _as_dict(session: Session, backfill: Backfill, known: Sequence[str]) -> dict[str, Any]:
     conf = backfill.dag_run_conf or {}
-    days = _days(session, backfill, known)
+    days, begun = _days(session, backfill, known)
     return {
         "id": backfill.id,
         "begins": backfill.from_date,
@@ -68,10 +88,26 @@ def _as_dict(session: Session, backfill: Backfill, known: Sequence[str]) -> dict
         "paused": backfill.is_paused,
         "completed_at": backfill.completed_at,
         "days": days,
+        "progress": _progress(days, begun if backfill.completed_at is None and not backfill.is_paused else None),
     }
 
 
-def _days(session: Session, backfill: Backfill, known: Sequence[str]) -> list[dict[str, Any]]:
+def _progress(days: Iterable[Mapping[str, Any]], begun: datetime | None) -> dict[str, Any]:
+    """How many views of days are done, and the seconds that the rest takes at the same speed, if that is known.
+
+    `begun` is when the first job began, or None if the backfill does not run.
+    """
+    cells = [(state, *day["progress"].get(view, (0, 0))) for day in days for view, state in day["views"].items()]
+    ended = [state in (DONE, NO_LOG_DAY, FAILED) for state, _, _ in cells]
+    share = sum(1.0 if over else done / of if of else 0.0 for over, (_, done, of) in zip(ended, cells, strict=True))
+    left = None
+    if begun and cells and _LEAST_DONE * len(cells) <= share < len(cells):
+        left = (datetime.now(UTC) - begun).total_seconds() * (len(cells) - share) / share
+    return {"done": sum(ended), "of": len(cells), "share": share / len(cells) if cells else 0.0, "seconds_left": left}
+
+
+def _days(session: Session, backfill: Backfill, known: Sequence[str]) -> tuple[list[dict[str, Any]], datetime | None]:
+    """The days of a backfill, and when its first job began."""
     query = (
         select(BackfillDagRun, DagRun)
         .outerjoin(DagRun, BackfillDagRun.dag_run_id == DagRun.id)
@@ -85,7 +121,7 @@ def _days(session: Session, backfill: Backfill, known: Sequence[str]) -> list[di
     own = {run: [each for each in events if each.of(made[run])] for run, events in announced.items()}
     finished = triggered_runs.finished(each for events in own.values() for each in events)
     skipped: dict[str, Any] = {"run": None, "views": {}, "progress": {}, "report": None, "awaited": False}
-    return [
+    days = [
         {"day": day.logical_date, "state": _SKIPPED_DAYS.get(str(day.exception_reason), "skipped"), **skipped}
         if run is None
         else {"day": day.logical_date, "run": run.run_id}
@@ -93,6 +129,8 @@ def _days(session: Session, backfill: Backfill, known: Sequence[str]) -> list[di
         | _report(outcome["state"], own.get(run.run_id, ()), finished)
         for day, run in found
     ]
+    begun = [job.started_at for attempt in made.values() for job in attempt.jobs if job.ran and job.started_at]
+    return days, min(begun, default=None)
 
 
 def _states(made: Iterable[Attempt]) -> dict[str, States]:
@@ -162,7 +200,7 @@ def _without_job(attempt: Attempt) -> str:
 
 
 def _report(state: str, announced: Sequence[Announcement], finished: Collection[str]) -> dict[str, Any]:
-    """This attempt's newest comparison with a result, and whether a first result is still expected."""
-    ready = [each.comparison for each in announced if each.comparison in finished]
+    """This attempt's newest comparison that has ended with a result, and whether a first result is still expected."""
+    ready = [each.comparison for each in announced if each.over and each.comparison in finished]
     awaited = state in (WAITING, RUNNING) or any(not each.over for each in announced)
     return {"report": ready[-1] if ready else None, "awaited": awaited and not ready}

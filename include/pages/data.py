@@ -1,22 +1,22 @@
 """Page data as JSON, with the time at which it was read."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, HTTPException, Query
-from pydantic import BaseModel, Field
 
-from pages import task_logs, triggered_runs
-from pages.access import Dag, SignedIn, may_read, may_restart, may_stop
+from pages import task_logs
+from pages.access import Dag, SignedIn, is_readable, may_compare, may_read, may_restart, may_stop
+from truelog.alerts import alert_store
 from truelog.lag import lag_report, lag_series
 from truelog.monitor import input_report, stream_report, summary, timeline, view_report
 from truelog.quality import quality_history
-from truelog.reconcile import reconcile_history
 from truelog.schema import event
 from truelog.serving import browse
-from truelog.serving.browse import Condition, Operator, RowQuery
+from truelog.serving.row_query import Operator
 from truelog.storage import audit_trail, db_snapshot
+from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
@@ -57,7 +57,7 @@ def lag(reader: str = "", hours: Annotated[float, Query(gt=0, le=72)] = 1) -> An
     with db_snapshot.read_snapshot(settings) as connection:
         seen = lag_report.by_reader(lag_report.rows(settings, connection))
         chosen = reader or max(seen, key=lambda each: lag_report.freshness(seen[each]) or -1.0)
-        _require(chosen in seen, f"No reader {chosen!r}")
+        require(chosen in seen, f"No reader {chosen!r}")
         course = lag_series.lag_timeline(connection, chosen, hours * 3600, settings.lag_poll_seconds)
     rows = [asdict(row) for row in seen[chosen]]
     return now(reader=chosen, readers=list(seen), hours=hours, course=asdict(course), rows=rows)
@@ -82,48 +82,29 @@ def on_call(hours: Annotated[float, Query(gt=0, le=31 * 24)] = 24) -> Answer:
 
 @router.get("/views", dependencies=OF_VIEWS)
 def views() -> Answer:
-    return now(views=[asdict(each) for each in view_report.view_entries(Settings())])
+    """The catalogue. Its list shows no positions, which are many."""
+    return now(views=[asdict(replace(each, positions={})) for each in view_report.view_entries(Settings())])
 
 
 @router.get("/view", dependencies=OF_VIEWS)
-def view(name: str) -> Answer:
+def view(name: str, user: SignedIn) -> Answer:
+    """One view, its open alerts if the user may see alerts, and what the user may do."""
     settings = Settings()
-    _require(name in catalogue.view_names(settings.views_folder), f"No view {name!r}")
-    return now(**asdict(view_report.view_detail(settings, name)), operators=list(Operator), limit=browse.LIMIT)
-
-
-class Form(BaseModel):
-    """The row browser's form. If no column is chosen, there is no condition."""
-
-    name: str
-    relation: str = ""
-    column: str = ""
-    operator: Operator = Operator.EQUAL
-    value: str = ""
-    order: str = ""
-    descending: bool = True
-    limit: int = Field(default=50, ge=1, le=browse.LIMIT)
-
-
-@router.get("/rows", dependencies=OF_VIEWS)
-def rows(form: Annotated[Form, Query()]) -> Answer:
-    """Rows of a view or of a relation that the view presents."""
-    settings, relation = Settings(), form.relation or form.name
-    _require(relation in view_report.view_relations(settings, form.name), f"{form.name!r} has no relation {relation!r}")
-    condition = Condition(form.column, form.operator, form.value) if form.column else None
-    query = RowQuery(relation, condition, form.order or None, form.descending, form.limit)
+    require(name in catalogue.view_names(settings.views_folder), f"No view {name!r}")
     with db_snapshot.read_snapshot(settings) as connection:
-        return now(relation=relation, **asdict(browse.fetch_rows(connection, query)))
+        alerts = view_alerts(connection, name) if is_readable(user, Dag.STREAMS) else []
+    may = may_compare(user)
+    browsing = {"operators": list(Operator), "limit": browse.LIMIT, "may_export": may}
+    return now(**asdict(view_report.view_detail(settings, name)), alerts=alerts, may_compare=may, **browsing)
 
 
-@router.get("/reconciliations", dependencies=OF_VIEWS)
-def reconciliations(view: str = "", run: str = "", attempt: str = "", limit: Limit = 200) -> Answer:
-    settings = Settings()
-    with db_snapshot.read_snapshot(settings) as connection:
-        found = reconcile_history.latest_reconciliations(
-            connection, limit, view or None, triggered_runs.comparison_runs(run, attempt)
-        )
-    return now(reconciliations=[asdict(each) for each in found], views=catalogue.view_names(settings.views_folder))
+def view_alerts(connection: Connection, view: str) -> list[Answer]:
+    found = [each for each in alert_store.open_alerts(connection) if each.subject == view]
+    return [
+        {"key": each.key, "severity": each.definition.severity, "cause": each.cause, "found_at": each.found_at}
+        | {"title": each.definition.meaning.format(subject=view)}
+        for each in found
+    ]
 
 
 @router.get("/quality", dependencies=OF_VIEWS)
@@ -133,20 +114,12 @@ def quality(of: str = "", limit: Limit = 60) -> Answer:
     with db_snapshot.read_snapshot(Settings()) as connection:
         newest = quality_history.newest_days(connection)
         worst = next((each.event for each in newest if each.failed), newest[0].event if newest else types[0])
-        _require(of in ("", *types), f"No event type {of!r}")
+        require(of in ("", *types), f"No event type {of!r}")
         days = quality_history.days(connection, of or worst, limit)
     return now(newest=[asdict(each) for each in newest], of=of or worst, days=[asdict(each) for each in days])
 
 
-@router.get("/reconciliation", dependencies=OF_VIEWS)
-def reconciliation(id: int) -> Answer:  # noqa: A002  the name in the URL
-    with db_snapshot.read_snapshot(Settings()) as connection:
-        found = reconcile_history.reconciliation_detail(connection, id)
-    if found is None:
-        raise HTTPException(404, f"No reconciliation {id}")
-    return now(**asdict(found))
-
-
-def _require(known: bool, message: str) -> None:
+def require(known: bool, message: str) -> None:
+    """Refuse a request for something that does not exist."""
     if not known:
         raise HTTPException(404, message)

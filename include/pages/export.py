@@ -4,53 +4,60 @@ In CSV, each value in a differing row is JSON text. NULL therefore differs from 
 spreadsheet would read as a formula begins with a quotation mark.
 """
 
-import csv
-import io
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, HTTPException
+from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import StreamingResponse
 
-from pages import triggered_runs
+from pages.access import DataReader
 from pages.data import OF_VIEWS
+from pages.reconciliations import Filter
 from truelog.reconcile import reconcile_history
-from truelog.storage import db_snapshot
+from truelog.serving.row_export import csv_lines, json_array
+from truelog.storage import audit_trail, db_snapshot
+from truelog.storage.audit_trail import OperationKind
+from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
 router = APIRouter(prefix="/export", dependencies=OF_VIEWS)
 Format = Literal["csv", "json"]
 _ALL = 100_000
+_TYPES = {
+    "csv": "text/csv; charset=utf-8",
+    "json": "application/json; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+}
 
 
 @router.get("/reconciliations.{form}")
-def reconciliations(form: Format, view: str = "", run: str = "", attempt: str = "") -> StreamingResponse:
-    runs = triggered_runs.comparison_runs(run, attempt)
+def reconciliations(form: Format, chosen: Annotated[Filter, Query()]) -> StreamingResponse:
     with db_snapshot.read_snapshot(Settings()) as connection:
-        found = [
-            asdict(each) for each in reconcile_history.latest_reconciliations(connection, _ALL, view or None, runs)
-        ]
+        found = [asdict(each) for each in reconcile_history.list_reconciliations(connection, chosen.query(_ALL))]
     if form == "json":
-        return _file("reconciliations.json", _array(found))
+        return attachment("reconciliations.json", _array(found))
     names = list(found[0]) if found else ["id"]
     cells = ([_cell(each[name]) for name in names] for each in found)
-    return _file("reconciliations.csv", _table([names], cells))
+    return attachment("reconciliations.csv", csv_lines(names, cells))
 
 
 @router.get("/differing.{form}")
-def differing(form: Format, id: int) -> StreamingResponse:  # noqa: A002  the name in the URL
+def differing(form: Format, id: int, user: DataReader) -> StreamingResponse:  # noqa: A002  the name in the URL
     """Export all rows that are still stored. The connection stays open until the last row is sent."""
     rows = _differing(id)
     columns = next(rows, None)
     if columns is None:
         raise HTTPException(404, f"No reconciliation {id}")
+    with connect(Settings()) as connection:
+        about = f"{form}: the differing rows"
+        audit_trail.record_operation(connection, OperationKind.EXPORT, f"reconciliation {id}", user, about)
     if form == "json":
-        return _file(f"reconciliation-{id}.json", _array(asdict(each) for each in rows))
+        return attachment(f"reconciliation-{id}.json", _array(asdict(each) for each in rows))
     head = [f"{column} {side}" for column in columns for side in ("streamed", "rebuilt")]
     cells = ([_value(side, column) for column in columns for side in (r.streamed, r.rebuilt)] for r in rows)
-    return _file(f"reconciliation-{id}.csv", _table([head], cells))
+    return attachment(f"reconciliation-{id}.csv", csv_lines(head, cells))
 
 
 def _differing(number: int) -> Iterator[Any]:
@@ -62,26 +69,14 @@ def _differing(number: int) -> Iterator[Any]:
             yield from reconcile_history.differing_rows(connection, detail)
 
 
-def _file(name: str, lines: Iterator[str]) -> StreamingResponse:
-    kind = "text/csv" if name.endswith("csv") else "application/json"
+def attachment(name: str, content: Iterator[str] | Iterator[bytes]) -> StreamingResponse:
+    """A response that a browser saves as a file."""
     headers = {"content-disposition": f'attachment; filename="{name}"'}
-    return StreamingResponse(lines, media_type=f"{kind}; charset=utf-8", headers=headers)
+    return StreamingResponse(content, media_type=_TYPES[name.rpartition(".")[2]], headers=headers)
 
 
 def _array(values: Iterable[dict[str, Any]]) -> Iterator[str]:
-    prefix = "["
-    for value in values:
-        yield prefix + json.dumps(value, default=str)
-        prefix = ",\n"
-    yield "[]" if prefix == "[" else "]\n"
-
-
-def _table(head: Sequence[Sequence[str]], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    for part in (head, rows):
-        for row in part:
-            text = io.StringIO()
-            csv.writer(text).writerow(row)
-            yield text.getvalue()
+    return json_array(json.dumps(each, default=str) for each in values)
 
 
 def _value(row: dict[str, Any] | None, column: str) -> str:

@@ -62,6 +62,19 @@ def finished(announced: Iterable[Announcement]) -> set[str]:
         return {str(run) for (run,) in rows}
 
 
+def run_states(runs: Collection[str]) -> list[dict[str, str]]:
+    """The DAG and the state of each `recompute` or `reconcile` run. A run that Airflow has deleted is left out."""
+    dags = [Dag.RECOMPUTE, Dag.RECONCILE]
+    query = select(DagRun.dag_id, DagRun.run_id, DagRun.state).where(DagRun.dag_id.in_(dags), DagRun.run_id.in_(runs))
+    if not runs:
+        return []
+    with create_session() as session:
+        return [
+            {"dag": dag, "run": run, "state": str(state)}
+            for dag, run, state in session.execute(query.order_by(DagRun.id))
+        ]
+
+
 def comparison_runs(run: str, attempt: str = "") -> list[str] | None:
     """The runs whose comparisons belong to a `recompute` or `reconcile` run; None if `run` is empty.
 

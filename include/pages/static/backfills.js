@@ -1,41 +1,77 @@
 // Backfills: history recomputed from the archive over a range of days, with the progress of each backfill.
 // The page calls Airflow's own API on behalf of the user, so Airflow decides who may do what.
+import { keepInAddress } from "./address.js";
 import { act, ask, live } from "./live.js";
-import { ago, count, h, link, moment, outward, seen, sentence, table } from "./kit.js";
+import { confirmAction, openDialog } from "./dialog.js";
+import { dayGrid, iso } from "./grid.js";
+import { ago, count, duration, h, link, moment, number, outward, seen, sentence, table } from "./kit.js";
+import { pager } from "./list.js";
 
 const API = "../api/v2/backfills";
+const PAGE = 5;
 const CURES = {
   403: "You may not do this. It requires permission to trigger the recompute DAG.",
   404: "Airflow has no recompute DAG yet, or this backfill no longer exists. Check the list of DAGs in Airflow.",
   409: "Another backfill of recompute is running, and Airflow runs only one at a time. Wait until it is done, or cancel it.",
 };
 
-export function show(_, { shown, form }) {
-  const again = live(shown, () => ask("data/backfills"), 3, (found) => {
-    if (found.may_backfill && !form.hasChildNodes()) form.append(backfillForm(found.views, () => again()));
+export function show(given, { shown, form }) {
+  let skip = Number(given.get("skip")) || 0, chosen = null, done = "";
+  const again = live(shown, () => ask("data/backfills", { skip }), 3, (found) => {
+    if (!chosen) chosen = begin(found, given, form, () => again());
+    const finished = found.backfills.map((each) => `${each.id} ${each.progress.done} ${each.completed_at}`).join();
+    if (done && done !== finished) chosen.refresh();
+    done = finished;
     return [
       h("h1", {}, found.backfills.some((each) => !each.completed_at) ? "A backfill is running" : "No backfill is running"),
       found.backfills.length ? null : h("p", { class: "quiet" }, "No backfills yet."),
       found.backfills.map((each) => backfill(each, found, () => again())),
+      found.total > found.backfills.length ? pager({ skip, limit: PAGE, shown: found.backfills.length, more: found.total > skip + found.backfills.length, total: found.total }, (to) => {
+        skip = to;
+        keepInAddress({ view: given.getAll("view"), skip: skip || "" });
+        again();
+      }) : null,
     ];
   });
+}
+
+// The grid of days for everyone, and the form for users who may start a backfill.
+function begin(found, given, form, again) {
+  const made = found.may_backfill ? backfillForm(found.views, given.getAll("view"), again) : null;
+  const fields = made && ["from", "to"].map((name) => made.elements[name]);
+  const shows = () => grid.show(fields[0].value, fields[1].value);
+  const yesterday = Date.now() - 86_400_000;
+  const grid = dayGrid({ since: iso(yesterday - 27 * 86_400_000), until: iso(yesterday) },
+    (from, to) => fields && Object.assign(fields[0], { value: from }) && Object.assign(fields[1], { value: to }),
+    ({ costs }) => made && showCosts(made, costs));
+  for (const each of fields ?? []) each.addEventListener("change", shows);
+  form.append(...[grid.element, made].filter(Boolean));
+  return grid;
 }
 
 function backfill(each, { as_of: now, may_backfill: may }, again) {
   const daysIn = (...states) => each.days.filter((day) => states.includes(day.state)).length;
   const failed = daysIn("failed");
-  return h("article", { "data-backfill": each.id },
+  return h("article", { "data-backfill": each.id, id: `backfill-${each.id}` },
     h("header", {},
       h("h2", {}, `${day(each.begins)} to ${day(each.ends)} `, state(word(each)), ` ${daysIn("done", "already done")} of ${count(each.days.length, "day")} done${failed ? `, ${failed} failed` : ""}`),
       h("p", { class: "buttons" }, may && !each.completed_at ? [
         button(each.paused ? "unpause" : "pause", each, again), button("cancel", each, again)] : null)),
     h("p", {}, each.repair ? "Repairs differing rows. " : "Compares only. ", each.by ? `Started by ${seen(each.by)} ` : "Started from the command line ", ago(each.at, now), ".",
       each.completed_at ? ` Ended at ${moment(each.completed_at)} UTC.` : null),
+    progress(each),
     table(["Day (UTC)", "State", ...each.views, "Report"], each.days.map((one) => [
       one.run ? outward(`dags/recompute/runs/${encodeURIComponent(one.run)}`, day(one.day)) : day(one.day),
       state(one.state), ...each.views.map((view) => (one.views[view] ? [state(one.views[view]), part(one, view)] : "")),
       one.report ? link("reconciliations", { run: one.report }, "Report") : h("span", { class: "quiet" }, one.awaited ? "Pending" : "None"),
-    ]), "This backfill contains no days."));
+    ]), "This backfill contains no days.", { keys: each.days.map((one) => one.day) }));
+}
+
+// A bar while the backfill runs. The time that is left is known once a tenth is done, and only for the recompute itself.
+function progress({ completed_at: over, progress: { done, of, share, seconds_left: left } }) {
+  if (over || !of) return null;
+  const text = `${number(done)} of ${count(of, "day-view")} done${left === null ? "" : `, about ${duration(left)} left, then the comparison`}`;
+  return h("p", { class: "progress" }, h("progress", { value: share, max: 1, "aria-label": "Progress" }), ` ${text}`);
 }
 
 function word({ completed_at: over, paused, days }) {
@@ -68,19 +104,38 @@ function button(name, { id }, again) {
   } }, name === "unpause" ? "Resume" : sentence(name));
 }
 
-function backfillForm(views, again) {
-  const yesterday = new Date(Date.now() - 86_400_000).toISOString().slice(0, 10);
+function backfillForm(views, chosen, again) {
+  const yesterday = iso(Date.now() - 86_400_000);
   const field = (name, properties) => h("input", { name, "aria-label": sentence(name), required: true, ...properties });
   const choice = (name, label, options) => h("select", { name, "aria-label": label }, options.map(([value, text]) => h("option", { value }, text)));
-  return h("form", { "aria-label": "Backfill", submit: (event) => {
+  const toggle = (text, checked) => h("button", { type: "button", click: () => {
+    for (const each of form.querySelectorAll("[name=views]")) each.checked = checked;
+    form.dispatchEvent(new Event("change"));
+  } }, text);
+  const form = h("form", { "aria-label": "Backfill", submit: (event) => {
     event.preventDefault();
     plan(new FormData(event.target), again);
   } },
     h("label", {}, "From ", field("from", { type: "date", value: yesterday })), h("label", {}, "To ", field("to", { type: "date", value: yesterday })),
-    views.map((view) => h("label", {}, h("input", { type: "checkbox", name: "views", value: view, checked: true }), view)),
+    toggle("All views", true), toggle("No views", false),
+    views.map((view) => h("label", {}, h("input", { type: "checkbox", name: "views", value: view, checked: !chosen.length || chosen.includes(view) }), view)),
     choice("mode", "Mode", [["repair", "Repair differing rows"], ["compare", "Compare only"]]),
     choice("days", "Days", [["completed", "All days"], ["failed", "Only failed and missing days"]]),
-    h("button", {}, "Backfill"));
+    h("button", {}, "Backfill"), h("details", { class: "costs" }, h("summary", {}, "What this costs"), h("ul", {})));
+  return form;
+}
+
+// What a backfill of each chosen view recomputes and reads. Views with the same answer share a line.
+function showCosts(form, costs) {
+  form.costs = costs;
+  const write = () => {
+    const chosen = [...form.querySelectorAll("[name=views]:checked")].map((each) => each.value).filter((each) => form.costs[each]);
+    const texts = [...new Set(chosen.map((each) => form.costs[each]))];
+    form.querySelector(".costs ul").replaceChildren(...texts.map((text) => h("li", {}, h("strong", {}, chosen.filter((each) => form.costs[each] === text).join(", ")), `: ${text}`)));
+  };
+  if (!form.dataset.costs) form.addEventListener("change", write);
+  form.dataset.costs = "known";
+  write();
 }
 
 function wrong(from, to, views) {
@@ -110,27 +165,10 @@ async function plan(given, again) {
 
 function confirm(request, days, again) {
   const { views, repair } = request.dag_run_conf;
-  const refused = h("p", { role: "alert" });
-  const yes = h("button", { type: "button", class: "yes", click: async () => {
-    yes.disabled = true;
-    try {
-      await act(API, request);
-      document.getElementById("ask").close();
-      again();
-    } catch (error) {
-      refused.replaceChildren(CURES[error.status] ?? error.message);
-      yes.disabled = false;
-    }
-  } }, `Backfill ${count(days.length, "day")}`);
   const dates = days.map((each) => day(each.logical_date)).sort();
-  openDialog([
-    h("h2", {}, `Recompute ${count(days.length, "day")}?`),
-    h("p", {}, `From ${dates[0]} to ${dates.at(-1)}. Views: ${views.join(", ")}. The comparison that follows ${repair ? "repairs differing rows" : "repairs nothing"}. Airflow records your name.`),
-    refused], yes, "Cancel");
-}
-
-function openDialog(content, yes = null, close = "OK") {
-  const dialog = document.getElementById("ask");
-  dialog.replaceChildren(...[content].flat(), h("p", { class: "buttons" }, yes, h("button", { type: "button", click: () => dialog.close() }, close)));
-  if (!dialog.open) dialog.showModal();
+  confirmAction({
+    title: `Recompute ${count(days.length, "day")}?`, label: `Backfill ${count(days.length, "day")}`, why: (error) => CURES[error.status] ?? error.message,
+    text: `From ${dates[0]} to ${dates.at(-1)}. Views: ${views.join(", ")}. The comparison that follows ${repair ? "repairs differing rows" : "repairs nothing"}. Airflow records your name.`,
+    act: async () => { await act(API, request); return again; },
+  });
 }

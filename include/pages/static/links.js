@@ -25,6 +25,7 @@ const TARGETS = {
   launch: toApplication, restart: toApplication, stop: toApplication, start: toApplication, release: toApplication,
   repair: toReader, different: toReader, unknown: toReader, rejudge: (of) => link("quality", { of }, seen(of)),
   alert: toAlert, acknowledge: toAlert, silence: toAlert, unsilence: toAlert,
+  read: (topic) => link("record", { topic }, seen(topic)),
   backfill: (subject) => link("backfills", {}, seen(subject)),
 };
 

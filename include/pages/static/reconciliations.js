@@ -1,7 +1,11 @@
 // Reconciliations: every comparison of a view with its rebuild, as a timeline and as a list.
+import { keepInAddress, pairs } from "./address.js";
 import { ask, live } from "./live.js";
-import { badge, docs, h, link, moment, number, s, seen, sentence, table } from "./kit.js";
+import { badge, docs, h, link, moment, number, outward, s, seen, sentence, table } from "./kit.js";
+import { choose, pager, sortHead } from "./list.js";
+import { withRecords } from "./records.js";
 
+const PAGE = 100;
 const WIDTH = 960, LANE = 30, LEFT = 130, RIGHT = 12;
 const MARKS = {
   EQUAL: (x, y) => s("circle", { cx: x, cy: y, r: 4 }),
@@ -10,31 +14,62 @@ const MARKS = {
 };
 
 export function show(given, { shown, form }) {
-  let view = given.get("view") ?? "";
-  const run = given.get("run") ?? "", attempt = given.get("attempt") ?? "";
-  const chosen = () => ({ ...(view && { view }), ...(run && { run }), ...(attempt && { attempt }) });
-  const choice = h("select", { "aria-label": "View", change: () => { view = choice.value; files(); again(); } }, h("option", { value: "" }, "All views"));
+  const names = ["view", "run", "attempt", "verdict", "since", "until", "text"];
+  const state = {
+    ...Object.fromEntries(names.map((name) => [name, given.get(name) ?? ""])),
+    order: given.get("order") ?? "", descending: given.get("descending") !== "false", skip: Number(given.get("skip")) || 0,
+  };
+  const view = choose("View", [["", "All views"]], "", { change: () => change({ view: view.value }) });
+  const verdict = choose("Verdict", [["", "All verdicts"], ...Object.keys(MARKS).map((each) => [each, sentence(each.toLowerCase())])], state.verdict, { change: () => change({ verdict: verdict.value }) });
+  const search = h("input", { type: "search", "aria-label": "Search", placeholder: "Search view, run, reason", value: state.text, change: () => change({ text: search.value }) });
+  const day = (label, name) => h("label", {}, `${label} `, h("input", { type: "datetime-local", "aria-label": label, value: state[name].replace(/Z$/, ""), change: (event) => change({ [name]: event.target.value && `${event.target.value}Z` }) }));
   const saved = h("span", { class: "buttons" });
-  const files = () => saved.replaceChildren(...["csv", "json"].map((form) => link(`export/reconciliations.${form}`, chosen(), `Save as ${form.toUpperCase()}`, { download: true })));
-  files();
-  form.append(choice, saved);
-  if (run) form.append(h("span", {}, attempt ? "Showing runs that one attempt started at " : "Showing the run ", h("code", {}, seen(run)), attempt ? ". " : " and the runs that it started. ", link("reconciliations", {}, "Show all runs")));
-  const again = live(shown, () => ask("data/reconciliations", chosen()), 10, (found) => {
-    if (choice.length === 1) choice.append(...found.views.map((each) => h("option", { selected: each === view }, each)));
-    return [plot(found.reconciliations), list(found.reconciliations, view || run)];
+  form.append(view, verdict, search, day("From (UTC)", "since"), day("Before (UTC)", "until"), saved);
+  const query = () => pairs({ ...state, order: state.order || "id", skip: "" });
+  const again = live(shown, () => ask("data/reconciliations", [...query(), ["limit", PAGE], ["skip", state.skip]]).then((found) => ({ ...found, state: { ...state } })), 10, (found) => {
+    if (view.length === 1) view.append(...found.views.map((each) => h("option", { selected: each === state.view }, each)));
+    return [chosenRun(found), plot(found.reconciliations), list(found, change)];
   });
+  files();
+
+  function change(changes) {
+    Object.assign(state, { skip: 0 }, changes);
+    keepInAddress({ ...state, descending: state.order ? state.descending : "", skip: state.skip || "" });
+    files();
+    again();
+  }
+
+  function files() {
+    saved.replaceChildren(...["csv", "json"].map((kind) => link(`export/reconciliations.${kind}`, query(), `Save as ${kind.toUpperCase()}`, { download: true })));
+  }
+}
+
+// The run that the page shows, with its state in Airflow, so that a result that is still missing is explained.
+function chosenRun({ state: { run, attempt }, runs }) {
+  if (!run) return null;
+  const states = runs.map((each) => h("li", {}, runLink(each.run, each.dag), ` ${RUNS[each.state] ?? sentence(each.state)}.`));
+  return h("div", { id: "chosen-run" },
+    h("p", {}, attempt ? "Showing runs that one attempt started at " : "Showing the run ", h("code", {}, seen(run)), attempt ? ". " : " and the runs that it started. ", link("reconciliations", {}, "Show all runs")),
+    states.length ? h("ul", {}, states) : null);
+}
+
+const RUNS = { queued: "waits for its turn", running: "is running", success: "is done", failed: "has failed: at least one view was not proved to match the log" };
+
+// A run of Airflow as a link. All comparisons belong to runs of `reconcile`.
+export function runLink(run, dag = "reconcile") {
+  return outward(`dags/${dag}/runs/${encodeURIComponent(run)}`, h("code", {}, seen(run)));
 }
 
 // One lane per view. Each verdict has its own shape, so that colour is not the only difference.
 function plot(all) {
-  if (!all.length) return h("p", {});
+  if (!all.length) return null;
   const views = [...new Set(all.map((each) => each.view))].sort();
   const times = all.map((each) => Date.parse(each.finished_at));
   const [first, last] = [Math.min(...times), Math.max(...times)];
   const x = (time) => LEFT + ((WIDTH - LEFT - RIGHT - 8) * (time - first)) / Math.max(1, last - first) + 4;
   const height = views.length * LANE + 24;
   return h("figure", {},
-    h("figcaption", {}, h("strong", {}, "Verdicts"), h("span", { class: "legend verdicts" }, Object.keys(MARKS).map((each) =>
+    h("figcaption", {}, h("strong", {}, "Verdicts of this page"), h("span", { class: "legend verdicts" }, Object.keys(MARKS).map((each) =>
       h("span", {}, s("svg", { viewBox: "0 0 16 16", class: "mark" }, s("g", { class: `verdict ${each}` }, MARKS[each](8, 8))), sentence(each.toLowerCase()))))),
     s("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "group", "aria-label": "Verdicts over time" },
       views.map((view, lane) => s("g", {},
@@ -47,17 +82,27 @@ function plot(all) {
         moment(first + (last - first) * share)))));
 }
 
-function list(all, filtered) {
-  return table(
-    ["Finished (UTC)", "View", "Verdict", { title: "Rows", number: true }, { title: "Missing", number: true }, { title: "Extra", number: true },
-      { title: "Different", number: true }, { title: "Repaired", number: true }, "Validation", "Started by"],
-    all.map((each) => [
-      link("reconciliation", { id: each.id }, moment(each.finished_at)),
-      link("view", { name: each.view }, each.view),
-      h("span", {}, badge(each.verdict), each.reason ? h("small", {}, ` ${seen(each.reason)}`) : null),
-      number(each.row_count), number(each.missing), number(each.extra), number(each.different), number(each.repaired),
-      validation(each), seen(each.run ?? "Command line"),
-    ]), filtered ? "No reconciliations match." : "No reconciliations yet. The reconcile DAG runs every hour and after recompute has written new partials.");
+function list({ reconciliations: all, total, state }, change) {
+  const shownBy = { order: state.order || "id", descending: state.descending };
+  const head = (title, name, number) => sortHead(title, name, shownBy, (by) => change(by), { number });
+  return [
+    table(
+      [head("Finished (UTC)", "id"), head("View", "view"), head("Verdict", "verdict"), head("Rows", "row_count", true), head("Missing", "missing", true), head("Extra", "extra", true),
+        head("Different", "different", true), head("Repaired", "repaired", true), "Validation", "Started by"],
+      all.map((each) => [
+        link("reconciliation", { id: each.id }, moment(each.finished_at)),
+        link("view", { name: each.view }, each.view),
+        h("span", {}, badge(each.verdict), each.reason ? h("small", {}, " ", withRecords(each.reason)) : null),
+        number(each.row_count), number(each.missing), number(each.extra), number(each.different), number(each.repaired),
+        validation(each), each.run ? runLink(each.run) : "Command line",
+      ]), empty(state), { keys: all.map((each) => each.id) }),
+    pager({ skip: state.skip, limit: PAGE, shown: all.length, more: total > state.skip + all.length, total }, (skip) => change({ skip })),
+  ];
+}
+
+function empty({ view, run, verdict, since, until, text }) {
+  if (run) return "This run has not compared a view yet. Its results appear here.";
+  return view || verdict || since || until || text ? "No reconciliations match." : "No reconciliations yet. The reconcile DAG runs every hour and after recompute has written new partials.";
 }
 
 export function validation(each) {

@@ -1,6 +1,8 @@
-// One view: its lineage, columns and versions, and a browser for its rows.
+// One view: its lineage, columns and versions, what to do about it, and a browser for its rows.
+import { compareButtons } from "./compare.js";
 import { ask, live } from "./live.js";
-import { about, badge, bytes, count, h, layerOf, link, moment, number, paragraphs, positions, seen, sentence, table, value } from "./kit.js";
+import { about, ago, badge, bytes, count, h, layerOf, link, moment, number, paragraphs, positions, seen, sentence, table } from "./kit.js";
+import { browser } from "./rows.js";
 import { proof } from "./views.js";
 
 export function show(given, { shown, form }) {
@@ -8,90 +10,57 @@ export function show(given, { shown, form }) {
   const rows = h("section", { id: "rows" });
   let browsing = false;
   shown.after(rows);
-  form.remove();
   live(shown, () => ask("data/view", { name }), 10, (found) => {
-    if (!browsing && found.entry.table) browse(name, found, rows);
+    if (!browsing && found.entry.table) browser(given, found, rows);
     browsing ||= Boolean(found.entry.table);
+    if (found.may_compare && found.entry.table && !form.hasChildNodes()) form.append(compareButtons(name));
     return drawn(found);
   });
 }
 
-function drawn({ entry, columns, checks, sources, versions, as_of: now }) {
+function drawn({ entry, columns, checks, sources, versions, alerts, costs, as_of: now }) {
   return [
     h("h1", {}, entry.view, " ", badge(entry.state)),
+    links(entry),
     ...paragraphs(entry.about).map((each) => h("p", {}, each)),
     entry.broken ? h("p", { class: "means" }, seen(entry.broken)) : null,
     entry.reason ? h("p", { class: "means" }, seen(sentence(entry.reason))) : null,
+    ...alerts.map((each) => h("p", { class: "means", "data-alert": each.key }, badge(each.severity.toUpperCase()), " ",
+      link("alerts", { match: each.key }, each.title), `: ${seen(each.cause)} (`, ago(each.found_at, now), ")")),
     layerOf(entry.answer),
     sources.length ? lineage(entry, sources, now) : null,
     h("h3", {}, "Columns"),
     table(["Column", "Aggregation", "Type", "Description"], columns.map((each) => [
       each.name, sentence(each.role), each.type ?? h("span", { class: "quiet" }, "Not created yet"), seen(each.comment ?? ""),
-    ]), "The columns are unknown."),
+    ]), "The columns are unknown.", { keys: columns.map((each) => each.name) }),
     checks.length ? h("p", { class: "quiet" }, "Checks on every row: ", checks.map((each, i) => [i ? ", " : "", h("code", {}, each)])) : null,
+    costs ? h("p", { class: "quiet" }, costs) : null,
     h("h3", {}, "Versions"),
     table([{ title: "Version", number: true }, "Created (UTC)", { title: "Rows", number: true }, { title: "Size", number: true }, { title: "Skipped records", number: true }],
-      versions.map((each) => [number(each.version), moment(each.made_at), about(each.rows), bytes(each.bytes), number(each.excluded)]), "No version has been created yet."),
+      versions.map((each) => [number(each.version), moment(each.made_at), about(each.rows), bytes(each.bytes), skipped(entry, each)]), "No version has been created yet.",
+      { keys: versions.map((each) => each.version) }),
   ];
 }
 
-// From the event to the readers of the view. Each box shows where the data is stored.
+function links({ view, application }) {
+  return h("p", { class: "related" }, [
+    link("streams", { application }, `Stream: ${application}`), link("lag", { reader: view, hours: 6 }, "Lag and freshness"), link("reconciliations", { view }, "Reconciliations"),
+    link("certificates", { view }, "Certificates"), link("alerts", { match: `/${view}` }, "Alerts"), link("backfills", { view }, "Backfill"),
+  ]);
+}
+
+function skipped({ view }, { version, excluded }) {
+  return excluded ? link("record", { view, version }, number(excluded)) : number(excluded);
+}
+
+// From the event to the readers of the view. Each box shows where the data is stored, and links to it.
 function lineage(entry, sources, now) {
   const box = (title, ...lines) => h("div", { class: "box" }, h("strong", {}, title), lines.filter(Boolean).map((each) => h("span", {}, each)));
   const arrow = () => h("span", { class: "arrow", "aria-hidden": "true" }, "→");
   return h("div", { class: "lineage", role: "group", "aria-label": "Lineage" },
-    h("div", {}, sources.map((each) => box(each.event, "Event", seen(each.about), `Topic: ${count(each.partitions, "partition")}, retention ${each.retention}`))), arrow(),
-    h("div", {}, sources.map((each) => box(each.event, "Archive", "Every record, kept forever"))), arrow(),
-    h("div", {}, box(entry.view, "View", `Application: ${entry.application}`, entry.keep ? `Keeps rows for ${entry.keep}` : "Keeps all rows", positions(entry.positions),
+    h("div", {}, sources.map((each) => box(link("quality", { of: each.event }, each.event), "Event", seen(each.about), `Topic: ${count(each.partitions, "partition")}, retention ${each.retention}`))), arrow(),
+    h("div", {}, sources.map((each) => box(link("record", { topic: each.event }, each.event), "Archive", "Every record, kept forever"))), arrow(),
+    h("div", {}, box(link("lag", { reader: entry.view }, entry.view), "View", `Application: ${entry.application}`, entry.keep ? `Keeps rows for ${entry.keep}` : "Keeps all rows", positions(entry.positions),
       entry.proof ? proof(entry.proof, now) : "Never compared")), arrow(),
-    h("div", {}, entry.relations.map((each) => box(`views.${each}`, "SQL view for readers"))));
-}
-
-function browse(name, { entry, columns, operators, limit }, rows) {
-  const choose = (label, values, chosen) => h("select", { "aria-label": label }, values.map((each) => h("option", { value: each, selected: each === chosen }, each || "No filter")));
-  const relation = choose("Relation", entry.relations.length ? entry.relations : [name]);
-  const column = choose("Column", ["", ...columns.map((each) => each.name)]);
-  const operator = choose("Operator", operators);
-  const operand = h("input", { "aria-label": "Value", placeholder: "Value", maxlength: 2000 });
-  const most = h("input", { "aria-label": "Limit", type: "number", min: 1, max: limit, value: 50 });
-  const out = h("div", { id: "answer" });
-  let order = "", descending = true;
-
-  async function answer() {
-    try {
-      const query = { name, relation: relation.value, column: column.value, operator: operator.value, value: operand.value, order, descending, limit: most.value || 50 };
-      const found = await ask("data/rows", query);
-      if (!column.value) offerColumns(found.columns);
-      out.replaceChildren(answered(found));
-    } catch (error) {
-      out.replaceChildren(h("p", { role: "alert", class: "means" }, error.message));
-    }
-  }
-
-  // Each relation has its own columns.
-  function offerColumns(known) {
-    column.replaceChildren(...["", ...known.map((each) => each.name)].map((each) => h("option", { value: each }, each || "No filter")));
-  }
-
-  function answered(found) {
-    const heads = found.columns.map((each) => ({ title: head(each), sort: each.name === order ? (descending ? "descending" : "ascending") : null, number: /int|numeric|double/.test(each.type) }));
-    return [
-      table(heads, found.rows.map((cells) => cells.map(value)), "No rows match."),
-      h("p", { class: "quiet" }, `${found.more ? "First " : ""}${count(found.rows.length, "row")}${found.more ? "; more rows match" : ""}. As of ${moment(found.as_of)} UTC.`),
-    ].reduce((all, each) => (all.append(each), all), h("div", {}));
-  }
-
-  function head({ name: title, type }) {
-    const mark = title === order ? (descending ? " ↓" : " ↑") : "";
-    return h("button", { type: "button", class: "head", title: `Type ${type}. Sort by this column.`, click: () => {
-      descending = title === order ? !descending : true;
-      order = title;
-      answer();
-    } }, title + mark);
-  }
-
-  relation.addEventListener("change", () => { order = ""; column.value = ""; answer(); });
-  rows.replaceChildren(h("h3", {}, "Rows"),
-    h("form", { submit: (event) => { event.preventDefault(); answer(); } }, relation, column, operator, operand, most, h("button", {}, "Show")), out);
-  answer();
+    h("div", {}, entry.relations.map((each) => box(link("view", { name: entry.view, relation: each === entry.view ? "" : each }, `views.${each}`), "SQL view for readers"))));
 }

@@ -91,8 +91,8 @@ KINDS = {
     "view_different": Kind(
         Severity.CRITICAL,
         "{subject} differs from its rebuild and was not repaired",
-        "Open *Reconciliations* and the newest DIFFERENT comparison. It lists the differing rows and their cause.",
-        "plugin/truelog/truelog/reconciliations?view={subject}",
+        "Open the view's last comparison. It lists the differing rows and their causes.",
+        "plugin/truelog/truelog/view?name={subject}",
         "reconcile",
         open_after=timedelta(minutes=5),  # enough time for a repair and the comparison that confirms it
     ),

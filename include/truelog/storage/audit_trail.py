@@ -28,6 +28,8 @@ class OperationKind(StrEnum):
     REPLAY = "replay"  # dead letters were sent again
     KEY_ADD = "key_add"
     KEY_REVOKE = "key_revoke"
+    EXPORT = "export"  # a user saved rows of a view
+    READ = "read"  # a user looked at a record in the archive
     CLOCK = "clock"  # a jump of the clock was confirmed
 
 

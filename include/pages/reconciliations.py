@@ -1,0 +1,80 @@
+"""Reconciliations: the list with its filters, and one reconciliation."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+from fastapi import APIRouter, HTTPException, Query
+from pydantic import AwareDatetime, BaseModel, Field
+
+from pages import triggered_runs
+from pages.access import SignedIn, may_compare
+from pages.data import OF_VIEWS, Answer, now
+from truelog.monitor.declared_view import declared_view
+from truelog.reconcile import reconcile_history
+from truelog.reconcile.reconcile_history import HistoryQuery
+from truelog.storage import db_snapshot
+from truelog.support.settings import Settings
+from truelog.views import catalogue
+
+router = APIRouter(prefix="/data", dependencies=OF_VIEWS)
+_MOST_SKIPPED = 1_000_000
+
+
+class Filter(BaseModel):
+    """The list's filters. `run` also selects the runs that it triggered, or that one attempt at it triggered."""
+
+    view: str = ""
+    run: str = ""
+    attempt: str = ""
+    verdict: str = ""
+    since: AwareDatetime | None = None
+    until: AwareDatetime | None = None
+    text: str = Field(default="", pattern=r"^[^\x00]*$")
+    order: str = "id"
+    descending: bool = True
+
+    def query(self, limit: int, skip: int = 0) -> HistoryQuery:
+        return HistoryQuery(
+            view=self.view or None,
+            runs=triggered_runs.comparison_runs(self.run, self.attempt),
+            verdict=self.verdict or None,
+            since=self.since,
+            until=self.until,
+            text=self.text or None,
+            order=self.order,
+            descending=self.descending,
+            limit=limit,
+            skip=skip,
+        )
+
+
+class PageFilter(Filter):
+    limit: int = Field(default=100, ge=1, le=1000)
+    skip: int = Field(default=0, ge=0, le=_MOST_SKIPPED)
+
+
+@router.get("/reconciliations")
+def reconciliations(chosen: Annotated[PageFilter, Query()]) -> Answer:
+    """One page of the list, the number of all that match, and the states of the chosen runs in Airflow."""
+    query = chosen.query(chosen.limit, chosen.skip)
+    with db_snapshot.read_snapshot(Settings()) as connection:
+        found = reconcile_history.list_reconciliations(connection, query)
+        total = reconcile_history.count_reconciliations(connection, query)
+    return now(
+        reconciliations=[asdict(each) for each in found],
+        total=total,
+        views=catalogue.view_names(Settings().views_folder),
+        runs=triggered_runs.run_states(query.runs or ()),
+    )
+
+
+@router.get("/reconciliation")
+def reconciliation(id: int, user: SignedIn) -> Answer:  # noqa: A002  the name in the URL
+    settings = Settings()
+    with db_snapshot.read_snapshot(settings) as connection:
+        found = reconcile_history.reconciliation_detail(connection, id)
+    if found is None:
+        raise HTTPException(404, f"No reconciliation {id}")
+    may = may_compare(user)
+    view, _ = declared_view(settings, found.reconciliation.view)
+    return now(**asdict(found), key=view.key if view else (), may_compare=may, may_export=may)

@@ -1,0 +1,92 @@
+// One archived record with its raw bytes, and the records that views skip. A record is read once, because each look at it is recorded.
+import { keepInAddress } from "./address.js";
+import { ask, live } from "./live.js";
+import { badge, bytes, h, link, moment, number, seen, sentence, table, value } from "./kit.js";
+import { choose } from "./list.js";
+import { recordLink } from "./records.js";
+import { keyConditions } from "./rows.js";
+
+const PLACE = ["topic", "partition", "offset"];
+const STATES = { COUNTED: ["EQUAL", "Counted"], WAITING: ["WARNING", "Not read yet"], SKIPPED: ["FAILED", "Skipped"] };
+const SEARCHES = {
+  "too slow": "The search took longer than a second.",
+  "not stored": "Its rows are sums and do not name their records.",
+};
+
+export function show(given, { shown, form }) {
+  const view = given.get("view") ?? "";
+  const state = Object.fromEntries(PLACE.map((each) => [each, given.get(each) ?? ""]));
+  let current = null; // the record that is shown, or why there is none
+  const again = live(shown, () => ask("data/skipped", { view }).then((found) => ({ ...found, current })), 30, (found) => {
+    if (!form.hasChildNodes() && found.may_read) begin(found, state, form, find);
+    return [...heading(found), h("h3", {}, view ? `Records that ${view} skips` : "Records that views skip"), skippedTable(found)];
+  });
+
+  async function find(place) {
+    keepInAddress(place);
+    current = await ask("data/record", place).catch((error) => ({ trouble: error.message }));
+    current.place = `${place.topic} ${place.partition}:${place.offset}`;
+    again();
+  }
+}
+
+function heading({ may_read: mayRead, current }) {
+  if (!mayRead) return [h("h1", {}, "Records"), h("p", { class: "quiet" }, "You may not look at records. This requires permission to trigger the reconcile DAG.")];
+  if (!current) return [h("h1", {}, "Records")];
+  return [h("h1", {}, current.place), ...(current.trouble ? [h("p", { role: "alert", class: "means" }, current.trouble)] : drawn(current))];
+}
+
+function begin({ topics }, state, form, find) {
+  const topic = choose("Topic", topics, state.topic);
+  const field = (name) => h("input", { "aria-label": sentence(name), placeholder: sentence(name), type: "number", min: 0, required: true, value: state[name] });
+  const [partition, offset] = [field("partition"), field("offset")];
+  form.append(h("form", { "aria-label": "Record", submit: (event) => {
+    event.preventDefault();
+    find({ topic: topic.value, partition: partition.value, offset: offset.value });
+  } }, topic, partition, offset, h("button", {}, "Show record")), h("small", {}, "Each look at a record is recorded with your name."));
+  if (PLACE.every((each) => state[each] !== "")) find(state);
+}
+
+function drawn({ record: r, readers }) {
+  const fields = Object.entries(r.fields);
+  return [
+    h("p", {}, badge(r.erased ? "UNKNOWN" : r.invalid ? "FAILED" : "PASSED", r.erased ? "Erased" : r.invalid ? "Invalid" : "Valid"), " ", r.invalid ? h("span", { class: "means" }, seen(r.invalid)) : null),
+    h("dl", {}, [["Appended (UTC)", moment(r.broker_time)], ["Event version", r.version ? number(r.version) : "Not registered"], ["Key", value(r.key)], ["Size", bytes(r.bytes)], ["Topic id", h("span", { class: "value" }, r.topic_id)]]
+      .map(([name, content]) => h("div", {}, h("dt", {}, name), h("dd", {}, content)))),
+    h("h3", {}, "Views that read this topic"),
+    table(["View", "State", "Rows that name the record"], readers.map(reader), "No view reads this topic.", { keys: readers.map((each) => each.view) }),
+    h("h3", {}, "Raw value"),
+    r.value === null ? value(null) : h("pre", { class: "raw" }, seenLines(r.value)),
+    r.bytes > r.shown_bytes ? h("p", { class: "quiet" }, `The first ${bytes(r.shown_bytes)} of ${bytes(r.bytes)}.`) : null,
+    fields.length ? h("h3", {}, "Decoded fields") : null,
+    fields.length ? table(["Field", "Value"], fields.map(([name, content]) => [name, value(content)])) : null,
+    h("h3", {}, "Headers"),
+    table(["Header", "Value"], r.headers.map(([name, content]) => [seen(name), value(content)]), "No headers."),
+  ];
+}
+
+// Line breaks of the value are kept; other invisible characters are shown as their codes.
+function seenLines(text) {
+  return text.split("\n").map(seen).join("\n");
+}
+
+function reader({ view, state, reason, search, keys }) {
+  const [kind, label] = STATES[state];
+  return [
+    link("view", { name: view }, view),
+    h("span", {}, badge(kind, label), reason ? h("small", {}, ` ${seen(reason)}`) : null),
+    keys.length ? keys.map((each, i) => [i ? ", " : "", rowOf(view, each)]) : h("span", { class: "quiet" }, state === "COUNTED" ? SEARCHES[search] ?? "None: a newer record has replaced it, or the view leaves it out." : ""),
+  ];
+}
+
+function rowOf(view, { side, key }) {
+  const where = keyConditions(Object.keys(key), key) ?? [];
+  const relation = side ? [["relation", `${view}_${side}`]] : [];
+  return link("view", [["name", view], ...relation, ...where.map((each) => ["where", each])], seen(`${side ? `${side}: ` : ""}${Object.values(key).join(", ")}`));
+}
+
+function skippedTable({ skipped }) {
+  return table(["Record", "View", { title: "Version", number: true }, "Error"], skipped.map((each) => [
+    recordLink(each.topic, each.partition, each.offset), link("view", { name: each.view }, each.view), number(each.version), h("span", { class: "means" }, seen(each.error)),
+  ]), "No view skips a record.", { keys: skipped.map((each) => `${each.view} ${each.topic} ${each.partition}:${each.offset}`) });
+}
