@@ -3,14 +3,12 @@
 Each test logs its clicks and its seconds. `--log-cli-level=INFO` shows them.
 """
 
-import logging
-import time
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import BrowserContext, Frame, Locator, Page, expect
 
-from tests.pages.browsing import framed
+from tests.pages.browsing import PATIENCE, Clicks, framed
 from truelog.alerts import alert_store
 from truelog.apps import launcher
 from truelog.control.application import ARCHIVE
@@ -18,15 +16,13 @@ from truelog.storage import audit_trail
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
-log = logging.getLogger("truelog.jobs")
-PATIENCE = 20_000  # milliseconds for Airflow's own pages
 
-
-class Job:
-    """Counts the clicks of one user from Airflow's home page on. Typing a reason is not a click."""
+class Job(Clicks):
+    """The clicks of one user from Airflow's home page on."""
 
     def __init__(self, context: BrowserContext) -> None:
-        self.page, self.clicks, self.begun = context.new_page(), 0, time.monotonic()
+        super().__init__()
+        self.page = context.new_page()
         self.page.goto("/")
 
     @property
@@ -37,14 +33,9 @@ class Job:
     def frame(self) -> Frame:
         return framed(self.page)
 
-    def click(self, target: Locator) -> None:
-        target.click(timeout=PATIENCE)
-        self.clicks += 1
-
     def done(self, name: str, limit: int) -> None:
-        log.info("%s: %s clicks, %.1f s", name, self.clicks, time.monotonic() - self.begun)
         self.page.close()
-        assert self.clicks <= limit
+        super().done(name, limit)
 
 
 @pytest.fixture

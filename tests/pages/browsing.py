@@ -1,14 +1,18 @@
 """What the tests in Chromium share: they open a page, find its frame inside Airflow, and sign users in."""
 
+import logging
 import re
 import shutil
+import time
 
-from playwright.sync_api import Browser, BrowserContext, Frame, Page, Playwright, ViewportSize, expect
+from playwright.sync_api import Browser, BrowserContext, Frame, Locator, Page, Playwright, ViewportSize, expect
 
 from runtime.airflow import address
 from runtime.airflow_client import password
 from truelog.support.settings import Settings
 
+log = logging.getLogger("truelog.jobs")
+PATIENCE = 20_000  # milliseconds for Airflow's own pages
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 LAPTOP: ViewportSize = {"width": 1280, "height": 800}
 REFUSED = re.compile("status of (400|409)")  # invalid input, or a conflict with an earlier action
@@ -63,3 +67,18 @@ def framed(page: Page) -> Frame:
     frame = found.content_frame()
     assert frame
     return frame
+
+
+class Clicks:
+    """Counts the clicks of a job. Typing is not a click. `--log-cli-level=INFO` shows the clicks and the seconds."""
+
+    def __init__(self) -> None:
+        self.clicks, self.begun = 0, time.monotonic()
+
+    def click(self, target: Locator) -> None:
+        target.click(timeout=PATIENCE)
+        self.clicks += 1
+
+    def done(self, name: str, limit: int) -> None:
+        log.info("%s: %s clicks, %.1f s", name, self.clicks, time.monotonic() - self.begun)
+        assert self.clicks <= limit

@@ -31,7 +31,7 @@ USERS = ("analyst", "oncall", "admin")  # Viewer, User, Admin
 @pytest.fixture(scope="package")
 def filled(postgresql: Settings, s3: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """A separate database, because other tests create views in the default database. Both applications hold locks."""
-    _database(postgresql, "CREATE DATABASE {} OWNER truelog")
+    change_database(postgresql, "CREATE DATABASE {} OWNER truelog", DATABASE)
     folder = views_folder(tmp_path_factory.mktemp("catalogue") / "views")
     with known(postgresql, database_name=DATABASE, views_folder=folder, lag_poll_seconds=600) as settings:
         migrate(settings)
@@ -41,7 +41,7 @@ def filled(postgresql: Settings, s3: Settings, tmp_path_factory: pytest.TempPath
             for name in (ARCHIVE, STREAM):
                 connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (name,))
             yield settings
-    _database(postgresql, "DROP DATABASE {} WITH (FORCE)")
+    change_database(postgresql, "DROP DATABASE {} WITH (FORCE)", DATABASE)
 
 
 @pytest.fixture
@@ -132,11 +132,12 @@ def _delete_dags(settings: Settings) -> None:
         connection.execute("TRUNCATE dag, dag_run, backfill, asset, asset_alias CASCADE")
 
 
-def _database(settings: Settings, statement: str) -> None:
+def change_database(settings: Settings, statement: str, name: str) -> None:
+    """Create or drop a database, as PostgreSQL's superuser."""
     as_super = settings.database() | {
         "user": "postgres",
         "dbname": "postgres",
         "password": settings.postgres_password.get_secret_value(),
     }
     with psycopg.connect(**as_super, autocommit=True) as connection:
-        connection.execute(sql.SQL(statement).format(sql.Identifier(DATABASE)))
+        connection.execute(sql.SQL(statement).format(sql.Identifier(name)))

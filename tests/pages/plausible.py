@@ -37,13 +37,21 @@ HOSTILE = (
 )
 MADE = ("page_views", "click_through", "page_audience")
 TABLE = """
-    CREATE TABLE state.{name}_v1 (minute timestamptz, host text, page text, views bigint, note bytea);
-    CREATE VIEW views.{name} AS SELECT minute, host, page, views FROM state.{name}_v1;
+    CREATE TABLE state.{name}_v1 (minute timestamptz, host text, page text, browser text, views bigint, note bytea);
+    CREATE VIEW views.{name} AS SELECT minute, host, page, browser, views FROM state.{name}_v1;
     COMMENT ON COLUMN views.{name}.host IS 'host of the URL; NULL if the URL is invalid';
     INSERT INTO state.{name}_v1 SELECT date_trunc('minute', now()) - n * interval '1 minute',
-        (ARRAY['shop.example', 'news.example', NULL])[n % 3 + 1], '/item/' || n % 7, n * n % 97 + 1, NULL
+        (ARRAY['shop.example', 'news.example', NULL])[n % 3 + 1], '/item/' || n % 7, 'firefox', n * n % 97 + 1, NULL
         FROM generate_series(1, 300) n;
     CREATE VIEW views.{name}_busiest AS SELECT host, sum(views)::bigint AS views FROM views.{name} GROUP BY host;
+"""
+
+CERTIFIED = """
+    INSERT INTO truelog.certificate (id, view, version, reconciliation, positions, fingerprint, row_count, digest,
+        object, made_at)
+    SELECT view || to_char(finished_at, '-YYYYMMDD"T"HH24MISS.US"Z-"') || lpad(id::text, 8, '0'), view, version, id,
+        positions, '', row_count, '', '', finished_at
+    FROM truelog.reconciliation WHERE verdict = 'EQUAL'
 """
 
 
@@ -85,7 +93,7 @@ def _views(connection: Connection) -> None:
             )
     for text in HOSTILE:
         connection.execute(
-            "INSERT INTO state.page_views_v1 VALUES (now() + interval '1 hour', %s, %s, 1, NULL)", (text, text)
+            "INSERT INTO state.page_views_v1 VALUES (now() + interval '1 hour', %s, %s, NULL, 1, NULL)", (text, text)
         )
     connection.execute("ANALYZE state.page_views_v1")
 
@@ -156,11 +164,7 @@ def _reconciliations(connection: Connection) -> None:
             _reconciliation(connection, hour, view, verdict)
         if hour == 20:
             _repaired(connection)
-    connection.execute(
-        "INSERT INTO truelog.certificate (id, view, version, reconciliation, positions, fingerprint, row_count, "
-        "digest, object, made_at) SELECT id, view, version, id, positions, '', row_count, '', '', finished_at "
-        "FROM truelog.reconciliation WHERE verdict = 'EQUAL'"
-    )
+    connection.execute(CERTIFIED)
 
 
 def _repaired(connection: Connection) -> None:
@@ -168,6 +172,7 @@ def _repaired(connection: Connection) -> None:
         "minute": "2026-11-20T10:00:00+00:00",
         "host": HOSTILE[0],
         "page": HOSTILE[3],
+        "browser": None,
         "views": 3,
         "note": None,
     }

@@ -53,7 +53,15 @@ READABLE = (
     *("data/views", "data/view?name=page_views", "data/view?name=broken", "data/reconciliations?view=page_views"),
     *("data/reconciliations?run=scheduled__20", "export/reconciliations.csv?run=scheduled__20"),
     *("data/rows?name=page_views&relation=page_views_busiest", "data/reconciliation?id=1"),
-    *("export/reconciliations.csv", "export/reconciliations.json", "export/differing.csv?id=59"),
+    *("data/rows?name=page_views&where=host+is+NULL&where=views%3E%3D3&columns=host,views&order=views&skip=50",),
+    *(
+        "export/reconciliations.csv",
+        "export/reconciliations.json",
+        "export/reconciliations.csv?verdict=EQUAL&text=page",
+    ),
+    *("data/reconciliations?verdict=EQUAL&since=2026-01-01T00:00:00Z&order=view&skip=10", "certificates", "record"),
+    *("data/certificates", "data/certificates?view=page_views", "data/skipped", "data/backfills?skip=5"),
+    *("data/partials?since=2026-11-01&until=2026-11-30",),
 )
 ABSENT = (
     *(
@@ -72,6 +80,7 @@ ABSENT = (
         "data/reconciliation?id=0",
     ),
     *("export/differing.json?id=0", "data/runbook?kind=../lag"),
+    "export/certificate?id=../certificates",
     *("data/quality?of=no", "data-docs/4711", "data-docs?run=scheduled__1&of=search"),
 )
 
@@ -114,7 +123,13 @@ def test_unknown_paths_and_names_return_404(users: dict[str, Airflow]) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["data/rows?name=page_views&column=views&operator=%3E&value=x", "data/rows?name=page_views&order=x"]
+    "path",
+    [
+        "data/rows?name=page_views&where=views%3Ex",
+        "data/rows?name=page_views&where=views",
+        "data/rows?name=page_views&order=x",
+        "data/reconciliations?order=sample",
+    ],
 )
 def test_an_invalid_query_returns_its_reason(users: dict[str, Airflow], path: str) -> None:
     answer = fetch(users["analyst"], "GET", path)
@@ -263,11 +278,32 @@ def test_the_document_contains_no_data_and_no_inline_script(users: dict[str, Air
     assert page.count(b"<script") == page.count(b'<script type="module" src=') == 1
 
 
+def test_only_users_who_may_compare_views_may_save_rows(pages: Settings, users: dict[str, Airflow]) -> None:
+    query = "name=page_views&where=host%3D%3DHYPERLINK(1)&limit=10"
+    paths = [f"export/rows.{form}?{query}" for form in ("csv", "json", "parquet")]
+    paths += ["export/differing.csv?id=59", "export/differing.json?id=59"]
+    for path in paths:
+        assert fetch(users["analyst"], "GET", path).status == 403
+    with connect(pages) as connection:
+        before = audit_trail.latest_operations(connection, 1)[0].id
+    _, json_rows, parquet, *_ = saved = [fetch(users["oncall"], "GET", path).read() for path in paths]
+    assert saved[0].decode().splitlines()[1].split(",")[1] == '"""=HYPERLINK(1)"""'
+    assert [each["host"] for each in json.loads(json_rows)] == ["=HYPERLINK(1)"]
+    assert parquet[:4] == parquet[-4:] == b"PAR1"
+    with connect(pages) as connection:
+        made = [each for each in audit_trail.latest_operations(connection, 10, "export") if each.id > before]
+    assert {each.doer for each in made} == {"oncall"}
+    assert [each.subject for each in reversed(made)] == [*["page_views"] * 3, *["reconciliation 59"] * 2]
+    assert made[-1].about == "csv: host==HYPERLINK(1), at most 10"
+    assert fetch(users["oncall"], "GET", "export/rows.csv?name=page_views&where=views%3Dx").status == 400
+    assert fetch(users["oncall"], "GET", "export/rows.csv?name=page_views&relation=pg_class").status == 404
+
+
 def test_differing_rows_are_exported_unchanged(users: dict[str, Airflow]) -> None:
     """No cell in the CSV file begins as a formula does."""
-    head, *rows = fetch(users["analyst"], "GET", "export/differing.csv?id=59").read().decode().splitlines()
+    head, *rows = fetch(users["oncall"], "GET", "export/differing.csv?id=59").read().decode().splitlines()
     assert head.split(",")[:4] == ["minute streamed", "minute rebuilt", "host streamed", "host rebuilt"]
     assert len(rows) == 3
     assert '"""=HYPERLINK(1)"""' in rows[1]
-    saved = json.load(fetch(users["analyst"], "GET", "export/differing.json?id=59"))
+    saved = json.load(fetch(users["oncall"], "GET", "export/differing.json?id=59"))
     assert [each["streamed"] and each["streamed"]["page"] for each in saved] == [HOSTILE[3], HOSTILE[4], None]

@@ -93,6 +93,13 @@ def reports(backfill: dict[str, Any]) -> list[tuple[str | None, bool]]:
 
 
 def store_result(settings: Settings, started: str, view: str) -> None:
+    """Write a result as `reconcile` does, and end its run as the scheduler does."""
+    store_verdict(settings, started, view)
+    with psycopg.connect(**own_database(settings).database()) as connection:
+        connection.execute(OVER, {"run": started})
+
+
+def store_verdict(settings: Settings, started: str, view: str) -> None:
     """Write a result as `reconcile` does."""
     with connect(settings) as connection:
         connection.execute(
@@ -150,6 +157,8 @@ def test_a_backfill_shows_the_state_of_each_day_and_view(
         ("waiting", ["waiting", "waiting"]),
     ]
     assert reports(found) == [(None, True)] * 3
+    store_verdict(planned, started, "page_views")
+    assert reports(newest(users["analyst"])) == [(None, True)] * 3  # the comparison has not ended
     store_result(planned, started, "page_views")
     assert reports(newest(users["analyst"])) == [(started, False), (None, True), (None, True)]
 
@@ -164,6 +173,9 @@ def test_the_log_days_of_a_calendar_day_are_counted(
     assert states(found)[1] == ("running", ["done", "running"])
     done = {CHOSEN[0]: [2, 2], CHOSEN[1]: [1, 2]}
     assert [day["progress"] for day in found["days"]] == [{}, done, {}]
+    progress = found["progress"]
+    assert (progress["done"], progress["of"], progress["share"]) == (3, 6, pytest.approx(3.5 / 6))
+    assert progress["seconds_left"] > 0
     recomputation.refuse(CHOSEN[1])
     assert states(newest(users["analyst"]))[1] == ("running", ["done", "failed"])
 
@@ -188,13 +200,45 @@ def test_finished_days_are_skipped_or_repeated(users: dict[str, Airflow], backfi
     oncall.ask("PUT", f"/api/v2/backfills/{again}/cancel")
 
 
+def test_backfills_are_listed_in_pages(users: dict[str, Airflow], backfill: int) -> None:
+    every = json.load(fetch(users["analyst"], "GET", "data/backfills"))
+    rest = json.load(fetch(users["analyst"], "GET", "data/backfills?skip=1"))
+    assert every["total"] == rest["total"] >= 3
+    assert [each["id"] for each in every["backfills"]][1:3] == [each["id"] for each in rest["backfills"]][:2]
+
+
+def test_the_grid_shows_what_followed_each_recompute(planned: Settings, users: dict[str, Airflow]) -> None:
+    """In a month without other backfills: a day that was compared after its recompute, and days that were not."""
+    days = {name: datetime(2026, 9, number, tzinfo=UTC) for number, name in enumerate(("old", "new", "half"), 1)}
+    for name in ("old", "new", "half"):
+        recomputation = Recomputation.by_hand(planned)
+        recomputation.plan(["page_audience"], [days[name], days[name].replace(hour=12)])
+        recomputation.finish("page_audience", days[name], 1)
+        if name != "half":
+            recomputation.finish("page_audience", days[name].replace(hour=12), 1)
+        if name == "old":
+            store_verdict(planned, "manual__grid", "page_audience")
+    found = json.load(fetch(users["analyst"], "GET", "data/partials?since=2026-08-31&until=2026-09-05"))
+    states = {(each["view"], each["day"]): each["state"] for each in found["days"]}
+    assert states == {
+        ("page_audience", "2026-09-01"): "EQUAL",
+        ("page_audience", "2026-09-02"): "RECOMPUTED",
+        ("page_audience", "2026-09-03"): "UNFINISHED",
+    }
+    assert "adds up the partials" in found["costs"]["page_audience"]
+    assert "broken" not in found["costs"]
+    assert fetch(users["analyst"], "GET", "data/partials?since=2026-01-01&until=2026-12-31").status == 400
+
+
 DAY = "2026-10-20"
 # The tasks of a finished run.
 TASKS = """
 UPDATE task_instance SET state = 'success', start_date = now(), try_number = try_number + 1
 WHERE dag_id = 'recompute' AND run_id = %(run)s
 """
-OVER = "UPDATE dag_run SET state = 'success', start_date = coalesce(start_date, now()) WHERE run_id = %(run)s"
+OVER = """
+UPDATE dag_run SET state = 'success', start_date = coalesce(start_date, now()), end_date = now() WHERE run_id = %(run)s
+"""
 COMPLETE = "UPDATE backfill SET completed_at = now() WHERE completed_at IS NULL"
 JOB = "SELECT id::text FROM task_instance WHERE task_id = 'recompute' AND run_id = %(run)s"
 ANNOUNCEMENT = "SELECT id::text FROM task_instance WHERE task_id = 'announce' AND run_id = %(run)s"

@@ -1,0 +1,222 @@
+"""Tests of the pages about views, rows, comparisons and backfills in Chromium: `make browser`.
+
+Each job of an operator is a script that counts clicks.
+"""
+
+# ruff: noqa: F811  pytest finds fixtures by the names of parameters
+
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from runtime.airflow_client import Airflow
+from tests.pages.browsing import Clicks, open_page
+from tests.pages.plausible import HOSTILE
+from tests.pages.test_backfills import _results, airflows, finish_attempt, newest, store_result  # noqa: F401  fixtures
+from tests.pages.test_records import archived  # noqa: F401  fixture
+from truelog.support.settings import Settings
+
+
+def test_a_row_is_addressed_by_its_whole_key_and_the_address_keeps_the_query(watched: Page) -> None:
+    open_page(watched, "view?name=page_views")
+    rows = watched.locator("#answer")
+    expect(rows.locator("tbody tr")).to_have_count(50)
+    form = watched.get_by_role("form", name="Rows")
+    for column, operator, value in (("host", "=", HOSTILE[2]), ("page", "=", HOSTILE[2]), ("views", "between", "1")):
+        form.get_by_role("button", name="Add filter").click()
+        filter_ = form.locator(".filter").last
+        filter_.get_by_label("Column").select_option(column)
+        filter_.get_by_label("Operator").select_option(operator)
+        filter_.locator("input").first.fill(value)
+        if operator == "between":
+            filter_.get_by_label("To", exact=True).fill("2")
+    form.get_by_role("button", name="Show").click()
+    expect(rows.locator("tbody tr")).to_have_count(1)
+    expect(rows).to_contain_text(HOSTILE[2])
+    watched.reload()
+    expect(rows.locator("tbody tr")).to_have_count(1)
+    expect(form.locator(".filter")).to_have_count(4)  # `between` is two conditions
+    form.locator(".filter").nth(3).get_by_label("Value").fill("many")
+    form.get_by_role("button", name="Show").click()
+    expect(watched.get_by_role("alert").filter(has_text="invalid input syntax")).to_be_visible()
+
+
+def test_rows_are_sorted_by_their_headers_and_paged(watched: Page) -> None:
+    open_page(watched, "view?name=page_views")
+    rows = watched.locator("#answer")
+    rows.get_by_role("button", name="views").click()
+    expect(rows.get_by_role("columnheader", name="views")).to_have_attribute("aria-sort", "descending")
+    expect(rows.locator("tbody tr").first.locator("td").last).to_have_text("97")
+    rows.get_by_role("button", name="Next").click()
+    expect(rows).to_contain_text("51 to 100")
+    assert "skip=50" in watched.url
+    assert "order=views" in watched.url
+
+
+@pytest.mark.parametrize("watched", ["analyst"], indirect=True)
+def test_users_without_the_right_get_no_button_to_save_or_repair(watched: Page) -> None:
+    open_page(watched, "view?name=page_views")
+    expect(watched.locator("#answer tbody tr").first).to_be_visible()
+    assert watched.locator("a[download], [data-act]").count() == 0
+    open_page(watched, "reconciliation?id=59")
+    assert watched.locator("a[download], [data-act]").count() == 0
+
+
+@pytest.mark.parametrize("watched", ["oncall"], indirect=True)
+def test_rows_are_saved_as_shown(watched: Page) -> None:
+    open_page(watched, "view?name=page_views&where=host%3D%3DHYPERLINK(1)")
+    with watched.expect_download() as saved:
+        watched.get_by_role("link", name="CSV").click()
+    head, row = Path(saved.value.path()).read_text().splitlines()
+    assert (head, row.split(",")[1]) == ("minute,host,page,browser,views", '"""=HYPERLINK(1)"""')
+
+
+@pytest.mark.parametrize("watched", ["analyst"], indirect=True)
+def test_why_a_view_differs_is_at_most_three_clicks_away(watched: Page) -> None:
+    """From the list of views: the red verdict, and then the row."""
+    open_page(watched, "reconciliations?verdict=DIFFERENT")
+    job, name = Clicks(), "why a view differs"
+    job.click(watched.locator("main table a").first)
+    cause = watched.locator("[data-cause]")
+    expect(cause).to_contain_text(f"Wrong value by hand (1 row): {HOSTILE[1]}")
+    job.click(watched.get_by_role("link", name="Row", exact=True).first)
+    expect(watched.locator("#answer")).to_contain_text("No rows match.")  # the repair removed it
+    job.done(name, limit=3)
+
+
+@pytest.mark.parametrize("watched", ["oncall"], indirect=True)
+def test_a_repair_is_at_most_three_clicks_away(planned: Settings, users: dict[str, Airflow], watched: Page) -> None:
+    open_page(watched, "view?name=click_through")
+    expect(watched.locator("[data-alert='view_different/click_through']")).to_contain_text("differs from its rebuild")
+    job, name = Clicks(), "repair a view"
+    job.click(watched.get_by_role("button", name="Repair this view"))
+    job.click(watched.locator("dialog").get_by_role("button", name="Repair", exact=True))
+    expect(watched.locator("#chosen-run")).to_contain_text("waits for its turn")
+    expect(watched.locator("main")).to_contain_text("This run has not compared a view yet")
+    job.done(name, limit=3)
+    newest = users["oncall"].runs("reconcile")[0]
+    assert newest["conf"] == {"views": ["click_through"], "repair": True}
+    assert newest["triggering_user_name"] == "oncall"
+
+
+def test_the_lineage_of_a_view_consists_of_links(watched: Page) -> None:
+    open_page(watched, "view?name=page_views")
+    boxes = watched.locator(".lineage .box > strong a")
+    assert [each.get_attribute("href") for each in boxes.all()] == [
+        "quality?of=page_view",
+        "record?topic=page_view",
+        "lag?reader=page_views",
+        "view?name=page_views&relation=",
+        "view?name=page_views&relation=page_views_busiest",
+    ]
+    boxes.last.click()
+    expect(watched.locator("#answer thead")).to_contain_text("host")
+    expect(watched.locator("#answer tbody tr")).to_have_count(3 + len(HOSTILE))
+
+
+def test_views_and_reconciliations_are_searched_and_sorted(watched: Page) -> None:
+    open_page(watched, "views")
+    watched.get_by_label("Search").fill("AUDIENCE")
+    expect(watched.locator("main tbody tr")).to_have_count(1)
+    watched.reload()
+    expect(watched.locator("main tbody tr")).to_have_count(1)
+    watched.get_by_label("Search").fill("")
+    watched.get_by_role("button", name="Rows").click()
+    expect(watched.get_by_role("columnheader", name="Rows")).to_have_attribute("aria-sort", "descending")
+    expect(watched.locator("main tbody tr").first).to_have_attribute("data-key", "page_views")
+    open_page(watched, "reconciliations")
+    watched.get_by_label("Verdict", exact=True).select_option("UNKNOWN")
+    expect(watched.locator("main tbody tr")).to_have_count(1)
+    expect(watched.locator("main tbody")).to_contain_text("1,204 events behind")
+    assert "verdict=UNKNOWN" in watched.url
+    watched.get_by_label("Before (UTC)").fill("2020-01-01T00:00")
+    watched.get_by_label("Before (UTC)").press("Tab")
+    expect(watched.locator("main")).to_contain_text("No reconciliations match.")
+
+
+def test_a_range_of_days_is_chosen_with_the_keyboard(watched: Page) -> None:
+    open_page(watched, "backfills")
+    cells = watched.get_by_role("gridcell")
+    expect(cells.first).to_have_attribute("aria-label", re.compile("broken, .*: Never recomputed"))
+    cells.first.focus()
+    for key in ("ArrowDown", "ArrowRight", "Shift+ArrowRight", "Shift+ArrowRight"):
+        watched.keyboard.press(key)
+    row = watched.locator("[role=gridcell][data-view=click_through]")
+    days = [row.nth(number).get_attribute("data-day") for number in (1, 3)]
+    form = watched.get_by_role("form", name="Backfill")
+    assert [form.get_by_label(name).last.input_value() for name in ("From", "To")] == days
+    assert row.nth(3).evaluate("cell => cell === document.activeElement")
+    expect(watched.locator("[role=gridcell][tabindex='0']")).to_have_count(1)
+    expect(row.nth(2)).to_have_attribute("aria-selected", "true")
+    expect(row.nth(4)).to_have_attribute("aria-selected", "false")
+
+
+@pytest.mark.parametrize("watched", ["oncall"], indirect=True)
+def test_a_backfill_of_chosen_days_and_its_own_report_are_at_most_eight_clicks_away(
+    planned: Settings,
+    users: dict[str, Airflow],
+    airflows: dict[str, Any],
+    watched: Page,
+) -> None:
+    open_page(watched, "backfills")
+    row = watched.locator("[role=gridcell][data-view=page_views]")
+    job, name = Clicks(), "backfill of chosen days"
+    row.nth(5).drag_to(row.nth(6))
+    job.clicks += 1
+    form = watched.get_by_role("form", name="Backfill")
+    job.click(form.get_by_role("button", name="No views"))
+    job.click(form.get_by_label("page_views"))
+    expect(form.locator(".costs li")).to_have_count(1)
+    expect(form.locator(".costs")).to_contain_text("page_views: A backfill recomputes the partials of its days")
+    job.click(form.get_by_role("button", name="Backfill"))
+    job.click(watched.get_by_role("button", name="Backfill 2 days"))
+    made = watched.locator("[data-backfill]").first
+    expect(made).to_contain_text("0 of 2 day-views done")
+    for day in newest(users["oncall"])["days"]:
+        started = finish_attempt(airflows, planned, users["oncall"], day["run"], "page_views")
+        store_result(planned, started, "page_views")
+    job.click(made.get_by_role("link", name="Report").last)
+    expect(watched.locator("main tbody tr")).to_have_count(1)
+    expect(watched.locator("main tbody")).to_contain_text("page_views")
+    assert started in unquote(watched.url)
+    job.done(name, limit=8)
+
+
+def test_certificates_are_listed_verified_and_saved(
+    planned: Settings, users: dict[str, Airflow], watched: Page
+) -> None:
+    open_page(watched, "certificates")
+    expect(watched.locator("main")).to_contain_text("No certificate: broken, page_audience, request_rates.")
+    row = watched.locator("main tbody tr").first
+    row.get_by_role("button", name="Verify").click()
+    watched.locator("dialog").get_by_role("button", name="Verify", exact=True).click()
+    expect(row).to_contain_text("Pending")
+    assert users["oncall"].runs("verify")[0]["triggering_user_name"] == "admin"
+
+
+@pytest.mark.parametrize("watched", ["analyst"], indirect=True)
+def test_a_user_without_the_right_sees_no_record(watched: Page) -> None:
+    open_page(watched, "record?topic=page_view&partition=0&offset=1")
+    expect(watched.locator("main")).to_contain_text("You may not look at records")
+    expect(watched.locator("main")).to_contain_text("No view skips a record.")
+
+
+def test_a_record_is_shown_as_text(archived: Settings, planned: Settings, watched: Page) -> None:
+    open_page(watched, "record")
+    watched.get_by_role("link", name="page_view 0:2").click()
+    found = watched.locator("main")
+    expect(found.locator("h1")).to_have_text("page_view 0:2")
+    expect(found).to_contain_text("Invalid")
+    expect(found.locator("[data-key=page_audience]")).to_contain_text("DivideByZero: by <zero>")
+    form = watched.get_by_role("form", name="Record")
+    form.get_by_label("Offset").fill("0")
+    form.get_by_role("button").click()
+    expect(found).to_contain_text("http://h/<img src=x>")
+    assert found.locator("img").count() == 0
+    form.get_by_label("Offset").fill("1")
+    form.get_by_role("button").click()
+    expect(found.locator(".raw")).to_have_text('{"event_id": "\\xff⟨07⟩"')

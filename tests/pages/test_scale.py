@@ -1,0 +1,157 @@
+"""The time of each data answer on a large platform: 50 views, 200 partitions and 10,000 reconciliations.
+
+`--log-cli-level=INFO` shows the 95th percentile of each answer. The bound is generous, because other processes share
+the machine.
+"""
+
+import logging
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from statistics import quantiles
+
+import pytest
+from psycopg import sql
+
+from tests.pages.conftest import change_database
+from truelog.monitor import partial_report, record_report, view_report
+from truelog.monitor.record_report import Place
+from truelog.reconcile import certificate_checks, certificate_store, reconcile_history
+from truelog.reconcile.reconcile_history import HistoryQuery
+from truelog.serving import browse, row_query
+from truelog.serving.row_query import Condition, RowQuery
+from truelog.storage import db_snapshot
+from truelog.storage.database import Connection, connect, migrate
+from truelog.support.settings import Settings
+from truelog.views.catalogue import VIEWS
+
+log = logging.getLogger("truelog.jobs")
+NAME = "pages_large"
+COPIES, ROUNDS, BOUND = 50, 20, 2.0  # seconds
+FILLED = """
+INSERT INTO truelog.view (view, version, fingerprint, spark, made_at, reads)
+    SELECT 'v' || n, 1, '', '', now() - interval '90 days', '{page_view}' FROM generate_series(1, 50) n;
+INSERT INTO truelog.position SELECT 'v' || n, 1, 'page_view', p, 'id', 100000
+    FROM generate_series(1, 50) n, generate_series(0, 199) p;
+INSERT INTO truelog.reconciliation (view, version, positions, from_raw, row_count, missing, extra, different, repaired,
+    verdict, reason, sample, run, finished_at)
+    SELECT 'v' || n % 50 + 1, 1, (SELECT jsonb_build_object('page_view', jsonb_object_agg(p, 100000))
+        FROM generate_series(0, 199) p), false, 1000, 0, 0, n % 100 / 99, 0,
+        CASE n % 100 WHEN 99 THEN 'DIFFERENT' WHEN 50 THEN 'UNKNOWN' ELSE 'EQUAL' END, '', '[]',
+        'scheduled__' || n / 50, now() - n * interval '1 minute' FROM generate_series(1, 10000) n;
+INSERT INTO truelog.validation (reconciliation, success, failed, result)
+    SELECT id, true, '{}', '{}' FROM truelog.reconciliation;
+INSERT INTO truelog.certificate (id, view, version, reconciliation, positions, fingerprint, row_count, digest, object,
+    made_at) SELECT view || '-' || id, view, 1, id, positions, '', 1000, '', '', finished_at
+    FROM truelog.reconciliation WHERE verdict = 'EQUAL';
+INSERT INTO truelog.recomputation (attempt, view, day, state)
+    SELECT 'a' || d, 'v' || n, date_trunc('day', now()) - d * interval '1 day', 'done'
+    FROM generate_series(1, 50) n, generate_series(0, 90) d;
+CREATE TABLE state.v1_v1 (minute timestamptz, host text, page text, browser text, views bigint,
+    UNIQUE NULLS NOT DISTINCT (minute, host, page, browser));
+INSERT INTO state.v1_v1 SELECT now() - n * interval '1 second', 'h' || n % 50, '/' || n % 7, 'b', n
+    FROM generate_series(1, 500000) n;
+CREATE VIEW views.v1 AS SELECT * FROM state.v1_v1;
+ANALYZE;
+"""
+
+
+@pytest.fixture(scope="module")
+def large(postgresql: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    folder = tmp_path_factory.mktemp("large") / "views"
+    folder.mkdir()
+    for number in range(1, COPIES + 1):
+        shutil.copy(VIEWS / "page_views.py", folder / f"v{number}.py")
+    change_database(postgresql, "CREATE DATABASE {} OWNER truelog", NAME)
+    settings = postgresql.model_copy(update={"database_name": NAME, "views_folder": folder})
+    migrate(settings)
+    with connect(settings, autocommit=True) as connection:
+        for statement in FILLED.strip().split(";\n"):
+            connection.execute(statement.encode())
+    yield settings
+    change_database(postgresql, "DROP DATABASE {} WITH (FORCE)", NAME)
+
+
+def views(settings: Settings, connection: Connection) -> object:
+    return view_report.view_entries(settings)
+
+
+def view(settings: Settings, connection: Connection) -> object:
+    return view_report.view_detail(settings, "v1")
+
+
+def reconciliations(settings: Settings, connection: Connection) -> object:
+    newest = HistoryQuery(limit=100)
+    listed = reconcile_history.list_reconciliations(connection, newest)
+    return listed, reconcile_history.count_reconciliations(connection, newest)
+
+
+def filtered(settings: Settings, connection: Connection) -> object:
+    query = HistoryQuery(verdict="DIFFERENT", text="v", order="different", limit=100)
+    listed = reconcile_history.list_reconciliations(connection, query)
+    return listed, reconcile_history.count_reconciliations(connection, query)
+
+
+def of_a_run(settings: Settings, connection: Connection) -> object:
+    return reconcile_history.list_reconciliations(connection, HistoryQuery(runs=["scheduled__7"], limit=100))
+
+
+def reconciliation(settings: Settings, connection: Connection) -> object:
+    return reconcile_history.reconciliation_detail(connection, 5_000)
+
+
+def certificates(settings: Settings, connection: Connection) -> object:
+    names = [f"v{number}" for number in range(1, COPIES + 1)]
+    newest = certificate_store.newest_of_each_view(connection, names)
+    assert len(newest) == COPIES
+    return newest, certificate_checks.latest_checks(connection, [each.id for each in newest])
+
+
+def grid(settings: Settings, connection: Connection) -> object:
+    names, last = [f"v{number}" for number in range(1, COPIES + 1)], datetime.now(UTC).date()
+    return partial_report.partial_days(connection, names, last - timedelta(days=91), last)
+
+
+def rows(settings: Settings, connection: Connection) -> object:
+    first = browse.fetch_rows(connection, RowQuery("v1"))
+    minute, host, page, browser, _ = first.rows[0]
+    key = {"minute": minute, "host": host, "page": page, "browser": browser}
+    conditions = [Condition.parse(f"{column}={value}") for column, value in key.items()]
+    return browse.fetch_rows(connection, RowQuery("v1", conditions))
+
+
+def readers(settings: Settings, connection: Connection) -> object:
+    return record_report.record_readers(settings, Place("page_view", 199, 5))
+
+
+ANSWERS: tuple[Callable[[Settings, Connection], object], ...]
+ANSWERS = (views, view, reconciliations, filtered, of_a_run, reconciliation, certificates, grid, rows, readers)
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_an_answer_of_a_large_platform_is_quick(
+    large: Settings,
+    answer: Callable[[Settings, Connection], object],
+    request: pytest.FixtureRequest,
+) -> None:
+    seconds = []
+    for _ in range(ROUNDS + 1):
+        with db_snapshot.read_snapshot(large) as connection:
+            began = time.monotonic()
+            assert answer(large, connection)
+            seconds.append(time.monotonic() - began)
+    p95 = quantiles(seconds[1:], n=20)[-1]  # the first round loads the files of the views
+    log.info("%s: p95 %.0f ms", request.node.callspec.id, 1000 * p95)
+    assert p95 < BOUND
+
+
+def test_a_row_is_found_by_an_index(large: Settings) -> None:
+    conditions = [Condition.parse(each) for each in ("minute=2026-01-01", "host=h1", "page=/1", "browser=b")]
+    with db_snapshot.read_snapshot(large) as connection:
+        for query in (RowQuery("v1", conditions), RowQuery("v1", order="minute")):
+            statement = row_query.select(connection, replace(query, limit=50), sql.SQL("{}"))
+            plan = " ".join(str(line) for (line,) in connection.execute(sql.SQL("EXPLAIN ") + statement))
+            assert "Index" in plan
+            assert "Seq Scan" not in plan
