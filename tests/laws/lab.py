@@ -41,7 +41,7 @@ from truelog.views.view import View
 from truelog.views.view_compiler import compile_view
 
 CASES = 200
-_PARTITIONS = 100  # of each case: its own partitions are numbered from here on
+PARTITIONS = 100  # of each case: its own partitions are numbered from here on
 
 
 def cases(
@@ -209,7 +209,7 @@ class Lab:
 
 def place(case_id: int, record: Record) -> int:
     """The partition of a record. No two cases share one, so that their logs are independent."""
-    return case_id * _PARTITIONS + record.partition
+    return case_id * PARTITIONS + record.partition
 
 
 def _touching(places: Iterable[tuple[str, int]]) -> Positions:

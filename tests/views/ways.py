@@ -14,12 +14,13 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from tests.laws.events import START, Record
-from tests.laws.lab import Lab
+from tests.laws.lab import PARTITIONS, Lab
 from truelog import Group, View
 from truelog.storage.database import names
 from truelog.support import timestamps
 from truelog.views.catalogue import table_name
 from truelog.views.compiled_view import CompiledView
+from truelog.views.copies import SEEN
 
 WAYS = ("batch", "stream", "shuffled")
 
@@ -92,7 +93,9 @@ class Reader:
         """One of the view's tables, as readers see it, without the case."""
         columns = dict(table.shown)
         of_case = sql.SQL("case_id = {}").format(case)
-        if isinstance(self.view, Group):  # the case is a prefix of the group's first column
+        if table.side == SEEN:  # no two cases share a partition
+            of_case = sql.SQL("partition / {} = {}").format(PARTITIONS, case)
+        elif isinstance(self.view, Group):  # the case is a prefix of the group's first column
             first = self.view.by[0]
             columns[first] = f'substr("{first}", {len(str(case)) + 2})'
             of_case = sql.SQL("{} LIKE {}").format(sql.Identifier(first), f"{case}|%")
