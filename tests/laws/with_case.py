@@ -56,9 +56,4 @@ def _before(column: str) -> Callable[[Any], Any]:
 
 def _of_one_case(counts: Any) -> dict[str, Match]:
     """The matches of rows of the same case."""
-    return {name: _match(match) for name, match in counts.items()}
-
-
-def _match(match: Match) -> Match:
-    first, *others = (f"{table}.{CASE}" for table in match.tables)
-    return replace(match, key={CASE: first, **match.key}, on=(*match.on, *((first, other) for other in others)))
+    return {name: match.with_key(CASE) for name, match in counts.items()}

@@ -73,6 +73,7 @@ class Archived:
     ends: dict[str, dict[int, int]]
     ids: dict[str, str] = field(default_factory=lambda: {"click": uuid.uuid4().hex, "ticks": uuid.uuid4().hex})
 
+    appended: int = 3 * 3600  # when the broker appends the next records, in seconds
     raw: list[pa.RecordBatch] = field(default_factory=list)  # the records as Kafka returns them
 
     @property
@@ -122,7 +123,8 @@ class Archived:
     ) -> None:
         settings, begin = self.lab.settings, dict(self.ends[topic])
         self.ends[topic][partition] += len(values)
-        batch = _batch(topic, partition, range(begin[partition], self.ends[topic][partition]), values)
+        offsets = range(begin[partition], self.ends[topic][partition])
+        batch = _batch(topic, partition, offsets, MORNING + timedelta(seconds=self.appended), values)
         if seconds is not None:
             times = pa.array([LATER + timedelta(seconds=each) for each in seconds], TIME)
             batch = batch.set_column(batch.schema.get_field_index("broker_time"), "broker_time", times)
@@ -139,13 +141,15 @@ class Archived:
             commit(catalog, Append(topic, self.ids[topic], begin, dict(self.ends[topic]), records, data))
 
 
-def _batch(topic: str, partition: int, offsets: range, values: Sequence[dict[str, str]]) -> pa.RecordBatch:
+def _batch(
+    topic: str, partition: int, offsets: range, appended: datetime, values: Sequence[dict[str, str]]
+) -> pa.RecordBatch:
     n = len(values)
     columns = {
         "topic": [topic] * n,
         "partition": pa.array([partition] * n, pa.int32()),
         "offset": pa.array(offsets, pa.int64()),
-        "broker_time": pa.array([LATER] * n, TIME),
+        "broker_time": pa.array([appended] * n, TIME),
         "key": [b"k"] * n,
         "value": [json.dumps({"event_id": uuid.uuid4().hex} | each).encode() for each in values],
         "headers": [[]] * n,

@@ -140,6 +140,26 @@ def _is_typed(progress: Progress, reading: int) -> Column | None:
     return ~reduce(Column.__or__, below) if below else None
 
 
+@dataclass(frozen=True)
+class ScanCost:
+    """What reading some records costs: how many records, and the files in which they lie."""
+
+    records: int
+    files: int
+    bytes: int
+
+
+def scan_cost(settings: Settings, wanted: Wanted) -> ScanCost:
+    """The cost of reading the wanted records once. The files may contain other records too."""
+    sizes: list[int] = []
+    with open_catalog(settings) as catalog:
+        for each in wanted.ranges:
+            condition = f"partition = {each.partition} AND offset >= {each.start} AND offset < {each.end}"
+            scan = catalog.load_table(identifier(each.topic)).scan(condition)
+            sizes += [task.file.file_size_in_bytes for task in scan.plan_files()]
+    return ScanCost(sum(each.end - each.start for each in wanted.ranges), len(sizes), sum(sizes))
+
+
 def holds_event(settings: Settings, topic: str, before: Positions) -> bool:
     """Whether the topic has a valid event before these positions."""
     with open_catalog(settings) as catalog:

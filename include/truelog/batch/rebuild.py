@@ -16,7 +16,7 @@ from truelog.archive import archive_reader
 from truelog.batch import log_with_archive, partials
 from truelog.batch.batch_context import BatchContext
 from truelog.batch.lookback import find_lookback
-from truelog.batch.partial_selection import select_partials
+from truelog.batch.partial_selection import PartialSelection, select_partials
 from truelog.batch.partials import Partials
 from truelog.batch.shared_events import SharedEvents
 from truelog.kernel import bad_records, clock, copies, merge, stage, table
@@ -52,8 +52,10 @@ class Rebuilder:
         """The rebuilder of one of the view's tables alone."""
         return replace(self, compiled=replace(compiled, sides=()))
 
-    def rebuild(self, positions: Positions, only: RowFilter = all_rows) -> None:
-        """Create `recon.<table>` as the table at `positions`, limited to the rows that `only` selects.
+    def rebuild(self, positions: Positions, only: RowFilter = all_rows, schema: str = "recon") -> datetime | None:
+        """Create each of the view's tables in `schema` at `positions`, limited to the rows that `only` selects.
+
+        Returns the log's clock there; None if the view does not depend on it.
 
         Raises:
             ArchiveBehind: the archive has not reached the positions.
@@ -61,11 +63,11 @@ class Rebuilder:
         staged = self.stage_rows(positions, only)
         with self.connection.transaction():
             for each in self.compiled.tables:
-                target = sql.Identifier("recon", each.table)
+                target = sql.Identifier(schema, each.table)
                 self.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(target))
-                table.create_table(self.connection, each, "recon", each.table)
-            self.merge_staged("recon", staged)
-            merge.drop_expired(self.connection, self.compiled, "recon", positions)
+                table.create_table(self.connection, each, schema, each.table)
+            self.merge_staged(schema, staged)
+            return merge.drop_expired(self.connection, self.compiled, schema, positions)
 
     def stage_rows(self, positions: Positions, only: RowFilter = all_rows) -> StagedRows:
         """Load the view at `positions`, limited to the rows that `only` selects, into the staging tables."""
@@ -86,12 +88,7 @@ class Rebuilder:
             return only(joined.rows(self.compiled.view.key, lambda table: self.of_table(table).states(positions)))
         if self.compiled.side == SEEN:
             return self.compiled.totals_of(self._remembered(positions), only)
-        stored = (
-            Partials(self.compiled)
-            if self.from_raw
-            else partials.load_partials(self.context.settings, self.compiled, self.readings)
-        )
-        selected = select_partials(stored.ranges, positions.only(self.compiled.view.topics))
+        stored, selected = self.selection(positions)
         events = self.countable(selected.records, positions)
         self.store_ticks(positions)
         states = self.compiled.totals_of(events, only)
@@ -100,11 +97,20 @@ class Rebuilder:
             return states
         return self.compiled.plus(only(partial_states).unionByName(states))
 
+    def selection(self, positions: Positions) -> tuple[Partials, PartialSelection]:
+        """The partials and the records from which `states` rebuilds a table of events."""
+        stored = (
+            Partials(self.compiled)
+            if self.from_raw
+            else partials.load_partials(self.context.settings, self.compiled, self.readings)
+        )
+        return stored, select_partials(stored.ranges, positions.only(self.compiled.view.topics))
+
     def store_ticks(self, positions: Positions) -> None:
         """Store the ticks that the view's clock needs at `positions`."""
         if self.compiled.view.reads_clock and clock.TOPIC in positions.ids:
             clock.store_deciding_ticks(
-                self.connection, positions.ids[clock.TOPIC], self._ticks(positions), positions, self.compiled.view.reads
+                self.connection, positions.ids[clock.TOPIC], self.ticks(positions), positions, self.compiled.view.reads
             )
 
     def states_between(self, begin: Positions, end: Positions) -> DataFrame:
@@ -147,7 +153,7 @@ class Rebuilder:
             self.context.spark, self.context.settings, event_type, wanted, from_raw=self.from_raw
         )
 
-    def _ticks(self, positions: Positions) -> clock.ReadTicks:
+    def ticks(self, positions: Positions) -> clock.ReadTicks:
         """The function that reads ticks from the archive."""
         types = {clock.TOPIC: self.context.event_types[clock.TOPIC]}
 

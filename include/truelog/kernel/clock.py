@@ -7,6 +7,7 @@ therefore agree on which rows are old, and time passes even on a quiet log.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -31,6 +32,7 @@ _LATEST = 2_000  # the number of the latest ticks that are searched first; each 
 _FURTHER = 16
 
 _Batches = Iterable[pa.RecordBatch]
+_Judge = Callable[[DataFrame], DataFrame]
 # Reads the records of `ticks` from one offset to another. If a time is given, skips records that were appended earlier.
 ReadTicks = Callable[[int, int, datetime | None], DataFrame]
 
@@ -104,6 +106,35 @@ def at_from_ticks(read: ReadTicks, positions: Positions, reads: Iterable[str]) -
     return max((_as_datetime(row.time) for row in _deciding(read, positions, reads)), default=None)
 
 
+@dataclass(frozen=True)
+class Tick:
+    """A tick: its offset, its time and the end of each partition."""
+
+    offset: int
+    time: datetime
+    ends: Positions
+
+
+def last_before(read: ReadTicks, offset: int) -> Tick | None:
+    """The last tick below this offset."""
+    found = _last_counting(_judge("{}", frozenset()), read, offset)  # every tick counts for a view that reads nothing
+    return found and Tick(found[0].offset, _as_datetime(found[0].time), Positions.from_json(found[0].ends))
+
+
+def first_later(read: ReadTicks, end: int, time: datetime) -> int | None:
+    """The offset of the first tick below `end` that is later than `time`."""
+    begin, since = 0, max(time, _EPOCH + FUTURE_LIMIT) - FUTURE_LIMIT
+    while begin < end:
+        later = read(begin, end, since).where(F.col("occurred_at") > F.lit(time)).selectExpr(*_COLUMNS)
+        found = later.agg(F.min_by(F.struct("*"), "offset")).collect()[0][0]
+        if found is None:
+            return None
+        if tick_ends(found.time, found.broker_time, found.ends) is not None:
+            return int(found.offset)
+        begin = found.offset + 1  # a record that is no tick
+    return None
+
+
 def _deciding(read: ReadTicks, positions: Positions, reads: Iterable[str]) -> list[Row]:
     """The last tick that counts at `positions`, and the tick with the latest time up to it; none if no tick counts.
 
@@ -111,18 +142,27 @@ def _deciding(read: ReadTicks, positions: Positions, reads: Iterable[str]) -> li
     the archive knows from the broker times in its metadata. The driver gets one row of each search.
     """
     judge = _judge(positions.as_json(), frozenset(reads))
-    end, size = positions.at(TOPIC, 0), _LATEST
+    found = _last_counting(judge, read, positions.at(TOPIC, 0))
+    if found is None:
+        return []
+    last, latest, start = found
+    [latest_time] = _most(latest.where(F.col("offset") <= last.offset), "time")
+    return [last, latest_time, *_earlier(judge, read, start, latest_time.time)]
+
+
+def _last_counting(judge: _Judge, read: ReadTicks, end: int) -> tuple[Row, DataFrame, int] | None:
+    """The last tick below `end` that counts, the frame in which it was found, and the offset where the frame begins."""
+    size = _LATEST
     while end > 0:
         start = max(0, end - size)
         latest = judge(read(start, end, None))
         if last := _most(latest.where("counts"), "offset"):
-            [latest_time] = _most(latest.where(F.col("offset") <= last[0].offset), "time")
-            return [*last, latest_time, *_earlier(judge, read, start, latest_time.time)]
+            return last[0], latest, start
         end, size = start, size * _FURTHER
-    return []
+    return None
 
 
-def _earlier(judge: Callable[[DataFrame], DataFrame], read: ReadTicks, end: int, time: int) -> list[Row]:
+def _earlier(judge: _Judge, read: ReadTicks, end: int, time: int) -> list[Row]:
     """The tick before offset `end` with the latest time, if it is later than `time`; no row if there is none."""
     if end == 0:
         return []
@@ -136,7 +176,7 @@ def _most(judged: DataFrame, column: str) -> list[Row]:
     return [] if greatest is None else [greatest]
 
 
-def _judge(positions: str, reads: frozenset[str]) -> Callable[[DataFrame], DataFrame]:
+def _judge(positions: str, reads: frozenset[str]) -> _Judge:
     """The function that selects the valid ticks and tells whether each counts at `positions`, which are JSON."""
 
     def judge(batches: _Batches) -> Iterator[pa.RecordBatch]:

@@ -28,7 +28,7 @@ from truelog.log.positions import Positions
 from truelog.reconcile import row_diff
 from truelog.storage.database import Connection, names
 from truelog.support.errors import Stale
-from truelog.views.compiled_view import CompiledView, RowFilter, all_rows
+from truelog.views.compiled_view import CompiledView, RowFilter, all_rows, with_keys
 from truelog.views.copies import SEEN
 
 
@@ -185,7 +185,7 @@ def _keys(rebuilder: Rebuilder) -> RowFilter:
     rows = rebuilder.connection.execute(query).fetchall()
     schema = StructType([StructField(key, compiled.dtypes[key]) for key in compiled.view.key])
     frame: DataFrame = rebuilder.context.spark.createDataFrame(rows, schema)
-    return compiled.with_keys(frame)
+    return with_keys(frame)
 
 
 def _record_before(connection: Connection, compiled: CompiledView, positions: Positions) -> None:

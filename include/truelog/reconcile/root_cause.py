@@ -24,10 +24,10 @@ from typing import Any
 from psycopg import sql
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import IntegerType, LongType
 
 from truelog.archive import audit_evidence
 from truelog.archive.archive_reader import Wanted
+from truelog.batch.contributions import COORDINATES, RECORD, by_record, totals_by_record, transformed_by_record
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import clock, table_hash
 from truelog.log.positions import Positions, Range
@@ -43,16 +43,14 @@ from truelog.reconcile.offset_search import (
 )
 from truelog.spark.time_limit import time_limit
 from truelog.support.settings import Settings
-from truelog.views.compiled_view import CompiledView, RowFilter, extend_view
+from truelog.views.compiled_view import CompiledView, RowFilter
 from truelog.views.copies import SEEN
-from truelog.views.provenance_frame import ProvenanceFrame
 
 log = logging.getLogger("truelog.root_cause")
 
 _MAX_ROWS = 10_000  # if more rows than this differ, they are not investigated
 _MAX_FAULTS = 3  # archive faults listed in an explanation
 _MAX_RECORDS = 100_000  # maximum number of records to search for ranges that explain the rows
-_COORDINATES = ("_topic", "_partition", "_offset")  # the topic is its index in the view's `reads`
 _KEY = "_key"  # hash of the row's key
 
 ExplanationByKey = dict[str, Explanation]  # by the key's hash
@@ -158,7 +156,7 @@ class _Investigation:
 
     def explain(self) -> ExplanationByKey:
         everything = Wanted.between(Positions(), self.positions)
-        added = self.by_record.totals(self._selected(everything), self._with_keys(self.rows)).persist()  # 2
+        added = totals_by_record(self.rebuilder, everything, self.positions, self._with_keys(self.rows)).persist()  # 2
         try:
             self._by_records(added)
         finally:
@@ -227,21 +225,7 @@ class _Investigation:
 
     @cached_property
     def by_record(self) -> CompiledView:
-        """The view with each record's coordinates added to the key."""
-        kinds = list(zip(_COORDINATES, (IntegerType(), IntegerType(), LongType()), strict=True))
-        return reduce(lambda compiled, column: extend_view(compiled, *column), reversed(kinds), self.compiled)
-
-    def _selected(self, wanted: Wanted) -> DataFrame:
-        """The transform's rows for these records, each row with the coordinates of its record."""
-        events = self.rebuilder.countable(wanted.ranges, self.positions)
-        frames: list[Any] = []
-        for number, topic in enumerate(self.compiled.view.reads):
-            values = (F.lit(number), F.col("partition"), F.col("offset"))
-            frame = events[topic].withColumns(dict(zip(_COORDINATES, values, strict=True)))
-            frames.append(ProvenanceFrame(frame, _COORDINATES))
-        transformed: Any = self.compiled.view.contributions(*frames)
-        selected: DataFrame = transformed.frame
-        return selected
+        return by_record(self.compiled)
 
     def _key(self, frame: DataFrame) -> Column:
         return table_hash.key(self.compiled, frame).alias(_KEY)
@@ -255,7 +239,7 @@ class _Investigation:
         if not keys:
             return False
         compiled, connection = self.compiled, self.rebuilder.connection
-        states = compiled.plus(added.drop(*_COORDINATES))
+        states = compiled.plus(added.drop(*RECORD))
         kept = clock.without_expired(connection, compiled, states, self.positions)
         streamed = sql.SQL("(SELECT * FROM {} WHERE {} IN ({})) AS differing").format(
             row_diff.streamed_table(compiled), table_hash.key_sql(compiled), sql.SQL(", ").join(map(sql.Literal, keys))
@@ -282,7 +266,7 @@ class _Investigation:
         return added.where(~inside) if cause is Cause.LOST else added.unionByName(added.where(inside))
 
     def _lies_in(self, span: Range) -> Column:
-        topic, partition, offset = map(F.col, _COORDINATES)
+        topic, partition, offset = map(F.col, COORDINATES)
         number = self.compiled.view.reads.index(span.topic)
         return (topic == number) & (partition == span.partition) & offset.between(span.start, span.end - 1)
 
@@ -297,8 +281,8 @@ class _Investigation:
             return {}
         inside = reduce(Column.__or__, map(self._lies_in, longest))
         stored = self.by_record.stored(added.where(inside))
-        columns = stored.select(*_COORDINATES, self._key(stored), *sums)
-        rows = columns.orderBy(*_COORDINATES).limit(_MAX_RECORDS + 1).collect()
+        columns = stored.select(*COORDINATES, self._key(stored), *sums)
+        rows = columns.orderBy(*COORDINATES).limit(_MAX_RECORDS + 1).collect()
         if len(rows) > _MAX_RECORDS:
             raise TooManyRecordsError(f"more than {_MAX_RECORDS:,} consecutive records add to the rows")
         return {measure: _as_runs(self.compiled, rows, measure) for measure in sums}
@@ -306,7 +290,7 @@ class _Investigation:
     def _spans(self, added: DataFrame) -> list[Range]:
         """In each partition, the range from the first to the last of these records."""
         first, last = F.min("_offset").alias("first"), F.max("_offset").alias("last")
-        spans = added.groupBy(*_COORDINATES[:2]).agg(first, last).collect()
+        spans = added.groupBy(*COORDINATES[:2]).agg(first, last).collect()
         return [Range(self.compiled.view.reads[r["_topic"]], r["_partition"], r["first"], r["last"] + 1) for r in spans]
 
     def _longest_runs(self, keys: Collection[str], spans: Sequence[Range]) -> list[Range]:
@@ -314,17 +298,18 @@ class _Investigation:
 
         The archive reads only the files that have records of the ranges.
         """
-        prepared = self.by_record.prepared(self._selected(Wanted(spans, self.positions.ids)))
-        among = self._with_keys(keys)(prepared.select(*_COORDINATES, *self.compiled.view.key)).select(*_COORDINATES)
-        outside = prepared.select(*_COORDINATES, F.lit(0).alias("_in"))
+        wanted = Wanted(spans, self.positions.ids)
+        prepared = self.by_record.prepared(transformed_by_record(self.rebuilder, wanted, self.positions))
+        among = self._with_keys(keys)(prepared.select(*COORDINATES, *self.compiled.view.key)).select(*COORDINATES)
+        outside = prepared.select(*COORDINATES, F.lit(0).alias("_in"))
         flagged = outside.unionByName(among.select("*", F.lit(1).alias("_in")))
-        records = flagged.groupBy(*_COORDINATES).agg((2 * F.sum("_in") == F.count("_in")).alias("_whole"))
-        before = Window.partitionBy(*_COORDINATES[:2]).orderBy(_COORDINATES[2])
+        records = flagged.groupBy(*COORDINATES).agg((2 * F.sum("_in") == F.count("_in")).alias("_whole"))
+        before = Window.partitionBy(*COORDINATES[:2]).orderBy(COORDINATES[2])
         breaks = F.sum(F.when(F.col("_whole"), 0).otherwise(1)).over(before).alias("_run")
         first, last = F.min("_offset").alias("first"), F.max("_offset").alias("last")
-        runs = records.select("*", breaks).where("_whole").groupBy(*_COORDINATES[:2], "_run")
+        runs = records.select("*", breaks).where("_whole").groupBy(*COORDINATES[:2], "_run")
         sized = runs.agg(F.count("_offset").alias("n"), first, last)
-        longest = sized.groupBy(*_COORDINATES[:2]).agg(F.max(F.struct("n", "first", "last")).alias("run")).collect()
+        longest = sized.groupBy(*COORDINATES[:2]).agg(F.max(F.struct("n", "first", "last")).alias("run")).collect()
         reads = self.compiled.view.reads
         return [Range(reads[r["_topic"]], r["_partition"], r["run"]["first"], r["run"]["last"] + 1) for r in longest]
 

@@ -27,6 +27,17 @@ def all_rows(rows: DataFrame) -> DataFrame:
     return rows
 
 
+def with_keys(keys: DataFrame) -> RowFilter:
+    """A filter that selects the rows that equal one of `keys` in all of its columns; NULL equals NULL."""
+
+    def only(rows: DataFrame) -> DataFrame:
+        selected = F.broadcast(keys.toDF(*(f"_{k}" for k in keys.columns)))
+        equal = reduce(Column.__and__, (rows[k].eqNullSafe(selected[f"_{k}"]) for k in keys.columns))
+        return rows.join(selected, equal, "left_semi")
+
+    return only
+
+
 @dataclass(frozen=True)
 class CompiledView:
     """A view with its name, the types of the columns that its transform selects, and its fingerprint.
@@ -118,14 +129,25 @@ class CompiledView:
     @property
     def shown(self) -> dict[str, str]:
         """The SQL expression of each column that readers see, key columns first."""
+        version = f"('{self.name}', {self.view.version})"
+        clock = f"(SELECT time FROM truelog.clock WHERE (view, version) = {version})"  # noqa: S608  the name is checked
+        return self.shown_at(clock)
+
+    def shown_at(self, clock: str) -> dict[str, str]:
+        """Like `shown`, for rows at positions where the log's clock has the value of this SQL."""
+        columns = self.shown_values
+        if self.view.window is not None:
+            columns[STATUS] = self.view.window.status_sql(clock)
+        return columns
+
+    @property
+    def shown_values(self) -> dict[str, str]:
+        """The columns that readers see and that follow from the events alone: not the status, which needs a clock."""
         columns = {k: f'"{k}"' for k in self.view.key}
         shown = {c: e for n, m in self.view.measures.items() for c, e in m.shown(n, self.dtypes[n]).items()}
         if self.shown_if != "true":  # deleted rows are not shown, so an index on a plain column serves readers
             shown = {c: f'"{c}"' for c in shown}
-        columns |= shown
-        if self.view.window is not None:
-            columns[STATUS] = self.view.window.status_sql(self._clock)
-        return columns
+        return columns | shown
 
     @property
     def shown_if(self) -> str:
@@ -136,12 +158,6 @@ class CompiledView:
         return f'"{name}_deleted" IS FALSE'
 
     @property
-    def _clock(self) -> str:
-        """The SQL of the log's clock at the positions of the rows that readers see."""
-        version = f"('{self.name}', {self.view.version})"
-        return f"(SELECT time FROM truelog.clock WHERE (view, version) = {version})"  # noqa: S608  the name is checked
-
-    @property
     def age_column(self) -> str | None:
         """The key column that decides when a row expires. None if the view has no `keep`."""
         return self.view.keep and next(k for k, t in self.key_columns.items() if t == "timestamptz")
@@ -150,22 +166,12 @@ class CompiledView:
         """Rows as the transform selects them → keys in canonical form, and each row's contribution to the measures."""
         return rows.select(*self._prepared)
 
-    def _key(self, name: str) -> Column:
+    def canonical_key(self, name: str) -> Column:
         """A key column in canonical form. A hostile URL must not be too long for the unique index."""
         value, dtype = clean(F.col(name), self.dtypes[name]), self.dtypes[name]
         if not isinstance(dtype, StringType):
             return value
         return bounded(value, _KEY_BYTES // sum(isinstance(self.dtypes[k], StringType) for k in self.view.key))
-
-    def with_keys(self, keys: DataFrame) -> RowFilter:
-        """A filter that selects the rows with these keys; NULL equals NULL."""
-
-        def only(rows: DataFrame) -> DataFrame:
-            selected = F.broadcast(keys.toDF(*(f"_{k}" for k in self.view.key)))
-            equal = reduce(Column.__and__, (rows[k].eqNullSafe(selected[f"_{k}"]) for k in self.view.key))
-            return rows.join(selected, equal, "left_semi")
-
-        return only
 
     def transformed(self, events: Mapping[str, DataFrame]) -> DataFrame:
         """The rows that the transform selects from events, given a frame for each topic."""
@@ -217,9 +223,9 @@ class CompiledView:
         """States, several rows for a key → one row for each key."""
         return self._settled(states.groupBy(*self.view.key).agg(*self._summed))
 
-    def stored(self, states: DataFrame) -> DataFrame:
-        """States → the columns that PostgreSQL stores."""
-        return states.select(*self._stored)
+    def stored(self, states: DataFrame, *further: str) -> DataFrame:
+        """States → the columns that PostgreSQL stores, after these further columns of the frame."""
+        return states.select(*further, *self._stored)
 
     def hashed(self, states: DataFrame) -> DataFrame:
         """The stored columns with `row_hash` in front, which shows whether all rows reached the database."""
@@ -232,7 +238,7 @@ class CompiledView:
 
     @cached_property
     def _prepared(self) -> list[Column]:
-        keys = [self._key(k).alias(k) for k in self.view.key]
+        keys = [self.canonical_key(k).alias(k) for k in self.view.key]
         return keys + [m.prepare(F.col(n), self.dtypes[n]).alias(n) for n, m in self.view.measures.items()]
 
     @cached_property
@@ -270,6 +276,7 @@ def needed_columns(views: Iterable[CompiledView]) -> dict[str, frozenset[str]]:
 
 
 def extend_view(compiled: CompiledView, column: str, dtype: DataType) -> CompiledView:
-    """The same view with one more key column in front, which separates many cases in one table."""
+    """The same table with one more key column in front, which separates many cases in one table."""
     view = replace(compiled.view, key=(column, *compiled.view.key))
-    return replace(compiled, view=view, dtypes={column: dtype, **compiled.dtypes})
+    joined = compiled.joined and compiled.joined.with_key(column, lambda table: extend_view(table, column, dtype))
+    return replace(compiled, view=view, dtypes={column: dtype, **compiled.dtypes}, joined=joined)

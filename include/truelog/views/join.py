@@ -24,7 +24,7 @@ PostgreSQL computes them in the stream and Spark in a rebuild. A text in the key
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame
 
@@ -94,6 +94,11 @@ class Match:
         return [
             (split(mine)[1], theirs) for mine, theirs in both if split(mine)[0] == table and split(theirs)[0] in others
         ]
+
+    def with_key(self, column: str) -> "Match":
+        """The same match with one more key column, in which the combined rows are equal."""
+        first, *others = (f"{table}.{column}" for table in self.tables)
+        return replace(self, key={column: first, **self.key}, on=(*self.on, *((first, other) for other in others)))
 
     def _columns(self) -> Iterator[str]:
         yield from self.key.values()

@@ -28,11 +28,18 @@ class Joined:
         """The rows of the table, given the states of the tables that it follows from."""
         found = {name: rows_of(table, states(table)) for name, table in self.tables.items()}
         parts = [
-            _matched(match, found).select(*(F.col(match.key[k]).alias(k) for k in key), *self._ones(name))
+            matched(match, {each: found[match.table(each)] for each in match.tables}).select(
+                *(F.col(match.key[k]).alias(k) for k in key), *self._ones(name)
+            )
             for name, match in self.counts.items()
         ]
         matched = reduce(DataFrame.unionByName, parts).where(_all(F.col(k).isNotNull() for k in key))
         return matched.groupBy(*key).agg(*(F.sum(name).alias(name) for name in self.counts))
+
+    def with_key(self, column: str, extended: Callable[["CompiledView"], "CompiledView"]) -> "Joined":
+        """The same table of counts with one more key column, which `extended` adds to the tables before it."""
+        counts = {name: match.with_key(column) for name, match in self.counts.items()}
+        return Joined(counts, {name: extended(table) for name, table in self.tables.items()})
 
     def _ones(self, counted: str) -> Iterator[Column]:
         return (F.lit(int(name == counted)).alias(name) for name in self.counts)
@@ -57,11 +64,15 @@ def live_sql(table: "CompiledView") -> str:
 
 def rows_of(table: "CompiledView", states: DataFrame) -> DataFrame:
     """The rows of a table that exist and have no NULL in their keys."""
+    return versions_of(table, states.where(_all([F.lit(True), *(~F.col(name)["deleted"] for name in _latest(table))])))
+
+
+def versions_of(table: "CompiledView", rows: DataFrame) -> DataFrame:
+    """The columns that a match may use, of rows without NULL in their keys; also of rows that are deleted."""
     latest = _latest(table)
-    present = [F.col(k).isNotNull() for k in table.view.key]
-    live = states.where(_all([*present, *(~F.col(name)["deleted"] for name in latest)]))
     fields = {c: F.col(latest[0])[c] if latest and c not in table.view.key else F.col(c) for c in relation(table)}
-    return live.select(*(column.alias(name) for name, column in fields.items()))
+    present = rows.where(_all(F.col(k).isNotNull() for k in table.view.key))
+    return present.select(*(column.alias(name) for name, column in fields.items()))
 
 
 def type_of(column: str, match: Match, tables: Mapping[str, "CompiledView"]) -> DataType:
@@ -85,14 +96,14 @@ def _latest(table: "CompiledView") -> list[str]:
     return [name for name, measure in table.view.measures.items() if isinstance(measure, Latest)]
 
 
-def _matched(match: Match, found: Mapping[str, DataFrame]) -> DataFrame:
-    """The combinations of rows, with columns "table.column"."""
+def matched(match: Match, found: Mapping[str, DataFrame]) -> DataFrame:
+    """The combinations of the rows that were found for each name in the match, with columns "table.column"."""
     first, *others = match.tables
-    frame = found[match.table(first)].alias(first)
+    frame = found[first].alias(first)
     for number, name in enumerate(others, 1):
         pairs = match.pairs(name, match.tables[:number])
         equal = _all(F.col(f"{name}.{mine}") == F.col(theirs) for mine, theirs in pairs)
-        frame = frame.join(found[match.table(name)].alias(name), equal)
+        frame = frame.join(found[name].alias(name), equal)
     for column, operator, value in match.where:
         frame = frame.where(F.expr(f"{column} {operator} {value}"))
     return frame

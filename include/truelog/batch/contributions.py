@@ -1,0 +1,42 @@
+"""Contributions: what each record adds to the rows of a table, with the record's coordinates and times."""
+
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, LongType, TimestampType
+
+from truelog.archive.archive_reader import Wanted
+from truelog.batch.rebuild import Rebuilder
+from truelog.log.positions import Positions
+from truelog.views.compiled_view import CompiledView, RowFilter, all_rows, extend_view
+from truelog.views.provenance_frame import ProvenanceFrame
+
+COORDINATES = ("_topic", "_partition", "_offset")  # the topic is its index in the view's `reads`
+RECORD = (*COORDINATES, "_broker_time", "_event_time")
+_TYPES = dict(zip(RECORD, (IntegerType(), IntegerType(), LongType(), TimestampType(), TimestampType()), strict=True))
+
+
+def by_record(compiled: CompiledView) -> CompiledView:
+    """The table with the record added to the key. (A text in the key would leave less room for the other texts.)"""
+    return reduce(lambda extended, column: extend_view(extended, *column), reversed(_TYPES.items()), compiled)
+
+
+def transformed_by_record(rebuilder: Rebuilder, wanted: Wanted, end: Positions) -> DataFrame:
+    """The transform's rows for these records below `end`, each with its record, without excluded records and copies."""
+    view = rebuilder.compiled.view
+    events = rebuilder.countable(wanted.ranges, end)
+    frames: list[Any] = []
+    for number, topic in enumerate(view.reads):
+        values = (F.lit(number), *map(F.col, ("partition", "offset", "broker_time", "event_time")))
+        frames.append(ProvenanceFrame(events[topic].withColumns(dict(zip(RECORD, values, strict=True))), RECORD))
+    transformed: Any = view.contributions(*frames)
+    rows: DataFrame = transformed.frame
+    return rows
+
+
+def totals_by_record(rebuilder: Rebuilder, wanted: Wanted, end: Positions, only: RowFilter = all_rows) -> DataFrame:
+    """What each of these records adds to the rows that `only` selects, as states with the record in the key."""
+    rows = transformed_by_record(rebuilder, wanted, end)
+    return by_record(rebuilder.compiled).totals(rows, only)

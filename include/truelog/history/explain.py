@@ -1,0 +1,191 @@
+"""Explains a row of a view by the archived events behind it.
+
+1. Read the row and the view's positions in one snapshot of the database.
+2. Read from the archive what the records below these positions add to the row.
+3. Choose a page of these events, and compute the row after each of them, and after all events.
+4. Compare the row after all events with the row that was read.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from truelog.archive import archive_reader
+from truelog.archive.archive_reader import Wanted
+from truelog.archive.archive_table import archived_positions
+from truelog.batch.batch_context import BatchContext
+from truelog.batch.rebuild import Rebuilder
+from truelog.history import shown_rows
+from truelog.history.explanation import Addition, ExplainedEvent, Explanation, Verdict
+from truelog.history.join_trace import trace_join
+from truelog.history.row_key import RowKey, parse_key
+from truelog.history.shown_rows import ShownRows, as_data
+from truelog.history.steps import EVENT_TIME, PLACE, Place, Steps
+from truelog.history.trace import Source, Trace, trace_group, trace_view
+from truelog.kernel import clock, merge, table
+from truelog.log.positions import Positions
+from truelog.storage import db_snapshot
+from truelog.storage.database import connect
+from truelog.support.errors import BadInput
+from truelog.support.settings import Settings
+from truelog.views.compiled_view import CompiledView
+
+MOST_EVENTS = 200  # on a page
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Page:
+    """The last events before the event with these coordinates, "topic:partition:offset"; the last of all if None."""
+
+    limit: int = 50
+    before: str | None = None
+
+
+LAST_PAGE = Page()
+
+
+@dataclass(frozen=True)
+class _Streamed:
+    """The rows in the stream's table, at its positions, and whether rows with their key have expired there."""
+
+    rows: ShownRows
+    positions: Positions
+    is_expired: bool
+
+
+@dataclass(frozen=True)
+class _Listed:
+    """The events of a page with their times, the number of events before the page, and the number of all events."""
+
+    places: Sequence[Place]
+    times: Sequence[int]
+    before: int
+    total: int
+
+
+def explain(
+    context: BatchContext, compiled: CompiledView, given: Mapping[str, str | None], page: Page = LAST_PAGE
+) -> Explanation:
+    """Explain the row with this key, whose values are text, or None for NULL.
+
+    Raises:
+        BadInput: the key or the page is wrong.
+        ArchiveBehind: no record of a topic is archived yet.
+        NotMade, CodeChanged, MeaningChanged: the view has no table yet, or other code made it.
+    """
+    began, settings = time.monotonic(), context.settings
+    with connect(settings, autocommit=True) as connection, ExitStack() as cache:
+        table.require_same_code(connection, compiled)
+        rebuilder = Rebuilder(context, connection, compiled)
+        rebuilder.require_reading()
+        key = parse_key(context.spark, compiled, given)
+        streamed = _read_streamed(settings, compiled, key)
+        end, missing = _archived(settings, compiled, streamed.positions)
+        trace = _trace(rebuilder, end, key, cache)
+        listed = _list_events(trace, page)
+        steps = Steps(context.spark, listed.places)
+        rows = shown_rows.of_states(settings, compiled, trace.rows(steps))
+        rebuilt = () if streamed.is_expired else rows.get(steps.numbers[-1], ())
+        verdict, reason = _verdict(streamed, rebuilt, listed.total, missing)
+        return Explanation(
+            compiled.name,
+            compiled.view.version,
+            given,
+            end,
+            missing,
+            verdict,
+            reason,
+            as_data(streamed.rows),
+            as_data(rebuilt),
+            listed.total,
+            _events(settings, trace.sources, steps, listed, rows),
+            archive_reader.scan_cost(settings, Wanted.between(Positions(), end)),
+            time.monotonic() - began,
+        )
+
+
+def _read_streamed(settings: Settings, compiled: CompiledView, key: RowKey) -> _Streamed:
+    with db_snapshot.read_snapshot(settings) as snapshot:
+        positions = merge.positions(snapshot, compiled)
+        limit, age = clock.cutoff(snapshot, compiled, positions), key.values.get(compiled.age_column or "")
+        rows = shown_rows.of_table(snapshot, compiled, key.condition)
+        return _Streamed(rows, positions, limit is not None and age is not None and age < limit)
+
+
+def _archived(settings: Settings, compiled: CompiledView, positions: Positions) -> tuple[Positions, int]:
+    """How far the archive has the events below these positions, and how many records it lacks."""
+    wanted = positions.only(compiled.view.reads)
+    archived = archived_positions(settings, wanted.offsets)
+    archived.require_same_topics(wanted)
+    end = wanted.earliest(archived)
+    return end, sum(each.end - each.start for each in end.ranges_to(wanted))
+
+
+def _trace(rebuilder: Rebuilder, end: Positions, key: RowKey, cache: ExitStack) -> Trace:
+    if (inputs := rebuilder.compiled.inputs) is not None:
+        return trace_group(rebuilder, inputs, end, key, cache)
+    if (joined := rebuilder.compiled.joined) is not None:
+        return trace_join(rebuilder, joined, end, key, cache)
+    return trace_view(rebuilder, end, key, cache)
+
+
+def _list_events(trace: Trace, page: Page) -> _Listed:
+    """The events of the page, in order."""
+    every = (source.listed.select(PLACE, EVENT_TIME) for source in trace.sources)
+    events = reduce(DataFrame.unionByName, every).distinct()
+    is_before = F.lit(True) if page.before is None else F.col(PLACE) < _place(events, page.before)
+    [(total, before)] = events.agg(F.count("*"), F.count_if(is_before)).collect()
+    found = events.where(is_before).orderBy(F.desc(PLACE)).limit(page.limit).collect()[::-1]
+    return _Listed(
+        [Place(*row[PLACE]) for row in found], [row[EVENT_TIME] for row in found], before - len(found), total
+    )
+
+
+def _place(events: DataFrame, coordinates: str) -> Column:
+    """The place of the event with these coordinates, as a constant."""
+    name = F.concat_ws(":", *(F.col(PLACE)[part] for part in ("topic", "partition", "offset")))
+    found = events.where(name == coordinates).collect()
+    if not found:
+        raise BadInput(f"no event behind the row has the coordinates {coordinates!r}; `earlier` names the next page")
+    return F.struct(*(F.lit(value).alias(part) for part, value in found[0][PLACE].asDict().items()))
+
+
+def _verdict(streamed: _Streamed, rebuilt: ShownRows, total: int, missing: int) -> tuple[Verdict, str]:
+    if missing:
+        behind = f"the archive is {missing} records behind the view, so the last events are missing"
+        return Verdict.UNKNOWN, f"{behind}. Is the archive application running?"
+    if streamed.rows != rebuilt:
+        return Verdict.DIFFERENT, "the row does not follow from its events: `truelog reconcile` searches for the cause"
+    if streamed.is_expired:
+        return Verdict.EQUAL, "the row has expired"
+    return Verdict.EQUAL, "" if total else "no event"
+
+
+def _events(
+    settings: Settings, sources: Sequence[Source], steps: Steps, listed: _Listed, rows: Mapping[int, ShownRows]
+) -> list[ExplainedEvent]:
+    adds: dict[int, list[Addition]] = {}
+    for source in sources:
+        for step, added in shown_rows.of_states(settings, source.table, steps.at_events(source.listed)).items():
+            name = "_".join(filter(None, (source.table.name, source.table.side)))
+            adds.setdefault(step, []).extend(Addition(name, each.key_data, each.row_data) for each in added)
+    return [
+        ExplainedEvent(
+            listed.before + step,
+            place.topic,
+            place.partition,
+            place.offset,
+            _EPOCH + timedelta(microseconds=event_time),
+            _EPOCH + timedelta(microseconds=place.at),
+            adds.get(step, []),
+            as_data(rows.get(step, ())),
+        )
+        for step, (place, event_time) in enumerate(zip(listed.places, listed.times, strict=True), 1)
+    ]

@@ -1,0 +1,113 @@
+"""The trace of a row of counts: the events of the sides' rows that take part in it.
+
+A row of a side takes part if one of its versions, deleted or not, can be combined with versions of the other sides to
+the row's key. All events of such a row are listed. The conditions of a match play no role here, so the events that make
+a row appear and vanish are listed too. A match may depend on a table of counts between the sides and the view: the
+events behind these counts are not listed, because they may be many, but the row after each event depends on them.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from truelog.archive.archive_reader import Wanted
+from truelog.batch.contributions import transformed_by_record
+from truelog.batch.rebuild import Rebuilder
+from truelog.history.row_key import RowKey
+from truelog.history.shown_rows import STEP
+from truelog.history.steps import Steps, contributions, with_step
+from truelog.history.trace import Source, Trace, cached
+from truelog.log.positions import Positions
+from truelog.views.compiled_view import CompiledView, with_keys
+from truelog.views.join import Match, split
+from truelog.views.joined import Joined, matched, versions_of
+
+_Keys = tuple[CompiledView, DataFrame]  # a table, and keys of its rows
+
+
+def trace_join(rebuilder: Rebuilder, joined: Joined, end: Positions, key: RowKey, cache: ExitStack) -> Trace:
+    """The trace of a row of counts."""
+    compiled, search = rebuilder.compiled, _Search(rebuilder, end, cache)
+    listed = list(search.combined(joined, key.frame))
+    behind = [each for table, keys in listed if table.joined for each in search.sides(table.joined, keys)]
+    sources = []
+    for side in compiled.sources:
+        own = _union(keys for table, keys in listed if table.side == side.side)
+        every = _union(keys for table, keys in (*listed, *behind) if table.side == side.side)
+        if every is not None:
+            added = cached(cache, contributions(rebuilder.of_table(side), end, with_keys(every)))
+            sources.append(Source(side, added, added.limit(0) if own is None else with_keys(own)(added)))
+    added_to = {each.table.side: each.added for each in sources}
+
+    def rows(steps: Steps) -> DataFrame:
+        def states(table: CompiledView) -> DataFrame:
+            if table.joined is not None:
+                return table.joined.rows(table.view.key, states)
+            return cached(cache, steps.states(table, added_to[table.side]))
+
+        return key.only(joined.with_key(STEP, with_step).rows((STEP, *compiled.view.key), states))
+
+    return Trace(sources, rows)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Searches for the rows of the sides that take part in rows of counts."""
+
+    rebuilder: Rebuilder
+    end: Positions
+    cache: ExitStack
+
+    def sides(self, joined: Joined, wanted: DataFrame) -> Iterator[_Keys]:
+        """The keys of the sides' rows that take part in the rows with the wanted keys."""
+        for table, keys in self.combined(joined, wanted):
+            if table.joined is None:
+                yield table, keys
+            else:
+                yield from self.sides(table.joined, keys)
+
+    def combined(self, joined: Joined, wanted: DataFrame) -> Iterator[_Keys]:
+        """The keys of the rows that are combined to the wanted keys, in each table of each match."""
+        for match in joined.counts.values():
+            found = self._combinations(joined, match, wanted)
+            parts = (
+                F.struct(*(F.col(f"{name}.{k}") for k in joined.tables[match.table(name)].view.key)).alias(f"_{name}")
+                for name in match.tables
+            )
+            keys = (F.col(match.key[k]).alias(k) for k in wanted.columns)
+            chosen = cached(self.cache, with_keys(wanted)(found.select(*keys, *parts)))
+            for name in match.tables:
+                yield joined.tables[match.table(name)], chosen.select(f"_{name}.*").distinct()
+
+    def _combinations(self, joined: Joined, match: Match, wanted: DataFrame) -> DataFrame:
+        """The combinations of versions with wanted keys, and some others: each table is narrowed by itself."""
+        found = {}
+        for name in match.tables:
+            versions = self._versions(joined.tables[match.table(name)])
+            bound = [F.col(k).alias(split(match.key[k])[1]) for k in wanted.columns if split(match.key[k])[0] == name]
+            found[name] = with_keys(wanted.select(*bound).distinct())(versions) if bound else versions
+        return matched(replace(match, where=()), found)
+
+    def _versions(self, table: CompiledView) -> DataFrame:
+        """The columns of a table that a match may use, in each version of each row. Counts have no versions."""
+        if table.joined is None:
+            wanted = Wanted.between(Positions(), self.end.only(table.view.reads))
+            rows = transformed_by_record(self.rebuilder.of_table(table), wanted, self.end)
+            return versions_of(table, table.prepared(rows))
+        parts = (
+            matched(
+                replace(match, where=()), {n: self._versions(table.joined.tables[match.table(n)]) for n in match.tables}
+            ).select(*(F.col(match.key[k]).alias(k) for k in table.view.key))
+            for match in table.joined.counts.values()
+        )
+        keys = reduce(DataFrame.unionByName, parts).distinct()
+        return keys.withColumns({name: F.lit(None).cast("bigint") for name in table.joined.counts})
+
+
+def _union(frames: Iterator[DataFrame]) -> DataFrame | None:
+    found = list(frames)
+    return reduce(DataFrame.unionByName, found).distinct() if found else None

@@ -1,0 +1,66 @@
+"""The key of a row, as a person writes it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import sql
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from truelog.support.errors import BadInput
+from truelog.views.compiled_view import CompiledView, RowFilter, with_keys
+from truelog.views.group import Group
+
+
+@dataclass(frozen=True)
+class RowKey:
+    """Values of key columns, in the form in which the tables have them: a frame of one row, and a dictionary."""
+
+    frame: DataFrame
+    values: Mapping[str, Any]
+
+    @property
+    def only(self) -> RowFilter:
+        """A filter that selects the rows with these values."""
+        return with_keys(self.frame)
+
+    @property
+    def condition(self) -> sql.Composed:
+        """The same filter in SQL, in a form for which PostgreSQL can use the index on the key."""
+        equal = (
+            sql.SQL("{} IS NULL").format(sql.Identifier(name))
+            if value is None
+            else sql.SQL("{} = {}").format(sql.Identifier(name), sql.Literal(value))
+            for name, value in self.values.items()
+        )
+        return sql.SQL(" AND ").join(equal)
+
+
+def parse_key(spark: SparkSession, compiled: CompiledView, given: Mapping[str, str | None]) -> RowKey:
+    """The key with these values as text; None is NULL. Of a Group, the columns that its groups share are enough.
+
+    Raises:
+        BadInput: a column is unknown or missing, or a value does not have its column's type.
+    """
+    view = compiled.view
+    needed = view.by if isinstance(view, Group) else view.key
+    if unknown := [name for name in given if name not in view.key]:
+        raise BadInput(f"{compiled.name} has no key column {', '.join(unknown)}; {_columns(compiled, view.key)}")
+    if missing := [name for name in needed if name not in given]:
+        raise BadInput(f"a value of {', '.join(missing)} is missing; {_columns(compiled, view.key)}")
+    names = [name for name in view.key if name in given]
+    schema = StructType([StructField(name, StringType()) for name in names])
+    texts = spark.createDataFrame([tuple(given[name] for name in names)], schema)
+    typed = texts.select(*(F.col(name).try_cast(compiled.dtypes[name]).alias(name) for name in names))
+    frame = typed.select(*(compiled.canonical_key(name).alias(name) for name in names))
+    [values] = frame.toArrow().to_pylist()
+    for name, text in given.items():
+        if text is not None and values[name] is None:
+            raise BadInput(f"{text!r} is not a value of {name}; {_columns(compiled, [name])}")
+    return RowKey(frame, values)
+
+
+def _columns(compiled: CompiledView, names: Iterable[str]) -> str:
+    return "the key has " + ", ".join(f"{name} ({compiled.dtypes[name].simpleString()})" for name in names)

@@ -1,0 +1,86 @@
+"""Rows as readers see them, for states that are in no table of the database."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import adbc_driver_postgresql.dbapi as adbc
+from psycopg import sql
+from pyspark.sql import DataFrame
+
+from truelog.storage.database import Connection, definitions
+from truelog.support.settings import Settings
+from truelog.views.compiled_view import CompiledView
+
+STEP = "_step"  # column with the number of the state to which a row belongs
+_SCRATCH = "steps"
+
+
+@dataclass(frozen=True)
+class ShownRow:
+    """A row's key and what readers see of it, as JSON. They do not see a deleted row."""
+
+    key: str
+    row: str | None
+
+    @property
+    def key_data(self) -> dict[str, Any]:
+        data: dict[str, Any] = json.loads(self.key)
+        return data
+
+    @property
+    def row_data(self) -> dict[str, Any] | None:
+        data: dict[str, Any] | None = json.loads(self.row or "null")
+        return data
+
+
+ShownRows = tuple[ShownRow, ...]
+
+
+def as_data(rows: ShownRows) -> list[dict[str, Any]]:
+    """The rows that readers see."""
+    return [each.row_data for each in rows if each.row_data is not None]
+
+
+def of_states(settings: Settings, table: CompiledView, states: DataFrame) -> dict[int, ShownRows]:
+    """The rows of each step, ordered by key. PostgreSQL computes them, in a table that only this session sees."""
+    rows = table.stored(states, STEP).toArrow()
+    columns = definitions({STEP: "integer", **table.stored_columns})
+    scratch = sql.Identifier("pg_temp", _SCRATCH)
+    with adbc.connect(settings.database_uri(), autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute("SET timezone = 'UTC'")
+        cursor.execute(sql.SQL("CREATE TABLE {} ({})").format(scratch, columns).as_string(None))
+        cursor.adbc_ingest(_SCRATCH, rows, mode="append", temporary=True)
+        cursor.execute(_select(table, scratch, STEP).as_string(None))
+        found: dict[int, list[ShownRow]] = {}
+        for step, key, row in cursor.fetchall():
+            found.setdefault(int(step), []).append(ShownRow(key, row))
+        return {step: tuple(each) for step, each in found.items()}
+
+
+def of_table(connection: Connection, table: CompiledView, condition: sql.Composable) -> ShownRows:
+    """The streamed table's rows that fulfil the condition, ordered by key."""
+    rows = sql.SQL("(SELECT 0 AS {}, * FROM {} WHERE {}) AS chosen").format(
+        sql.Identifier(STEP), sql.Identifier("state", table.table), condition
+    )
+    found = connection.execute(_select(table, rows, STEP)).fetchall()
+    return tuple(ShownRow(str(key), None if row is None else str(row)) for _, key, row in found)
+
+
+def _select(table: CompiledView, rows: sql.Composable, step: str) -> sql.Composed:
+    return sql.SQL(
+        "SELECT {step}, {key}, CASE WHEN {shown_if} THEN {row} END FROM {rows} ORDER BY {step}, {order}"
+    ).format(
+        step=sql.Identifier(step),
+        key=_json({name: f'"{name}"' for name in table.view.key}),
+        shown_if=sql.SQL(table.shown_if),
+        row=_json(table.shown_values),
+        rows=rows,
+        order=sql.SQL(", ").join(map(sql.Identifier, table.view.key)),
+    )
+
+
+def _json(columns: dict[str, str]) -> sql.Composed:
+    """The JSON of a row with these columns, given by their SQL."""
+    selected = (sql.SQL("{} AS {}").format(sql.SQL(e), sql.Identifier(c)) for c, e in columns.items())
+    return sql.SQL("(SELECT row_to_json(shown)::text FROM (SELECT {}) AS shown)").format(sql.SQL(", ").join(selected))

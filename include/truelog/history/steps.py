@@ -1,0 +1,84 @@
+"""Steps: the states after each of some events.
+
+Events are ordered by their place: broker time, then topic, partition and offset. The stream may have read them in
+another order, which makes no difference to its rows. After n events, step n + 1 is the state after all further events.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType
+
+from truelog.archive.archive_reader import Wanted
+from truelog.batch.contributions import totals_by_record
+from truelog.batch.rebuild import Rebuilder
+from truelog.history.shown_rows import STEP
+from truelog.log.positions import Positions
+from truelog.views.compiled_view import CompiledView, RowFilter, extend_view
+
+PLACE = "_place"
+EVENT_TIME = "_event_micros"
+_PLACE_TYPE = "struct<at: bigint, topic: string, partition: int, offset: bigint>"
+
+
+class Place(NamedTuple):
+    """An event's place in the order of events. The time is in microseconds since 1970."""
+
+    at: int
+    topic: str
+    partition: int
+    offset: int
+
+
+def contributions(rebuilder: Rebuilder, end: Positions, only: RowFilter) -> DataFrame:
+    """What each record below `end` adds to the rows that `only` selects, with the record's place and time."""
+    view = rebuilder.compiled.view
+    wanted = Wanted.between(Positions(), end.only(view.reads))
+    added = totals_by_record(rebuilder, wanted, end, only)
+    topic = F.element_at(F.array(*map(F.lit, view.reads)), F.col("_topic") + 1)
+    place = F.struct(F.unix_micros("_broker_time").alias("at"), topic.alias("topic"), "_partition", "_offset")
+    times = place.cast(_PLACE_TYPE).alias(PLACE), F.unix_micros("_event_time").alias(EVENT_TIME)
+    return added.select(*times, *view.key, *view.measures)
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps after events at these places, which are in order."""
+
+    spark: SparkSession
+    places: Sequence[Place]
+
+    @property
+    def numbers(self) -> range:
+        return range(1, len(self.places) + 2)
+
+    @cached_property
+    def _frame(self) -> DataFrame:
+        return self.spark.createDataFrame(list(enumerate(self.places, 1)), f"{STEP} int, {PLACE} {_PLACE_TYPE}")
+
+    def at_events(self, added: DataFrame) -> DataFrame:
+        """The contributions of these events, each with the event's step."""
+        return added.join(F.broadcast(self._frame), PLACE)
+
+    def first_steps(self, added: DataFrame) -> DataFrame:
+        """All contributions, each with the first step that contains it."""
+        places = self.spark.createDataFrame([(list(self.places),)], f"_places array<{_PLACE_TYPE}>")
+        step = F.size(F.filter("_places", lambda place: place < F.col(PLACE))) + 1
+        return added.crossJoin(F.broadcast(places)).withColumn(STEP, step).drop("_places")
+
+    def states(self, table: CompiledView, added: DataFrame) -> DataFrame:
+        """The states of a table after each step. `table` has the step in its key."""
+        names = (*(name for name in table.view.key if name != STEP), *table.view.measures)
+        by_step = table.plus(self.first_steps(added).select(STEP, *names)).withColumnRenamed(STEP, "_since")
+        numbers = self.spark.createDataFrame([(number,) for number in self.numbers], f"{STEP} int")
+        contained = by_step.join(F.broadcast(numbers), F.col("_since") <= F.col(STEP))
+        return table.plus(contained.select(STEP, *names))
+
+
+def with_step(table: CompiledView) -> CompiledView:
+    """The table with the step in its key."""
+    return extend_view(table, STEP, IntegerType())

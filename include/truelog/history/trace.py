@@ -1,0 +1,70 @@
+"""The trace of a row: the contributions of events from which it follows, and the row after each step.
+
+- View: the contributions with the row's key. They add up to the row.
+- Group: the inputs of the row's group. The fold of the inputs so far makes the rows of the group.
+- Join: `join_trace`.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.storagelevel import StorageLevel
+
+from truelog.batch.rebuild import Rebuilder
+from truelog.history.row_key import RowKey
+from truelog.history.shown_rows import STEP
+from truelog.history.steps import Steps, contributions, with_step
+from truelog.log.positions import Positions
+from truelog.views.compiled_view import CompiledView, with_keys
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table to which events add, the contributions from which the row follows, and those of the listed events."""
+
+    table: CompiledView
+    added: DataFrame
+    listed: DataFrame
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The sources of a row, and a function from steps to the states of the row after each of them."""
+
+    sources: Sequence[Source]
+    rows: Callable[[Steps], DataFrame]
+
+
+def cached(cache: ExitStack, rows: DataFrame) -> DataFrame:
+    """The same rows, which Spark keeps in memory or on disk until the stack is closed."""
+    cache.callback(rows.persist(StorageLevel.MEMORY_AND_DISK).unpersist)
+    return rows
+
+
+def trace_view(rebuilder: Rebuilder, end: Positions, key: RowKey, cache: ExitStack) -> Trace:
+    """The trace of a row that adds up."""
+    added = cached(cache, contributions(rebuilder, end, key.only))
+    table = with_step(rebuilder.compiled)
+    return Trace([Source(rebuilder.compiled, added, added)], lambda steps: steps.states(table, added))
+
+
+def trace_group(rebuilder: Rebuilder, inputs: CompiledView, end: Positions, key: RowKey, cache: ExitStack) -> Trace:
+    """The trace of the rows of a group, or of one of them."""
+    compiled = rebuilder.compiled
+    of_group = with_keys(key.frame.select(*compiled.group.by))
+    added = cached(cache, contributions(rebuilder.of_table(inputs), end, of_group))
+
+    def rows(steps: Steps) -> DataFrame:
+        """The fold after each step. A fold may depend on the values of `by`, so it cannot run on all steps at once."""
+        stepped = cached(cache, inputs.stored(steps.first_steps(added), STEP))
+        folds = (
+            compiled.folded(stepped.where(F.col(STEP) <= n).drop(STEP)).withColumn(STEP, F.lit(n))
+            for n in steps.numbers
+        )
+        return key.only(reduce(DataFrame.unionByName, folds))
+
+    return Trace([Source(inputs, added, added)], rows)
