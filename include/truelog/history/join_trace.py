@@ -24,7 +24,7 @@ from truelog.history.trace import Source, Trace, cached
 from truelog.log.positions import Positions
 from truelog.views.compiled_view import CompiledView, with_keys
 from truelog.views.join import Match, split
-from truelog.views.joined import Joined, matched, versions_of
+from truelog.views.joined import Joined, combinations, versions_of
 
 _Keys = tuple[CompiledView, DataFrame]  # a table, and keys of its rows
 
@@ -90,7 +90,7 @@ class _Search:
             versions = self._versions(joined.tables[match.table(name)])
             bound = [F.col(k).alias(split(match.key[k])[1]) for k in wanted.columns if split(match.key[k])[0] == name]
             found[name] = with_keys(wanted.select(*bound).distinct())(versions) if bound else versions
-        return matched(replace(match, where=()), found)
+        return combinations(replace(match, where=()), found)
 
     def _versions(self, table: CompiledView) -> DataFrame:
         """The columns of a table that a match may use, in each version of each row. Counts have no versions."""
@@ -99,7 +99,7 @@ class _Search:
             rows = transformed_by_record(self.rebuilder.of_table(table), wanted, self.end)
             return versions_of(table, table.prepared(rows))
         parts = (
-            matched(
+            combinations(
                 replace(match, where=()), {n: self._versions(table.joined.tables[match.table(n)]) for n in match.tables}
             ).select(*(F.col(match.key[k]).alias(k) for k in table.view.key))
             for match in table.joined.counts.values()

@@ -28,7 +28,7 @@ class Joined:
         """The rows of the table, given the states of the tables that it follows from."""
         found = {name: rows_of(table, states(table)) for name, table in self.tables.items()}
         parts = [
-            matched(match, {each: found[match.table(each)] for each in match.tables}).select(
+            combinations(match, {each: found[match.table(each)] for each in match.tables}).select(
                 *(F.col(match.key[k]).alias(k) for k in key), *self._ones(name)
             )
             for name, match in self.counts.items()
@@ -96,7 +96,7 @@ def _latest(table: "CompiledView") -> list[str]:
     return [name for name, measure in table.view.measures.items() if isinstance(measure, Latest)]
 
 
-def matched(match: Match, found: Mapping[str, DataFrame]) -> DataFrame:
+def combinations(match: Match, found: Mapping[str, DataFrame]) -> DataFrame:
     """The combinations of the rows that were found for each name in the match, with columns "table.column"."""
     first, *others = match.tables
     frame = found[first].alias(first)

@@ -1,7 +1,7 @@
 """The events behind a row, in order, and the row after each of them: told by hand, and compared with rebuilds."""
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,9 +11,11 @@ from pyspark.sql import functions as F
 
 from tests.laws.lab import Lab
 from tests.library.archived import PER_URL, Archived, archived
-from truelog import Distinct, Group, Join, Latest, Match, Sum, View, latest
-from truelog.history import shown_rows
-from truelog.history.explain import Page, explain
+from tests.library.kernel.test_joins import TIMELINE
+from truelog import Distinct, Group, Sum, View
+from truelog.batch.contributions import totals_by_record
+from truelog.history import steps
+from truelog.history.explain import LAST_PAGE, Page, explain
 from truelog.history.explanation import Explanation, Verdict
 from truelog.log.positions import Positions
 from truelog.support.errors import BadInput
@@ -21,7 +23,9 @@ from truelog.support.settings import Settings
 
 
 def _totals(click: DataFrame) -> DataFrame:
-    return click.select("url", F.length("search_id").alias("letters"), F.col("search_id").alias("searches"))
+    """The transform of `TOTALS`: an empty URL is NULL."""
+    url = F.when(F.col("url") != "", F.col("url")).alias("url")
+    return click.select(url, F.length("search_id").alias("letters"), F.col("search_id").alias("searches"))
 
 
 TOTALS = View(reads=("click",), transform=_totals, key=("url",), measures={"letters": Sum(), "searches": Distinct()})
@@ -47,27 +51,50 @@ NUMBERED = Group(
     values=("said",),
 )
 
-# (partition, url, search_id, second of the event), in the order in which the broker appends them
+Clicks = tuple[tuple[int, str, str, int], ...]  # partition, URL, `search_id`, second, in the order of their arrival
 CLICKS = (
     (0, "a", "x", 30),
     (1, "a", "yy", 10),
     (1, "b", "x", 20),
     (0, "a", "x", 20),
     (1, "a", "zzz", 40),
+    (1, "", "x", 50),
+)
+
+SPENT = ((0, "a", "1", 10), (1, "a", "2", 20), (0, "a", "3", 70))
+
+# Three people follow the author of a tweet, which makes her popular. One of them stops following her, and the tweet is
+# deleted.
+TWEETS = (
+    (0, "follow:r:author", "1", 0),
+    (1, "tweet:t:author", "1", 1),
+    (0, "follow:r:other", "1", 2),
+    (1, "follow:p:author", "1", 3),
+    (1, "follow:q:author", "1", 4),
+    (0, "follow:r:author", "1", 5),
+    (1, "follow:p:author", "0", 6),
+    (0, "tweet:t:author", "1", 7),
+    (1, "tweet:t:author", "0", 8),
 )
 
 
 @pytest.fixture
 def ground(request: pytest.FixtureRequest, lab: Lab, s3: Settings) -> Iterator[Archived]:
-    with archived(lab, s3, request.param) as made:
-        for number, (partition, url, said, second) in enumerate(CLICKS):
-            made.appended = 3 * 3600 + number
-            made.click(partition, [(url, said, second)])
+    view, clicks = request.param
+    with archived(lab, s3, view) as made:
+        append(made, clicks)
         made.stream()
         yield made
 
 
-def explained(ground: Archived, page: Page = Page(), **key: str | None) -> Explanation:
+def append(ground: Archived, clicks: Clicks) -> None:
+    """Archive clicks, each with a later broker time than the click before it."""
+    for partition, url, said, second in clicks:
+        ground.appended += 1
+        ground.click(partition, [(url, said, second)])
+
+
+def explained(ground: Archived, page: Page = LAST_PAGE, **key: str | None) -> Explanation:
     return explain(ground.lab.context, ground.compiled, key, page)
 
 
@@ -79,10 +106,20 @@ def after(found: Explanation) -> list[list[dict[str, Any]]]:
     return [list(each.rows) for each in found.events]
 
 
-def rebuilt(ground: Archived, first: int, condition: sql.SQL) -> list[dict[str, Any]]:
-    """The rows as a rebuild of only the first clicks makes them."""
-    offsets = {p: sum(partition == p for partition, *_ in CLICKS[:first]) for p in (0, 1)}
-    ground.rebuilder.rebuild(Positions({"click": offsets, "ticks": {0: 0}}, ground.ids))
+def require_rebuilds(ground: Archived, found: Explanation, clicks: Clicks, condition: sql.SQL) -> None:
+    """Require that the rows after each event are the rows of a rebuild of only the clicks up to this event."""
+    arrived: Counter[int] = Counter()
+    numbers = {}
+    for number, (partition, *_) in enumerate(clicks, 1):
+        numbers[f"click:{partition}:{arrived[partition]}"] = number
+        arrived[partition] += 1
+    for event in found.events:
+        assert list(event.rows) == rebuilt(ground, clicks[: numbers[event.coordinates]], condition)
+
+
+def rebuilt(ground: Archived, clicks: Clicks, condition: sql.SQL) -> list[dict[str, Any]]:
+    offsets = Counter(partition for partition, *_ in clicks)
+    ground.rebuilder.rebuild(Positions({"click": dict(offsets), "ticks": {0: 0}}, ground.ids))
     rows = sql.SQL("SELECT row_to_json(shown) FROM (SELECT {} FROM {} WHERE {} ORDER BY {}) AS shown").format(
         sql.SQL(", ").join(sql.SQL(f'{e} AS "{c}"') for c, e in ground.compiled.shown.items()),
         sql.Identifier("recon", ground.compiled.table),
@@ -92,7 +129,7 @@ def rebuilt(ground: Archived, first: int, condition: sql.SQL) -> list[dict[str, 
     return [row for (row,) in ground.lab.connection.execute(rows).fetchall()]
 
 
-@pytest.mark.parametrize("ground", [TOTALS], indirect=True)
+@pytest.mark.parametrize("ground", [(TOTALS, CLICKS)], indirect=True)
 def test_the_events_of_a_row_that_adds_up(ground: Archived) -> None:
     found = explained(ground, url="a")
     assert events(found) == [(1, "click:0:0", 30), (2, "click:1:0", 10), (3, "click:0:1", 20), (4, "click:1:2", 40)]
@@ -107,12 +144,11 @@ def test_the_events_of_a_row_that_adds_up(ground: Archived) -> None:
         {"url": "a", "letters": 1, "searches": 1},
     ]
     assert (found.verdict, found.streamed, found.rebuilt) == (Verdict.EQUAL, after(found)[-1], after(found)[-1])
-    assert (found.cost.records, found.cost.files > 0, found.cost.bytes > 0) == (5, True, True)
-    for event, first in zip(found.events, (1, 2, 4, 5), strict=True):
-        assert list(event.rows) == rebuilt(ground, first, sql.SQL("url = 'a'"))
+    assert (found.cost.records, found.cost.files > 0, found.cost.bytes > 0) == (6, True, True)
+    require_rebuilds(ground, found, CLICKS, sql.SQL("url = 'a'"))
 
 
-@pytest.mark.parametrize("ground", [NUMBERED], indirect=True)
+@pytest.mark.parametrize("ground", [(NUMBERED, CLICKS)], indirect=True)
 def test_the_events_of_a_group(ground: Archived) -> None:
     found = explained(ground, url="a")
     assert [[row["said"] for row in rows] for rows in after(found)] == [
@@ -123,9 +159,116 @@ def test_the_events_of_a_group(ground: Archived) -> None:
     ]
     assert [each.adds[0].row["said"] for each in found.events if each.adds[0].row] == ["x", "yy", "x", "zzz"]
     assert (found.verdict, found.streamed, found.rebuilt) == (Verdict.EQUAL, after(found)[-1], after(found)[-1])
-    for event, first in zip(found.events, (1, 2, 4, 5), strict=True):
-        assert list(event.rows) == rebuilt(ground, first, sql.SQL("url = 'a'"))
+    require_rebuilds(ground, found, CLICKS, sql.SQL("url = 'a'"))
 
     one = explained(ground, url="a", number="2")
     assert [[row["said"] for row in rows] for rows in after(one)] == [[], ["x"], ["x"], ["x"]]
     assert one.verdict is Verdict.EQUAL
+
+
+@pytest.mark.parametrize("ground", [(TIMELINE, TWEETS)], indirect=True)
+def test_the_events_of_a_row_of_counts(ground: Archived) -> None:
+    """The other followers' events are not listed, although they make the author popular and the row vanish."""
+    found = explained(ground, reader="r", tweet="t")
+    assert events(found) == [
+        (1, "click:0:0", 0),
+        (2, "click:1:0", 1),
+        (3, "click:0:2", 5),
+        (4, "click:0:3", 7),
+        (5, "click:1:4", 8),
+    ]
+    row = [{"reader": "r", "tweet": "t", "entries": 1}]
+    assert after(found) == [[], row, [], row, []]
+    follow = {"follower": "r", "followee": "author"}
+    assert [(each.adds[0].key, each.adds[0].row and True) for each in found.events] == [
+        (follow, True),
+        ({"tweet": "t"}, True),
+        (follow, True),
+        ({"tweet": "t"}, True),
+        ({"tweet": "t"}, None),
+    ]
+    assert (found.verdict, found.streamed, found.rebuilt) == (Verdict.EQUAL, [], [])
+    require_rebuilds(ground, found, TWEETS, sql.SQL("(reader, tweet) = ('r', 't')"))
+    assert explained(ground, reader="p", tweet="t").total == 5
+
+
+@pytest.mark.parametrize("ground", [(TOTALS, CLICKS)], indirect=True)
+def test_pages_end_where_the_next_begins(ground: Archived) -> None:
+    pages, before = [], None
+    while not pages or before:
+        pages.append(explained(ground, Page(2, before), url="a"))
+        before = pages[-1].earlier
+    assert [events(each) for each in pages] == [
+        [(3, "click:0:1", 20), (4, "click:1:2", 40)],
+        [(1, "click:0:0", 30), (2, "click:1:0", 10)],
+    ]
+    assert [each.total for each in pages] == [4, 4]
+    whole = explained(ground, url="a")
+    assert [*after(pages[1]), *after(pages[0])] == after(whole)
+    assert pages[1].rebuilt == whole.rebuilt
+    with pytest.raises(BadInput, match="no event behind the row has the coordinates 'click:1:1'"):
+        explained(ground, Page(2, "click:1:1"), url="a")
+
+
+@pytest.mark.parametrize("ground", [(TOTALS, CLICKS)], indirect=True)
+def test_a_key_is_checked(ground: Archived) -> None:
+    for key, message in (
+        ({"url": "a", "size": "1"}, r"no key column size; the key has url \(string\)"),
+        ({}, r"a value of url is missing; the key has url \(string\)"),
+    ):
+        with pytest.raises(BadInput, match=message):
+            explained(ground, **key)
+    assert (events(explained(ground, url=None)), after(explained(ground, url=None))) == (
+        [(1, "click:1:3", 50)],
+        [[{"url": None, "letters": 1, "searches": 1}]],
+    )
+    nothing = explained(ground, url="nobody")
+    assert (nothing.total, nothing.events, nothing.verdict, nothing.reason) == (0, [], Verdict.EQUAL, "no event")
+
+
+@pytest.mark.parametrize("ground", [(TOTALS, CLICKS)], indirect=True)
+def test_the_tail_that_is_not_archived_is_missing(ground: Archived) -> None:
+    ground.lab.connection.execute(
+        "UPDATE truelog.position SET next_offset = next_offset + 7 WHERE view = %s AND partition = 1",
+        (ground.compiled.name,),
+    )
+    found = explained(ground, url="a")
+    assert (found.missing, found.verdict, found.total) == (7, Verdict.UNKNOWN, 4)
+    assert found.reason.startswith("the archive is 7 records behind the view")
+
+
+@pytest.mark.parametrize("ground", [(TOTALS, CLICKS)], indirect=True)
+def test_a_row_that_does_not_follow_from_its_events(ground: Archived) -> None:
+    change = sql.SQL("UPDATE {} SET letters = letters + 1").format(sql.Identifier("state", ground.compiled.table))
+    ground.lab.connection.execute(change)
+    found = explained(ground, url="a")
+    assert (found.verdict, found.streamed[0]["letters"], found.rebuilt[0]["letters"]) == (Verdict.DIFFERENT, 8, 7)
+
+
+@pytest.mark.parametrize("ground", [(TOTALS, CLICKS)], indirect=True)
+def test_an_explanation_that_leaves_an_event_out_is_wrong(ground: Archived, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted defect: a record is not read."""
+
+    def leave_out(*arguments: Any) -> DataFrame:
+        return totals_by_record(*arguments).where("NOT (_partition = 1 AND _offset = 0)")
+
+    monkeypatch.setattr(steps, "totals_by_record", leave_out)
+    found = explained(ground, url="a")
+    assert found.verdict is Verdict.DIFFERENT
+    with pytest.raises(AssertionError):
+        require_rebuilds(ground, found, CLICKS, sql.SQL("url = 'a'"))
+
+
+@pytest.mark.parametrize("ground", [(PER_URL, SPENT)], indirect=True)
+def test_an_expired_row_still_has_its_events(ground: Archived) -> None:
+    minute = {"minute": "2026-03-01T00:00:00+00:00", "url": "a"}
+    found = explained(ground, **minute)
+    assert [row["spent"] for [row] in after(found)] == [1, 3]
+    assert (found.verdict, found.reason) == (Verdict.EQUAL, "")
+    ground.tick(4_000)
+    ground.stream()
+    expired = explained(ground, **minute)
+    assert after(expired) == after(found)
+    assert (expired.verdict, expired.reason, expired.streamed) == (Verdict.EQUAL, "the row has expired", [])
+    with pytest.raises(BadInput, match=r"'noon' is not a value of minute; the key has minute \(timestamp\)"):
+        explained(ground, minute="noon", url="a")
