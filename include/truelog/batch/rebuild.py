@@ -52,22 +52,23 @@ class Rebuilder:
         """The rebuilder of one of the view's tables alone."""
         return replace(self, compiled=replace(compiled, sides=()))
 
-    def rebuild(self, positions: Positions, only: RowFilter = all_rows, schema: str = "recon") -> datetime | None:
-        """Create each of the view's tables in `schema` at `positions`, limited to the rows that `only` selects.
-
-        Returns the log's clock there; None if the view does not depend on it.
+    def rebuild(self, positions: Positions, only: RowFilter = all_rows) -> None:
+        """Create `recon.<table>` as the table at `positions`, limited to the rows that `only` selects.
 
         Raises:
             ArchiveBehind: the archive has not reached the positions.
         """
         staged = self.stage_rows(positions, only)
         with self.connection.transaction():
-            for each in self.compiled.tables:
-                target = sql.Identifier(schema, each.table)
-                self.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(target))
-                table.create_table(self.connection, each, schema, each.table)
-            self.merge_staged(schema, staged)
-            return merge.drop_expired(self.connection, self.compiled, schema, positions)
+            self.create_tables("recon", staged)
+            merge.drop_expired(self.connection, self.compiled, "recon", positions)
+
+    def create_tables(self, schema: str, staged: StagedRows) -> None:
+        """Create each of the view's tables in `schema`, with the staged rows, within the caller's transaction."""
+        for each in self.compiled.tables:
+            self.connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(schema, each.table)))
+            table.create_table(self.connection, each, schema, each.table)
+        self.merge_staged(schema, staged)
 
     def stage_rows(self, positions: Positions, only: RowFilter = all_rows) -> StagedRows:
         """Load the view at `positions`, limited to the rows that `only` selects, into the staging tables."""

@@ -174,8 +174,8 @@ def _events(
     adds: dict[int, list[Addition]] = {}
     for source in sources:
         for step, added in shown_rows.of_states(settings, source.table, steps.at_events(source.listed)).items():
-            name = "_".join(filter(None, (source.table.name, source.table.side)))
-            adds.setdefault(step, []).extend(Addition(name, each.key_data, each.row_data) for each in added)
+            relation = source.table.relation
+            adds.setdefault(step, []).extend(Addition(relation, each.key_data, each.row_data) for each in added)
     return [
         ExplainedEvent(
             listed.before + step,

@@ -185,11 +185,16 @@ def drop_expired(connection: Connection, compiled: CompiledView, schema: str, en
     Returns the clock; None if the view does not depend on it, or if no tick counts yet.
     """
     now = clock.at(connection, end, compiled.view.reads) if compiled.view.reads_clock else None
-    for each in compiled.tables:
-        clock.drop_before(connection, each, schema, clock.cutoff_at(each, now))
+    drop_expired_at(connection, compiled, schema, now)
     if compiled.seen is not None:
         copies.forget(connection, compiled.seen, schema, end.only(compiled.view.reads).partitions())
     return now
+
+
+def drop_expired_at(connection: Connection, compiled: CompiledView, schema: str, now: datetime | None) -> None:
+    """Delete the rows of each of a view's tables that have expired when the clock is at `now`."""
+    for each in compiled.tables:
+        clock.drop_before(connection, each, schema, clock.cutoff_at(each, now))
 
 
 def exclude(connection: Connection, compiled: CompiledView, excluded: Sequence[Excluded]) -> None:

@@ -1,7 +1,8 @@
 """A view's table, created once from the declaration, and the readable SQL view over the table."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from itertools import product
 
 import pyspark
@@ -137,31 +138,50 @@ def _create_readable_view(connection: Connection, compiled: CompiledView) -> Non
             connection.execute(statement.encode())
 
 
+def create_readable_copy(connection: Connection, compiled: CompiledView, schema: str, clock: datetime | None) -> None:
+    """Create what readers see of the tables in `schema`, in the same schema: the view and its further relations."""
+    for each in compiled.tables:
+        rows = sql.SQL("{} WHERE {}").format(sql.Identifier(schema, each.table), sql.SQL(each.shown_if))
+        shown = each.shown_at(sql.Literal(clock).as_string(connection))
+        connection.execute(_create_view(_readable(each, schema), shown, rows))
+    for statement in _presented(connection, compiled, schema):
+        connection.execute(statement)
+
+
 def _definitions(connection: Connection, compiled: CompiledView) -> Iterator[sql.Composed]:
     for each in compiled.tables:
         yield from _definition(compiled, each)
-    named = {each.side or "view": _readable(each).as_string(connection) for each in compiled.tables}
+    yield from _presented(connection, compiled, "views")
+
+
+def _presented(connection: Connection, compiled: CompiledView, schema: str) -> Iterator[sql.Composed]:
+    """The relations that the view presents, of the readable views in `schema`."""
+    named = {each.side or "view": _readable(each, schema).as_string(connection) for each in compiled.tables}
     for name, select in compiled.view.present.items():
-        target = sql.Identifier("views", f"{compiled.name}_{name}")
+        target = sql.Identifier(schema, f"{compiled.name}_{name}")
         yield sql.SQL("CREATE VIEW {} AS {}").format(target, sql.SQL(select.format(**named)))
 
 
 def _definition(compiled: CompiledView, table: CompiledView) -> Iterator[sql.Composed]:
     """What readers see of one of the view's tables."""
-    relation = _readable(table)
-    columns = [sql.SQL("{} AS {}").format(sql.SQL(e), sql.Identifier(c)) for c, e in table.shown.items()]
+    relation = _readable(table, "views")
     yield sql.SQL("DROP VIEW IF EXISTS {} CASCADE").format(relation)
-    rows = sql.SQL("_by_batch = {} AND {}").format(_by_batch(compiled), sql.SQL(table.shown_if))
-    yield sql.SQL("CREATE VIEW {} AS SELECT {} FROM ({}) AS layers WHERE {}").format(
-        relation, sql.SQL(", ").join(columns), _layers(table), rows
+    rows = sql.SQL("({}) AS layers WHERE _by_batch = {} AND {}").format(
+        _layers(table), _by_batch(compiled), sql.SQL(table.shown_if)
     )
+    yield _create_view(relation, table.shown, rows)
     for column, meaning in table.view.columns.items():
         target = sql.SQL("{}.{}").format(relation, sql.Identifier(column))
         yield sql.SQL("COMMENT ON COLUMN {} IS {}").format(target, sql.Literal(meaning))
 
 
-def _readable(table: CompiledView) -> sql.Identifier:
-    return sql.Identifier("views", f"{table.name}_{table.side}" if table.side else table.name)
+def _create_view(relation: sql.Identifier, shown: Mapping[str, str], rows: sql.Composed) -> sql.Composed:
+    columns = (sql.SQL("{} AS {}").format(sql.SQL(e), sql.Identifier(c)) for c, e in shown.items())
+    return sql.SQL("CREATE VIEW {} AS SELECT {} FROM {}").format(relation, sql.SQL(", ").join(columns), rows)
+
+
+def _readable(table: CompiledView, schema: str) -> sql.Identifier:
+    return sql.Identifier(schema, table.relation)
 
 
 def _layers(compiled: CompiledView) -> sql.Composed:

@@ -65,7 +65,8 @@ class Condition:
 class RowQuery:
     """The rows to read, which meet all conditions. Without `columns`, all columns; without `limit`, all rows.
 
-    Rows with equal values in `order` are ordered by the other columns, so that pages do not overlap.
+    Rows with equal values in `order` are ordered by the other columns, so that pages do not overlap. `schema` is that of
+    the relation: readers see `views`.
     """
 
     relation: str
@@ -75,6 +76,7 @@ class RowQuery:
     columns: Sequence[str] = ()
     limit: int | None = 50
     skip: int = 0
+    schema: str = "views"
 
 
 Column = dict[str, str | None]  # the name, type and comment
@@ -87,9 +89,9 @@ def find_columns(connection: Connection, query: RowQuery) -> list[Column]:
         NotSetUp: the view does not exist yet.
         BadInput: a chosen column does not exist.
     """
-    known = {str(each["name"]): each for each in db_snapshot.view_columns(connection, query.relation)}
+    known = {str(each["name"]): each for each in _all_columns(connection, query)}
     if not known:
-        raise NotSetUp(f"views.{query.relation} does not exist yet: the stream creates it on its first run.")
+        raise NotSetUp(f"{query.schema}.{query.relation} does not exist yet: the stream creates it on its first run.")
     for name in query.columns:
         _column(known, name)
     return [known[name] for name in query.columns or known]
@@ -100,16 +102,20 @@ def select(connection: Connection, query: RowQuery, shown: sql.SQL) -> sql.Compo
 
     Raises: the errors of `find_columns`, and BadInput if another column does not exist.
     """
-    types = {str(each["name"]): str(each["type"]) for each in db_snapshot.view_columns(connection, query.relation)}
+    types = {str(each["name"]): str(each["type"]) for each in _all_columns(connection, query)}
     chosen = [shown.format(_column(types, str(each["name"]))) for each in find_columns(connection, query)]
     return sql.SQL("SELECT {} FROM {}{}{} LIMIT {} OFFSET {}").format(
         sql.SQL(", ").join(chosen),
-        sql.Identifier("views", query.relation),
+        sql.Identifier(query.schema, query.relation),
         _where(types, query.conditions),
         _order(types, query.order, sql.SQL(" DESC" if query.descending else "")) if query.order else sql.SQL(""),
         sql.Literal(query.limit),
         sql.Literal(query.skip),
     )
+
+
+def _all_columns(connection: Connection, query: RowQuery) -> list[Column]:
+    return db_snapshot.view_columns(connection, query.relation, query.schema)
 
 
 @contextmanager

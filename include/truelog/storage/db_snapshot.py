@@ -26,11 +26,11 @@ def read_snapshot(settings: Settings) -> Iterator[Connection]:
         raise ServiceDown(f"PostgreSQL did not answer: {error}; see `truelog status`.") from error
 
 
-def view_columns(connection: Connection, view: str) -> list[dict[str, str | None]]:
+def view_columns(connection: Connection, view: str, schema: str = "views") -> list[dict[str, str | None]]:
     """The name, type and comment of each column that readers see. Empty if the view does not exist yet."""
     rows = connection.execute(
         "SELECT attname, format_type(atttypid, atttypmod), col_description(attrelid, attnum) FROM pg_attribute "
         "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
-        (f'views."{view}"',),
+        (f'{schema}."{view}"',),
     ).fetchall()
     return [{"name": str(n), "type": str(t), "comment": None if c is None else str(c)} for n, t, c in rows]

@@ -63,6 +63,11 @@ class CompiledView:
         return table_name(self.name, self.view.version, self.side)
 
     @property
+    def relation(self) -> str:
+        """The name of what readers see of the table."""
+        return f"{self.name}_{self.side}" if self.side else self.name
+
+    @property
     def group(self) -> Group:
         """The declaration of a Group."""
         assert isinstance(self.view, Group)  # noqa: S101

@@ -1,0 +1,126 @@
+"""A view as of an earlier time: its rows at a tick, whatever came later, and while others compare and ask."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from tests.laws.lab import Lab
+from tests.library.archived import MORNING, PER_URL, Archived, archived
+from truelog.batch import partials
+from truelog.batch.partial_selection import PartialRange
+from truelog.history.as_of import PastView, open_past
+from truelog.log.positions import Positions
+from truelog.reconcile.reconcile import compare
+from truelog.serving.row_query import RowQuery
+from truelog.storage import db_snapshot
+from truelog.storage.database import connect
+from truelog.support.errors import ArchiveBehind, BadInput
+from truelog.support.settings import Settings
+
+PRESENTED = replace(PER_URL, present={"totals": "SELECT url, sum(spent)::bigint AS spent FROM {view} GROUP BY url"})
+# The clicks between the ticks: partition, URL, `search_id`, second. The last tick lets the rows of the others expire.
+CLICKS = {
+    100: ((0, "a", 1, 90), (1, "a", 2, 95), (1, "b", 4, 10)),
+    200: ((0, "a", 8, 92), (0, "c", 16, 199)),
+    4_000: ((1, "a", 32, 3_999), (0, "b", 64, 20)),
+}
+Rows = list[tuple[str, str, int, str]]
+
+
+@pytest.fixture
+def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
+    with archived(lab, s3, PRESENTED) as made:
+        for second, clicks in CLICKS.items():
+            for partition, url, spent, at in clicks:
+                made.click(partition, [(url, str(spent), at)])
+            made.tick(second)
+        made.stream()
+        yield made
+
+
+def at(second: float) -> datetime:
+    return MORNING + timedelta(seconds=second)
+
+
+def rows_of(found: PastView) -> Rows:
+    rows = (json.loads(text) for text in found.rows(RowQuery(found.compiled.name, limit=None)))
+    return sorted((row["minute"], row["url"], row["spent"], row["last"]) for row in rows)
+
+
+def past(ground: Archived, second: float) -> Rows:
+    with open_past(ground.lab.context, ground.compiled, at(second)) as found:
+        return rows_of(found)
+
+
+def counted(until: int) -> Rows:
+    """The rows at a tick, by a loop over the clicks before it."""
+    rows: dict[tuple[datetime, str], list[tuple[int, datetime]]] = defaultdict(list)
+    for url, spent, second in (each[1:] for tick, clicks in CLICKS.items() if tick <= until for each in clicks):
+        rows[at(second // 60 * 60), url].append((spent, at(second)))
+    return sorted(
+        (minute.isoformat(), url, sum(spent for spent, _ in found), max(last for _, last in found).isoformat())
+        for (minute, url), found in rows.items()
+        if minute >= at(until) - timedelta(hours=1)
+    )
+
+
+def test_the_rows_at_a_tick(ground: Archived) -> None:
+    """The rows of the first two ticks have expired since then."""
+    with open_past(ground.lab.context, ground.compiled, at(199.9)) as found:
+        assert rows_of(found) == counted(100)
+        totals = RowQuery(f"{found.compiled.name}_totals")
+        assert {row["url"]: row["spent"] for row in map(json.loads, found.rows(totals))} == {"a": 3, "b": 4}
+        assert len(list(found.rows(RowQuery(found.compiled.name, limit=1)))) == 1
+        told = found.as_dict()
+    assert (told["tick"], told["positions"]) == ("2026-03-01T00:01:40Z", {"click": {0: 1, 1: 2}, "ticks": {0: 1}})
+    assert (told["cost"]["records"], told["cost"]["partials"]) == (3 + 1, 0)
+    assert past(ground, 200) == counted(200)
+    with db_snapshot.read_snapshot(ground.lab.settings) as snapshot:
+        assert [row[0] for row in snapshot.execute(f"SELECT spent FROM views.{ground.compiled.name}".encode())] == [32]
+
+    ground.click(0, [("late", "128", 91)])
+    ground.tick(4_001)
+    ground.stream()
+    assert past(ground, 4_000) == counted(4_000) != counted(200)
+    assert past(ground, 200) == counted(200)
+
+
+def test_partials_are_read_where_they_fit(ground: Archived) -> None:
+    begin, end = Positions({}, ground.ids), Positions({"click": {0: 1, 1: 2}, "ticks": {0: 1}}, ground.ids)
+    tile = PartialRange(MORNING, begin, end)
+    states = ground.rebuilder.states_between(begin, end)
+    partials.replace(ground.lab.spark, ground.lab.settings, ground.compiled, tile, states)
+    with open_past(ground.lab.context, ground.compiled, at(200)) as found:
+        assert rows_of(found) == counted(200)
+        assert (found.partials, found.cost.records) == (1, 2 + 1)
+
+
+def test_times_that_the_archive_does_not_know(ground: Archived) -> None:
+    with pytest.raises(BadInput, match=r"the log's clock begins after 2026-03-01T00:01:39Z\. Choose a later time"):
+        past(ground, 99)
+    with pytest.raises(BadInput, match="Choose a later time"):
+        past(ground, -(10**9))
+    with pytest.raises(ArchiveBehind, match=r"knows the log up to 2026-03-01T01:06:40Z\. Choose an earlier time"):
+        past(ground, 4_000.5)
+    ground.ends["click"][1] += 3
+    ground.tick(4_100)
+    ground.tick(4_200)
+    with pytest.raises(ArchiveBehind, match="lacks 3 records that were in the log at 2026-03-01T01:08:20Z"):
+        past(ground, 4_100)
+
+
+def test_queries_and_a_comparison_at_once(ground: Archived) -> None:
+    """Each query has tables of its own."""
+
+    def verdict() -> str:
+        with connect(ground.lab.settings, autocommit=True) as connection:
+            return compare(replace(ground.rebuilder, connection=connection)).verdict
+
+    with ThreadPoolExecutor(3) as pool:
+        first, second, compared = pool.submit(past, ground, 100), pool.submit(past, ground, 200), pool.submit(verdict)
+        assert (first.result(), second.result(), compared.result()) == (counted(100), counted(200), "EQUAL")
