@@ -24,6 +24,7 @@ ORDER = (
     "apps",
     "lag",
     "batch",
+    "history",
     "quality",
     "reconcile",
     "alerts",

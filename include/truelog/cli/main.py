@@ -30,6 +30,7 @@ COMMANDS = (
     services.status,
     generating.generate,
     querying.query,
+    querying.explain,
     querying.positions,
     lagging.lag,
     querying.views,

@@ -36,7 +36,6 @@ from truelog.support.errors import BadInput
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView
 
-MOST_EVENTS = 200  # on a page
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -1,7 +1,7 @@
 """The events behind a row, in order, and the row after each of them: told by hand, and compared with rebuilds."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -61,6 +61,7 @@ CLICKS = (
     (1, "", "x", 50),
 )
 
+A: dict[str, str | None] = {"url": "a"}
 SPENT = ((0, "a", "1", 10), (1, "a", "2", 20), (0, "a", "3", 70))
 
 # Three people follow the author of a tweet, which makes her popular. One of them stops following her, and the tweet is
@@ -94,7 +95,7 @@ def append(ground: Archived, clicks: Clicks) -> None:
         ground.click(partition, [(url, said, second)])
 
 
-def explained(ground: Archived, page: Page = LAST_PAGE, **key: str | None) -> Explanation:
+def explained(ground: Archived, key: dict[str, str | None], page: Page = LAST_PAGE) -> Explanation:
     return explain(ground.lab.context, ground.compiled, key, page)
 
 
@@ -102,7 +103,7 @@ def events(found: Explanation) -> list[tuple[int, str, int]]:
     return [(each.number, each.coordinates, each.event_time.second) for each in found.events]
 
 
-def after(found: Explanation) -> list[list[dict[str, Any]]]:
+def after(found: Explanation) -> list[list[Mapping[str, Any]]]:
     return [list(each.rows) for each in found.events]
 
 
@@ -117,7 +118,7 @@ def require_rebuilds(ground: Archived, found: Explanation, clicks: Clicks, condi
         assert list(event.rows) == rebuilt(ground, clicks[: numbers[event.coordinates]], condition)
 
 
-def rebuilt(ground: Archived, clicks: Clicks, condition: sql.SQL) -> list[dict[str, Any]]:
+def rebuilt(ground: Archived, clicks: Clicks, condition: sql.SQL) -> list[Any]:
     offsets = Counter(partition for partition, *_ in clicks)
     ground.rebuilder.rebuild(Positions({"click": dict(offsets), "ticks": {0: 0}}, ground.ids))
     rows = sql.SQL("SELECT row_to_json(shown) FROM (SELECT {} FROM {} WHERE {} ORDER BY {}) AS shown").format(
@@ -131,7 +132,7 @@ def rebuilt(ground: Archived, clicks: Clicks, condition: sql.SQL) -> list[dict[s
 
 @pytest.mark.parametrize("ground", [(TOTALS, CLICKS)], indirect=True)
 def test_the_events_of_a_row_that_adds_up(ground: Archived) -> None:
-    found = explained(ground, url="a")
+    found = explained(ground, A)
     assert events(found) == [(1, "click:0:0", 30), (2, "click:1:0", 10), (3, "click:0:1", 20), (4, "click:1:2", 40)]
     assert after(found) == [
         [{"url": "a", "letters": 1, "searches": 1}],
@@ -150,7 +151,7 @@ def test_the_events_of_a_row_that_adds_up(ground: Archived) -> None:
 
 @pytest.mark.parametrize("ground", [(NUMBERED, CLICKS)], indirect=True)
 def test_the_events_of_a_group(ground: Archived) -> None:
-    found = explained(ground, url="a")
+    found = explained(ground, A)
     assert [[row["said"] for row in rows] for rows in after(found)] == [
         ["x"],
         ["yy", "x"],
@@ -161,7 +162,7 @@ def test_the_events_of_a_group(ground: Archived) -> None:
     assert (found.verdict, found.streamed, found.rebuilt) == (Verdict.EQUAL, after(found)[-1], after(found)[-1])
     require_rebuilds(ground, found, CLICKS, sql.SQL("url = 'a'"))
 
-    one = explained(ground, url="a", number="2")
+    one = explained(ground, {**A, "number": "2"})
     assert [[row["said"] for row in rows] for rows in after(one)] == [[], ["x"], ["x"], ["x"]]
     assert one.verdict is Verdict.EQUAL
 
@@ -169,7 +170,7 @@ def test_the_events_of_a_group(ground: Archived) -> None:
 @pytest.mark.parametrize("ground", [(TIMELINE, TWEETS)], indirect=True)
 def test_the_events_of_a_row_of_counts(ground: Archived) -> None:
     """The other followers' events are not listed, although they make the author popular and the row vanish."""
-    found = explained(ground, reader="r", tweet="t")
+    found = explained(ground, {"reader": "r", "tweet": "t"})
     assert events(found) == [
         (1, "click:0:0", 0),
         (2, "click:1:0", 1),
@@ -189,40 +190,39 @@ def test_the_events_of_a_row_of_counts(ground: Archived) -> None:
     ]
     assert (found.verdict, found.streamed, found.rebuilt) == (Verdict.EQUAL, [], [])
     require_rebuilds(ground, found, TWEETS, sql.SQL("(reader, tweet) = ('r', 't')"))
-    assert explained(ground, reader="p", tweet="t").total == 5
+    assert explained(ground, {"reader": "p", "tweet": "t"}).total == 5
 
 
 @pytest.mark.parametrize("ground", [(TOTALS, CLICKS)], indirect=True)
 def test_pages_end_where_the_next_begins(ground: Archived) -> None:
-    pages, before = [], None
+    pages: list[Explanation] = []
+    before = None
     while not pages or before:
-        pages.append(explained(ground, Page(2, before), url="a"))
+        pages.append(explained(ground, A, Page(2, before)))
         before = pages[-1].earlier
     assert [events(each) for each in pages] == [
         [(3, "click:0:1", 20), (4, "click:1:2", 40)],
         [(1, "click:0:0", 30), (2, "click:1:0", 10)],
     ]
     assert [each.total for each in pages] == [4, 4]
-    whole = explained(ground, url="a")
+    whole = explained(ground, A)
     assert [*after(pages[1]), *after(pages[0])] == after(whole)
     assert pages[1].rebuilt == whole.rebuilt
     with pytest.raises(BadInput, match="no event behind the row has the coordinates 'click:1:1'"):
-        explained(ground, Page(2, "click:1:1"), url="a")
+        explained(ground, A, Page(2, "click:1:1"))
 
 
 @pytest.mark.parametrize("ground", [(TOTALS, CLICKS)], indirect=True)
 def test_a_key_is_checked(ground: Archived) -> None:
-    for key, message in (
-        ({"url": "a", "size": "1"}, r"no key column size; the key has url \(string\)"),
-        ({}, r"a value of url is missing; the key has url \(string\)"),
-    ):
-        with pytest.raises(BadInput, match=message):
-            explained(ground, **key)
-    assert (events(explained(ground, url=None)), after(explained(ground, url=None))) == (
+    with pytest.raises(BadInput, match=r"no key column size; the key has url \(string\)"):
+        explained(ground, {**A, "size": "1"})
+    with pytest.raises(BadInput, match=r"a value of url is missing; the key has url \(string\)"):
+        explained(ground, {})
+    assert (events(explained(ground, {"url": None})), after(explained(ground, {"url": None}))) == (
         [(1, "click:1:3", 50)],
         [[{"url": None, "letters": 1, "searches": 1}]],
     )
-    nothing = explained(ground, url="nobody")
+    nothing = explained(ground, {"url": "nobody"})
     assert (nothing.total, nothing.events, nothing.verdict, nothing.reason) == (0, [], Verdict.EQUAL, "no event")
 
 
@@ -232,7 +232,7 @@ def test_the_tail_that_is_not_archived_is_missing(ground: Archived) -> None:
         "UPDATE truelog.position SET next_offset = next_offset + 7 WHERE view = %s AND partition = 1",
         (ground.compiled.name,),
     )
-    found = explained(ground, url="a")
+    found = explained(ground, A)
     assert (found.missing, found.verdict, found.total) == (7, Verdict.UNKNOWN, 4)
     assert found.reason.startswith("the archive is 7 records behind the view")
 
@@ -241,7 +241,7 @@ def test_the_tail_that_is_not_archived_is_missing(ground: Archived) -> None:
 def test_a_row_that_does_not_follow_from_its_events(ground: Archived) -> None:
     change = sql.SQL("UPDATE {} SET letters = letters + 1").format(sql.Identifier("state", ground.compiled.table))
     ground.lab.connection.execute(change)
-    found = explained(ground, url="a")
+    found = explained(ground, A)
     assert (found.verdict, found.streamed[0]["letters"], found.rebuilt[0]["letters"]) == (Verdict.DIFFERENT, 8, 7)
 
 
@@ -253,7 +253,7 @@ def test_an_explanation_that_leaves_an_event_out_is_wrong(ground: Archived, monk
         return totals_by_record(*arguments).where("NOT (_partition = 1 AND _offset = 0)")
 
     monkeypatch.setattr(steps, "totals_by_record", leave_out)
-    found = explained(ground, url="a")
+    found = explained(ground, A)
     assert found.verdict is Verdict.DIFFERENT
     with pytest.raises(AssertionError):
         require_rebuilds(ground, found, CLICKS, sql.SQL("url = 'a'"))
@@ -261,14 +261,14 @@ def test_an_explanation_that_leaves_an_event_out_is_wrong(ground: Archived, monk
 
 @pytest.mark.parametrize("ground", [(PER_URL, SPENT)], indirect=True)
 def test_an_expired_row_still_has_its_events(ground: Archived) -> None:
-    minute = {"minute": "2026-03-01T00:00:00+00:00", "url": "a"}
-    found = explained(ground, **minute)
+    minute: dict[str, str | None] = {"minute": "2026-03-01T00:00:00+00:00", "url": "a"}
+    found = explained(ground, minute)
     assert [row["spent"] for [row] in after(found)] == [1, 3]
     assert (found.verdict, found.reason) == (Verdict.EQUAL, "")
     ground.tick(4_000)
     ground.stream()
-    expired = explained(ground, **minute)
+    expired = explained(ground, minute)
     assert after(expired) == after(found)
     assert (expired.verdict, expired.reason, expired.streamed) == (Verdict.EQUAL, "the row has expired", [])
     with pytest.raises(BadInput, match=r"'noon' is not a value of minute; the key has minute \(timestamp\)"):
-        explained(ground, minute="noon", url="a")
+        explained(ground, {**minute, "minute": "noon"})

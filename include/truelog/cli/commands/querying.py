@@ -1,5 +1,9 @@
-"""`truelog query`, `positions`, `views` and `sql`: read-only queries."""
+"""`truelog query`, `explain`, `positions`, `views` and `sql`: read-only queries."""
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -8,9 +12,13 @@ from rich.table import Table
 
 from truelog.cli.naming import named
 from truelog.cli.output import MOST_ROWS, AsJson, Exit, print_json
+from truelog.cli.times import past_time
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
+    from truelog.batch.batch_context import BatchContext
+    from truelog.serving.row_query import RowQuery
+    from truelog.views.compiled_view import CompiledView
     from truelog.views.view import View
 
 Name = Annotated[str, typer.Argument(metavar="VIEW", help="The name of the view. `truelog views` lists all views.")]
@@ -33,6 +41,22 @@ Query = Annotated[
 ]
 
 
+_MOST_EVENTS = 200  # each of them needs the row after it
+AsOf = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="The rows as they were at this time of the log, such as 2026-03-01T12:00:00Z."),
+]
+Key = Annotated[
+    list[str] | None, typer.Argument(metavar="COLUMN=VALUE...", help="Each key column of the row, and its value.")
+]
+Null = Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="A key column that is NULL. May be repeated.")]
+Events = Annotated[int, typer.Option(min=1, max=_MOST_EVENTS, help="Maximum number of events.")]
+Before = Annotated[
+    str | None,
+    typer.Option(metavar="EVENT", help="Only events before this one, which is named by topic:partition:offset."),
+]
+
+
 def query(  # noqa: PLR0913, PLR0917 — the options of the command
     view: Name,
     where: Where = None,
@@ -41,11 +65,16 @@ def query(  # noqa: PLR0913, PLR0917 — the options of the command
     columns: Columns = None,
     limit: Limit = None,
     relation: Relation = None,
+    as_of: AsOf = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the rows of a view at one moment, one JSON object per line.
 
     If the batch layer serves the view or its rows are known to be wrong, a line on standard error says so.
+
+    With --as-of, the rows are rebuilt from the archive as of an earlier time of the log, at its last tick up to this
+    time. The time is in UTC. It is the time at which events reached the log, and not the time of the events. A line on
+    standard error shows the tick, the positions and the cost. With --json, the answer is one line with all of these.
     """
     from truelog.serving import row_export, serving_status
     from truelog.serving.row_query import Condition, RowQuery
@@ -61,6 +90,9 @@ def query(  # noqa: PLR0913, PLR0917 — the options of the command
         columns=columns.split(",") if columns else (),
         limit=limit,
     )
+    if as_of is not None:
+        _query_past(settings, view, past_time(as_of), wanted, as_json)
+        return
     with db_snapshot.read_snapshot(settings) as connection:
         answer = serving_status.serving_statuses(connection).get(view)
         if answer and answer.reason:
@@ -78,6 +110,69 @@ def _presented(settings: Settings, view: str, relation: str) -> str:
     if relation not in presented:
         raise typer.BadParameter(f"{relation}: {view} presents {', '.join(presented) or 'no further relations'}")
     return f"{view}_{relation}"
+
+
+def _query_past(settings: Settings, view: str, at: datetime, wanted: "RowQuery", as_json: bool) -> None:
+    from truelog.history.as_of import open_past
+
+    with _compiled(settings, view) as (context, compiled), open_past(context, compiled, at) as past:
+        if as_json:
+            print_json(past.as_dict() | {"rows": [json.loads(row) for row in past.rows(wanted)]})
+            return
+        for row in past.rows(wanted):
+            typer.echo(row)
+        typer.echo(json.dumps(past.as_dict(), default=str), err=True)
+
+
+@contextmanager
+def _compiled(settings: Settings, view: str) -> "Iterator[tuple[BatchContext, CompiledView]]":
+    """The view, in a Spark session that ends with the block. A view that cannot be loaded is refused."""
+    from truelog.batch.batch_context import open_batch
+    from truelog.support.errors import BadDeclaration
+
+    with open_batch(settings, "truelog query", [view]) as context:
+        for reason in context.views.refused.values():
+            raise BadDeclaration(reason)
+        [compiled] = context.views.compiled
+        yield context, compiled
+
+
+def explain(  # noqa: PLR0913, PLR0917 — the options of the command
+    view: Name,
+    key: Key = None,
+    null: Null = None,
+    limit: Events = 50,
+    before: Before = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the archived events behind a row, in their order in the log, and the row after each of them.
+
+    The last events are shown first; `--before` continues with earlier ones. The exit code is 0 if the events add up to
+    the row, 1 if they do not, and 3 if the archive lacks some of them. See `docs/explain.md`.
+    """
+    from truelog.cli import explanation_table
+    from truelog.history import explain as explaining
+
+    settings = Settings()
+    named(settings, [view])
+    with _compiled(settings, view) as (context, compiled):
+        page = explaining.Page(limit, before)
+        found = explaining.explain(context, compiled, _key(key or [], null or []), page)
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        explanation_table.show(found)
+    raise typer.Exit(explanation_table.EXIT_CODES[found.verdict])
+
+
+def _key(given: list[str], null: list[str]) -> dict[str, str | None]:
+    if wrong := [each for each in given if "=" not in each]:
+        raise typer.BadParameter(f"{', '.join(wrong)}: write COLUMN=VALUE, or --null COLUMN")
+    pairs = [(name, value) for name, _, value in (each.partition("=") for each in given)]
+    key = dict(pairs) | dict.fromkeys(null)
+    if len(key) < len(pairs) + len(null):
+        raise typer.BadParameter("a key column has two values")
+    return key
 
 
 def positions(as_json: AsJson = False) -> None:
