@@ -10,7 +10,7 @@ from pyspark.sql.types import IntegerType, LongType, TimestampType
 from truelog.archive.archive_reader import Wanted
 from truelog.batch.rebuild import Rebuilder
 from truelog.log.positions import Positions
-from truelog.views.compiled_view import CompiledView, RowFilter, all_rows, extend_view
+from truelog.views.compiled_view import CompiledView, RowFilter, extend_view
 from truelog.views.provenance_frame import ProvenanceFrame
 
 COORDINATES = ("_topic", "_partition", "_offset")  # the topic is its index in the view's `reads`
@@ -36,7 +36,6 @@ def transformed_by_record(rebuilder: Rebuilder, wanted: Wanted, end: Positions) 
     return rows
 
 
-def totals_by_record(rebuilder: Rebuilder, wanted: Wanted, end: Positions, only: RowFilter = all_rows) -> DataFrame:
-    """What each of these records adds to the rows that `only` selects, as states with the record in the key."""
-    rows = transformed_by_record(rebuilder, wanted, end)
-    return by_record(rebuilder.compiled).totals(rows, only)
+def totals_by_record(compiled: CompiledView, transformed: DataFrame, only: RowFilter) -> DataFrame:
+    """What each record adds to the rows that `only` selects, as states with the record in the key."""
+    return by_record(compiled).totals(transformed, only)

@@ -8,18 +8,16 @@ events behind these counts are not listed, because they may be many, but the row
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from truelog.archive.archive_reader import Wanted
-from truelog.batch.contributions import transformed_by_record
 from truelog.batch.rebuild import Rebuilder
 from truelog.history.row_key import RowKey
 from truelog.history.shown_rows import STEP
-from truelog.history.steps import Steps, contributions, with_step
+from truelog.history.steps import Steps, contributions, transformed, with_step
 from truelog.history.trace import Source, Trace, cached
 from truelog.log.positions import Positions
 from truelog.views.compiled_view import CompiledView, with_keys
@@ -39,7 +37,7 @@ def trace_join(rebuilder: Rebuilder, joined: Joined, end: Positions, key: RowKey
         own = _union(keys for table, keys in listed if table.side == side.side)
         every = _union(keys for table, keys in (*listed, *behind) if table.side == side.side)
         if every is not None:
-            added = cached(cache, contributions(rebuilder.of_table(side), end, with_keys(every)))
+            added = cached(cache, contributions(side, search.transformed(side), with_keys(every)))
             sources.append(Source(side, added, added.limit(0) if own is None else with_keys(own)(added)))
     added_to = {each.table.side: each.added for each in sources}
 
@@ -61,6 +59,13 @@ class _Search:
     rebuilder: Rebuilder
     end: Positions
     cache: ExitStack
+    _transformed: dict[str, DataFrame] = field(default_factory=dict)
+
+    def transformed(self, side: CompiledView) -> DataFrame:
+        """The transform's rows of a side, each with its record."""
+        if side.side not in self._transformed:
+            self._transformed[side.side] = transformed(self.rebuilder.of_table(side), self.end)
+        return self._transformed[side.side]
 
     def sides(self, joined: Joined, wanted: DataFrame) -> Iterator[_Keys]:
         """The keys of the sides' rows that take part in the rows with the wanted keys."""
@@ -95,9 +100,7 @@ class _Search:
     def _versions(self, table: CompiledView) -> DataFrame:
         """The columns of a table that a match may use, in each version of each row. Counts have no versions."""
         if table.joined is None:
-            wanted = Wanted.between(Positions(), self.end.only(table.view.reads))
-            rows = transformed_by_record(self.rebuilder.of_table(table), wanted, self.end)
-            return versions_of(table, table.prepared(rows))
+            return versions_of(table, table.prepared(self.transformed(table)))
         parts = (
             combinations(
                 replace(match, where=()), {n: self._versions(table.joined.tables[match.table(n)]) for n in match.tables}

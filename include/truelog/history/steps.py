@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType
 
 from truelog.archive.archive_reader import Wanted
-from truelog.batch.contributions import totals_by_record
+from truelog.batch.contributions import totals_by_record, transformed_by_record
 from truelog.batch.rebuild import Rebuilder
 from truelog.history.shown_rows import STEP
 from truelog.log.positions import Positions
@@ -34,11 +34,15 @@ class Place(NamedTuple):
     offset: int
 
 
-def contributions(rebuilder: Rebuilder, end: Positions, only: RowFilter) -> DataFrame:
-    """What each record below `end` adds to the rows that `only` selects, with the record's place and time."""
-    view = rebuilder.compiled.view
-    wanted = Wanted.between(Positions(), end.only(view.reads))
-    added = totals_by_record(rebuilder, wanted, end, only)
+def transformed(rebuilder: Rebuilder, end: Positions) -> DataFrame:
+    """The transform's rows for all records below `end`, each with its record."""
+    wanted = Wanted.between(Positions(), end.only(rebuilder.compiled.view.reads))
+    return transformed_by_record(rebuilder, wanted, end)
+
+
+def contributions(table: CompiledView, rows: DataFrame, only: RowFilter) -> DataFrame:
+    """What each record adds to the rows that `only` selects, with the record's place and time."""
+    view, added = table.view, totals_by_record(table, rows, only)
     topic = F.element_at(F.array(*map(F.lit, view.reads)), F.col("_topic") + 1)
     place = F.struct(F.unix_micros("_broker_time").alias("at"), topic.alias("topic"), "_partition", "_offset")
     times = place.cast(_PLACE_TYPE).alias(PLACE), F.unix_micros("_event_time").alias(EVENT_TIME)

@@ -8,7 +8,6 @@
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -17,7 +16,7 @@ from pyspark.storagelevel import StorageLevel
 from truelog.batch.rebuild import Rebuilder
 from truelog.history.row_key import RowKey
 from truelog.history.shown_rows import STEP
-from truelog.history.steps import Steps, contributions, with_step
+from truelog.history.steps import Steps, contributions, transformed, with_step
 from truelog.log.positions import Positions
 from truelog.views.compiled_view import CompiledView, with_keys
 
@@ -47,7 +46,7 @@ def cached(cache: ExitStack, rows: DataFrame) -> DataFrame:
 
 def trace_view(rebuilder: Rebuilder, end: Positions, key: RowKey, cache: ExitStack) -> Trace:
     """The trace of a row that adds up."""
-    added = cached(cache, contributions(rebuilder, end, key.only))
+    added = cached(cache, contributions(rebuilder.compiled, transformed(rebuilder, end), key.only))
     table = with_step(rebuilder.compiled)
     return Trace([Source(rebuilder.compiled, added, added)], lambda steps: steps.states(table, added))
 
@@ -56,15 +55,22 @@ def trace_group(rebuilder: Rebuilder, inputs: CompiledView, end: Positions, key:
     """The trace of the rows of a group, or of one of them."""
     compiled = rebuilder.compiled
     of_group = with_keys(key.frame.select(*compiled.group.by))
-    added = cached(cache, contributions(rebuilder.of_table(inputs), end, of_group))
+    added = cached(cache, contributions(inputs, transformed(rebuilder.of_table(inputs), end), of_group))
 
     def rows(steps: Steps) -> DataFrame:
-        """The fold after each step. A fold may depend on the values of `by`, so it cannot run on all steps at once."""
-        stepped = cached(cache, inputs.stored(steps.first_steps(added), STEP))
-        folds = (
-            compiled.folded(stepped.where(F.col(STEP) <= n).drop(STEP)).withColumn(STEP, F.lit(n))
-            for n in steps.numbers
-        )
-        return key.only(reduce(DataFrame.unionByName, folds))
+        """The fold after each step. A fold may depend on the values of `by`, so it cannot run on all steps at once.
+
+        In one partition, it needs no shuffle.
+        """
+        stepped = cached(cache, inputs.stored(steps.first_steps(added), STEP).coalesce(1))
+        until = ((number, stepped.where(F.col(STEP) <= number).drop(STEP)) for number in steps.numbers)
+        folds = [compiled.folded(each).withColumn(STEP, F.lit(number)) for number, each in until]
+        return key.only(_union(folds))
 
     return Trace([Source(inputs, added, added)], rows)
+
+
+def _union(frames: Sequence[DataFrame]) -> DataFrame:
+    """All rows. Spark analyses a union again in each union above it, so their depth is small."""
+    middle = len(frames) // 2
+    return _union(frames[:middle]).unionByName(_union(frames[middle:])) if middle else frames[0]

@@ -155,8 +155,8 @@ class _Investigation:
         return self.rebuilder.compiled
 
     def explain(self) -> ExplanationByKey:
-        everything = Wanted.between(Positions(), self.positions)
-        added = totals_by_record(self.rebuilder, everything, self.positions, self._with_keys(self.rows)).persist()  # 2
+        everything = self._transformed(Wanted.between(Positions(), self.positions))
+        added = totals_by_record(self.compiled, everything, self._with_keys(self.rows)).persist()  # 2
         try:
             self._by_records(added)
         finally:
@@ -226,6 +226,9 @@ class _Investigation:
     @cached_property
     def by_record(self) -> CompiledView:
         return by_record(self.compiled)
+
+    def _transformed(self, wanted: Wanted) -> DataFrame:
+        return transformed_by_record(self.rebuilder, wanted, self.positions)
 
     def _key(self, frame: DataFrame) -> Column:
         return table_hash.key(self.compiled, frame).alias(_KEY)
@@ -298,8 +301,7 @@ class _Investigation:
 
         The archive reads only the files that have records of the ranges.
         """
-        wanted = Wanted(spans, self.positions.ids)
-        prepared = self.by_record.prepared(transformed_by_record(self.rebuilder, wanted, self.positions))
+        prepared = self.by_record.prepared(self._transformed(Wanted(spans, self.positions.ids)))
         among = self._with_keys(keys)(prepared.select(*COORDINATES, *self.compiled.view.key)).select(*COORDINATES)
         outside = prepared.select(*COORDINATES, F.lit(0).alias("_in"))
         flagged = outside.unionByName(among.select("*", F.lit(1).alias("_in")))
