@@ -1,26 +1,39 @@
-"""Every view under the shop's traffic. The stream is killed between a batch's merges and continues on a cluster."""
+"""Every view under the shop's traffic. The stream is killed between a batch's merges and continues on a cluster.
 
+Afterwards each view equals its rebuild, its rows follow from their events, and its past can be read.
+"""
+
+import json
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
 import pytest
+from psycopg import sql
 
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
 from tests.scenes.conftest import World, known
 from tests.scenes.exposure import listening_addresses
+from truelog import Group
+from truelog.archive.archive_table import archived_positions
+from truelog.history.as_of import open_past
+from truelog.history.explain import Page, explain
+from truelog.history.explanation import Verdict
 from truelog.ingest.generator import generate
-from truelog.log import ticks
+from truelog.log import ticks, topics
 from truelog.log.kafka_producer import KafkaSender
 from truelog.support.errors import ServiceDown
 from truelog.support.process import is_alive
 from truelog.support.wait import until
 from truelog.views import catalogue
+from truelog.views.compiled_view import STATUS
 
 VIEWS = catalogue.load_all_views()
 TOPICS = {topic for view in VIEWS.values() for topic in view.reads}
+ROWS, EVENTS = 2, 5  # rows that are explained in each view, by their last events
 CLUSTER_SECRET = "5ec2e7" * 8
 
 
@@ -71,6 +84,51 @@ def test_killed_between_merges_and_continued_by_executors(
     for view in ("page_views", "page_audience"):
         world.require_total(view)
     batch.require_equal_from_raw(list(VIEWS))
+    for view in VIEWS:
+        require_explained(world, batch, view)
+    require_rows_of_the_past(world, archive, batch)
+
+
+def require_explained(world: World, batch: Batch, view: str) -> None:
+    """The last of the events behind a row leads to the row that readers see. So do all events of its group."""
+    declared = VIEWS[view]
+    names = declared.by if isinstance(declared, Group) else declared.key
+    columns = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(name)) for name in names)
+    some = sql.SQL("SELECT {} FROM {} ORDER BY md5(ROW({})::text) LIMIT {}")
+    relation = sql.Identifier("views", view)
+    for values in world.ask(some.format(columns, relation, columns, ROWS)):
+        given = dict(zip(names, values, strict=True))
+        found = explain(batch.context, batch.compiled(view), given, Page(EVENTS))
+        same = (sql.SQL("{}::text IS NOT DISTINCT FROM %s").format(sql.Identifier(name)) for name in names)
+        condition = sql.SQL(" AND ").join(same)
+        read = world.ask(
+            sql.SQL("SELECT to_jsonb(v) - 'status' FROM {} AS v WHERE {}").format(relation, condition), *values
+        )
+        seen = sorted((row for (row,) in read), key=str)
+        assert found.verdict is Verdict.EQUAL, (view, given, found.reason)
+        assert sorted(found.events[-1].rows, key=str) == seen, (view, given)
+        assert len(found.events) == min(EVENTS, found.total)
+
+
+def require_rows_of_the_past(world: World, archive: Application, batch: Batch) -> None:
+    """After further events, the views of a moment ago are what they were then."""
+    then, noon = {view: rows(world, view) for view in VIEWS}, datetime.now(UTC)
+    shop(world, seed=3)
+    ends = topics.end_offsets(world.settings, (*TOPICS, ticks.TOPIC))
+    archive.wait(lambda: archived_positions(world.settings, ends.offsets).covers(ends), 60, "the archive")
+    for view in VIEWS:
+        with open_past(batch.context, batch.compiled(view), noon) as past:
+            assert Counter(without_status(row) for row in past.rows()) == then[view], view
+
+
+def rows(world: World, view: str) -> Counter[str]:
+    query = sql.SQL("SELECT row_to_json(v)::text FROM {} AS v").format(sql.Identifier("views", view))
+    return Counter(without_status(text) for (text,) in world.ask(query))
+
+
+def without_status(row: str) -> str:
+    """A row without the column that depends on the clock and not only on the events."""
+    return json.dumps({name: value for name, value in json.loads(row).items() if name != STATUS})
 
 
 def require_none(family: list[psutil.Process]) -> None:

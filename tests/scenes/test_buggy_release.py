@@ -1,0 +1,121 @@
+"""Buggy code is deployed, a wrong row is found and explained, and a new version replaces all rows. No event is lost."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.scenes.applications import Application, start
+from tests.scenes.batch import Batch
+from tests.scenes.command_line import answer
+from tests.scenes.conftest import World, known
+from truelog.archive.archive_table import archived_positions
+from truelog.log import topics
+from truelog.storage.database import connect
+from truelog.support.settings import Settings
+
+NAME, URL = "waits", "https://story.example/slow"
+MILLISECONDS = (1_900, 700, 2_500)
+VIEW = '''"""How long visitors waited for each page."""
+from pyspark.sql import DataFrame, functions as F
+from truelog import Sum, View
+
+def transform(page_view: DataFrame) -> DataFrame:
+    return page_view.select("url", F.expr("{waited}").alias("waited"), F.lit(1).alias("views"))
+
+VIEW = View(
+    reads=("page_view",), transform=transform, key=("url",), measures={{"waited": Sum(), "views": Sum()}}{more}
+)
+'''
+BUG, FIX = "response_ms div 1000", "response_ms"  # the bug drops the fraction of each second
+
+
+@pytest.fixture
+def deployed(world: World, tmp_path: Path) -> Iterator[Settings]:
+    """The platform with only the view, whose code has a bug."""
+    (tmp_path / f"{NAME}.py").write_text(VIEW.format(waited=BUG, more=""))
+    with known(world.settings, views_folder=tmp_path) as settings:
+        yield settings
+    with connect(world.settings) as connection:
+        for table in ("position", "view", "standing"):
+            connection.execute(f"DELETE FROM truelog.{table} WHERE view = %s".encode(), (NAME,))
+
+
+def send(settings: Settings) -> None:
+    producer = Producer(settings.kafka())
+    for number, milliseconds in enumerate(MILLISECONDS):
+        event = {"event_id": f"story-{number}", "occurred_at": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
+        event |= {"visitor_id": "v", "url": URL, "response_ms": milliseconds}
+        producer.produce("page_view", json.dumps(event).encode(), b"v")
+    assert producer.flush(30) == 0
+
+
+def waited(world: World) -> list[int]:
+    found = world.ask("SELECT to_regclass(%s)", f"views.{NAME}")
+    return (
+        []
+        if found == [(None,)]
+        else [int(n) for (n,) in world.ask(f"SELECT waited FROM views.{NAME} WHERE url = %s", URL)]
+    )
+
+
+def state(world: World) -> str:
+    [(found,)] = world.ask("SELECT state FROM truelog.standing WHERE view = %s", NAME) or [("",)]
+    return str(found)
+
+
+def explained() -> Any:
+    return answer("explain", NAME, f"url={URL}")
+
+
+def logged(event: dict[str, Any]) -> int:
+    """What the archive says about an event of an explanation."""
+    place = f'partition = {event["partition"]} AND "offset" = {event["offset"]}'
+    [row] = answer("sql", f"SELECT response_ms FROM page_view WHERE {place}")["rows"]
+    return int(row["response_ms"])
+
+
+def test_a_bug_is_deployed_found_fixed_and_recomputed(
+    world: World, deployed: Settings, archive: Application, batch: Batch
+) -> None:
+    stream = start(deployed, "stream.py")
+    stream.wait(lambda: state(world) == "UP_TO_DATE", 90, "the view")
+    world.traffic.send(100)
+    send(deployed)
+    stream.wait(lambda: waited(world) == [3], 60, "the wrong row")
+    require_archived(world, archive)
+
+    # The comparison cannot see the bug, because the rebuild has it too. The events contradict the row.
+    assert batch.reconcile(NAME).equal
+    wrong = explained()
+    assert (wrong["verdict"], wrong["total"], wrong["rebuilt"]) == ("EQUAL", 3, [{"url": URL, "waited": 3, "views": 3}])
+    added = [(logged(event), event["adds"][0]["row"]["waited"]) for event in wrong["events"]]
+    assert added == [(1_900, 1), (700, 0), (2_500, 2)]
+
+    # Under the same version, the fix is refused, and readers keep the rows.
+    file = deployed.views_folder / f"{NAME}.py"
+    file.write_text(VIEW.format(waited=FIX, more=""))
+    stream.wait(lambda: state(world) == "STALLED", 60, "the refusal")
+    assert waited(world) == [3]
+
+    file.write_text(VIEW.format(waited=FIX, more=", version=2"))
+    stream.wait(lambda: waited(world) == [sum(MILLISECONDS)], 90, "the new version at the end of the log")
+    stream.wait(lambda: state(world) == "UP_TO_DATE", 60, "the new version")
+    require_archived(world, archive)
+    today = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    assert batch.recompute(NAME, today, unfinished=True).rows > 0
+    assert batch.reconcile(NAME).equal
+    batch.require_equal_from_raw([NAME])
+    right = explained()
+    assert (right["version"], right["verdict"], right["streamed"][0]["waited"]) == (2, "EQUAL", sum(MILLISECONDS))
+    assert [event["rows"][0]["waited"] for event in right["events"]] == [1_900, 2_600, 5_100]
+    assert stream.end() == 0
+
+
+def require_archived(world: World, archive: Application) -> None:
+    ends = topics.end_offsets(world.settings, ["page_view"])
+    archive.wait(lambda: archived_positions(world.settings, ["page_view"]).covers(ends), 60, "the archive")
