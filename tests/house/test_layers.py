@@ -30,6 +30,7 @@ ORDER = (
     "alerts",
     "maintenance",
     "serving",
+    "history",
     "streaming",
     "monitor",
     "ingest",

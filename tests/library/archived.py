@@ -115,11 +115,11 @@ class Archived:
         batch = EventRange(events, start, self.positions)
         BatchApplier(self.lab.settings).apply(connection, self.compiled, batch, current if current.offsets else start)
 
-    def _at(self, second: int) -> str:
+    def _at(self, second: float) -> str:
         return (MORNING + timedelta(seconds=second)).isoformat()
 
     def _archive(
-        self, topic: str, partition: int, values: Sequence[dict[str, str]], seconds: Sequence[int] | None = None
+        self, topic: str, partition: int, values: Sequence[dict[str, str]], seconds: Sequence[float] | None = None
     ) -> None:
         settings, begin = self.lab.settings, dict(self.ends[topic])
         self.ends[topic][partition] += len(values)

@@ -65,8 +65,8 @@ class Condition:
 class RowQuery:
     """The rows to read, which meet all conditions. Without `columns`, all columns; without `limit`, all rows.
 
-    Rows with equal values in `order` are ordered by the other columns, so that pages do not overlap. `schema` is that of
-    the relation: readers see `views`.
+    Rows with equal values in `order` are ordered by the other columns, so that pages do not overlap. Readers see the
+    relations in `schema`.
     """
 
     relation: str
