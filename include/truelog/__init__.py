@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from truelog.measures.measure import First, Latest, Max, Min, Sum, Value, latest
-    from truelog.measures.sketches import Distinct, Quantiles
+    from truelog.measures.sketches import Bloom, Distinct, Quantiles
     from truelog.schema.derived import Derived
     from truelog.schema.event import Event, Topic
     from truelog.schema.quality import Quality
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 __all__ = [
+    "Bloom",
     "Derived",
     "Distinct",
     "Event",
@@ -53,7 +54,7 @@ _HOMES = {
     "lateness": "truelog.views.lateness",
     **dict.fromkeys(("Join", "Match", "Totals"), "truelog.views.join"),
     **dict.fromkeys(("First", "Latest", "Max", "Min", "Sum", "Value", "latest"), "truelog.measures.measure"),
-    **dict.fromkeys(("Distinct", "Quantiles"), "truelog.measures.sketches"),
+    **dict.fromkeys(("Bloom", "Distinct", "Quantiles"), "truelog.measures.sketches"),
 }
 
 

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.laws.lab import Lab
-from truelog import Distinct, First, Latest, Max, Min, Quantiles, Sum
+from truelog import Bloom, Distinct, First, Latest, Max, Min, Quantiles, Sum
 from truelog.measures.columns import clean
 
 ONE_PERCENT = Quantiles(error=0.01)  # 6 bits of the mantissa
@@ -73,7 +73,7 @@ def test_buckets_are_in_the_order_of_the_values(lab: Lab) -> None:
 
 def test_the_text_of_each_measure_stays_because_fingerprints_cover_it() -> None:
     """A new field, even with a default value, would change the fingerprint of every view with the measure."""
-    measures = (Sum(), Min(), Max(), Latest(), First(2), Distinct(), Quantiles())
+    measures = (Sum(), Min(), Max(), Latest(), First(2), Distinct(), Quantiles(), Bloom(9))
     assert [repr(measure) for measure in measures] == [
         "Sum()",
         "Min()",
@@ -82,4 +82,5 @@ def test_the_text_of_each_measure_stays_because_fingerprints_cover_it() -> None:
         "First(most=2)",
         "Distinct(error=0.02)",
         "Quantiles(error=0.01, shows=(0.5, 0.95, 0.99))",
+        "Bloom(capacity=9, error=0.01)",
     ]

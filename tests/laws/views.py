@@ -5,7 +5,7 @@ from decimal import Decimal
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from truelog import Distinct, First, Latest, Max, Min, Quantiles, Sum, View, latest
+from truelog import Bloom, Distinct, First, Latest, Max, Min, Quantiles, Sum, View, latest
 from truelog.views import catalogue
 
 
@@ -24,6 +24,7 @@ def _every_measure(page_view: DataFrame) -> DataFrame:
         F.col("status").alias("primary"),
         F.struct(F.col("event_time").alias("from"), F.col("language").alias("to")).alias("came"),
         latest("event_time", deleted=F.col("status") == 100, when="url", then="language").alias("last"),
+        F.col("visitor_id").alias("where"),
     )
 
 
@@ -42,6 +43,7 @@ EVERY_MEASURE = View(
         "primary": Quantiles(error=0.1),
         "came": First(2),
         "last": Latest(),
+        "where": Bloom(capacity=20, error=0.02),
     },
 )
 
@@ -74,6 +76,8 @@ def _extreme_values(page_view: DataFrame) -> DataFrame:
         _one_of("floats", _FLOATS, "double").alias("floats"),
         _one_of("amounts", _AMOUNTS, "decimal(10,2)").alias("amounts"),
         _one_of("soonest", _TIMES, "timestamp").alias("soonest"),
+        _one_of("texts", _TEXTS, "string").alias("texts"),
+        _one_of("wholes", _WHOLES, "bigint").alias("wholes"),
         F.struct(
             _one_of("odd", _FLOATS, "double").alias("odd"),
             _one_of("then", _TIMES, "timestamp").alias("then"),
@@ -101,6 +105,8 @@ EXTREME_VALUES = View(
         "floats": Quantiles(),
         "amounts": Quantiles(error=0.001),
         "soonest": Min(),
+        "texts": Bloom(capacity=3),
+        "wholes": Bloom(capacity=1_000, error=0.0001),
         "firsts": First(3),
         "newest": Latest(),
     },
