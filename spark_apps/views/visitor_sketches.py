@@ -1,4 +1,4 @@
-"""Sketches of each day's visitors: how many they were, how long they waited, and whether somebody was among them.
+"""Sketches of each day's visitors: how many they were, how long they waited, and whether a certain visitor was there.
 
 Every column of a row takes little space, however many visitors there are, and has a stated error. The error of the
 counts of page views is zero.

@@ -17,7 +17,7 @@ from tests.laws.lab import Lab
 from truelog import Bloom
 from truelog.support.errors import BadDeclaration
 
-SMALL = Bloom(capacity=20, error=0.02)  # 192 bits, of which each value sets 6
+SMALL = Bloom(capacity=20, error=0.02)  # 192 bits; each value sets 6
 GOLDEN = {
     "": [0x0_00000800, 0x1_00000020, 0x2_40000010, 0x3_01000000, 0x5_00020000],
     "ann": [0x0_40008000, 0x2_02000000, 0x3_00000100, 0x4_00100000, 0x5_00000008],
