@@ -50,7 +50,7 @@ def value(field: Field) -> st.SearchStrategy[Any]:
     if field.name in {"occurred_at", "sent_at", "received_at"}:
         times = st.one_of(near, near, an_hour_later, st.sampled_from(_TIMES)) if field.required else near
         return times if field.required else st.none() | times
-    texts = _IDS if field.name in {"event_id", "search_id"} else _TEXTS
+    texts = _IDS if field.name in {"event_id", "search_id", "cart_id"} else _TEXTS
     kinds: dict[Any, st.SearchStrategy[Any]] = {
         str: st.sampled_from([t for t in texts if (field.shortest or 0) <= len(t) <= (field.longest or len(t))]),
         list[str]: st.just(list(texts)) | st.lists(st.sampled_from(texts), min_size=field.shortest or 0, max_size=4),

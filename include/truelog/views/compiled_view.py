@@ -68,6 +68,11 @@ class CompiledView:
         return f"{self.name}_{self.side}" if self.side else self.name
 
     @property
+    def schema(self) -> str:
+        """The schema of the table that a comparison checks. A batch-only view has rows in the batch layer alone."""
+        return "batch" if self.view.batch_only else "state"
+
+    @property
     def group(self) -> Group:
         """The declaration of a Group."""
         assert isinstance(self.view, Group)  # noqa: S101

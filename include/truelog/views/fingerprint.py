@@ -97,6 +97,8 @@ def _declared(view: View) -> Iterator[str]:
     yield repr(view.keep and seconds(view.keep))
     if view.horizon is not None:
         yield f"dedupe {view.horizon}"
+    if view.batch_only:  # its rows are in other tables, at other positions
+        yield "batch only"
 
 
 def _hash(parts: list[str]) -> str:

@@ -37,7 +37,8 @@ def side_tables(view: View) -> Mapping[str, View]:
     kept |= {SEEN: seen_table(view)} if view.dedupe else {}
     if taken := sorted(sides.keys() & kept.keys()):
         raise BadDeclaration(f"the view has a side table {', '.join(taken)} already; rename the table of the Join")
-    return sides | kept
+    sides |= kept
+    return {name: replace(side, version=view.version, batch_only=view.batch_only) for name, side in sides.items()}
 
 
 def relation_names(view: View) -> list[str]:
@@ -53,13 +54,12 @@ def _inputs(group: Group) -> View:
         measures={name: Value() for name in group.inputs},
         allowed_lateness=group.allowed_lateness,
         dedupe=group.dedupe,
-        version=group.version,
     )
 
 
 def _of_join(join: Join) -> dict[str, View]:
     """The tables of a Join: each follows only from events and from tables before it."""
-    shared: dict[str, Any] = {name: getattr(join, name) for name in ("version", "allowed_lateness", "dedupe")}
+    shared: dict[str, Any] = {"allowed_lateness": join.allowed_lateness, "dedupe": join.dedupe}
     sides = {name: replace(side, **shared) for name, side in join.sides.items()}
     return sides | {name: _of_totals(join, each) for name, each in join.totals.items()}
 
@@ -73,7 +73,6 @@ def _of_totals(join: Join, totals: Totals) -> View:
         columns=totals.columns,
         indexes=totals.indexes,
         dedupe=join.dedupe,
-        version=join.version,
     )
 
 
@@ -98,7 +97,6 @@ def _dropped(view: View, allowed: str) -> View:
             "dropped": f"events that reached the log more than {allowed} after their event time",
         },
         dedupe=view.dedupe,
-        version=view.version,
     )
 
 

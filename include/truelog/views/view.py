@@ -37,6 +37,8 @@ class View:
     columns: the meaning of each column, shown to readers.
     indexes: further indexes of the table, for the relations that need them: a tuple of stored columns, or the SQL of a
         `tsvector` for full-text search, over columns that readers see, written "{column}".
+    batch_only: no stream runs the view. It is rebuilt once a day, and readers see when. For rows that would change too
+        often to be merged with every batch.
     version: raise it whenever the meaning of the stored rows changes.
     """
 
@@ -52,6 +54,7 @@ class View:
     window: EventWindow | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     indexes: tuple[tuple[str, ...] | str, ...] = ()
+    batch_only: bool = False
     version: int = 1
 
     def __post_init__(self) -> None:
