@@ -1,13 +1,15 @@
-"""Build batch answers for views: `answer.py [VIEW …]`. The default is all views.
+"""Build batch answers for views: `answer.py VIEW …`, or for all batch-only views: `answer.py --batch-only`.
 
-Prints one line of JSON. A view whose file does not match its table is rejected and not tried again until the files
-change. If a view fails, the job builds the other answers and then exits with the reason as its error message.
+Prints one line of JSON. If a view fails, the job builds the other answers and then exits with the reason as its error
+message. A view whose file does not match its table is rejected. If it needs a fallback, it is not tried again until the
+files change, and the job succeeds.
 """
 
 import argparse
 import json
 import sys
 
+from truelog.serving.batch_views import build_batch_views
 from truelog.serving.fallback import build_fallbacks
 from truelog.support.settings import Settings
 
@@ -15,9 +17,13 @@ from truelog.support.settings import Settings
 def main() -> str | None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("views", nargs="*")
-    outcome = build_fallbacks(Settings(), parser.parse_args().views)
+    parser.add_argument("--batch-only", action="store_true")
+    arguments = parser.parse_args()
+    batch_only = arguments.batch_only
+    outcome = build_batch_views(Settings()) if batch_only else build_fallbacks(Settings(), arguments.views)
     sys.stdout.write(json.dumps(outcome.as_dict()) + "\n")
-    return "\n".join(f"{view}: {reason}" for view, reason in outcome.failed.items()) or None
+    not_built = outcome.failed | (outcome.refused if batch_only else {})
+    return "\n".join(f"{view}: {reason}" for view, reason in not_built.items()) or None
 
 
 if __name__ == "__main__":

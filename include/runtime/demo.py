@@ -28,6 +28,7 @@ from runtime.airflow_configuration import url
 from truelog.apps.reader_positions import view_positions
 from truelog.archive import archive_reader
 from truelog.cli.failure import explained
+from truelog.control.view_tables import streamed_views
 from truelog.ingest import generator
 from truelog.log.positions import Positions
 from truelog.log.topics import end_offsets
@@ -38,7 +39,6 @@ from truelog.support.files import write_private
 from truelog.support.settings import ENVIRONMENT_FILE, Settings, default_home
 from truelog.support.terminal import log_to_terminal
 from truelog.support.wait import until
-from truelog.views import catalogue
 
 SHORT = "TRUELOG_LOG_DAY_SECONDS=30\nTRUELOG_ARCHIVE_TRIGGER_SECONDS=5\n"
 RATE, SECONDS, SEED = 300, 30, 1
@@ -114,7 +114,7 @@ def _require_running(settings: Settings) -> None:
 
 def _require_caught_up(settings: Settings, ends: Positions) -> None:
     with db_snapshot.read_snapshot(settings) as connection:
-        positions = view_positions(connection, catalogue.view_names(settings.views_folder))
+        positions = view_positions(connection, streamed_views(settings, connection))
     behind = [
         view
         for view, at in positions.items()

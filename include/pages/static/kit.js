@@ -128,7 +128,7 @@ export function ago(given, until) {
     : h("span", { class: "quiet" }, "Never");
 }
 
-const GOOD = ["RUNNING", "UP_TO_DATE", "OK", "EQUAL", "PASSED"];
+const GOOD = ["RUNNING", "UP_TO_DATE", "BATCH_ONLY", "OK", "EQUAL", "PASSED"];
 const BAD = ["DOWN", "RESTING", "HUNG", "STALLED", "STALL", "STOP", "REWIND", "FALLING_OFF", "DIFFERENT", "FAILED", "CRITICAL"];
 
 const LABELS = { OK: "OK", CHANGED: "Outdated code", WARN: "Behind", STALL: "Stalled", STOP: "Stopped", REWIND: "Rewound", FALLING_OFF: "Retention risk" };

@@ -60,7 +60,7 @@ function lineage(entry, sources, now) {
   return h("div", { class: "lineage", role: "group", "aria-label": "Lineage" },
     h("div", {}, sources.map((each) => box(link("quality", { of: each.event }, each.event), "Event", seen(each.about), `Topic: ${count(each.partitions, "partition")}, retention ${each.retention}`))), arrow(),
     h("div", {}, sources.map((each) => box(link("record", { topic: each.event }, each.event), "Archive", "Every record, kept forever"))), arrow(),
-    h("div", {}, box(link("lag", { reader: entry.view }, entry.view), "View", `Application: ${entry.application}`, entry.keep ? `Keeps rows for ${entry.keep}` : "Keeps all rows", positions(entry.positions),
+    h("div", {}, box(entry.batch_only ? entry.view : link("lag", { reader: entry.view }, entry.view), "View", entry.batch_only ? "Built once a day" : `Application: ${entry.application}`, entry.keep ? `Keeps rows for ${entry.keep}` : "Keeps all rows", positions(entry.positions),
       entry.proof ? proof(entry.proof, now) : "Never compared")), arrow(),
     h("div", {}, entry.relations.map((each) => box(link("view", { name: entry.view, relation: each === entry.view ? "" : each }, `views.${each}`), "SQL view for readers"))));
 }

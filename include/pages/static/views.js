@@ -51,7 +51,7 @@ function row(each, now) {
     link("view", { name: each.view }, each.view),
     each.broken ? h("span", { class: "means" }, seen(each.broken)) : paragraphs(each.about)[0],
     each.reads.map((one, i) => [i ? ", " : "", link("quality", { of: one }, one)]),
-    each.application,
+    each.batch_only ? "Built once a day" : each.application,
     h("span", { title: each.since ? `Since ${moment(each.since)} UTC` : null }, badge(each.state), each.reason ? h("small", {}, ` ${seen(each.reason)}`) : null, layerOf(each.answer)),
     versions(each),
     each.table ? about(each.table.rows) : "",

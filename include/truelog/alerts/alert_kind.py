@@ -110,6 +110,12 @@ KINDS = {
         "plugin/truelog/truelog/reconciliations?view={subject}",
         "reconcile",
     ),
+    "build_overdue": Kind(
+        Severity.WARNING,
+        "the batch-only view {subject} was not built for too long, so its readers see old rows",
+        "Open the most recent runs of the `batch_views` DAG. Is it paused? The log of a failed `build` task says why.",
+        "dags/batch_views",
+    ),
     "archive_corrupt": Kind(
         Severity.CRITICAL,
         "the last audit of the {subject} found faults, so records of the log may be lost",

@@ -1,4 +1,4 @@
-"""Positions of the views as log readers, from PostgreSQL. `archive.archive_table` has the archive's positions."""
+"""Positions of the views' own rows, from PostgreSQL. `archive.archive_table` has the archive's positions."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ def view_positions(connection: Connection, names: Iterable[str]) -> dict[str, Re
     rows: Iterable[tuple[Any, ...]] = connection.execute(
         "SELECT view, version, reads, topic, partition, topic_id, next_offset FROM "
         "(SELECT view, version, reads FROM truelog.deployed WHERE view = ANY(%s)) deployed "
-        "LEFT JOIN truelog.position USING (view, version) "
+        "LEFT JOIN truelog.view_position USING (view, version) "
         "ORDER BY view, topic, partition",
         (views := list(names),),
     )

@@ -11,11 +11,13 @@ columns that were made under the old reading are not used; the rows' raw bytes a
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from psycopg import sql
 
 from truelog.archive import archive_reader
+from truelog.batch import answer
 from truelog.batch.batch_context import open_batch
 from truelog.batch.rebuild import Rebuilder
 from truelog.control import event_registry
@@ -84,8 +86,14 @@ def _under_another_reading(rebuilders: Iterable[Rebuilder], event: str) -> Itera
 
 
 def rebuild_under_reading(rebuilder: Rebuilder) -> None:
-    """Replace the view by its rebuild under the rebuilder's readings, at the view's positions."""
+    """Replace the view by its rebuild under the rebuilder's readings, at the view's positions.
+
+    A batch-only view is built at the archive's positions instead.
+    """
     connection, compiled, settings = rebuilder.connection, rebuilder.compiled, rebuilder.context.settings
+    if compiled.view.batch_only:
+        answer.build_answer(rebuilder, partial(answer.is_at_or_past, rebuilder))
+        return
     table.require_same_code(connection, compiled)
     positions = merge.positions(connection, compiled)
     archive_reader.wait_for(settings, positions, seconds=settings.archive_wait_seconds)

@@ -8,6 +8,7 @@ from truelog.storage.database import Connection
 
 UP_TO_DATE, STALLED = "UP_TO_DATE", "STALLED"
 STOPPED = "STOPPED"  # the view was up to date while its application was running
+BATCH_ONLY = "BATCH_ONLY"  # no application runs the view
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,12 @@
 """The tables that a version of a view owns, for work that does not load the view's file."""
 
+from collections.abc import Sequence
+
+from psycopg import sql
+
 from truelog.storage.database import Connection
+from truelog.support.settings import Settings
+from truelog.views import catalogue
 from truelog.views.catalogue import table_name
 
 
@@ -20,3 +26,26 @@ def diff_tables(connection: Connection, view: str, version: int) -> dict[str, st
 def tables_of(connection: Connection, view: str, version: int) -> list[str]:
     """The names of the version's table and of its side tables, as they are in PostgreSQL."""
     return [table_name(view, version, side) for side in ("", *_side_names(connection, view, version))]
+
+
+def lock_answer(connection: Connection, tables: Sequence[str]) -> None:
+    """Block other writers of the same batch answer until this transaction ends; readers continue."""
+    names = sql.SQL(", ").join(sql.Identifier("batch", each) for each in tables)
+    connection.execute(sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(names))
+
+
+def empty_answer(connection: Connection, tables: Sequence[str]) -> None:
+    """Delete the answer's rows. TRUNCATE would block readers and remove rows that older snapshots still read."""
+    for each in tables:
+        connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("batch", each)))
+
+
+def batch_only_views(connection: Connection) -> set[str]:
+    """The views whose deployed version no stream runs."""
+    return {str(view) for (view,) in connection.execute("SELECT view FROM truelog.batch_only").fetchall()}
+
+
+def streamed_views(settings: Settings, connection: Connection) -> list[str]:
+    """The views in the catalogue, without the batch-only views. They have a lag."""
+    batch_only = batch_only_views(connection)
+    return [view for view in catalogue.view_names(settings.views_folder) if view not in batch_only]

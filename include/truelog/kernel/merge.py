@@ -97,9 +97,9 @@ def lock(connection: Connection, compiled: CompiledView) -> None:
 
 
 def positions(connection: Connection, compiled: CompiledView) -> Positions:
-    """The view's positions, with its topic ids."""
+    """The positions of the view's own rows, with its topic ids."""
     rows = connection.execute(
-        "SELECT topic, partition, next_offset, topic_id FROM truelog.position WHERE view = %s AND version = %s",
+        "SELECT topic, partition, next_offset, topic_id FROM truelog.view_position WHERE view = %s AND version = %s",
         (compiled.name, compiled.view.version),
     ).fetchall()
     return Positions.of_rows(rows)
@@ -129,7 +129,7 @@ def require_reading(connection: Connection, compiled: CompiledView, readings: Ma
         MeaningChanged: a topic was judged again, but the view or this process was not.
     """
     rows: list[tuple[Any, ...]] = connection.execute(
-        "SELECT DISTINCT topic, reading FROM truelog.position WHERE view = %s AND version = %s",
+        "SELECT DISTINCT topic, reading FROM truelog.view_position WHERE view = %s AND version = %s",
         (compiled.name, compiled.view.version),
     ).fetchall()
     for topic, reading in rows:

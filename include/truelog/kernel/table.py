@@ -18,15 +18,17 @@ _STORAGE = "WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05)"
 
 
 def deploy_table(connection: Connection, compiled: CompiledView) -> None:
-    """Create the view's missing tables and refuse existing tables that other code made.
+    """Create the view's missing tables and refuse existing tables that other code made. Readers then see this version.
+
+    The readers of a batch-only view see a version when it is built (`show`), unless it is the first.
 
     Raises:
         CodeChanged: the code's fingerprint differs from the table's fingerprint.
     """
     with connection.transaction():  # a second caller waits here until the tables exist
         inserted = connection.execute(
-            "INSERT INTO truelog.view (view, version, fingerprint, fingerprint_2, spark, reads, sides) "
-            "VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+            "INSERT INTO truelog.view (view, version, fingerprint, fingerprint_2, spark, reads, sides, batch_only) "
+            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
             (
                 compiled.name,
                 compiled.view.version,
@@ -35,6 +37,7 @@ def deploy_table(connection: Connection, compiled: CompiledView) -> None:
                 pyspark.__version__,
                 list(compiled.view.reads),
                 [each.side for each in compiled.sides],
+                compiled.view.batch_only,
             ),
         )
         _stamp(connection, compiled)
@@ -47,8 +50,23 @@ def deploy_table(connection: Connection, compiled: CompiledView) -> None:
                 stage.grant(connection, each)
             if compiled.joined is not None:
                 joins.create(connection, compiled)
-        _create_readable_view(connection, compiled)
+        _create_batch_tables(connection, compiled)
+        if not compiled.view.batch_only or not _is_shown(connection, compiled):
+            show(connection, compiled)
         _create_indexes(connection, compiled)
+
+
+def _create_batch_tables(connection: Connection, compiled: CompiledView) -> None:
+    """Create the batch layer's tables, which views from an earlier release lack."""
+    for each in compiled.tables:
+        if connection.execute("SELECT to_regclass(%s)", (f'batch."{each.table}"',)).fetchone() == (None,):
+            create_table(connection, each, "batch", each.table)
+
+
+def _is_shown(connection: Connection, compiled: CompiledView) -> bool:
+    """Whether readers see any version of the view."""
+    query = "SELECT FROM truelog.view WHERE view = %s AND deployed_at IS NOT NULL"
+    return connection.execute(query, (compiled.name,)).fetchone() is not None
 
 
 def _create_indexes(connection: Connection, compiled: CompiledView) -> None:
@@ -117,11 +135,8 @@ def _create_stage(connection: Connection, compiled: CompiledView) -> None:
     connection.execute(sql.SQL("CREATE INDEX {} ON {} (attempt)").format(index, table))
 
 
-def _create_readable_view(connection: Connection, compiled: CompiledView) -> None:
-    """Create the view that readers see and the relations that it presents, unless they show exactly this version.
-
-    Also create the batch layer's table, which views from an earlier release lack.
-    """
+def show(connection: Connection, compiled: CompiledView) -> None:
+    """Create the view that readers see and the relations that it presents, unless they show exactly this version."""
     statements = [statement.as_string(connection) for statement in _definitions(connection, compiled)]
     digest = hashlib.sha256("\n".join(statements).encode()).hexdigest()
     changed = connection.execute(
@@ -131,9 +146,6 @@ def _create_readable_view(connection: Connection, compiled: CompiledView) -> Non
         {"shown": digest, "view": compiled.name, "version": compiled.view.version},
     )
     if changed.rowcount:
-        for each in compiled.tables:
-            if connection.execute("SELECT to_regclass(%s)", (f'batch."{each.table}"',)).fetchone() == (None,):
-                create_table(connection, each, "batch", each.table)
         for statement in statements:
             connection.execute(statement.encode())
 

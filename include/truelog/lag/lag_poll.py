@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from truelog.apps import reader_positions
 from truelog.apps.reader_positions import ReaderPosition
 from truelog.archive.archive_table import archived_positions
-from truelog.control import application, log_cuts
+from truelog.control import application, log_cuts, view_tables
 from truelog.control.application import ARCHIVE
 from truelog.lag.lag import Lag, Partition, lags
 from truelog.lag.lag_history import ReaderPoll
@@ -33,7 +33,6 @@ from truelog.schema import event
 from truelog.storage import db_snapshot
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
-from truelog.views import catalogue
 
 
 @dataclass(frozen=True)
@@ -50,9 +49,9 @@ ListReaders = Callable[[Settings], PolledReaders]
 
 
 def polled_views(settings: Settings) -> PolledReaders:
-    """All views that have a table, read from one database snapshot."""
+    """All views that have a table and a stream, read from one database snapshot."""
     with db_snapshot.read_snapshot(settings) as connection:
-        positions = reader_positions.view_positions(connection, catalogue.view_names(settings.views_folder))
+        positions = reader_positions.view_positions(connection, view_tables.streamed_views(settings, connection))
         batches = {
             name: _batch_at(application.load_status(connection, name))
             for name in application.application_names(settings)

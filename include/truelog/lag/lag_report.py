@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from truelog.control import application
+from truelog.control import application, view_tables
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_history
 from truelog.lag.lag_history import ReaderPoll
@@ -12,7 +12,6 @@ from truelog.lag.lag_verdict import UNKNOWN_RULE, LagAssessment, LagVerdict, Lim
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
-from truelog.views import catalogue
 
 _FINE_SECONDS = 10.0  # the usual duration of a batch, added to the trigger interval
 POLLS = 3  # a sample older than this many poll intervals is not current
@@ -56,7 +55,7 @@ class ReaderLag:
 
 
 def lag_rows_now(settings: Settings, names: Iterable[str] = ()) -> list[LagRow]:
-    """The rows for these readers, or by default for the archive and all views.
+    """The rows for these readers, or by default for the archive and all views that a stream runs.
 
     Raises:
         ServiceDown: PostgreSQL does not answer.
@@ -68,7 +67,7 @@ def lag_rows_now(settings: Settings, names: Iterable[str] = ()) -> list[LagRow]:
 def rows(settings: Settings, connection: Connection, names: Iterable[str] = ()) -> list[LagRow]:
     """The rows for these readers, read in the caller's snapshot."""
     now = time.time()
-    wanted = list(names) or [ARCHIVE, *catalogue.view_names(settings.views_folder)]
+    wanted = list(names) or [ARCHIVE, *view_tables.streamed_views(settings, connection)]
     known = lag_history.since(connection, now - max(limits(settings, reader).window for reader in wanted))
     return [row for reader in wanted for row in _reader_rows(settings, reader, known.get(reader, []), now)]
 

@@ -2,7 +2,8 @@
 
 A version is superseded when an application runs another version of the view and readers see another version. Neither
 alone is enough. An application may report a version that it could not deploy, while readers still see the version
-before. `truelog.deployed` names a version even if no application runs the view, so the code may still go back.
+before. `truelog.deployed` names a version even if no application runs the view, so the code may still go back. No
+application runs a batch-only view, so its former versions are superseded when the new version has been built.
 
 The tables of a superseded version stay for `superseded_keep_seconds` after its last merge, so that going back needs no
 rebuild. Later, going back to the version rebuilds it from the log and the archive.
@@ -26,11 +27,12 @@ from truelog.support.settings import Settings
 from truelog.views.catalogue import table_name
 
 _SUPERSEDED = """
-    SELECT v.view, v.version FROM truelog.view v JOIN truelog.standing s ON s.view = v.view AND s.version <> v.version
-    JOIN truelog.deployed d ON d.view = v.view AND d.version <> v.version
-    WHERE v.made_at < now() - make_interval(secs => %(seconds)s) AND NOT EXISTS (
-        SELECT FROM truelog.position p WHERE (p.view, p.version) = (v.view, v.version)
-        AND p.advanced_at > now() - make_interval(secs => %(seconds)s)
+    SELECT v.view, v.version FROM truelog.view v JOIN truelog.deployed d ON d.view = v.view AND d.version <> v.version
+    LEFT JOIN truelog.standing s ON s.view = v.view AND s.version <> v.version
+    LEFT JOIN truelog.batch_only b ON b.view = v.view AND b.built_at IS NOT NULL
+    CROSS JOIN (SELECT now() - make_interval(secs => %(seconds)s) AS then) t
+    WHERE v.made_at < t.then AND (s.view IS NOT NULL OR (b.view IS NOT NULL AND d.made_at < t.then)) AND NOT EXISTS (
+        SELECT FROM truelog.position p WHERE (p.view, p.version) = (v.view, v.version) AND p.advanced_at > t.then
     ) ORDER BY 1, 2
 """
 _STAGED = (("stage", ""), ("stage", joins.CHANGES))

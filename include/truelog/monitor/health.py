@@ -12,7 +12,7 @@ from truelog.apps.launch_history import Launches
 from truelog.apps.liveness import diagnose
 from truelog.apps.reader_positions import ReaderPosition
 from truelog.archive.archive_table import archived_positions
-from truelog.control import application, view_status
+from truelog.control import application, view_status, view_tables
 from truelog.control.application import ARCHIVE, ApplicationStatus, Diagnosis
 from truelog.control.view_status import ViewStatus
 from truelog.lag import lag_report
@@ -24,7 +24,6 @@ from truelog.storage.database import Connection
 from truelog.support.errors import TruelogError
 from truelog.support.memory import megabytes
 from truelog.support.settings import Settings
-from truelog.views import catalogue
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ def state_name(settings: Settings, status: ApplicationStatus, found: Diagnosis |
 def _facts(settings: Settings, connection: Connection, names: Sequence[str]) -> _Facts:
     rows = lag_report.by_reader(lag_report.rows(settings, connection))
     return _Facts(
-        reader_positions.view_positions(connection, catalogue.view_names(settings.views_folder)),
+        reader_positions.view_positions(connection, view_tables.streamed_views(settings, connection)),
         {each.view: each for each in view_status.view_statuses(connection)},
         {reader: lag_report.reader_lag(partitions) for reader, partitions in rows.items()},
         launch_history.launches(connection, names),

@@ -63,6 +63,7 @@ FAMILIES = {
     "truelog_certificate_age_seconds": ("gauge", "Age of the view's newest certificate; absent if there is none"),
     "truelog_excluded_records": ("gauge", "Records that the view skips because its transform failed on them"),
     "truelog_view_rows": ("gauge", "Rows in the view's table, estimated by PostgreSQL"),
+    "truelog_build_age_seconds": ("gauge", "Time since the batch-only view was last built, or since it was created"),
 }
 
 
@@ -90,7 +91,7 @@ def format_families(settings: Settings, connection: Connection) -> str:
     lag = _lag(lag_report.rows(settings, connection))
     views = catalogue.view_names(settings.views_folder)
     platform = (_applications, _steps, _stragglers)
-    by_view = (_merges, _reconciliations, _certainties, _tables)
+    by_view = (_merges, _reconciliations, _certainties, _tables, _builds)
     points = [*(read(connection) for read in platform), *(read(connection, views) for read in by_view)]
     return render_metrics(chain(lag, *points))
 
@@ -225,8 +226,9 @@ def _tables(connection: Connection, views: list[str]) -> Iterator[Point]:
     rows = connection.execute(
         "SELECT view, (SELECT count(*) FROM truelog.exclusion e WHERE (e.view, e.version) = (n.view, n.version)), "
         "(SELECT nullif(reltuples, -1)::float8 FROM pg_class "
-        "WHERE oid = to_regclass(format('state.%%I', view || '_v' || version))) "
-        "FROM (SELECT view, version FROM truelog.deployed WHERE view = ANY(%s)) n "
+        "WHERE oid = to_regclass(format('%%I.%%I', CASE WHEN batch_only THEN 'batch' ELSE 'state' END, "
+        "view || '_v' || version))) "
+        "FROM (SELECT view, version, batch_only FROM truelog.deployed WHERE view = ANY(%s)) n "
         "ORDER BY view",
         (views,),
     )
@@ -234,6 +236,13 @@ def _tables(connection: Connection, views: list[str]) -> Iterator[Point]:
         yield Point("truelog_excluded_records", _number(excluded), {"view": view})
         if size is not None:
             yield Point("truelog_view_rows", _number(size), {"view": view})
+
+
+def _builds(connection: Connection, views: list[str]) -> Iterator[Point]:
+    """The age of the last build of each batch-only view. A view that was never built reports its own age."""
+    rows = connection.execute("SELECT view, age FROM truelog.batch_only WHERE view = ANY(%s) ORDER BY view", (views,))
+    for view, age in rows.fetchall():
+        yield Point("truelog_build_age_seconds", _number(age), {"view": view})
 
 
 def _number(value: Any) -> float:

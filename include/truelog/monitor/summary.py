@@ -116,15 +116,16 @@ _LOSS = (LagVerdict.REWIND, LagVerdict.FALLING_OFF)
 
 
 def load_summary(settings: Settings) -> PlatformSummary:
-    """The current summary. The numbers cover only views that have a table.
+    """The current summary. The numbers cover only views that have a table. A batch-only view has no lag.
 
     Raises:
         ServiceDown: PostgreSQL does not answer.
     """
     views = view_report.view_entries(settings)
     names, made = [each.view for each in views], [each.view for each in views if each.table]
+    streamed = [each.view for each in views if not each.batch_only]
     with db_snapshot.read_snapshot(settings) as connection:
-        rows = by_reader(lag_report.rows(settings, connection, [ARCHIVE, *names]))
+        rows = by_reader(lag_report.rows(settings, connection, [ARCHIVE, *streamed]))
         statuses = [application.load_status(connection, name) for name in application.application_names(settings)]
         launches = launch_history.launches(connection, [each.application for each in statuses])
         unwatched = [*alert_scheduler.overdue_sources(connection), *alert_scheduler.blind_sources(connection)]
@@ -137,7 +138,7 @@ def load_summary(settings: Settings) -> PlatformSummary:
     states = {each.application: _state(settings, each, launches[each.application]) for each in statuses}
     worst = {reader: lag_report.worst(partitions) for reader, partitions in rows.items()}
     facts = Facts(alerts, list(dict.fromkeys(unwatched)), states, views, verdicts, worst)
-    of_views = {view: rows[view] for view in made}
+    of_views = {view: rows[view] for view in made if view in rows}
     return PlatformSummary(
         card_state(facts),
         summarize_open_alerts(alerts),
@@ -223,7 +224,10 @@ def _view_problem(view: ViewEntry, facts: Facts) -> tuple[PlatformState, str] | 
             PlatformState.WARNING,
             f"declares version {view.declared}, but its readers see version {view.table.version}",
         )
-    if view.state == view_status.UP_TO_DATE or facts.applications.get(view.application) in _IDLE:
+    if (
+        view.state in (view_status.UP_TO_DATE, view_status.BATCH_ONLY)
+        or facts.applications.get(view.application) in _IDLE
+    ):
         return None
     return PlatformState.UNKNOWN, f"may not be up to date: {view.reason}"
 
@@ -231,7 +235,7 @@ def _view_problem(view: ViewEntry, facts: Facts) -> tuple[PlatformState, str] | 
 def _lag_problems(facts: Facts) -> Iterator[Problem]:
     """4. Lag. If the application is idle, only a rewind or the loss of records counts."""
     unknown = list[str]()
-    for reader in (ARCHIVE, *(view.view for view in facts.views if view.table)):
+    for reader in (ARCHIVE, *(view.view for view in facts.views if view.table and not view.batch_only)):
         row = facts.lag.get(reader)
         verdict = row.verdict if row else LagVerdict.UNKNOWN
         idle = row is not None and facts.applications.get(row.application) in _IDLE

@@ -16,7 +16,8 @@ from truelog.control.view_status import ViewStatus
 from truelog.monitor.declared_view import declared_view
 from truelog.reconcile import verification_status
 from truelog.schema.event import EventType, load_events
-from truelog.serving import serving_status
+from truelog.serving import build_schedule, serving_status
+from truelog.serving.build_schedule import BuildStatus
 from truelog.serving.serving_status import ServingStatus
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
@@ -54,8 +55,9 @@ class ViewEntry:
 
     view: str
     about: str
-    application: str
+    application: str  # "" for a batch-only view
     broken: str = ""
+    batch_only: bool = False
     declared: int | None = None
     reads: Sequence[str] = ()
     relations: Sequence[str] = ()
@@ -151,10 +153,21 @@ def _entries(settings: Settings, connection: Connection, names: Sequence[str]) -
     positions = reader_positions.view_positions(connection, names)
     states = {each.view: each for each in view_status.view_statuses(connection)}
     deployed = dict(_tables(connection, names))
+    builds = build_schedule.build_statuses(settings, connection, names)
     proofs, answers = _proofs(connection, names), serving_status.serving_statuses(connection)
     for name in names:
         entry = _entry(settings, name, states.get(name), positions[name], deployed.get(name))
+        if name in builds:
+            entry = _batch_only(entry, builds[name])
         yield replace(entry, proof=proofs.get(name), answer=answers.get(name))
+
+
+def _batch_only(entry: ViewEntry, build: BuildStatus) -> ViewEntry:
+    """The entry of a view that no application runs. If an application has refused its file, that is its state."""
+    entry = replace(entry, application="", batch_only=True)
+    if entry.state == view_status.STALLED:
+        return entry
+    return replace(entry, state=view_status.BATCH_ONLY, reason=build.plan, since=build.built_at)
 
 
 def _entry(
@@ -208,7 +221,8 @@ def _tables(connection: Connection, names: Sequence[str]) -> list[tuple[str, Vie
     rows: list[tuple[Any, ...]] = connection.execute(
         "SELECT view, version, made_at, pg_total_relation_size(c.oid), nullif(c.reltuples, -1)::bigint, "
         "(SELECT count(*) FROM truelog.exclusion e WHERE (e.view, e.version) = (v.view, v.version)) "
-        "FROM truelog.view v LEFT JOIN pg_class c ON c.oid = to_regclass(format('state.%%I', view || '_v' || version)) "
+        "FROM truelog.view v LEFT JOIN pg_class c ON c.oid = to_regclass("
+        "format('%%I.%%I', CASE WHEN batch_only THEN 'batch' ELSE 'state' END, view || '_v' || version)) "
         "WHERE view = ANY(%s) ORDER BY view, deployed_at NULLS FIRST, version",
         (list(names),),
     ).fetchall()

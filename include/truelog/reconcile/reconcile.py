@@ -1,5 +1,7 @@
 """Reconcile: rebuilds a view at the positions of the streamed view, and compares the two row for row.
 
+The rows of a batch-only view are compared in the same way, at the positions of its last build.
+
 0. On request, audit partials against the raw bytes (`partial_audit`). Before a repair from raw bytes, audit all
    partials. Otherwise the next reconcile would undo the repair wherever a partial is wrong.
 1. Hash the streamed table and read its positions in one database snapshot.
@@ -146,7 +148,7 @@ def compare(rebuilder: Rebuilder, *, incremental: bool = False) -> ReconcileResu
 
 
 def _hash_streamed(connection: Connection, table: CompiledView) -> TableHash:
-    return table_hash.hash_table(connection, table, sql.Identifier("state", table.table))
+    return table_hash.hash_table(connection, table, sql.Identifier(table.schema, table.table))
 
 
 def _unequal(streamed: Mapping[str, TableHash], rebuilt: Rebuilt) -> dict[str, list[int]]:
@@ -266,7 +268,7 @@ def snapshot(
         for each in compiled.tables:
             if each.side in buckets:
                 _copy(connection, each, buckets[each.side])
-        own = sql.Identifier("state", compiled.table)
+        own = sql.Identifier(compiled.schema, compiled.table)
         count = connection.execute(sql.SQL("SELECT count(*) FROM {}").format(own)).fetchone()
         assert count is not None  # noqa: S101
         return merge.positions(connection, compiled), int(str(count[0]))
@@ -278,7 +280,7 @@ def _copy(connection: Connection, table: CompiledView, buckets: Sequence[int]) -
     connection.execute(
         sql.SQL("CREATE UNLOGGED TABLE {} AS SELECT * FROM {} WHERE {} IN ({})").format(
             copy,
-            sql.Identifier("state", table.table),
+            sql.Identifier(table.schema, table.table),
             table_hash.bucket_sql(table),
             sql.SQL(", ").join(map(sql.Literal, buckets)),
         )

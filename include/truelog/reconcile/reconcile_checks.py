@@ -20,6 +20,8 @@ from truelog.storage.database import Connection, connect
 from truelog.support.errors import ArchiveBehind, BadInput
 from truelog.support.settings import Settings
 from truelog.views import catalogue
+from truelog.views.group import Group
+from truelog.views.join import Join
 from truelog.views.view import View
 
 
@@ -95,9 +97,9 @@ def _minimum_rows(settings: Settings, connection: Connection, comparison: Compar
 
     A view without `keep` never shrinks, so it must have at least as many rows as in any earlier EQUAL comparison. If
     the view has read an event, it must have at least one row, so that two empty tables do not pass as equal. A view
-    with `keep` may lose all its rows.
+    with `keep` may lose all its rows, and so may a Group or a Join, whose rows exist until another event ends them.
     """
-    if view.keep:
+    if view.keep or isinstance(view, Group | Join):
         return 0
     found = connection.execute(
         "SELECT coalesce(max(row_count), 0) FROM truelog.reconciliation "

@@ -10,17 +10,21 @@ of all records after V. Therefore a repair does the following:
    was before and after the repair.
 
 No step reads the history again. The stream waits only from step 2 on, for the few records since step 1.
+
+A batch-only view is built again, from the whole history.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from psycopg import sql
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
+from truelog.batch import answer
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import groups, joins, merge, stage
 from truelog.kernel.stage import StagedRows
@@ -44,6 +48,8 @@ def repair(rebuilder: Rebuilder, compared: Positions) -> int:
         Stale: the view has gone back behind `compared`. No row was changed.
     """
     connection, compiled = rebuilder.connection, rebuilder.compiled
+    if compiled.view.batch_only:
+        return _build_again(rebuilder, compared)
     different = [each for each in compiled.sources if row_diff.has_differences(connection, each)]
     repairs = [_TableRepair(table, _keys(table), compared, compared) for table in map(rebuilder.of_table, different)]
     for each in repairs:
@@ -53,6 +59,23 @@ def repair(rebuilder: Rebuilder, compared: Positions) -> int:
             each.catch_up()  # 3
         changed = _replace_rows(rebuilder, repairs)  # 4
     return changed if compiled.inputs is None else changed + _repair_groups(rebuilder, compiled.inputs)
+
+
+def _build_again(rebuilder: Rebuilder, compared: Positions) -> int:
+    """Build a batch-only view again, and store the rows that differed as they were and as they are."""
+    connection, changed = rebuilder.connection, 0
+    different = [each for each in rebuilder.compiled.tables if row_diff.has_differences(connection, each)]
+
+    @contextmanager
+    def recorded() -> Iterator[None]:
+        nonlocal changed
+        for each in different:
+            _record_before(connection, each, compared)
+        yield
+        changed = sum(_record_after(connection, each) for each in different)
+
+    answer.build_answer(rebuilder, partial(answer.is_at_or_past, rebuilder), recorded)
+    return changed
 
 
 @contextmanager
@@ -218,4 +241,4 @@ def _record_after(connection: Connection, compiled: CompiledView) -> int:
 
 
 def _table(compiled: CompiledView) -> sql.Identifier:
-    return sql.Identifier("state", compiled.table)
+    return sql.Identifier(compiled.schema, compiled.table)

@@ -3,7 +3,7 @@
 A view needs a fallback if its application is stopped, dead or hung and has processed no batch for a while, if the view
 is stalled, or if the view's rows are known to be wrong. The view gets a fallback if the archive has everything that
 readers see and more, so that readers never go back in time, or if the rows that readers see are wrong. The fallback is
-dropped once the stream has caught up with it.
+dropped once the stream has caught up with it. A batch-only view has no stream and needs no fallback.
 
 The check runs every few minutes and rarely finds a view that needs a fallback, so the archive reader is imported only
 on demand.
@@ -13,10 +13,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from psycopg import sql
-
 from truelog.control import application
-from truelog.control.view_tables import tables_of
+from truelog.control.view_tables import empty_answer, lock_answer, tables_of
 from truelog.log.positions import Positions
 from truelog.serving import serving_status
 from truelog.storage.database import Connection, connect
@@ -33,10 +31,15 @@ _DUE = """
     LEFT JOIN truelog.lease l ON l.application = s.application
     LEFT JOIN truelog.batch_refusal f ON f.view = n.view
     CROSS JOIN (SELECT now() - make_interval(secs => %(seconds)s) AS then) t
-    WHERE n.view = ANY(%(known)s) AND coalesce(a.made_at < t.then, true)
+    WHERE n.view = ANY(%(known)s) AND NOT v.batch_only AND coalesce(a.made_at < t.then, true)
         AND (q.since < t.then OR (s.state = 'STALLED' AND s.since < t.then)
             OR coalesce(l.batch_at, l.taken_at) < t.then)
     ORDER BY n.view
+"""
+# A batch-only view stays refused until it is built.
+_FORGET_REFUSALS = """
+    DELETE FROM truelog.batch_refusal
+    WHERE view <> ALL(%s) AND view NOT IN (SELECT view FROM truelog.batch_only)
 """
 
 log = logging.getLogger("truelog.fallback_policy")
@@ -50,7 +53,7 @@ def views_due(settings: Settings) -> list[str]:
         parameters = {"known": known, "files": files, "seconds": settings.batch_answer_seconds}
         due: list[tuple[Any, ...]] = connection.execute(_DUE, parameters).fetchall()
         names = [view for view, *_ in due]
-        connection.execute("DELETE FROM truelog.batch_refusal WHERE view <> ALL(%s)", (names,))
+        connection.execute(_FORGET_REFUSALS, (names,))
         candidates = [(view, version, reads) for view, version, reads, refused in due if not refused]
         return [
             view
@@ -99,6 +102,12 @@ def is_quarantined(connection: Connection, view: str, version: int) -> bool:
     return found.fetchone() is not None
 
 
+def is_known_wrong(connection: Connection, view: str, version: int) -> bool:
+    """Whether the last comparison of the view's own rows has found them to be wrong."""
+    found = connection.execute("SELECT FROM truelog.quarantine WHERE (view, version) = (%s, %s)", (view, version))
+    return found.fetchone() is not None
+
+
 def drop_unneeded_fallbacks(connection: Connection) -> list[str]:
     """Drop fallbacks that no reader gets, because the stream has caught up or readers see another version."""
     stored: list[tuple[Any, ...]] = connection.execute("SELECT view, version FROM truelog.batch_answer").fetchall()
@@ -108,24 +117,12 @@ def drop_unneeded_fallbacks(connection: Connection) -> list[str]:
 def _drop_unneeded(connection: Connection, view: str, version: int) -> bool:
     with connection.transaction():
         tables = tables_of(connection, view, version)
-        lock_fallback(connection, tables)
+        lock_answer(connection, tables)
         unneeded = connection.execute(
             "DELETE FROM truelog.batch_answer WHERE (view, version) = (%s, %s) AND (view, version) NOT IN "
             "(SELECT view, version FROM truelog.answer WHERE layer = %s)",
             (view, version, serving_status.BATCH),
         )
         if unneeded.rowcount:
-            empty_fallback(connection, tables)
+            empty_answer(connection, tables)
     return bool(unneeded.rowcount)
-
-
-def lock_fallback(connection: Connection, tables: Sequence[str]) -> None:
-    """Block other writers of the same fallback until this transaction ends; readers continue."""
-    names = sql.SQL(", ").join(sql.Identifier("batch", each) for each in tables)
-    connection.execute(sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(names))
-
-
-def empty_fallback(connection: Connection, tables: Sequence[str]) -> None:
-    """Delete the fallback's rows. TRUNCATE would block readers and remove rows that older snapshots still read."""
-    for each in tables:
-        connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("batch", each)))

@@ -1,7 +1,8 @@
 """Deploys an application's views: loads their files, makes their tables, and records the views that cannot run.
 
 A deployment is repeated in the running process when a file or a topic has changed. A view whose code is unchanged is
-left alone, so its worker can continue with a merge during the deployment.
+left alone, so its worker can continue with a merge during the deployment. A batch-only view gets its tables here and no
+worker: `truelog.serving.batch_views` builds it.
 """
 
 import logging
@@ -48,18 +49,18 @@ class ViewDeployment:
         name = self.holder.application
         digest = application.source_digest(self.settings, self.library)
         found = load_views(self.spark, self.settings, types, application.views_of(self.settings, name))
-        health = examine({clock.TOPIC, *(t for each in found.compiled for t in each.view.topics)}, types)
+        streamed = [each for each in found.compiled if not each.view.batch_only]
+        health = examine({clock.TOPIC, *(t for each in streamed for t in each.view.topics)}, types)
         refused, ready = dict(found.refused), dict[str, CompiledView]()
         for compiled in found.compiled:
-            suspended = _suspended(compiled, health.bad) or self._scattered(compiled, health.earliest)
-            if reason := suspended or self._deploy_table(compiled):
+            if reason := self._unfit(compiled, health) or self._deploy_table(compiled):
                 refused[compiled.name] = reason
-            else:
+            elif not compiled.view.batch_only:
                 ready[compiled.name] = self._unchanged(compiled) or compiled
         with self.connection.transaction():  # otherwise, the application would seem to run other code than it should
             application.set_code(self.connection, name, found.code, digest)
             lease.record_code(self.connection, self.holder, found.code)
-        self._record({each.name: each.view.version for each in found.compiled}, ready, refused)
+        self._record({each.name: each.view.version for each in streamed}, ready, refused)
         self.deployed, self._refused = ready, refused
         return health
 
@@ -80,9 +81,15 @@ class ViewDeployment:
             raise
         except (CodeChanged, psycopg.DatabaseError) as error:
             return str(error)
-        if compiled.name not in self.deployed:
+        if compiled.name not in self.deployed and not compiled.view.batch_only:
             stage.sweep(self.connection, compiled)
         return ""
+
+    def _unfit(self, compiled: CompiledView, health: TopicHealth) -> str:
+        """Why the topics do not allow a stream of the view, or an empty string."""
+        if compiled.view.batch_only:
+            return ""
+        return _suspended(compiled, health.bad) or self._scattered(compiled, health.earliest)
 
     def _scattered(self, compiled: CompiledView, earliest: Positions) -> str:
         """Why a view that depends on earlier events cannot go on: a topic has got more partitions."""

@@ -6,6 +6,7 @@ unwrap them.
 """
 
 import os
+from datetime import time
 from enum import StrEnum
 from ipaddress import ip_network
 from pathlib import Path
@@ -171,6 +172,7 @@ class Settings(BaseSettings):
     base_seconds: PositiveFloat = 86_400.0  # time after which an incremental comparison reads everything again
     # Time without a batch before the batch layer answers, and the interval between its answers.
     batch_answer_seconds: PositiveFloat = 120.0
+    batch_views_at: time = time(2, 30)  # the time of day (UTC) at which the batch-only views are built
     batch_grace_seconds: PositiveFloat = 5.0  # how long a batch of up to 100,000 records waits for a slow view
     hang_seconds: PositiveFloat = 90.0  # how long a view may work on one portion before it is reported as stalled
     # Time without a batch, in addition to the trigger interval, before an application counts as hung.
@@ -205,6 +207,7 @@ class Settings(BaseSettings):
     alert_deaths: PositiveInt = 3  # failures of an application within ten minutes
     alert_undecided_seconds: PositiveFloat = 3 * 3600.0  # time without a verdict from reconcile
     alert_unproved_seconds: PositiveFloat = 6 * 3600.0  # age of a view's newest certificate
+    alert_unbuilt_seconds: PositiveFloat = 36 * 3600.0  # time since a batch-only view was last built
     alert_unaudited_seconds: PositiveFloat = 36 * 3600.0  # age of the archive's last audit
     alert_dead_letters: PositiveFloat = 1.0  # per second, in the last five minutes
     alert_dropped_share: float = Field(default=0.01, ge=0, lt=1)  # of a view's events in two hours, dropped as too late

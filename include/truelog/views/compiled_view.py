@@ -69,7 +69,7 @@ class CompiledView:
 
     @property
     def schema(self) -> str:
-        """The schema of the table that a comparison checks. A batch-only view has rows in the batch layer alone."""
+        """The schema with the view's own rows, which comparisons check: those of its stream, or of the batch layer."""
         return "batch" if self.view.batch_only else "state"
 
     @property

@@ -32,7 +32,7 @@ def lag(views: Readers = None, as_json: AsJson = False) -> None:
 
     settings = Settings()
     named(settings, [view for view in views or () if view != ARCHIVE])
-    rows = lag_report.lag_rows_now(settings, views or ())
+    rows = lag_report.lag_rows_now(settings, _with_lag(settings, views or ()))
     if as_json:
         print_json({"lag": [asdict(row) for row in rows]})
     else:
@@ -42,6 +42,18 @@ def lag(views: Readers = None, as_json: AsJson = False) -> None:
         raise typer.Exit(Exit.DIFFERENT)
     if LagVerdict.UNKNOWN in verdicts:
         raise typer.Exit(Exit.UNKNOWN)
+
+
+def _with_lag(settings: Settings, views: list[str] | tuple[str, ...]) -> list[str]:
+    """The readers, none of which may be a batch-only view."""
+    from truelog.control import view_tables
+    from truelog.storage import db_snapshot
+
+    with db_snapshot.read_snapshot(settings) as connection:
+        batch_only = view_tables.batch_only_views(connection)
+    if without := [view for view in views if view in batch_only]:
+        raise typer.BadParameter(f"{', '.join(without)}: no stream runs this view, so it has no lag")
+    return list(views)
 
 
 def _show(rows: "list[LagRow]") -> None:

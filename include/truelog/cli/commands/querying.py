@@ -211,6 +211,7 @@ def views(as_json: AsJson = False) -> None:
     The exit code is 3 if a view's file is broken. The reason is printed, and the other views are still shown.
     """
     from truelog.apps import reader_positions
+    from truelog.control import application
     from truelog.serving import serving_status
     from truelog.storage import db_snapshot
 
@@ -224,7 +225,7 @@ def views(as_json: AsJson = False) -> None:
         {
             "view": name,
             **_declaration(view),
-            "application": settings.applications.get(name, "stream"),
+            "application": None if view.batch_only else application.application_of_view(settings, name),
             "columns": columns[name],
             "positions": known[name].positions.plain(),
             **serving_status.serving_fields(answers.get(name)),
@@ -286,7 +287,8 @@ def sql(query: Query, seconds: Seconds = 300, as_json: AsJson = False) -> None:
 
 def _show(entry: dict[str, Any]) -> None:
     console = Console()
-    facts = f"version {entry['version']}, reads {', '.join(entry['reads'])}, run by {entry['application']}"
+    run_by = f"run by {entry['application']}" if entry["application"] else "built once a day"
+    facts = f"version {entry['version']}, reads {', '.join(entry['reads'])}, {run_by}"
     facts += f", served by the {entry['layer']} layer" if entry["layer"] else ""
     console.print(f"[bold]{entry['view']}[/bold]  {facts}", highlight=False)
     table = Table("column", "type", "aggregation", "meaning")

@@ -8,7 +8,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from truelog.cli.commands.streaming import FINE, streams, tables, unread_input, unread_table
+from truelog.cli.commands.streaming import (
+    FINE,
+    batch_table,
+    batch_views,
+    streams,
+    tables,
+    unread_input,
+    unread_table,
+)
 from truelog.cli.output import AsJson, Exit, print_json
 from truelog.support.settings import ENVIRONMENT_FILE, Settings, default_home
 
@@ -52,16 +60,17 @@ def status(as_json: AsJson = False) -> None:
 
 def _show(settings: Settings, states: "list[State]", as_json: bool) -> bool:
     """Show the status, and return whether everything is in its desired state."""
-    applications, unread, connect = streams(settings), unread_input(settings), _connections(settings)
+    applications, built, connect = streams(settings), batch_views(settings), _connections(settings)
+    unread = unread_input(settings)
     fine = all(state.state == "READY" for state in states) and all(each["state"] in FINE for each in applications)
     fine = fine and not any(unread.values())
     if as_json:
         services = [asdict(state) for state in states]
-        print_json({"services": services, "streams": applications, **unread, "connect": connect})
+        print_json({"services": services, "streams": applications, "batch_views": built, **unread, "connect": connect})
         return fine
     console = Console()
     console.print(_table(states))
-    for table in (*tables(applications), *unread_table(unread)):
+    for table in (*tables(applications), *batch_table(built), *unread_table(unread)):
         console.print(table)
     airflow = connect["airflow"]
     lines = [

@@ -80,6 +80,30 @@ def streams(settings: Settings) -> list[dict[str, Any]]:
     return [_as_json(each) for each in applications]
 
 
+def batch_views(settings: Settings) -> list[dict[str, Any]]:
+    """The last and the next build of each batch-only view, or nothing if the database is down."""
+    from truelog.serving import build_schedule
+    from truelog.storage import db_snapshot
+    from truelog.support.errors import ServiceDown
+    from truelog.views import catalogue
+
+    try:
+        with db_snapshot.read_snapshot(settings) as connection:
+            names = catalogue.view_names(settings.views_folder)
+            return [asdict(each) for each in build_schedule.build_statuses(settings, connection, names).values()]
+    except ServiceDown:  # the applications' states say so
+        return []
+
+
+def batch_table(views: list[dict[str, Any]]) -> list[Table]:
+    """A table of the batch-only views, if there are any."""
+    table = Table("batch-only view", "built (UTC)", "next build (UTC)", "reason")
+    for each in views:
+        built = each["built_at"].strftime("%Y-%m-%d %H:%M:%S") if each["built_at"] else "not yet"
+        table.add_row(each["view"], built, f"{each['next_build']:%Y-%m-%d %H:%M}", escape(each["reason"]))
+    return [table] if views else []
+
+
 def unread_input(settings: Settings) -> dict[str, list[dict[str, Any]]]:
     """The topics that are suspended and the event files that cannot be used, or nothing if the database is down."""
     from truelog.monitor import input_report

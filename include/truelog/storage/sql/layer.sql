@@ -17,7 +17,14 @@ CREATE TABLE IF NOT EXISTS truelog.batch_position (
     PRIMARY KEY (view, version, topic, partition),
     FOREIGN KEY (view, version) REFERENCES truelog.batch_answer ON DELETE CASCADE
 );
-COMMENT ON TABLE truelog.batch_position IS 'The log position of each batch answer';
+ALTER TABLE truelog.batch_position ADD COLUMN IF NOT EXISTS reading integer NOT NULL DEFAULT 0;
+COMMENT ON TABLE truelog.batch_position IS 'The log position of each batch answer, and the reading under which it was built';
+
+CREATE OR REPLACE VIEW truelog.view_position AS
+SELECT view, version, topic, partition, topic_id, next_offset, reading FROM truelog.position
+UNION ALL SELECT view, version, topic, partition, topic_id, next_offset, reading
+FROM truelog.batch_position JOIN truelog.view USING (view, version) WHERE batch_only;
+COMMENT ON VIEW truelog.view_position IS 'The log position of each view''s own rows: those of its stream, or of a batch-only view';
 
 CREATE TABLE IF NOT EXISTS truelog.batch_refusal (
     view text PRIMARY KEY, files text NOT NULL, reason text NOT NULL, at timestamptz NOT NULL DEFAULT now()
@@ -25,7 +32,8 @@ CREATE TABLE IF NOT EXISTS truelog.batch_refusal (
 COMMENT ON TABLE truelog.batch_refusal IS 'Why a view cannot be rebuilt while the code files have this hash';
 
 -- Views whose last conclusive comparison was DIFFERENT and was not fully repaired; UNKNOWN changes nothing. If the archive
--- or a partial is wrong (`truelog.reconcile.offset_search`), the rebuild is wrong, so the stream stays visible.
+-- or a partial is wrong (`truelog.reconcile.offset_search`), the rebuild is wrong, so the stream stays visible. The next
+-- build of a batch-only view replaces all of its rows.
 CREATE OR REPLACE VIEW truelog.quarantine AS
 SELECT v.view, v.version, r.id AS reconciliation, r.finished_at AS since
 FROM truelog.view v CROSS JOIN LATERAL (
@@ -33,11 +41,16 @@ FROM truelog.view v CROSS JOIN LATERAL (
     WHERE (r.view, r.version) = (v.view, v.version) AND r.verdict <> 'UNKNOWN' ORDER BY r.id DESC LIMIT 1
 ) r
 WHERE r.verdict = 'DIFFERENT' AND r.missing + r.extra + r.different > 0
-    AND NOT r.causes @> '[{"cause": "missing archive file"}]' AND NOT r.causes @> '[{"cause": "wrong partial"}]';
+    AND NOT r.causes @> '[{"cause": "missing archive file"}]' AND NOT r.causes @> '[{"cause": "wrong partial"}]'
+    AND NOT EXISTS (
+        SELECT FROM truelog.batch_answer a
+        WHERE (a.view, a.version) = (v.view, v.version) AND v.batch_only AND a.made_at > r.finished_at
+    );
 COMMENT ON VIEW truelog.quarantine IS 'Views whose streamed rows are known to be wrong, with the comparison that proved it';
 
 -- A batch answer is stored only if it contains all records that readers have seen. Readers get this answer until the
--- stream contains all of its records. If a topic was deleted and created again, its old offsets do not count.
+-- stream contains all of its records. If a topic was deleted and created again, its old offsets do not count. The readers
+-- of a batch-only view always get its batch answer.
 CREATE OR REPLACE VIEW truelog.batch_layer AS
 SELECT a.view, a.version, a.as_of, a.made_at FROM truelog.batch_answer a
 WHERE EXISTS (
@@ -46,8 +59,14 @@ WHERE EXISTS (
         SELECT FROM truelog.position p WHERE (p.view, p.version, p.topic) = (b.view, b.version, b.topic)
             AND (p.topic_id <> b.topic_id OR (p.partition = b.partition AND p.next_offset >= b.next_offset))
     )
-) OR EXISTS (SELECT FROM truelog.quarantine q WHERE (q.view, q.version) = (a.view, a.version));
+) OR EXISTS (SELECT FROM truelog.quarantine q WHERE (q.view, q.version) = (a.view, a.version))
+OR EXISTS (SELECT FROM truelog.view v WHERE (v.view, v.version) = (a.view, a.version) AND v.batch_only);
 COMMENT ON VIEW truelog.batch_layer IS 'Views whose readers get the batch answer';
+
+CREATE OR REPLACE VIEW truelog.batch_only AS
+SELECT d.view, d.version, a.made_at AS built_at, extract(epoch FROM now() - coalesce(a.made_at, d.made_at))::float8 AS age
+FROM truelog.deployed d LEFT JOIN truelog.batch_answer a USING (view, version) WHERE d.batch_only;
+COMMENT ON VIEW truelog.batch_only IS 'The deployed views that no stream runs, and the age of their last build; of a view that was never built, its own age';
 
 CREATE OR REPLACE VIEW truelog.served_position AS
 SELECT view, version, topic, partition, topic_id, next_offset
@@ -67,18 +86,22 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog AS $$
 $$;
 
 CREATE OR REPLACE VIEW truelog.answer AS
-SELECT d.view, d.version, CASE WHEN b.view IS NULL THEN 'stream' ELSE 'batch' END AS layer, at.as_of,
-    extract(epoch FROM now() - at.as_of)::float8 AS age,
-    why.matter || CASE WHEN why.matter <> '' AND b.view IS NULL AND f.reason IS NOT NULL THEN '; it cannot be rebuilt: ' || f.reason ELSE '' END AS reason
+SELECT d.view, d.version, served.layer, at.as_of, extract(epoch FROM now() - at.as_of)::float8 AS age,
+    why.matter || CASE WHEN why.matter <> '' AND (b.view IS NULL OR d.batch_only) AND f.reason IS NOT NULL
+        THEN '; it cannot be rebuilt: ' || f.reason ELSE '' END AS reason
 FROM truelog.deployed d
 LEFT JOIN truelog.batch_layer b USING (view, version)
 LEFT JOIN truelog.quarantine q USING (view, version)
 LEFT JOIN truelog.standing s ON s.view = d.view
 LEFT JOIN truelog.application_status a ON a.application = s.application
 LEFT JOIN truelog.batch_refusal f ON f.view = d.view
-CROSS JOIN LATERAL (SELECT CASE WHEN b.view IS NULL THEN truelog.complete_until(d.view, d.version, d.reads) ELSE b.as_of END AS as_of) at
+CROSS JOIN LATERAL (SELECT CASE WHEN b.view IS NULL AND NOT d.batch_only THEN 'stream' ELSE 'batch' END AS layer) served
+CROSS JOIN LATERAL (SELECT CASE WHEN served.layer = 'stream' THEN truelog.complete_until(d.view, d.version, d.reads) ELSE b.as_of END AS as_of) at
 CROSS JOIN LATERAL (SELECT CASE
-    WHEN q.reconciliation IS NOT NULL THEN format('rows of the stream differ from the rebuild (reconciliation %s)', q.reconciliation)
+    WHEN q.reconciliation IS NOT NULL THEN format('rows of the %s differ from the rebuild (reconciliation %s)',
+        CASE WHEN d.batch_only THEN 'batch layer' ELSE 'stream' END, q.reconciliation)
+    WHEN d.batch_only AND b.view IS NULL THEN 'batch-only and not built yet'
+    WHEN d.batch_only THEN format('batch-only, built at %s UTC', to_char(b.made_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS'))
     WHEN s.state = 'STALLED' THEN 'its stream is stalled'
     WHEN a.desired = 'stopped' THEN format('%s is stopped', a.application)
     WHEN NOT a.alive THEN format('%s is not running', a.application)

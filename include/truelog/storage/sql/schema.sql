@@ -28,12 +28,13 @@ ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS deployed_at timestamptz;  -- w
 ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS fingerprint_2 text;
 ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS sides text[] NOT NULL DEFAULT '{}';  -- the names of the view's side tables
 ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS repairs bigint NOT NULL DEFAULT 0;  -- a merge that has read rows before a repair is refused
+ALTER TABLE truelog.view ADD COLUMN IF NOT EXISTS batch_only boolean NOT NULL DEFAULT false;  -- no stream runs this version
 COMMENT ON TABLE truelog.view IS 'The code that made each view''s table. A merge locks the view''s row';
 
 CREATE OR REPLACE VIEW truelog.deployed AS
-SELECT DISTINCT ON (view) view, version, made_at, reads FROM truelog.view
+SELECT DISTINCT ON (view) view, version, made_at, reads, batch_only FROM truelog.view
 ORDER BY view, deployed_at DESC NULLS LAST, version DESC;
-COMMENT ON VIEW truelog.deployed IS 'The version of each view that its application runs, which readers see. It may be older than the newest version';
+COMMENT ON VIEW truelog.deployed IS 'The version of each view that its application runs, or that was built, which readers see. It may be older than the newest version';
 
 CREATE TABLE IF NOT EXISTS truelog.position (
     view text, version integer, topic text, partition integer, topic_id text NOT NULL, next_offset bigint NOT NULL,

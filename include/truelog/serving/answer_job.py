@@ -1,0 +1,68 @@
+"""A batch job that builds the batch answers of some views, and records the views that cannot be rebuilt."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from truelog.batch.batch_context import open_batch
+from truelog.batch.rebuild import Rebuilder
+from truelog.control import application
+from truelog.log.positions import Positions
+from truelog.storage.database import Connection, connect
+from truelog.support.errors import CodeChanged, NotMade
+from truelog.support.settings import Settings
+
+log = logging.getLogger("truelog.answer")
+
+
+@dataclass(frozen=True)
+class AnswerOutcome:
+    """The positions of new answers, the views for which the archive has nothing new, and errors by view."""
+
+    made: dict[str, Positions] = field(default_factory=dict)
+    nothing_new: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The stable format for scripts."""
+        made = {view: at.plain() for view, at in self.made.items()}
+        return {"made": made, "nothing_new": self.nothing_new, "refused": self.refused, "failed": self.failed}
+
+
+def build_each(
+    settings: Settings, views: Sequence[str], build: Callable[[Rebuilder], Positions | None]
+) -> AnswerOutcome:
+    """Build answers for these views in a separate Spark session; an error in one view does not stop the others."""
+    files = application.source_digest(settings)  # before the files are read
+    with open_batch(settings, "truelog answer", views) as context:
+        outcome = AnswerOutcome(refused=dict(context.views.refused))
+        for each in context.views.compiled:
+            try:
+                with connect(settings, autocommit=True) as connection:
+                    made = build(Rebuilder(context, connection, each))
+                if made is None:
+                    outcome.nothing_new.append(each.name)
+                else:
+                    outcome.made[each.name] = made
+            except (CodeChanged, NotMade) as error:
+                outcome.refused[each.name] = str(error)
+            except Exception as error:  # an error in one view must not stop the others
+                log.exception("%s: building the answer failed", each.name)
+                outcome.failed[each.name] = f"{type(error).__name__}: {error}"
+    with connect(settings) as connection:
+        _record_refusals(connection, outcome, files)
+    return outcome
+
+
+def _record_refusals(connection: Connection, outcome: AnswerOutcome, files: str) -> None:
+    """Record the refused views. A view that needs a fallback is not tried again until its files change."""
+    built = [*outcome.made, *outcome.nothing_new]
+    connection.execute("DELETE FROM truelog.batch_refusal WHERE view = ANY(%s)", (built,))
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO truelog.batch_refusal (view, files, reason) VALUES (%s, %s, %s) "
+            "ON CONFLICT (view) DO UPDATE SET files = excluded.files, reason = excluded.reason, at = now()",
+            [(view, files, reason) for view, reason in outcome.refused.items()],
+        )
