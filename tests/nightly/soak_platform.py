@@ -34,6 +34,7 @@ from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 from truelog.support.wait import until
 from truelog.views import catalogue
+from truelog.views.view import View
 
 STORES, SERVICES = ("postgresql", "kafka", "s3"), ("ticks", "collector", "lag")
 POINTS = {
@@ -77,9 +78,13 @@ class Soak:
     def end(self) -> None:
         """Terminate the stream, and the archive once it has all records, also the ticks, that the views have merged."""
         assert self.applications["stream"].end() == 0
-        for name in catalogue.load_all_views(self.settings.views_folder):
+        for name in self._streamed_views():
             soon(partial(self._archived, self.world.positions(name)), RECOVERY_SECONDS, f"the archive of {name}")
         assert self.applications["archive"].end() == 0
+
+    def _streamed_views(self) -> dict[str, View]:
+        views = catalogue.load_all_views(self.settings.views_folder)
+        return {name: view for name, view in views.items() if not view.batch_only}
 
     def _archived(self, merged: Positions) -> bool:
         return archived_positions(self.settings, merged.offsets).covers(merged)
@@ -157,7 +162,7 @@ class Soak:
     def catch_up(self) -> None:
         """Wait until all views and the archive have reached the present end of the log."""
         ends = topics.end_offsets(self.settings, self.topics)
-        views = catalogue.load_all_views(self.settings.views_folder)
+        views = self._streamed_views()
 
         def reached() -> bool:
             self.keep_running()

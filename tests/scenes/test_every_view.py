@@ -25,14 +25,16 @@ from truelog.history.explanation import Verdict
 from truelog.ingest.generator import generate
 from truelog.log import ticks, topics
 from truelog.log.kafka_producer import KafkaSender
+from truelog.serving.row_query import RowQuery
 from truelog.support.errors import ServiceDown
 from truelog.support.process import is_alive
 from truelog.support.wait import until
 from truelog.views import catalogue
 from truelog.views.compiled_view import STATUS
 
-VIEWS = catalogue.load_all_views()
-TOPICS = {topic for view in VIEWS.values() for topic in view.reads}
+ALL_VIEWS = catalogue.load_all_views()
+VIEWS = {name: view for name, view in ALL_VIEWS.items() if not view.batch_only}
+TOPICS = {topic for view in ALL_VIEWS.values() for topic in view.reads}
 ROWS, EVENTS = 2, 5  # rows that are explained in each view, by their last events
 CLUSTER_SECRET = "5ec2e7" * 8
 
@@ -87,6 +89,7 @@ def test_killed_between_merges_and_continued_by_executors(
     for view in VIEWS:
         require_explained(world, batch, view)
     require_rows_of_the_past(world, archive, batch)
+    require_built_and_equal(world, archive, batch)
 
 
 def require_explained(world: World, batch: Batch, view: str) -> None:
@@ -118,7 +121,7 @@ def require_rows_of_the_past(world: World, archive: Application, batch: Batch) -
     archive.wait(lambda: archived_positions(world.settings, ends.offsets).covers(ends), 60, "the archive")
     for view in VIEWS:
         with open_past(batch.context, batch.compiled(view), noon) as past:
-            assert Counter(without_status(row) for row in past.rows()) == then[view], view
+            assert Counter(without_status(row) for row in past.rows(RowQuery(view, limit=None))) == then[view], view
 
 
 def rows(world: World, view: str) -> Counter[str]:
@@ -129,6 +132,19 @@ def rows(world: World, view: str) -> Counter[str]:
 def without_status(row: str) -> str:
     """A row without the column that depends on the clock and not only on the events."""
     return json.dumps({name: value for name, value in json.loads(row).items() if name != STATUS})
+
+
+def require_built_and_equal(world: World, archive: Application, batch: Batch) -> None:
+    """A batch-only view is built by a job. If the job is killed before it commits, readers see no row of it."""
+    ends = topics.end_offsets(world.settings, ["cart_event"])
+    archive.wait(lambda: archived_positions(world.settings, ["cart_event"]).covers(ends), 60, "the end of the log")
+    start(world.settings, "answer.py", "--batch-only", fault="answer.replaced:1:kill").wait_kill()
+    assert world.ask("SELECT count(*) FROM views.also_bought") == [(0,)]
+    built = start(world.settings, "answer.py", "--batch-only")
+    assert built.wait_death(180) == 0, built.tail()
+    batch.require_equal_from_raw(["also_bought"])
+    [(customers,)] = world.ask("SELECT max(customers) FROM views.also_bought WHERE product <> also")
+    assert customers > 1
 
 
 def require_none(family: list[psutil.Process]) -> None:

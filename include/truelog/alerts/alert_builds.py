@@ -26,5 +26,5 @@ def observe(settings: Settings) -> Observation:
 
 
 def _cause(was_built: bool, age: float, refusal: str | None) -> str:
-    since = f"its last build ended {in_words(age)} ago" if was_built else f"never built since {in_words(age)}"
+    since = f"its last build ended {in_words(age)} ago" if was_built else f"created {in_words(age)} ago and never built"
     return f"{since}; it cannot be built: {refusal}" if refusal else since

@@ -18,6 +18,7 @@ from truelog.kernel import merge, stage, table
 from truelog.kernel.stage import StagedRows
 from truelog.log.positions import Positions
 from truelog.storage.database import Connection
+from truelog.support import faults
 from truelog.support.errors import ArchiveBehind
 from truelog.views.compiled_view import CompiledView
 
@@ -49,6 +50,7 @@ def build_answer(
     with connection.transaction():
         with replacing():
             now = _replace(rebuilder, archived, staged)
+        faults.reach("answer.replaced")
         merge.lock(connection, compiled)
         if not improves(archived):
             raise psycopg.Rollback

@@ -58,8 +58,13 @@ class Version:
 def drop_superseded(settings: Settings) -> list[Version]:
     """Drop the superseded versions that are past their retention, and return them."""
     with connect(settings, autocommit=True) as connection:
-        rows = connection.execute(_SUPERSEDED, {"seconds": settings.superseded_keep_seconds}).fetchall()
-        return [each for each in (Version(str(v), int(str(n))) for v, n in rows) if _drop(settings, connection, each)]
+        found = _superseded(connection, settings.superseded_keep_seconds)
+        return [each for each in found if _drop(settings, connection, each)]
+
+
+def _superseded(connection: Connection, keep_seconds: float) -> list[Version]:
+    rows = connection.execute(_SUPERSEDED, {"seconds": keep_seconds}).fetchall()
+    return [Version(str(view), int(str(version))) for view, version in rows]
 
 
 def _drop(settings: Settings, connection: Connection, version: Version) -> bool:

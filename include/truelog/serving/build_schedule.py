@@ -37,7 +37,7 @@ def build_statuses(settings: Settings, connection: Connection, views: Iterable[s
     """The status of each of these views that is batch-only and has a table."""
     rows: list[tuple[Any, ...]] = connection.execute(_BUILDS, (list(views),)).fetchall()
     following = next_build(settings, datetime.now(UTC))
-    return {row[0]: BuildStatus(*row, following) for row in rows}
+    return {view: BuildStatus(view, built_at, as_of, reason, following) for view, built_at, as_of, reason in rows}
 
 
 def cron(settings: Settings) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from truelog.alerts.alert_kind import KINDS, Severity
 from truelog.alerts.alert_rules import Alert
-from truelog.control.view_status import STALLED, STOPPED, UP_TO_DATE
+from truelog.control.view_status import BATCH_ONLY, STALLED, STOPPED, UP_TO_DATE
 from truelog.lag.lag_report import LagRow
 from truelog.lag.lag_verdict import LagVerdict
 from truelog.monitor.summary import Facts, PlatformState, card_state, problems, summarize_open_alerts
@@ -18,6 +18,7 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 CRITICAL, WARNING = (next(n for n, kind in KINDS.items() if kind.severity is each) for each in Severity)
 VIEW = ViewEntry("orders", "", "stream", declared=1, state=UP_TO_DATE, reason="", table=ViewTable(1, NOON, 1, 1, 0))
 NEW = replace(VIEW, declared=2)
+DAILY = replace(VIEW, view="pairs", application="", batch_only=True, state=BATCH_ONLY, reason="the next build …")
 IDLE = replace(VIEW, state=STOPPED, reason="its application is not running")
 
 
@@ -51,6 +52,8 @@ def late(reader: str, verdict: LagVerdict) -> Facts:
     [
         (GOOD, PlatformState.ALL_GOOD, []),
         (replace(GOOD, answers={}), PlatformState.ALL_GOOD, []),
+        (replace(GOOD, views=(VIEW, DAILY)), PlatformState.ALL_GOOD, []),  # it has no lag
+        (view(replace(DAILY, state=STALLED)), PlatformState.CRITICAL, ["pairs is stalled"]),  # its file was refused
         (replace(GOOD, alerts=(alert(WARNING),)), PlatformState.WARNING, []),
         (replace(GOOD, alerts=(alert(WARNING), alert(CRITICAL, by="oncall"))), PlatformState.CRITICAL, []),
         (replace(GOOD, unwatched=("lag",)), PlatformState.UNKNOWN, ["alerts are not checked: lag"]),
