@@ -48,7 +48,10 @@ def deployed(world: World, tmp_path: Path) -> Iterator[Settings]:
 def send(settings: Settings) -> None:
     producer = Producer(settings.kafka())
     for number, milliseconds in enumerate(MILLISECONDS):
-        event: dict[str, Any] = {"event_id": f"story-{number}", "occurred_at": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
+        event: dict[str, Any] = {
+            "event_id": f"story-{number}",
+            "occurred_at": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+        }
         event |= {"visitor_id": "v", "url": URL, "response_ms": milliseconds}
         producer.produce("page_view", json.dumps(event).encode(), b"v")
     assert producer.flush(30) == 0
