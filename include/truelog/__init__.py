@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from truelog.measures.measure import First, Latest, Max, Min, Sum, Value, latest
     from truelog.measures.sketches import Bloom, Distinct, Quantiles
+    from truelog.plans.steps import Steps
     from truelog.schema.derived import Derived
     from truelog.schema.event import Event, Topic
     from truelog.schema.quality import Quality
@@ -34,6 +35,7 @@ __all__ = [
     "Min",
     "Quality",
     "Quantiles",
+    "Steps",
     "Sum",
     "Topic",
     "Totals",
@@ -52,6 +54,7 @@ _HOMES = {
     "EventWindow": "truelog.views.lateness",
     "Group": "truelog.views.group",
     "lateness": "truelog.views.lateness",
+    "Steps": "truelog.plans.steps",
     **dict.fromkeys(("Join", "Match", "Totals"), "truelog.views.join"),
     **dict.fromkeys(("First", "Latest", "Max", "Min", "Sum", "Value", "latest"), "truelog.measures.measure"),
     **dict.fromkeys(("Bloom", "Distinct", "Quantiles"), "truelog.measures.sketches"),

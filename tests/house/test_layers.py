@@ -15,6 +15,7 @@ ORDER = (
     "storage",
     "schema",
     "measures",
+    "plans",
     "views",
     "log",
     "control",

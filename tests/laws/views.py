@@ -6,7 +6,7 @@ from decimal import Decimal
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from truelog import Bloom, Distinct, First, Latest, Max, Min, Quantiles, Sum, View, latest
+from truelog import Bloom, Distinct, First, Group, Latest, Max, Min, Quantiles, Steps, Sum, View, latest
 from truelog.views import catalogue
 
 
@@ -127,8 +127,42 @@ ON_TIME = View(
     allowed_lateness="1 second",
 )
 
+_KEPT = 60  # characters of the text in a state
+
+
+def _requests(page_view: DataFrame) -> DataFrame:
+    return page_view.select("visitor_id", "url", _one_of("share", _FLOATS, "double").alias("share"))
+
+
+def _no_request() -> Column:
+    share, last = F.lit(None).cast("double").alias("share"), F.array().cast("array<string>").alias("last")
+    return F.struct(F.lit(0).alias("requests"), F.lit("").alias("urls"), share, last)
+
+
+def _another_request(state: Column, request: Column) -> Column:
+    """Every field depends on the order of the requests. Some values are not in the form that PostgreSQL stores."""
+    return F.struct(
+        (state["requests"] + 1).alias("requests"),
+        F.right(F.concat(state["urls"], F.lit("\0"), request["url"]), F.lit(_KEPT)).alias("urls"),
+        F.coalesce(-state["share"], request["share"]).alias("share"),
+        F.slice(F.concat(F.array(request["url"]), state["last"]), 1, 2).alias("last"),
+    )
+
+
+IN_STEPS = Group(
+    reads=("page_view",),
+    transform=_requests,
+    by=("visitor_id",),
+    inputs=("url", "share"),
+    fold=Steps(_no_request, _another_request, every=2),
+    key=("visitor_id",),
+    values=("requests", "urls", "share", "last"),
+    most=6,
+)
+
 # Batch-only views are streamed here: their tables obey the same laws.
 VIEWS = {
+    "in_steps": IN_STEPS,
     "every_measure": EVERY_MEASURE,
     "extreme_values": EXTREME_VALUES,
     "on_time": ON_TIME,

@@ -153,4 +153,4 @@ class BatchApplier:
         if compiled.inputs is not None:
             spark = events[compiled.view.reads[0]].sparkSession
             own = groups.stage_touched(spark, compiled, self.settings, staged[INPUTS])
-        return replace(own, sides=staged)
+        return replace(own, sides={**own.sides, **staged})

@@ -25,12 +25,12 @@ from truelog.log import records
 from truelog.log.positions import Range
 from truelog.log.records import Coordinates, EventFrames
 from truelog.log.topics import PartitionKey
+from truelog.plans.steps import COORDINATES
 from truelog.storage.database import Connection, names
 from truelog.support.settings import Settings
 from truelog.views import copies
 from truelog.views.compiled_view import CompiledView
 from truelog.views.copies import LOG_TIME, SEEN
-from truelog.views.group import COORDINATES
 
 _SCHEMA = StructType(
     [StructField(*each) for each in zip(COORDINATES, (StringType(), IntegerType(), LongType()), strict=True)]

@@ -46,7 +46,7 @@ def deploy_table(connection: Connection, compiled: CompiledView) -> None:
             for each in compiled.tables:
                 create_table(connection, each, "state", each.table)
                 _create_stage(connection, each)
-            for each in filter(None, (compiled.inputs, compiled.seen)):
+            for each in filter(None, (compiled.inputs, compiled.checkpoints, compiled.seen)):
                 stage.grant(connection, each)
             if compiled.joined is not None:
                 joins.create(connection, compiled)

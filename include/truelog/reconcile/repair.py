@@ -27,6 +27,7 @@ from pyspark.sql.types import StructField, StructType
 from truelog.batch import answer
 from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import groups, joins, merge, stage
+from truelog.kernel.loaded_inputs import inputs_of
 from truelog.kernel.stage import StagedRows
 from truelog.log.positions import Positions
 from truelog.reconcile import row_diff
@@ -58,7 +59,7 @@ def repair(rebuilder: Rebuilder, compared: Positions) -> int:
         for each in repairs:
             each.catch_up()  # 3
         changed = _replace_rows(rebuilder, repairs)  # 4
-    return changed if compiled.inputs is None else changed + _repair_groups(rebuilder, compiled.inputs)
+    return changed if compiled.inputs is None else changed + _repair_groups(rebuilder)
 
 
 def _build_again(rebuilder: Rebuilder, compared: Positions) -> int:
@@ -119,10 +120,10 @@ def _replace_matched_rows(rebuilder: Rebuilder, repairs: Sequence["_TableRepair"
     return changed
 
 
-def _repair_groups(rebuilder: Rebuilder, inputs: CompiledView) -> int:
-    """Fold the groups again whose rows or inputs differ, and replace their rows."""
+def _repair_groups(rebuilder: Rebuilder) -> int:
+    """Fold the groups again that have a difference in any table, and replace all that follows from their inputs."""
     connection, compiled, context = rebuilder.connection, rebuilder.compiled, rebuilder.context
-    diffs = (row_diff.diff_table(each) for each in (compiled, inputs))
+    diffs = (row_diff.diff_table(each) for each in (inputs_of(compiled), *compiled.folded_tables))
     selects = (sql.SQL("SELECT {} FROM {}").format(names(compiled.group.by), each) for each in diffs)
     found: list[tuple[Any, ...]] = connection.execute(sql.SQL(" UNION ").join(selects)).fetchall()
     if not found:
@@ -130,10 +131,11 @@ def _repair_groups(rebuilder: Rebuilder, inputs: CompiledView) -> int:
     stage.hold(connection, compiled)
     with _locked(rebuilder):
         staged = groups.stage_groups(context.spark, compiled, context.settings, found)
-        _record_before(connection, compiled, merge.positions(connection, compiled))
-        groups.delete_groups(connection, compiled, "state", groups.values(found))
-        rebuilder.of_table(compiled).merge_staged("state", staged)
-        return _record_after(connection, compiled)
+        for table in compiled.folded_tables:
+            _record_before(connection, table, merge.positions(connection, compiled))
+        groups.delete_groups(connection, compiled, found)
+        rebuilder.merge_staged("state", staged)
+        return sum(_record_after(connection, table) for table in compiled.folded_tables)
 
 
 @dataclass

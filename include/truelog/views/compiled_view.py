@@ -13,7 +13,8 @@ from truelog.measures.measure import First, Latest
 from truelog.support.errors import CodeChanged
 from truelog.views.catalogue import table_name
 from truelog.views.copies import SEEN
-from truelog.views.group import Group
+from truelog.views.fold import Fold
+from truelog.views.group import CHECKPOINTS, Group
 from truelog.views.joined import Joined
 from truelog.views.view import View
 
@@ -54,7 +55,7 @@ class CompiledView:
     scans: int = 1  # how often the transform reads its events: a union of two selections reads them twice
     side: str = ""  # the name of a side table; "" for the table that readers query
     sides: tuple["CompiledView", ...] = ()
-    inputs: "CompiledView | None" = None  # the side table of a Group, from which `fold` makes the rows
+    fold: Fold | None = None  # makes the rows of a Group, or of a side table, from the inputs
     joined: Joined | None = None  # the matches that a table of a Join counts
 
     @property
@@ -81,7 +82,22 @@ class CompiledView:
     @property
     def is_derived(self) -> bool:
         """Whether the rows follow from other tables, and not from events."""
-        return self.inputs is not None or self.joined is not None
+        return self.fold is not None or self.joined is not None
+
+    @property
+    def inputs(self) -> "CompiledView | None":
+        """The side table from which the rows are folded."""
+        return None if self.fold is None else self.fold.inputs
+
+    @property
+    def folded_tables(self) -> tuple["CompiledView", ...]:
+        """The tables of a Group that are folded from its inputs, all by the same fold."""
+        return tuple(each for each in self.tables if each.fold is not None)
+
+    @property
+    def checkpoints(self) -> "CompiledView | None":
+        """The side table with the checkpoints of a Group of steps."""
+        return next((each for each in self.sides if each.side == CHECKPOINTS), None)
 
     @property
     def sources(self) -> tuple["CompiledView", ...]:
@@ -193,17 +209,22 @@ class CompiledView:
         The stream, rebuilds and verification all call this method. The batch layer equals the stream because no other
         code turns events into states.
         """
-        if self.inputs is not None:
-            return only(self.folded(self.inputs.stored(self.inputs.totals_of(events))))
+        if self.fold is not None:
+            inputs = self.fold.inputs
+            return only(self.folded(inputs.stored(inputs.totals_of(events))))
         if self.joined is not None:
             return only(self.joined.rows(self.view.key, lambda table: table.totals_of(events)))
         return self.totals(self.transformed(events), only)
 
     def folded(self, inputs: DataFrame) -> DataFrame:
-        """Whole groups of stored inputs → the states of their rows. A group with too many inputs has no rows."""
-        size = F.count(F.lit(1)).over(Window.partitionBy(*self.group.by))
-        bounded_groups = inputs.withColumn("_inputs", size).where(F.col("_inputs") <= self.group.most)
-        return self.prepared(self.group.fold(bounded_groups.drop("_inputs")))
+        """Whole groups of stored inputs → the states of the table's rows."""
+        assert self.fold is not None  # noqa: S101
+        return self.rows_of(self.fold.run(inputs))
+
+    def rows_of(self, folded: DataFrame) -> DataFrame:
+        """The result of the fold → the states of the table's rows."""
+        assert self.fold is not None  # noqa: S101
+        return self.prepared(self.fold.rows(folded))
 
     def totals(self, rows: DataFrame, only: RowFilter = all_rows) -> DataFrame:
         """Rows as the transform selects them → states, one row for each key that `only` selects."""

@@ -19,9 +19,9 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from truelog.plans import plan
 from truelog.schema.derived import IS_DERIVED
 from truelog.support.durations import seconds
-from truelog.views import plan
 from truelog.views.group import Group
 from truelog.views.join import Match
 from truelog.views.view import View
@@ -51,6 +51,12 @@ def fingerprint(spark: SparkSession, view: View, fields: Schemas) -> str:
 def fold_fingerprint(group: Group, rows: DataFrame) -> str:
     """The fingerprint of a Group's own table, given the fold of no inputs."""
     parts = [*_plan(rows), *_declared(group), repr((group.by, group.most)), f"meaning {MEANING}"]
+    return f"{_FORMULA}:{_hash(parts)}"
+
+
+def steps_fingerprint(table: View, group: Group, every: int, declared: DataFrame) -> str:
+    """The fingerprint of a table that follows from steps, given a frame that declares them."""
+    parts = [*_plan(declared), *_declared(table), repr((group.by, group.most, every)), f"meaning {MEANING}"]
     return f"{_FORMULA}:{_hash(parts)}"
 
 

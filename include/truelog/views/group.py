@@ -10,6 +10,8 @@ inputs of the group, and its result replaces the group's rows.
 `transform` selects the columns in `by` and `inputs`. `fold` gets these columns, and the coordinates `topic`,
 `partition` and `offset`, which make the order of the inputs total. It selects the columns in `key` and `values`. It may
 filter, explode, aggregate and use windows, always within a group: the fold of two groups is the union of their folds.
+
+If a group has many inputs, of which each changes a state, `fold` may be `Steps` instead of a function.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,11 +20,12 @@ from dataclasses import dataclass, field
 from pyspark.sql import DataFrame
 
 from truelog.measures.measure import Measure, Value
+from truelog.plans.stepped import NUMBER
+from truelog.plans.steps import COORDINATES, Steps
 from truelog.support.errors import BadDeclaration
 from truelog.views.view import View
 
-INPUTS = "inputs"  # the name of the side table
-COORDINATES = ("topic", "partition", "offset")
+INPUTS, CHECKPOINTS = "inputs", "checkpoints"  # the names of the side tables
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,14 +35,14 @@ class Group(View):
     by: the columns that the rows of a group share. `key` begins with them. An event with a NULL among them belongs to
         no group.
     inputs: the further columns that `transform` selects.
-    fold: the inputs of some groups → their rows.
+    fold: the inputs of some groups → their rows; or `Steps`.
     values: the columns of a row beside the key.
     most: a group with more inputs has no rows, in the stream and in every rebuild.
     """
 
     by: tuple[str, ...]
     inputs: tuple[str, ...]
-    fold: Callable[[DataFrame], DataFrame]
+    fold: Callable[[DataFrame], DataFrame] | Steps
     values: tuple[str, ...]
     most: int = 10_000
     measures: Mapping[str, Measure] = field(default_factory=dict, init=False)
@@ -50,6 +53,8 @@ class Group(View):
             raise BadDeclaration(f"the key {self.key} does not begin with {self.by}, the columns of a group")
         if self.keep is not None or self.window is not None:
             raise BadDeclaration("a Group has no `keep` and no `window`: its rows depend on all inputs of their group")
+        if isinstance(self.fold, Steps):
+            self._require_one_state(self.fold)
         object.__setattr__(self, "measures", {name: Value() for name in self.values})
 
     @property
@@ -63,3 +68,13 @@ class Group(View):
             "inputs of all days and folds all groups: its cost grows with all inputs, not with the days of the "
             "backfill."
         )
+
+    def _require_one_state(self, steps: Steps) -> None:
+        if self.key != self.by:
+            raise BadDeclaration(f"the key {self.key} is not {self.by}: steps make one row for each group")
+        if len(self.reads) != 1:
+            raise BadDeclaration(f"steps need one order, but the events of {self.reads} have none in common")
+        if steps.every < 1 or self.most % steps.every:
+            raise BadDeclaration(f"most={self.most} is no multiple of every={steps.every}")
+        if taken := {NUMBER, *COORDINATES} & {*self.values}:
+            raise BadDeclaration(f"a checkpoint already has the column {', '.join(sorted(taken))}; rename the value")

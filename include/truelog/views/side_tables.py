@@ -13,9 +13,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from truelog.measures.measure import Sum, Value
+from truelog.plans.stepped import NUMBER
+from truelog.plans.steps import COORDINATES, Steps
 from truelog.support.errors import BadDeclaration
 from truelog.views.copies import SEEN, seen_table
-from truelog.views.group import COORDINATES, INPUTS, Group
+from truelog.views.group import CHECKPOINTS, INPUTS, Group
 from truelog.views.join import Join, Totals, counted
 from truelog.views.lateness import is_late
 from truelog.views.provenance_frame import ProvenanceFrame
@@ -31,6 +33,8 @@ def side_tables(view: View) -> Mapping[str, View]:
     sides: dict[str, View] = {}
     if isinstance(view, Group):
         sides = {INPUTS: _inputs(view)}
+        if isinstance(view.fold, Steps):
+            sides[CHECKPOINTS] = _checkpoints(view)
     elif isinstance(view, Join):
         sides = _of_join(view)
     kept = {"dropped": _dropped(view, view.allowed_lateness)} if view.allowed_lateness else {}
@@ -54,6 +58,18 @@ def _inputs(group: Group) -> View:
         measures={name: Value() for name in group.inputs},
         allowed_lateness=group.allowed_lateness,
         dedupe=group.dedupe,
+    )
+
+
+def _checkpoints(group: Group) -> View:
+    """The states of each group after some of its inputs. The key is that of the last of these inputs."""
+    return View(
+        reads=group.reads,
+        transform=group.transform,
+        key=(*group.by, *COORDINATES),
+        measures={NUMBER: Value(), **group.measures},
+        columns={NUMBER: "how many inputs of the group are before the checkpoint"},
+        version=group.version,
     )
 
 

@@ -6,22 +6,22 @@ from dataclasses import replace
 from string import Formatter
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DataType, IntegerType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, IntegerType, StringType, StructType
 
 from truelog.measures.columns import ColumnTypes, sql_type
 from truelog.measures.measure import WHOLE, Sum, require_accepted
+from truelog.plans import plan
 from truelog.support.errors import BadDeclaration
-from truelog.views import fold_checks, plan
 from truelog.views.compiled_view import STATUS, CompiledView, needed_columns
 from truelog.views.fingerprint import (
     combined,
     fingerprint,
-    fold_fingerprint,
     former_fingerprint,
     joined_fingerprint,
     referenced,
 )
-from truelog.views.group import INPUTS, Group
+from truelog.views.fold_compiler import compile_fold
+from truelog.views.group import CHECKPOINTS, INPUTS, Group
 from truelog.views.join import Join, Match
 from truelog.views.joined import Joined, type_of
 from truelog.views.lateness import CORRECTIONS
@@ -43,7 +43,7 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
     """
     sides = _compile_sides(spark, name, view, schemas)
     if isinstance(view, Group):
-        own = _compile_group(spark, name, view, sides)
+        own = _compile_folded(spark, name, view, view, sides)
     elif isinstance(view, Join):
         own = _compile_counts(name, view, view.counts, sides)
     else:
@@ -64,6 +64,8 @@ def _compile_sides(
     for side, declared in side_tables(view).items():
         if side in totals:
             compiled = _compile_counts(name, declared, totals[side].counts, sides)
+        elif side == CHECKPOINTS and isinstance(view, Group):
+            compiled = _compile_folded(spark, name, view, declared, sides)
         else:
             compiled = _compile_table(spark, name, declared, schemas)
         sides.append(replace(compiled, side=side))
@@ -112,16 +114,16 @@ def _with_sides(own: CompiledView, sides: tuple[CompiledView, ...]) -> CompiledV
     )
 
 
-def _compile_group(spark: SparkSession, name: str, group: Group, sides: Sequence[CompiledView]) -> CompiledView:
-    """The table with the rows of the groups, whose columns come from a fold of no inputs."""
+def _compile_folded(
+    spark: SparkSession, name: str, group: Group, table: View, sides: Sequence[CompiledView]
+) -> CompiledView:
+    """A table with rows that follow from the inputs of a Group: its own table, or its checkpoints."""
     [inputs] = (each for each in sides if each.side == INPUTS)
-    frame = spark.createDataFrame([], StructType([StructField(c, inputs.dtypes[c]) for c in inputs.stored_columns]))
-    rows = group.fold(frame)
-    fold_checks.require_local(name, group, frame, rows)
-    _require_columns(name, group, rows.schema)
-    dtypes = {field.name: field.dataType for field in rows.schema}
-    require_accepted(name, group.measures, dtypes)
-    compiled = CompiledView(name, group, dtypes, fold_fingerprint(group, rows), scans=0, inputs=inputs)
+    folded = compile_fold(spark, name, group, table, inputs)
+    _require_columns(name, table, folded.schema)
+    dtypes = {field.name: field.dataType for field in folded.schema}
+    require_accepted(name, table.measures, dtypes)
+    compiled = CompiledView(name, table, dtypes, folded.fingerprint, scans=0, fold=folded.fold)
     if _texts(compiled) > _texts(inputs):
         raise BadDeclaration(
             f"{name}: the key has {_texts(compiled)} text columns, so a long text of {group.by} is shorter than in "

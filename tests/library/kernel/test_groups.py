@@ -170,10 +170,11 @@ def test_the_executors_role_may_read_the_inputs_and_no_other_table(ground: Archi
 
 def test_only_touched_groups_are_loaded(ground: Archived, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = list[list[str]]()
-    folded = replace(ground.compiled, view=replace(ABOVE, fold=lambda inputs: _noted(inputs, loaded)))
+    assert ground.compiled.fold is not None
+    noted = replace(ground.compiled.fold, run=lambda inputs: _noted(inputs, loaded))
     ground.click(1, [("a", "6", 3)])
     with monkeypatch.context() as patched:
-        patched.setattr(ground, "compiled", folded)
+        patched.setattr(ground, "compiled", replace(ground.compiled, fold=noted))
         ground.stream()
     assert loaded == [["a", "a", "a"]]
 

@@ -35,6 +35,12 @@ def scans(selected: DataFrame) -> int:
     return sum(node.nodeName() == "LogicalRDD" for node in nodes(analyzed(selected)))
 
 
+def used_columns(selected: DataFrame) -> list[str]:
+    """The columns of a frame that a selection reads, after Spark has taken unnecessary structs apart."""
+    references = selected._jdf.queryExecution().optimizedPlan().references()
+    return sorted(each.name() for each in items(references.toSeq()))
+
+
 def literals(plan: Any) -> list[Any]:
     """The values of all literals in a plan, in the order of the plan."""
     return list(_literals(json.loads(plan.toJSON())))

@@ -9,9 +9,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from truelog.plans import plan
+from truelog.plans.steps import COORDINATES
 from truelog.support.errors import BadDeclaration
-from truelog.views import plan
-from truelog.views.group import COORDINATES, Group
 
 _STEPS = {
     "Project",
@@ -30,14 +30,14 @@ _UNORDERED = {"Count", "Sum", "Min", "Max", "BitAndAgg", "BitOrAgg", "BitXorAgg"
 _FLOATS = {"float", "double"}
 
 
-def require_local(name: str, group: Group, inputs: DataFrame, rows: DataFrame) -> None:
+def require_local(name: str, by: Collection[str], inputs: DataFrame, rows: DataFrame) -> None:
     """Require that `rows`, the fold of `inputs`, keeps groups apart and depends on no order but a total one.
 
     Raises:
         BadDeclaration: names the step.
     """
     numbers = {each.name(): plan.number(each) for each in plan.items(plan.analyzed(inputs).output())}
-    by, order = {numbers[n] for n in group.by}, {numbers[n] for n in COORDINATES}
+    groups, order = {numbers[n] for n in by}, {numbers[n] for n in COORDINATES}
     analyzed = plan.analyzed(rows)
     if changing := plan.unstable(analyzed):
         raise BadDeclaration(
@@ -48,11 +48,24 @@ def require_local(name: str, group: Group, inputs: DataFrame, rows: DataFrame) -
         if kind not in _STEPS:
             raise BadDeclaration(f"{name}: the fold uses {kind}. It may filter, explode, aggregate and use windows.")
         if kind == "Aggregate":
-            _require_by(name, by, plan.items(node.groupingExpressions()))
+            _require_by(name, groups, plan.items(node.groupingExpressions()))
             _require_unordered(name, _functions(plan.items(node.aggregateExpressions()), "AggregateExpression"))
         if kind == "Window":
-            _require_by(name, by, plan.items(node.partitionSpec()))
+            _require_by(name, groups, plan.items(node.partitionSpec()))
             _require_order(name, order, node)
+
+
+def require_row_wise(name: str, declared: DataFrame) -> None:
+    """Require that the steps in `declared`, a selection from states and inputs, are functions of one of each.
+
+    Raises:
+        BadDeclaration: names what they use.
+    """
+    analyzed = plan.analyzed(declared)
+    if changing := plan.unstable(analyzed):
+        raise BadDeclaration(f"{name}: a step uses {changing}, so a rebuild would differ. Use native expressions only.")
+    if others := sorted({node.nodeName() for node in plan.nodes(analyzed)} - {"Project", "LogicalRDD"}):
+        raise BadDeclaration(f"{name}: a step uses {', '.join(others)}. It may only use its state and its input.")
 
 
 def _require_by(name: str, by: Collection[int], expressions: Iterable[Any]) -> None:

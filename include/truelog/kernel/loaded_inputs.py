@@ -1,0 +1,192 @@
+"""Loads inputs of groups from PostgreSQL into Spark. The executors run the queries, so the driver collects no inputs.
+
+If the Group has steps, the fold of a group that a batch touches continues from a seed: the newest checkpoint before the
+group's first staged input. Only the inputs after the seed are loaded then.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from psycopg import sql
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, DecimalType, StringType, StructField, StructType
+
+from truelog.kernel import stage
+from truelog.kernel.stage import StagedRows
+from truelog.plans.stepped import NUMBER, SEED
+from truelog.plans.steps import COORDINATES
+from truelog.storage.database import names
+from truelog.support.settings import Settings
+from truelog.views.compiled_view import CompiledView
+
+_INPUTS_PER_TASK = 20_000
+_GROUPS_PER_TASK = 1_000
+_OF_SEED = "_seed_"  # before the names of a seed's columns, which travel beside those of an input
+
+BACKWARDS = sql.SQL(", ").join(sql.SQL("t.{} DESC").format(sql.Identifier(name)) for name in COORDINATES)
+
+_Types = Mapping[str, DataType]
+
+
+def load_touched(spark: SparkSession, compiled: CompiledView, settings: Settings, staged: StagedRows) -> DataFrame:
+    """The staged inputs and the other inputs of their groups, at most one too many; with seeds, if there are any."""
+    seed = _seed_types(compiled)
+    types = _input_types(compiled) | {f"{_OF_SEED}{name}": dtype for name, dtype in seed.items()}
+    query = _inputs_after_seeds if seed else _all_inputs
+    shares = max(1, min(spark.sparkContext.defaultParallelism, staged.rows // _INPUTS_PER_TASK))
+    queries = [query(compiled, _share(compiled, staged, number, shares)) for number in range(shares)]
+    loaded = _load(spark, settings, queries, types)
+    if not seed:
+        return loaded
+    number, *state = (F.col(f"{_OF_SEED}{name}").alias(name) for name in seed)
+    return loaded.withColumn(SEED, F.when(number.isNotNull(), F.struct(number, F.struct(*state).alias("state"))))
+
+
+def load_groups(
+    spark: SparkSession, compiled: CompiledView, settings: Settings, groups: Sequence[tuple[Any, ...]]
+) -> DataFrame:
+    """All inputs of these groups."""
+    types, by = _input_types(compiled), names(compiled.group.by)
+    portions = [groups[i : i + _GROUPS_PER_TASK] for i in range(0, len(groups), _GROUPS_PER_TASK)]
+    select = sql.SQL("SELECT {} FROM {} AS t WHERE ({}) IN ({})")
+    queries = [select.format(_columns(types), state(inputs_of(compiled)), by, values(each)) for each in portions]
+    return _load(spark, settings, queries, types)
+
+
+def inputs_of(compiled: CompiledView) -> CompiledView:
+    """The side table with the inputs of a Group."""
+    assert compiled.inputs is not None  # noqa: S101
+    return compiled.inputs
+
+
+def state(table: CompiledView) -> sql.Identifier:
+    return sql.Identifier("state", table.table)
+
+
+def values(groups: Sequence[tuple[Any, ...]]) -> sql.Composed:
+    """A VALUES list of groups."""
+    rows = (sql.SQL("({})").format(sql.SQL(", ").join(map(sql.Literal, each))) for each in groups)
+    return sql.SQL("VALUES {}").format(sql.SQL(", ").join(rows))
+
+
+def same_group(compiled: CompiledView) -> sql.Composed:
+    """The SQL condition that a row `t` belongs to a group `g`."""
+    by = compiled.group.by
+    return sql.SQL("({}) = ({})").format(names(by, "t."), names(by, "g."))
+
+
+def first_inputs(compiled: CompiledView, inputs: sql.Composable) -> sql.Composed:
+    """The query of the groups of these inputs, each with the coordinates of its first input. `inputs` is a table."""
+    return sql.SQL("SELECT DISTINCT ON ({by}) {by}, {at} FROM {inputs} ORDER BY {by}, {at}").format(
+        by=names(compiled.group.by), at=names(COORDINATES), inputs=inputs
+    )
+
+
+def _share(compiled: CompiledView, staged: StagedRows, number: int, shares: int) -> sql.Composed:
+    """The query of the staged inputs of a share of the groups."""
+    return sql.SQL(
+        "SELECT * FROM {} WHERE attempt = ANY({}) AND abs(mod(hashtextextended(ROW({})::text, 0), {})) = {}"
+    ).format(
+        stage.table(inputs_of(compiled)),
+        sql.Literal(list(staged.attempts)),
+        names(compiled.group.by),
+        sql.Literal(shares),
+        sql.Literal(number),
+    )
+
+
+def _all_inputs(compiled: CompiledView, staged: sql.Composed) -> sql.Composed:
+    return sql.SQL(
+        "WITH staged AS MATERIALIZED ({staged}), touched AS MATERIALIZED (SELECT DISTINCT {by} FROM staged) "
+        "SELECT {columns} FROM touched AS g CROSS JOIN LATERAL ("
+        "SELECT * FROM {state} AS t WHERE {same} LIMIT {enough}) AS t UNION ALL SELECT {columns} FROM staged AS t"
+    ).format(
+        staged=staged,
+        by=names(compiled.group.by),
+        columns=_columns(_input_types(compiled)),
+        state=state(inputs_of(compiled)),
+        same=same_group(compiled),
+        enough=sql.Literal(compiled.group.most + 1),
+    )
+
+
+def _inputs_after_seeds(compiled: CompiledView, staged: sql.Composed) -> sql.Composed:
+    """The query of the seeds, the inputs after them, and the staged inputs. All have the same columns."""
+    inputs, seed = _input_types(compiled), _seed_types(compiled)
+    located, no_seed = (*compiled.group.by, *COORDINATES), sql.SQL(", ").join([sql.NULL] * len(seed))
+    of_seed = sql.SQL(", ").join(
+        (sql.SQL("t.{}") if name in located else sql.SQL("NULL AS {}")).format(sql.Identifier(name)) for name in inputs
+    )
+    selects = [
+        sql.SQL("SELECT {}, {} FROM begun AS t WHERE {} IS NOT NULL").format(
+            of_seed, _columns(seed, _OF_SEED), sql.Identifier(NUMBER)
+        ),
+        sql.SQL("SELECT {}, {} FROM begun AS g CROSS JOIN LATERAL ({}) AS t").format(
+            _columns(inputs), no_seed, _inputs_after_seed(compiled)
+        ),
+        sql.SQL("SELECT {}, {} FROM staged AS t").format(_columns(inputs), no_seed),
+    ]
+    begun = _seeds(compiled, first_inputs(compiled, sql.Identifier("staged")))
+    common = sql.SQL("WITH staged AS MATERIALIZED ({}), begun AS MATERIALIZED ({}) ").format(staged, begun)
+    return common + sql.SQL(" UNION ALL ").join(selects)
+
+
+def _seeds(compiled: CompiledView, groups: sql.Composed) -> sql.Composed:
+    """The query of the newest checkpoint before the first staged input of each group. All is NULL if there is none."""
+    assert compiled.checkpoints is not None  # noqa: S101
+    return sql.SQL(
+        "SELECT {by}, {columns} FROM ({groups}) AS g LEFT JOIN LATERAL ("
+        "SELECT * FROM {checkpoints} AS t WHERE {same} AND {before} ORDER BY {backwards} LIMIT 1) AS t ON true"
+    ).format(
+        by=names(compiled.group.by, "g."),
+        columns=names((*COORDINATES, *_seed_types(compiled)), "t."),
+        groups=groups,
+        checkpoints=state(compiled.checkpoints),
+        same=same_group(compiled),
+        before=sql.SQL("({}) < ({})").format(names(COORDINATES, "t."), names(COORDINATES, "g.")),
+        backwards=BACKWARDS,
+    )
+
+
+def _inputs_after_seed(compiled: CompiledView) -> sql.Composed:
+    """The query of the inputs after the seed `g`, or of all inputs of the group if there is none."""
+    return sql.SQL(
+        "SELECT * FROM {} AS t WHERE {} AND ({at}) > (coalesce(g.topic, ''), coalesce(g.partition, -1), "
+        'coalesce(g."offset", -1)) ORDER BY {at} LIMIT {} - coalesce(g.{}, 0)'
+    ).format(
+        state(inputs_of(compiled)),
+        same_group(compiled),
+        sql.Literal(compiled.group.most + 1),
+        sql.Identifier(NUMBER),
+        at=names(COORDINATES, "t."),
+    )
+
+
+def _input_types(compiled: CompiledView) -> dict[str, DataType]:
+    """The columns of an input."""
+    inputs = inputs_of(compiled)
+    return {name: inputs.dtypes[name] for name in inputs.stored_columns}
+
+
+def _seed_types(compiled: CompiledView) -> dict[str, DataType]:
+    """The columns of a seed beside its key: its number, then the fields of its state, in their order."""
+    if compiled.checkpoints is None:
+        return {}
+    return {n: t for n, t in compiled.checkpoints.dtypes.items() if n in compiled.checkpoints.view.measures}
+
+
+def _columns(types: _Types, prefix: str = "") -> sql.Composed:
+    """The columns of a row `t`. A numeric has no Arrow type, so it travels as text."""
+    text, plain = sql.SQL("t.{}::text AS {}"), sql.SQL("t.{} AS {}")
+    return sql.SQL(", ").join(
+        (text if isinstance(dtype, DecimalType) else plain).format(sql.Identifier(n), sql.Identifier(prefix + n))
+        for n, dtype in types.items()
+    )
+
+
+def _load(spark: SparkSession, settings: Settings, queries: Sequence[sql.Composed], types: _Types) -> DataFrame:
+    """The rows that the queries select, each query in a task of its own. `types` are those of the columns in order."""
+    travels = StructType([StructField(n, StringType() if isinstance(t, DecimalType) else t) for n, t in types.items()])
+    loaded = stage.load(spark, settings, queries, travels)
+    return loaded.select(*(F.col(n).cast(t).alias(n) for n, t in types.items()))

@@ -1,0 +1,84 @@
+"""Compiles the fold of a Group: checks it on frames without rows, and finds the types of the columns that it makes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
+
+from truelog.plans import fold_checks, plan
+from truelog.plans.stepped import Stepped
+from truelog.plans.steps import Steps
+from truelog.support.errors import BadDeclaration
+from truelog.views.compiled_view import CompiledView
+from truelog.views.fingerprint import fold_fingerprint, steps_fingerprint
+from truelog.views.fold import Fold
+from truelog.views.group import Group
+from truelog.views.view import View
+
+_STATE = "_state"
+
+
+@dataclass(frozen=True)
+class CompiledFold:
+    """The fold of a table, the columns of the table's rows, and the table's fingerprint."""
+
+    fold: Fold
+    schema: StructType
+    fingerprint: str
+
+
+def compile_fold(spark: SparkSession, name: str, group: Group, table: View, inputs: CompiledView) -> CompiledFold:
+    """Compile a Group's fold, for the Group's own table or for its checkpoints.
+
+    Raises:
+        BadDeclaration: the fold does not keep groups apart, or its result depends on more than the order of the inputs.
+    """
+    columns = StructType([StructField(column, inputs.dtypes[column]) for column in inputs.stored_columns])
+    frame = spark.createDataFrame([], columns)
+    if not isinstance(group.fold, Steps):
+        rows = group.fold(frame)
+        fold_checks.require_local(name, group.by, frame, rows)
+        fold = Fold(inputs, partial(_fold_bounded, group.fold, group), lambda folded: folded)
+        return CompiledFold(fold, rows.schema, fold_fingerprint(group, rows))
+    declared = _declared(spark, name, group, group.fold, columns)
+    stepped = Stepped(group.fold, group.by, group.most, _state_type(spark, name, group.fold), _used(declared))
+    chosen = stepped.rows if table is group else stepped.checkpoints
+    made_by = steps_fingerprint(table, group, group.fold.every, declared)
+    schema = chosen(stepped.run(frame)).schema
+    return CompiledFold(Fold(inputs, stepped.run, chosen), schema, made_by)
+
+
+def _fold_bounded(fold: Callable[[DataFrame], DataFrame], group: Group, inputs: DataFrame) -> DataFrame:
+    """The rows of the groups that do not have too many inputs."""
+    size = F.count(F.lit(1)).over(Window.partitionBy(*group.by))
+    return fold(inputs.withColumn("_inputs", size).where(F.col("_inputs") <= group.most).drop("_inputs"))
+
+
+def _declared(spark: SparkSession, name: str, group: Group, steps: Steps, inputs: StructType) -> DataFrame:
+    """A frame without rows that declares the steps: the initial state, and the state after a step."""
+    columns = [field for field in inputs if field.name not in group.by]
+    state = StructField(_STATE, _state_type(spark, name, steps))
+    frame = spark.createDataFrame([], StructType([state, *columns]))
+    step = steps.step(F.col(_STATE), F.struct(*(field.name for field in columns)))
+    declared = frame.select(steps.initial().alias("initial"), step.alias("stepped"))
+    fold_checks.require_row_wise(name, declared)
+    initial, stepped = (field.dataType.simpleString() for field in declared.schema)
+    if stepped != initial:
+        raise BadDeclaration(f"{name}: the initial state is {initial}, but a step makes {stepped}.")
+    return declared
+
+
+def _used(declared: DataFrame) -> tuple[str, ...]:
+    """The columns of an input that a step uses."""
+    return tuple(column for column in plan.used_columns(declared) if column != _STATE)
+
+
+def _state_type(spark: SparkSession, name: str, steps: Steps) -> StructType:
+    """The type of the state. Any of its fields may be NULL."""
+    [initial] = spark.range(0).select(steps.initial()).schema
+    if not isinstance(initial.dataType, StructType):
+        raise BadDeclaration(f"{name}: the initial state is no struct, but {initial.dataType.simpleString()}.")
+    return spark.createDataFrame([], initial.dataType.simpleString()).schema
