@@ -99,12 +99,13 @@ def _views(connection: Connection) -> None:
 
 
 def _applications(connection: Connection) -> None:
+    """Two healthy applications. The last batch is in the future, so that they stay healthy during long tests."""
     application.declare(connection, [ARCHIVE, STREAM])
     for name, epoch in ((ARCHIVE, 3), (STREAM, 17)):
         application.set_code(connection, name, "9f2c61d0a7b34e58", "files")
         connection.execute(
             "INSERT INTO truelog.lease (application, epoch, host, pid, taken_at, batch_at, code, process_at) "
-            "VALUES (%s, %s, 'worker-1', 4711, now() - interval '5 hours', now() - interval '2 seconds', "
+            "VALUES (%s, %s, 'worker-1', 4711, now() - interval '5 hours', now() + interval '1 day', "
             "'9f2c61d0a7b34e58', 0)",
             (name, epoch),
         )
