@@ -13,11 +13,13 @@ from pyspark.sql import SparkSession
 from truelog.control import application
 from truelog.control.application import ARCHIVE, hash_lines
 from truelog.log import records
+from truelog.plans.steps import Steps
 from truelog.schema.event import EventTypes
 from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 from truelog.views.compiled_view import CompiledView
+from truelog.views.group import Group
 from truelog.views.view import View
 from truelog.views.view_compiler import compile_view
 
@@ -50,10 +52,16 @@ def load_views(spark: SparkSession, settings: Settings, types: EventTypes, views
 
 
 def _require_keyed(name: str, view: View, types: EventTypes) -> None:
-    """Refuse a topic without a key for a view that depends on earlier events: they may be in other partitions."""
-    for topic in view.reads if view.is_stateful else ():
-        if topic in types and types[topic].topic.key is None:
+    """Refuse a topic without a key for a view that depends on earlier events: they may be in other partitions.
+
+    The groups of steps must contain the key. Otherwise an event could come before a checkpoint at any time.
+    """
+    for topic in types.keys() & {*view.reads} if view.is_stateful else ():
+        key = types[topic].topic.key
+        if key is None:
             raise BadDeclaration(f"{name} depends on the order of the events of {topic}, whose topic has no key.")
+        if isinstance(view, Group) and isinstance(view.fold, Steps) and key not in view.by:
+            raise BadDeclaration(f"{name} has steps, so `by` must contain {key}, the key of {topic}.")
 
 
 def archive_code(types: EventTypes) -> str:

@@ -18,6 +18,10 @@ def analyzed(selected: DataFrame) -> Any:
     return selected._jdf.queryExecution().analyzed()
 
 
+def optimized(selected: DataFrame) -> Any:
+    return selected._jdf.queryExecution().optimizedPlan()
+
+
 def nodes(plan: Any) -> Iterator[Any]:
     """The nodes of a plan, from the top."""
     yield plan
@@ -37,8 +41,7 @@ def scans(selected: DataFrame) -> int:
 
 def used_columns(selected: DataFrame) -> list[str]:
     """The columns of a frame that a selection reads, after Spark has taken unnecessary structs apart."""
-    references = selected._jdf.queryExecution().optimizedPlan().references()
-    return sorted(each.name() for each in items(references.toSeq()))
+    return sorted(each.name() for each in items(optimized(selected).references().toSeq()))
 
 
 def literals(plan: Any) -> list[Any]:

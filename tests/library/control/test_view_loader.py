@@ -103,3 +103,32 @@ def test_a_view_that_depends_on_earlier_events_needs_a_topic_with_a_key(
     loaded = load_views(spark, configured, types | {"click": keyless}, ["grouped"])
     assert loaded.compiled == []
     assert "the events of click, whose topic has no key" in loaded.refused["grouped"]
+
+
+STEPPED = '''"""Clicks in steps."""
+from pyspark.sql import DataFrame, functions as F
+from truelog import Group, Steps
+
+def transform(click: DataFrame) -> DataFrame:
+    return click.select("url", "visitor_id")
+
+def initial():
+    return F.struct(F.lit(0).alias("clicks"))
+
+def step(state, click):
+    return F.struct((state["clicks"] + 1).alias("clicks"))
+
+VIEW = Group(reads=("click",), transform=transform, by=("{0}",), inputs=("{1}",), fold=Steps(initial, step),
+             key=("{0}",), values=("clicks",))
+'''
+
+
+def test_the_groups_of_steps_contain_the_key_of_the_topic(
+    spark: SparkSession, settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "by_visitor.py").write_text(STEPPED.format("visitor_id", "url"))
+    (tmp_path / "by_url.py").write_text(STEPPED.format("url", "visitor_id"))
+    configured = settings.model_copy(update={"views_folder": tmp_path})
+    loaded = load_views(spark, configured, load_events(), ["by_visitor", "by_url"])
+    assert [each.name for each in loaded.compiled] == ["by_visitor"]
+    assert "`by` must contain visitor_id, the key of click" in loaded.refused["by_url"]
