@@ -58,12 +58,9 @@ def send(settings: Settings) -> None:
 
 
 def waited(world: World) -> list[int]:
-    found = world.ask("SELECT to_regclass(%s)", f"views.{NAME}")
-    return (
-        []
-        if found == [(None,)]
-        else [int(n) for (n,) in world.ask(f"SELECT waited FROM views.{NAME} WHERE url = %s", URL)]
-    )
+    if world.ask("SELECT to_regclass(%s)", f"views.{NAME}") == [(None,)]:
+        return []
+    return [int(found) for (found,) in world.ask(f"SELECT waited FROM views.{NAME} WHERE url = %s", URL)]
 
 
 def state(world: World) -> str:

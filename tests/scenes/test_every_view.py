@@ -5,9 +5,10 @@ Afterwards each view equals its rebuild, its rows follow from their events, and 
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -15,6 +16,7 @@ from psycopg import sql
 
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
+from tests.scenes.command_line import answer
 from tests.scenes.conftest import World, known
 from tests.scenes.exposure import listening_addresses
 from truelog import Group
@@ -36,6 +38,7 @@ ALL_VIEWS = catalogue.load_all_views()
 VIEWS = {name: view for name, view in ALL_VIEWS.items() if not view.batch_only}
 TOPICS = {topic for view in ALL_VIEWS.values() for topic in view.reads}
 ROWS, EVENTS = 2, 5  # rows that are explained in each view, by their last events
+EVERY_ROW = sql.SQL("true")
 CLUSTER_SECRET = "5ec2e7" * 8
 
 
@@ -93,23 +96,19 @@ def test_killed_between_merges_and_continued_by_executors(
 
 
 def require_explained(world: World, batch: Batch, view: str) -> None:
-    """The last of the events behind a row leads to the row that readers see. So do all events of its group."""
+    """The last of the events behind a row leads to the row that readers see, or to the rows of its group."""
     declared = VIEWS[view]
     names = declared.by if isinstance(declared, Group) else declared.key
     columns = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(name)) for name in names)
-    some = sql.SQL("SELECT {} FROM {} ORDER BY md5(ROW({})::text) LIMIT {}")
-    relation = sql.Identifier("views", view)
-    for values in world.ask(some.format(columns, relation, columns, ROWS)):
+    some = sql.SQL("SELECT {columns} FROM {} ORDER BY md5(ROW({columns})::text) LIMIT {}")
+    for values in world.ask(some.format(sql.Identifier("views", view), ROWS, columns=columns)):
         given = dict(zip(names, values, strict=True))
         found = explain(batch.context, batch.compiled(view), given, Page(EVENTS))
-        same = (sql.SQL("{}::text IS NOT DISTINCT FROM %s").format(sql.Identifier(name)) for name in names)
-        condition = sql.SQL(" AND ").join(same)
-        read = world.ask(
-            sql.SQL("SELECT to_jsonb(v) - 'status' FROM {} AS v WHERE {}").format(relation, condition), *values
-        )
-        seen = sorted((row for (row,) in read), key=str)
         assert found.verdict is Verdict.EQUAL, (view, given, found.reason)
-        assert sorted(found.events[-1].rows, key=str) == seen, (view, given)
+        same = sql.SQL("ROW({}) IS NOT DISTINCT FROM ROW({})").format(
+            columns, sql.SQL(", ").join(map(sql.Literal, values))
+        )
+        assert Counter(map(plain, found.events[-1].rows)) == rows(world, view, same), (view, given)
         assert len(found.events) == min(EVENTS, found.total)
 
 
@@ -121,17 +120,21 @@ def require_rows_of_the_past(world: World, archive: Application, batch: Batch) -
     archive.wait(lambda: archived_positions(world.settings, ends.offsets).covers(ends), 60, "the archive")
     for view in VIEWS:
         with open_past(batch.context, batch.compiled(view), noon) as past:
-            assert Counter(without_status(row) for row in past.rows(RowQuery(view, limit=None))) == then[view], view
+            past_rows = past.rows(RowQuery(view, limit=None))
+            assert Counter(plain(json.loads(row)) for row in past_rows) == then[view], view
+    told = answer("query", "page_audience", "--as-of", noon.isoformat(), "--limit", "1")
+    assert (told["version"], len(told["rows"])) == (VIEWS["page_audience"].version, 1)
+    assert datetime.fromisoformat(told["tick"]) <= noon
 
 
-def rows(world: World, view: str) -> Counter[str]:
-    query = sql.SQL("SELECT row_to_json(v)::text FROM {} AS v").format(sql.Identifier("views", view))
-    return Counter(without_status(text) for (text,) in world.ask(query))
+def rows(world: World, view: str, condition: sql.Composable = EVERY_ROW) -> Counter[str]:
+    query = sql.SQL("SELECT row_to_json(v) FROM {} AS v WHERE {}").format(sql.Identifier("views", view), condition)
+    return Counter(plain(row) for (row,) in world.ask(query))
 
 
-def without_status(row: str) -> str:
-    """A row without the column that depends on the clock and not only on the events."""
-    return json.dumps({name: value for name, value in json.loads(row).items() if name != STATUS})
+def plain(row: Mapping[str, Any]) -> str:
+    """A row as text, without the column that depends on the clock."""
+    return json.dumps({name: value for name, value in row.items() if name != STATUS})
 
 
 def require_built_and_equal(world: World, archive: Application, batch: Batch) -> None:
