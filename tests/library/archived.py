@@ -101,8 +101,9 @@ class Archived:
         ]
         self._archive("click", partition, values, [each.second for each in clicks])
 
-    def tick(self, second: int) -> None:
-        self._archive("ticks", 0, [{"occurred_at": self._at(second), "ends": self.positions.as_json()}])
+    def tick(self, second: int, ends: str | None = None) -> None:
+        """Archive a tick. With other `ends` than a tick has, the record is none."""
+        self._archive("ticks", 0, [{"occurred_at": self._at(second), "ends": ends or self.positions.as_json()}])
 
     def stream(self) -> None:
         """Merge the records that the view lacks, as a stream does: from their raw bytes, and from no archived file."""

@@ -31,7 +31,7 @@ def show(found: Explanation) -> None:
 
 
 def _columns(found: Explanation) -> list[str]:
-    """The columns that differ between rows: not those that the key names."""
+    """The columns that may differ between rows, because the key does not name them."""
     rows = [*found.streamed, *found.rebuilt, *(row for event in found.events for row in event.rows)]
     return [name for name in (rows[0] if rows else ()) if name not in found.key]
 

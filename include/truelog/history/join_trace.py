@@ -37,7 +37,7 @@ def trace_join(rebuilder: Rebuilder, joined: Joined, end: Positions, key: RowKey
         own = _union(keys for table, keys in listed if table.side == side.side)
         every = _union(keys for table, keys in (*listed, *behind) if table.side == side.side)
         if every is not None:
-            added = cached(cache, contributions(side, search.transformed(side), with_keys(every)))
+            added = cached(cache, contributions(side, search.side_rows(side), with_keys(every)))
             sources.append(Source(side, added, added.limit(0) if own is None else with_keys(own)(added)))
     added_to = {each.table.side: each.added for each in sources}
 
@@ -61,7 +61,7 @@ class _Search:
     cache: ExitStack
     _transformed: dict[str, DataFrame] = field(default_factory=dict)
 
-    def transformed(self, side: CompiledView) -> DataFrame:
+    def side_rows(self, side: CompiledView) -> DataFrame:
         """The transform's rows of a side, each with its record."""
         if side.side not in self._transformed:
             self._transformed[side.side] = transformed(self.rebuilder.of_table(side), self.end)
@@ -100,7 +100,7 @@ class _Search:
     def _versions(self, table: CompiledView) -> DataFrame:
         """The columns of a table that a match may use, in each version of each row. Counts have no versions."""
         if table.joined is None:
-            return versions_of(table, table.prepared(self.transformed(table)))
+            return versions_of(table, table.prepared(self.side_rows(table)))
         parts = (
             combinations(
                 replace(match, where=()), {n: self._versions(table.joined.tables[match.table(n)]) for n in match.tables}

@@ -39,7 +39,7 @@ class RowKey:
 
 
 def parse_key(spark: SparkSession, compiled: CompiledView, given: Mapping[str, str | None]) -> RowKey:
-    """The key with these values as text; None is NULL. Of a Group, the columns that its groups share are enough.
+    """The key with these values as text; None is NULL. The columns that its groups share are enough for a Group.
 
     Raises:
         BadInput: a column is unknown or missing, or a value does not have its column's type.

@@ -38,6 +38,7 @@ def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
         for second, clicks in CLICKS.items():
             for partition, url, spent, at in clicks:
                 made.click(partition, [(url, str(spent), at)])
+            made.tick(second - 10, ends="no tick")
             made.tick(second)
         made.stream()
         yield made
@@ -77,8 +78,8 @@ def test_the_rows_at_a_tick(ground: Archived) -> None:
         assert {row["url"]: row["spent"] for row in map(json.loads, found.rows(totals))} == {"a": 3, "b": 4}
         assert len(list(found.rows(RowQuery(found.compiled.name, limit=1)))) == 1
         told = found.as_dict()
-    assert (told["tick"], told["positions"]) == ("2026-03-01T00:01:40Z", {"click": {0: 1, 1: 2}, "ticks": {0: 1}})
-    assert (told["cost"]["records"], told["cost"]["partials"]) == (3 + 1, 0)
+    assert (told["tick"], told["positions"]) == ("2026-03-01T00:01:40Z", {"click": {0: 1, 1: 2}, "ticks": {0: 2}})
+    assert (told["cost"]["records"], told["cost"]["partials"]) == (3 + 2, 0)
     assert past(ground, 200) == counted(200)
     with db_snapshot.read_snapshot(ground.lab.settings) as snapshot:
         assert [row[0] for row in snapshot.execute(f"SELECT spent FROM views.{ground.compiled.name}".encode())] == [32]
@@ -91,13 +92,13 @@ def test_the_rows_at_a_tick(ground: Archived) -> None:
 
 
 def test_partials_are_read_where_they_fit(ground: Archived) -> None:
-    begin, end = Positions({}, ground.ids), Positions({"click": {0: 1, 1: 2}, "ticks": {0: 1}}, ground.ids)
+    begin, end = Positions({}, ground.ids), Positions({"click": {0: 1, 1: 2}, "ticks": {0: 2}}, ground.ids)
     tile = PartialRange(MORNING, begin, end)
     states = ground.rebuilder.states_between(begin, end)
     partials.replace(ground.lab.spark, ground.lab.settings, ground.compiled, tile, states)
     with open_past(ground.lab.context, ground.compiled, at(200)) as found:
         assert rows_of(found) == counted(200)
-        assert (found.partials, found.cost.records) == (1, 2 + 1)
+        assert (found.partials, found.cost.records) == (1, 2 + 2)
 
 
 def test_times_that_the_archive_does_not_know(ground: Archived) -> None:

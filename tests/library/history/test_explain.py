@@ -1,4 +1,4 @@
-"""The events behind a row, in order, and the row after each of them: told by hand, and compared with rebuilds."""
+"""The events behind a row, in order, and the row after each of them: examples, each compared with rebuilds."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
