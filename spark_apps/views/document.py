@@ -100,7 +100,7 @@ def document(every: int, longest: int) -> Group:
             "document_id": "the site's id for the document",
             "text": "the text after all edits",
             "characters": "the length of the text in code points",
-            "edits": "how many edits the document has had, with those that had no effect",
+            "edits": "how many edits the document has had, including edits without effect",
             "edited_at": "time of the last edit, by corrected event time",
         },
     )

@@ -25,7 +25,6 @@ ORDER = (
     "apps",
     "lag",
     "batch",
-    "history",
     "quality",
     "reconcile",
     "alerts",

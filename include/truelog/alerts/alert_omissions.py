@@ -1,4 +1,4 @@
-"""Finds views that leave much out: events that reach the log too late, and groups with too many inputs."""
+"""Finds views that leave much out: late events, groups with too many inputs, and what came after an old build."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,10 +8,11 @@ from psycopg import sql
 from truelog.alerts.alert_rules import Finding, Observation
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
+from truelog.support.durations import in_words
 from truelog.support.settings import Settings
 from truelog.views import catalogue
 
-OMISSION_KINDS = ("late_events_dropped", "groups_oversized")
+OMISSION_KINDS = ("late_events_dropped", "groups_oversized", "build_overdue")
 _SIDE = "dropped"
 _DROPPING = """
     SELECT view, version FROM truelog.deployed JOIN truelog.view USING (view, version)
@@ -22,13 +23,18 @@ _OVERSIZED = """
     FROM truelog.deployed JOIN truelog.oversized_group USING (view, version)
     WHERE view = ANY(%s) GROUP BY view ORDER BY view
 """
+_OVERDUE = """
+    SELECT view, built_at IS NOT NULL, age, reason FROM truelog.batch_only LEFT JOIN truelog.batch_refusal USING (view)
+    WHERE view = ANY(%s) AND age > %s ORDER BY view
+"""
 
 
 def observe(settings: Settings) -> Observation:
-    """One finding for each view that dropped many events lately, and for each view with an oversized group."""
+    """One finding for each view that dropped many events lately, that has an oversized group, or whose build is too old."""
     names = catalogue.view_names(settings.views_folder)
     with db_snapshot.read_snapshot(settings) as connection:
-        return Observation((*_late_events(settings, connection, names), *_oversized_groups(connection, names)))
+        late, oversized = _late_events(settings, connection, names), _oversized_groups(connection, names)
+        return Observation((*late, *oversized, *_overdue_builds(settings, connection, names)))
 
 
 def _late_events(settings: Settings, connection: Connection, names: list[str]) -> Iterator[Finding]:
@@ -50,3 +56,15 @@ def _oversized_groups(connection: Connection, names: list[str]) -> Iterator[Find
     oversized: list[tuple[Any, ...]] = connection.execute(_OVERSIZED, (names,)).fetchall()
     for view, number in oversized:
         yield Finding("groups_oversized", view, f"groups without rows: {number:,}; see `truelog.oversized_group`")
+
+
+def _overdue_builds(settings: Settings, connection: Connection, names: list[str]) -> Iterator[Finding]:
+    """One finding for each batch-only view that was not built for too long."""
+    overdue: list[tuple[Any, ...]] = connection.execute(_OVERDUE, (names, settings.alert_unbuilt_seconds)).fetchall()
+    for view, *facts in overdue:
+        yield Finding("build_overdue", view, _cause(*facts))
+
+
+def _cause(was_built: bool, age: float, refusal: str | None) -> str:
+    since = f"its last build ended {in_words(age)} ago" if was_built else f"created {in_words(age)} ago and never built"
+    return f"{since}; it cannot be built: {refusal}" if refusal else since

@@ -12,7 +12,6 @@ import psycopg
 
 from truelog.alerts import (
     alert_applications,
-    alert_builds,
     alert_declarations,
     alert_lag,
     alert_omissions,
@@ -32,7 +31,6 @@ SOURCES = (
     Source("applications", alert_applications.APPLICATION_KINDS, 2.0, alert_applications.observe),
     Source("lag", alert_lag.LAG_KINDS, 5.0, alert_lag.observe),
     Source("reconcile", alert_verification.VIEW_KINDS, 15.0, alert_verification.observe_views),
-    Source("builds", alert_builds.BUILD_KINDS, 15.0, alert_builds.observe),
     Source("archive", alert_verification.ARCHIVE_KINDS, 15.0, alert_verification.observe_archive),
     Source("events", alert_verification.EVENT_KINDS, 15.0, alert_verification.observe_events),
     Source("dead letters", alert_resources.DEAD_LETTER_KINDS, 15.0, alert_resources.observe_dead_letters),

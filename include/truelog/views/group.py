@@ -11,7 +11,7 @@ inputs of the group, and its result replaces the group's rows.
 `partition` and `offset`, which make the order of the inputs total. It selects the columns in `key` and `values`. It may
 filter, explode, aggregate and use windows, always within a group: the fold of two groups is the union of their folds.
 
-If a group has many inputs, of which each changes a state, `fold` may be `Steps` instead of a function.
+If a group has many inputs, and each input changes a state, `fold` may be `Steps` instead of a function.
 """
 
 from collections.abc import Callable, Mapping

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from tests.laws.lab import Lab
 from tests.library.archived import Archived, archived
 from truelog import Join, Latest, Match, Totals, View, latest
-from truelog.alerts import alert_builds
+from truelog.alerts import alert_omissions
 from truelog.batch.rejudge import rebuild_under_reading
 from truelog.control import view_tables
 from truelog.kernel import table
@@ -234,20 +234,20 @@ def test_an_alert_says_that_a_view_was_not_built(ground: Archived, tmp_path: Pat
     name, connection = ground.compiled.name, ground.lab.connection
     (tmp_path / f"{name}.py").write_text("")
     settings = ground.lab.settings.model_copy(update={"views_folder": tmp_path, "alert_unbuilt_seconds": 3600.0})
-    assert alert_builds.observe(settings).findings == ()
+    assert alert_omissions.observe(settings).findings == ()
     connection.execute("UPDATE truelog.view SET made_at = now() - interval '2 hours' WHERE view = %s", (name,))
-    [never] = alert_builds.observe(settings).findings
+    [never] = alert_omissions.observe(settings).findings
     assert (never.key, never.cause) == (f"build_overdue/{name}", "created 2 h ago and never built")
     build(ground)
-    assert alert_builds.observe(settings).findings == ()
+    assert alert_omissions.observe(settings).findings == ()
     connection.execute("UPDATE truelog.batch_answer SET made_at = now() - interval '3 hours' WHERE view = %s", (name,))
     refusal = "INSERT INTO truelog.batch_refusal (view, files, reason) VALUES (%s, '', 'its code changed')"
     connection.execute(refusal, (name,))
-    [old] = alert_builds.observe(settings).findings
+    [old] = alert_omissions.observe(settings).findings
     assert old.cause == "its last build ended 3 h ago; it cannot be built: its code changed"
     assert "it cannot be rebuilt: its code changed" in status(ground).reason
     fallback_policy.views_due(settings)
-    assert alert_builds.observe(settings).findings == (old,)  # the refusal stays
+    assert alert_omissions.observe(settings).findings == (old,)  # the refusal stays
     connection.execute("DELETE FROM truelog.batch_refusal WHERE view = %s", (name,))
 
 

@@ -76,9 +76,7 @@ def query(  # noqa: PLR0913, PLR0917 — the options of the command
     time. The time is in UTC. It is the time at which events reached the log, and not the time of the events. A line on
     standard error shows the tick, the positions and the cost. With --json, the answer is one line with all of these.
     """
-    from truelog.serving import row_export, serving_status
     from truelog.serving.row_query import Condition, RowQuery
-    from truelog.storage import db_snapshot
 
     settings = Settings()
     named(settings, [view])
@@ -92,7 +90,14 @@ def query(  # noqa: PLR0913, PLR0917 — the options of the command
     )
     if as_of is not None:
         _query_past(settings, view, past_time(as_of), wanted, as_json)
-        return
+    else:
+        _query_present(settings, view, wanted)
+
+
+def _query_present(settings: Settings, view: str, wanted: "RowQuery") -> None:
+    from truelog.serving import row_export, serving_status
+    from truelog.storage import db_snapshot
+
     with db_snapshot.read_snapshot(settings) as connection:
         answer = serving_status.serving_statuses(connection).get(view)
         if answer and answer.reason:
