@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from tests.scenes.applications import STARTED, Application, start, unfired
 from tests.scenes.batch import Batch
 from tests.scenes.traffic import Traffic, count_valid, in_the_log, page_views
+from truelog.lag import lag_history, lag_poll
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.schema.event import load_events
@@ -83,6 +84,13 @@ class World:
     def require_total(self, view: str) -> None:
         """The sum of a view's counts is right. A lost event and a doubled event cancel out here."""
         assert self.counted(view) == count_valid(in_the_log(self.settings))
+
+    def poll_archive(self) -> None:
+        """Sample the archive's lag, which tells how far a batch answer goes."""
+        broker = topics.client(self.settings)
+        _, readings = lag_poll.poll_once(self.settings, broker, load_events(), lag_poll.polled_archive)
+        with connect(self.settings) as connection:
+            lag_history.append(connection, readings, 3600)
 
     def cut_off(self, application: str) -> None:
         """Take the lease from its holder, as a network failure would."""

@@ -1,5 +1,6 @@
 """History recomputed by an Airflow backfill, which compares and repairs views that differ from the log."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -17,9 +18,10 @@ from tests.scenes.applications import start
 from tests.scenes.conftest import World, known
 from tests.scenes.marked import VIEW, marked, p99
 from truelog.archive import analyst, archive_reader
-from truelog.archive.archive_table import open_catalog
+from truelog.archive.archive_table import archived_positions, open_catalog
 from truelog.batch.recomputation import DayState
-from truelog.log import ticks
+from truelog.log import ticks, topics
+from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import PROJECT, Settings
 from truelog.support.wait import until
@@ -28,6 +30,7 @@ from truelog.views.catalogue import VIEWS
 pytestmark = pytest.mark.alone
 
 CHOSEN = ("page_audience", "page_views")
+BATCH_ONLY = "also_bought"
 DAYS, DAY_SECONDS = 7, 10
 MIN_MARKS = 600
 BACKFILLED = "page_views"
@@ -38,11 +41,11 @@ FIRST, LAST = MIDNIGHT - timedelta(days=1), MIDNIGHT
 
 @pytest.fixture(scope="module")
 def short(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """Ten-second log days, two views and the batch layer's DAGs. Airflow does not run the applications here."""
+    """Ten-second log days, three views and the batch layer's DAGs. Airflow does not run the applications here."""
     views, dags = tmp_path_factory.mktemp("views"), tmp_path_factory.mktemp("dags")
-    for view in CHOSEN:
+    for view in (*CHOSEN, BATCH_ONLY):
         shutil.copy(VIEWS / f"{view}.py", views)
-    for dag in ("recompute", "reconcile", "quality", "archive"):
+    for dag in ("recompute", "reconcile", "quality", "archive", "batch_views"):
         shutil.copy(PROJECT / "dags" / f"{dag}.py", dags)
     _remove_schedule(dags / "reconcile.py")
     with known(
@@ -88,7 +91,7 @@ def oncall(world: World, history: datetime, short: Settings) -> Iterator[Airflow
 
         until(closed, 120, "closed log days")
         until(caught_up, 60, "the views at the end of the log")
-        for dag in ("recompute", "reconcile", "quality", "archive_upkeep"):
+        for dag in ("recompute", "reconcile", "quality", "archive_upkeep", "batch_views"):
             signed_in.wait_for_dag(dag)
         signed_in.wait_for_clock("recompute")
         yield signed_in
@@ -271,6 +274,50 @@ def test_a_log_day_of_each_event_type_is_validated(
     assert "missing referrer 1: at most 0.9" in validated[0][0]
     found = world.ask("SELECT value FROM truelog.figure WHERE (event, name, day) = ('page_view', 'events', %s)", day)
     assert found == [(counted,)]
+
+
+def buy(settings: Settings, customer: str, *products: str) -> None:
+    """Check out a cart with these products, and wait until the archive has its events."""
+    common = {"cart_id": f"cart of {customer}", "visitor_id": customer, "occurred_at": "2026-03-01T10:00:00Z"}
+    events = [common | {"verb": "added", "product": each, "quantity": 1} for each in products]
+    with KafkaSender(settings, ["cart_event"]) as sender:
+        for number, event in enumerate([*events, common | {"verb": "checked_out"}]):
+            value = json.dumps(event | {"event_id": f"{customer} {number}"}).encode()
+            sender.send(OutgoingRecord("cart_event", common["cart_id"], value))
+    ends = topics.end_offsets(settings, ["cart_event"])
+
+    def archived() -> None:
+        if not archived_positions(settings, ["cart_event"]).covers(ends):
+            raise ServiceDown("the archive has not reached the carts")
+
+    until(archived, 60, "the carts in the archive")
+
+
+def test_a_batch_only_view_is_built_and_proved_from_the_raw_log(world: World, oncall: Airflow, short: Settings) -> None:
+    """No stream runs it. The hand-made error is found at the positions of the build, and the view is built again."""
+
+    def compare(state: str, **params: Any) -> tuple[Any, ...]:
+        run = oncall.trigger("reconcile", views=[BATCH_ONLY], from_raw=True, **params)
+        oncall.wait_for_run("reconcile", run, state)
+        return outcomes(world, run)[BATCH_ONLY][:3]
+
+    buy(short, "ann", "lamp", "rug")
+    world.poll_archive()
+    oncall.wait_for_run("batch_views", oncall.trigger("batch_views"))
+    pairs = "SELECT customers FROM views.also_bought WHERE product = 'lamp' AND also = 'rug'"
+    assert world.ask(pairs) == [(1,)]
+    serving = "SELECT layer, age < 600, reason LIKE 'batch-only, built at %%' FROM truelog.answer WHERE view = %s"
+    assert world.ask(serving, BATCH_ONLY) == [("batch", True, True)]
+    assert world.ask("SELECT FROM truelog.position WHERE view = %s", BATCH_ONLY) == []
+
+    buy(short, "bob", "lamp", "rug", "vase")
+    assert world.ask(pairs) == [(1,)]
+    assert compare("success", repair=False) == ("EQUAL", 0, 0)
+    world.ask("UPDATE batch.also_bought_v1 SET customers = 7 WHERE product = 'lamp' AND also = 'rug' RETURNING 1")
+    assert compare("failed", repair=False) == ("DIFFERENT", 1, 0)
+    assert world.ask(pairs) == [(7,)]
+    assert compare("success", repair=True) == ("EQUAL", 0, 1)
+    assert world.ask(pairs) == [(2,)]
 
 
 def test_upkeep_leaves_the_archive_sound(oncall: Airflow) -> None:

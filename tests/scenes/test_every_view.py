@@ -4,7 +4,8 @@ Afterwards each view equals its rebuild, its rows follow from their events, and 
 """
 
 import json
-from collections import Counter
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,7 +20,9 @@ from tests.scenes.batch import Batch
 from tests.scenes.command_line import answer
 from tests.scenes.conftest import World, known
 from tests.scenes.exposure import listening_addresses
+from tests.scenes.traffic import in_the_log
 from truelog import Group
+from truelog.archive import analyst
 from truelog.archive.archive_table import archived_positions
 from truelog.history.as_of import open_past
 from truelog.history.explain import Page, explain
@@ -30,6 +33,7 @@ from truelog.log.kafka_producer import KafkaSender
 from truelog.serving.row_query import RowQuery
 from truelog.support.errors import ServiceDown
 from truelog.support.process import is_alive
+from truelog.support.settings import PROJECT
 from truelog.support.wait import until
 from truelog.views import catalogue
 from truelog.views.compiled_view import STATUS
@@ -148,6 +152,34 @@ def require_built_and_equal(world: World, archive: Application, batch: Batch) ->
     batch.require_equal_from_raw(["also_bought"])
     [(customers,)] = world.ask("SELECT max(customers) FROM views.also_bought WHERE product <> also")
     assert customers > 1
+
+
+def test_the_archive_says_what_was_removed_just_before_a_checkout(world: World, archive: Application) -> None:
+    """The query is in docs/views.md. The answer is that of a loop over the log."""
+    shop(world, seed=3)
+    ends = topics.end_offsets(world.settings, ["cart_event"])
+    archive.wait(lambda: archived_positions(world.settings, ["cart_event"]).covers(ends), 60, "the end of the log")
+    [query] = re.findall(r"```sql\n(SELECT removed\.product.*?)```", (PROJECT / "docs/views.md").read_text(), re.DOTALL)
+    with analyst.run_query(world.settings, query) as rows:
+        found = rows.fetchall()
+    carts = naive_removals(in_the_log(world.settings, "cart_event"))
+    counted = [(product, len(each)) for product, each in carts.items()]
+    assert found == sorted(counted, key=lambda row: (-row[1], row[0]))[:10]
+    assert len(found) > 3
+
+
+def naive_removals(values: list[bytes | None]) -> dict[str, set[str]]:
+    """The carts from which each product was removed at most five minutes before a later check-out."""
+    removed, carts = defaultdict[str, list[tuple[str, datetime]]](list), defaultdict[str, set[str]](set)
+    for event in (json.loads(value) for value in values if value is not None):
+        cart, at = event["cart_id"], datetime.fromisoformat(event["occurred_at"])
+        if event["verb"] == "removed":
+            removed[cart].append((event["product"], at))
+        if event["verb"] == "checked_out":
+            for product, before in removed[cart]:
+                if before > at - timedelta(minutes=5):
+                    carts[product].add(cart)
+    return carts
 
 
 def require_none(family: list[psutil.Process]) -> None:

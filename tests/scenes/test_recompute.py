@@ -23,7 +23,6 @@ from truelog.archive.archive_table import archived_positions
 from truelog.batch import partials
 from truelog.batch.partial_selection import select_partials
 from truelog.batch.recompute import Recomputed
-from truelog.lag import lag_history, lag_poll
 from truelog.log import ticks, topics
 from truelog.log.positions import Positions
 from truelog.reconcile import certificate_store
@@ -135,7 +134,7 @@ def recompute_closed_days(batch: Batch, archiving: Application, skip: int, since
 def build_fallback(world: World, short: Settings) -> Fallback:
     """Build fallbacks as the `answers` DAG does, including a request for an unknown view."""
     assert fallback_policy.views_due(short.model_copy(update={"batch_answer_seconds": 1.0})) == sorted(STREAMED)
-    poll_the_archive(short)
+    world.poll_archive()
     building = start(short, "answer.py", *STREAMED, "nothing")
     assert building.wait_death(120) == 0, building.tail()
     assert world.ask("DELETE FROM truelog.batch_refusal RETURNING view, reason LIKE '%%no view%%'") == [
@@ -148,13 +147,6 @@ def build_fallback(world: World, short: Settings) -> Fallback:
         rows = connection.execute("SELECT minute, sum(views)::bigint FROM views.page_views GROUP BY minute").fetchall()
         at = fallback_policy.served_positions(connection, "page_views", 2)
     return Fallback(status, at, {minute: int(str(n)) for minute, n in rows if isinstance(minute, datetime)})
-
-
-def poll_the_archive(short: Settings) -> None:
-    """Sample the archive's lag, which tells how far a fallback goes."""
-    _, readings = lag_poll.poll_once(short, topics.client(short), load_events(), lag_poll.polled_archive)
-    with connect(short) as connection:
-        lag_history.append(connection, readings, 3600)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ _OVERDUE = """
 
 
 def observe(settings: Settings) -> Observation:
-    """One finding for each view that dropped many events lately, that has an oversized group, or whose build is too old."""
+    """One finding for each view that dropped many events lately, has an oversized group, or was built too long ago."""
     names = catalogue.view_names(settings.views_folder)
     with db_snapshot.read_snapshot(settings) as connection:
         late, oversized = _late_events(settings, connection, names), _oversized_groups(connection, names)

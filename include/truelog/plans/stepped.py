@@ -94,7 +94,7 @@ class Stepped:
         return F.array(F.struct(F.lit(0), F.lit(None), F.lit(False), self.steps.initial())).cast(listed)
 
     def _after_another(self, states: Column, chunk: Column) -> Column:
-        """The list of states after another chunk. Each expression occurs only once here, because Spark would compute copies separately."""
+        """The list of states after another chunk. Each expression occurs once, because Spark computes a copy again."""
         before = F.element_at(states, -1)["state"]
         folded = F.aggregate(chunk["inputs"], before, self.steps.step, self._as_stored)
         columns = {

@@ -45,7 +45,7 @@ def lag(views: Readers = None, as_json: AsJson = False) -> None:
 
 
 def _with_lag(settings: Settings, views: list[str] | tuple[str, ...]) -> list[str]:
-    """The readers. A batch-only view is refused."""
+    """The same readers, after a check that no batch-only view is among them."""
     from truelog.control import view_tables
     from truelog.storage import db_snapshot
 
