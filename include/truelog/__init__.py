@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from truelog.measures.measure import First, Latest, Max, Min, Sum, Value, latest
+    from truelog.measures.measure import First, FirstSeen, Latest, Max, Min, Sum, Value, latest
     from truelog.measures.sketches import Bloom, Distinct, Quantiles
     from truelog.plans.steps import Steps
     from truelog.schema.derived import Derived
@@ -27,6 +27,7 @@ __all__ = [
     "Event",
     "EventWindow",
     "First",
+    "FirstSeen",
     "Group",
     "Join",
     "Latest",
@@ -56,7 +57,9 @@ _HOMES = {
     "lateness": "truelog.views.lateness",
     "Steps": "truelog.plans.steps",
     **dict.fromkeys(("Join", "Match", "Totals"), "truelog.views.join"),
-    **dict.fromkeys(("First", "Latest", "Max", "Min", "Sum", "Value", "latest"), "truelog.measures.measure"),
+    **dict.fromkeys(
+        ("First", "FirstSeen", "Latest", "Max", "Min", "Sum", "Value", "latest"), "truelog.measures.measure"
+    ),
     **dict.fromkeys(("Bloom", "Distinct", "Quantiles"), "truelog.measures.sketches"),
 }
 

@@ -8,16 +8,18 @@ showed, within one hour before or after the search by event time (a device's clo
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from truelog import First, Latest, View, latest
+from truelog import FirstSeen, Latest, View, latest
 
-# One row per search and result. `clicked_at` is NULL until the visitor clicks. A click that counts may still be made
-# until `counts_until`, and may be logged even later.
+# One row per search and result. `clicked_at` is NULL until the visitor clicks, and `logged_at` is when the log had the
+# first click that counts. A click that counts may still be made until `counts_until`, and may be logged even later.
 RESULTS = """
-SELECT search_id, asked_at, url, asked_at + interval '1 hour' AS counts_until, (
-    SELECT min(at) FROM unnest(clicked_at, clicked) AS click(at, clicked_url)
-    WHERE clicked_url = url AND at BETWEEN asked_at - interval '1 hour' AND asked_at + interval '1 hour'
-) AS clicked_at
+SELECT search_id, asked_at, url, asked_at + interval '1 hour' AS counts_until, counted.clicked_at, counted.logged_at
 FROM {view} CROSS JOIN LATERAL (SELECT DISTINCT unnest(results) AS url) AS result
+CROSS JOIN LATERAL (
+    SELECT min(at) AS clicked_at, min(logged) AS logged_at
+    FROM unnest(clicked_at, clicked, appended_at) AS click(at, clicked_url, logged)
+    WHERE clicked_url = url AND at BETWEEN asked_at - interval '1 hour' AND asked_at + interval '1 hour'
+) AS counted
 """
 
 # The hour is the hour of the search, so a late click changes the row that it belongs to.
@@ -27,8 +29,15 @@ SELECT date_trunc('hour', asked_at, 'UTC') AS hour, url, count(*) AS shown, coun
 FROM ({results}) AS results GROUP BY 1, 2
 """.replace("{results}", RESULTS)
 
-NEVER_CLICKED = """
-SELECT search_id, asked_at, url, counts_until FROM ({results}) AS results WHERE clicked_at IS NULL
+# What is known about each result when its hour is over, by the log's clock. A click that counts and was logged in time
+# makes the result `clicked`; without such a click, the result is `unclicked`. A later one adds the row `corrected`.
+OUTCOMES = """
+SELECT search_id, url, outcome, at FROM ({results}) AS result
+CROSS JOIN LATERAL (VALUES
+    ('clicked', logged_at, logged_at <= counts_until),
+    ('unclicked', counts_until, {clock} >= counts_until AND coalesce(logged_at > counts_until, true)),
+    ('corrected', logged_at, {clock} >= counts_until AND logged_at > counts_until)
+) AS known(outcome, at, holds) WHERE holds
 """.replace("{results}", RESULTS)
 
 
@@ -40,7 +49,11 @@ def transform(search: DataFrame, click: DataFrame) -> DataFrame:
     )
     clicked = click.select(
         "search_id",
-        F.struct(F.col("event_time").alias("clicked_at"), F.col("url").alias("clicked")).alias("clicks"),
+        F.struct(
+            F.col("event_time").alias("clicked_at"),
+            F.col("url").alias("clicked"),
+            F.col("broker_time").alias("appended_at"),
+        ).alias("clicks"),
     )
     return asked.unionByName(clicked, allowMissingColumns=True)
 
@@ -49,14 +62,19 @@ VIEW = View(
     reads=("search", "click"),
     transform=transform,
     key=("search_id",),
-    measures={"search": Latest(), "clicks": First(1_000)},
-    present={"results": RESULTS, "rates": RATES, "never_clicked": NEVER_CLICKED},
-    checks=("cardinality(clicked) = cardinality(clicked_at)",),
+    measures={"search": Latest(), "clicks": FirstSeen(1_000, seen="appended_at")},
+    present={"results": RESULTS, "rates": RATES, "outcomes": OUTCOMES},
+    checks=(
+        "cardinality(clicked) = cardinality(clicked_at)",
+        "cardinality(appended_at) = cardinality(clicked_at)",
+    ),
+    version=2,
     columns={
         "search_id": "`event_id` of the search",
         "asked_at": "time of the search, by corrected event time; NULL while only its clicks have arrived",
         "results": "URLs that the search showed, best first",
         "clicked_at": "times of the first 1,000 distinct clicks, in order",
         "clicked": "clicked URLs, in the order of `clicked_at`; the `results` relation shows whether a click counts",
+        "appended_at": "when each click first reached the log, in the order of `clicked_at`",
     },
 )

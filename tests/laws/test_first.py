@@ -1,4 +1,7 @@
-"""`First` keeps a bounded number of values of a key before Spark collects them, however many values the key has."""
+"""`First` keeps a bounded number of values of a key before Spark collects them, however many values the key has.
+
+`FirstSeen` also keeps each value once, with the least of the fields that say when it was seen.
+"""
 
 from datetime import timedelta
 
@@ -27,3 +30,19 @@ def test_a_key_with_many_values_is_cut_before_its_values_are_collected(lab: Lab)
     assert collected[0] == 3  # one more than the measure keeps, because NULL would have a rank of its own
     assert state.views == 2 * VALUES
     assert [each["from"].microsecond for each in state.came] == [0, 1_000]
+
+
+def test_a_value_that_is_seen_many_times_is_kept_once_with_its_first_time(lab: Lab) -> None:
+    compiled, shape = lab.compiled("seen_often", EVERY_MEASURE), records.schema(lab.types["page_view"])
+    seen = [((None, "de", "en", "fr")[n % 4], 200 + (n * 7) % VALUES) for n in range(VALUES)]
+    same = {"topic": "page_view", "partition": 0, "event_time": START}
+    events = [same | {"offset": n, "language": language, "status": at} for n, (language, at) in enumerate(seen)]
+    rows = EVERY_MEASURE.transform(lab.spark.createDataFrame(events, shape))
+
+    prepared = compiled._without_later_values(compiled.prepared(rows))
+    [counted] = prepared.agg(F.count("seen")).collect()
+    [state] = compiled.totals(rows).select("seen").collect()
+
+    assert counted[0] == 4
+    expected = [(language, min(at for other, at in seen if other == language)) for language in (None, "de", "en")]
+    assert [(each["spoken"], each["check"]) for each in state.seen] == expected

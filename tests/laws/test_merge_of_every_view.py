@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from psycopg import sql
@@ -85,6 +86,13 @@ class Fed:
         names = sql.SQL(", ").join(map(sql.Identifier, self.compiled.view.key))
         start, view = sql.Identifier(window.start), sql.Identifier("views", self.compiled.name)
         return self.lab.connection.execute(query.format(start=start, view=view, key=names)).fetchall()  # type: ignore[return-value]
+
+    def presented(self, relation: str, *columns: str) -> list[tuple[Any, ...]]:
+        """These columns of a relation that the view presents, ordered by their values."""
+        query = sql.SQL("SELECT {} FROM {} ORDER BY {}")
+        names, numbers = map(sql.Identifier, columns), map(sql.Literal, range(1, len(columns) + 1))
+        source, comma = sql.Identifier("views", f"{self.compiled.name}_{relation}"), sql.SQL(", ")
+        return self.lab.connection.execute(query.format(comma.join(names), source, comma.join(numbers))).fetchall()
 
     def ages(self) -> list[datetime | None]:
         """For each row, the time that decides when the row expires."""
@@ -209,6 +217,25 @@ def test_a_row_is_open_until_the_log_s_clock_has_passed_its_window_and_grace(lab
     expected = [_status(now, start, window, corrections) for start, corrections, _ in view.windows()]
     assert [status for _, _, status in view.windows()] == expected
     assert set(expected) == {"open", "complete", "corrected"}, "the log has too few windows"
+
+
+def test_a_relation_sees_the_log_s_clock_at_the_positions_of_its_view(lab: Lab) -> None:
+    """Until the view has read a tick, no result of a search is known to be unclicked."""
+    view = fed(lab, "click_through")
+    first, second = view.batches()
+    view.apply(first)
+    view.apply(second)
+    results = view.presented("results", "search_id", "url", "counts_until", "logged_at")
+    ends = sorted(until for _, _, until, _ in results)
+    now = ends[len(ends) // 2]
+    view.tick(0, now, second.end)
+    assert {what for (what,) in view.presented("outcomes", "outcome")} == {"clicked"}, "the tick is not read yet"
+
+    view.apply(Merge(second.end, view.at(len(view.log), ticks=1), EMPTY))
+    found = [row[:2] for row in view.presented("outcomes", "search_id", "url", "outcome") if row[2] == "unclicked"]
+    expected = [row[:2] for row in results if row[2] <= now and (row[3] is None or row[3] > row[2])]
+    assert found == expected
+    assert 0 < len(found) < len(results), "the log has too few searches"
 
 
 def _status(now: datetime, start: datetime, window: EventWindow, corrections: int) -> str:

@@ -6,7 +6,7 @@ from decimal import Decimal
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from truelog import Bloom, Distinct, First, Group, Latest, Max, Min, Quantiles, Steps, Sum, View, latest
+from truelog import Bloom, Distinct, First, FirstSeen, Group, Latest, Max, Min, Quantiles, Steps, Sum, View, latest
 from truelog.views import catalogue
 
 
@@ -24,6 +24,9 @@ def _every_measure(page_view: DataFrame) -> DataFrame:
         F.col("response_ms").alias("table"),
         F.col("status").alias("primary"),
         F.struct(F.col("event_time").alias("from"), F.col("language").alias("to")).alias("came"),
+        F.struct(
+            F.col("language").alias("spoken"), F.col("event_time").alias("since"), F.col("status").alias("check")
+        ).alias("seen"),
         latest("event_time", deleted=F.col("status") == 100, when="url", then="language").alias("last"),
         F.col("visitor_id").alias("where"),
     )
@@ -43,6 +46,7 @@ EVERY_MEASURE = View(
         "table": Quantiles(),
         "primary": Quantiles(error=0.1),
         "came": First(2),
+        "seen": FirstSeen(3, seen="check"),
         "last": Latest(),
         "where": Bloom(capacity=20, error=0.02),
     },
@@ -84,6 +88,9 @@ def _extreme_values(page_view: DataFrame) -> DataFrame:
             _one_of("then", _TIMES, "timestamp").alias("then"),
             _one_of("words", _TEXTS, "string").alias("words"),
         ).alias("firsts"),
+        F.struct(
+            _one_of("strange", _FLOATS, "double").alias("strange"), _one_of("once", _FLOATS, "double").alias("once")
+        ).alias("seen"),
         latest(
             _one_of("order", _FLOATS, "double"),
             size=_one_of("size", _FLOATS, "float"),
@@ -109,6 +116,7 @@ EXTREME_VALUES = View(
         "texts": Bloom(capacity=3),
         "wholes": Bloom(capacity=1_000, error=0.0001),
         "firsts": First(3),
+        "seen": FirstSeen(3, seen="once"),
         "newest": Latest(),
     },
 )

@@ -1,7 +1,7 @@
 """The law tests' generated logs, with each log's valid events as plain Python rows."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from itertools import count
 
@@ -46,12 +46,22 @@ def logs_and_rows(lab: Lab, name: str, view: View) -> Iterator[tuple[list[Row], 
 
 def logs_and_relations(lab: Lab, name: str, view: View) -> Iterator[tuple[list[Row], Relations]]:
     """Yield the valid events of each log, and the rows of the view and of every relation that the view presents."""
-    logs = cases(lab.types, view.reads, steps=_steps(view))
-    lab.compare_all(name, view, logs)
-    read = Reader(lab, name, view)
-    for case, log in enumerate(logs):
+    for events, _, found in timed_logs_and_relations(lab, name, view, lambda _, log: (log, None)):
+        yield events, found
+
+
+Timed = Callable[[int, list[Record]], tuple[list[Record], datetime | None]]
+
+
+def timed_logs_and_relations(
+    lab: Lab, name: str, view: View, timed: Timed
+) -> Iterator[tuple[list[Row], datetime | None, Relations]]:
+    """Like `logs_and_relations`, also with the clock. `timed` gives each log its broker times and its clock."""
+    drawn = [timed(case, log) for case, log in enumerate(cases(lab.types, view.reads, steps=_steps(view)))]
+    assert lab.compare_all(name, view, [log for log, _ in drawn]).unequal == 0
+    for case, (log, clock) in enumerate(drawn):
         events = [event for topic in view.reads for event in _good(lab, topic, log)]
-        yield events, read(case)
+        yield events, clock, Reader(lab, name, view, clock)(case)
 
 
 def without_copies(view: View, events: list[Row]) -> Iterator[Row]:

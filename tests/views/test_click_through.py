@@ -1,14 +1,17 @@
 """Clicks on search results, in any order of arrival and within an hour."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
+from random import Random
 from typing import Any
 
+from tests.laws.events import START, Record
 from tests.laws.lab import CASES, Lab
 from tests.views.conftest import Query, Run
-from tests.views.generated import logs_and_relations
-from tests.views.ways import Row, Sent, at, sent
+from tests.views.generated import timed_logs_and_relations
+from tests.views.ways import Row, Sent, at, sent, ticked
 from truelog import View
 
 HOUR = timedelta(hours=1)
@@ -19,14 +22,19 @@ def searched(time: str = "10:00:00", results: tuple[str, ...] = ("/a", "/b"), **
     return sent("search", occurred_at=at(time), **defaults | fields)
 
 
-def clicked(time: str = "10:00:30", url: str = "/a", search_id: str = "s1") -> Sent:
-    return sent("click", occurred_at=at(time), visitor_id="ann", search_id=search_id, url=url)
+def clicked(time: str = "10:00:30", url: str = "/a", search_id: str = "s1", logged: str = "10:00:40") -> Sent:
+    click = sent("click", occurred_at=at(time), visitor_id="ann", search_id=search_id, url=url)
+    return replace(click, appended_at=at(logged))
 
 
-def result(url: str, clicked_at: str | None, asked_at: str = "10:00:00", search_id: str = "s1") -> Row:
-    searched_at, click = at(asked_at), clicked_at and at(clicked_at)
-    until = searched_at + HOUR
-    return {"search_id": search_id, "asked_at": searched_at, "url": url, "counts_until": until, "clicked_at": click}
+def result(url: str, clicked_at: str | None) -> Row:
+    """A result of the default search, and when a click on it that was logged at the default time counts."""
+    times = {"clicked_at": clicked_at and at(clicked_at), "logged_at": clicked_at and at("10:00:40")}
+    return {"search_id": "s1", "asked_at": at("10:00:00"), "url": url, "counts_until": at("11:00:00"), **times}
+
+
+def outcome(url: str, what: str, time: str) -> Row:
+    return {"search_id": "s1", "url": url, "outcome": what, "at": at(time)}
 
 
 def test_a_search_and_its_clicks_are_one_row(run: Run) -> None:
@@ -37,13 +45,14 @@ def test_a_search_and_its_clicks_are_one_row(run: Run) -> None:
             "results": ["/a", "/b"],
             "clicked_at": [at("10:00:20"), at("10:00:30")],
             "clicked": ["/a", "/b"],
+            "appended_at": [at("10:00:40"), at("10:00:40")],
         }
     ]
 
 
 def test_a_click_without_its_search_waits_for_it(run: Run, query: Query) -> None:
-    click, search = {"clicked_at": [at("10:00:30")], "clicked": ["/a"]}, {"asked_at": None, "results": None}
-    assert run([clicked()]) == [{"search_id": "s1"} | search | click]
+    click = {"clicked_at": [at("10:00:30")], "clicked": ["/a"], "appended_at": [at("10:00:40")]}
+    assert run([clicked()]) == [{"search_id": "s1", "asked_at": None, "results": None} | click]
     assert query("results", [clicked()]) == []
 
 
@@ -91,23 +100,89 @@ def test_the_rate_is_per_url_and_hour_of_the_search(query: Query) -> None:
     ]
 
 
-def test_results_that_were_never_clicked(query: Query) -> None:
-    row = {"search_id": "s1", "asked_at": at("10:00:00"), "url": "/b", "counts_until": at("11:00:00")}
-    assert query("never_clicked", [searched(), clicked(), clicked("12:00:00", "/b")]) == [row]
+def test_a_click_that_is_sent_twice_is_one_click(run: Run) -> None:
+    [row] = run([searched(), clicked(logged="10:02:00"), clicked(logged="10:01:00"), clicked(logged="10:03:00")])
+    assert (row["clicked_at"], row["clicked"], row["appended_at"]) == ([at("10:00:30")], ["/a"], [at("10:01:00")])
+
+
+def test_a_result_is_unclicked_when_the_log_s_clock_reaches_the_end_of_its_hour(query: Query) -> None:
+    assert query("outcomes", [searched()]) == []
+    assert query("outcomes", [searched(), ticked("10:59:59")]) == []
+    unclicked = [outcome("/a", "unclicked", "11:00:00"), outcome("/b", "unclicked", "11:00:00")]
+    assert query("outcomes", [searched(), ticked("11:00:00")]) == unclicked
+    assert query("outcomes", [searched(), ticked("13:00:00"), ticked("12:00:00")]) == unclicked
+
+
+def test_a_click_that_is_logged_in_time_counts_at_once(query: Query) -> None:
+    match = outcome("/a", "clicked", "10:00:40")
+    assert query("outcomes", [searched(), clicked()]) == [match]
+    assert query("outcomes", [searched(), clicked(), ticked("12:00:00")]) == [
+        match,
+        outcome("/b", "unclicked", "11:00:00"),
+    ]
+    last = clicked("11:00:00", logged="11:00:00")
+    assert query("outcomes", [searched(results=("/a",)), last, ticked("12:00:00")]) == [
+        outcome("/a", "clicked", "11:00:00")
+    ]
+
+
+def test_a_click_that_is_logged_later_corrects_the_outcome(query: Query) -> None:
+    events = [searched(results=("/a",)), clicked("10:30:00", logged="11:30:00")]
+    assert query("outcomes", [*events, ticked("10:59:00")]) == [], "the clock has not passed the hour yet"
+    assert query("outcomes", [*events, ticked("11:30:00")]) == [
+        outcome("/a", "corrected", "11:30:00"),
+        outcome("/a", "unclicked", "11:00:00"),
+    ]
+    copy = clicked("10:30:00", logged="11:40:00")
+    assert len(query("outcomes", [*events, copy, ticked("12:00:00")])) == 2, "a click that is sent twice corrects once"
+
+
+def test_a_click_that_does_not_count_changes_no_outcome(query: Query) -> None:
+    events = [searched(results=("/a",)), clicked("11:00:01", logged="11:00:00"), clicked(url="/b")]
+    assert query("outcomes", [*events, ticked("12:00:00")]) == [outcome("/a", "unclicked", "11:00:00")]
+
+
+def test_a_search_that_is_logged_after_its_hour_has_the_same_outcomes(query: Query) -> None:
+    late = replace(searched(results=("/a",)), appended_at=at("12:00:00"))
+    assert query("outcomes", [late, ticked("12:00:00")]) == [outcome("/a", "unclicked", "11:00:00")]
+    assert query("outcomes", [clicked(), late, ticked("12:00:00")]) == [outcome("/a", "clicked", "10:00:40")]
 
 
 def test_generated_logs_give_the_rows_of_a_naive_loop(lab: Lab, name: str, view: View) -> None:
-    with_click = no_click = 0
-    for events, found in logs_and_relations(lab, name, view):
+    with_click, outcomes = 0, Counter[str]()
+    for events, clock, found in timed_logs_and_relations(lab, name, view, timed):
         results = naive_results(events)
         assert found["results"] == results
-        assert found["never_clicked"] == [without_click(row) for row in results if row["clicked_at"] is None]
         assert found["rates"] == rates(results)
+        assert found["outcomes"] == naive_outcomes(results, clock)
         assert {row["search_id"] for row in found[None]} == {search_of(event) for event in events}
         with_click += sum(row["clicked_at"] is not None for row in results)
-        no_click += sum(row["clicked_at"] is None for row in results)
+        outcomes.update(row["outcome"] for row in found["outcomes"])
     assert with_click > CASES / 4, "too few clicks in the logs match a result"
-    assert no_click > CASES
+    assert min(outcomes[each] for each in ("clicked", "unclicked", "corrected")) > 10, outcomes
+
+
+def timed(case: int, log: list[Record]) -> tuple[list[Record], datetime | None]:
+    """Broker times around the deadlines of the searches, which are an hour or two after `START`, and a clock."""
+    random = Random(case)
+    seconds = sorted(random.randrange(-600, 9_000) for _ in log)
+    records = [replace(record, second=second) for record, second in zip(log, seconds, strict=True)]
+    return records, random.choice((None, *(START + timedelta(minutes=m) for m in (30, 60, 90, 120, 150))))
+
+
+def naive_outcomes(results: list[Row], clock: datetime | None) -> list[Row]:
+    """What is known of each result when the clock of the log has this time."""
+    rows = []
+    for row in results:
+        deadline, logged_at = row["counts_until"], row["logged_at"]
+        is_over, is_late = clock is not None and clock >= deadline, logged_at is not None and logged_at > deadline
+        if logged_at is not None and not is_late:
+            rows.append((row, "clicked", logged_at))
+        elif is_over:
+            rows.append((row, "unclicked", deadline))
+            rows += [(row, "corrected", logged_at)] if is_late else []
+    made = [{"search_id": row["search_id"], "url": row["url"], "outcome": what, "at": time} for row, what, time in rows]
+    return sorted(made, key=lambda row: (row["search_id"].encode(), row["url"].encode(), row["outcome"]))
 
 
 def naive_results(events: list[Row]) -> list[Row]:
@@ -117,10 +192,11 @@ def naive_results(events: list[Row]) -> list[Row]:
     rows = []
     for search_id, search in latest.items():
         for url in set(search["results"]):
-            times = [e["event_time"] for e in events if is_click(e, search_id, url)]
-            counting = [time for time in times if abs(time - search["event_time"]) <= HOUR]
-            row = {"search_id": search_id, "asked_at": search["event_time"], "url": url}
-            rows.append(row | {"counts_until": row["asked_at"] + HOUR, "clicked_at": min(counting, default=None)})
+            asked_at = search["event_time"]
+            clicks = [e for e in events if is_click(e, search_id, url) and abs(e["event_time"] - asked_at) <= HOUR]
+            row = {"search_id": search_id, "asked_at": asked_at, "url": url, "counts_until": asked_at + HOUR}
+            row["clicked_at"] = min((click["event_time"] for click in clicks), default=None)
+            rows.append(row | {"logged_at": min((click["broker_time"] for click in clicks), default=None)})
     return sorted(rows, key=lambda row: (row["search_id"].encode(), row["asked_at"], row["url"].encode()))
 
 
@@ -130,10 +206,6 @@ def is_click(event: Row, search_id: str, url: str) -> bool:
 
 def search_of(event: Row) -> str:
     return str(event["search_id"] if event["topic"] == "click" else event["event_id"])
-
-
-def without_click(row: Row) -> Row:
-    return {column: value for column, value in row.items() if column != "clicked_at"}
 
 
 def round_4(clicks: int, shown: int) -> Decimal:

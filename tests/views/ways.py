@@ -16,6 +16,7 @@ from psycopg.rows import dict_row
 from tests.laws.events import START, Record
 from tests.laws.lab import PARTITIONS, Lab
 from truelog import Group, View
+from truelog.log.ticks import TOPIC as TICKS
 from truelog.storage.database import names
 from truelog.support import timestamps
 from truelog.views.catalogue import table_name
@@ -30,16 +31,27 @@ Relations = dict[str | None, list[Row]]  # by relation; None is the view itself
 
 @dataclass(frozen=True)
 class Sent:
-    """A record as a producer sends it: its topic and its bytes."""
+    """A record as a producer sends it: its topic and its bytes, and when the broker appends it."""
 
     topic: str
     value: bytes
+    appended_at: datetime = START
+
+    @property
+    def second(self) -> int:
+        """When the broker appends the record, from `START` on."""
+        return round((self.appended_at - START).total_seconds())
 
 
 def sent(topic: str, **fields: Any) -> Sent:
     """An event of the topic's type, with a default id and a default time."""
     defaults = {"event_id": "an-id", "occurred_at": START}
     return Sent(topic, json.dumps(defaults | fields, default=timestamps.to_text).encode())
+
+
+def ticked(time: str) -> Sent:
+    """A tick at that time, which counts at the end of the events."""
+    return Sent(TICKS, b"", at(time))
 
 
 def at(time: str) -> datetime:
@@ -62,26 +74,33 @@ class Ways:
 
 def _every_way(lab: Lab, name: str, view: View, events: list[Sent]) -> dict[str, Relations]:
     """Rebuild in one batch; stream each event as a micro-batch; stream the events shuffled over several partitions."""
+    clock = max((e.appended_at for e in events if e.topic == TICKS), default=None)
+    events = [e for e in events if e.topic != TICKS]
     shuffled = random.Random(len(events)).sample(events, len(events))
-    in_order = [Record(e.topic, 0, e.value, cut) for cut, e in enumerate(events)]
-    out_of_order = [Record(e.topic, cut % 3, e.value, cut) for cut, e in enumerate(shuffled)]
+    in_order = [Record(e.topic, 0, e.value, cut, e.second) for cut, e in enumerate(events)]
+    out_of_order = [Record(e.topic, cut % 3, e.value, cut, e.second) for cut, e in enumerate(shuffled)]
     lab.compare_all(name, view, [in_order, out_of_order])
-    read = Reader(lab, name, view)
+    read = Reader(lab, name, view, clock)
     return {"batch": read(0), "stream": read(0, "_streamed"), "shuffled": read(1, "_streamed")}
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads lab cases the way readers see them: the view ordered by key, and relations ordered by their columns."""
+    """Reads lab cases the way readers see them: the view ordered by key, and relations ordered by their columns.
+
+    Relations see the `clock` as the clock of the log.
+    """
 
     lab: Lab
     name: str
     view: View
+    clock: datetime | None = None
 
     def __call__(self, case: int, streamed: str = "") -> Relations:
         tables = [self._as_shown(each, case, streamed) for each in self.compiled.tables]
         as_shown = sql.SQL("WITH {} ").format(sql.SQL(", ").join(tables))
         named = {"view": "shown"} | {each.side: f"shown_{each.side}" for each in self.compiled.sides}
+        named["clock"] = sql.Literal(self.clock).as_string(self.lab.connection)
         queries = {None: sql.SQL("SELECT * FROM shown ORDER BY {}").format(names(list(self.view.key)))} | {
             relation: sql.SQL(f"SELECT * FROM ({select.format(**named)}) AS row ORDER BY row")
             for relation, select in self.view.present.items()

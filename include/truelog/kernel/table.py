@@ -152,23 +152,24 @@ def show(connection: Connection, compiled: CompiledView) -> None:
 
 def create_readable_copy(connection: Connection, compiled: CompiledView, schema: str, clock: datetime | None) -> None:
     """Create what readers see of the tables in `schema`, in the same schema: the view and its further relations."""
+    time = sql.Literal(clock).as_string(connection)
     for each in compiled.tables:
         rows = sql.SQL("{} WHERE {}").format(sql.Identifier(schema, each.table), sql.SQL(each.shown_if))
-        shown = each.shown_at(sql.Literal(clock).as_string(connection))
-        connection.execute(_create_view(_readable(each, schema), shown, rows))
-    for statement in _presented(connection, compiled, schema):
+        connection.execute(_create_view(_readable(each, schema), each.shown_at(time), rows))
+    for statement in _presented(connection, compiled, schema, time):
         connection.execute(statement)
 
 
 def _definitions(connection: Connection, compiled: CompiledView) -> Iterator[sql.Composed]:
     for each in compiled.tables:
         yield from _definition(compiled, each)
-    yield from _presented(connection, compiled, "views")
+    yield from _presented(connection, compiled, "views", compiled.clock)
 
 
-def _presented(connection: Connection, compiled: CompiledView, schema: str) -> Iterator[sql.Composed]:
-    """The relations that the view presents, of the readable views in `schema`."""
+def _presented(connection: Connection, compiled: CompiledView, schema: str, clock: str) -> Iterator[sql.Composed]:
+    """The relations that the view presents, of the readable views in `schema`. `clock` is the SQL of the log's clock."""
     named = {each.side or "view": _readable(each, schema).as_string(connection) for each in compiled.tables}
+    named["clock"] = clock
     for name, select in compiled.view.present.items():
         target = sql.Identifier(schema, f"{compiled.name}_{name}")
         yield sql.SQL("CREATE VIEW {} AS {}").format(target, sql.SQL(select.format(**named)))

@@ -11,11 +11,11 @@ From events to the table:  prepare (a row's contribution) → total (aggregate) 
 To add states:             plus (aggregate) → settle in Spark,  `merged` in PostgreSQL
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from pyspark.sql import Column
+from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -253,16 +253,58 @@ class First(Measure):
         assert isinstance(dtype, StructType)  # noqa: S101
         return {f.name: sql_type(ArrayType(f.dataType)) for f in dtype}
 
+    def is_kept(self, value: Column, key: Sequence[str]) -> Column:
+        """Whether a prepared value may be in the state of its key. Others need not be collected."""
+        rank = F.dense_rank().over(Window.partitionBy(*key).orderBy(value))
+        return rank <= self.most + 1  # NULL has a rank of its own
+
     def merged(self, name: str, dtype: DataType) -> dict[str, str]:
-        fields = list(self.columns(name, dtype))
+        fields = {f: f'value."{f}"' for f in self.columns(name, dtype)}
         both_sides = ", ".join(f't."{f}" || excluded."{f}"' for f in fields)
         values = ", ".join(f'"{f}"' for f in fields)
-        order = ", ".join(f'value."{f}" NULLS FIRST' for f in fields)  # the way Spark sorts structs
-        first = f"FROM unnest({both_sides}) AS value({values}) GROUP BY {values} ORDER BY {order} LIMIT {self.most}"
-        return {f: f"nullif(ARRAY(SELECT value.\"{f}\" {first}), '{{}}')" for f in fields}
+        distinct = self._distinct(list(fields.values()))
+        order = ", ".join(f"{f} NULLS FIRST" for f in distinct)  # the way Spark sorts structs
+        groups = f"GROUP BY {', '.join(distinct)} ORDER BY {order} LIMIT {self.most}"
+        first = f"FROM unnest({both_sides}) AS value({values}) {groups}"
+        least = {f: f if f in distinct else f"(array_agg({f} ORDER BY {f} NULLS FIRST))[1]" for f in fields.values()}
+        return {name: f"nullif(ARRAY(SELECT {least[f]} {first}), '{{}}')" for name, f in fields.items()}
+
+    def _distinct(self, fields: list[str]) -> list[str]:
+        """The fields that distinguish a value from others."""
+        return fields
 
     def shown(self, name: str, dtype: DataType) -> dict[str, str]:
         return {column: f'"{column}"' for column in self.columns(name, dtype)}
+
+
+@dataclass(frozen=True)
+class FirstSeen(First):
+    """The first distinct values, each with the least `seen`: the last field of the structs, such as a time of arrival.
+
+    Values that differ only in `seen` are one value. The least field of a union is the least field of its parts, so this
+    is a monoid too.
+    """
+
+    seen: str
+
+    def accepts(self, dtype: DataType) -> bool:
+        return super().accepts(dtype) and isinstance(dtype, StructType) and dtype.fieldNames()[1:][-1:] == [self.seen]
+
+    def is_kept(self, value: Column, key: Sequence[str]) -> Column:
+        distinct = value.dropFields(self.seen)
+        copies = Window.partitionBy(*key, distinct).orderBy(value)
+        return super().is_kept(distinct, key) & (F.row_number().over(copies) == 1)
+
+    def settle(self, gathered: Column) -> Column:
+        def is_first(value: Column, number: Column) -> Column:
+            """Whether the value before it in the sorted array is another value."""
+            before = F.get(gathered, number - 1).dropFields(self.seen)
+            return (number == 0) | ~before.eqNullSafe(value.dropFields(self.seen))
+
+        return super().settle(F.filter(gathered, is_first))
+
+    def _distinct(self, fields: list[str]) -> list[str]:
+        return fields[:-1]
 
 
 def require_accepted(view: str, measures: Mapping[str, Measure], dtypes: Mapping[str, DataType]) -> None:

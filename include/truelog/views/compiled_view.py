@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType
 
@@ -155,9 +155,7 @@ class CompiledView:
     @property
     def shown(self) -> dict[str, str]:
         """The SQL expression of each column that readers see, key columns first."""
-        version = f"('{self.name}', {self.view.version})"
-        clock = f"(SELECT time FROM truelog.clock WHERE (view, version) = {version})"  # noqa: S608  the name is checked
-        return self.shown_at(clock)
+        return self.shown_at(self.clock)
 
     def shown_at(self, clock: str) -> dict[str, str]:
         """Like `shown`, for rows at positions where the log's clock has the value of this SQL."""
@@ -182,6 +180,12 @@ class CompiledView:
             return "true"
         [name] = self.view.measures
         return f'"{name}_deleted" IS FALSE'
+
+    @property
+    def clock(self) -> str:
+        """The SQL of the log's clock at the positions of the rows that readers see."""
+        version = f"('{self.name}', {self.view.version})"
+        return f"(SELECT time FROM truelog.clock WHERE (view, version) = {version})"  # noqa: S608  the name is checked
 
     @property
     def age_column(self) -> str | None:
@@ -244,10 +248,7 @@ class CompiledView:
         """
         for name, measure in self.view.measures.items():
             if isinstance(measure, First):
-                rank = F.dense_rank().over(
-                    Window.partitionBy(*self.view.key).orderBy(name)
-                )  # NULL has a rank of its own
-                prepared = prepared.withColumn(name, F.when(rank <= measure.most + 1, F.col(name)))
+                prepared = prepared.withColumn(name, F.when(measure.is_kept(F.col(name), self.view.key), F.col(name)))
         return prepared
 
     def plus(self, states: DataFrame) -> DataFrame:

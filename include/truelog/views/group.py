@@ -51,8 +51,8 @@ class Group(View):
         super().__post_init__()
         if self.key[: len(self.by)] != self.by:
             raise BadDeclaration(f"the key {self.key} does not begin with {self.by}, the columns of a group")
-        if self.keep is not None or self.window is not None:
-            raise BadDeclaration("a Group has no `keep` and no `window`: its rows depend on all inputs of their group")
+        if self.reads_clock:
+            raise BadDeclaration("a Group has no `keep`, no `window` and no clock: its rows depend on its inputs alone")
         if isinstance(self.fold, Steps):
             self._require_one_state(self.fold)
         object.__setattr__(self, "measures", {name: Value() for name in self.values})

@@ -133,8 +133,8 @@ class Join(View):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.keep is not None or self.window is not None:
-            raise BadDeclaration("a Join has no `keep` and no `window`: its rows depend on all rows of its tables")
+        if self.reads_clock:
+            raise BadDeclaration("a Join has no `keep`, no `window` and no clock: its rows depend on its tables alone")
         for name, side in self.sides.items():
             if [type(each) for each in side.measures.values()] != [Latest] or side.topics != side.reads:
                 raise BadDeclaration(

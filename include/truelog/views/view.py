@@ -24,7 +24,8 @@ class View:
 
     reads: the event types; each has a topic of the same name.
     key, measures: the columns of a row; key columns may be NULL.
-    present: further readable relations, name → SELECT over `{view}`, evaluated when they are read.
+    present: further readable relations, name → SELECT over `{view}`, evaluated when they are read. In it, `{clock}` is
+        the log's clock at the view's positions, NULL before the first tick.
     checks: SQL predicates that are true for every row.
     keep: how long a row stays after the time in its first timestamp key column, by the log's clock ("7 days"). None
         means forever.
@@ -78,7 +79,8 @@ class View:
     @property
     def reads_clock(self) -> bool:
         """Whether the view depends on the log's clock."""
-        return self.keep is not None or self.window is not None
+        presents_clock = any("{clock}" in select for select in self.present.values())
+        return self.keep is not None or self.window is not None or presents_clock
 
     @property
     def horizon(self) -> int | None:
