@@ -151,12 +151,13 @@ class ScanCost:
 
 def scan_cost(settings: Settings, wanted: Wanted) -> ScanCost:
     """The cost of reading the wanted records once. The files may contain other records too."""
-    sizes: list[int] = []
+    conditions: dict[str, list[str]] = {}
+    for each in wanted.ranges:
+        condition = f"(partition = {each.partition} AND offset >= {each.start} AND offset < {each.end})"
+        conditions.setdefault(each.topic, []).append(condition)
     with open_catalog(settings) as catalog:
-        for each in wanted.ranges:
-            condition = f"partition = {each.partition} AND offset >= {each.start} AND offset < {each.end}"
-            scan = catalog.load_table(identifier(each.topic)).scan(condition)
-            sizes += [task.file.file_size_in_bytes for task in scan.plan_files()]
+        scans = [catalog.load_table(identifier(topic)).scan(" OR ".join(c)) for topic, c in conditions.items()]
+        sizes = [task.file.file_size_in_bytes for scan in scans for task in scan.plan_files()]
     return ScanCost(sum(each.end - each.start for each in wanted.ranges), len(sizes), sum(sizes))
 
 

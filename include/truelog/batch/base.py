@@ -17,7 +17,6 @@ from datetime import UTC, datetime, timedelta
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.storagelevel import StorageLevel
 
 from truelog.archive.archive_reader import FILE_COST
 from truelog.archive.archive_table import open_catalog
@@ -25,6 +24,7 @@ from truelog.batch.rebuild import Rebuilder
 from truelog.kernel import clock, table_hash
 from truelog.kernel.table_hash import NO_ROWS, BucketHash, TableHash
 from truelog.log.positions import Positions
+from truelog.spark.cache import cached
 from truelog.storage.database import Connection
 from truelog.support.errors import BaseAltered
 from truelog.support.settings import CATALOG, Settings
@@ -160,25 +160,19 @@ def advance(rebuilder: Rebuilder, base: Base, certified: TableHash, begin: Posit
     rebuilder.store_ticks(end)
     limit = clock.cutoff(rebuilder.connection, compiled, end)
     with ExitStack() as cache:
-        since = _cached(cache, rebuilder.states_between(begin, end))
+        since = cached(cache, rebuilder.states_between(begin, end))
         numbers = {row.slice for row in _in_slices(compiled, since).select("slice").distinct().collect()}
         numbers |= {n for n, each in base.slices.items() if limit and each.oldest and each.oldest < limit}
         rows = _read(rebuilder.context.spark, compiled, base.snapshot).where(F.col("slice").isin(*numbers))
-        old = _cached(cache, rows.select("row.*"))
+        old = cached(cache, rows.select("row.*"))
         before, found = _hashed(compiled, old)
         if altered := [n for n in sorted(numbers) if _hash_of(found, n) != _hash_of(base.slices, n)]:
             raise BaseAltered(f"slices {altered} of {compiled.name}'s base are not as they were written")
-        changed = _cached(cache, clock.rows_since(compiled, compiled.plus(old.unionByName(since)), limit))
+        changed = cached(cache, clock.rows_since(compiled, compiled.plus(old.unionByName(since)), limit))
         after, new = _hashed(compiled, changed)
         slices = {n: each for n, each in base.slices.items() if n not in numbers} | dict(new)
         hashes = table_hash.replaced(certified, before, after)
         return Rebuilt(hashes, slices=slices, base=base, changed=changed, cache=cache.pop_all())
-
-
-def _cached(cache: ExitStack, rows: DataFrame) -> DataFrame:
-    """The same rows, which Spark keeps in memory or on disk until the stack is closed."""
-    cache.callback(rows.persist(StorageLevel.MEMORY_AND_DISK).unpersist)
-    return rows
 
 
 def _is_worth_writing(rebuilt: Rebuilt, base: Base) -> bool:

@@ -18,8 +18,9 @@ from truelog.batch.rebuild import Rebuilder
 from truelog.history.row_key import RowKey
 from truelog.history.shown_rows import STEP
 from truelog.history.steps import Steps, contributions, transformed, with_step
-from truelog.history.trace import Source, Trace, cached
+from truelog.history.trace import Source, Trace
 from truelog.log.positions import Positions
+from truelog.spark.cache import cached
 from truelog.views.compiled_view import CompiledView, with_keys
 from truelog.views.join import Match, split
 from truelog.views.joined import Joined, combinations, versions_of

@@ -51,7 +51,7 @@ def of_states(settings: Settings, table: CompiledView, states: DataFrame) -> dic
         cursor.execute("SET timezone = 'UTC'")
         cursor.execute(sql.SQL("CREATE TABLE {} ({})").format(scratch, columns).as_string(None))
         cursor.adbc_ingest(_SCRATCH, rows, mode="append", temporary=True)
-        cursor.execute(_select(table, scratch, STEP).as_string(None))
+        cursor.execute(_select(table, scratch).as_string(None))
         found: dict[int, list[ShownRow]] = {}
         for step, key, row in cursor.fetchall():
             found.setdefault(int(step), []).append(ShownRow(key, row))
@@ -63,15 +63,16 @@ def of_table(connection: Connection, table: CompiledView, condition: sql.Composa
     rows = sql.SQL("(SELECT 0 AS {}, * FROM {} WHERE {}) AS chosen").format(
         sql.Identifier(STEP), sql.Identifier("state", table.table), condition
     )
-    found = connection.execute(_select(table, rows, STEP)).fetchall()
+    found = connection.execute(_select(table, rows)).fetchall()
     return tuple(ShownRow(str(key), None if row is None else str(row)) for _, key, row in found)
 
 
-def _select(table: CompiledView, rows: sql.Composable, step: str) -> sql.Composed:
+def _select(table: CompiledView, rows: sql.Composable) -> sql.Composed:
+    """The query of the rows with their step, in order."""
     return sql.SQL(
         "SELECT {step}, {key}, CASE WHEN {shown_if} THEN {row} END FROM {rows} ORDER BY {step}, {order}"
     ).format(
-        step=sql.Identifier(step),
+        step=sql.Identifier(STEP),
         key=_json({name: f'"{name}"' for name in table.view.key}),
         shown_if=sql.SQL(table.shown_if),
         row=_json(table.shown_values),

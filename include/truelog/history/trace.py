@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.storagelevel import StorageLevel
 
 from truelog.batch.rebuild import Rebuilder
 from truelog.history.row_key import RowKey
 from truelog.history.shown_rows import STEP
 from truelog.history.steps import Steps, contributions, transformed, with_step
 from truelog.log.positions import Positions
+from truelog.spark.cache import cached
 from truelog.views.compiled_view import CompiledView, with_keys
 
 
@@ -36,12 +36,6 @@ class Trace:
 
     sources: Sequence[Source]
     rows: Callable[[Steps], DataFrame]
-
-
-def cached(cache: ExitStack, rows: DataFrame) -> DataFrame:
-    """The same rows, which Spark keeps in memory or on disk until the stack is closed."""
-    cache.callback(rows.persist(StorageLevel.MEMORY_AND_DISK).unpersist)
-    return rows
 
 
 def trace_view(rebuilder: Rebuilder, end: Positions, key: RowKey, cache: ExitStack) -> Trace:
