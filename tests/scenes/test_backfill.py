@@ -278,7 +278,11 @@ def test_a_log_day_of_each_event_type_is_validated(
 
 def buy(settings: Settings, customer: str, *products: str) -> None:
     """Check out a cart with these products, and wait until the archive has its events."""
-    common = {"cart_id": f"cart of {customer}", "visitor_id": customer, "occurred_at": "2026-03-01T10:00:00Z"}
+    common: dict[str, Any] = {
+        "cart_id": f"cart of {customer}",
+        "visitor_id": customer,
+        "occurred_at": "2026-03-01T10:00:00Z",
+    }
     events = [common | {"verb": "added", "product": each, "quantity": 1} for each in products]
     with KafkaSender(settings, ["cart_event"]) as sender:
         for number, event in enumerate([*events, common | {"verb": "checked_out"}]):

@@ -167,7 +167,7 @@ def _definitions(connection: Connection, compiled: CompiledView) -> Iterator[sql
 
 
 def _presented(connection: Connection, compiled: CompiledView, schema: str, clock: str) -> Iterator[sql.Composed]:
-    """The relations that the view presents, of the readable views in `schema`. `clock` is the SQL of the log's clock."""
+    """The relations that the view presents, of the readable views in `schema`. `clock` is SQL for the log's clock."""
     named = {each.side or "view": _readable(each, schema).as_string(connection) for each in compiled.tables}
     named["clock"] = clock
     for name, select in compiled.view.present.items():
