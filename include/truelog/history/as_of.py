@@ -119,7 +119,7 @@ def _rebuild(rebuilder: Rebuilder, positions: Positions) -> None:
 
 def _cost(rebuilder: Rebuilder, positions: Positions) -> tuple[int, ScanCost]:
     """The partials and the records from which the view's tables were rebuilt."""
-    selections = [rebuilder.of_table(each).selection(positions)[1] for each in rebuilder.compiled.sources]
+    selections = [rebuilder.of_table(each).selection(positions)[1] for each in rebuilder.compiled.daily]
     costs = [scan_cost(rebuilder.context.settings, Wanted(each.records, positions.ids)) for each in selections]
     total = ScanCost(*(sum(values) for values in zip(*((c.records, c.files, c.bytes) for c in costs), strict=True)))
     return sum(len(each.partials) for each in selections), total

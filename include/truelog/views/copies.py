@@ -37,13 +37,11 @@ def seen_table(view: View) -> View:
         transform=_seen,
         key=(*_PARTITION, "event_id", "offset"),
         measures={LOG_TIME: Value()},
-        dedupe=view.dedupe,
         columns={
             "event_id": f"the event's id; an event with the same id within {view.dedupe} is a copy",
             LOG_TIME: "greatest broker time of the partition up to this event",
         },
         indexes=((*_PARTITION, LOG_TIME),),
-        version=view.version,
     )
 
 

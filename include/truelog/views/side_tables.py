@@ -42,7 +42,8 @@ def side_tables(view: View) -> Mapping[str, View]:
     if taken := sorted(sides.keys() & kept.keys()):
         raise BadDeclaration(f"the view has a side table {', '.join(taken)} already; rename the table of the Join")
     sides |= kept
-    return {name: replace(side, version=view.version, batch_only=view.batch_only) for name, side in sides.items()}
+    shared: dict[str, Any] = {name: getattr(view, name) for name in ("version", "batch_only", "dedupe")}
+    return {name: replace(side, **shared) for name, side in sides.items()}
 
 
 def relation_names(view: View) -> list[str]:
@@ -57,7 +58,6 @@ def _inputs(group: Group) -> View:
         key=(*group.by, *COORDINATES),
         measures={name: Value() for name in group.inputs},
         allowed_lateness=group.allowed_lateness,
-        dedupe=group.dedupe,
     )
 
 
@@ -69,14 +69,12 @@ def _checkpoints(group: Group) -> View:
         key=(*group.by, *COORDINATES),
         measures={NUMBER: Value(), **group.measures},
         columns={NUMBER: "how many inputs of the group are before the checkpoint"},
-        version=group.version,
     )
 
 
 def _of_join(join: Join) -> dict[str, View]:
     """The tables of a Join: each follows only from events and from tables before it."""
-    shared: dict[str, Any] = {"allowed_lateness": join.allowed_lateness, "dedupe": join.dedupe}
-    sides = {name: replace(side, **shared) for name, side in join.sides.items()}
+    sides = {name: replace(side, allowed_lateness=join.allowed_lateness) for name, side in join.sides.items()}
     return sides | {name: _of_totals(join, each) for name, each in join.totals.items()}
 
 
@@ -88,7 +86,6 @@ def _of_totals(join: Join, totals: Totals) -> View:
         measures=counted(totals.counts),
         columns=totals.columns,
         indexes=totals.indexes,
-        dedupe=join.dedupe,
     )
 
 
@@ -112,7 +109,6 @@ def _dropped(view: View, allowed: str) -> View:
             "events": "valid events" + (", each once" if view.dedupe else ""),
             "dropped": f"events that reached the log more than {allowed} after their event time",
         },
-        dedupe=view.dedupe,
     )
 
 

@@ -16,10 +16,14 @@ from tests.library.kernel.test_groups import ABOVE
 from truelog import Join, Latest, Match, Sum, View, latest
 from truelog.batch import log_with_archive, partials, rejudge
 from truelog.batch.partial_selection import PartialRange
+from truelog.history.explain import explain
+from truelog.history.explanation import Verdict
 from truelog.kernel import copies, merge, stage
 from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
+from truelog.reconcile import certificate_store
+from truelog.reconcile.certificate_verifier import CertificateVerifier, VerificationVerdict
 from truelog.reconcile.offset_search import Cause
 from truelog.reconcile.partial_audit import audit_partials
 from truelog.reconcile.reconcile import compare, reconcile
@@ -267,12 +271,22 @@ def test_a_group_gets_each_event_once(lab: Lab, s3: Settings) -> None:
         ground.stream()
         ground.append(0, [Click("y", 3), Click("z", 4)])
         ground.stream()
-        view = sql.Identifier("views", ground.compiled.name)
-        query = sql.SQL("SELECT url, spent, clicks FROM {}").format(view)
-        assert ground.lab.connection.execute(query).fetchall() == [("a", 1, 3)]
-        assert compare(ground.rebuilder).verdict == "EQUAL"
+        query = sql.SQL("SELECT url, clicks FROM {}").format(sql.Identifier("views", ground.compiled.name))
+        assert ground.lab.connection.execute(query).fetchall() == [("a", 3)]
+        certificate = reconcile(lab.context, ground.compiled).certificate
+        assert certificate is not None
+        made = certificate_store.find_certificate(lab.settings, certificate)
+        check = CertificateVerifier(lab.spark, lab.settings, lab.types, ground.compiled).verify(made)
+        assert check.answer == VerificationVerdict.EQUAL
         change(ground, "DELETE FROM {} WHERE event_id = 'z'")
         assert reconcile(lab.context, ground.compiled, REPAIR).verdict == "EQUAL"
+
+
+def test_an_explanation_lists_each_event_once(ground: Archived) -> None:
+    ground.append(0, [Click("x", 0), Click("x", 1), Click("y", 2)])
+    ground.stream()
+    found = explain(ground.lab.context, ground.compiled, {"url": "a"})
+    assert (found.verdict, [each.offset for each in found.events]) == (Verdict.EQUAL, [0, 2])
 
 
 def _sides(click: DataFrame) -> DataFrame:
