@@ -222,6 +222,6 @@ def test_a_run_fails_if_an_event_type_is_out_of_bounds(
         "verdict": "failed",
     }
     number = quality_history.latest_validation(searches.connection, run.run_id, TOPIC)
-    assert b"malformed 0.5: at most 0.05" in (gx_docs.read_page(searches.settings, number or 0) or b"")
+    assert b"malformed 50 %: at most 5 %" in (gx_docs.read_page(searches.settings, number or 0) or b"")
     [found] = event_quality.results_of_run(searches.settings, run.run_id, TOPIC)
-    assert found.failed == ["malformed 0.5: at most 0.05"]
+    assert found.failed == ["malformed 50 %: at most 5 %"]

@@ -271,7 +271,7 @@ def test_a_log_day_of_each_event_type_is_validated(
     validated = world.ask(
         "SELECT failed FROM truelog.validation WHERE (run, event, day) = (%s, 'page_view', %s)", run, day
     )
-    assert "missing referrer 1: at most 0.9" in validated[0][0]
+    assert "missing referrer 100 %: at most 90 %" in validated[0][0]
     found = world.ask("SELECT value FROM truelog.figure WHERE (event, name, day) = ('page_view', 'events', %s)", day)
     assert found == [(counted,)]
 
