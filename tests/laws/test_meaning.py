@@ -20,7 +20,7 @@ from truelog.schema.event import FUTURE_LIMIT
 from truelog.views import fingerprint
 
 DECODED = {1: "88f62afc8fc78b3e0ff0cff361441ed1261badb1a4d027e402d59a8f345e3443"}
-TOTALLED = {1: "36411bc96b96acd13710ef3813ef15ff1bd62a6d82015e980b2e6d82486fd3e6"}
+TOTALLED = {1: "dd51d00ea01094d31e7613f21264c1a4821bb1d5487762b5faa1214482c3ea1a"}
 
 
 def digest(rows: list[dict[str, object]]) -> str:
