@@ -35,11 +35,13 @@ from truelog.archive.archive_writer import ArchivedFile, FileWriter, WriterSetti
 from truelog.batch.batch_context import BatchContext
 from truelog.batch.rebuild import Rebuilder
 from truelog.batch.recompute import recompute
+from truelog.batch.shared_events import SharedEvents, shared_events
 from truelog.control import lease
 from truelog.kernel import clock, merge, table
 from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.log import records
 from truelog.log.positions import Positions
+from truelog.log.range_reader import COORDINATES
 from truelog.log.records import EventFrames
 from truelog.reconcile import row_diff
 from truelog.reconcile.row_diff import DiffCounts
@@ -126,6 +128,7 @@ class RealPath:
     settings: Settings
     compared: dict[str, tuple[DiffCounts, DiffCounts]] = field(default_factory=dict)
     views: dict[str, CompiledView] = field(default_factory=dict)  # the compared views
+    shared: SharedEvents | None = None  # the events that were decoded from the archive's raw bytes already
 
     def compare(self, name: str, view: View) -> tuple[DiffCounts, DiffCounts]:
         """The differences between the streamed view and its rebuild, and its rebuild from raw bytes."""
@@ -168,12 +171,12 @@ class RealPath:
     def _types(self) -> dict[str, EventType]:
         return {topic: self.lab.types[topic] for topic in self.log.ids}
 
-    def _batches(self, compiled: CompiledView) -> Iterator[EventFrames]:
-        """The valid events of each cut, decoded from raw bytes with only the columns that the view needs."""
-        for cut in range(CUTS):
-            yield records.events(self._decoded(cut, compiled), self._types)
+    @cached_property
+    def _decoded(self) -> list[DataFrame]:
+        """Each cut, decoded from raw bytes once for all views, as an application decodes a batch."""
+        return [self._decoded_cut(cut).persist() for cut in range(CUTS)]
 
-    def _decoded(self, cut: int, compiled: CompiledView) -> DataFrame:
+    def _decoded_cut(self, cut: int) -> DataFrame:
         raw = [r for r in self.log.records if r.cut == cut]
         columns = {
             "topic": pa.array([r.topic for r in raw], pa.string()),
@@ -182,11 +185,17 @@ class RealPath:
             "broker_time": pa.array([_broker_time(r) for r in raw], TIME),
             "value": pa.array([r.value for r in raw], pa.binary()),
         }
-        return records.decoded(self.lab.spark.createDataFrame(pa.table(columns)), self._types, compiled.columns)
+        return records.decoded(self.lab.spark.createDataFrame(pa.table(columns)), self._types)
+
+    def _events(self, compiled: CompiledView, cut: int) -> EventFrames:
+        """The valid events of a cut, with only the columns that the view needs."""
+        events = records.events(self._decoded[cut], self._types)
+        return {topic: _needed(frame, compiled.columns.get(topic)) for topic, frame in events.items()}
 
     def _stream(self, compiled: CompiledView) -> None:
         applier, at = BatchApplier(self.settings), self.log.end(-1).only(compiled.view.topics)
-        for cut, events in enumerate(self._batches(compiled)):
+        for cut in range(CUTS):
+            events = self._events(compiled, cut)
             if compiled.view.reads_clock:
                 clock.store_ticks(self.connection, self.log.ids[clock.TOPIC], events[clock.TOPIC])
             batch = EventRange(events, self.log.end(cut - 1), self.log.end(cut))
@@ -206,13 +215,19 @@ class RealPath:
         self.connection.execute("DELETE FROM truelog.tick WHERE topic_id = %s", (self.log.ids[clock.TOPIC],))
 
     def _rebuilt(self, compiled: CompiledView, *, from_raw: bool) -> DiffCounts:
-        rebuilder = Rebuilder(self._context, self.connection, compiled, from_raw)
+        rebuilder = Rebuilder(self._context, self.connection, compiled, from_raw, self.shared)
         rebuilder.rebuild(merge.positions(self.connection, compiled))
         own, *sides = (row_diff.find_differences(self.connection, each) for each in compiled.tables)
         missing, extra, different = (
             sum(counts) for counts in zip(*((c.missing, c.extra, c.different) for c in (own, *sides)), strict=True)
         )
         return DiffCounts(own.rows, missing, extra, different)
+
+
+def _needed(events: DataFrame, columns: frozenset[str] | None) -> DataFrame:
+    if columns is None:
+        return events
+    return events.select(*(name for name in events.columns if name in columns or name in COORDINATES.names))
 
 
 @contextmanager
@@ -224,7 +239,8 @@ def real_path(lab: Lab, drawn: Sequence[Sequence[Record]], topics: Sequence[str]
         _drop(catalog, path)
         try:
             _archive(catalog, path)
-            yield path
+            with shared_events(lab.spark, settings, [path.log.end(CUTS - 1)]) as path.shared:
+                yield path
         finally:
             _drop(catalog, path)
 
