@@ -1,4 +1,4 @@
-"""Generated events of a community: carts, prices, sensors, wiki pages, and people with profiles, friends and posts.
+"""Generated events of a community: carts, prices, sensors, pages, documents, and people with profiles and friends.
 
 Operators limit and block addresses. A few people and a few posts are popular, by Zipf's law. Some things are withdrawn:
 tweets and posts are deleted, and people stop following. Some events arrive late, out of order or twice.
@@ -34,6 +34,7 @@ _KINDS = {
     "rate_policy": 1,
     "block": 1,
     "page_edit": 5,
+    "document_edit": 10,
 }
 TOPICS = tuple(_KINDS)
 _PRICES = {"GOLD": 200_000, "SILVER": 2_500, "COPPER": 400}  # the first price of each symbol
@@ -43,6 +44,7 @@ _LOWEST, _HIGHEST = 0.0, 80.0
 _NAMES = ("Ann", "Bob", "Cem", "Dora", "Eve", "Finn", "Gül", "Hana", "Ivan", "Jun")
 _TRADES, _COMPANIES = ("Engineer", "Author", "Designer", "Nurse"), ("Initech", "Globex", "O'Reilly")
 _PAGES, _LINES = 30, 40  # the wiki pages, and the lines of the longest
+_DOCUMENTS = 10
 _SKILLS = ("Kafka", "SQL", "writing", "drawing", "statistics")
 _CARTS, _RECENT = 50, 100  # the carts, and the tweets, posts and comments that events may still change
 
@@ -56,6 +58,7 @@ class Community:
         self.recent: dict[str, list[dict[str, Any]]] = {"tweet": [], "post": [], "comment": [], "share": []}
         self.prices, self.values = dict(_PRICES), [40.0] * _SENSORS
         self.pages: list[list[str]] = [[] for _ in range(_PAGES)]
+        self.lengths = [0] * _DOCUMENTS  # characters of each document
         self.sent: OutgoingRecord | None = None
 
     def record(self, now: datetime) -> OutgoingRecord:
@@ -179,6 +182,16 @@ class Community:
         added = [f"{_PRODUCTS.draw(self.random)} is good"] if len(lines) < _LINES else []
         lines[place : place + self.random.randrange(2)] = added
         return page, event | {"verb": "edited", "comment": "more facts", "text": "\n".join(lines)}
+
+    def _document_edit(self) -> tuple[str, dict[str, Any]]:
+        """A word that is typed somewhere, or some characters that are removed."""
+        number = self.random.randrange(_DOCUMENTS)
+        position = self.random.randint(0, self.lengths[number])
+        removed = min(self.lengths[number] - position, self.random.randrange(8)) if self._chance(0.3) else 0
+        inserted = None if removed else f"{_PRODUCTS.draw(self.random)} "
+        self.lengths[number] += len(inserted or "") - removed
+        edit = {"position": position, "removed": removed, "inserted": inserted}
+        return f"d{number}", {"document_id": f"d{number}", "author_id": _PEOPLE.draw(self.random), **edit}
 
     def _identity(self) -> str:
         return f"{self.random.getrandbits(64):016x}"

@@ -77,9 +77,11 @@ def test_a_share_of_the_records_is_about_people(records: list[OutgoingRecord]) -
         event = TYPES[record.topic].model.model_validate_json(record.value)
         assert getattr(event, str(TYPES[record.topic].topic.key)) == record.key
     verbs = Counter((record.topic, json.loads(record.value).get("verb")) for record in people)
-    for topic in set(community.TOPICS) - {"price", "reading"}:
+    for topic in set(community.TOPICS) - {"price", "reading", "document_edit"}:
         (_, often), *_, (_, rarely) = Counter({v: n for (t, v), n in verbs.items() if t == topic}).most_common()
         assert often > rarely > 0, f"{topic} has one verb"
+    edits = [json.loads(record.value) for record in people if record.topic == "document_edit"]
+    assert 0 < sum(edit["removed"] > 0 for edit in edits) < len(edits) / 2
     measured = [json.loads(record.value)["measured"] for record in people if record.topic == "reading"]
     assert 0 < sum(not 0 <= value <= 80 for value in measured) < len(measured) / 4
     assert len(set(people)) < len(people), "some events are sent twice"
