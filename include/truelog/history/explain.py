@@ -26,7 +26,7 @@ from truelog.history.explanation import Addition, ExplainedEvent, Explanation, V
 from truelog.history.join_trace import trace_join
 from truelog.history.row_key import RowKey, parse_key
 from truelog.history.shown_rows import ShownRows, as_data
-from truelog.history.steps import EVENT_TIME, PLACE, Place, Steps
+from truelog.history.steps import EVENT_TIME, PLACE, EventSteps, Place
 from truelog.history.trace import Source, Trace, trace_group, trace_view
 from truelog.kernel import clock, merge, table
 from truelog.log.positions import Positions
@@ -89,7 +89,7 @@ def explain(
         end, missing = _archived(settings, compiled, streamed.positions)
         trace = _trace(rebuilder, end, key, cache)
         listed = _list_events(trace, page)
-        steps = Steps(context.spark, listed.places)
+        steps = EventSteps(context.spark, listed.places)
         rows = shown_rows.of_states(settings, compiled, trace.rows(steps))
         rebuilt = () if streamed.is_expired else rows.get(steps.numbers[-1], ())
         verdict, reason = _verdict(streamed, rebuilt, listed.total, missing)
@@ -168,7 +168,7 @@ def _verdict(streamed: _Streamed, rebuilt: ShownRows, total: int, missing: int) 
 
 
 def _events(
-    settings: Settings, sources: Sequence[Source], steps: Steps, listed: _Listed, rows: Mapping[int, ShownRows]
+    settings: Settings, sources: Sequence[Source], steps: EventSteps, listed: _Listed, rows: Mapping[int, ShownRows]
 ) -> list[ExplainedEvent]:
     adds: dict[int, list[Addition]] = {}
     for source in sources:

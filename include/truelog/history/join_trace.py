@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from truelog.batch.rebuild import Rebuilder
 from truelog.history.row_key import RowKey
 from truelog.history.shown_rows import STEP
-from truelog.history.steps import Steps, contributions, transformed, with_step
+from truelog.history.steps import EventSteps, contributions, transformed, with_step
 from truelog.history.trace import Source, Trace
 from truelog.log.positions import Positions
 from truelog.spark.cache import cached
@@ -42,7 +42,7 @@ def trace_join(rebuilder: Rebuilder, joined: Joined, end: Positions, key: RowKey
             sources.append(Source(side, added, added.limit(0) if own is None else with_keys(own)(added)))
     added_to = {each.table.side: each.added for each in sources}
 
-    def rows(steps: Steps) -> DataFrame:
+    def rows(steps: EventSteps) -> DataFrame:
         def states(table: CompiledView) -> DataFrame:
             if table.joined is not None:
                 return table.joined.rows(table.view.key, states)

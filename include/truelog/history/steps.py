@@ -1,4 +1,4 @@
-"""Steps: the states after each of some events.
+"""Event steps: the states after each of some events.
 
 Events are ordered by their place: broker time, then topic, partition and offset. The stream may have read them in
 another order, which makes no difference to its rows. After n events, step n + 1 is the state after all further events.
@@ -50,7 +50,7 @@ def contributions(table: CompiledView, rows: DataFrame, only: RowFilter) -> Data
 
 
 @dataclass(frozen=True)
-class Steps:
+class EventSteps:
     """The steps after events at these places, which are in order."""
 
     spark: SparkSession

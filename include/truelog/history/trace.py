@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from truelog.batch.rebuild import Rebuilder
 from truelog.history.row_key import RowKey
 from truelog.history.shown_rows import STEP
-from truelog.history.steps import Steps, contributions, transformed, with_step
+from truelog.history.steps import EventSteps, contributions, transformed, with_step
 from truelog.log.positions import Positions
 from truelog.spark.cache import cached
 from truelog.views.compiled_view import CompiledView, with_keys
@@ -35,7 +35,7 @@ class Trace:
     """The sources of a row, and a function from steps to the states of the row after each of them."""
 
     sources: Sequence[Source]
-    rows: Callable[[Steps], DataFrame]
+    rows: Callable[[EventSteps], DataFrame]
 
 
 def trace_view(rebuilder: Rebuilder, end: Positions, key: RowKey, cache: ExitStack) -> Trace:
@@ -51,7 +51,7 @@ def trace_group(rebuilder: Rebuilder, inputs: CompiledView, end: Positions, key:
     of_group = with_keys(key.frame.select(*compiled.group.by))
     added = cached(cache, contributions(inputs, transformed(rebuilder.of_table(inputs), end), of_group))
 
-    def rows(steps: Steps) -> DataFrame:
+    def rows(steps: EventSteps) -> DataFrame:
         """The fold after each step. A fold may depend on the values of `by`, so it cannot run on all steps at once.
 
         In one partition, it needs no shuffle.
