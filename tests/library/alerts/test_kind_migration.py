@@ -20,6 +20,7 @@ from truelog.storage.database import Connection, connect, migrate
 from truelog.support.settings import PROJECT, Settings
 
 SINCE_THE_RENAME = {
+    "build_overdue",
     "topic_suspended",
     "event_file_broken",
     "clock_jumped",
