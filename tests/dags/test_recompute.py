@@ -119,7 +119,9 @@ def test_today_can_be_backfilled_if_log_days_are_short(dags: "DagBag") -> None:
 
 
 @pytest.mark.parametrize("after", [timedelta(seconds=1), timedelta(minutes=4), timedelta(minutes=20)])
-@pytest.mark.parametrize(("name", "due"), [("reconcile", "09:00"), ("archive_upkeep", "06:20")])
+@pytest.mark.parametrize(
+    ("name", "due"), [("reconcile", "09:00"), ("archive_upkeep", "06:20"), ("batch_views", "02:30")]
+)
 def test_scheduled_dags_do_not_run_at_once_on_a_new_platform(
     dags: "DagBag", monkeypatch: pytest.MonkeyPatch, name: str, due: str, after: timedelta
 ) -> None:
