@@ -27,6 +27,7 @@ POSTGRESQL, KAFKA, S3 = "postgresql", "kafka", "s3"
 # Each command with the services that it needs. Spark's commands query PostgreSQL before they start Spark.
 COMMANDS: dict[tuple[str, ...], set[str]] = {
     ("query", "page_views"): {POSTGRESQL},
+    ("explain", "page_views", "host=h"): {POSTGRESQL},
     ("positions",): {POSTGRESQL},
     ("views",): {POSTGRESQL},
     ("lag",): {POSTGRESQL},
@@ -54,6 +55,11 @@ COMMANDS: dict[tuple[str, ...], set[str]] = {
     ("application", "start", "stream"): {POSTGRESQL},
     ("application", "stop", "stream"): {POSTGRESQL},
     ("clock", "confirm"): {POSTGRESQL},
+    ("limit", "check", "192.0.2.1"): {POSTGRESQL},
+    ("limit", "set", "192.0.2.1", "--requests", "5", "--window", "1h"): {POSTGRESQL, KAFKA},
+    ("limit", "remove", "192.0.2.1"): {POSTGRESQL, KAFKA},
+    ("limit", "block", "192.0.2.1"): {POSTGRESQL, KAFKA},
+    ("limit", "unblock", "192.0.2.1"): {POSTGRESQL, KAFKA},
     ("key", "list"): {POSTGRESQL},
     ("key", "add", "somebody", "--role", "reader"): {POSTGRESQL},
     ("key", "revoke", "somebody"): {POSTGRESQL},
