@@ -186,6 +186,8 @@ def test_the_exit_code_of_the_command_follows_the_verdicts(sampled: Settings) ->
 PLANTED = """
 INSERT INTO truelog.view (view, version, fingerprint, spark) VALUES ('fine', 1, '', ''), ('fine', 2, '', '');
 INSERT INTO truelog.view VALUES ('falling', 1, '', '', now() - interval '3 days'), ('gone', 1, '', '', now());
+INSERT INTO truelog.view (view, version, fingerprint, spark, batch_only, made_at)
+    VALUES ('built', 1, '', '', true, now() - interval '2 days');
 INSERT INTO truelog.exclusion (view, version, topic, partition, "offset", error)
     VALUES ('fine', 1, 't', 0, 1, ''), ('fine', 2, 't', 0, 1, ''), ('fine', 2, 't', 0, 2, '');
 CREATE TABLE state.falling_v1 AS SELECT 1;  -- not analysed, so its size is unknown
@@ -222,6 +224,8 @@ WORK = {
 
 def test_a_scrape_has_every_metric(sampled: Settings) -> None:
     """Each metric family has a point, and the scrape contains the planted values. The planted rows are rolled back."""
+    assert sampled.views_folder
+    (sampled.views_folder / "built.py").touch()
     with psycopg.connect(**sampled.database()) as connection:
         connection.execute(PLANTED.encode())
         text = metrics.format_families(sampled, connection)
@@ -248,6 +252,7 @@ def test_a_scrape_has_every_metric(sampled: Settings) -> None:
         'truelog_certificate_age_seconds{view="fine"}': 2 * DAY,
         'truelog_excluded_records{view="fine"}': 2,
         'truelog_view_rows{view="fine"}': 7,
+        'truelog_build_age_seconds{view="built"}': 2 * DAY,
     }.items() <= found.items()
     assert WORK.items() <= found.items()
     assert not [point for point in points if 'view="gone"' in point]
