@@ -69,6 +69,7 @@ def catch_up(world: World, stream: Application) -> None:
         world.catch_up(stream, name, view.reads)
 
 
+@pytest.mark.timeout(1_200)  # every view is rebuilt from raw bytes, explained and read as of the past
 def test_killed_between_merges_and_continued_by_executors(
     world: World, archive: Application, ticking: None, batch: Batch, spark_home: Path
 ) -> None:

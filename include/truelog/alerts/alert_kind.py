@@ -115,6 +115,7 @@ KINDS = {
         "the batch-only view {subject} was not built for too long, so its readers see old rows",
         "Open the most recent runs of the `batch_views` DAG. Is it paused? The log of a failed `build` task says why.",
         "dags/batch_views",
+        "batch_views",
     ),
     "archive_corrupt": Kind(
         Severity.CRITICAL,
