@@ -33,7 +33,8 @@ def declare(folder: Path, body: str, name: str = "thing", head: str = HEAD) -> P
 def test_the_platforms_own_events_load() -> None:
     events = load_events()
     assert {"page_view", "ticks"} <= events.keys()
-    assert [name for name, event in events.items() if event.topic.internal] == ["dead_letter", "ticks"]
+    internal = [name for name, event in events.items() if event.topic.internal]
+    assert internal == ["block", "dead_letter", "rate_policy", "ticks"]
     assert all(name == event.name for name, event in events.items())
 
 
