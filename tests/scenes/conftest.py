@@ -49,7 +49,9 @@ class World:
     def caught_up(self, view: str, reads: Iterable[str] = ("page_view",)) -> bool:
         return self.positions(view).covers(topics.end_offsets(self.settings, reads))
 
-    def catch_up(self, stream: Application, view: str = "page_views", reads: Iterable[str] = ("page_view",)) -> None:
+    def catch_up(
+        self, stream: Application, view: str = "page_views", reads: Iterable[str] = ("page_view",), seconds: float = 90
+    ) -> None:
         """Wait until the view reaches the log end as of the stream's start, whatever arrives later."""
         ends: Positions | None = None
 
@@ -60,7 +62,7 @@ class World:
             ends = ends or topics.end_offsets(self.settings, reads)
             return self.positions(view).covers(ends)
 
-        stream.wait(reached, 90, f"{view} at the end of the log")
+        stream.wait(reached, seconds, f"{view} at the end of the log")
 
     def counted(self, view: str) -> int:
         query = sql.SQL("SELECT coalesce(sum(views), 0)::bigint FROM {}").format(sql.Identifier("views", view))
