@@ -32,6 +32,7 @@ def client(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
     runtime.up(world.settings, ("postgresql", "kafka"), tethered=True)
     stream = start(world.settings, "stream.py", TRUELOG_VIEWS_FOLDER=str(folder))
     world.catch_up(stream, "rate_limits", ("rate_policy", "block"))
+    world.catch_up(stream, "request_rates")
     stream.kept = True
     with another(world.settings, collector_rate_limit=True, collector_trusted_proxies=PROXY) as (settings, _):
         yield Client(settings, settings.producer_key.get_secret_value())

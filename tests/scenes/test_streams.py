@@ -367,10 +367,10 @@ def _service(settings: Settings, name: str) -> runtime.State:
 
 
 def _task(airflow: Airflow, dag: str = DAG) -> tuple[str, str]:
-    """The states of the newest run and of its task."""
+    """The states of the newest run and of its `keep` task."""
     [run, *_] = airflow.runs(dag) or [{"dag_run_id": "", "state": "none"}]
-    states = [task["state"] for task in airflow.tasks(dag, run["dag_run_id"])] if run["dag_run_id"] else []
-    return run["state"], str(states[0] if states else "none")
+    tasks = airflow.tasks(dag, run["dag_run_id"]) if run["dag_run_id"] else []
+    return run["state"], next((str(task["state"]) for task in tasks if task["task_id"] == "keep"), "none")
 
 
 def _deferred(airflow: Airflow, dag: str = DAG) -> str:

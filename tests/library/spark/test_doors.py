@@ -18,6 +18,7 @@ from tests.library.spark import stranger
 from truelog.kernel import table
 from truelog.log import records, topics
 from truelog.support.settings import Settings
+from truelog.views.copies import SEEN
 
 SECRET = b"a secret that a task carries"
 # A call of the function of `foreachBatch`, in the protocol of Py4J.
@@ -97,7 +98,7 @@ def test_tasks_carry_only_what_they_need(lab: Lab, platform: Settings) -> None:
     assert found <= permitted
 
 
-def test_the_stager_inserts_staged_rows_reads_inputs_of_groups_and_nothing_else(lab: Lab, migrated: Settings) -> None:
+def test_the_stager_inserts_staged_rows_reads_what_a_batch_needs_and_nothing_else(lab: Lab, migrated: Settings) -> None:
     table.deploy_table(lab.connection, lab.compiled("stager_test", PER_URL))
     with psycopg.connect(migrated.staging_uri(), autocommit=True) as connection:
         assert connection.execute("SELECT current_user").fetchone() == ("stager",)
@@ -113,8 +114,8 @@ def test_the_stager_inserts_staged_rows_reads_inputs_of_groups_and_nothing_else(
                 for right in ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "TRIGGER", "REFERENCES")
                 if lab.connection.execute(may, ("stager", name, right)).fetchone() == (True,)
             }
-            inputs = {"SELECT"} if str(name).endswith("_inputs") and schema in ("stage", "state") else set()
-            assert rights <= inputs | ({"INSERT"} if schema == "stage" else set()), name
+            is_read = str(name).endswith(("_inputs", f"_{SEEN}")) and schema in ("stage", "state")
+            assert rights <= ({"SELECT"} if is_read else set()) | ({"INSERT"} if schema == "stage" else set()), name
             assert "INSERT" in rights or schema != "stage"
         for statement in ("CREATE TABLE stage.mine (x int)", "CREATE TEMP TABLE mine (x int)", "CREATE SCHEMA mine"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
