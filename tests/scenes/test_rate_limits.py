@@ -31,12 +31,15 @@ def client(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[C
         shutil.copy(VIEWS / f"{name}.py", folder)
     runtime.up(world.settings, ("postgresql", "kafka"), tethered=True)
     stream = start(world.settings, "stream.py", TRUELOG_VIEWS_FOLDER=str(folder))
-    world.catch_up(stream, "rate_limits", ("rate_policy", "block"))
-    world.catch_up(stream, "request_rates")
+    stream.wait(lambda: all(has_relation(world, each) for each in rate_limit_answer.VIEWS), SECONDS, "both views")
     stream.kept = True
     with another(world.settings, collector_rate_limit=True, collector_trusted_proxies=PROXY) as (settings, _):
         yield Client(settings, settings.producer_key.get_secret_value())
     assert stream.end() == 0
+
+
+def has_relation(world: World, view: str) -> bool:
+    return world.ask("SELECT to_regclass(%s) IS NOT NULL", f"views.{view}") == [(True,)]
 
 
 def require_status(client: Client, address: str, status: int) -> Response:
@@ -55,6 +58,7 @@ def wait_for_status(client: Client, address: str, status: int) -> Response:
 
 def check(address: str, *words: str) -> tuple[int, dict[str, object]]:
     ended = truelog("limit", "check", address, *words, "--json")
+    assert ended.stdout, ended.stderr
     return ended.returncode, json.loads(ended.stdout)
 
 
