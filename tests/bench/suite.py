@@ -8,8 +8,9 @@
 6. the collector
 7. freshness and the collector again, while the whole platform is running, including Airflow
 8. single events that change many rows of a Join, on a platform of its own
-9. batch work over 1, 10 and 100 log days, on a platform of its own
-10. requests of one address beyond its limit, on a platform of its own
+9. single events of keys of a Group that have many events, and searches, on a platform of its own
+10. batch work over 1, 10 and 100 log days, on a platform of its own
+11. requests of one address beyond its limit, on a platform of its own
 """
 
 import logging
@@ -22,6 +23,7 @@ from tests.bench import (
     collecting,
     fanout,
     flink,
+    folding,
     freshness,
     history,
     limiting,
@@ -188,6 +190,11 @@ class Suite:
         self.running = "fanout", application
         return list(fanout.run(self.settings, application))
 
+    def folding(self) -> list[Row]:
+        application = streaming.launch(self.settings, folding.VIEWS)
+        self.running = "folding", application
+        return list(folding.run(self.settings, application))
+
     def history(self) -> list[Row]:
         return list(history.run(self.settings))
 
@@ -245,11 +252,13 @@ JOBS: Mapping[str, Callable[[Suite], list[Row]]] = {
     "collector": Suite.collector,
     "all_on": Suite.all_on,
     "fanout": Suite.fanout,
+    "folding": Suite.folding,
     "history": Suite.history,
     "limits": Suite.limits,
 }
 APART: Mapping[str, Mapping[str, str]] = {
     "fanout": {},
+    "folding": {},
     "history": history.SETTINGS,
     "limits": {},
 }  # on a platform of its own, with these settings

@@ -112,7 +112,8 @@ def test_generated_logs_give_the_documents_of_a_naive_loop(lab: Lab, name: str) 
         assert {row["document_id"]: row["text"] for row in found[None]} == last
         assert {row["document_id"]: row["edits"] for row in found[None]} == {d: len(e) for d, e in expected.items()}
         snapshots = {
-            (row["document_id"], (row["partition"] % PARTITIONS, row["offset"])): row["text"] for row in found["snapshots"]
+            (row["document_id"], (row["partition"] % PARTITIONS, row["offset"])): row["text"]
+            for row in found["snapshots"]
         }
         assert snapshots == {(document, place): text for document, edits in expected.items() for place, text in edits}
         saved = {(row["document_id"], row["number"]): row["text"] for row in found["saved"]}
