@@ -1,4 +1,4 @@
-"""Steps of a few events, or of many, after each of which the views have merged everything; and reads of the views."""
+"""Sends the events of a step and waits until the views have merged them, and times the reads of views."""
 
 import json
 import time
