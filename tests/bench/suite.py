@@ -11,6 +11,7 @@
 9. single events of keys of a Group that have many events, and searches, on a platform of its own
 10. batch work over 1, 10 and 100 log days, on a platform of its own
 11. requests of one address beyond its limit, on a platform of its own
+12. the idle platform and the freshness of every view, with four views and with all, each on a platform of its own
 """
 
 import logging
@@ -31,6 +32,7 @@ from tests.bench import (
     reconciling,
     restarting,
     streaming,
+    whole,
 )
 from tests.bench.corpus import RATE, Corpus, in_log
 from tests.bench.cpu import LostProcess, Meter, Reading, used
@@ -41,6 +43,7 @@ from tests.bench.streaming import Window
 from tests.scenes.applications import Application
 from truelog.serving import rate_limit_answer
 from truelog.support.settings import Settings
+from truelog.views import catalogue
 
 ONE, TWO, FOUR, EIGHT = (f"stream into {n}" for n in ("one cube", "two views", "four views, with sketches", "8 views"))
 VIEWS = {
@@ -202,6 +205,12 @@ class Suite:
         self.running = "limits", streaming.launch(self.settings, rate_limit_answer.VIEWS)
         return [limiting.run(self.settings)]
 
+    def whole_four(self) -> list[Row]:
+        return list(whole.run(self.settings, VIEWS[FOUR], self.seconds))
+
+    def whole_catalogue(self) -> list[Row]:
+        return list(whole.run(self.settings, catalogue.view_names(self.settings.views_folder), self.seconds))
+
     def _caught_up(self, job: str) -> Application:
         """The application of a job that has read the whole log; started if the last job was another one."""
         if self.running is None or self.running[0] != job:
@@ -255,11 +264,15 @@ JOBS: Mapping[str, Callable[[Suite], list[Row]]] = {
     "folding": Suite.folding,
     "history": Suite.history,
     "limits": Suite.limits,
+    "whole_four": Suite.whole_four,
+    "whole_catalogue": Suite.whole_catalogue,
 }
 APART: Mapping[str, Mapping[str, str]] = {
     "fanout": {},
     "folding": {},
     "history": history.SETTINGS,
     "limits": {},
+    "whole_four": {},
+    "whole_catalogue": {},
 }  # on a platform of its own, with these settings
 QUICK = ("one_cube", "bare", "quix", "duckdb", "polars")

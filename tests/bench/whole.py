@@ -1,0 +1,163 @@
+"""The whole platform with chosen views, Airflow included: the cores in use while idle, and the freshness of every view.
+
+Traffic of all event types is sent at a steady rate. Some of its records are marked: a view is as fresh as the time from
+the acknowledgement of such a record to the moment when the view's positions include it. A merge changes the rows and
+the positions in one transaction.
+"""
+
+import json
+import shutil
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+import runtime
+from tests.bench.beat import every, first
+from tests.bench.cpu import Meter, used
+from tests.bench.freshness import at
+from tests.bench.ground import complete
+from tests.bench.row import OURS, Row
+from tests.scenes.conftest import known
+from truelog.control import application
+from truelog.ingest import generator
+from truelog.log.kafka_producer import OutgoingRecord, make_producer
+from truelog.storage.database import Connection, connect
+from truelog.support.settings import Settings
+from truelog.views import catalogue
+from truelog.views.group import Group
+from truelog.views.join import Join
+
+RATE, SOCIAL = 2_000, 0.5  # events per second, and the share of events that are not of the shop
+
+_MARKED_EVERY = 50
+_BEAT_SECONDS, _LOOK_SECONDS = 0.01, 0.05
+_WARM_SECONDS, _PATIENCE_SECONDS = 60.0, 300.0
+_SEED = 17
+_POSITIONS = "SELECT view, topic, partition, next_offset FROM truelog.position"
+
+Place = tuple[str, int]  # topic and partition
+
+
+def run(settings: Settings, views: Sequence[str], seconds: float) -> Iterator[Row]:
+    """The rows of a platform that has only these views, spread over applications by their shape."""
+    folder = settings.home / "chosen-views"
+    folder.mkdir()
+    for view in views:
+        shutil.copy(settings.views_folder / f"{view}.py", folder)
+    named = f"the whole platform with {len(views)} views"
+    with known(settings, views_folder=folder, applications=json.dumps(_spread(views))):
+        changed = Settings()
+        complete(changed)
+        _send(changed, _traffic(_WARM_SECONDS), None)
+        complete(changed)  # Airflow and the applications have read the warm-up
+        yield _idle(changed, f"idle, {named}", seconds)
+        yield from _fresh(changed, named, seconds)
+
+
+@dataclass
+class Marks:
+    """The marked records that each view has not reached yet, and the delays of all others."""
+
+    missing: Mapping[str, dict[Place, deque[tuple[int, float]]]]
+    delays: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def acknowledge(self, error: KafkaError | None, message: Message) -> None:
+        """Handle the broker's acceptance or refusal of a marked record. The producer calls this method."""
+        if error is not None:
+            raise KafkaException(error)
+        now, topic = time.time(), str(message.topic())
+        with self.lock:
+            for places in self.missing.values():
+                if (place := (topic, int(str(message.partition())))) in places:
+                    places[place].append((int(str(message.offset())), now))
+
+    def look(self, connection: Connection) -> None:
+        """Record the delays of the marked records that the views have newly reached."""
+        rows, now = connection.execute(_POSITIONS).fetchall(), time.time()
+        with self.lock:
+            for view, topic, partition, next_offset in rows:
+                waiting = self.missing.get(str(view), {}).get((str(topic), int(str(partition))), deque())
+                while waiting and waiting[0][0] < int(str(next_offset)):
+                    self.delays[str(view)].append(now - waiting.popleft()[1])
+
+    @property
+    def all_reached(self) -> bool:
+        with self.lock:
+            return not any(waiting for places in self.missing.values() for waiting in places.values())
+
+
+def _fresh(settings: Settings, named: str, seconds: float) -> Iterator[Row]:
+    traffic = _traffic(_WARM_SECONDS + seconds)
+    with connect(settings, autocommit=True) as connection:
+        marks = Marks(_places(connection))
+        sender = threading.Thread(target=_send, args=(settings, traffic, marks), name="traffic")
+        began = time.time()
+        sender.start()
+        within = _WARM_SECONDS + seconds + _PATIENCE_SECONDS
+        for _ in every(_LOOK_SECONDS, within=within, what="the views to reach all marked records"):
+            marks.look(connection)
+            if not sender.is_alive() and marks.all_reached:
+                break
+    rate = len(traffic) / (time.time() - began)
+    for view, delays in sorted(marks.delays.items()):
+        ordered = sorted(delays)
+        note = f"acknowledged to merged, {len(ordered)} marked events, polled every {_LOOK_SECONDS * 1000:.0f} ms"
+        shares = {f"p{round(share * 100)}_seconds": at(share, ordered) for share in (0.5, 0.95, 0.99)}
+        more = {**shares, "max_seconds": ordered[-1]}
+        yield Row(f"{named}: freshness of {view}", OURS, rate, "all on", note, more=more)
+
+
+def _places(connection: Connection) -> dict[str, dict[Place, deque[tuple[int, float]]]]:
+    """For each view, no marked record yet in each partition that it reads."""
+    found = defaultdict[str, dict[Place, deque[tuple[int, float]]]](dict)
+    for view, topic, partition, _ in connection.execute(_POSITIONS).fetchall():
+        found[str(view)][str(topic), int(str(partition))] = deque()
+    return found
+
+
+def _idle(settings: Settings, job: str, seconds: float) -> Row:
+    """Measure the cores in use while only ticks arrive."""
+    with connect(settings) as connection:
+        names = application.application_names(settings)
+        pids = {name: application.load_status(connection, name).pid for name in names}
+    services = {each.name: each.pid for each in runtime.status(settings)}
+    meter = Meter({name: pid for name, pid in {**services, **pids}.items() if pid})
+    before = meter.read()
+    first(1.0, lambda: time.time() >= before.at + seconds, within=seconds + _PATIENCE_SECONDS, what=job)
+    cost = used(before, meter.read())
+    cores = {f"{name}_cores": value / cost.wall for name, value in cost.seconds.items()}
+    more = {"seconds": cost.wall, "cores": sum(cores.values()), **cores}
+    return Row(job, OURS, 0.0, "all on", "no events, one tick per second", more=more, other_cores=cost.other_cores)
+
+
+def _traffic(seconds: float) -> list[OutgoingRecord]:
+    return list(generator.generate(seed=_SEED, begin=datetime.now(UTC), rate=RATE, seconds=seconds, social=SOCIAL))
+
+
+def _send(settings: Settings, traffic: Sequence[OutgoingRecord], marks: Marks | None) -> None:
+    """Send traffic at the rate. After the warm-up, mark some of its records."""
+    kafka, begin, sent = make_producer(settings), time.time(), 0
+    for now in every(_BEAT_SECONDS, within=len(traffic) / RATE + _PATIENCE_SECONDS, what="sending"):
+        due = min(int((now - begin) * RATE), len(traffic))
+        for number, record in enumerate(traffic[sent:due], sent):
+            is_marked = marks is not None and number > RATE * _WARM_SECONDS and number % _MARKED_EVERY == 0
+            acknowledge = marks.acknowledge if marks is not None and is_marked else None
+            kafka.produce(record.topic, record.value, record.key, on_delivery=acknowledge)
+        sent = due
+        kafka.poll(0)
+        if sent == len(traffic):
+            break
+    kafka.flush()
+
+
+def _spread(views: Sequence[str]) -> dict[str, str]:
+    """The application of each Group and each Join. All other views are in the first application."""
+    shapes = {view: catalogue.load_view(view) for view in views}
+    groups = {view: "groups" for view, shape in shapes.items() if isinstance(shape, Group)}
+    return groups | {view: "joins" for view, shape in shapes.items() if isinstance(shape, Join)}
