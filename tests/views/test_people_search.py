@@ -63,7 +63,7 @@ def test_a_search_looks_matches_up_by_index(lab: Lab, view: View) -> None:
     with lab.connection.transaction():
         lab.connection.execute("SET LOCAL enable_seqscan = off")
         plan = lab.connection.execute(sql.SQL(query).format(sql.Identifier("views", f"{name}_documents"))).fetchall()
-    assert sum("Bitmap Index Scan" in str(line) for line in plan) == 2, "one for each layer"
+    assert sum(f"Bitmap Index Scan on {name}_" in str(line) for line in plan) == 2, "one for each layer"
 
 
 def test_generated_logs_give_the_profiles_of_a_naive_loop(lab: Lab, name: str, view: View) -> None:
