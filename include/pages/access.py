@@ -9,7 +9,8 @@
 | acknowledge or silence alerts | trigger `streams`, as on-call engineers may |
 | compare or repair views | trigger `reconcile` |
 | verify a certificate | trigger `verify` |
-| save rows, look at archived records | trigger `reconcile`, as engineers who explain differing rows may |
+| start an explanation | trigger `explain`, and the right to look at archived records |
+| save rows, look at archived records and explanations | trigger `reconcile`, as engineers may |
 """
 
 from collections.abc import Callable
@@ -34,6 +35,7 @@ class Dag(StrEnum):
     RECONCILE = "reconcile"
     RECOMPUTE = "recompute"
     VERIFY = "verify"
+    EXPLAIN = "explain"
 
 
 def may_read(dag: Dag) -> Callable[..., None]:

@@ -14,6 +14,7 @@ from pages import (
     certificates,
     data,
     docs,
+    explain,
     export,
     files,
     reconciliations,
@@ -24,25 +25,13 @@ from pages.headers import OURS, Headers
 from truelog.support.errors import BadDeclaration, BadInput, NotSetUp, TruelogError
 
 _MODULES: tuple[ModuleType, ...] = (files, data, rows, records, reconciliations, certificates, docs, export)
-_MODULES += (backfills, application_actions, alerts)
+_MODULES += (explain, backfills, application_actions, alerts)
 _STATUS: dict[type[Exception], int] = {BadInput: 400, BadDeclaration: 404, NotSetUp: 404}
 
 
 def make() -> FastAPI:
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(requires_authenticated())])
-    for module in (
-        files,
-        data,
-        rows,
-        records,
-        reconciliations,
-        certificates,
-        docs,
-        export,
-        backfills,
-        application_actions,
-        alerts,
-    ):
+    for module in _MODULES:
         app.include_router(module.router)
     app.add_exception_handler(TruelogError, _refuse)
     app.add_exception_handler(RequestValidationError, _invalid)

@@ -9,7 +9,7 @@ _FOLDER = Path(__file__).parent / "static"
 _FILES = {path.name: path for path in _FOLDER.iterdir()}
 _TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
 TABS = ("streams", "views", "reconciliations", "quality", "backfills", "lag", "alerts", "timeline", "operations")
-PAGES = (*TABS, "view", "reconciliation", "certificates", "record", "components")
+PAGES = (*TABS, "view", "reconciliation", "certificates", "record", "explain", "components")
 
 router = APIRouter()
 

@@ -28,6 +28,7 @@ TITLES = {
     "alerts": "3 open alerts",
     "timeline": "Timeline",
     "operations": "Operations",
+    "explain?view=page_views&where=host+is+NULL": "Explain",
     "components": "Components",
 }
 

@@ -50,7 +50,7 @@ def test_rows_are_sorted_by_their_headers_and_paged(watched: Page) -> None:
     rows = watched.locator("#answer")
     rows.get_by_role("button", name="views").click()
     expect(rows.get_by_role("columnheader", name="views")).to_have_attribute("aria-sort", "descending")
-    expect(rows.locator("tbody tr").first.locator("td").last).to_have_text("97")
+    expect(rows.locator("tbody tr").first.locator("td").nth(4)).to_have_text("97")
     rows.get_by_role("button", name="Next").click()
     expect(rows).to_contain_text("51 to 100")
     assert "skip=50" in watched.url

@@ -1,6 +1,8 @@
 """Buggy code is deployed, a wrong row is found and explained, and a new version replaces all rows. No event is lost."""
 
 import json
+import logging
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,10 +16,13 @@ from tests.scenes.batch import Batch
 from tests.scenes.command_line import answer
 from tests.scenes.conftest import World, known
 from truelog.archive.archive_table import archived_positions
+from truelog.history import explain_question
+from truelog.history.explain_question import Question
 from truelog.log import topics
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
 
+log = logging.getLogger("truelog.jobs")
 NAME, URL = "waits", "https://story.example/slow"
 MILLISECONDS = (1_900, 700, 2_500)
 VIEW = '''"""How long visitors waited for each page."""
@@ -72,6 +77,20 @@ def explained() -> Any:
     return answer("explain", NAME, f"url={URL}")
 
 
+def asked(settings: Settings) -> Any:
+    """The same answer from the job of the explain page, stored in the database."""
+    question = Question(NAME, (f"url={URL}",))
+    began = time.monotonic()
+    assert start(settings, "explain.py", NAME, "--", *question.where).wait_death(120) == 0
+    log.info("the job of an explanation: %.1f s", time.monotonic() - began)
+    with connect(settings) as connection:
+        found = explain_question.newest_answer(connection, question)
+        assert found is not None
+        stored = explain_question.find_answer(connection, found.id)
+    assert stored is not None
+    return stored[1]
+
+
 def logged(event: dict[str, Any]) -> int:
     """What the archive says about an event of an explanation."""
     place = f'partition = {event["partition"]} AND "offset" = {event["offset"]}'
@@ -93,6 +112,8 @@ def test_a_bug_is_deployed_found_fixed_and_recomputed(
     assert batch.reconcile(NAME).equal
     wrong = explained()
     assert (wrong["verdict"], wrong["total"], wrong["rebuilt"]) == ("EQUAL", 3, [{"url": URL, "waited": 3, "views": 3}])
+    stored = asked(deployed)
+    assert {name: stored[name] for name in wrong if name != "cost"} == {n: wrong[n] for n in wrong if n != "cost"}
     added = [(logged(event), event["adds"][0]["row"]["waited"]) for event in wrong["events"]]
     assert added == [(1_900, 1), (700, 0), (2_500, 2)]
 

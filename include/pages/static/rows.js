@@ -27,6 +27,7 @@ export function browser(given, { entry, columns, operators, limit, may_export: m
     name, relation: given.get("relation") ?? "", where: given.getAll("where"), columns: given.get("columns") ?? "",
     order: given.get("order") ?? "", descending: given.get("descending") !== "false", limit: Number(given.get("limit")) || 50, skip: Number(given.get("skip")) || 0,
   };
+  const key = columns.filter((each) => each.role === "key").map((each) => each.name);
   const relations = entry.relations.length ? entry.relations : [name];
   const relation = choose("Relation", relations, state.relation || name, { change: () => change({ relation: relation.value === name ? "" : relation.value, where: [], columns: "", order: "", skip: 0 }, true) });
   const most = h("input", { "aria-label": "Rows per page", type: "number", min: 1, max: limit, value: state.limit });
@@ -87,13 +88,23 @@ export function browser(given, { entry, columns, operators, limit, may_export: m
     const shownBy = { order: found.order, descending: state.descending };
     const heads = found.columns.map((each) => sortHead(each.name, each.name, shownBy, (by) => change({ ...by, skip: 0 }),
       { number: /^(smallint|integer|bigint|numeric|real|double)/.test(each.type), hint: `Type ${each.type}. Sort by this column.` }));
-    const records = found.rows.map((cells) => recordsIn(Object.fromEntries(found.columns.map((each, i) => [each.name, cells[i]]))));
-    const named = records.some((each) => each.length);
+    const rows = found.rows.map((cells) => Object.fromEntries(found.columns.map((each, i) => [each.name, cells[i]])));
+    const records = rows.map(recordsIn), named = records.some((each) => each.length), explainable = rows.length && isExplained(rows[0]);
     return [
-      table(named ? [...heads, "Record"] : heads, found.rows.map((cells, i) => [...cells.map(value), ...(named ? [records[i]] : [])]), "No rows match."),
+      table([...heads, ...(named ? ["Record"] : []), ...(explainable ? [""] : [])],
+        found.rows.map((cells, i) => [...cells.map(value), ...(named ? [records[i]] : []), ...(explainable ? [explainLink(rows[i])] : [])]), "No rows match."),
       pager({ skip: found.skip, limit: state.limit, shown: found.rows.length, more: found.more }, (skip) => change({ skip })),
       h("p", { class: "quiet" }, `${count(found.rows.length, "row")}. As of ${moment(found.as_of)} UTC.`, mayExport ? save() : null),
     ];
+  }
+
+  // Rows of the view itself that show their whole key.
+  function isExplained(row) {
+    return mayExport && !entry.batch_only && ["", name].includes(state.relation) && key.length && key.every((column) => column in row);
+  }
+
+  function explainLink(row) {
+    return link("explain", pairs({ view: name, where: keyConditions(key, row) }), "Explain");
   }
 
   function save() {

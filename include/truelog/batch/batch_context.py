@@ -11,8 +11,10 @@ from truelog.control.view_loader import LoadedViews, load_views
 from truelog.schema.event import EventTypes
 from truelog.spark.session import session
 from truelog.storage.database import connect
+from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
 from truelog.views import catalogue
+from truelog.views.compiled_view import CompiledView
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,22 @@ def open_batch(
         yield BatchContext(spark, settings, types, loaded)
     finally:
         spark.stop()
+
+
+@contextmanager
+def open_view(
+    settings: Settings, name: str, view: str, records: int | None = None
+) -> Iterator[tuple[BatchContext, CompiledView]]:
+    """One view, in a Spark session that ends with the block.
+
+    Raises:
+        BadDeclaration: the view cannot be loaded.
+    """
+    with open_batch(settings, name, [view], records=records) as context:
+        for reason in context.views.refused.values():
+            raise BadDeclaration(reason)
+        [compiled] = context.views.compiled
+        yield context, compiled
 
 
 def is_quick(settings: Settings) -> bool:

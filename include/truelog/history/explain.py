@@ -18,10 +18,10 @@ from pyspark.sql import functions as F
 
 from truelog.archive import archive_reader
 from truelog.archive.archive_reader import Wanted
-from truelog.archive.archive_table import archived_positions
 from truelog.batch.batch_context import BatchContext
 from truelog.batch.rebuild import Rebuilder
 from truelog.history import shown_rows
+from truelog.history.explain_cost import archived_end
 from truelog.history.explanation import Addition, ExplainedEvent, Explanation, Verdict
 from truelog.history.join_trace import trace_join
 from truelog.history.row_key import RowKey, parse_key
@@ -86,7 +86,7 @@ def explain(
         rebuilder.require_reading()
         key = parse_key(context.spark, compiled, given)
         streamed = _read_streamed(settings, compiled, key)
-        end, missing = _archived(settings, compiled, streamed.positions)
+        end, missing = archived_end(settings, compiled.view.reads, streamed.positions)
         trace = _trace(rebuilder, end, key, cache)
         listed = _list_events(trace, page)
         steps = EventSteps(context.spark, listed.places)
@@ -116,15 +116,6 @@ def _read_streamed(settings: Settings, compiled: CompiledView, key: RowKey) -> _
         limit, age = clock.cutoff(snapshot, compiled, positions), key.values.get(compiled.age_column or "")
         rows = shown_rows.of_table(snapshot, compiled, key.condition)
         return _Streamed(rows, positions, limit is not None and age is not None and age < limit)
-
-
-def _archived(settings: Settings, compiled: CompiledView, positions: Positions) -> tuple[Positions, int]:
-    """How far the archive has the events below these positions, and how many records it lacks."""
-    wanted = positions.only(compiled.view.reads)
-    archived = archived_positions(settings, wanted.offsets)
-    archived.require_same_topics(wanted)
-    end = wanted.earliest(archived)
-    return end, sum(each.end - each.start for each in end.ranges_to(wanted))
 
 
 def _trace(rebuilder: Rebuilder, end: Positions, key: RowKey, cache: ExitStack) -> Trace:

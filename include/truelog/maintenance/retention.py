@@ -60,6 +60,7 @@ RETENTION: dict[str, Expiring | str] = {
     ),
     "operation": Expiring("at", "audit_trail_keep_seconds"),
     "certificate_check": Expiring("finished_at", "history_keep_seconds"),
+    "explanation": Expiring("finished_at", "history_keep_seconds"),
     "certificate": "kept: a proof must stay verifiable. About 9 MB a year for each view",
     "log_cut": "kept: each explains a range of offsets. One row for each cut of the log",
     "log_day": "kept: every rebuild needs it. One row for each day and partition",

@@ -29,7 +29,7 @@ class OperationKind(StrEnum):
     KEY_ADD = "key_add"
     KEY_REVOKE = "key_revoke"
     EXPORT = "export"  # a user saved rows of a view
-    READ = "read"  # a user looked at a record in the archive
+    READ = "read"  # a user looked at a record in the archive, or at an explanation
     CLOCK = "clock"  # a jump of the clock was confirmed
 
 

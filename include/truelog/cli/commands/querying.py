@@ -1,8 +1,6 @@
 """`truelog query`, `explain`, `positions`, `views` and `sql`: read-only queries."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,9 +14,7 @@ from truelog.cli.times import past_time
 from truelog.support.settings import Settings
 
 if TYPE_CHECKING:
-    from truelog.batch.batch_context import BatchContext
     from truelog.serving.row_query import RowQuery
-    from truelog.views.compiled_view import CompiledView
     from truelog.views.view import View
 
 Name = Annotated[str, typer.Argument(metavar="VIEW", help="The name of the view. `truelog views` lists all views.")]
@@ -118,28 +114,19 @@ def _presented(settings: Settings, view: str, relation: str) -> str:
 
 
 def _query_past(settings: Settings, view: str, at: datetime, wanted: "RowQuery", as_json: bool) -> None:
+    from truelog.batch.batch_context import open_view
     from truelog.history.as_of import open_past
 
-    with _compiled(settings, view) as (context, compiled), open_past(context, compiled, at) as past:
+    with (
+        open_view(settings, "truelog query", view) as (context, compiled),
+        open_past(context, compiled, at) as past,
+    ):
         if as_json:
             print_json(past.as_dict() | {"rows": [json.loads(row) for row in past.rows(wanted)]})
             return
         for row in past.rows(wanted):
             typer.echo(row)
         typer.echo(json.dumps(past.as_dict(), default=str), err=True)
-
-
-@contextmanager
-def _compiled(settings: Settings, view: str) -> "Iterator[tuple[BatchContext, CompiledView]]":
-    """The view, in a Spark session that ends with the block. A view that cannot be loaded is refused."""
-    from truelog.batch.batch_context import open_batch
-    from truelog.support.errors import BadDeclaration
-
-    with open_batch(settings, "truelog query", [view]) as context:
-        for reason in context.views.refused.values():
-            raise BadDeclaration(reason)
-        [compiled] = context.views.compiled
-        yield context, compiled
 
 
 def explain(  # noqa: PLR0913, PLR0917 — the options of the command
@@ -155,12 +142,13 @@ def explain(  # noqa: PLR0913, PLR0917 — the options of the command
     The last events are shown first; `--before` continues with earlier ones. The exit code is 0 if the events add up to
     the row, 1 if they do not, and 3 if the archive lacks some of them. See `docs/explain.md`.
     """
+    from truelog.batch.batch_context import open_view
     from truelog.cli import explanation_table
     from truelog.history import explain as explaining
 
     settings = Settings()
     named(settings, [view])
-    with _compiled(settings, view) as (context, compiled):
+    with open_view(settings, "truelog explain", view) as (context, compiled):
         page = explaining.Page(limit, before)
         found = explaining.explain(context, compiled, _key(key or [], null or []), page)
     if as_json:

@@ -335,3 +335,10 @@ CREATE TABLE IF NOT EXISTS truelog.certificate_check (
 );
 CREATE INDEX IF NOT EXISTS certificate_check_certificate ON truelog.certificate_check (certificate, id);
 COMMENT ON TABLE truelog.certificate_check IS 'The result of each verification that a user requested in Airflow';
+
+CREATE TABLE IF NOT EXISTS truelog.explanation (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, view text NOT NULL, conditions text[] NOT NULL, before text NOT NULL,
+    answer jsonb NOT NULL, doer text NOT NULL, finished_at timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX IF NOT EXISTS explanation_question ON truelog.explanation (view, id);
+COMMENT ON TABLE truelog.explanation IS 'The explanation of a row that a user requested on a page, or why there is none';

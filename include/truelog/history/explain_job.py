@@ -1,0 +1,38 @@
+"""A batch job that answers a question of the explain page."""
+
+import json
+from typing import Any
+
+from truelog.batch.batch_context import open_view
+from truelog.history.explain import Page, explain
+from truelog.history.explain_cost import explain_cost
+from truelog.history.explain_question import Question
+from truelog.support.errors import (
+    ArchiveBehind,
+    BadDeclaration,
+    BadInput,
+    CodeChanged,
+    MeaningChanged,
+    NotMade,
+    NotSetUp,
+    TopicRecreated,
+)
+from truelog.support.settings import Settings
+from truelog.views import catalogue
+
+_REFUSALS = (ArchiveBehind, BadDeclaration, BadInput, CodeChanged, MeaningChanged, NotMade, NotSetUp, TopicRecreated)
+
+
+def answer_question(settings: Settings, question: Question) -> dict[str, Any]:
+    """The explanation as JSON data; or why there is none, in `refused`. A view that is too large is refused."""
+    try:
+        view = catalogue.load_view(question.view, settings.views_folder)
+        cost = explain_cost(settings, question.view, view)
+        if cost.records > settings.explain_records:
+            raise BadInput(f"the view has {cost.records:,} records, which are too many. Run `{question.command}`")
+        with open_view(settings, "truelog explain", question.view, records=cost.records) as (context, compiled):
+            found = explain(context, compiled, question.key, Page(before=question.before or None))
+    except _REFUSALS as refused:
+        return {"refused": str(refused)}
+    answer: dict[str, Any] = json.loads(json.dumps(found.as_dict(), default=str))
+    return answer

@@ -1,0 +1,149 @@
+"""Tests of the explain page: what an explanation costs, who may see one, and the stored answers of its jobs."""
+
+# ruff: noqa: F811  pytest finds fixtures by the names of parameters
+
+import json
+import runpy
+import sys
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from runtime.airflow_client import Airflow
+from tests.library.archive.test_archive_commit import TOPIC, TOPIC_ID
+from tests.pages.plausible import HOSTILE
+from tests.pages.test_access import fetch
+from tests.pages.test_records import archived  # noqa: F401  fixture
+from truelog.history import explain_job
+from truelog.history.explain_question import Question
+from truelog.storage import audit_trail
+from truelog.storage.database import connect
+from truelog.support.errors import BadInput
+from truelog.support.settings import PROJECT, Settings
+
+WHERE = ["minute=2026-11-24 10:00:00+00", "host=shop.example", f"page={HOSTILE[1]}", "browser is NULL"]
+QUESTION = Question("page_views", tuple(WHERE))
+MARK = {"topic": TOPIC, "partition": 0, "event_time": "2026-11-24 10:00:01+00:00"}
+ROW = {"minute": "2026-11-24 10:00:00+00:00", "host": "shop.example", "page": HOSTILE[1], "browser": None}
+ANSWER: dict[str, Any] = {
+    "view": "page_views",
+    "version": 1,
+    "key": QUESTION.key,
+    "verdict": "DIFFERENT",
+    "reason": f"the row does not follow {HOSTILE[0]}",
+    "streamed": [ROW | {"views": 3}],
+    "rebuilt": [ROW | {"views": 2}],
+    "total": 7,
+    "earlier": f"{TOPIC}:0:1",
+    "events": [
+        MARK | {"number": 6 + n, "offset": n + 1, "broker_time": f"2026-11-24 10:00:0{n + 2}+00:00", "rows": rows}
+        for n, rows in enumerate(([], [ROW | {"views": 2}]))
+    ],
+    "cost": {"records": 3, "files": 3, "bytes": 9_000, "seconds": 4.2},
+}
+
+
+@pytest.fixture(scope="module")
+def readable(archived: Settings) -> Iterator[Settings]:
+    """The archive of `test_records`, in which the positions of `page_views` lie."""
+    rename = "UPDATE truelog.position SET topic_id = %s WHERE view = 'page_views'"
+    with connect(archived, autocommit=True) as connection:
+        connection.execute(rename, (TOPIC_ID,))
+        yield archived
+        connection.execute(rename, ("id",))
+
+
+@pytest.fixture
+def explained(filled: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
+    """The question, answered by the job's own entry point for the user `oncall`."""
+    main = runpy.run_path(str(PROJECT / "spark_apps" / "explain.py"))["main"]
+    asked: list[Question] = []
+    monkeypatch.setenv("TRUELOG_HOME", str(filled.home))
+    monkeypatch.setitem(main.__globals__, "answer_question", lambda _, question: asked.append(question) or ANSWER)
+    monkeypatch.setattr(sys, "argv", ["explain.py", "--doer", "oncall", QUESTION.view, "--", *WHERE])
+    with connect(filled, autocommit=True) as connection:
+        assert main() == 0
+        assert asked == [QUESTION]
+        yield filled
+        connection.execute("DELETE FROM truelog.explanation")
+
+
+def address(where: list[str] = WHERE, **more: str) -> str:
+    return "data/explain?" + urlencode([("view", "page_views"), *(("where", each) for each in where), *more.items()])
+
+
+def test_a_question_names_a_row_by_its_key() -> None:
+    assert QUESTION.key == {
+        "minute": "2026-11-24 10:00:00+00",
+        "host": "shop.example",
+        "page": HOSTILE[1],
+        "browser": None,
+    }
+    assert Question("v", ("a=x y", "b is NULL"), "t:0:1").command == (
+        "truelog explain v 'a=x y' --null b --before t:0:1"
+    )
+
+
+@pytest.mark.parametrize("where", [("a>1",), ("a=1", "a=2"), ("a is not NULL",), ("a",)])
+def test_a_question_is_not_a_range_of_rows(where: tuple[str, ...]) -> None:
+    with pytest.raises(BadInput):
+        assert Question("v", where).key
+
+
+def test_the_page_says_what_an_explanation_reads(
+    readable: Settings, pages: Settings, users: dict[str, Airflow]
+) -> None:
+    found = json.load(fetch(users["analyst"], "GET", "data/explain/cost?view=page_views"))
+    assert (found["records"], found["files"], found["most"]) == (3, 3, readable.explain_records)
+    assert found["bytes"] > 0
+    for view, status in (("no", 404), ("request_rates", 404), ("broken", 404), ("page_audience", 503)):
+        assert fetch(users["analyst"], "GET", f"data/explain/cost?view={view}").status == status, view
+
+
+def test_an_unanswered_question_has_a_command(users: dict[str, Airflow]) -> None:
+    found = json.load(fetch(users["oncall"], "GET", address(["a=1"])))
+    assert (found["command"], found["answered"], found["run"]) == ("truelog explain page_views a=1", None, None)
+    assert (found["last_seconds"], found["may_read"]) == (None, True)
+    assert json.load(fetch(users["analyst"], "GET", address(["a=1"])))["may_read"] is False
+    assert fetch(users["oncall"], "GET", address(["a>1"])).status == 400
+    assert fetch(users["oncall"], "GET", "data/explain?view=page_views").status == 422
+    assert fetch(users["oncall"], "GET", "data/explain?view=no&where=a%3D1").status == 404
+
+
+def test_a_look_at_an_explanation_needs_a_right_and_is_recorded(
+    explained: Settings, pages: Settings, users: dict[str, Airflow]
+) -> None:
+    answered = json.load(fetch(users["analyst"], "GET", address()))["answered"]
+    assert answered["doer"] == "oncall"
+    assert json.load(fetch(users["analyst"], "GET", address(before=f"{TOPIC}:0:1")))["answered"] is None
+    path = f"data/explanation?id={answered['id']}"
+    assert fetch(users["analyst"], "GET", path).status == 403
+    found = json.load(fetch(users["oncall"], "GET", path))
+    assert {name: found[name] for name in ANSWER} == ANSWER
+    with connect(pages) as connection:
+        [newest] = audit_trail.latest_operations(connection, 1)
+    assert (newest.kind, newest.subject, newest.doer) == ("read", "page_views", "oncall")
+    assert newest.about == f"explained: {', '.join(WHERE)}"
+    assert fetch(users["oncall"], "GET", "data/explanation?id=0").status == 404
+
+
+def test_a_run_of_the_dag_answers_its_own_question(planned: Settings, users: dict[str, Airflow]) -> None:
+    conf = {"view": "page_views", "where": ["a=1", "b=2"], "before": ""}
+    run = users["oncall"].trigger("explain", **conf)
+    found = json.load(fetch(users["oncall"], "GET", address(["a=1", "b=2"])))
+    assert (found["run"]["id"], found["run"]["state"], found["run"]["over"]) == (run, "queued", False)
+    assert json.load(fetch(users["oncall"], "GET", address(["a=1", "b=3"])))["run"] is None
+    status, _ = users["analyst"].request("POST", "/api/v2/dags/explain/dagRuns", {"logical_date": None, "conf": conf})
+    assert status == 403
+    users["oncall"].request("PATCH", f"/api/v2/dags/explain/dagRuns/{run}", {"state": "success"})
+    found = json.load(fetch(users["oncall"], "GET", address(["a=1", "b=2"])))
+    assert found["run"]["over"] is True
+
+
+def test_a_view_that_is_too_large_is_refused_with_its_command(readable: Settings) -> None:
+    few = readable.model_copy(update={"explain_records": 2})
+    refused = explain_job.answer_question(few, QUESTION)["refused"]
+    assert refused.startswith("the view has 3 records, which are too many. Run `truelog explain page_views ")
+    assert explain_job.answer_question(few, Question("no", ("a=1",)))["refused"].startswith("There is no view 'no'")
