@@ -217,6 +217,9 @@ def test_a_record_is_shown_as_text(archived: Settings, planned: Settings, watche
     form.get_by_role("button").click()
     expect(found).to_contain_text("http://h/<img src=x>")
     assert found.locator("img").count() == 0
+    sums = found.locator("[data-key=page_views]")
+    expect(sums).to_contain_text("Choose a row of the view, and Explain lists the records behind it.")
+    expect(sums.get_by_role("link", name="Choose a row")).to_have_attribute("href", "view?name=page_views")
     form.get_by_label("Offset").fill("1")
     form.get_by_role("button").click()
     expect(found.locator(".raw")).to_have_text('{"event_id": "\\xff⟨07⟩"')

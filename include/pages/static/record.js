@@ -9,8 +9,9 @@ import { keyConditions } from "./rows.js";
 const PLACE = ["topic", "partition", "offset"];
 const STATES = { COUNTED: ["EQUAL", "Counted"], WAITING: ["WARNING", "Not read yet"], SKIPPED: ["FAILED", "Skipped"] };
 const SEARCHES = {
-  "too slow": "The search took longer than a second.",
-  "not stored": "Its rows are sums and do not name their records.",
+  done: () => "None: a newer record has replaced it, or the view leaves it out.",
+  "too slow": () => "The search took longer than a second.",
+  "not stored": (view) => ["Its rows do not name their records, so only a Spark job can tell. ", link("view", { name: view }, "Choose a row"), " of the view, and Explain lists the records behind it."],
 };
 
 export function show(given, { shown, form }) {
@@ -75,7 +76,7 @@ function reader({ view, state, reason, search, keys }) {
   return [
     link("view", { name: view }, view),
     h("span", {}, badge(kind, label), reason ? h("small", {}, ` ${seen(reason)}`) : null),
-    keys.length ? keys.map((each, i) => [i ? ", " : "", rowOf(view, each)]) : h("span", { class: "quiet" }, state === "COUNTED" ? SEARCHES[search] ?? "None: a newer record has replaced it, or the view leaves it out." : ""),
+    keys.length ? keys.map((each, i) => [i ? ", " : "", rowOf(view, each)]) : h("span", { class: "quiet" }, state === "COUNTED" ? SEARCHES[search](view) : ""),
   ];
 }
 
