@@ -13,6 +13,7 @@ from pages import (
     backfills,
     certificates,
     data,
+    dead_letters,
     docs,
     explain,
     export,
@@ -25,7 +26,7 @@ from pages.headers import OURS, Headers
 from truelog.support.errors import BadDeclaration, BadInput, NotSetUp, TruelogError
 
 _MODULES: tuple[ModuleType, ...] = (files, data, rows, records, reconciliations, certificates, docs, export)
-_MODULES += (explain, backfills, application_actions, alerts)
+_MODULES += (explain, dead_letters, backfills, application_actions, alerts)
 _STATUS: dict[type[Exception], int] = {BadInput: 400, BadDeclaration: 404, NotSetUp: 404}
 
 

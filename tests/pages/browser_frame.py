@@ -23,6 +23,7 @@ TITLES = {
     "reconciliations": "Reconciliations",
     "reconciliation?id=59": "page_views",
     "quality": "Quality",
+    "dead-letters": "Dead letters",
     "backfills": "No backfill is running",
     "lag?reader=page_audience&hours=6&partitions=1": "Lag",
     "alerts": "3 open alerts",

@@ -60,6 +60,7 @@ READABLE = (
         "export/reconciliations.csv?verdict=EQUAL&text=page",
     ),
     *("data/reconciliations?verdict=EQUAL&since=2026-01-01T00:00:00Z&order=view&skip=10", "certificates", "record"),
+    "dead-letters",
     *("explain", "data/explain?view=page_views&where=host+is+NULL"),
     *("data/certificates", "data/certificates?view=page_views", "data/skipped", "data/backfills?skip=5"),
     *("data/partials?since=2026-11-01&until=2026-11-30",),

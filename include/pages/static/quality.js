@@ -7,6 +7,7 @@ export function show(given, { shown }) {
   live(shown, () => ask("data/quality", { of: given.get("of") ?? "" }), 30, ({ newest, of, days }) => (newest.length ? [
     overview(newest),
     h("h2", {}, of),
+    of === "dead_letter" ? h("p", {}, link("dead-letters", {}, "Dead letters"), " shows their reasons.") : null,
     days.length ? charts([...days].reverse()) : null,
     table(["Log day (UTC)", "Validation", "Problems and metrics", "Run"], days.map(day),
       "No log day of this event type has been validated yet. A day is validated once it has ended in the log.", { keys: days.map(({ judged }) => judged.id) }),

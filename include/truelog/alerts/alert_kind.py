@@ -142,8 +142,8 @@ KINDS = {
     "dead_letters": Kind(
         Severity.WARNING,
         "more events than usual are invalid and go to the {subject} topic",
-        "Open *Quality*: how many events are invalid? `truelog dead-letters list` shows why.",
-        "plugin/truelog/truelog/quality?of={subject}",
+        "Open *Dead letters*: which event types and which reasons are the most frequent?",
+        "plugin/truelog/truelog/dead-letters?hours=1",
         "quality",
         resolve_after=timedelta(minutes=5),
     ),

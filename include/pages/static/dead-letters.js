@@ -1,0 +1,69 @@
+// Dead letters: the events that the collector rejected, with their reasons, and how to send them again.
+import { keepInAddress, pairs } from "./address.js";
+import { ask, live } from "./live.js";
+import { bytes, count, h, marked, moment, number, seen, table, value } from "./kit.js";
+import { choose, pager, sortHead } from "./list.js";
+import { recordLink } from "./records.js";
+
+const PAGE = 100;
+const SPANS = [[1, "1 hour"], [24, "1 day"], [168, "7 days"], [720, "30 days"], [8784, "1 year"]];
+
+export function show(given, { shown, form }) {
+  const state = {
+    hours: given.get("hours") ?? "24", type: given.get("type") ?? "", text: given.get("text") ?? "",
+    order: given.get("order") ?? "", descending: given.get("descending") !== "false", skip: Number(given.get("skip")) || 0,
+  };
+  const spans = choose("Time range", SPANS, state.hours, { change: () => change({ hours: spans.value }) });
+  const type = choose("Event type", [["", "All types"]], "", { change: () => change({ type: type.value }) });
+  const search = h("input", { type: "search", "aria-label": "Search", placeholder: "Search field and reason", value: state.text, change: () => change({ text: search.value }) });
+  form.append(spans, type, search);
+  const query = () => pairs({ ...state, order: state.order || "received_at", limit: PAGE, skip: state.skip || "" });
+  const again = live(shown, () => ask("data/dead-letters", query()).then((found) => ({ ...found, state: { ...state } })), 30, (found) => {
+    type.replaceChildren(...choose("", [["", "All types"], ...new Set([...found.types, state.type].filter(Boolean))], state.type).children);
+    return drawn(found, change);
+  });
+
+  function change(changes) {
+    Object.assign(state, { skip: 0 }, changes);
+    search.value = state.text;
+    keepInAddress({ ...state, hours: state.hours === "24" ? "" : state.hours, descending: state.order ? state.descending : "", skip: state.skip || "" });
+    again();
+  }
+}
+
+function drawn(found, change) {
+  const { reasons, more_reasons: more, letters, total, state } = found;
+  const heads = [["Received (UTC)", "received_at"], ["Type", "event_type"], ["Reason", "reason"], ["Sender", "sender"]]
+    .map(([title, name]) => sortHead(title, name, { ...state, order: state.order || "received_at" }, change));
+  return [
+    h("h3", {}, "Reasons"),
+    table([{ title: "Dead letters", number: true }, "Type", "Field", "Reason"], reasons.map((each) => [
+      number(each.letters), typed(each.event_type), seen(each.field),
+      h("button", { type: "button", class: "choice", title: "Show only these", click: () => change({ type: each.event_type ?? "", text: `${each.field}: ${each.reason}` }) }, seen(each.reason)),
+    ]), "No event was rejected in this time range.", { caption: "The most frequent reasons in the time range", keys: reasons.map((each) => `${each.event_type} ${each.field} ${each.reason}`) }),
+    more ? h("p", { class: "quiet" }, `And ${count(more, "other reason")}.`) : null,
+    letters.length || state.type || state.text ? [
+      h("h3", {}, "Dead letters"),
+      table([...heads, { title: "Size", number: true }, "Record", "Sent again to"], letters.map((each) => [
+        moment(each.received_at), typed(each.event_type), seen(`${each.field}: ${each.reason}`), seen(each.sender), bytes(each.bytes),
+        recordLink("dead_letter", each.partition, each.offset, `${each.partition}:${each.offset}`), seen(each.sent),
+      ]), "No dead letters match.", { caption: "A record shows the bytes of the event, once it is archived", keys: letters.map((each) => `${each.partition}:${each.offset}`) }),
+      pager({ skip: found.skip, limit: PAGE, shown: letters.length, more: found.skip + letters.length < total, total }, (skip) => change({ skip })),
+      next(found),
+    ] : null,
+  ];
+}
+
+function typed(name) {
+  return name === null ? h("span", { class: "quiet" }, "Not given") : value(name);
+}
+
+// Only an event that is valid now is sent, so the event type or its file is mended first.
+function next({ replay }) {
+  return [
+    h("h3", {}, "Send them again"),
+    h("p", {}, marked("Mend the event type in `include/events/`, and send the events that are valid then. Each is sent once, however often the command runs, and keeps its times. If the producer has sent corrected events already, do not send these again.")),
+    h("p", {}, "How many would be sent: ", h("code", {}, seen(`${replay} --dry-run`))),
+    h("p", {}, "Send them: ", h("code", {}, seen(replay))),
+  ];
+}

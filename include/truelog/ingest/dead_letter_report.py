@@ -1,0 +1,118 @@
+"""The dead letters of a time range, without their bytes: how many there are of each reason, and one page of them."""
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal
+
+from truelog.ingest import replay_ledger
+from truelog.ingest.dead_letter_store import DeadLetter, LetterFilter, LetterStore
+from truelog.storage.database import connect
+from truelog.support.errors import BadInput
+from truelog.support.settings import Settings
+
+MOST_READ = 100_000  # dead letters in a time range; they have no index, so each list reads all of them
+_MOST_REASONS = 20
+Order = Literal["received_at", "event_type", "reason", "sender"]
+
+
+@dataclass(frozen=True)
+class LetterQuery:
+    """Which page of which dead letters. `text` is a part of the field or the reason."""
+
+    hours: float
+    event_type: str | None = None
+    text: str | None = None
+    order: Order = "received_at"
+    descending: bool = True
+    limit: int = 100
+    skip: int = 0
+
+    @property
+    def replay(self) -> str:
+        """The command that sends the chosen dead letters that are valid now."""
+        words = ["truelog", "dead-letters", "replay", "--since", f"{self.hours:g}h"]
+        words += ["--type", self.event_type] if self.event_type else []
+        return shlex.join(words + (["--reason", self.text] if self.text else []))
+
+
+@dataclass(frozen=True)
+class ListedLetter:
+    """`sent` is the topic to which the event was sent again; empty if it was not."""
+
+    partition: int
+    offset: int
+    received_at: datetime
+    event_type: str | None
+    field: str
+    reason: str
+    sender: str
+    bytes: int
+    sent: str
+
+
+@dataclass(frozen=True)
+class ReasonCount:
+    event_type: str | None
+    field: str
+    reason: str
+    letters: int
+
+
+@dataclass(frozen=True)
+class LetterReport:
+    """`types` and `reasons` cover the whole time range, and `more_reasons` is the number of reasons left out."""
+
+    letters: Sequence[ListedLetter]
+    total: int
+    types: Sequence[str]
+    reasons: Sequence[ReasonCount]
+    more_reasons: int
+
+
+def dead_letter_report(settings: Settings, query: LetterQuery) -> LetterReport:
+    """The report, from the archive and the log.
+
+    Raises:
+        BadInput: the time range has too many dead letters.
+        ServiceDown: Kafka, PostgreSQL or the object store does not answer.
+    """
+    store, since = LetterStore(settings), datetime.now(UTC) - timedelta(hours=query.hours)
+    if (found := store.count_records(since)) > MOST_READ:
+        raise BadInput(
+            f"this time range has about {found:,} dead letters, and a page reads at most {MOST_READ:,}. Choose a "
+            "shorter one, or run `truelog dead-letters list`"
+        )
+    every = list(store.read(LetterFilter(since=since)))
+    reasons = Counter((each.event_type, each.field, each.reason) for each in every)
+    wanted = LetterFilter(query.event_type, query.text)
+    chosen = sorted((each for each in every if wanted.accepts(each)), key=lambda each: each.at, reverse=True)
+    chosen.sort(key=lambda each: getattr(each, query.order) or "", reverse=query.descending)
+    return LetterReport(
+        _listed(settings, chosen[query.skip : query.skip + query.limit]),
+        len(chosen),
+        sorted({each.event_type for each in every if each.event_type}),
+        [ReasonCount(*reason, letters) for reason, letters in reasons.most_common(_MOST_REASONS)],
+        max(0, len(reasons) - _MOST_REASONS),
+    )
+
+
+def _listed(settings: Settings, letters: Sequence[DeadLetter]) -> list[ListedLetter]:
+    with connect(settings) as connection:
+        sent = replay_ledger.find_reservations(connection, [each.at for each in letters])
+    return [
+        ListedLetter(
+            each.at.partition,
+            each.at.offset,
+            each.received_at,
+            each.event_type,
+            each.field,
+            each.reason,
+            each.sender,
+            len(each.raw),
+            sent[each.at].topic if each.at in sent else "",
+        )
+        for each in letters
+    ]

@@ -1,0 +1,35 @@
+"""Tests of the dead letters page in Chromium."""
+
+# ruff: noqa: F811  pytest finds fixtures by the names of parameters
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.pages.browsing import is_wide_enough, open_page
+from tests.pages.plausible import HOSTILE
+from tests.pages.test_dead_letters import rejected  # noqa: F401  fixture
+from truelog.support.settings import Settings
+
+
+@pytest.mark.parametrize("watched", ["analyst"], indirect=True)
+def test_dead_letters_are_counted_chosen_and_sorted(rejected: Settings, watched: Page) -> None:
+    open_page(watched, "dead-letters?hours=24")
+    reasons, letters = watched.locator("main table").all()
+    expect(reasons.locator("tbody tr").first).to_contain_text("page_view")
+    expect(letters.locator("tbody tr")).to_have_count(6)
+    expect(letters).to_contain_text(HOSTILE[0])
+    assert is_wide_enough(watched)
+    letters.get_by_role("button", name="Type").click()
+    expect(letters.get_by_role("columnheader", name="Type")).to_have_attribute("aria-sort", "ascending")
+    reasons.get_by_role("button").first.click()
+    expect(letters.locator("tbody tr")).to_have_count(3)
+    expect(watched.locator("main")).to_contain_text("3 in all")
+    expect(watched.locator("main")).to_contain_text("truelog dead-letters replay --since 24h --type page_view --reason")
+    watched.reload()
+    expect(letters.locator("tbody tr")).to_have_count(3)
+    expect(watched.get_by_label("Event type")).to_have_value("page_view")
+    expect(letters.get_by_role("link").first).to_have_attribute("href", "record?topic=dead_letter&partition=0&offset=1")
+    watched.get_by_label("Search").fill("no such reason")
+    watched.get_by_label("Search").press("Enter")
+    expect(watched.locator("main")).to_contain_text("No dead letters match.")
+    assert watched.locator("main img").count() == 0

@@ -1,0 +1,96 @@
+"""Tests of the dead letters page: the reasons, the list with its filters, and the command that sends events again."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from runtime.airflow_client import Airflow
+from tests.library.archived import drop_archive
+from tests.pages.plausible import HOSTILE
+from tests.pages.test_access import fetch
+from truelog.archive.archive_table import open_catalog
+from truelog.ingest import dead_letter_report
+from truelog.ingest.dead_letter_report import LetterQuery
+from truelog.ingest.event_classifier import DEAD_LETTER, EventClassifier, Receipt
+from truelog.ingest.event_parser import parse_event
+from truelog.log import topics
+from truelog.schema.event import load_events
+from truelog.storage.database import connect
+from truelog.support.errors import BadInput
+from truelog.support.settings import KafkaUser, Settings
+
+# The newest first.
+BAD = (
+    *(b'{"type": "page_view", "event_id": "e%d"}' % n for n in range(3)),
+    b'{"type": "no", "event_id": "e"}',
+    json.dumps({"type": HOSTILE[0], "event_id": "e"}).encode(),
+    b"not JSON \xff",
+)
+
+
+@pytest.fixture(scope="module")
+def rejected(filled: Settings, kafka: Settings) -> Iterator[Settings]:
+    """Dead letters of an hour, and one of three days ago. A record of the topic is no dead letter."""
+    types = load_events()
+    topics.sync_topics(filled, {DEAD_LETTER: types[DEAD_LETTER]})
+    classifier, producer = EventClassifier(types, 10_000), Producer(filled.kafka(KafkaUser.PRODUCER))
+    for minutes, raw in ((3 * 1440, b"{}"), *((n, raw) for n, raw in enumerate(BAD))):
+        receipt = Receipt(datetime.now(UTC) - timedelta(minutes=minutes), "shop")
+        [record] = classifier.classify([parse_event(raw)], receipt)
+        producer.produce(DEAD_LETTER, record.value, partition=0)
+    producer.produce(DEAD_LETTER, b"{}", partition=1)
+    assert producer.flush(30) == 0
+    with open_catalog(filled) as catalog:
+        drop_archive(catalog, DEAD_LETTER)
+    return filled
+
+
+def test_reasons_are_counted_and_letters_are_filtered_sorted_and_paged(
+    rejected: Settings, pages: Settings, users: dict[str, Airflow]
+) -> None:
+    def ask(query: str) -> Any:
+        return json.load(fetch(users["analyst"], "GET", f"data/dead-letters?{query}"))
+
+    found = ask("")
+    assert (found["total"], found["types"], found["more_reasons"]) == (6, [HOSTILE[0], "no", "page_view"], 0)
+    assert found["reasons"][0]["letters"] == 3
+    assert found["reasons"][0]["event_type"] == "page_view"
+    assert [each["offset"] for each in found["letters"]] == [1, 2, 3, 4, 5, 6]
+    assert found["letters"][5]["bytes"] == len(BAD[5])
+    assert "raw" not in found["letters"][0]
+    assert ask("hours=100")["total"] == 7
+    one = ask("type=page_view&order=received_at&descending=false&limit=2&skip=1")
+    assert (one["total"], [each["offset"] for each in one["letters"]]) == (3, [2, 1])
+    assert one["replay"] == "truelog dead-letters replay --since 24h --type page_view"
+    assert one["reasons"] == found["reasons"]
+    text = ask("text=NOT%20AN%20EVENT%20TYPE&order=event_type")
+    assert [each["event_type"] for each in text["letters"]] == ["no", HOSTILE[0]]
+    assert text["replay"].endswith("--reason 'NOT AN EVENT TYPE'")
+    assert fetch(users["analyst"], "GET", "data/dead-letters?order=raw").status == 422
+
+
+def test_a_letter_that_was_sent_again_names_its_topic(rejected: Settings) -> None:
+    with connect(rejected, autocommit=True) as connection:
+        [found] = topics.topic_ids(rejected, [DEAD_LETTER]).values()
+        connection.execute(
+            'INSERT INTO truelog.replay (topic_id, partition, "offset", target, "begin", doer) '
+            "VALUES (%s, 0, 3, 'page_view', '{}', 'oncall')",
+            (found,),
+        )
+        try:
+            report = dead_letter_report.dead_letter_report(rejected, LetterQuery(24))
+        finally:
+            connection.execute("DELETE FROM truelog.replay")
+    assert [each.sent for each in report.letters] == ["", "", "page_view", "", "", ""]
+
+
+def test_too_many_letters_are_refused(
+    rejected: Settings, pages: Settings, users: dict[str, Airflow], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letter_report, "MOST_READ", 2)
+    with pytest.raises(BadInput, match="this time range has about 8 dead letters"):
+        dead_letter_report.dead_letter_report(rejected, LetterQuery(24))
