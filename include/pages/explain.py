@@ -66,8 +66,8 @@ def explanation(id: int, user: DataReader) -> Answer:  # noqa: A002  the name in
     with connect(Settings()) as connection:
         found = explain_question.find_answer(connection, id)
         if found is not None:
-            about = f"explained: {', '.join(found[0].where)}"
-            audit_trail.record_operation(connection, OperationKind.READ, found[0].view, user, about)
+            about = ", ".join(found[0].where)
+            audit_trail.record_operation(connection, OperationKind.EXPLAIN, found[0].view, user, about)
     require(found is not None, f"No explanation {id}")
     assert found is not None  # noqa: S101  `require` has refused
     return now(id=id, **found[1])

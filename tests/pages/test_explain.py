@@ -60,8 +60,13 @@ def explained(filled: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Set
     """The question, answered by the job's own entry point for the user `oncall`."""
     main = runpy.run_path(str(PROJECT / "spark_apps" / "explain.py"))["main"]
     asked: list[Question] = []
+
+    def answered(_: Settings, question: Question) -> dict[str, Any]:
+        asked.append(question)
+        return ANSWER
+
     monkeypatch.setenv("TRUELOG_HOME", str(filled.home))
-    monkeypatch.setitem(main.__globals__, "answer_question", lambda _, question: asked.append(question) or ANSWER)
+    monkeypatch.setitem(main.__globals__, "answer_question", answered)
     monkeypatch.setattr(sys, "argv", ["explain.py", "--doer", "oncall", QUESTION.view, "--", *WHERE])
     with connect(filled, autocommit=True) as connection:
         assert main() == 0
@@ -124,8 +129,8 @@ def test_a_look_at_an_explanation_needs_a_right_and_is_recorded(
     assert {name: found[name] for name in ANSWER} == ANSWER
     with connect(pages) as connection:
         [newest] = audit_trail.latest_operations(connection, 1)
-    assert (newest.kind, newest.subject, newest.doer) == ("read", "page_views", "oncall")
-    assert newest.about == f"explained: {', '.join(WHERE)}"
+    assert (newest.kind, newest.subject, newest.doer) == ("explain", "page_views", "oncall")
+    assert newest.about == ", ".join(WHERE)
     assert fetch(users["oncall"], "GET", "data/explanation?id=0").status == 404
 
 

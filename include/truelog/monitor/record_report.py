@@ -1,7 +1,7 @@
 """The record report: which views read a record, whether each has counted it, and which of their rows name it.
 
 Some tables store the coordinates of records: the inputs of Groups, and `Latest` measures. In the others, only a Spark
-job can tell which keys a record has: the page leads to the rows of the view, each of which can be explained.
+job can tell which keys a record has: the page leads to the rows of the view, and each row can be explained.
 """
 
 import time

@@ -29,7 +29,8 @@ class OperationKind(StrEnum):
     KEY_ADD = "key_add"
     KEY_REVOKE = "key_revoke"
     EXPORT = "export"  # a user saved rows of a view
-    READ = "read"  # a user looked at a record in the archive, or at an explanation
+    READ = "read"  # a user looked at a record in the archive
+    EXPLAIN = "explain"  # a user looked at the archived events behind a row
     CLOCK = "clock"  # a jump of the clock was confirmed
 
 
