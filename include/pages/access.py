@@ -3,6 +3,7 @@
 | action | required permission in Airflow |
 | --- | --- |
 | see a page | read the DAG that the page shows |
+| see *Components* | change the connection that all applications use, as administrators may |
 | restart an application | clear a task of the application's DAG, which also restarts the application |
 | stop or start an application | change the connection that all applications use, because a stop has no time limit |
 | backfill | trigger `recompute` |
@@ -61,6 +62,12 @@ def may_restart(user: BaseUser, application: str) -> bool:
 def may_stop(user: BaseUser) -> bool:
     connection = ConnectionDetails(conn_id=SPARK)
     return get_auth_manager().is_authorized_connection(method="PUT", details=connection, user=user)
+
+
+def administrator(user: SignedIn) -> None:
+    """A dependency for the routes that only administrators need. An administrator may change the connection."""
+    if not may_stop(user):
+        raise HTTPException(403, "Only administrators may open this page")
 
 
 def may_handle_alerts(user: BaseUser) -> bool:

@@ -22,6 +22,7 @@ from pages import (
     records,
     rows,
 )
+from pages.access import administrator
 from pages.headers import OURS, Headers
 from truelog.support.errors import BadDeclaration, BadInput, NotSetUp, TruelogError
 
@@ -34,6 +35,7 @@ def make() -> FastAPI:
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(requires_authenticated())])
     for module in _MODULES:
         app.include_router(module.router)
+    app.add_api_route("/components", files.page, dependencies=[Depends(administrator)])  # the examples for contributors
     app.add_exception_handler(TruelogError, _refuse)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_middleware(Headers, headers=OURS)

@@ -75,7 +75,7 @@ def main() -> int:
     exit_code = _run("reconcile")  # 5
     _backfill(settings)  # 6
     _run("status")  # 7
-    _say("\n".join(["Pages to open:", *(f"  {url(settings)}/plugin/truelog-{page}" for page in TABS)]))
+    _say("\n".join(["Pages to open:", *(f"  {url(settings)}/plugin/truelog/truelog/{page}" for page in TABS)]))
     _say(f"Done in {time.monotonic() - began:.0f} s. `make down` stops everything; `make demo` starts it again.")
     return exit_code
 

@@ -41,7 +41,6 @@ READABLE = (
         "timeline",
     ),
     *(
-        "components",
         "static/icon.svg",
         "data/timeline",
         "data/timeline?hours=1",
@@ -60,7 +59,7 @@ READABLE = (
         "export/reconciliations.csv?verdict=EQUAL&text=page",
     ),
     *("data/reconciliations?verdict=EQUAL&since=2026-01-01T00:00:00Z&order=view&skip=10", "certificates", "record"),
-    "dead-letters",
+    *("dead-letters", "freshness", "data/freshness?reader=archive&reader=page_views&hours=6"),
     *("explain", "data/explain?view=page_views&where=host+is+NULL"),
     *("data/certificates", "data/certificates?view=page_views", "data/skipped", "data/backfills?skip=5"),
     *("data/partials?since=2026-11-01&until=2026-11-30",),
@@ -118,6 +117,11 @@ def test_every_route_refuses_anonymous_requests(users: dict[str, Airflow], route
 @pytest.mark.parametrize("user", ["analyst", "oncall", "admin"])
 def test_every_signed_in_user_can_read(users: dict[str, Airflow], user: str) -> None:
     assert {path: fetch(users[user], "GET", path).status for path in READABLE} == dict.fromkeys(READABLE, 200)
+
+
+def test_only_administrators_see_the_components(users: dict[str, Airflow]) -> None:
+    found = {user: fetch(users[user], "GET", "components").status for user in ("analyst", "oncall", "admin")}
+    assert found == {"analyst": 403, "oncall": 403, "admin": 200}
 
 
 def test_unknown_paths_and_names_return_404(users: dict[str, Airflow]) -> None:

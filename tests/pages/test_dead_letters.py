@@ -1,7 +1,6 @@
 """Tests of the dead letters page: the reasons, the list with its filters, and the command that sends events again."""
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -33,7 +32,7 @@ BAD = (
 
 
 @pytest.fixture(scope="module")
-def rejected(filled: Settings, kafka: Settings) -> Iterator[Settings]:
+def rejected(filled: Settings, kafka: Settings) -> Settings:
     """Dead letters of an hour, and one of three days ago. A record of the topic is no dead letter."""
     types = load_events()
     topics.sync_topics(filled, {DEAD_LETTER: types[DEAD_LETTER]})

@@ -1,4 +1,4 @@
-"""The dead letters of a time range, without their bytes: how many there are of each reason, and one page of them."""
+"""The dead letters of a time range, without their bytes: the number for each reason, and one page of the letters."""
 
 import shlex
 from collections import Counter
@@ -20,7 +20,7 @@ Order = Literal["received_at", "event_type", "reason", "sender"]
 
 @dataclass(frozen=True)
 class LetterQuery:
-    """Which page of which dead letters. `text` is a part of the field or the reason."""
+    """A page of the chosen dead letters. `text` is a part of the field or the reason."""
 
     hours: float
     event_type: str | None = None
