@@ -46,13 +46,15 @@ export function link(page, parameters, text, properties = {}) {
 // A link to one of Airflow's own pages, relative to Airflow's root. The frame may navigate only itself, so the click happens
 // on a link in the parent document.
 export function outward(path, text) {
-  return h("a", { href: `../${path}`, click: (event) => {
-    if (window.parent === window) return;
-    event.preventDefault();
-    const anchor = window.parent.document.createElement("a");
-    anchor.href = event.currentTarget.href;
-    anchor.click();
-  } }, text);
+  return h("a", { href: `../${path}`, click: leaveFrame }, text);
+}
+
+export function leaveFrame(event) {
+  if (window.parent === window) return;
+  event.preventDefault();
+  const anchor = window.parent.document.createElement("a");
+  anchor.href = new URL(event.currentTarget.getAttribute("href"), location.href).href;
+  anchor.click();
 }
 
 // A value from the database. NULL differs from the text NULL, and empty strings and invisible characters are visible.

@@ -23,15 +23,23 @@ export function toApplication(application) {
 
 const TARGETS = {
   launch: toApplication, restart: toApplication, stop: toApplication, start: toApplication, release: toApplication,
-  repair: toReader, different: toReader, unknown: toReader, rejudge: (of) => link("quality", { of }, seen(of)),
+  repair: toReader, explain: toReader, different: toReader, unknown: toReader, rejudge: (of) => link("quality", { of }, seen(of)),
   alert: toAlert, acknowledge: toAlert, silence: toAlert, unsilence: toAlert,
   read: (topic) => link("record", { topic }, seen(topic)),
   backfill: (subject) => link("backfills", {}, seen(subject)),
+  replay: (subject) => link("dead-letters", {}, seen(subject)),
 };
 
 // The target of an operation or of an entry in the timeline.
 export function toTarget(kind, subject) {
   return subject && TARGETS[kind] ? TARGETS[kind](subject) : seen(subject);
+}
+
+// The address of what a mark in the timeline shows: a run of Airflow, a comparison, an alert, or else the target's page.
+export function markAddress({ kind, subject, about }) {
+  if (kind === "backfill") return `../dags/recompute/runs/${encodeURIComponent(about.split(": ")[0])}`;
+  const comparison = ["different", "unknown"].includes(kind) ? about : kind === "repair" ? /reconciliation (\d+)/.exec(about)?.[1] : null;
+  return comparison ? `reconciliation?id=${comparison}` : toTarget(kind, subject).getAttribute("href");
 }
 
 export function toAlert(key) {

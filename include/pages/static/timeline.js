@@ -2,8 +2,8 @@
 import { keepInAddress } from "./address.js";
 import { clock, ticks } from "./chart.js";
 import { ask, live } from "./live.js";
-import { h, link, moment, s, seen, since, table } from "./kit.js";
-import { brief, toTarget } from "./links.js";
+import { h, leaveFrame, link, moment, s, seen, since, table } from "./kit.js";
+import { brief, markAddress, toTarget } from "./links.js";
 import { details, operation } from "./operations.js";
 
 const SPANS = [[1, "1 hour"], [6, "6 hours"], [24, "1 day"], [72, "3 days"], [168, "7 days"], [744, "31 days"]];
@@ -36,11 +36,11 @@ function about({ kind, about: text }) {
   return ["different", "unknown"].includes(kind) ? link("reconciliation", { id: text }, `Reconciliation ${text}`) : kind === "launch" ? details({ kind, about: text }) : brief(text);
 }
 
-// One lane per group. What lasts is a bar, and a moment is a dot.
+// One lane per group. What lasts is a bar, and a moment is a dot. Each mark is a link to what it shows.
 function plot(all, first, last) {
   const x = (time) => LEFT + ((WIDTH - LEFT - RIGHT) * (Math.min(last, Math.max(first, time)) - first)) / Math.max(1, last - first);
   const lanes = Object.entries(LANES), height = lanes.length * LANE + 24, at = [0, 0.25, 0.5, 0.75, 1].map((share) => (first + (last - first) * share) / 1000);
-  return h("figure", { "data-key": "plot" }, s("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": "Timeline by kind of event; the table below has the same entries" },
+  return h("figure", { "data-key": "plot" }, s("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "group", "aria-label": "Timeline by kind of event; the table below has the same entries" },
     lanes.map(([lane, kinds], n) => s("g", {},
       s("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT, y1: (n + 0.5) * LANE, y2: (n + 0.5) * LANE }),
       s("text", { x: LEFT - 10, y: (n + 0.5) * LANE + 4, "text-anchor": "end" }, lane),
@@ -51,5 +51,6 @@ function plot(all, first, last) {
 function mark(each, y, x, last) {
   const begins = x(Date.parse(each.begins)), ends = each.ends === each.begins ? begins : x(each.ends ? Date.parse(each.ends) : last);
   const title = s("title", {}, `${name(each.kind)} ${seen(each.subject)}: ${moment(each.begins)} UTC`);
-  return s("g", { class: `mark-of ${each.kind}` }, title, ends - begins < 1 ? s("circle", { cx: begins, cy: y, r: 4.5 }) : s("rect", { x: begins, y: y - 5, width: Math.max(3, ends - begins), height: 10, rx: 3 }));
+  const href = markAddress(each);
+  return s("a", { class: `mark-of ${each.kind}`, href, click: href.startsWith("../") ? leaveFrame : null }, title, ends - begins < 1 ? s("circle", { cx: begins, cy: y, r: 4.5 }) : s("rect", { x: begins, y: y - 5, width: Math.max(3, ends - begins), height: 10, rx: 3 }));
 }
