@@ -1,5 +1,6 @@
 """Page data as JSON, with the time at which it was read."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
@@ -9,7 +10,9 @@ from fastapi import APIRouter, Depends, HTTPException, Query
 from pages import task_logs
 from pages.access import Dag, SignedIn, is_readable, may_compare, may_read, may_restart, may_stop
 from truelog.alerts import alert_store
-from truelog.lag import lag_report, lag_series
+from truelog.control import view_tables
+from truelog.control.application import ARCHIVE
+from truelog.lag import freshness_series, lag_report, lag_series
 from truelog.monitor import input_report, stream_report, summary, timeline, view_report
 from truelog.quality import quality_history
 from truelog.schema import event
@@ -27,6 +30,7 @@ Answer = dict[str, Any]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 _YEAR = 366 * 24.0  # hours
 Hours = Annotated[float, Query(gt=0, le=_YEAR)]
+Readers = Annotated[Sequence[str], Query(max_length=freshness_series.MOST_READERS)]
 
 
 def now(**found: object) -> Answer:
@@ -61,6 +65,17 @@ def lag(reader: str = "", hours: Annotated[float, Query(gt=0, le=72)] = 1) -> An
         course = lag_series.lag_timeline(connection, chosen, hours * 3600, settings.lag_poll_seconds)
     rows = [asdict(row) for row in seen[chosen]]
     return now(reader=chosen, readers=list(seen), hours=hours, course=asdict(course), rows=rows)
+
+
+@router.get("/freshness", dependencies=OF_STREAMS)
+def freshness(reader: Readers = (), hours: Annotated[float, Query(gt=0, le=72)] = 1) -> Answer:
+    """The freshness of these readers over time, by default of the readers that are the furthest behind."""
+    settings = Settings()
+    with db_snapshot.read_snapshot(settings) as connection:
+        known = [*view_tables.streamed_views(settings, connection), ARCHIVE]
+        least = settings.lag_poll_seconds
+        found = freshness_series.freshness_timeline(connection, list(reader), hours * 3600, least, known)
+    return now(hours=hours, **asdict(found), most=freshness_series.MOST_READERS)
 
 
 @router.get("/operations", dependencies=OF_STREAMS)

@@ -26,6 +26,7 @@ TITLES = {
     "dead-letters": "Dead letters",
     "backfills": "No backfill is running",
     "lag?reader=page_audience&hours=6&partitions=1": "Lag",
+    "freshness?hours=6": "Freshness",
     "alerts": "3 open alerts",
     "timeline": "Timeline",
     "operations": "Operations",
@@ -118,6 +119,23 @@ def test_operations_and_alerts_are_filtered_by_their_address(watched: Page) -> N
     assert watched.url.endswith("?match=view_different")
 
 
+def test_each_mark_of_the_timeline_leads_to_what_it_shows(watched: Page) -> None:
+    open_page(watched, "timeline?hours=72")
+    marks = watched.locator("svg a.mark-of")
+
+    def addresses(kind: str) -> set[str | None]:
+        return {each.get_attribute("href") for each in watched.locator(f"svg a.mark-of.{kind}").all()}
+
+    assert "alerts?match=stalled%2Fpage_audience" in addresses("alert")
+    assert addresses("repair") == {"reconciliation?id=57"}
+    assert "reconciliation?id=59" in addresses("different")
+    assert addresses("release") == {"streams?application=stream"}
+    assert addresses("backfill") == {"../dags/recompute/runs/backfill__2026-11-19"}
+    assert None not in [each.get_attribute("href") for each in marks.all()]
+    marks.and_(watched.locator(".different")).first.click()
+    expect(watched.locator("h1:visible")).to_contain_text("page_views")
+
+
 def test_the_crosshair_is_in_all_charts_and_the_legend_switches_lines(watched: Page) -> None:
     open_page(watched, "lag?reader=page_audience&hours=6&partitions=1")
     charts = watched.locator("figure.chart")
@@ -132,3 +150,20 @@ def test_the_crosshair_is_in_all_charts_and_the_legend_switches_lines(watched: P
     expect(first).to_be_focused()
     expect(charts.first.locator("path[data-key='page_view 0']")).to_have_count(0)
     expect(charts.first.locator("path[data-key='Total']")).to_have_count(1)
+
+
+def test_the_freshness_of_views_is_compared_in_one_chart(watched: Page) -> None:
+    open_page(watched, "lag?reader=archive")
+    watched.get_by_role("link", name="Compare the freshness of views").click()
+    chart = watched.locator("figure.chart")
+    lines = chart.locator(".legend button")
+    expect(lines).to_have_text(["Worst", "archive", "click_through", "page_audience", "page_views"])
+    lines.nth(2).click()
+    expect(chart.locator("path[data-key=click_through]")).to_have_count(0)
+    chart.locator("svg[role=img]").hover()
+    expect(chart.locator(".readout")).to_contain_text(re.compile("Worst .*, archive "))
+    watched.locator("summary", has_text="Views").click()
+    watched.get_by_label("archive").uncheck()
+    expect(lines).to_have_text(["Worst", "click_through", "page_audience", "page_views"])
+    watched.reload()
+    expect(lines).to_have_text(["Worst", "click_through", "page_audience", "page_views"])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.pages.plausible import HOSTILE, MADE
-from truelog.lag import lag_report, lag_series
+from truelog.lag import freshness_series, lag_report, lag_series
 from truelog.lag.lag_verdict import LagVerdict
 from truelog.monitor import stream_report, summary, timeline, view_report
 from truelog.monitor.summary import PlatformState, PlatformSummary
@@ -41,6 +41,20 @@ def test_lag_over_time_has_a_peak_and_a_gap(snapshot: Connection) -> None:
     gaps = [at for at, each in zip(course.at[1:-1], events[1:-1], strict=True) if each is None]
     assert 1 <= len(gaps) <= 3
     assert gaps == [gaps[0] + 120 * n for n in range(len(gaps))]
+
+
+def test_the_freshness_of_readers_is_compared(snapshot: Connection) -> None:
+    """The worst come first. One was behind for a while, and polls that saw nothing leave a gap."""
+    known = ["page_views", "page_audience", "archive", "never_polled"]
+    course = freshness_series.freshness_timeline(snapshot, [], 6 * 3600, 60, known)
+    assert sorted(course.readers) == ["archive", "page_audience", "page_views"]
+    assert (course.step, len(course.at)) == (180, 121)
+    by = {each.reader: each.seconds for each in course.series}
+    assert max(each or 0 for each in by["page_audience"]) > 70
+    assert max(each or 0 for each in by["page_views"]) == 21 / 50
+    assert 1 <= by["page_views"][1:-1].count(None) <= 2
+    one = freshness_series.freshness_timeline(snapshot, ["archive", "no"], 6 * 3600, 60, known)
+    assert [each.reader for each in one.series] == ["archive"]
 
 
 def test_throughput_is_the_growth_of_positions_and_of_the_log(snapshot: Connection) -> None:

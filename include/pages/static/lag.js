@@ -2,10 +2,10 @@
 import { keepInAddress } from "./address.js";
 import { chart } from "./chart.js";
 import { ask, live } from "./live.js";
-import { badge, duration, h, marked, number, seen, table } from "./kit.js";
+import { badge, duration, h, link, marked, number, seen, table } from "./kit.js";
 import { toReader } from "./links.js";
 
-const SPANS = [[0.25, "15 minutes"], [1, "1 hour"], [6, "6 hours"], [24, "1 day"], [72, "3 days"]];
+export const SPANS = [[0.25, "15 minutes"], [1, "1 hour"], [6, "6 hours"], [24, "1 day"], [72, "3 days"]];
 
 export function show(given, { shown, form }) {
   const query = { reader: given.get("reader") ?? "", hours: given.get("hours") ?? "1", partitions: given.get("partitions") ?? "" };
@@ -24,6 +24,7 @@ export function show(given, { shown, form }) {
 function drawn({ reader, course, rows }, each) {
   return [
     h("h1", {}, "Lag", h("span", {}, " of ", toReader(reader))),
+    h("p", {}, link("freshness", {}, "Compare the freshness of views")),
     ...(course.series.length ? charts(course, each) : [h("p", { class: "quiet" }, marked(`No samples of ${reader} in this time range. Check with \`truelog status\` that the \`lag\` service is READY.`))]),
     table(["Topic", { title: "Partition", number: true }, { title: "Position", number: true }, { title: "Log start", number: true },
       { title: "Log end", number: true }, { title: "Lag (events)", number: true }, { title: "Lag (time)", number: true },

@@ -3,7 +3,7 @@ import { h, link } from "./kit.js";
 import { followTheme, nameTab } from "./theme.js";
 
 const TABS = { streams: "Streams", views: "Views", reconciliations: "Reconciliations", quality: "Quality", "dead-letters": "Dead letters", backfills: "Backfills", lag: "Lag", alerts: "Alerts", timeline: "Timeline", operations: "Operations" };
-const PARENTS = { view: "views", reconciliation: "reconciliations", certificates: "views", record: "views", explain: "views" };
+const PARENTS = { view: "views", reconciliation: "reconciliations", certificates: "views", record: "views", explain: "views", freshness: "lag" };
 const TITLES = { ...TABS, components: "Components" }; // a page for contributors, which no tab leads to
 
 const name = location.pathname.split("/").pop();

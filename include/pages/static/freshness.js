@@ -1,0 +1,49 @@
+// Freshness: several readers compared over time, and the worst of them.
+import { keepInAddress, pairs } from "./address.js";
+import { chart } from "./chart.js";
+import { SPANS } from "./lag.js";
+import { ask, live } from "./live.js";
+import { duration, h, link, marked, table } from "./kit.js";
+import { choose } from "./list.js";
+import { toReader } from "./links.js";
+
+export function show(given, { shown, form }) {
+  const state = { reader: given.getAll("reader"), hours: given.get("hours") ?? "1" };
+  const spans = choose("Time range", SPANS, state.hours, { change: () => change({ hours: spans.value }) });
+  const boxes = h("details", { id: "columns" }, h("summary", {}, "Views"));
+  form.append(spans, boxes);
+  const again = live(shown, () => ask("data/freshness", pairs(state)), 10, (found) => {
+    if (boxes.children.length === 1) offer(found);
+    return drawn(found);
+  });
+
+  function change(changes) {
+    Object.assign(state, changes);
+    keepInAddress(state);
+    again();
+  }
+
+  // One box for each reader. When as many are chosen as a chart can show, the others cannot be added.
+  function offer({ readers, series, most }) {
+    const inputs = readers.map((each) => h("input", { type: "checkbox", value: each, checked: series.some((one) => one.reader === each), change: () => {
+      limit();
+      change({ reader: inputs.filter((box) => box.checked).map((box) => box.value) });
+    } }));
+    const limit = () => { const full = inputs.filter((box) => box.checked).length >= most; inputs.forEach((box) => { box.disabled = full && !box.checked; }); };
+    boxes.append(...inputs.map((box, n) => h("label", {}, box, ` ${readers[n]}`)), h("small", {}, ` At most ${most}. By default, the views that are the furthest behind.`));
+    limit();
+  }
+}
+
+function drawn({ at, step, series }) {
+  if (!series.length) return h("p", { class: "quiet" }, marked("No samples in this time range. Check with `truelog status` that the `lag` service is READY."));
+  const worst = at.map((_, i) => series.map((one) => one.seconds[i]).reduce((a, b) => (a === null || b === null ? null : Math.max(a, b))));
+  const last = (values) => values.findLast((each) => each !== null) ?? null;
+  return [
+    h("h1", {}, "Freshness"),
+    chart({ title: "Freshness", unit: "time", at, series: [{ name: "Worst", values: worst }, ...series.map((each) => ({ name: each.reader, values: each.seconds }))] }),
+    table(["View", { title: "Freshness", number: true }, ""], series.map((each) => [toReader(each.reader), duration(last(each.seconds)), link("lag", { reader: each.reader }, "Lag")]),
+      "", { caption: "The newest known sample of each view", keys: series.map((each) => each.reader) }),
+    h("p", { class: "quiet" }, `Each point is the last sample within ${duration(step)}.`),
+  ];
+}
