@@ -14,7 +14,7 @@ from pages.access import Dag, DataReader, SignedIn, may_compare
 from pages.data import OF_VIEWS, Answer, now, require
 from truelog.history import explain_question
 from truelog.history.explain_cost import explain_cost
-from truelog.history.explain_question import Question
+from truelog.history.explain_question import REFUSALS, Question
 from truelog.storage import audit_trail, db_snapshot
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import connect
@@ -53,10 +53,13 @@ def explain(form: Annotated[Form, Query()], user: SignedIn) -> Answer:
 
 @router.get("/explain/cost")
 def cost(view: str) -> Answer:
-    """What an explanation of a row of the view reads, and the largest number of records that the page explains."""
+    """What an explanation of a row reads, and the most records that the page explains; or why none can run."""
     require_view(view)
     settings = Settings()
-    found = explain_cost(settings, view, catalogue.load_view(view, settings.views_folder))
+    try:
+        found = explain_cost(settings, view, catalogue.load_view(view, settings.views_folder))
+    except REFUSALS as refused:
+        return now(refused=str(refused))
     return now(**asdict(found), most=settings.explain_records)
 
 

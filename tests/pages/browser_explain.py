@@ -77,4 +77,4 @@ def test_users_without_the_right_see_the_command_only(readable: Settings, watche
 
 def test_a_view_that_is_not_archived_gives_the_reason(watched: Page) -> None:
     open_page(watched, "explain?view=request_rates&where=host+is+NULL")
-    expect(watched.locator("main")).to_contain_text("request_rates has no table yet")
+    expect(watched.locator("main")).to_contain_text("The view has no table yet, so it has no row to explain")

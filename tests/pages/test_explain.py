@@ -103,8 +103,9 @@ def test_the_page_says_what_an_explanation_reads(
     found = json.load(fetch(users["analyst"], "GET", "data/explain/cost?view=page_views"))
     assert (found["records"], found["files"], found["most"]) == (3, 3, readable.explain_records)
     assert found["bytes"] > 0
-    for view, status in (("no", 404), ("request_rates", 404), ("broken", 404), ("page_audience", 503)):
-        assert fetch(users["analyst"], "GET", f"data/explain/cost?view={view}").status == status, view
+    for view, why in (("request_rates", "has no table"), ("broken", "broken.py"), ("page_audience", TOPIC)):
+        assert why in json.load(fetch(users["analyst"], "GET", f"data/explain/cost?view={view}"))["refused"]
+    assert fetch(users["analyst"], "GET", "data/explain/cost?view=no").status == 404
 
 
 def test_an_unanswered_question_has_a_command(users: dict[str, Airflow]) -> None:

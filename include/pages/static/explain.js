@@ -16,7 +16,7 @@ export function show(given, { shown }) {
   let cost = null, answer = null; // both are read once: the cost reads the bucket, and each look at an answer is recorded
   const again = live(shown, async () => {
     const found = await ask("data/explain", pairs(question));
-    cost ??= await ask("data/explain/cost", { view: question.view }).catch((error) => ({ trouble: error.message }));
+    cost ??= await ask("data/explain/cost", { view: question.view }).catch((error) => ({ refused: error.message }));
     if (found.may_read && found.answered && answer?.id !== found.answered.id) answer = await ask("data/explanation", { id: found.answered.id });
     return { ...found, question, cost, answer };
   }, 3, (found) => drawn(found, start), ({ run, answer: shownAnswer }) => (run && !run.over ? "The explanation is running" : shownAnswer ? "The explanation is here" : ""));
@@ -44,7 +44,7 @@ function drawn(found, start) {
 
 // What an explanation costs, its button, and the run that answers.
 function asked({ cost, run, answered, last_seconds: last, as_of: now }, start) {
-  if (cost.trouble) return h("p", { class: "means" }, seen(cost.trouble));
+  if (cost.refused) return h("p", { class: "means" }, sentence(seen(cost.refused)));
   const size = `An explanation reads the view's topics in the archive: ${count(cost.records, "record")} in ${count(cost.files, "file")} (${bytes(cost.bytes)}).`;
   if (cost.records > cost.most) return h("p", { class: "means" }, `${size} This page explains views with at most ${number(cost.most)} records. For this view, use the command.`);
   const running = run && !run.over;

@@ -10,7 +10,7 @@ import { toReader } from "./links.js";
 export function show(given, { shown, form }) {
   const state = { reader: given.getAll("reader"), hours: given.get("hours") ?? "1" };
   const spans = choose("Time range", SPANS, state.hours, { change: () => change({ hours: spans.value }) });
-  const boxes = h("details", { id: "columns" }, h("summary", {}, "Views"));
+  const boxes = h("details", { id: "columns" }, h("summary", {}, "Readers"));
   form.append(spans, boxes);
   const again = live(shown, () => ask("data/freshness", pairs(state)), 10, (found) => {
     if (boxes.children.length === 1) offer(found);
@@ -30,7 +30,7 @@ export function show(given, { shown, form }) {
       change({ reader: inputs.filter((box) => box.checked).map((box) => box.value) });
     } }));
     const limit = () => { const full = inputs.filter((box) => box.checked).length >= most; inputs.forEach((box) => { box.disabled = full && !box.checked; }); };
-    boxes.append(...inputs.map((box, n) => h("label", {}, box, ` ${readers[n]}`)), h("small", {}, ` At most ${most}. By default, the views that are the furthest behind.`));
+    boxes.append(...inputs.map((box, n) => h("label", {}, box, ` ${readers[n]}`)), h("small", {}, ` At most ${most}. By default, the readers that are the furthest behind.`));
     limit();
   }
 }
@@ -42,8 +42,8 @@ function drawn({ at, step, series }) {
   return [
     h("h1", {}, "Freshness"),
     chart({ title: "Freshness", unit: "time", at, series: [{ name: "Worst", values: worst }, ...series.map((each) => ({ name: each.reader, values: each.seconds }))] }),
-    table(["View", { title: "Freshness", number: true }, ""], series.map((each) => [toReader(each.reader), duration(last(each.seconds)), link("lag", { reader: each.reader }, "Lag")]),
-      "", { caption: "The newest known sample of each view", keys: series.map((each) => each.reader) }),
+    table(["Reader", { title: "Freshness", number: true }, ""], series.map((each) => [toReader(each.reader), duration(last(each.seconds)), link("lag", { reader: each.reader }, "Lag")]),
+      "", { caption: "The newest known sample of each reader", keys: series.map((each) => each.reader) }),
     h("p", { class: "quiet" }, `Each point is the last sample within ${duration(step)}.`),
   ];
 }

@@ -10,7 +10,7 @@ from truelog.archive.archive_reader import ScanCost, Wanted
 from truelog.archive.archive_table import archived_positions
 from truelog.log.positions import Positions
 from truelog.storage import db_snapshot
-from truelog.support.errors import NotSetUp, ServiceDown
+from truelog.support.errors import NotMade, ServiceDown
 from truelog.support.settings import Settings
 from truelog.views.view import View
 
@@ -28,14 +28,15 @@ def explain_cost(settings: Settings, name: str, view: View) -> ScanCost:
     """The cost of explaining any row of the view's deployed version.
 
     Raises:
-        NotSetUp: the view has no table.
+        NotMade: the view has no table.
         ArchiveBehind: no record of a topic is archived yet.
+        TopicRecreated: the archive contains another topic with this name.
         ServiceDown: the database, the catalog or the object store does not answer.
     """
     with db_snapshot.read_snapshot(settings) as connection:
         deployed = view_positions(connection, [name])[name]
     if not deployed.version:
-        raise NotSetUp(f"{name} has no table yet, so it has no row to explain")
+        raise NotMade("the view has no table yet, so it has no row to explain")
     try:
         end, _ = archived_end(settings, view.reads, deployed.positions)
         return archive_reader.scan_cost(settings, Wanted.between(Positions(), end))

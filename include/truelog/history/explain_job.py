@@ -6,21 +6,10 @@ from typing import Any
 from truelog.batch.batch_context import open_view
 from truelog.history.explain import Page, explain
 from truelog.history.explain_cost import explain_cost
-from truelog.history.explain_question import Question
-from truelog.support.errors import (
-    ArchiveBehind,
-    BadDeclaration,
-    BadInput,
-    CodeChanged,
-    MeaningChanged,
-    NotMade,
-    NotSetUp,
-    TopicRecreated,
-)
+from truelog.history.explain_question import REFUSALS, Question
+from truelog.support.errors import BadInput
 from truelog.support.settings import Settings
 from truelog.views import catalogue
-
-_REFUSALS = (ArchiveBehind, BadDeclaration, BadInput, CodeChanged, MeaningChanged, NotMade, NotSetUp, TopicRecreated)
 
 
 def answer_question(settings: Settings, question: Question) -> dict[str, Any]:
@@ -32,7 +21,7 @@ def answer_question(settings: Settings, question: Question) -> dict[str, Any]:
             raise BadInput(f"the view has {cost.records:,} records, which are too many. Run `{question.command}`")
         with open_view(settings, "truelog explain", question.view, records=cost.records) as (context, compiled):
             found = explain(context, compiled, question.key, Page(before=question.before or None))
-    except _REFUSALS as refused:
+    except REFUSALS as refused:
         return {"refused": str(refused)}
     answer: dict[str, Any] = json.loads(json.dumps(found.as_dict(), default=str))
     return answer

@@ -14,7 +14,18 @@ from psycopg.types.json import Jsonb
 
 from truelog.serving.row_query import Condition, Operator
 from truelog.storage.database import Connection
-from truelog.support.errors import BadInput
+from truelog.support.errors import (
+    ArchiveBehind,
+    BadDeclaration,
+    BadInput,
+    CodeChanged,
+    MeaningChanged,
+    NotMade,
+    TopicRecreated,
+)
+
+# Why a row cannot be explained now: an answer for the user, and no fault of the job.
+REFUSALS = (ArchiveBehind, BadDeclaration, BadInput, CodeChanged, MeaningChanged, NotMade, TopicRecreated)
 
 
 @dataclass(frozen=True)
