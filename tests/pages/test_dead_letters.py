@@ -36,7 +36,7 @@ def rejected(filled: Settings, kafka: Settings) -> Settings:
     """Dead letters of an hour, and one of three days ago. A record of the topic is no dead letter."""
     types = load_events()
     topics.sync_topics(filled, {DEAD_LETTER: types[DEAD_LETTER]})
-    classifier, producer = EventClassifier(types, 10_000), Producer(filled.kafka(KafkaUser.PRODUCER))
+    classifier, producer = EventClassifier(types, 10_000), Producer(filled.kafka(KafkaUser.COLLECTOR))
     for minutes, raw in ((3 * 1440, b"{}"), *((n, raw) for n, raw in enumerate(BAD))):
         receipt = Receipt(datetime.now(UTC) - timedelta(minutes=minutes), "shop")
         [record] = classifier.classify([parse_event(raw)], receipt)
