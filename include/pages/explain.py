@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from airflow.models.dagrun import DagRun
 from airflow.utils.session import create_session
 from airflow.utils.state import State
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, HTTPException, Query
 from pydantic import BaseModel, Field
 from sqlalchemy import select
 
@@ -68,12 +68,11 @@ def explanation(id: int, user: DataReader) -> Answer:  # noqa: A002  the name in
     """An answer, which has values of archived records. The audit trail records who looked at it, before it is sent."""
     with connect(Settings()) as connection:
         found = explain_question.find_answer(connection, id)
-        if found is not None:
-            about = ", ".join(found[0].where)
-            audit_trail.record_operation(connection, OperationKind.EXPLAIN, found[0].view, user, about)
-    require(found is not None, f"No explanation {id}")
-    assert found is not None  # noqa: S101  `require` has refused
-    return now(id=id, **found[1])
+        if found is None:
+            raise HTTPException(404, f"No explanation {id}")
+        question, answer = found
+        audit_trail.record_operation(connection, OperationKind.EXPLAIN, question.view, user, ", ".join(question.where))
+    return now(id=id, **answer)
 
 
 def _runs(question: Question) -> dict[str, Any]:
