@@ -380,5 +380,5 @@ def _deferred(airflow: Airflow, dag: str = DAG) -> str:
         if _task(airflow, dag) != ("running", "deferred"):
             raise ServiceDown(str(_task(airflow, dag)))
 
-    until(watching, 60, "a deferred task")
+    until(watching, 120, "a deferred task")
     return str(airflow.runs(dag)[0]["dag_run_id"])
