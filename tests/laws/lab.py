@@ -4,11 +4,12 @@ A Spark job takes a second regardless of its size. The case therefore becomes an
 jobs check the laws on hundreds of cases.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -20,27 +21,28 @@ from pyspark.sql.types import IntegerType
 from tests.laws.events import START, Record, log
 from tests.laws.with_case import with_case
 from truelog.batch.batch_context import BatchContext
-from truelog.kernel import clock, copies, joins, merge, stage, table, table_hash
+from truelog.kernel import clock, copies, groups, joins, merge, stage, table, table_hash
 from truelog.kernel.apply_batch import BatchApplier
-from truelog.kernel.stage import StagedRows
+from truelog.kernel.stage import NO_ROWS, StagedRows
 from truelog.kernel.table_hash import TableHash
 from truelog.log import records
 from truelog.log.positions import Positions
+from truelog.log.records import EventFrames
 from truelog.reconcile import row_diff
 from truelog.reconcile.row_diff import DiffCounts
 from truelog.schema.event import EventType, EventTypes
 from truelog.schema.event_version import judge
-from truelog.storage.database import Connection, names
+from truelog.storage.database import Connection
 from truelog.support.durations import seconds
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView, extend_view
-from truelog.views.group import Group
-from truelog.views.join import Join
+from truelog.views.group import INPUTS
 from truelog.views.provenance_frame import ProvenanceFrame
 from truelog.views.view import View
 from truelog.views.view_compiler import compile_view
 
 CASES = 200
+_BY_CASE: dict[str, tuple[View, CompiledView]] = {}  # by name, with the declaration that was compiled
 PARTITIONS = 100  # of each case: its own partitions are numbered from here on
 
 
@@ -85,48 +87,29 @@ class Lab:
     def compiled(self, name: str, view: View) -> CompiledView:
         return self.compiled_with(name, view, self.types)
 
+    def by_case(self, name: str, view: View) -> CompiledView:
+        """The view with the case as an additional key. It is compiled once: that takes as long as several jobs."""
+        known = _BY_CASE.get(name)
+        if known is None or known[0] is not view:
+            known = _BY_CASE[name] = view, self.compiled(f"{name}_by_case", with_case(view))
+        return known[1]
+
     def compiled_with(self, name: str, view: View, types: EventTypes) -> CompiledView:
         return compile_view(self.spark, name, view, {n: records.schema(t) for n, t in types.items()})
 
     def compare_all(self, name: str, view: View, drawn: list[list[Record]]) -> DiffCounts:
         """Stream every case batch by batch, rebuild it in one step and count the differences between the tables."""
-        if isinstance(view, Group | Join) or view.dedupe:
-            return self._compare_merged(name, view, drawn)
-        plain = self.compiled(name, view)
-        by_case = replace(extend_view(plain, "case_id", IntegerType()), name=f"{name}_by_case")
-        by_cut = replace(extend_view(by_case, "cut", IntegerType()), name=f"{name}_by_cut")
-        for each in (by_case, by_cut):
-            self._fresh(each)
-        rows = self.transformed(view, drawn).persist()
-        stage.stage_rows(by_cut.totals(rows), by_cut, self.settings)
-        end = last_cut(drawn)
-        self._tick(by_case, end)
-        self._stream(by_case, by_cut, end)
-        merge.add(self.connection, by_case, "recon", stage.stage_rows(by_case.totals(rows), by_case, self.settings))
-        merge.drop_expired(self.connection, by_case, "recon", _reached(by_case, end))
-        rows.unpersist()
-        return row_diff.find_differences(self.connection, by_case)
-
-    def _compare_merged(self, name: str, view: View, drawn: list[list[Record]]) -> DiffCounts:
-        """Like `compare_all`, with a merge of each cut as in production."""
-        compiled = self.compiled(f"{name}_by_case", with_case(view))
-        self._fresh(compiled)
-        events = {topic: self.events(topic, drawn).persist() for topic in view.reads}
-        applier = BatchApplier(self.settings)
-        for cut in range(last_cut(drawn) + 1):
-            of_cut = {topic: frame.where(F.col("cut") == cut) for topic, frame in events.items()}
-            places = {(r.topic, place(n, r)) for n, case in enumerate(drawn) for r in case if r.cut == cut}
-            staged = applier.stage_totals(self.connection, compiled, of_cut, places)
-            merge.add_batch(self.connection, compiled, staged)
-            merge.drop_expired(self.connection, compiled, "state", _touching(places))
-        self._copy_streamed(compiled)
-        rebuilt = stage.stage_tables(
-            compiled, lambda table: table.totals_of(copies.countable(table, events)), self.settings
-        )
-        merge.add(self.connection, compiled, "recon", rebuilt)
+        with self._begun(name, view, drawn) as (compiled, events):
+            self._stream(compiled, events, drawn)
+            self._rebuild(compiled, events, last_cut(drawn))
         own, *sides = (row_diff.find_differences(self.connection, each) for each in compiled.tables)
         assert not any(each.unequal for each in sides)
         return own
+
+    def rebuild_all(self, name: str, view: View, drawn: list[list[Record]]) -> None:
+        """Rebuild every case in one step. The rows stay in `recon`."""
+        with self._begun(name, view, drawn) as (compiled, events):
+            self._rebuild(compiled, events, last_cut(drawn))
 
     def digests(self, name: str, view: View, drawn: list[list[Record]]) -> tuple[CompiledView, TableHash, TableHash]:
         """The hashes that PostgreSQL and Spark compute for the same rows. The rows stay in `recon`."""
@@ -136,6 +119,19 @@ class Lab:
         merge.add(self.connection, compiled, "recon", stage.stage_rows(states, compiled, self.settings))
         in_database = table_hash.hash_table(self.connection, compiled, sql.Identifier("recon", compiled.table))
         return compiled, in_database, table_hash.hash_frame(compiled, compiled.stored(states))
+
+    @contextmanager
+    def _begun(self, name: str, view: View, drawn: list[list[Record]]) -> Iterator[tuple[CompiledView, EventFrames]]:
+        """The view with new, empty tables and its ticks, and the events of all cases."""
+        compiled = self.by_case(name, view)
+        self._fresh(compiled)
+        self._tick(compiled, last_cut(drawn))
+        events = {topic: self.events(topic, drawn).persist() for topic in view.reads}
+        try:
+            yield compiled, events
+        finally:
+            for frame in events.values():
+                frame.unpersist()
 
     def transformed(self, view: View, drawn: list[list[Record]]) -> DataFrame:
         frames = [ProvenanceFrame(self.events(topic, drawn), ("case_id", "cut")) for topic in view.reads]
@@ -186,17 +182,51 @@ class Lab:
             frame = self.spark.createDataFrame(ticks, columns)
             clock.store_ticks(self.connection, by_case.name, frame)
 
-    def _stream(self, by_case: CompiledView, by_cut: CompiledView, end: int) -> None:
-        """Merge the cuts one after another, then copy the streamed table under the name that a reconcile would use."""
-        self.connection.execute(
-            sql.SQL(
-                "INSERT INTO {} (attempt, row_hash, {columns}) SELECT cut::text, row_hash, {columns} FROM {}"
-            ).format(stage.table(by_case), stage.table(by_cut), columns=names(by_case.stored_columns))
+    def _rebuild(self, compiled: CompiledView, events: EventFrames, end: int) -> None:
+        def states(each: CompiledView) -> DataFrame:
+            return each.totals_of(copies.countable(each, events))
+
+        staged = stage.stage_tables(compiled, states, self.settings)
+        merge.add(self.connection, compiled, "recon", staged)
+        merge.drop_expired(self.connection, compiled, "recon", _reached(compiled, end))
+
+    def _stream(self, compiled: CompiledView, events: EventFrames, drawn: list[list[Record]]) -> None:
+        """Merge the cuts one after another, then copy the streamed tables under the names that a reconcile would use.
+
+        One job stages all cuts of a table. Only what depends on the rows of earlier cuts has jobs for each cut: the
+        rows of a Group, and all rows of a view with `dedupe`.
+        """
+        by_cut = {} if compiled.seen else {each.side: self._stage_by_cut(each, events) for each in compiled.sources}
+        for cut in range(last_cut(drawn) + 1):
+            places = {(r.topic, place(n, r)) for n, case in enumerate(drawn) for r in case if r.cut == cut}
+            if compiled.seen:
+                of_cut = {topic: frame.where(F.col("cut") == cut) for topic, frame in events.items()}
+                staged = BatchApplier(self.settings).stage_totals(self.connection, compiled, of_cut, places)
+            else:
+                staged = self._staged(compiled, {side: rows[cut] for side, rows in by_cut.items() if cut in rows})
+            merge.add_batch(self.connection, compiled, staged)
+            merge.drop_expired(self.connection, compiled, "state", _reached(compiled, cut, places))
+        self._copy_streamed(compiled)
+
+    def _staged(self, compiled: CompiledView, sources: dict[str, StagedRows]) -> StagedRows:
+        """The staged rows of a cut, given those of the tables to which events are added."""
+        own = sources.pop("", NO_ROWS)
+        if INPUTS in sources:
+            own = groups.stage_touched(self.spark, compiled, self.settings, sources[INPUTS])
+        return replace(own, sides={**own.sides, **sources})
+
+    def _stage_by_cut(self, source: CompiledView, events: EventFrames) -> dict[int, StagedRows]:
+        """Stage the totals of all cuts and return those of each cut that has some. The cut is their attempt."""
+        by_cut, table = extend_view(source, "cut", IntegerType()), stage.table(source)
+        with_cut: dict[str, Any] = {topic: ProvenanceFrame(frame, ("cut",)) for topic, frame in events.items()}
+        rows: Any = source.transformed(with_cut)
+        self.connection.execute(sql.SQL("ALTER TABLE {} ADD cut int").format(table))
+        stage.stage_rows(by_cut.totals(rows.frame), by_cut, self.settings)
+        query = sql.SQL(
+            "WITH s AS (UPDATE {} SET attempt = cut RETURNING cut) SELECT cut, count(*) FROM s GROUP BY cut"
         )
-        for cut in range(end + 1):
-            merge.add(self.connection, by_case, "state", StagedRows((str(cut),), 0, 0))
-            merge.drop_expired(self.connection, by_case, "state", _reached(by_case, cut))
-        self._copy_streamed(by_case)
+        counted = cast(list[tuple[int, int]], self.connection.execute(query.format(table)).fetchall())
+        return {cut: StagedRows((str(cut),), count, 0) for cut, count in counted}
 
     def _copy_streamed(self, compiled: CompiledView) -> None:
         for each in compiled.tables:
@@ -212,14 +242,9 @@ def place(case_id: int, record: Record) -> int:
     return case_id * PARTITIONS + record.partition
 
 
-def _touching(places: Iterable[tuple[str, int]]) -> Positions:
-    """Some positions in these partitions."""
-    offsets: dict[str, dict[int, int]] = {}
+def _reached(compiled: CompiledView, cut: int, places: Iterable[tuple[str, int]] = ()) -> Positions:
+    """The positions just past the tick that ends the cut, and some positions in these partitions."""
+    offsets: dict[str, dict[int, int]] = {clock.TOPIC: {0: cut + 1}}
     for topic, partition in places:
         offsets.setdefault(topic, {})[partition] = 1
-    return Positions(offsets)
-
-
-def _reached(by_case: CompiledView, cut: int) -> Positions:
-    """The positions just past the tick that ends the cut."""
-    return Positions({clock.TOPIC: {0: cut + 1}}, {clock.TOPIC: by_case.name})
+    return Positions(offsets, {clock.TOPIC: compiled.name})

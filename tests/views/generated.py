@@ -56,9 +56,13 @@ Timed = Callable[[int, list[Record]], tuple[list[Record], datetime | None]]
 def timed_logs_and_relations(
     lab: Lab, name: str, view: View, timed: Timed
 ) -> Iterator[tuple[list[Row], datetime | None, Relations]]:
-    """Like `logs_and_relations`, also with the clock. `timed` gives each log its broker times and its clock."""
+    """Like `logs_and_relations`, also with the clock. `timed` gives each log its broker times and its clock.
+
+    The logs are only rebuilt. Law 1 streams each view and compares it with its rebuild, and `tests/laws/test_copies.py`
+    does so for copies while the brokers' clocks go back.
+    """
     drawn = [timed(case, log) for case, log in enumerate(cases(lab.types, view.reads, steps=_steps(view)))]
-    assert lab.compare_all(name, view, [log for log, _ in drawn]).unequal == 0
+    lab.rebuild_all(name, view, [log for log, _ in drawn])
     for case, (log, clock) in enumerate(drawn):
         events = [event for topic in view.reads for event in _good(lab, topic, log)]
         yield events, clock, Reader(lab, name, view, clock)(case)

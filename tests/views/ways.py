@@ -15,15 +15,16 @@ from psycopg.rows import dict_row
 
 from tests.laws.events import START, Record
 from tests.laws.lab import PARTITIONS, Lab
+from tests.laws.with_case import CASE
 from truelog import Group, View
 from truelog.log.ticks import TOPIC as TICKS
 from truelog.storage.database import names
 from truelog.support import timestamps
-from truelog.views.catalogue import table_name
 from truelog.views.compiled_view import CompiledView
 from truelog.views.copies import SEEN
 
 WAYS = ("batch", "stream", "shuffled")
+_MOST = 5  # micro-batches of an example, because each takes seconds
 
 Row = dict[str, Any]
 Relations = dict[str | None, list[Row]]  # by relation; None is the view itself
@@ -73,12 +74,16 @@ class Ways:
 
 
 def _every_way(lab: Lab, name: str, view: View, events: list[Sent]) -> dict[str, Relations]:
-    """Rebuild in one batch; stream each event as a micro-batch; stream the events shuffled over several partitions."""
+    """Rebuild in one batch; stream the events in micro-batches; stream them shuffled over several partitions.
+
+    If there are few events, each is a micro-batch.
+    """
     clock = max((e.appended_at for e in events if e.topic == TICKS), default=None)
     events = [e for e in events if e.topic != TICKS]
     shuffled = random.Random(len(events)).sample(events, len(events))
-    in_order = [Record(e.topic, 0, e.value, cut, e.second) for cut, e in enumerate(events)]
-    out_of_order = [Record(e.topic, cut % 3, e.value, cut, e.second) for cut, e in enumerate(shuffled)]
+    cuts = [number * min(_MOST, len(events)) // len(events) for number in range(len(events))]
+    in_order = [Record(e.topic, 0, e.value, cut, e.second) for cut, e in zip(cuts, events, strict=True)]
+    out_of_order = [Record(e.topic, number % 3, e.value, cuts[number], e.second) for number, e in enumerate(shuffled)]
     lab.compare_all(name, view, [in_order, out_of_order])
     read = Reader(lab, name, view, clock)
     return {"batch": read(0), "stream": read(0, "_streamed"), "shuffled": read(1, "_streamed")}
@@ -110,8 +115,8 @@ class Reader:
 
     def _as_shown(self, table: CompiledView, case: int, streamed: str) -> sql.Composed:
         """One of the view's tables, as readers see it, without the case."""
-        columns = dict(table.shown)
-        of_case = sql.SQL("case_id = {}").format(case)
+        columns = {column: shown for column, shown in table.shown.items() if column != CASE}
+        of_case = sql.SQL("{} = {}").format(sql.Identifier(CASE), case)
         if table.side == SEEN:  # no two cases share a partition
             of_case = sql.SQL("partition / {} = {}").format(PARTITIONS, case)
         elif isinstance(self.view, Group):  # the case is a prefix of the group's first column
@@ -123,10 +128,10 @@ class Reader:
         return sql.SQL("{} AS (SELECT {} FROM {} WHERE {})").format(
             sql.Identifier(f"shown_{table.side}" if table.side else "shown"),
             sql.SQL(", ").join(shown),
-            sql.Identifier("recon", f"{table_name(f'{self.name}_by_case', self.view.version, table.side)}{streamed}"),
+            sql.Identifier("recon", f"{table.table}{streamed}"),
             of_case,
         )
 
     @cached_property
     def compiled(self) -> CompiledView:
-        return self.lab.compiled(self.name, self.view)
+        return self.lab.by_case(self.name, self.view)
