@@ -3,11 +3,11 @@
 The transform alone decides, without a database. Streams, rebuilds and certificates therefore exclude the same records.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 from psycopg import sql
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tests.laws.bench import Bench, make_bench, starting
@@ -16,26 +16,32 @@ from truelog import First, Latest, Max, Min, Sum, View, latest
 from truelog.kernel import bad_records
 from truelog.measures import columns
 from truelog.measures.measure import Measure
+from truelog.storage.database import names
 
 
-def _holding(measure: Measure, expression: str) -> View:
+def _holding(*held: tuple[Measure, str], keys: Sequence[str] = ("'all'",)) -> View:
+    """A view with these measures of these values, and these values as its key."""
+
     def transform(page_view: DataFrame) -> DataFrame:
-        value = latest("offset", value=F.expr(expression)) if isinstance(measure, Latest) else F.expr(expression)
-        return page_view.select(F.lit("all").alias("key"), F.lit(1).alias("views"), value.alias("held"))
+        key = (F.expr(value).alias(f"key{n}") for n, value in enumerate(keys))
+        values = (_selected(measure, value, f"held{n}").alias(f"held{n}") for n, (measure, value) in enumerate(held))
+        return page_view.select(*key, F.lit(1).alias("views"), *values)
 
-    measures: Mapping[str, Measure] = {"views": Sum(), "held": measure}
-    return View(reads=("page_view",), transform=transform, key=("key",), measures=measures)
+    measures: Mapping[str, Measure] = {"views": Sum()} | {f"held{n}": measure for n, (measure, _) in enumerate(held)}
+    return View(
+        reads=("page_view",),
+        transform=transform,
+        key=tuple(f"key{n}" for n in range(len(keys))),
+        measures=measures,
+    )
+
+
+def _selected(measure: Measure, value: str, name: str) -> Column:
+    return latest("offset", **{f"{name}_value": F.expr(value)}) if isinstance(measure, Latest) else F.expr(value)
 
 
 def _seventh(hostile: str, fine: str) -> str:
     return f"CASE WHEN offset = 7 THEN {hostile} ELSE {fine} END"
-
-
-def _values(bench: Bench, column: str) -> list[object]:
-    query = sql.SQL("SELECT {} FROM {} ORDER BY 1").format(
-        sql.Identifier(column), sql.Identifier("state", bench.compiled.table)
-    )
-    return [value for (value,) in bench.lab.connection.execute(query).fetchall()]
 
 
 def _require_excluded(bench: Bench, reason: str) -> None:
@@ -50,20 +56,20 @@ def _require_excluded(bench: Bench, reason: str) -> None:
 _PATTERN = _seventh("'('", "'a'")
 _LARGE = f"CAST('1{'0' * 28}' AS DECIMAL(38,0))"
 _REFUSED = {
-    "a sum that would overflow": (_holding(Sum(), _seventh(_LARGE, "CAST(1 AS DECIMAL(38,0))")), "a sum cannot take"),
+    "a sum that would overflow": (_holding((Sum(), _seventh(_LARGE, "CAST(1 AS DECIMAL(38,0))"))), "a sum cannot take"),
     "the same with a fraction": (
-        _holding(Sum(), _seventh(f"-{_LARGE}/10", "CAST(1 AS DECIMAL(38,1))")),
+        _holding((Sum(), _seventh(f"-{_LARGE}/10", "CAST(1 AS DECIMAL(38,1))"))),
         "a sum cannot take",
     ),
-    "a long text": (_holding(Max(), _seventh("repeat('x', 4194305)", "'x'")), "4194305 bytes"),
-    "long bytes": (_holding(Latest(), _seventh("CAST(repeat('x', 4194305) AS BINARY)", "X'00'")), "4194305 bytes"),
-    "a long array": (_holding(Latest(), _seventh("array_repeat('x', 200000)", "array('x')")), "bytes are too long"),
+    "a long text": (_holding((Max(), _seventh("repeat('x', 4194305)", "'x'"))), "4194305 bytes"),
+    "long bytes": (_holding((Latest(), _seventh("CAST(repeat('x', 4194305) AS BINARY)", "X'00'"))), "4194305 bytes"),
+    "a long array": (_holding((Latest(), _seventh("array_repeat('x', 200000)", "array('x')"))), "bytes are too long"),
     "a text that fills a state": (
-        _holding(First(1_000), _seventh("struct(repeat('x', 268436) AS x)", "struct('x' AS x)")),
+        _holding((First(1_000), _seventh("struct(repeat('x', 268436) AS x)", "struct('x' AS x)"))),
         "268436 bytes",
     ),
     "an early time in an array": (
-        _holding(Latest(), _seventh("array(timestamp_millis(-1000000000000000))", "array(event_time)")),
+        _holding((Latest(), _seventh("array(timestamp_millis(-1000000000000000))", "array(event_time)"))),
         "cannot store the time",
     ),
     "a message with U+0000": (starting(_seventh("CAST('a\\u0000b' AS INT)", "1")), "CAST_INVALID_INPUT"),
@@ -91,43 +97,43 @@ def test_the_record_of_a_refused_value_is_excluded(lab: Lab, view: View, reason:
     _require_excluded(bench, reason)
 
 
-@pytest.mark.parametrize(
-    ("expression", "stored"),
-    [
-        ("CAST(X'6100' AS STRING)", "a\u2400"),
-        ("CAST(X'ff61' AS STRING)", "\ufffda"),
-        ("CAST(X'eda080' AS STRING)", "\ufffd"),
-        ("CAST(X'f48fbfbf' AS STRING)", "\U0010ffff"),
-    ],
-    ids=["U+0000", "a stray byte", "a lone surrogate", "the last character"],
-)
-def test_text_that_postgresql_refuses_has_a_canonical_form(lab: Lab, expression: str, stored: str) -> None:
-    for column, view in ("start", starting(expression)), ("held", _holding(Min(), expression)):
-        bench = make_bench(lab, view)
-        bench.apply_batch(0, 20)
-        assert (bench.counted(), bench.excluded()) == (20, [])
-        [value] = _values(bench, column)
-        assert str(value).rstrip("\ufffd") == stored.rstrip("\ufffd")  # Java may write several for one
+_CANONICAL = {
+    "CAST(X'6100' AS STRING)": "a\u2400",  # U+0000
+    "CAST(X'ff61' AS STRING)": "\ufffda",  # a stray byte
+    "CAST(X'eda080' AS STRING)": "\ufffd",  # a lone surrogate
+    "CAST(X'f48fbfbf' AS STRING)": "\U0010ffff",  # the last character
+}
 
 
-@pytest.mark.parametrize(
-    ("measure", "expression"),
-    [
-        (Sum(), "CAST('9999999999999999999999999999' AS DECIMAL(38,0))"),
-        (Sum(), "CAST(-9223372036854775808 AS BIGINT)"),
-        (Sum(), "CAST(-128 AS TINYINT)"),
-        (Max(), "CAST('99999999999999999999999999999999999999' AS DECIMAL(38,0))"),
-        (Min(), "CAST('-0.00000000000000000000000000000000000001' AS DECIMAL(38,38))"),
-        (Max(), "CAST('NaN' AS DOUBLE)"),
-        (Min(), "CAST('-Infinity' AS FLOAT)"),
-        (Max(), "repeat('x', 4194304)"),
-        (Latest(), "array(CAST('NaN' AS DOUBLE), NULL, -0.0D)"),
-        (Latest(), "CAST(array() AS ARRAY<STRING>)"),
-        (Latest(), "array(CAST(X'00ff' AS STRING), NULL)"),
-    ],
+def test_text_that_postgresql_refuses_has_a_canonical_form(lab: Lab) -> None:
+    """In a key as well as in a measure."""
+    bench = make_bench(lab, _holding(*((Min(), text) for text in _CANONICAL), keys=tuple(_CANONICAL)))
+    bench.apply_batch(0, 20)
+    assert (bench.counted(), bench.excluded()) == (20, [])
+    stored = [f"{kind}{n}" for kind in ("key", "held") for n in range(len(_CANONICAL))]
+    query = sql.SQL("SELECT {} FROM {}").format(names(stored), sql.Identifier("state", bench.compiled.table))
+    [row] = lab.connection.execute(query).fetchall()
+    # Java may write several replacement characters for one.
+    assert [str(text).rstrip("\ufffd") for text in row] == [text.rstrip("\ufffd") for text in _CANONICAL.values()] * 2
+
+
+_GREATEST = (
+    (Sum(), "CAST('9999999999999999999999999999' AS DECIMAL(38,0))"),
+    (Sum(), "CAST(-9223372036854775808 AS BIGINT)"),
+    (Sum(), "CAST(-128 AS TINYINT)"),
+    (Max(), "CAST('99999999999999999999999999999999999999' AS DECIMAL(38,0))"),
+    (Min(), "CAST('-0.00000000000000000000000000000000000001' AS DECIMAL(38,38))"),
+    (Max(), "CAST('NaN' AS DOUBLE)"),
+    (Min(), "CAST('-Infinity' AS FLOAT)"),
+    (Max(), "repeat('x', 4194304)"),
+    (Latest(), "array(CAST('NaN' AS DOUBLE), NULL, -0.0D)"),
+    (Latest(), "CAST(array() AS ARRAY<STRING>)"),
+    (Latest(), "array(CAST(X'00ff' AS STRING), NULL)"),
 )
-def test_the_greatest_values_that_postgresql_stores_are_counted(lab: Lab, measure: Measure, expression: str) -> None:
-    bench = make_bench(lab, _holding(measure, expression))
+
+
+def test_the_greatest_values_that_postgresql_stores_are_counted(lab: Lab) -> None:
+    bench = make_bench(lab, _holding(*_GREATEST))
     bench.apply_batch(0, 20)
     bench.apply_batch(20, 40)
     assert (bench.counted(), bench.excluded()) == (40, [])
