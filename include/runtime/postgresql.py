@@ -185,7 +185,9 @@ def _database(connection: psycopg.Connection, name: str, owner: str) -> None:
 def _schemas(connection: psycopg.Connection, owner: str) -> None:
     """Create the schemas, and grant each limited role what it needs.
 
-    Analysts read `views`. Spark's tasks insert into `stage`, and Spark uses the archive's catalog in `iceberg`.
+    Analysts read `views`. Spark's tasks insert into `stage`, and Spark uses the archive's catalog in `iceberg`. The
+    tasks also read some tables in `state`. Applications that deploy at the same time must not grant the use of a
+    schema, because PostgreSQL refuses all but one of them.
     """
     names = {"owner": sql.Identifier(owner), "database": sql.Identifier(connection.info.dbname)}
     names |= {"stager": sql.Identifier(STAGER), "catalog": sql.Identifier(CATALOG_ROLE)}
@@ -194,8 +196,9 @@ def _schemas(connection: psycopg.Connection, owner: str) -> None:
         "CREATE SCHEMA IF NOT EXISTS iceberg AUTHORIZATION {owner}",
         "CREATE SCHEMA IF NOT EXISTS truelog AUTHORIZATION {owner}",
         "CREATE SCHEMA IF NOT EXISTS stage AUTHORIZATION {owner}",
+        "CREATE SCHEMA IF NOT EXISTS state AUTHORIZATION {owner}",
         "GRANT CONNECT ON DATABASE {database} TO analyst, {stager}, {catalog}",
-        "GRANT USAGE ON SCHEMA stage TO {stager}",
+        "GRANT USAGE ON SCHEMA stage, state TO {stager}",
         "GRANT INSERT ON ALL TABLES IN SCHEMA stage TO {stager}",
         "ALTER DEFAULT PRIVILEGES FOR ROLE {owner} IN SCHEMA stage GRANT INSERT ON TABLES TO {stager}",
         "GRANT USAGE ON SCHEMA iceberg TO {catalog}",

@@ -143,7 +143,6 @@ def grant(connection: Connection, compiled: CompiledView) -> None:
     if connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (STAGER,)).fetchone() is None:
         return
     state, role = sql.Identifier("state", compiled.table), sql.Identifier(STAGER)
-    connection.execute(sql.SQL("GRANT USAGE ON SCHEMA state TO {}").format(role))
     connection.execute(sql.SQL("GRANT SELECT ON {}, {} TO {}").format(state, table(compiled), role))
 
 

@@ -1,5 +1,6 @@
 """Copies of events: what counts, which rows are kept, what happens after a kill, and how a wrong row is repaired."""
 
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -18,7 +19,7 @@ from truelog.batch import log_with_archive, partials, rejudge
 from truelog.batch.partial_selection import PartialRange
 from truelog.history.explain import explain
 from truelog.history.explanation import Verdict
-from truelog.kernel import copies, merge, stage
+from truelog.kernel import copies, merge, stage, table
 from truelog.log import records
 from truelog.log.positions import Positions
 from truelog.log.records import EventFrames
@@ -31,8 +32,10 @@ from truelog.reconcile.reconcile_result import ReconcileRequest
 from truelog.reconcile.repair import repair
 from truelog.schema.event import EventTypes
 from truelog.serving import fallback
+from truelog.storage.database import connect
 from truelog.support.errors import BadDeclaration, Stale
 from truelog.support.settings import Settings
+from truelog.views.compiled_view import CompiledView
 
 REPAIR = ReconcileRequest(repair=True)
 
@@ -50,9 +53,23 @@ def ground(lab: Lab, s3: Settings) -> Iterator[Archived]:
         yield made
 
 
+def test_two_applications_deploy_their_views_at_the_same_time(lab: Lab) -> None:
+    """A deployment never waits for the deployment of another view. PostgreSQL would refuse it after the wait."""
+    first, second = (lab.compiled(f"v{uuid.uuid4().hex[:8]}", ONCE) for _ in range(2))
+    with connect(lab.settings) as other, other.transaction(force_rollback=True):
+        table.deploy_table(other, first)
+        lab.connection.execute("SET lock_timeout = '1s'")
+        table.deploy_table(lab.connection, second)
+    assert rows_of(lab, second) == {}
+
+
 def rows(ground: Archived) -> dict[str, int]:
-    view = sql.Identifier("views", ground.compiled.name)
-    found = ground.lab.connection.execute(sql.SQL("SELECT url, spent FROM {}").format(view)).fetchall()
+    return rows_of(ground.lab, ground.compiled)
+
+
+def rows_of(lab: Lab, compiled: CompiledView) -> dict[str, int]:
+    view = sql.Identifier("views", compiled.name)
+    found = lab.connection.execute(sql.SQL("SELECT url, spent FROM {}").format(view)).fetchall()
     return {str(url): int(str(spent)) for url, spent in found}
 
 
