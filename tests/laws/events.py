@@ -37,7 +37,7 @@ _TEXTS: tuple[str, ...] = (
 )
 LONG = tuple(random.Random(3).randbytes(4_000).hex()[:n] for n in (2_500, 8_000))  # longer than an index accepts
 _TEXTS += LONG
-_IDS = ("a", "a\x00", "a\u2400")  # few, so that events often refer to another event's id
+IDS = ("a", "a\x00", "a\u2400")  # few, so that events often refer to another event's id
 _INTEGERS = (0, 1, 2, 100, 255, 2**31 - 1, 2**53 + 1, 2**63 - 1, -1, -(2**63))
 _TIMES = (datetime(1, 1, 1, tzinfo=UTC), datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC))
 
@@ -50,7 +50,7 @@ def value(field: Field) -> st.SearchStrategy[Any]:
     if field.name in {"occurred_at", "sent_at", "received_at"}:
         times = st.one_of(near, near, an_hour_later, st.sampled_from(_TIMES)) if field.required else near
         return times if field.required else st.none() | times
-    texts = _IDS if field.name in {"event_id", "search_id", "cart_id"} else _TEXTS
+    texts = IDS if field.name in {"event_id", "search_id", "cart_id"} else _TEXTS
     kinds: dict[Any, st.SearchStrategy[Any]] = {
         str: st.sampled_from([t for t in texts if (field.shortest or 0) <= len(t) <= (field.longest or len(t))]),
         list[str]: st.just(list(texts)) | st.lists(st.sampled_from(texts), min_size=field.shortest or 0, max_size=4),

@@ -1,4 +1,4 @@
-"""Mixed traffic: the shop's events, straight to Kafka and through the collector, repeated, and in transactions."""
+"""Mixed traffic: every event type, straight to Kafka and through the collector, repeated, and in transactions."""
 
 import json
 import random
@@ -10,29 +10,31 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from http.client import HTTPException
+from itertools import islice
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tests.laws.events import hostile
 from tests.scenes.collector_client import Client
-from truelog.ingest.generator import generate
+from truelog.ingest.generator import TOPICS, generate
 from truelog.log.kafka_producer import OutgoingRecord
 from truelog.schema.event import load_events
 from truelog.support.settings import Settings
 
-TOPICS = ("page_view", "click", "search")
 CAMPAIGN = "campaign"  # the field that producers send before it is declared
 _CAMPAIGNS = ("spring", "autumn", None)
 _PER_SECOND = 60
-_HOSTILE = 150
+_SOCIAL = 0.6  # share of the events of the community, which has more event types than the shop
+_DAY = 86_400.0  # seconds; no soak is longer
+_HOSTILE = 50  # records of each event type
 
 
 class MixedTraffic:
     """Sends events and counts the acknowledged records."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings, self.random = settings, random.Random(1)
+    def __init__(self, settings: Settings, seed: int) -> None:
+        self.settings, self.random = settings, random.Random(seed)
         self.ids: dict[str, Counter[str]] = {topic: Counter() for topic in TOPICS}  # acknowledged, by event id
         self.sent: Counter[str] = Counter()  # acknowledged records by the way in which they were sent
         self.aborted = 0
@@ -42,7 +44,17 @@ class MixedTraffic:
         self.transactions: Producer | None = None
         types = load_events()
         self.hostile_records = {t: [hostile(types[t]).example() for _ in range(_HOSTILE)] for t in TOPICS}
-        self.seed = 0
+        now, late = (
+            generate(
+                seed=seed + days,
+                begin=datetime.now(UTC) - timedelta(days=days),
+                rate=_PER_SECOND,
+                seconds=_DAY,
+                social=_SOCIAL,
+            )
+            for days in (0, 8)
+        )
+        self.generated = (now, now, now, now, late)
 
     @property
     def acknowledged(self) -> int:
@@ -67,10 +79,12 @@ class MixedTraffic:
         self.flush()
 
     def send_portion(self) -> None:
-        """Send a second of the shop's events: a third in each way, and one record in twenty twice."""
-        self.seed += 1
-        begin = datetime.now(UTC) - timedelta(days=self.random.choice((0, 0, 0, 0, 8)))
-        made = generate(seed=self.seed, begin=begin, rate=_PER_SECOND, seconds=1)
+        """Send a second of events: a third in each way, one record in twenty twice, and one second in five days late.
+
+        The generator itself makes some events late, out of order, repeated or malformed. It goes on where it was, so
+        that events refer to earlier ones.
+        """
+        made = islice(self.random.choice(self.generated), _PER_SECOND)
         records = [_with_campaign(record, self.random.choice(_CAMPAIGNS)) for record in made]
         self._send_straight([*records[::3], *self.random.sample(records, len(records) // 20)])
         self._send_in_transactions(records[1::3])

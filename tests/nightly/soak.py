@@ -2,16 +2,17 @@
 
 `TRUELOG_SOAK_SECONDS` says for how long. Then every view equals its raw bytes, by the command that operators use.
 Each round does one step of harm under traffic, and waits until the platform has recovered. To add a step, add a
-function to `STEPS`. `TRUELOG_SOAK_STEPS` chooses the steps whose names contain one of its words.
+function to `STEPS`. `TRUELOG_SOAK_STEPS` chooses the steps whose names contain one of its words. `TRUELOG_SOAK_SEED`
+chooses the traffic and the order of the points at which applications are killed.
 """
 
 import logging
 import os
+import random
 import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,15 +21,17 @@ import runtime
 from runtime import keeper
 from tests.nightly import soak_declarations as declarations
 from tests.nightly.mixed_traffic import MixedTraffic
-from tests.nightly.soak_platform import POINTS, SERVICES, STORES, Soak, verdicts
+from tests.nightly.soak_platform import POINTS, SERVICES, STORES, Soak, applications, verdicts
 from tests.scenes import command_line
 from tests.scenes.backup import back_up, restore
 from tests.scenes.command_line import answer, truelog
 from tests.scenes.conftest import World, known
 from tests.scenes.declared import copy_events
+from truelog.views import catalogue
 from truelog.views.catalogue import VIEWS
 
 SECONDS = float(os.environ.get("TRUELOG_SOAK_SECONDS", "1200"))
+SEED = int(os.environ.get("TRUELOG_SOAK_SEED", "1"))
 CHOSEN = os.environ.get("TRUELOG_SOAK_STEPS", "").split()
 REPLAY_POINTS = ("replay.reserved", "replay.sent", "replay.committed")
 
@@ -79,37 +82,28 @@ def restore_database(soak: Soak) -> None:
     soak.replay(REPLAY_POINTS[0])
 
 
-def kill_application(name: str) -> Callable[[Soak], None]:
-    return partial(Soak.kill_at_next_point, name=name)
-
-
-def kill_service(name: str) -> Callable[[Soak], None]:
-    return partial(Soak.kill_service, name=name)
+def kill_services(*names: str) -> Callable[[Soak], None]:
+    return lambda soak: soak.kill_services(*names)
 
 
 STEPS: tuple[tuple[str, Callable[[Soak], None]], ...] = (
     ("hostile records", send_hostile_records),
     ("declare a field and an event type", declare),
-    ("kill the stream", kill_application("stream")),
+    ("kill the applications", Soak.kill_applications),
     ("restore the database", restore_database),
     ("kill the supervisor", Soak.kill_supervisor),
-    ("kill the collector", kill_service("collector")),
-    ("kill the stream", kill_application("stream")),
-    ("kill the archive", kill_application("archive")),
-    ("kill PostgreSQL", kill_service("postgresql")),
-    ("kill the stream", kill_application("stream")),
-    ("kill Kafka", kill_service("kafka")),
-    ("kill the archive", kill_application("archive")),
+    ("kill the applications", Soak.kill_applications),
+    ("kill PostgreSQL", kill_services("postgresql")),
+    ("kill the applications", Soak.kill_applications),
+    ("kill Kafka", kill_services("kafka")),
     ("declare another version", declare),
     ("replay dead letters", replay),
-    ("kill the stream", kill_application("stream")),
+    ("kill the applications", Soak.kill_applications),
     ("judge page views again", rejudge),
-    ("kill S3", kill_service("s3")),
-    ("kill the ticks", kill_service("ticks")),
-    ("kill the stream", kill_application("stream")),
-    ("kill the lag service", kill_service("lag")),
-    ("kill the archive", kill_application("archive")),
-    ("kill the stream", kill_application("stream")),
+    ("kill S3", kill_services("s3")),
+    ("kill the applications", Soak.kill_applications),
+    ("kill the ticks, the collector and the lag service", kill_services(*SERVICES)),
+    ("kill the applications", Soak.kill_applications),
 )
 
 
@@ -119,9 +113,12 @@ def soak(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     folder = tmp_path / "views"
     shutil.copytree(VIEWS, folder, ignore=shutil.ignore_patterns("__pycache__"))
     declarations.declare_counts(folder)
-    with known(world.settings, events_folder=copy_events(tmp_path), views_folder=folder) as settings:
+    spread = applications(catalogue.load_all_views(folder))
+    with known(
+        world.settings, events_folder=copy_events(tmp_path), views_folder=folder, applications=spread
+    ) as settings:
         runtime.up(settings, SERVICES, tethered=True)
-        made = Soak(settings, world, MixedTraffic(settings))
+        made = Soak(settings, world, MixedTraffic(settings, SEED), random.Random(SEED))
         made.keep_running()
         yield made
         made.die()

@@ -2,13 +2,17 @@
 
 from pathlib import Path
 
-from tests.nightly.mixed_traffic import CAMPAIGN, TOPICS
+from tests.nightly.mixed_traffic import CAMPAIGN
+from truelog.ingest.generator import TOPICS
 from truelog.schema.event import EVENTS
 
 PARCEL = "parcel_scan"
+EACH_EVENT, EACH_PARCEL = "each_event", "each_parcel"
 GRAMS = 1_000  # version n of parcel_scan accepts n times as many grams
 
-_EACH = '''"""Records by event id, so that the soak can tell a lost event from a doubled event."""
+_EACH = '''"""Records by topic and event id, so that the soak can tell a lost event from a doubled event."""
+
+from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -16,11 +20,12 @@ from pyspark.sql import functions as F
 from truelog import Sum, View
 
 
-def transform(events: DataFrame) -> DataFrame:
-    return events.select("event_id", F.lit(1).alias("records"))
+def transform(*events: DataFrame) -> DataFrame:
+    counted = (each.select("topic", "event_id", F.lit(1).alias("records")) for each in events)
+    return reduce(DataFrame.unionByName, counted)
 
 
-VIEW = View(reads=("{topic}",), transform=transform, key=("event_id",), measures={{"records": Sum()}})
+VIEW = View(reads={reads}, transform=transform, key=("topic", "event_id"), measures={{"records": Sum()}})
 '''
 
 _BY_CAMPAIGN = '''"""Page views by event id and campaign, which is a field that is declared during the soak."""
@@ -57,15 +62,9 @@ class Parcel(Event):
 '''
 
 
-def each_view(topic: str) -> str:
-    """The name of the view that counts a topic's records by event id."""
-    return f"each_{topic}"
-
-
 def declare_counts(folder: Path) -> None:
-    """Add the views that count each event of the shop's topics."""
-    for topic in TOPICS:
-        _add_count(folder, topic)
+    """Add the view that counts each event of the generated traffic."""
+    _add_count(folder, EACH_EVENT, TOPICS)
 
 
 def declare_version(events: Path, number: int) -> None:
@@ -80,8 +79,8 @@ def declare_version(events: Path, number: int) -> None:
 def declare_views(folder: Path) -> None:
     """Add the views that read what the first version declares."""
     (folder / "by_campaign.py").write_text(_BY_CAMPAIGN)
-    _add_count(folder, PARCEL)
+    _add_count(folder, EACH_PARCEL, (PARCEL,))
 
 
-def _add_count(folder: Path, topic: str) -> None:
-    (folder / f"{each_view(topic)}.py").write_text(_EACH.format(topic=topic))
+def _add_count(folder: Path, view: str, reads: tuple[str, ...]) -> None:
+    (folder / f"{view}.py").write_text(_EACH.format(reads=reads))

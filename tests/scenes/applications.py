@@ -36,10 +36,10 @@ class Application:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
-    def end(self) -> int:
+    def end(self, seconds: float = 60) -> int:
         """Terminate the application, and wait until its current batch has ended."""
         os.kill(self.process.pid, signal.SIGTERM)
-        return self.process.wait(timeout=60)
+        return self.process.wait(timeout=seconds)
 
     @contextmanager
     def suspended(self) -> Iterator[None]:

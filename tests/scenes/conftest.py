@@ -1,5 +1,6 @@
 """Fixtures for the scenes: a platform with topics and tables, a running archive, traffic, and batch work."""
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -135,7 +136,8 @@ def known(settings: Settings, **more: object) -> Iterator[Settings]:
     """Add settings that every process of this home reads, until the block ends."""
     file = settings.home / ENVIRONMENT_FILE
     before = file.read_text()
-    file.write_text(before + "".join(f"TRUELOG_{name.upper()}={value}\n" for name, value in more.items()))
+    lines = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in more.items()}
+    file.write_text(before + "".join(f"TRUELOG_{name.upper()}={value}\n" for name, value in lines.items()))
     yield settings.model_copy(update=more)
     file.write_text(before)
 
