@@ -1,7 +1,8 @@
 """The time of each data answer on a large platform: 50 views, 200 partitions and 10,000 reconciliations.
 
 `--log-cli-level=INFO` shows the 95th percentile of each answer. The bound is generous, because other processes share
-the machine. Over HTTP, queries and rows are the bounds. A minute of lag samples stands for the ten that pages read.
+the machine. Over HTTP, queries and rows are the bounds. The database has one minute of
+lag samples, and not the ten minutes that pages read.
 """
 
 import json
