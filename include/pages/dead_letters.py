@@ -6,9 +6,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
+from pages import dead_letter_report
 from pages.data import OF_STREAMS, Answer, now
-from truelog.ingest import dead_letter_report
-from truelog.ingest.dead_letter_report import LetterQuery, Order
+from pages.dead_letter_report import LetterQuery, Order
 from truelog.support.settings import Settings
 
 router = APIRouter(prefix="/data", dependencies=OF_STREAMS)

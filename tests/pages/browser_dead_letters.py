@@ -1,13 +1,10 @@
 """Tests of the dead letters page in Chromium."""
 
-# ruff: noqa: F811  pytest finds fixtures by the names of parameters
-
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.pages.browsing import is_wide_enough, open_page
 from tests.pages.plausible import HOSTILE
-from tests.pages.test_dead_letters import rejected  # noqa: F401  fixture
 from truelog.support.settings import Settings
 
 
@@ -19,6 +16,7 @@ def test_dead_letters_are_counted_chosen_and_sorted(rejected: Settings, watched:
     expect(letters.locator("tbody tr")).to_have_count(6)
     expect(letters).to_contain_text(HOSTILE[0])
     assert is_wide_enough(watched)
+    expect(watched.get_by_label("Event type")).to_have_value("")
     letters.get_by_role("button", name="Type").click()
     expect(letters.get_by_role("columnheader", name="Type")).to_have_attribute("aria-sort", "ascending")
     reasons.get_by_role("button").first.click()

@@ -1,7 +1,5 @@
 """Tests in Chromium of what all pages share: headings, titles, addresses, accessibility, and the components."""
 
-# ruff: noqa: F811  pytest finds fixtures by the names of parameters
-
 import gzip
 import hashlib
 import re
@@ -11,7 +9,6 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from tests.pages.browsing import framed, open_page
-from tests.pages.test_dead_letters import rejected  # noqa: F401  fixture
 from truelog.support.settings import Settings
 
 AXE = Path(__file__).parent / "vendored" / "axe.min.js.gz"

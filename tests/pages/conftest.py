@@ -1,31 +1,47 @@
 """Airflow's api-server with the pages, a separate database and test users."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from confluent_kafka import Producer
 from psycopg import sql
 
 import runtime
 from runtime import airflow
 from runtime.airflow_client import Airflow, sign_in
 from runtime.airflow_configuration import own_database
+from tests.library.archived import drop_archive
 from tests.pages.plausible import HOSTILE, fill, views_folder
 from tests.scenes.conftest import known
+from truelog.archive.archive_table import open_catalog
 from truelog.control import event_files, topic_status
 from truelog.control.application import ARCHIVE, STREAM
+from truelog.ingest.event_classifier import DEAD_LETTER, EventClassifier, Receipt
+from truelog.ingest.event_parser import parse_event
+from truelog.log import topics
 from truelog.quality import gx_docs
+from truelog.schema.event import load_events
 from truelog.storage.database import connect, migrate
-from truelog.support.settings import Settings
+from truelog.support.settings import KafkaUser, Settings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
 DATABASE = "pages"
 USERS = ("analyst", "oncall", "admin")  # Viewer, User, Admin
+# Bad events, the newest first.
+BAD = (
+    *(b'{"type": "page_view", "event_id": "e%d"}' % n for n in range(3)),
+    b'{"type": "no", "event_id": "e"}',
+    json.dumps({"type": HOSTILE[0], "event_id": "e"}).encode(),
+    b"not JSON \xff",
+)
 
 
 @pytest.fixture(scope="package")
@@ -67,6 +83,23 @@ def unread(filled: Settings) -> Iterator[None]:
         finally:
             topic_status.record_suspended(connection, ARCHIVE, {})
             event_files.record_broken(connection, {})
+
+
+@pytest.fixture(scope="package")
+def rejected(filled: Settings, kafka: Settings) -> Settings:
+    """Dead letters of an hour, and one of three days ago. A record of the topic is no dead letter."""
+    types = load_events()
+    topics.sync_topics(filled, {DEAD_LETTER: types[DEAD_LETTER]})
+    classifier, producer = EventClassifier(types, 10_000), Producer(filled.kafka(KafkaUser.COLLECTOR))
+    for minutes, raw in ((3 * 1440, b"{}"), *((n, raw) for n, raw in enumerate(BAD))):
+        receipt = Receipt(datetime.now(UTC) - timedelta(minutes=minutes), "shop")
+        [record] = classifier.classify([parse_event(raw)], receipt)
+        producer.produce(DEAD_LETTER, record.value, partition=0)
+    producer.produce(DEAD_LETTER, b"{}", partition=1)
+    assert producer.flush(30) == 0
+    with open_catalog(filled) as catalog:
+        drop_archive(catalog, DEAD_LETTER)
+    return filled
 
 
 @pytest.fixture(scope="package")

@@ -1,51 +1,21 @@
 """Tests of the dead letters page: the reasons, the list with its filters, and the command that sends events again."""
 
 import json
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
+from pages import dead_letter_report
+from pages.dead_letter_report import LetterQuery
 from runtime.airflow_client import Airflow
-from tests.library.archived import drop_archive
+from tests.pages.conftest import BAD
 from tests.pages.plausible import HOSTILE
 from tests.pages.test_access import fetch
-from truelog.archive.archive_table import open_catalog
-from truelog.ingest import dead_letter_report
-from truelog.ingest.dead_letter_report import LetterQuery
-from truelog.ingest.event_classifier import DEAD_LETTER, EventClassifier, Receipt
-from truelog.ingest.event_parser import parse_event
+from truelog.ingest.event_classifier import DEAD_LETTER
 from truelog.log import topics
-from truelog.schema.event import load_events
 from truelog.storage.database import connect
 from truelog.support.errors import BadInput
-from truelog.support.settings import KafkaUser, Settings
-
-# The newest first.
-BAD = (
-    *(b'{"type": "page_view", "event_id": "e%d"}' % n for n in range(3)),
-    b'{"type": "no", "event_id": "e"}',
-    json.dumps({"type": HOSTILE[0], "event_id": "e"}).encode(),
-    b"not JSON \xff",
-)
-
-
-@pytest.fixture(scope="module")
-def rejected(filled: Settings, kafka: Settings) -> Settings:
-    """Dead letters of an hour, and one of three days ago. A record of the topic is no dead letter."""
-    types = load_events()
-    topics.sync_topics(filled, {DEAD_LETTER: types[DEAD_LETTER]})
-    classifier, producer = EventClassifier(types, 10_000), Producer(filled.kafka(KafkaUser.COLLECTOR))
-    for minutes, raw in ((3 * 1440, b"{}"), *((n, raw) for n, raw in enumerate(BAD))):
-        receipt = Receipt(datetime.now(UTC) - timedelta(minutes=minutes), "shop")
-        [record] = classifier.classify([parse_event(raw)], receipt)
-        producer.produce(DEAD_LETTER, record.value, partition=0)
-    producer.produce(DEAD_LETTER, b"{}", partition=1)
-    assert producer.flush(30) == 0
-    with open_catalog(filled) as catalog:
-        drop_archive(catalog, DEAD_LETTER)
-    return filled
+from truelog.support.settings import Settings
 
 
 def test_reasons_are_counted_and_letters_are_filtered_sorted_and_paged(
@@ -77,7 +47,7 @@ def test_a_letter_that_was_sent_again_names_its_topic(rejected: Settings) -> Non
         [found] = topics.topic_ids(rejected, [DEAD_LETTER]).values()
         connection.execute(
             'INSERT INTO truelog.replay (topic_id, partition, "offset", target, "begin", doer) '
-            "VALUES (%s, 0, 3, 'page_view', '{}', 'oncall')",
+            "VALUES (%s, 0, 3, 'page_view', '[{}, {}]', 'oncall')",
             (found,),
         )
         try:

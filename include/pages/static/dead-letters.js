@@ -20,6 +20,7 @@ export function show(given, { shown, form }) {
   const query = () => pairs({ ...state, order: state.order || "received_at", limit: PAGE, skip: state.skip || "" });
   const again = live(shown, () => ask("data/dead-letters", query()).then((found) => ({ ...found, state: { ...state } })), 30, (found) => {
     type.replaceChildren(...choose("", [["", "All types"], ...new Set([...found.types, state.type].filter(Boolean))], state.type).children);
+    type.value = state.type; // an option that moves between lists is chosen in the new one
     return drawn(found, change);
   });
 
