@@ -165,9 +165,9 @@ def test_generated_logs_give_the_rows_of_a_naive_loop(lab: Lab, name: str, view:
 def timed(case: int, log: list[Record]) -> tuple[list[Record], datetime | None]:
     """Broker times around the deadlines of the searches, which are an hour or two after `START`, and a clock."""
     random = Random(case)
-    seconds = sorted(random.randrange(-600, 9_000) for _ in log)
+    seconds = sorted(random.randrange(-600, 20_000) for _ in log)
     records = [replace(record, second=second) for record, second in zip(log, seconds, strict=True)]
-    return records, random.choice((None, *(START + timedelta(minutes=m) for m in (30, 60, 90, 120, 150))))
+    return records, random.choice((None, *(START + timedelta(minutes=m) for m in (60, 90, 120, 180, 240, 300))))
 
 
 def naive_outcomes(results: list[Row], clock: datetime | None) -> list[Row]:
