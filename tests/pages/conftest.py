@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 from psycopg import sql
 
 import runtime
@@ -28,7 +29,9 @@ from truelog.log import topics
 from truelog.quality import gx_docs
 from truelog.schema.event import load_events
 from truelog.storage.database import connect, migrate
+from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
+from truelog.support.wait import until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -85,10 +88,18 @@ def unread(filled: Settings) -> Iterator[None]:
             event_files.record_broken(connection, {})
 
 
+def require_absent(broker: AdminClient, topic: str) -> None:
+    if topic in topics.existing_topics(broker):
+        raise ServiceDown(f"{topic} still exists")
+
+
 @pytest.fixture(scope="package")
 def rejected(filled: Settings, kafka: Settings) -> Settings:
-    """Dead letters of an hour, and one of three days ago. A record of the topic is no dead letter."""
-    types = load_events()
+    """Dead letters of an hour, and one of three days ago, in a new topic. A record of the topic is no dead letter."""
+    types, broker = load_events(), topics.client(filled, KafkaUser.ADMIN)
+    if DEAD_LETTER in topics.existing_topics(broker):
+        broker.delete_topics([DEAD_LETTER])[DEAD_LETTER].result(30)
+        until(lambda: require_absent(broker, DEAD_LETTER), 30, "the end of the topic")
     topics.sync_topics(filled, {DEAD_LETTER: types[DEAD_LETTER]})
     classifier, producer = EventClassifier(types, 10_000), Producer(filled.kafka(KafkaUser.COLLECTOR))
     for minutes, raw in ((3 * 1440, b"{}"), *((n, raw) for n, raw in enumerate(BAD))):

@@ -83,7 +83,7 @@ HTTP: dict[str, tuple[int, int]] = {
     "data/certificates": (9, 120),
     "data/certificates?view=v1": (10, 200),
     f"data/partials?since={TODAY - timedelta(days=90)}&until={TODAY}": (6, 5_000),
-    "data/backfills": (5, 120),
+    "data/backfills": (120, 500),  # Airflow's own database may have a page of backfills, each with its days
     "data/lag?reader=v1": (9, 600),
     "data/freshness": (9, 120),
     "data/alerts": (16, 120),
