@@ -16,7 +16,7 @@ from truelog.alerts import alert_scheduler, alert_store
 from truelog.alerts.alert_kind import KINDS, RENAMED, former_kind
 from truelog.alerts.alert_rules import Alert
 from truelog.control import application
-from truelog.lag import lag_report
+from truelog.lag import lag_limits
 from truelog.storage import db_snapshot
 from truelog.storage.database import connect
 from truelog.support.settings import PROJECT, Settings
@@ -57,7 +57,7 @@ Handler = Annotated[str, Depends(handler)]
 @router.get("/data/alerts", dependencies=OF_STREAMS)
 def all_alerts(user: SignedIn) -> Answer:
     with db_snapshot.read_snapshot(Settings()) as connection:
-        causes = alert_store.causes(connection, partial(lag_report.application_of_reader, Settings()))
+        causes = alert_store.causes(connection, partial(lag_limits.application_of_reader, Settings()))
         opened = alert_store.open_alerts(connection)
         return now(
             open=[_as_dict(each) | {"follows_from": causes.get(each.key)} for each in opened],

@@ -19,11 +19,13 @@ from truelog.control.application import ARCHIVE, STREAM
 from truelog.lag import lag_history
 from truelog.lag.lag_history import ReaderPoll
 from truelog.lag.lag_verdict import Sample
+from truelog.lag.lag_window import judged
 from truelog.schema.quality import DEFAULTS, EVENTS, LATE, QualityMetric, quality_metric
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection
 from truelog.streaming import batch_metrics
+from truelog.support.settings import Settings
 from truelog.views.catalogue import VIEWS
 
 DAY = 86_400.0
@@ -70,7 +72,7 @@ def fill(connection: Connection) -> None:
         _views(connection)
         _applications(connection)
         _answer(connection)
-        lag_history.append(connection, _readings(time.time()), seconds=3 * DAY)
+        lag_history.append(connection, judged(Settings(), _readings(time.time())), seconds=3 * DAY)
         _reconciliations(connection)
         _quality(connection)
         _operations(connection)

@@ -60,11 +60,12 @@ CREATE TABLE state.v1_v1 (minute timestamptz, host text, page text, browser text
 INSERT INTO state.v1_v1 SELECT now() - n * interval '1 second', 'h' || n % 50, '/' || n % 7, 'b', n
     FROM generate_series(1, 500000) n;
 CREATE VIEW views.v1 AS SELECT * FROM state.v1_v1;
-INSERT INTO truelog.lag_sample (reader, version, at, batch_at, partitions)
+INSERT INTO truelog.lag_sample (reader, version, at, batch_at, partitions, verdicts)
     SELECT 'v' || n, 1, now() - poll * interval '10 seconds', now(), (SELECT jsonb_agg(jsonb_build_object(
         'topic', 'page_view', 'partition', p, 'position', 99000 + n, 'earliest', 0, 'end', 100000, 'seconds', n,
-        'topic_id', 'id', 'blind', '')) FROM generate_series(0, 199) p)
-    FROM generate_series(1, 50) n, generate_series(0, 5) poll;
+        'topic_id', 'id', 'blind', '')) FROM generate_series(0, 199) p),
+        (SELECT jsonb_agg('{"verdict": "OK", "rule": 12, "reason": ""}'::jsonb) FROM generate_series(0, 199))
+    FROM generate_series(1, 50) n, generate_series(0, 59) poll;
 ANALYZE;
 """
 # Each answer over HTTP, with the largest number of queries and of rows that it may read. Records, explanations, dead

@@ -21,7 +21,7 @@ from truelog.alerts import (
 )
 from truelog.alerts.alert_receiver import configured
 from truelog.alerts.alert_rules import SOURCE_DOWN, Finding, NotificationPolicy, Observation, Source
-from truelog.lag import lag_report
+from truelog.lag import lag_limits
 from truelog.storage.database import Connection, connect
 from truelog.support.background import Background
 from truelog.support.errors import TruelogError
@@ -79,7 +79,7 @@ def observe(settings: Settings, source: Source) -> Observation:
 def record(settings: Settings, connection: Connection, source: Source, observation: Observation) -> None:
     """Record an observation and the time of the observation."""
     repeat = timedelta(seconds=settings.alert_repeat_seconds)
-    application_of = partial(lag_report.application_of_reader, settings)
+    application_of = partial(lag_limits.application_of_reader, settings)
     policy = NotificationPolicy(configured(settings), repeat, application_of)
     alert_store.record_observation(connection, source, observation, policy)
     blind = observation.findings[0].cause if observation.blind else ""

@@ -1,31 +1,33 @@
 """The lag history in PostgreSQL: one row for each reader and poll, deleted after `lag_keep_seconds`.
 
-A new version of a view starts a new history, because its positions belong to another table.
+The verdicts on a poll are stored with it (`truelog.lag.lag_window`), so that a page reads only the newest poll. A new
+version of a view starts a new history, because its positions belong to another table.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, LiteralString
 
 from truelog.lag.lag import Partition
-from truelog.lag.lag_verdict import Sample
+from truelog.lag.lag_verdict import LagAssessment, LagVerdict, Sample
 from truelog.storage.database import Connection
 
-History = dict[Partition, list[Sample]]  # newest last
-
 _SHARED = ("at", "batch_at")  # the same in all partitions of a poll, so each has its own column
+_COLUMNS = "reader, version, extract(epoch FROM at)::float8, extract(epoch FROM batch_at)::float8, partitions"
+_SINCE = "FROM truelog.lag_sample WHERE at >= to_timestamp(%s) AND at <= now() + interval '5 s' ORDER BY reader, at"
 
 
 @dataclass(frozen=True)
 class ReaderPoll:
-    """The result of one poll for one reader. All samples have the same time."""
+    """The result of one poll for one reader, and the verdicts on it. All samples have the same time."""
 
     reader: str
     version: int
     at: float
     batch_at: float | None
     samples: Mapping[Partition, Sample] = field(default_factory=dict)
+    assessments: Mapping[Partition, LagAssessment] = field(default_factory=dict)
 
 
 def append(connection: Connection, readings: Iterable[ReaderPoll], seconds: float) -> None:
@@ -33,9 +35,9 @@ def append(connection: Connection, readings: Iterable[ReaderPoll], seconds: floa
     with connection.cursor() as cursor:
         for each in readings:
             cursor.execute(
-                "INSERT INTO truelog.lag_sample (reader, version, at, batch_at, partitions) "
-                "VALUES (%s, %s, to_timestamp(%s), to_timestamp(%s), %s) ON CONFLICT DO NOTHING",
-                (each.reader, each.version, each.at, each.batch_at, _as_json(each.samples)),
+                "INSERT INTO truelog.lag_sample (reader, version, at, batch_at, partitions, verdicts) "
+                "VALUES (%s, %s, to_timestamp(%s), to_timestamp(%s), %s, %s) ON CONFLICT DO NOTHING",
+                (each.reader, each.version, each.at, each.batch_at, _samples_json(each), _verdicts_json(each)),
             )
         cursor.execute(
             "DELETE FROM truelog.lag_sample "
@@ -45,38 +47,54 @@ def append(connection: Connection, readings: Iterable[ReaderPoll], seconds: floa
 
 
 def since(connection: Connection, moment: float) -> dict[str, list[ReaderPoll]]:
-    """The readings of each reader's last polled version from `moment` to now, newest last."""
-    rows: Iterable[tuple[Any, ...]] = connection.execute(
-        "SELECT reader, version, extract(epoch FROM at)::float8, extract(epoch FROM batch_at)::float8, partitions "
-        "FROM truelog.lag_sample WHERE at >= to_timestamp(%s) AND at <= now() + interval '5 s' ORDER BY reader, at",
-        (moment,),
-    )
+    """The readings of each reader's last polled version from `moment` to now, newest last, without verdicts."""
     found: dict[str, list[ReaderPoll]] = {}
-    for reader, version, at, batch_at, partitions in rows:
-        samples = {(each.pop("topic"), each.pop("partition")): _sample(each, at, batch_at) for each in partitions}
-        before = [each for each in found.get(reader, []) if each.version == version]
-        found[reader] = [*before, ReaderPoll(reader, version, at, batch_at, samples)]
+    for reading in _readings(connection, f"SELECT {_COLUMNS} {_SINCE}", moment):
+        before = found.setdefault(reading.reader, [])
+        if before and before[-1].version != reading.version:
+            before.clear()
+        before.append(reading)
     return found
 
 
-def by_partition(readings: Iterable[ReaderPoll]) -> History:
-    """The history of each partition in the newest reading."""
-    found: History = {}
-    newest: Mapping[Partition, Sample] = {}
-    for reading in readings:
-        newest = reading.samples
-        for partition, sample in reading.samples.items():
-            found.setdefault(partition, []).append(sample)
-    return {partition: found[partition] for partition in newest}
+def newest(connection: Connection, moment: float) -> dict[str, ReaderPoll]:
+    """The newest reading of each reader since `moment`, with its verdicts."""
+    select = f"SELECT DISTINCT ON (reader) {_COLUMNS}, verdicts {_SINCE} DESC"
+    return {reading.reader: reading for reading in _readings(connection, select, moment)}
 
 
-def _as_json(samples: Mapping[Partition, Sample]) -> str:
+def _samples_json(reading: ReaderPoll) -> str:
     rows = [
         {"topic": topic, "partition": partition} | {n: v for n, v in asdict(sample).items() if n not in _SHARED}
-        for (topic, partition), sample in samples.items()
+        for (topic, partition), sample in reading.samples.items()
     ]
     return json.dumps(rows, separators=(",", ":"))
 
 
-def _sample(values: dict[str, Any], at: float, batch_at: float | None) -> Sample:
-    return Sample(at=at, batch_at=batch_at, **values)
+def _verdicts_json(reading: ReaderPoll) -> str:
+    """The verdicts, in the order of the samples."""
+    rows = [asdict(reading.assessments[each]) for each in reading.samples if each in reading.assessments]
+    return json.dumps(rows, separators=(",", ":"))
+
+
+def _readings(connection: Connection, select: LiteralString, moment: float) -> Iterator[ReaderPoll]:
+    rows: Iterable[tuple[Any, ...]] = connection.execute(select, (moment,))
+    return (_reading(*row) for row in rows)
+
+
+def _reading(
+    reader: str,
+    version: int,
+    at: float,
+    batch_at: float | None,
+    partitions: list[dict[str, Any]],
+    verdicts: list[dict[str, Any]] | None = None,
+) -> ReaderPoll:
+    samples = {
+        (each.pop("topic"), each.pop("partition")): Sample(at=at, batch_at=batch_at, **each) for each in partitions
+    }
+    assessments = {
+        partition: LagAssessment(LagVerdict(each.pop("verdict")), **each)
+        for partition, each in zip(samples, verdicts or [], strict=False)
+    }
+    return ReaderPoll(reader, version, at, batch_at, samples, assessments)

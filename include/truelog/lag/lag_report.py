@@ -1,20 +1,18 @@
-"""The lag of every reader by partition: the newest sample, and the verdict on the history."""
+"""The lag of every reader by partition: the newest sample, and the verdict that the lag service stored with it."""
 
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from truelog.control import application, view_tables
+from truelog.control import view_tables
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_history
 from truelog.lag.lag_history import ReaderPoll
-from truelog.lag.lag_verdict import UNKNOWN_RULE, LagAssessment, LagVerdict, Limits, Sample, assess
+from truelog.lag.lag_limits import application_of_reader, limits
+from truelog.lag.lag_verdict import UNKNOWN_RULE, LagAssessment, LagVerdict, Limits, Sample, blindness
 from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
-
-_FINE_SECONDS = 10.0  # the usual duration of a batch, added to the trigger interval
-POLLS = 3  # a sample older than this many poll intervals is not current
 
 
 @dataclass(frozen=True)
@@ -68,8 +66,8 @@ def rows(settings: Settings, connection: Connection, names: Iterable[str] = ()) 
     """The rows for these readers, read in the caller's snapshot."""
     now = time.time()
     wanted = list(names) or [ARCHIVE, *view_tables.streamed_views(settings, connection)]
-    known = lag_history.since(connection, now - max(limits(settings, reader).window for reader in wanted))
-    return [row for reader in wanted for row in _reader_rows(settings, reader, known.get(reader, []), now)]
+    known = lag_history.newest(connection, now - max(limits(settings, reader).window for reader in wanted))
+    return [row for reader in wanted for row in _reader_rows(settings, reader, known.get(reader), now)]
 
 
 def by_reader(found: Iterable[LagRow]) -> dict[str, list[LagRow]]:
@@ -107,49 +105,38 @@ def reader_lag(rows: Sequence[LagRow]) -> ReaderLag:
     return ReaderLag(lag_events(rows), freshness(rows), max(ages, default=None), unknown)
 
 
-def application_of_reader(settings: Settings, reader: str) -> str:
-    """The application that runs the reader."""
-    return ARCHIVE if reader == ARCHIVE else application.application_of_view(settings, reader)
-
-
-def limits(settings: Settings, reader: str) -> Limits:
-    """The limits for this reader. They include the trigger interval, because the reader falls behind by that much."""
-    runner = application_of_reader(settings, reader)
-    trigger = settings.archive_trigger_seconds if runner == ARCHIVE else settings.stream_trigger_seconds
-    return Limits(
-        blind=POLLS * settings.lag_poll_seconds,
-        fine=trigger + _FINE_SECONDS,
-        late=trigger + settings.lag_late_seconds,
-        still=application.silence_limits(settings, runner).silence.total_seconds(),
-        falling=settings.lag_falling_seconds,
-        backed=runner != ARCHIVE,
-    )
-
-
-def _reader_rows(settings: Settings, reader: str, readings: list[ReaderPoll], now: float) -> list[LagRow]:
-    runner, allowed = application_of_reader(settings, reader), limits(settings, reader)
-    histories = lag_history.by_partition(readings)
-    if not histories:
-        found = assess([], now, allowed)
-        return [LagRow(reader, runner, found.verdict, found.rule, found.reason)]
+def _reader_rows(settings: Settings, reader: str, newest: ReaderPoll | None, now: float) -> list[LagRow]:
+    row = LagRow(reader, application_of_reader(settings, reader), LagVerdict.UNKNOWN, UNKNOWN_RULE, "")
+    allowed = limits(settings, reader)
+    if newest is None or not newest.samples:
+        return [replace(row, reason=blindness(None, now, allowed))]
     return [
-        _row(LagRow(reader, runner, found.verdict, found.rule, found.reason, *partition), found, history[-1], now)
-        for partition, history in sorted(histories.items())
-        for found in [assess(history, now, allowed)]
+        _row(
+            replace(row, topic=topic, partition=partition),
+            sample,
+            newest.assessments.get((topic, partition)),
+            allowed,
+            now,
+        )
+        for (topic, partition), sample in sorted(newest.samples.items())
     ]
 
 
-def _row(row: LagRow, found: LagAssessment, last: Sample, now: float) -> LagRow:
-    row = replace(row, sampled_at=last.at, sample_age=round(max(0.0, now - last.at), 3))
-    if found.rule == UNKNOWN_RULE:  # the numbers would be out of date
-        return row
+def _row(row: LagRow, sample: Sample, found: LagAssessment | None, allowed: Limits, now: float) -> LagRow:
+    row = replace(row, sampled_at=sample.at, sample_age=round(max(0.0, now - sample.at), 3))
+    blind = blindness(sample, now, allowed) or ("" if found else "the lag service has not judged its last sample")
+    if blind or found is None:  # the numbers would be out of date
+        return replace(row, reason=blind)
     return replace(
         row,
-        position=last.position,
-        end=last.end,
-        earliest=last.earliest,
-        lag_events=last.events,
-        lag_seconds=last.seconds,
+        verdict=found.verdict,
+        rule=found.rule,
+        reason=found.reason,
+        position=sample.position,
+        end=sample.end,
+        earliest=sample.earliest,
+        lag_events=sample.events,
+        lag_seconds=sample.seconds,
         rate_in=found.rate_in,
         rate_counted=found.rate_counted,
         caught_up_in=found.caught_up_in,

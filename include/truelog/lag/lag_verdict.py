@@ -51,7 +51,7 @@ class LagVerdict(StrEnum):
     FALLING_OFF = "FALLING_OFF"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Sample:
     """What one poll found for one reader in one partition. Times are seconds since 1970."""
 
@@ -144,7 +144,7 @@ RuleResult = tuple[LagVerdict, str] | None
 
 def assess(history: Sequence[Sample], now: float, limits: Limits) -> LagAssessment:
     """Return the verdict on a history that is in chronological order."""
-    if blind := _blind(history, now, limits):
+    if blind := blindness(history[-1] if history else None, now, limits):
         return LagAssessment(LagVerdict.UNKNOWN, UNKNOWN_RULE, blind)
     window = history[-1].at - limits.window
     case = _Case([each for each in history if each.at >= window and _is_same_topic(each, history[-1])], limits)
@@ -162,13 +162,13 @@ def _is_same_topic(sample: Sample, last: Sample) -> bool:
     return not sample.blind and sample.topic_id == last.topic_id
 
 
-def _blind(history: Sequence[Sample], now: float, limits: Limits) -> str:
-    """1. There is no current sample."""
-    if not history:
+def blindness(last: Sample | None, now: float, limits: Limits) -> str:
+    """1. Why there is no current sample, or an empty string if there is one. `last` is the last sample."""
+    if last is None:
         return "the lag service has no sample"
-    if now - history[-1].at > limits.blind:
-        return f"the lag service's last sample is {in_words(now - history[-1].at)} old"
-    return history[-1].blind
+    if now - last.at > limits.blind:
+        return f"the lag service's last sample is {in_words(now - last.at)} old"
+    return last.blind
 
 
 def _dropped(case: _Case) -> RuleResult:

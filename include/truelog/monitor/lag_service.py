@@ -32,8 +32,9 @@ from starlette.routing import Route
 from truelog.alerts import alert_scheduler
 from truelog.control import event_files
 from truelog.lag import lag_groups, lag_history, lag_poll
+from truelog.lag.lag_limits import POLLS
 from truelog.lag.lag_poll import ListReaders
-from truelog.lag.lag_report import POLLS
+from truelog.lag.lag_window import LagWindow
 from truelog.log import topics
 from truelog.monitor import metrics
 from truelog.schema import event
@@ -79,6 +80,7 @@ class LagService:
         self._broker = topics.client(settings)
         self._readers: dict[str, ListReaders] = {"views": lag_poll.polled_views, "archive": lag_poll.polled_archive}
         self._polled_at = dict.fromkeys(self._readers, 0.0)  # time of each last successful poll
+        self._windows: dict[str, LagWindow] = {}  # each poll has its own, because the polls run in parallel
 
     @asynccontextmanager
     async def running(self, _: Starlette) -> AsyncIterator[None]:
@@ -101,12 +103,15 @@ class LagService:
             thread.stop(_STOP_SECONDS)
 
     def poll(self, name: str) -> None:
-        """Poll (1), store the readings (2), and publish the positions (3)."""
+        """Poll (1), store the readings with their verdicts (2), and publish the positions (3)."""
         readers, readings = lag_poll.poll_once(
             self.settings, self._broker, event.event_names(self.settings.events_folder), self._readers[name]
         )  # 1
         with connect(self.settings) as connection:
-            lag_history.append(connection, readings, self.settings.lag_keep_seconds)  # 2
+            if name not in self._windows:
+                self._windows[name] = LagWindow.loaded(connection, self.settings)
+            judged = [self._windows[name].judged(each) for each in readings]
+            lag_history.append(connection, judged, self.settings.lag_keep_seconds)  # 2
         self._polled_at[name] = time.monotonic()
         lag_groups.publish_groups(
             self.settings, self._broker, {name: reader.at for name, reader in readers.items()}

@@ -15,7 +15,7 @@ from truelog.apps.liveness import diagnose
 from truelog.control import application, view_status
 from truelog.control.application import ARCHIVE, ApplicationStatus
 from truelog.control.view_status import ViewStatus
-from truelog.lag import lag_report
+from truelog.lag import lag_limits, lag_report
 from truelog.lag.lag_verdict import LagVerdict
 from truelog.monitor import health
 from truelog.serving import serving_status
@@ -96,7 +96,7 @@ def application_reports(settings: Settings) -> list[ApplicationReport]:
             *_state_of(settings, status, launches[status.application]),
             reports.get(status.application),
             batches[status.application],
-            [each for each in readers if lag_report.application_of_reader(settings, each.reader) == status.application],
+            [each for each in readers if lag_limits.application_of_reader(settings, each.reader) == status.application],
         )
         for status in statuses
     ]

@@ -21,7 +21,7 @@ from truelog.apps import launch_history
 from truelog.apps.launch_history import Launches
 from truelog.control import application, view_status
 from truelog.control.application import ARCHIVE, ApplicationStatus
-from truelog.lag import lag_report
+from truelog.lag import lag_limits, lag_report
 from truelog.lag.lag_report import LagRow, by_reader, freshness, lag_events
 from truelog.lag.lag_verdict import LagVerdict
 from truelog.monitor import health, view_report
@@ -129,7 +129,7 @@ def load_summary(settings: Settings) -> PlatformSummary:
         statuses = [application.load_status(connection, name) for name in application.application_names(settings)]
         launches = launch_history.launches(connection, [each.application for each in statuses])
         unwatched = [*alert_scheduler.overdue_sources(connection), *alert_scheduler.blind_sources(connection)]
-        alerts = alert_store.open_incidents(connection, partial(lag_report.application_of_reader, settings))
+        alerts = alert_store.open_incidents(connection, partial(lag_limits.application_of_reader, settings))
         verdicts = reconcile_history.latest_verdicts(connection, names)
         certified = {
             view: each.certified_age

@@ -19,6 +19,7 @@ from truelog.lag import lag_history
 from truelog.lag.lag_history import ReaderPoll
 from truelog.lag.lag_report import LagRow
 from truelog.lag.lag_verdict import LagVerdict, Sample
+from truelog.lag.lag_window import judged
 from truelog.storage.database import Connection
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
@@ -201,7 +202,7 @@ def test_lag_comes_from_the_history(one_view: Settings, database: Connection) ->
         ReaderPoll("one", 2, now - ago, now, {("page_view", 0): Sample(now - ago, 0, 0, 5000, 3000.0 - ago, now)})
         for ago in range(600, -1, -10)
     ]
-    lag_history.append(database, history, 3600)
+    lag_history.append(database, judged(one_view, history), 3600)
     assert keys(alert_lag.observe(one_view)) == {"stalled/one", "lag_unknown/log"}
     die(database, taken)
     assert keys(alert_lag.observe(one_view)) == {"lag_unknown/log"}

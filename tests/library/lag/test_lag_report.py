@@ -10,9 +10,10 @@ import pytest
 
 from tests.scenes.command_line import answer, truelog
 from truelog.control.application import ARCHIVE
-from truelog.lag import lag_history, lag_report
+from truelog.lag import lag_history, lag_limits, lag_report
 from truelog.lag.lag_history import ReaderPoll
 from truelog.lag.lag_verdict import Sample
+from truelog.lag.lag_window import LagWindow, judged
 from truelog.monitor import metrics
 from truelog.storage.database import connect
 from truelog.support.settings import Settings
@@ -38,7 +39,7 @@ def sampled(postgresql: Settings, tmp_path: Path) -> Iterator[Settings]:
     dead = ReaderPoll(ARCHIVE, 0, now, None, {("dead_letter", p): Sample(now, 5, 0, 5) for p in (0, 1)})
     with connect(postgresql) as connection:
         readings = [reading(FINE, now), reading(FALLING, now, position=10, seconds=7 * DAY - 60), dead]
-        lag_history.append(connection, readings, seconds=3600)
+        lag_history.append(connection, judged(postgresql, readings), seconds=3600)
     yield postgresql.model_copy(update={"views_folder": tmp_path})
     with connect(postgresql) as connection:
         connection.execute("TRUNCATE truelog.lag_sample")
@@ -93,9 +94,8 @@ def test_an_old_sample_gives_its_time_but_no_numbers(sampled: Settings) -> None:
     then = time.time() - 60
     with connect(sampled) as connection:
         connection.execute("TRUNCATE truelog.lag_sample")
-        lag_history.append(
-            connection, [reading(FINE, then), reading(FALLING, then + 60, blind="no topic")], seconds=3600
-        )
+        readings = [reading(FINE, then), reading(FALLING, then + 60, blind="no topic")]
+        lag_history.append(connection, judged(sampled, readings), seconds=3600)
     rows = lag_report.lag_rows_now(sampled, [FINE, FALLING])
     assert [(row.reader, row.rule, row.lag_events, row.end) for row in rows] == [
         *((FINE, 1, None, None) for _ in (0, 1)),
@@ -117,7 +117,7 @@ def test_only_the_archive_loses_what_the_log_drops(sampled: Settings) -> None:
     with connect(sampled) as connection:
         connection.execute("TRUNCATE truelog.lag_sample")
         readings = [reading(name, now, position=10, earliest=30) for name in (FINE, ARCHIVE)]
-        lag_history.append(connection, readings, seconds=3600)
+        lag_history.append(connection, judged(sampled, readings), seconds=3600)
     verdicts = {row.reader: (row.verdict, row.rule) for row in lag_report.lag_rows_now(sampled) if row.partition == 0}
     assert verdicts == {ARCHIVE: ("FALLING_OFF", 2), FINE: ("OK", 12)}
 
@@ -128,15 +128,37 @@ def test_long_limits_use_a_long_history(sampled: Settings) -> None:
     with connect(sampled) as connection:
         connection.execute("TRUNCATE truelog.lag_sample")
         motionless = [reading(ARCHIVE, now - ago, seconds=1000.0) for ago in range(0, 900, 10)]
-        lag_history.append(connection, [replace(each, batch_at=now - 1000) for each in motionless], seconds=3600)
+        readings = [replace(each, batch_at=now - 1000) for each in reversed(motionless)]
+        lag_history.append(connection, judged(patient, readings), seconds=3600)
     assert lag_report.lag_rows_now(patient, [ARCHIVE])[0].verdict == "STOP"
 
 
-def test_a_partition_missing_from_the_newest_poll_is_dropped() -> None:
+def test_a_partition_missing_from_the_newest_poll_is_dropped(sampled: Settings) -> None:
     now = time.time()
     fewer = replace(reading(FINE, now), samples={PLACE: Sample(now)})
-    histories = lag_history.by_partition([reading(FINE, now - 10), fewer])
-    assert {place: len(samples) for place, samples in histories.items()} == {PLACE: 2}
+    [_, last] = judged(sampled, [reading(FINE, now - 10), fewer])
+    assert last.assessments.keys() == {PLACE}
+
+
+def test_a_window_continues_the_stored_history(sampled: Settings) -> None:
+    """The verdict of a service that has just started is that of a service that has seen every poll."""
+    now = time.time()
+    polls = [reading(FINE, now - ago, seconds=1000.0, batch_at=now - 1000) for ago in range(600, -1, -10)]
+    with connect(sampled) as connection:
+        connection.execute("TRUNCATE truelog.lag_sample")
+        lag_history.append(connection, polls[:-1], seconds=3600)
+        continued = LagWindow.loaded(connection, sampled).judged(polls[-1])
+    assert continued.assessments[PLACE].verdict == judged(sampled, polls)[-1].assessments[PLACE].verdict == "STOP"
+    assert judged(sampled, polls[-1:])[0].assessments[PLACE].verdict == "UNKNOWN"
+
+
+def test_a_sample_without_a_verdict_is_unknown(sampled: Settings) -> None:
+    with connect(sampled) as connection:
+        connection.execute("UPDATE truelog.lag_sample SET verdicts = NULL")
+    rows = lag_report.lag_rows_now(sampled, [FINE])
+    assert {(row.verdict, row.reason) for row in rows} == {
+        ("UNKNOWN", "the lag service has not judged its last sample")
+    }
 
 
 def test_every_reader_has_its_rows(sampled: Settings) -> None:
@@ -158,7 +180,7 @@ def test_every_reader_has_its_rows(sampled: Settings) -> None:
 
 def test_the_limits_depend_on_the_reader(sampled: Settings) -> None:
     """Between two of its batches, the archive is always behind."""
-    archive, view = lag_report.limits(sampled, ARCHIVE), lag_report.limits(sampled, FINE)
+    archive, view = lag_limits.limits(sampled, ARCHIVE), lag_limits.limits(sampled, FINE)
     assert archive.fine == sampled.archive_trigger_seconds + 10
     assert archive.late == sampled.archive_trigger_seconds + sampled.lag_late_seconds
     assert archive.still > view.still > sampled.silence_seconds

@@ -10,6 +10,7 @@ from truelog.control.application import ARCHIVE
 from truelog.lag import lag_history
 from truelog.lag.lag_history import ReaderPoll
 from truelog.lag.lag_verdict import Sample
+from truelog.lag.lag_window import judged
 from truelog.monitor import health, stream_report
 from truelog.monitor.health import ApplicationHealth, ViewHealth
 from truelog.monitor.stream_report import ReaderReport
@@ -44,7 +45,7 @@ def sample(settings: Settings, age: float, *unseen: int) -> None:
     }
     with connect(settings) as connection:
         readings = [ReaderPoll(reader, 0 if reader == ARCHIVE else 1, at, at, partitions) for reader in (MADE, ARCHIVE)]
-        lag_history.append(connection, readings, seconds=3600)
+        lag_history.append(connection, judged(settings, readings), seconds=3600)
 
 
 def status(settings: Settings) -> tuple[ApplicationHealth, ApplicationHealth, ViewHealth, ViewHealth]:

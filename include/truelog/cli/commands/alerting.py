@@ -41,7 +41,7 @@ def alerts(context: typer.Context, as_json: AsJson = False) -> None:
     from functools import partial
 
     from truelog.alerts import alert_scheduler, alert_store
-    from truelog.lag.lag_report import application_of_reader
+    from truelog.lag.lag_limits import application_of_reader
     from truelog.storage import db_snapshot
 
     with db_snapshot.read_snapshot(Settings()) as connection:

@@ -235,6 +235,7 @@ CREATE TABLE IF NOT EXISTS truelog.lag_sample (
     reader text, version integer NOT NULL, at timestamptz, batch_at timestamptz, partitions jsonb NOT NULL,
     PRIMARY KEY (at, reader)
 );
+ALTER TABLE truelog.lag_sample ADD COLUMN IF NOT EXISTS verdicts jsonb;  -- in the order of the partitions
 COMMENT ON TABLE truelog.lag_sample IS 'The lag of each view and of the archive at each poll, by partition; kept for some days';
 
 CREATE TABLE IF NOT EXISTS truelog.operation (
