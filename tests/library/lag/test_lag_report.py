@@ -23,11 +23,14 @@ PLACE = ("page_view", 0)
 FINE, FALLING, UNSEEN = "fine", "falling", "unseen"
 
 
-def reading(reader: str, at: float, version: int = 1, **values: float | str | None) -> ReaderPoll:
+def reading(
+    reader: str, at: float, version: int = 1, batch_at: float | None = None, **values: float | str | None
+) -> ReaderPoll:
     """A reader of two partitions: a hundred records behind in one, and with the given values in the other."""
-    usual = Sample(at, position=900, earliest=0, end=1000, seconds=2.5, batch_at=at - 1, retention=7 * DAY)
+    batch_at = batch_at or at - 1
+    usual = Sample(at, position=900, earliest=0, end=1000, seconds=2.5, batch_at=batch_at, retention=7 * DAY)
     samples = {("page_view", 1): usual, PLACE: replace(usual, **values)}  # type: ignore[arg-type]
-    return ReaderPoll(reader, version, at, at - 1, samples)
+    return ReaderPoll(reader, version, at, batch_at, samples)
 
 
 @pytest.fixture
@@ -127,9 +130,8 @@ def test_long_limits_use_a_long_history(sampled: Settings) -> None:
     patient = sampled.model_copy(update={"archive_trigger_seconds": 600.0})
     with connect(sampled) as connection:
         connection.execute("TRUNCATE truelog.lag_sample")
-        motionless = [reading(ARCHIVE, now - ago, seconds=1000.0) for ago in range(0, 900, 10)]
-        readings = [replace(each, batch_at=now - 1000) for each in reversed(motionless)]
-        lag_history.append(connection, judged(patient, readings), seconds=3600)
+        motionless = [reading(ARCHIVE, now - ago, batch_at=now - 1000, seconds=1000.0) for ago in range(890, -1, -10)]
+        lag_history.append(connection, judged(patient, motionless), seconds=3600)
     assert lag_report.lag_rows_now(patient, [ARCHIVE])[0].verdict == "STOP"
 
 
