@@ -79,22 +79,9 @@ def _verdicts_json(reading: ReaderPoll) -> str:
 
 def _readings(connection: Connection, select: LiteralString, moment: float) -> Iterator[ReaderPoll]:
     rows: Iterable[tuple[Any, ...]] = connection.execute(select, (moment,))
-    return (_reading(*row) for row in rows)
-
-
-def _reading(
-    reader: str,
-    version: int,
-    at: float,
-    batch_at: float | None,
-    partitions: list[dict[str, Any]],
-    verdicts: list[dict[str, Any]] | None = None,
-) -> ReaderPoll:
-    samples = {
-        (each.pop("topic"), each.pop("partition")): Sample(at=at, batch_at=batch_at, **each) for each in partitions
-    }
-    assessments = {
-        partition: LagAssessment(LagVerdict(each.pop("verdict")), **each)
-        for partition, each in zip(samples, verdicts or [], strict=False)
-    }
-    return ReaderPoll(reader, version, at, batch_at, samples, assessments)
+    for reader, version, at, batch_at, partitions, *verdicts in rows:
+        samples = {
+            (each.pop("topic"), each.pop("partition")): Sample(at=at, batch_at=batch_at, **each) for each in partitions
+        }
+        found = (LagAssessment(LagVerdict(each.pop("verdict")), **each) for each in (verdicts and verdicts[0]) or ())
+        yield ReaderPoll(reader, version, at, batch_at, samples, dict(zip(samples, found, strict=False)))

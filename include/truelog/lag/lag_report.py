@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from truelog.control import view_tables
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_history
+from truelog.lag.lag import Partition
 from truelog.lag.lag_history import ReaderPoll
 from truelog.lag.lag_limits import application_of_reader, limits
 from truelog.lag.lag_verdict import UNKNOWN_RULE, LagAssessment, LagVerdict, Limits, Sample, blindness
@@ -15,7 +16,7 @@ from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LagRow:
     """A reader's lag in one partition. If there is no current sample, all numbers are None. Rates are per second."""
 
@@ -106,38 +107,41 @@ def reader_lag(rows: Sequence[LagRow]) -> ReaderLag:
 
 
 def _reader_rows(settings: Settings, reader: str, newest: ReaderPoll | None, now: float) -> list[LagRow]:
-    row = LagRow(reader, application_of_reader(settings, reader), LagVerdict.UNKNOWN, UNKNOWN_RULE, "")
-    allowed = limits(settings, reader)
+    runner, allowed = application_of_reader(settings, reader), limits(settings, reader)
     if newest is None or not newest.samples:
-        return [replace(row, reason=blindness(None, now, allowed))]
+        return [LagRow(reader, runner, LagVerdict.UNKNOWN, UNKNOWN_RULE, blindness(None, now, allowed))]
+    found, age = newest.assessments, round(max(0.0, now - newest.at), 3)
     return [
-        _row(
-            replace(row, topic=topic, partition=partition),
-            sample,
-            newest.assessments.get((topic, partition)),
-            allowed,
-            now,
-        )
-        for (topic, partition), sample in sorted(newest.samples.items())
+        _row((reader, runner), partition, sample, _judged(sample, found.get(partition), allowed, now), age)
+        for partition, sample in sorted(newest.samples.items())
     ]
 
 
-def _row(row: LagRow, sample: Sample, found: LagAssessment | None, allowed: Limits, now: float) -> LagRow:
-    row = replace(row, sampled_at=sample.at, sample_age=round(max(0.0, now - sample.at), 3))
-    blind = blindness(sample, now, allowed) or ("" if found else "the lag service has not judged its last sample")
-    if blind or found is None:  # the numbers would be out of date
-        return replace(row, reason=blind)
-    return replace(
-        row,
-        verdict=found.verdict,
-        rule=found.rule,
-        reason=found.reason,
-        position=sample.position,
-        end=sample.end,
-        earliest=sample.earliest,
-        lag_events=sample.events,
-        lag_seconds=sample.seconds,
+def _judged(sample: Sample, found: LagAssessment | None, allowed: Limits, now: float) -> LagAssessment:
+    """The stored verdict, or UNKNOWN if it is missing or out of date."""
+    blind = blindness(sample, now, allowed)
+    if blind or found is None:
+        reason = blind or "the lag service has not judged its last sample"
+        return LagAssessment(LagVerdict.UNKNOWN, UNKNOWN_RULE, reason)
+    return found
+
+
+def _row(reader: tuple[str, str], partition: Partition, sample: Sample, found: LagAssessment, age: float) -> LagRow:
+    known = found.rule != UNKNOWN_RULE  # otherwise the numbers would be out of date
+    return LagRow(
+        *reader,
+        found.verdict,
+        found.rule,
+        found.reason,
+        *partition,
+        position=sample.position if known else None,
+        end=sample.end if known else None,
+        earliest=sample.earliest if known else None,
+        lag_events=sample.events if known else None,
+        lag_seconds=sample.seconds if known else None,
         rate_in=found.rate_in,
         rate_counted=found.rate_counted,
         caught_up_in=found.caught_up_in,
+        sampled_at=sample.at,
+        sample_age=age,
     )
