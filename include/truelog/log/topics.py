@@ -86,7 +86,7 @@ def sync_topics(settings: Settings, types: Mapping[str, EventType]) -> None:
     """
     broker = client(settings, KafkaUser.ADMIN)
     existing = existing_topics(broker)
-    present = _described(broker, [name for name in types if name in existing])
+    present = _described(broker, [name for name in types if name in existing], _TIMEOUT)
     require_broker_timestamps(broker, present)
     for name, description in present.items():
         _require_no_fewer_partitions(name, len(description.partitions), types[name].topic)
@@ -125,7 +125,7 @@ def topic_ids(settings: Settings, topics: Iterable[str]) -> dict[str, str]:
 
 def current_ids(broker: AdminClient, topics: Iterable[str]) -> dict[str, str]:
     """The same as `topic_ids`, with the caller's client."""
-    return {name: str(found.topic_id) for name, found in _described(broker, topics).items()}
+    return {name: str(found.topic_id) for name, found in _described(broker, topics, _TIMEOUT).items()}
 
 
 def end_offsets(settings: Settings, topics: Iterable[str]) -> Positions:
@@ -229,7 +229,7 @@ def compacted_topics(settings: Settings, topics: Iterable[str]) -> set[str]:
 def require_log_append_time(settings: Settings, topics: Iterable[str]) -> None:
     """Raise TopicRefused if the records of a topic carry timestamps from their producers' clocks."""
     broker = client(settings)
-    require_broker_timestamps(broker, _described(broker, topics))
+    require_broker_timestamps(broker, _described(broker, topics, _TIMEOUT))
 
 
 def require_broker_timestamps(broker: AdminClient, topics: Iterable[str]) -> None:
@@ -313,7 +313,7 @@ def _wait_for_leaders(broker: AdminClient, types: Mapping[str, EventType]) -> No
 
 def _has_leaders(broker: AdminClient, name: str, partitions: int) -> bool:
     try:
-        found = _described(broker, [name])[name]
+        found = _described(broker, [name], _TIMEOUT)[name]
     except TopicRefused:  # just created, and still unknown to this broker
         return False
     return len(found.partitions) == partitions and not partitions_without_leader([found])
@@ -329,7 +329,7 @@ def partitions_without_leader(described: Iterable[TopicDescription]) -> dict[Par
     }
 
 
-def _described(broker: AdminClient, topics: Iterable[str], timeout: float = _TIMEOUT) -> dict[str, TopicDescription]:
+def _described(broker: AdminClient, topics: Iterable[str], timeout: float) -> dict[str, TopicDescription]:
     names = list(topics)
     if not names:
         return {}
@@ -343,7 +343,7 @@ def _offsets(
     spec: OffsetSpec,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> PartitionOffsets:
-    described = _described(broker, topics)
+    described = _described(broker, topics, _TIMEOUT)
     answers, unknown = _answers(broker, described, spec, isolation)
     offsets: dict[str, dict[int, int]] = {name: {} for name in described}
     for (topic, partition), answer in answers.items():

@@ -86,6 +86,7 @@ def run(
     """Run a command in this process; return its exit code and what it printed."""
 
     monkeypatch.setattr(logging, "basicConfig", lambda **_: None)  # later tests would log to this test's output
+    monkeypatch.setattr(topics, "_TIMEOUT", 1.0)  # of a broker that is down
 
     def _run(*words: str) -> tuple[int, str]:
         monkeypatch.setattr(sys, "argv", ["truelog", *words])
