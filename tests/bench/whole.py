@@ -23,6 +23,7 @@ from tests.bench.freshness import at
 from tests.bench.ground import complete
 from tests.bench.row import OURS, Row
 from tests.scenes.conftest import known
+from truelog.apps import launcher
 from truelog.control import application
 from truelog.ingest import generator
 from truelog.log.kafka_producer import OutgoingRecord, make_producer
@@ -97,6 +98,8 @@ def _fresh(settings: Settings, named: str, seconds: float) -> Iterator[Row]:
     with connect(settings, autocommit=True) as connection:
         marks = Marks(_places(connection))
         sender = threading.Thread(target=_send, args=(settings, traffic, marks), name="traffic")
+        meter = _meter(settings)
+        before = meter.read()
         began = time.time()
         sender.start()
         within = _WARM_SECONDS + seconds + _PATIENCE_SECONDS
@@ -104,13 +107,15 @@ def _fresh(settings: Settings, named: str, seconds: float) -> Iterator[Row]:
             marks.look(connection)
             if not sender.is_alive() and marks.all_reached:
                 break
+    used_by_others = used(before, meter.read()).other_cores
     rate = len(traffic) / (time.time() - began)
     for view, delays in sorted(marks.delays.items()):
         ordered = sorted(delays)
         note = f"acknowledged to merged, {len(ordered)} marked events, polled every {_LOOK_SECONDS * 1000:.0f} ms"
         shares = {f"p{round(share * 100)}_seconds": at(share, ordered) for share in (0.5, 0.95, 0.99)}
         more = {**shares, "max_seconds": ordered[-1]}
-        yield Row(f"{named}: freshness of {view}", OURS, rate, "all on", note, more=more)
+        job = f"{named}: freshness of {view}"
+        yield Row(job, OURS, rate, "all on", note, more=more, other_cores=used_by_others)
 
 
 def _places(connection: Connection) -> dict[str, dict[Place, deque[tuple[int, float]]]]:
@@ -123,17 +128,25 @@ def _places(connection: Connection) -> dict[str, dict[Place, deque[tuple[int, fl
 
 def _idle(settings: Settings, job: str, seconds: float) -> Row:
     """Measure the cores in use while only ticks arrive."""
-    with connect(settings) as connection:
-        names = application.application_names(settings)
-        pids = {name: application.load_status(connection, name).pid for name in names}
-    services = {each.name: each.pid for each in runtime.status(settings)}
-    meter = Meter({name: pid for name, pid in {**services, **pids}.items() if pid})
+    meter = _meter(settings)
     before = meter.read()
     first(1.0, lambda: time.time() >= before.at + seconds, within=seconds + _PATIENCE_SECONDS, what=job)
-    cost = used(before, meter.read())
-    cores = {f"{name}_cores": value / cost.wall for name, value in cost.seconds.items()}
+    cost, cores = used(before, meter.read()), defaultdict[str, float](float)
+    for name, value in cost.seconds.items():
+        cores[f"{name.partition(' ')[0]}_cores"] += value / cost.wall
     more = {"seconds": cost.wall, "cores": sum(cores.values()), **cores}
     return Row(job, OURS, 0.0, "all on", "no events, one tick per second", more=more, other_cores=cost.other_cores)
+
+
+def _meter(settings: Settings) -> Meter:
+    """The services, and the processes of each application: Airflow starts it in a session, which has several trees."""
+    roots = {each.name: each.pid for each in runtime.status(settings) if each.pid}
+    with connect(settings) as connection:
+        for name in application.application_names(settings):
+            found = launcher.application_processes(application.load_status(connection, name))
+            pids = {each.pid for each in found}
+            roots |= {f"{name} {each.pid}": each.pid for each in found if each.ppid() not in pids}
+    return Meter(roots)
 
 
 def _traffic(seconds: float) -> list[OutgoingRecord]:
