@@ -367,10 +367,10 @@ def _service(settings: Settings, name: str) -> runtime.State:
 
 
 def _task(airflow: Airflow, dag: str = DAG) -> tuple[str, str]:
-    """The states of the newest run and of its `keep` task."""
+    """The states of the newest run and of its task that watches. `resting` waits only after a failure."""
     [run, *_] = airflow.runs(dag) or [{"dag_run_id": "", "state": "none"}]
     tasks = airflow.tasks(dag, run["dag_run_id"]) if run["dag_run_id"] else []
-    return run["state"], next((str(task["state"]) for task in tasks if task["task_id"] == "keep"), "none")
+    return run["state"], next((str(task["state"]) for task in tasks if task["task_id"] != "resting"), "none")
 
 
 def _deferred(airflow: Airflow, dag: str = DAG) -> str:
@@ -380,5 +380,5 @@ def _deferred(airflow: Airflow, dag: str = DAG) -> str:
         if _task(airflow, dag) != ("running", "deferred"):
             raise ServiceDown(str(_task(airflow, dag)))
 
-    until(watching, 120, "a deferred task")
+    until(watching, 60, "a deferred task")
     return str(airflow.runs(dag)[0]["dag_run_id"])
