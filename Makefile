@@ -32,7 +32,7 @@ demo: install
 # Runs two test files at a time, each with its own platform. Then runs, one at a time, the tests that measure durations
 # or damage the log.
 test: install
-	.venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not alone"
+	.venv/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not alone and not nightly"
 	.venv/bin/python -m pytest -m alone
 
 # Tests the pages in Chromium. The lock cannot install Chromium, so these tests are separate and are never skipped.
