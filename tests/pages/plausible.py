@@ -13,13 +13,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from tests.library.judged import judged
 from truelog.alerts import alert_scheduler, alert_store
 from truelog.control import application, view_status
 from truelog.control.application import ARCHIVE, STREAM
 from truelog.lag import lag_history
 from truelog.lag.lag_history import ReaderPoll
 from truelog.lag.lag_verdict import Sample
-from truelog.lag.lag_window import judged
 from truelog.schema.quality import DEFAULTS, EVENTS, LATE, QualityMetric, quality_metric
 from truelog.storage import audit_trail
 from truelog.storage.audit_trail import OperationKind

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from truelog.lag.time_steps import step_numbers
 from truelog.storage.database import Connection
 
 STEPS = 120
@@ -42,9 +43,7 @@ def freshness_timeline(
     found: dict[tuple[str, int], float | None] = {}
     for reader, number, seconds in connection.execute(_COURSE, given | {"readers": shown}).fetchall():
         found[str(reader), int(str(number))] = seconds if seconds is None else float(str(seconds))
-    now = connection.execute("SELECT extract(epoch FROM now())::float8").fetchone()
-    last = int(float(str(now[0])) // step) if now else 0
-    numbers = range(last - int(span // step), last + 1)
+    numbers = step_numbers(connection, span, step)
     return FreshnessTimeline(
         step,
         [number * step for number in numbers],

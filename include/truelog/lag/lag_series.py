@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from truelog.lag.time_steps import step_numbers
 from truelog.storage.database import Connection
 
 STEPS = 240
@@ -38,13 +39,10 @@ def lag_timeline(connection: Connection, reader: str, span: float, least: float)
     """The lag over the last `span` seconds. A step lasts at least `least` seconds, the interval between two polls."""
     step = max(least, span / STEPS)
     rows: list[tuple[Any, ...]] = connection.execute(_QUERY, {"reader": reader, "span": span, "step": step}).fetchall()
-    now = connection.execute("SELECT extract(epoch FROM now())::float8").fetchone()
-    last = int(float(str(now[0])) // step) if now else 0
-    first = last - int(span // step)
     samples: dict[tuple[str, int], dict[int, tuple[Any, ...]]] = {}
     for number, topic, partition, *sample in rows:
         samples.setdefault((topic, partition), {})[number] = tuple(sample)
-    numbers = range(first, last + 1)
+    numbers = step_numbers(connection, span, step)
     return LagTimeline(
         step,
         [number * step for number in numbers],

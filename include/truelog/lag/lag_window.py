@@ -2,7 +2,6 @@
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from truelog.control.application import ARCHIVE, STREAM
@@ -53,9 +52,3 @@ class LagWindow:
                 history.pop()
             history.append(sample)
         return samples
-
-
-def judged(settings: Settings, readings: Iterable[ReaderPoll]) -> list[ReaderPoll]:
-    """Readings in the order of their times, each judged on those before it."""
-    window = LagWindow(settings)
-    return [window.judged(each) for each in readings]

@@ -17,6 +17,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from threading import Lock
 from typing import Any
 from urllib.parse import urlencode
 
@@ -40,7 +41,7 @@ from truelog.monitor import metrics
 from truelog.schema import event
 from truelog.serving import analyst_limit
 from truelog.storage.api_key import RELOAD_SECONDS, KeyRing, Role
-from truelog.storage.database import connect
+from truelog.storage.database import Connection, connect
 from truelog.support.background import Background
 from truelog.support.errors import RequestRefused, ServiceDown, TruelogError
 from truelog.support.http_server import error_response, run_server
@@ -80,7 +81,8 @@ class LagService:
         self._broker = topics.client(settings)
         self._readers: dict[str, ListReaders] = {"views": lag_poll.polled_views, "archive": lag_poll.polled_archive}
         self._polled_at = dict.fromkeys(self._readers, 0.0)  # time of each last successful poll
-        self._windows: dict[str, LagWindow] = {}  # each poll has its own, because the polls run in parallel
+        self._window: LagWindow | None = None  # of all readers; the polls run in parallel, on different readers
+        self._loading = Lock()
 
     @asynccontextmanager
     async def running(self, _: Starlette) -> AsyncIterator[None]:
@@ -108,14 +110,20 @@ class LagService:
             self.settings, self._broker, event.event_names(self.settings.events_folder), self._readers[name]
         )  # 1
         with connect(self.settings) as connection:
-            if name not in self._windows:
-                self._windows[name] = LagWindow.loaded(connection, self.settings)
-            judged = [self._windows[name].judged(each) for each in readings]
+            window = self._load_window(connection)
+            judged = [window.judged(each) for each in readings]
             lag_history.append(connection, judged, self.settings.lag_keep_seconds)  # 2
         self._polled_at[name] = time.monotonic()
         lag_groups.publish_groups(
             self.settings, self._broker, {name: reader.at for name, reader in readers.items()}
         )  # 3
+
+    def _load_window(self, connection: Connection) -> LagWindow:
+        """The window, which the first poll loads."""
+        with self._loading:
+            if self._window is None:
+                self._window = LagWindow.loaded(connection, self.settings)
+            return self._window
 
     def _try_poll(self, name: str) -> None:
         """Poll once. Log any failure: it leaves a gap in the history, and the verdict then reports the gap."""

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.library.alert_tables import emptied
+from tests.library.judged import judged
 from truelog.alerts import alert_applications, alert_lag, alert_omissions, alert_resources, alert_verification
 from truelog.alerts.alert_kind import KINDS
 from truelog.alerts.alert_rules import Observation
@@ -19,7 +20,6 @@ from truelog.lag import lag_history
 from truelog.lag.lag_history import ReaderPoll
 from truelog.lag.lag_report import LagRow
 from truelog.lag.lag_verdict import LagVerdict, Sample
-from truelog.lag.lag_window import judged
 from truelog.storage.database import Connection
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings

@@ -8,12 +8,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.library.judged import judged
 from tests.scenes.command_line import answer, truelog
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_history, lag_limits, lag_report
 from truelog.lag.lag_history import ReaderPoll
 from truelog.lag.lag_verdict import Sample
-from truelog.lag.lag_window import LagWindow, judged
+from truelog.lag.lag_window import LagWindow
 from truelog.monitor import metrics
 from truelog.storage.database import connect
 from truelog.support.settings import Settings

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.library.judged import judged
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_history
 from truelog.lag.lag_history import ReaderPoll
 from truelog.lag.lag_verdict import Sample
-from truelog.lag.lag_window import judged
 from truelog.monitor import health, stream_report
 from truelog.monitor.health import ApplicationHealth, ViewHealth
 from truelog.monitor.stream_report import ReaderReport
