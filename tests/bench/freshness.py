@@ -108,6 +108,12 @@ def at(share: float, ordered: list[float]) -> float:
     return ordered[max(0, -int(-share * len(ordered) // 1) - 1)]
 
 
+def percentiles(ordered: list[float]) -> dict[str, float]:
+    """The percentiles and the maximum of delays in seconds, by their names in a row."""
+    shares = {f"p{round(share * 100)}_seconds": at(share, ordered) for share in (0.5, 0.95, 0.99)}
+    return {**shares, "max_seconds": ordered[-1]}
+
+
 def _row(view: str, seconds: list[float], rate: float, ran: Ran) -> Row:
     return Row(
         f"freshness of {view}",
@@ -115,12 +121,7 @@ def _row(view: str, seconds: list[float], rate: float, ran: Ran) -> Row:
         rate,
         ran,
         f"acknowledged to readable, {len(seconds)} marked events, polled every {LOOK_SECONDS * 1000:.0f} ms",
-        more={
-            "p50_seconds": at(0.5, seconds),
-            "p95_seconds": at(0.95, seconds),
-            "p99_seconds": at(0.99, seconds),
-            "max_seconds": seconds[-1],
-        },
+        more=percentiles(seconds),
     )
 
 

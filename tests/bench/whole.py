@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 import runtime
 from tests.bench.beat import every, first
 from tests.bench.cpu import Meter, used
-from tests.bench.freshness import at
+from tests.bench.freshness import percentiles
 from tests.bench.ground import complete
 from tests.bench.row import OURS, Row
 from tests.scenes.conftest import known
@@ -112,10 +112,8 @@ def _fresh(settings: Settings, named: str, seconds: float) -> Iterator[Row]:
     for view, delays in sorted(marks.delays.items()):
         ordered = sorted(delays)
         note = f"acknowledged to merged, {len(ordered)} marked events, polled every {_LOOK_SECONDS * 1000:.0f} ms"
-        shares = {f"p{round(share * 100)}_seconds": at(share, ordered) for share in (0.5, 0.95, 0.99)}
-        more = {**shares, "max_seconds": ordered[-1]}
         job = f"{named}: freshness of {view}"
-        yield Row(job, OURS, rate, "all on", note, more=more, other_cores=used_by_others)
+        yield Row(job, OURS, rate, "all on", note, more=percentiles(ordered), other_cores=used_by_others)
 
 
 def _places(connection: Connection) -> dict[str, dict[Place, deque[tuple[int, float]]]]:
