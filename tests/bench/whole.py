@@ -67,6 +67,7 @@ class Marks:
     missing: Mapping[str, dict[Place, deque[tuple[int, float]]]]
     delays: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     lock: threading.Lock = field(default_factory=threading.Lock)
+    sent: float = 0.0  # when the traffic ended
 
     def acknowledge(self, error: KafkaError | None, message: Message) -> None:
         """Handle the broker's acceptance or refusal of a marked record. The producer calls this method."""
@@ -108,7 +109,7 @@ def _fresh(settings: Settings, named: str, seconds: float) -> Iterator[Row]:
             if not sender.is_alive() and marks.all_reached:
                 break
     used_by_others = used(before, meter.read()).other_cores
-    rate = len(traffic) / (time.time() - began)
+    rate = len(traffic) / (marks.sent - began)
     for view, delays in sorted(marks.delays.items()):
         ordered = sorted(delays)
         note = f"acknowledged to merged, {len(ordered)} marked events, polled every {_LOOK_SECONDS * 1000:.0f} ms"
@@ -164,6 +165,8 @@ def _send(settings: Settings, traffic: Sequence[OutgoingRecord], marks: Marks | 
         kafka.poll(0)
         if sent == len(traffic):
             break
+    if marks is not None:
+        marks.sent = time.time()
     kafka.flush()
 
 
