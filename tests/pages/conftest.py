@@ -21,7 +21,7 @@ from tests.library.archived import drop_archive
 from tests.pages.plausible import HOSTILE, fill, views_folder
 from tests.scenes.conftest import known
 from truelog.archive.archive_table import open_catalog
-from truelog.control import event_files, topic_status
+from truelog.control import event_files, event_registry, topic_status
 from truelog.control.application import ARCHIVE, STREAM
 from truelog.ingest.event_classifier import DEAD_LETTER, EventClassifier, Receipt
 from truelog.ingest.event_parser import parse_event
@@ -94,8 +94,11 @@ def require_absent(broker: AdminClient, topic: str) -> None:
 
 
 @pytest.fixture(scope="package")
-def rejected(filled: Settings, kafka: Settings) -> Settings:
-    """Dead letters of an hour, and one of three days ago, in a new topic. A record of the topic is no dead letter."""
+def rejected(filled: Settings, kafka: Settings, migrated: Settings) -> Settings:
+    """Dead letters of an hour, and one of three days ago, in a new topic. A record of the topic is no dead letter.
+
+    The archive begins anew with it, in both databases.
+    """
     types, broker = load_events(), topics.client(filled, KafkaUser.ADMIN)
     if DEAD_LETTER in topics.existing_topics(broker):
         broker.delete_topics([DEAD_LETTER])[DEAD_LETTER].result(30)
@@ -108,8 +111,10 @@ def rejected(filled: Settings, kafka: Settings) -> Settings:
         producer.produce(DEAD_LETTER, record.value, partition=0)
     producer.produce(DEAD_LETTER, b"{}", partition=1)
     assert producer.flush(30) == 0
-    with open_catalog(filled) as catalog:
-        drop_archive(catalog, DEAD_LETTER)
+    for each in (filled, migrated):
+        with open_catalog(each) as catalog:
+            drop_archive(catalog, DEAD_LETTER)
+    event_registry.register(migrated, types[DEAD_LETTER])
     return filled
 
 

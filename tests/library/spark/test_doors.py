@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,19 @@ from pydantic import SecretStr
 from pyspark.sql import SparkSession
 
 from tests.laws.lab import Lab
+from tests.laws.views import IN_STEPS
 from tests.library.archived import PER_URL, archived
 from tests.library.spark import stranger
 from truelog.kernel import table
 from truelog.log import records, topics
 from truelog.support.settings import Settings
 from truelog.views.copies import SEEN
+from truelog.views.group import CHECKPOINTS, INPUTS
 
 SECRET = b"a secret that a task carries"
 # A call of the function of `foreachBatch`, in the protocol of Py4J.
 CALLBACK = b"c\np0\ncall\ne\n"
+READ = tuple(f"_{side}" for side in (INPUTS, CHECKPOINTS, SEEN))  # ends of the names of tables that executors read
 
 
 @pytest.fixture
@@ -99,14 +103,15 @@ def test_tasks_carry_only_what_they_need(lab: Lab, platform: Settings) -> None:
 
 
 def test_the_stager_inserts_staged_rows_reads_what_a_batch_needs_and_nothing_else(lab: Lab, migrated: Settings) -> None:
-    table.deploy_table(lab.connection, lab.compiled("stager_test", PER_URL))
+    for name, view in {"stager_counts": replace(PER_URL, dedupe="1 hour"), "stager_steps": IN_STEPS}.items():
+        table.deploy_table(lab.connection, lab.compiled(name, view))
     with psycopg.connect(migrated.staging_uri(), autocommit=True) as connection:
         assert connection.execute("SELECT current_user").fetchone() == ("stager",)
         tables = lab.connection.execute(
             "SELECT quote_ident(schemaname) || '.' || quote_ident(tablename), schemaname FROM pg_tables "
             "WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"
         ).fetchall()
-        may = "SELECT has_table_privilege(%s, %s, %s)"
+        may, read = "SELECT has_table_privilege(%s, %s, %s)", set[str]()
         assert {schema for _, schema in tables} >= {"stage", "truelog", "state", "iceberg"}
         for name, schema in tables:
             rights = {
@@ -114,9 +119,11 @@ def test_the_stager_inserts_staged_rows_reads_what_a_batch_needs_and_nothing_els
                 for right in ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "TRIGGER", "REFERENCES")
                 if lab.connection.execute(may, ("stager", name, right)).fetchone() == (True,)
             }
-            is_read = str(name).endswith(("_inputs", f"_{SEEN}")) and schema in ("stage", "state")
+            is_read = name.endswith(READ) and schema in ("stage", "state")
+            read |= {name} if "SELECT" in rights else set()
             assert rights <= ({"SELECT"} if is_read else set()) | ({"INSERT"} if schema == "stage" else set()), name
             assert "INSERT" in rights or schema != "stage"
+        assert {side for side in READ if any(name.endswith(side) for name in read)} == set(READ)
         for statement in ("CREATE TABLE stage.mine (x int)", "CREATE TEMP TABLE mine (x int)", "CREATE SCHEMA mine"):
             with pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute(statement.encode())
