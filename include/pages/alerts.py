@@ -11,7 +11,8 @@ from pydantic import BaseModel, Field
 
 from pages import task_logs
 from pages.access import SignedIn, may_handle_alerts, require_own_page
-from pages.data import OF_STREAMS, Answer, now
+from pages.answer import Answer, parts
+from pages.data import OF_STREAMS
 from truelog.alerts import alert_scheduler, alert_store
 from truelog.alerts.alert_kind import KINDS, RENAMED, former_kind
 from truelog.alerts.alert_rules import Alert
@@ -59,10 +60,10 @@ def all_alerts(user: SignedIn) -> Answer:
     with db_snapshot.read_snapshot(Settings()) as connection:
         causes = alert_store.causes(connection, partial(lag_limits.application_of_reader, Settings()))
         opened = alert_store.open_alerts(connection)
-        return now(
+        return Answer(
             open=[_as_dict(each) | {"follows_from": causes.get(each.key)} for each in opened],
             resolved=[_as_dict(each) for each in alert_store.resolved_alerts(connection, _RESOLVED)],
-            silences=[asdict(each) for each in alert_store.active_silences(connection)],
+            silences=alert_store.active_silences(connection),
             neglected=alert_scheduler.overdue_sources(connection),
             logs=task_logs.task_logs(application.application_names(Settings())),
             may_handle=may_handle_alerts(user),
@@ -74,7 +75,7 @@ def runbook(kind: str) -> Answer:
     kind = RENAMED.get(kind, kind)
     if kind not in KINDS:
         raise HTTPException(404, f"No alert kind {kind!r}")
-    return now(kind=kind, text=(PROJECT / "docs" / "runbooks" / f"{kind}.md").read_text("utf-8"))
+    return Answer(kind=kind, text=(PROJECT / "docs" / "runbooks" / f"{kind}.md").read_text("utf-8"))
 
 
 @router.post("/alerts/acknowledge", dependencies=ACTIONS)
@@ -105,4 +106,4 @@ def _as_dict(alert: Alert) -> dict[str, Any]:
         "page": kind.page.format(subject=quote(alert.subject, safe="")),
         "dag": kind.dag.format(subject=alert.subject),
     }
-    return {"key": alert.key, "former_kind": former_kind(alert.kind)} | texts | asdict(alert)
+    return {"key": alert.key, "former_kind": former_kind(alert.kind)} | texts | parts(alert)

@@ -1,5 +1,6 @@
 """The web application. Every route requires a sign-in, and there is no public API documentation."""
 
+import gc
 from types import ModuleType
 
 from airflow.api_fastapi.core_api.security import requires_authenticated
@@ -39,6 +40,7 @@ def make() -> FastAPI:
     app.add_exception_handler(TruelogError, _refuse)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_middleware(Headers, headers=OURS)
+    gc.freeze()  # what Airflow has loaded never becomes garbage, but a full collection would search it for 0.2 s
     return app
 
 

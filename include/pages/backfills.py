@@ -8,7 +8,6 @@ A later backfill of the same day reuses Airflow's run. Each backfill shows its o
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, date, datetime
 from typing import Annotated, Any
 
@@ -22,8 +21,8 @@ from sqlalchemy.orm import Session
 
 from pages import triggered_runs
 from pages.access import Dag, SignedIn, may_backfill, may_read
+from pages.answer import Answer
 from pages.attempts import Attempt, attempts
-from pages.data import Answer, now
 from pages.triggered_runs import Announcement
 from truelog.batch import recomputation
 from truelog.batch.recomputation import DayState, States
@@ -59,7 +58,7 @@ def backfills(user: SignedIn, skip: Annotated[int, Query(ge=0)] = 0) -> Answer:
         total = session.scalar(select(func.count()).select_from(ours.subquery()))
         page = ours.order_by(Backfill.id.desc()).offset(skip).limit(SHOWN)
         found = [_as_dict(session, each, known) for each in session.scalars(page)]
-    return now(backfills=found, total=total, views=known, may_backfill=may_backfill(user))
+    return Answer(backfills=found, total=total, views=known, may_backfill=may_backfill(user))
 
 
 @router.get("/data/partials", dependencies=READERS)
@@ -71,7 +70,7 @@ def recomputed_days(since: date, until: date) -> Answer:
     views = catalogue.view_names(settings.views_folder)
     with db_snapshot.read_snapshot(settings) as connection:
         found = partial_report.partial_days(connection, views, since, until)
-    return now(views=views, days=[asdict(each) for each in found], costs=view_report.backfill_costs(settings, views))
+    return Answer(views=views, days=found, costs=view_report.backfill_costs(settings, views))
 
 
 def _as_dict(session: Session, backfill: Backfill, known: Sequence[str]) -> dict[str, Any]:

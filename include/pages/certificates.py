@@ -1,7 +1,6 @@
 """Certificates: the newest of each view, or those of one view, with the results of their verifications."""
 
 from collections.abc import Iterable
-from dataclasses import asdict
 
 from airflow.models.dagrun import DagRun
 from airflow.utils.session import create_session
@@ -11,7 +10,8 @@ from fastapi.responses import StreamingResponse
 from sqlalchemy import select
 
 from pages.access import Dag, SignedIn, may_verify
-from pages.data import OF_VIEWS, Answer, now
+from pages.answer import Answer
+from pages.data import OF_VIEWS
 from pages.export import attachment
 from truelog.reconcile import certificate_checks, certificate_store
 from truelog.storage import db_snapshot
@@ -31,9 +31,9 @@ def certificates(user: SignedIn, view: str = "") -> Answer:
         newest = certificate_store.newest_of_each_view(connection, names)
         shown = certificate_store.newest_certificates(connection, view, _LISTED) if view else newest
         checks = certificate_checks.latest_checks(connection, [each.id for each in shown])
-    return now(
-        certificates=[asdict(each) for each in shown],
-        checks={name: asdict(each) for name, each in checks.items()},
+    return Answer(
+        certificates=shown,
+        checks=checks,
         without=sorted(set(names) - {each.view for each in newest}),
         pending=_pending(),
         may_verify=may_verify(user),

@@ -1,7 +1,7 @@
 """Page data as JSON, with the time at which it was read."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, HTTPException, Query
 
 from pages import task_logs
 from pages.access import Dag, SignedIn, is_readable, may_compare, may_read, may_restart, may_stop
+from pages.answer import Answer, parts
 from truelog.alerts import alert_store
 from truelog.control import view_tables
 from truelog.control.application import ARCHIVE
@@ -26,20 +27,15 @@ from truelog.views import catalogue
 router = APIRouter(prefix="/data")
 OF_STREAMS = [Depends(may_read(Dag.STREAMS))]
 OF_VIEWS = [Depends(may_read(Dag.RECONCILE))]
-Answer = dict[str, Any]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 _YEAR = 366 * 24.0  # hours
 Hours = Annotated[float, Query(gt=0, le=_YEAR)]
 Readers = Annotated[Sequence[str], Query(max_length=freshness_series.MOST_READERS)]
 
 
-def now(**found: object) -> Answer:
-    return {"as_of": datetime.now(UTC), **found}
-
-
 @router.get("/vitals", dependencies=OF_STREAMS)
 def vitals() -> Answer:
-    return now(**asdict(summary.load_summary(Settings())))
+    return Answer(**parts(summary.load_summary(Settings())))
 
 
 @router.get("/streams", dependencies=OF_STREAMS)
@@ -47,24 +43,30 @@ def streams(user: SignedIn) -> Answer:
     """Every application, with the actions that this user may take, and the input that is not read."""
     settings = Settings()
     found = [
-        asdict(each) | {"may_restart": may_restart(user, each.status.application), "may_stop": may_stop(user)}
+        parts(each) | {"may_restart": may_restart(user, each.status.application), "may_stop": may_stop(user)}
         for each in stream_report.application_reports(settings)
     ]
-    logs = task_logs.task_logs(each["status"]["application"] for each in found)
-    return now(applications=found, logs=logs, **asdict(input_report.input_report(settings)))
+    logs = task_logs.task_logs(each["status"].application for each in found)
+    return Answer(applications=found, logs=logs, **parts(input_report.input_report(settings)))
 
 
 @router.get("/lag", dependencies=OF_STREAMS)
-def lag(reader: str = "", hours: Annotated[float, Query(gt=0, le=72)] = 1) -> Answer:
-    """One reader's lag over time (by default the reader with the worst freshness), and the list of readers."""
+def lag(
+    reader: str = "", hours: Annotated[float, Query(gt=0, le=72)] = 1, partitions: Annotated[bool, Query()] = False
+) -> Answer:
+    """One reader's lag over time (by default the reader with the worst freshness), and the list of readers.
+
+    The course of each partition is many numbers, so it is sent only on request.
+    """
     settings = Settings()
     with db_snapshot.read_snapshot(settings) as connection:
         seen = lag_report.by_reader(lag_report.rows(settings, connection))
         chosen = reader or max(seen, key=lambda each: lag_report.freshness(seen[each]) or -1.0)
         require(chosen in seen, f"No reader {chosen!r}")
         course = lag_series.lag_timeline(connection, chosen, hours * 3600, settings.lag_poll_seconds)
-    rows = [asdict(row) for row in seen[chosen]]
-    return now(reader=chosen, readers=list(seen), hours=hours, course=asdict(course), rows=rows)
+    if not partitions:
+        course = replace(course, partitions=())
+    return Answer(reader=chosen, readers=list(seen), hours=hours, course=course, rows=seen[chosen])
 
 
 @router.get("/freshness", dependencies=OF_STREAMS)
@@ -75,7 +77,7 @@ def freshness(reader: Readers = (), hours: Annotated[float, Query(gt=0, le=72)] 
         known = [*view_tables.streamed_views(settings, connection), ARCHIVE]
         least = settings.lag_poll_seconds
         found = freshness_series.freshness_timeline(connection, list(reader), hours * 3600, least, known)
-    return now(hours=hours, **asdict(found), most=freshness_series.MOST_READERS)
+    return Answer(hours=hours, **parts(found), most=freshness_series.MOST_READERS)
 
 
 @router.get("/operations", dependencies=OF_STREAMS)
@@ -83,7 +85,7 @@ def operations(kind: str = "", subject: str = "", hours: Hours = _YEAR, limit: L
     """The latest operations, of one kind, with this text in their target, and of these last hours."""
     with db_snapshot.read_snapshot(Settings()) as connection:
         found = audit_trail.latest_operations(connection, limit, kind or None, subject, timedelta(hours=hours))
-    return now(operations=[asdict(each) for each in found], kinds=list(audit_trail.OperationKind))
+    return Answer(operations=found, kinds=list(audit_trail.OperationKind))
 
 
 @router.get("/timeline", dependencies=OF_STREAMS)
@@ -92,13 +94,12 @@ def on_call(hours: Annotated[float, Query(gt=0, le=31 * 24)] = 24) -> Answer:
     span = timedelta(hours=hours)
     with db_snapshot.read_snapshot(Settings()) as connection:
         found = timeline.occurrences(connection, span)
-    return now(occurrences=[asdict(each) for each in found], begins=datetime.now(UTC) - span)
+    return Answer(occurrences=found, begins=datetime.now(UTC) - span)
 
 
 @router.get("/views", dependencies=OF_VIEWS)
 def views() -> Answer:
-    """The catalogue. Its list shows no positions, which are many."""
-    return now(views=[asdict(replace(each, positions={})) for each in view_report.view_entries(Settings())])
+    return Answer(views=view_report.view_entries(Settings()))
 
 
 @router.get("/view", dependencies=OF_VIEWS)
@@ -110,10 +111,10 @@ def view(name: str, user: SignedIn) -> Answer:
         alerts = view_alerts(connection, name) if is_readable(user, Dag.STREAMS) else []
     may = may_compare(user)
     browsing = {"operators": list(Operator), "limit": browse.LIMIT, "may_export": may}
-    return now(**asdict(view_report.view_detail(settings, name)), alerts=alerts, may_compare=may, **browsing)
+    return Answer(**parts(view_report.view_detail(settings, name)), alerts=alerts, may_compare=may, **browsing)
 
 
-def view_alerts(connection: Connection, view: str) -> list[Answer]:
+def view_alerts(connection: Connection, view: str) -> list[dict[str, Any]]:
     found = [each for each in alert_store.open_alerts(connection) if each.subject == view]
     return [
         {"key": each.key, "severity": each.definition.severity, "cause": each.cause, "found_at": each.found_at}
@@ -131,7 +132,7 @@ def quality(of: str = "", limit: Limit = 60) -> Answer:
         worst = next((each.event for each in newest if each.failed), newest[0].event if newest else types[0])
         require(of in ("", *types), f"No event type {of!r}")
         days = quality_history.days(connection, of or worst, limit)
-    return now(newest=[asdict(each) for each in newest], of=of or worst, days=[asdict(each) for each in days])
+    return Answer(newest=newest, of=of or worst, days=days)
 
 
 def require(known: bool, message: str) -> None:

@@ -1,13 +1,13 @@
 """Dead letters: the events that the collector rejected, without their bytes, which the record page shows."""
 
-from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from pages import dead_letter_report
-from pages.data import OF_STREAMS, Answer, now
+from pages.answer import Answer, parts
+from pages.data import OF_STREAMS
 from pages.dead_letter_report import LetterQuery, Order
 from truelog.support.settings import Settings
 
@@ -33,4 +33,4 @@ def dead_letters(form: Annotated[Form, Query()]) -> Answer:
         form.hours, form.type or None, form.text or None, form.order, form.descending, form.limit, form.skip
     )
     found = dead_letter_report.dead_letter_report(Settings(), query)
-    return now(**asdict(found), skip=form.skip, replay=query.replay)
+    return Answer(**parts(found), skip=form.skip, replay=query.replay)

@@ -1,6 +1,5 @@
 """Explanations of rows: what one costs, the run of the `explain` DAG that answers a question, and its stored answer."""
 
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from airflow.models.dagrun import DagRun
@@ -11,7 +10,8 @@ from pydantic import BaseModel, Field
 from sqlalchemy import select
 
 from pages.access import Dag, DataReader, SignedIn, may_compare
-from pages.data import OF_VIEWS, Answer, now, require
+from pages.answer import Answer, parts
+from pages.data import OF_VIEWS, require
 from truelog.history import explain_question
 from truelog.history.explain_cost import explain_cost
 from truelog.history.explain_question import REFUSALS, Question
@@ -48,7 +48,7 @@ def explain(form: Annotated[Form, Query()], user: SignedIn) -> Answer:
     command = question.command
     with db_snapshot.read_snapshot(Settings()) as connection:
         answered = explain_question.newest_answer(connection, question)
-    return now(command=command, answered=answered and asdict(answered), may_read=may_compare(user), **_runs(question))
+    return Answer(command=command, answered=answered, may_read=may_compare(user), **_runs(question))
 
 
 @router.get("/explain/cost")
@@ -59,8 +59,8 @@ def cost(view: str) -> Answer:
     try:
         found = explain_cost(settings, view, catalogue.load_view(view, settings.views_folder))
     except REFUSALS as refused:
-        return now(refused=str(refused))
-    return now(**asdict(found), most=settings.explain_records)
+        return Answer(refused=str(refused))
+    return Answer(**parts(found), most=settings.explain_records)
 
 
 @router.get("/explanation")
@@ -72,7 +72,7 @@ def explanation(id: int, user: DataReader) -> Answer:  # noqa: A002  the name in
             raise HTTPException(404, f"No explanation {id}")
         question, answer = found
         audit_trail.record_operation(connection, OperationKind.EXPLAIN, question.view, user, ", ".join(question.where))
-    return now(id=id, **answer)
+    return Answer(id=id, **answer)
 
 
 def _runs(question: Question) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Reconciliations: the list with its filters, and one reconciliation."""
 
-from dataclasses import asdict
 from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query
@@ -8,7 +7,8 @@ from pydantic import AwareDatetime, BaseModel, Field
 
 from pages import triggered_runs
 from pages.access import SignedIn, may_compare
-from pages.data import OF_VIEWS, Answer, now
+from pages.answer import Answer, parts
+from pages.data import OF_VIEWS
 from truelog.monitor.declared_view import declared_view
 from truelog.reconcile import reconcile_history
 from truelog.reconcile.reconcile_history import HistoryQuery
@@ -60,8 +60,8 @@ def reconciliations(chosen: Annotated[PageFilter, Query()]) -> Answer:
     with db_snapshot.read_snapshot(Settings()) as connection:
         found = reconcile_history.list_reconciliations(connection, query)
         total = reconcile_history.count_reconciliations(connection, query)
-    return now(
-        reconciliations=[asdict(each) for each in found],
+    return Answer(
+        reconciliations=found,
         total=total,
         views=catalogue.view_names(Settings().views_folder),
         runs=triggered_runs.run_states(query.runs or ()),
@@ -77,4 +77,4 @@ def reconciliation(id: int, user: SignedIn) -> Answer:  # noqa: A002  the name i
         raise HTTPException(404, f"No reconciliation {id}")
     may = may_compare(user)
     view, _ = declared_view(settings, found.reconciliation.view)
-    return now(**asdict(found), key=view.key if view else (), may_compare=may, may_export=may)
+    return Answer(**parts(found), key=view.key if view else (), may_compare=may, may_export=may)

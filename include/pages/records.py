@@ -1,12 +1,12 @@
 """Archived records: one record with its raw bytes and the views that read it, and the records that views skip."""
 
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query
 
 from pages.access import DataReader, SignedIn, may_compare
-from pages.data import OF_VIEWS, Answer, now
+from pages.answer import Answer, parts
+from pages.data import OF_VIEWS
 from truelog.control import event_registry
 from truelog.monitor import record_report
 from truelog.monitor.archived_record import ArchivedRecord, read_record
@@ -30,7 +30,7 @@ def skipped(user: SignedIn, view: str = "") -> Answer:
     with db_snapshot.read_snapshot(Settings()) as connection:
         found = record_report.skipped_records(connection, view or None, _SKIPPED)
         topics = event_registry.newest_versions(connection)
-    return now(skipped=[asdict(each) for each in found], topics=sorted(topics), may_read=may_compare(user))
+    return Answer(skipped=found, topics=sorted(topics), may_read=may_compare(user))
 
 
 @router.get("/record")
@@ -44,13 +44,13 @@ def record(topic: str, partition: Partition, offset: Offset, user: DataReader) -
         about = f"partition {partition}, offset {offset}"
         audit_trail.record_operation(connection, OperationKind.READ, topic, user, about)
     readers = record_report.record_readers(settings, Place(topic, partition, offset))
-    return now(record=_as_text(found), readers=[asdict(each) for each in readers])
+    return Answer(record=_as_text(found), readers=readers)
 
 
 def _as_text(found: ArchivedRecord) -> dict[str, Any]:
     """The record as JSON data. Bytes that are not UTF-8 are escaped."""
     value = found.value
-    return asdict(found) | {
+    return parts(found) | {
         "key": _text(found.key),
         "headers": [(name, _text(content)) for name, content in found.headers],
         "value": _text(value if value is None else value[:_MOST_BYTES]),

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,8 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from pages.access import DataReader
-from pages.data import OF_VIEWS, Answer, now, require
+from pages.answer import Answer, parts
+from pages.data import OF_VIEWS, require
 from pages.export import attachment
 from truelog.monitor import view_report
 from truelog.serving import browse, parquet_export, row_export
@@ -68,7 +69,7 @@ def rows(form: Annotated[PageForm, Query()]) -> Answer:
     with db_snapshot.read_snapshot(settings) as connection:
         known = [each["name"] for each in db_snapshot.view_columns(connection, query.relation)]
         found = browse.fetch_rows(connection, query)
-    return now(relation=query.relation, skip=form.skip, known=known, **asdict(found))
+    return Answer(relation=query.relation, skip=form.skip, known=known, **parts(found))
 
 
 @router.get("/export/rows.{form}")

@@ -34,13 +34,19 @@ def test_lag_over_time_has_a_peak_and_a_gap(snapshot: Connection) -> None:
     """Six hours in steps of two minutes; the poller measured nothing for five minutes."""
     course = lag_series.lag_timeline(snapshot, "page_audience", 6 * 3600, least=120)
     assert course.step == 120
-    assert [(each.topic, each.partition) for each in course.series] == [("page_view", p) for p in range(4)]
-    events = course.series[0].events
+    assert [(each.topic, each.partition) for each in course.partitions] == [("page_view", p) for p in range(4)]
+    events = course.partitions[0].course.events
     assert len(events) == len(course.at) == 181
     assert max(each or 0 for each in events) == 4_000
     gaps = [at for at, each in zip(course.at[1:-1], events[1:-1], strict=True) if each is None]
     assert 1 <= len(gaps) <= 3
     assert gaps == [gaps[0] + 120 * n for n in range(len(gaps))]
+    courses = [each.course for each in course.partitions]
+    by_step = list(zip(course.total.events, *(each.events for each in courses), strict=True))
+    assert {(total is None, None in parts) for total, *parts in by_step} == {(True, True), (False, False)}
+    assert all(total == sum(parts) for total, *parts in by_step if total is not None)
+    latest = zip(course.total.seconds, *(each.seconds for each in courses), strict=True)
+    assert all(total == max(parts) for total, *parts in latest if total is not None)
 
 
 def test_the_freshness_of_readers_is_compared(snapshot: Connection) -> None:
@@ -60,10 +66,10 @@ def test_the_freshness_of_readers_is_compared(snapshot: Connection) -> None:
 def test_throughput_is_the_growth_of_positions_and_of_the_log(snapshot: Connection) -> None:
     """300 records arrive per minute in each partition, and the archive reads them all."""
     course = lag_series.lag_timeline(snapshot, "archive", 3600, least=60)
-    for series in course.series:
-        rates = [
-            (arrived, read) for arrived, read in zip(series.rate_in, series.rate_out, strict=True) if arrived and read
-        ]
+    assert [each for each in course.total.rate_in if each]
+    for each in course.partitions:
+        pairs = zip(each.course.rate_in, each.course.rate_out, strict=True)
+        rates = [(arrived, read) for arrived, read in pairs if arrived and read]
         assert len(rates) > 50
         assert {round(arrived) for arrived, _ in rates} <= {5, 10, 0}
         assert [arrived for arrived, _ in rates] == pytest.approx([read for _, read in rates])
@@ -107,8 +113,10 @@ def test_streams_are_reported_with_all_their_readers(filled: Settings) -> None:
     readers = {each.reader: each for each in stream.readers}
     assert set(readers) == {*MADE, "broken", "request_rates"}
     assert (readers["page_views"].lag_events, readers["page_views"].freshness) == (0 + 7 + 14 + 21, 21 / 50)
+    assert (readers["page_views"].version, readers["page_views"].partitions) == (1, 4)
     assert (readers["page_audience"].state, readers["page_audience"].version) == ("STALLED", 1)
     unmade = readers["request_rates"]
+    assert (unmade.version, unmade.partitions) == (None, 0)
     assert (unmade.verdict, unmade.lag_events, unmade.freshness) == (LagVerdict.UNKNOWN, None, None)
 
 
@@ -117,8 +125,7 @@ def test_only_the_latest_batches_are_stored(snapshot: Connection) -> None:
 
 
 def test_the_lag_is_unknown_if_one_partition_is_unknown(filled: Settings) -> None:
-    [_, stream] = stream_report.application_reports(filled)
-    seen = next(each.partitions for each in stream.readers if each.reader == "page_views")
+    seen = lag_report.lag_rows_now(filled, ["page_views"])
     blind = [*seen, replace(seen[0], lag_events=None, lag_seconds=None)]
     assert (lag_report.lag_events(blind), lag_report.freshness(blind)) == (None, None)
 

@@ -13,19 +13,19 @@ export function show(given, { shown, form }) {
   const readers = h("select", { "aria-label": "Reader", change: () => choose("reader", readers.value) });
   const spans = h("select", { "aria-label": "Time range", change: () => choose("hours", spans.value) },
     SPANS.map(([hours, text]) => h("option", { value: hours, selected: String(hours) === query.hours }, text)));
-  const partitions = h("input", { type: "checkbox", checked: query.partitions !== "", change: () => { choose("partitions", partitions.checked ? "1" : ""); again.redraw(); } });
+  const partitions = h("input", { type: "checkbox", checked: query.partitions !== "", change: () => { choose("partitions", partitions.checked ? "1" : ""); } });
   form.append(readers, spans, h("label", {}, partitions, " A line for each partition"));
-  const again = live(shown, () => ask("data/lag", { reader: query.reader, hours: query.hours }), 10, (found) => {
+  const again = live(shown, () => ask("data/lag", { reader: query.reader, hours: query.hours, partitions: query.partitions ? 1 : 0 }), 10, (found) => {
     if (!readers.length) readers.append(...found.readers.map((each) => h("option", { selected: each === found.reader }, each)));
-    return drawn(found, query.partitions !== "");
+    return drawn(found);
   });
 }
 
-function drawn({ reader, course, rows }, each) {
+function drawn({ reader, course, rows }) {
   return [
     h("h1", {}, "Lag", h("span", {}, " of ", toReader(reader))),
     h("p", {}, link("freshness", {}, "Compare the freshness of views")),
-    ...(course.series.length ? charts(course, each) : [h("p", { class: "quiet" }, marked(`No samples of ${reader} in this time range. Check with \`truelog status\` that the \`lag\` service is READY.`))]),
+    ...(course.total.events.length ? charts(course) : [h("p", { class: "quiet" }, marked(`No samples of ${reader} in this time range. Check with \`truelog status\` that the \`lag\` service is READY.`))]),
     table(["Topic", { title: "Partition", number: true }, { title: "Position", number: true }, { title: "Log start", number: true },
       { title: "Log end", number: true }, { title: "Lag (events)", number: true }, { title: "Lag (time)", number: true },
       { title: "In/s", number: true, hint: "Records that arrive per second" }, { title: "Out/s", number: true, hint: "Records that the reader processes per second" },
@@ -36,26 +36,20 @@ function drawn({ reader, course, rows }, each) {
       row.caught_up_in === null ? "" : duration(row.caught_up_in),
       h("span", {}, badge(row.verdict), row.verdict === "OK" ? null : h("small", {}, ` ${seen(row.reason)}`)),
     ]), "No sample yet.", { caption: "The newest sample of each partition", keys: rows.map((row) => `${row.topic} ${row.partition}`) }),
-    h("p", { class: "quiet" }, course.series.length ? `Each point is the highest lag within ${duration(course.step)}. ` : null, sampled(rows)),
+    h("p", { class: "quiet" }, course.total.events.length ? `Each point is the highest lag within ${duration(course.step)}. ` : null, sampled(rows)),
   ];
 }
 
-function charts({ at, series }, each) {
-  const lines = (name, combine, title) => [
-    { name: title, values: at.map((_, i) => combined(series.map((one) => one[name][i]), combine)) },
-    ...(each ? series.map((one) => ({ name: `${one.topic} ${one.partition}`, values: one[name] })) : []),
+function charts({ at, total, partitions }) {
+  const lines = (name, title) => [
+    { name: title, values: total[name] },
+    ...partitions.map((each) => ({ name: `${each.topic} ${each.partition}`, values: each.course[name] })),
   ];
-  const total = (values) => values.reduce((sum, one) => sum + one, 0), most = (values) => Math.max(...values);
   return [
-    chart({ title: "Lag", unit: "events", at, series: lines("events", total, "Total") }),
-    chart({ title: "Freshness", unit: "time", at, series: lines("seconds", most, "Latest partition") }),
-    chart({ title: "Throughput", unit: "events/s", at, series: [...lines("rate_in", total, "In").slice(0, 1), ...lines("rate_out", total, "Out").slice(0, 1)] }),
+    chart({ title: "Lag", unit: "events", at, series: lines("events", "Total") }),
+    chart({ title: "Freshness", unit: "time", at, series: lines("seconds", "Latest partition") }),
+    chart({ title: "Throughput", unit: "events/s", at, series: [{ name: "In", values: total.rate_in }, { name: "Out", values: total.rate_out }] }),
   ];
-}
-
-// If one partition is unknown, the others would give a value that is too low.
-function combined(values, combine) {
-  return values.includes(null) ? null : combine(values);
 }
 
 function sampled(rows) {

@@ -65,7 +65,7 @@ function application(each, { as_of: now, logs }, again) {
       pair("Lag sampled", sampled(each.readers))),
     table(
       ["Reader", "State", { title: "Version", number: true }, { title: "Lag (events)", number: true, hint: "Unprocessed records" },
-        { title: "Freshness", number: true, hint: "Age of the oldest unprocessed record" }, "Lag verdict", "Positions"],
+        { title: "Freshness", number: true, hint: "Age of the oldest unprocessed record" }, "Lag verdict", "Partitions"],
       each.readers.map((reader) => row(reader, now)), "This application runs no views.", { caption: `Readers of ${status.application}`, keys: each.readers.map((reader) => reader.reader) }),
     steps(status.application, each.batches),
   );
@@ -110,23 +110,9 @@ function row(reader, now) {
     reader.version ? number(reader.version) : "",
     number(reader.lag_events),
     duration(reader.freshness),
-    h("span", {}, link("lag", { reader: reader.reader }, badge(reader.verdict)), reasons(reader)),
-    partitions(reader),
+    h("span", {}, link("lag", { reader: reader.reader }, badge(reader.verdict)), reader.verdict === "OK" ? null : h("small", {}, ` ${seen(reader.why)}`)),
+    reader.partitions ? link("lag", { reader: reader.reader }, count(reader.partitions, "partition")) : h("span", { class: "quiet" }, "No sample yet"),
   ];
-}
-
-function reasons(reader) {
-  const odd = reader.partitions.filter((each) => each.verdict !== "OK");
-  return odd.length ? h("small", {}, ` ${seen(odd[0].reason)}`) : null;
-}
-
-function partitions(reader) {
-  const known = reader.partitions.filter((each) => each.topic !== null);
-  if (!known.length) return h("span", { class: "quiet" }, "No sample yet");
-  const topics = [...new Set(known.map((each) => each.topic))];
-  return h("details", { id: `positions-${reader.reader}` }, h("summary", {}, count(known.length, "partition")),
-    topics.map((topic) => h("p", { class: "positions" }, `${topic} `, known.filter((each) => each.topic === topic).map((each) =>
-      h("span", { title: `Log end: ${each.end ?? "unknown"}` }, `${each.partition}:${each.position ?? "unknown"}`)))));
 }
 
 function buttons({ status, state, may_restart: restart, may_stop: stop }, again) {

@@ -18,7 +18,7 @@ export function show(given, { shown, form }) {
   });
 }
 
-function drawn({ entry, columns, checks, sources, versions, alerts, costs, as_of: now }) {
+function drawn({ entry, columns, checks, sources, versions, positions: at, alerts, costs, as_of: now }) {
   return [
     h("h1", {}, entry.view, " ", badge(entry.state)),
     links(entry),
@@ -28,7 +28,7 @@ function drawn({ entry, columns, checks, sources, versions, alerts, costs, as_of
     ...alerts.map((each) => h("p", { class: "means", "data-alert": each.key }, badge(each.severity.toUpperCase()), " ",
       link("alerts", { match: each.key }, each.title), `: ${seen(each.cause)} (`, ago(each.found_at, now), ")")),
     layerOf(entry.answer),
-    sources.length ? lineage(entry, sources, now) : null,
+    sources.length ? lineage(entry, sources, at, now) : null,
     h("h3", {}, "Columns"),
     table(["Column", "Aggregation", "Type", "Description"], columns.map((each) => [
       each.name, sentence(each.role), each.type ?? h("span", { class: "quiet" }, "Not created yet"), seen(each.comment ?? ""),
@@ -54,13 +54,13 @@ function skipped({ view }, { version, excluded }) {
 }
 
 // From the event to the readers of the view. Each box shows where the data is stored, and links to it.
-function lineage(entry, sources, now) {
+function lineage(entry, sources, at, now) {
   const box = (title, ...lines) => h("div", { class: "box" }, h("strong", {}, title), lines.filter(Boolean).map((each) => h("span", {}, each)));
   const arrow = () => h("span", { class: "arrow", "aria-hidden": "true" }, "→");
   return h("div", { class: "lineage", role: "group", "aria-label": "Lineage" },
     h("div", {}, sources.map((each) => box(link("quality", { of: each.event }, each.event), "Event", seen(each.about), `Topic: ${count(each.partitions, "partition")}, retention ${each.retention}`))), arrow(),
     h("div", {}, sources.map((each) => box(link("record", { topic: each.event }, each.event), "Archive", "Every record, kept forever"))), arrow(),
-    h("div", {}, box(entry.batch_only ? entry.view : link("lag", { reader: entry.view }, entry.view), "View", entry.batch_only ? "Built once a day" : `Application: ${entry.application}`, entry.keep ? `Keeps rows for ${entry.keep}` : "Keeps all rows", positions(entry.positions),
+    h("div", {}, box(entry.batch_only ? entry.view : link("lag", { reader: entry.view }, entry.view), "View", entry.batch_only ? "Built once a day" : `Application: ${entry.application}`, entry.keep ? `Keeps rows for ${entry.keep}` : "Keeps all rows", positions(at),
       entry.proof ? proof(entry.proof, now) : "Never compared")), arrow(),
     h("div", {}, entry.relations.map((each) => box(link("view", { name: entry.view, relation: each === entry.view ? "" : each }, `views.${each}`), "SQL view for readers"))));
 }

@@ -40,6 +40,12 @@ def empty_answer(connection: Connection, tables: Sequence[str]) -> None:
         connection.execute(sql.SQL("DELETE FROM {}").format(sql.Identifier("batch", each)))
 
 
+def deployed_versions(connection: Connection) -> dict[str, int]:
+    """The version of each view that readers see. A view without a table is left out."""
+    rows = connection.execute("SELECT view, version FROM truelog.deployed").fetchall()
+    return {str(view): int(str(version)) for view, version in rows}
+
+
 def batch_only_views(connection: Connection) -> set[str]:
     """The views whose deployed version no stream runs."""
     return {str(view) for (view,) in connection.execute("SELECT view FROM truelog.batch_only").fetchall()}

@@ -15,6 +15,8 @@ from truelog.storage import db_snapshot
 from truelog.storage.database import Connection
 from truelog.support.settings import Settings
 
+_SEVERITY = {verdict: severity for severity, verdict in enumerate(LagVerdict)}
+
 
 @dataclass(frozen=True, slots=True)
 class LagRow:
@@ -81,7 +83,7 @@ def by_reader(found: Iterable[LagRow]) -> dict[str, list[LagRow]]:
 
 def worst(rows: Iterable[LagRow]) -> LagRow:
     """The row with the worst verdict, or the first such row if there are several."""
-    return max(rows, key=lambda row: list(LagVerdict).index(row.verdict))
+    return max(rows, key=lambda row: _SEVERITY[row.verdict])
 
 
 def lag_events(rows: Sequence[LagRow]) -> int | None:

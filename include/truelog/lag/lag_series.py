@@ -1,6 +1,6 @@
-"""One reader's lag over time, by partition, divided into as many steps as a chart can show."""
+"""One reader's lag over time, in total and by partition, divided into as many steps as a chart can show."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -9,17 +9,16 @@ from truelog.lag.time_steps import step_numbers
 from truelog.storage.database import Connection
 
 STEPS = 240
+_NO_SAMPLE = (None,) * 4
 
 
 @dataclass(frozen=True)
-class LagSeries:
-    """The highest lag of one partition in each step, and the records per second that arrived and that were processed.
+class LagCourse:
+    """The highest lag in each step, and the records per second that arrived and that were processed.
 
     A step without a sample has None. A rate also needs a sample in the step before.
     """
 
-    topic: str
-    partition: int
     events: Sequence[int | None]
     seconds: Sequence[float | None]
     rate_in: Sequence[float | None]
@@ -27,12 +26,23 @@ class LagSeries:
 
 
 @dataclass(frozen=True)
+class PartitionCourse:
+    topic: str
+    partition: int
+    course: LagCourse
+
+
+@dataclass(frozen=True)
 class LagTimeline:
-    """The step length in seconds, the start of each step in seconds since 1970, and the series of all partitions."""
+    """The step length in seconds, the start of each step in seconds since 1970, and the courses.
+
+    If one partition is unknown in a step, the total is unknown: the others would give a value that is too low.
+    """
 
     step: float
     at: Sequence[float]
-    series: Sequence[LagSeries]
+    total: LagCourse
+    partitions: Sequence[PartitionCourse]
 
 
 def lag_timeline(connection: Connection, reader: str, span: float, least: float) -> LagTimeline:
@@ -43,16 +53,28 @@ def lag_timeline(connection: Connection, reader: str, span: float, least: float)
     for number, topic, partition, *sample in rows:
         samples.setdefault((topic, partition), {})[number] = tuple(sample)
     numbers = step_numbers(connection, span, step)
-    return LagTimeline(
-        step,
-        [number * step for number in numbers],
-        [_series(partition, by, numbers, step) for partition, by in sorted(samples.items())],
+    courses = [
+        PartitionCourse(*at, _course([by.get(n, _NO_SAMPLE) for n in numbers], step))
+        for at, by in sorted(samples.items())
+    ]
+    return LagTimeline(step, [number * step for number in numbers], _total([each.course for each in courses]), courses)
+
+
+def _course(samples: Sequence[tuple[Any, ...]], step: float) -> LagCourse:
+    events, seconds, ends, positions = zip(*samples, strict=True)
+    return LagCourse(events, seconds, _rates(ends, step), _rates(positions, step))
+
+
+def _total(courses: Sequence[LagCourse]) -> LagCourse:
+    def combined(values: Iterable[Sequence[float | None]], combine: Callable[..., Any]) -> list[Any]:
+        return [None if None in step else combine(step) for step in zip(*values, strict=True)]
+
+    return LagCourse(
+        combined((each.events for each in courses), sum),
+        combined((each.seconds for each in courses), max),
+        combined((each.rate_in for each in courses), sum),
+        combined((each.rate_out for each in courses), sum),
     )
-
-
-def _series(partition: tuple[str, int], by: dict[int, tuple[Any, ...]], numbers: range, step: float) -> LagSeries:
-    events, seconds, ends, positions = ([by.get(n, (None,) * 4)[part] for n in numbers] for part in range(4))
-    return LagSeries(*partition, events, seconds, _rates(ends, step), _rates(positions, step))
 
 
 def _rates(offsets: Sequence[int | None], step: float) -> list[float | None]:

@@ -1,4 +1,4 @@
-"""The stream report: each application's desired state, actual state, and readers by partition.
+"""The stream report: each application's desired state, actual state, and readers.
 
 The lag comes from the lag service's newest samples. Otherwise each page view would put load on the brokers and the
 archive.
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from truelog.apps import launch_history, launcher, reader_positions
+from truelog.apps import launch_history, launcher
 from truelog.apps.launch_history import Launches
 from truelog.apps.liveness import diagnose
-from truelog.control import application, view_status
+from truelog.control import application, view_status, view_tables
 from truelog.control.application import ARCHIVE, ApplicationStatus
 from truelog.control.view_status import ViewStatus
 from truelog.lag import lag_limits, lag_report
@@ -42,12 +42,13 @@ class ReaderReport:
     state: str
     reason: str
     since: datetime | None
-    verdict: LagVerdict
+    verdict: LagVerdict  # the worst of all partitions
+    why: str  # the reason of this verdict
     lag_events: int | None
     freshness: float | None
     lag_age: float | None  # age of the samples that the lag and the freshness come from
     lag_unknown: str  # why the lag is unknown, or empty if it is known
-    partitions: Sequence[lag_report.LagRow]
+    partitions: int  # that have a sample
     answer: ServingStatus | None  # None for the archive, which is not a view
 
 
@@ -113,25 +114,26 @@ def _state_of(settings: Settings, status: ApplicationStatus, launch: Launches) -
 
 def _readers(settings: Settings, connection: Connection) -> list[ReaderReport]:
     rows = lag_report.by_reader(lag_report.rows(settings, connection))
-    positions = reader_positions.view_positions(connection, [reader for reader in rows if reader != ARCHIVE])
+    versions = view_tables.deployed_versions(connection)
     states = {each.view: each for each in view_status.view_statuses(connection)}
     answers = serving_status.serving_statuses(connection)
     unknown = ("UNKNOWN", "no application has run it yet", None)
     return [
         ReaderReport(
             reader,
-            positions[reader].version if reader in positions else None,
+            versions.get(reader),
             *(("", "", None) if reader == ARCHIVE else _state(states[reader]) if reader in states else unknown),
-            lag_report.worst(partitions).verdict,
+            worst.verdict,
+            worst.reason,
             lag.events,
             lag.seconds,
             lag.age,
             lag.unknown,
-            partitions,
+            sum(each.topic is not None for each in partitions),
             answers.get(reader),
         )
         for reader, partitions in rows.items()
-        for lag in [lag_report.reader_lag(partitions)]
+        for lag, worst in [(lag_report.reader_lag(partitions), lag_report.worst(partitions))]
     ]
 
 

@@ -5,12 +5,11 @@ If a file cannot be loaded, the view is listed with the reason, so that no view 
 
 import ast
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from truelog.apps import reader_positions
-from truelog.apps.reader_positions import ReaderPosition
 from truelog.control import application, view_status
 from truelog.control.view_status import ViewStatus
 from truelog.monitor.declared_view import declared_view
@@ -65,7 +64,6 @@ class ViewEntry:
     state: str = "UNKNOWN"
     reason: str = "no application has run it yet"
     since: datetime | None = None
-    positions: dict[str, dict[int, int]] = field(default_factory=dict)
     table: ViewTable | None = None
     proof: LatestComparison | None = None
     answer: ServingStatus | None = None  # the layer that serves the view's readers
@@ -98,6 +96,7 @@ class ViewDetail:
     checks: Sequence[str]
     sources: Sequence[SourceTopic]
     versions: Sequence[ViewTable]
+    positions: dict[str, dict[int, int]]  # by topic and partition
     costs: str = ""  # what a backfill costs
 
 
@@ -118,10 +117,10 @@ def view_detail(settings: Settings, view: str) -> ViewDetail:
         [entry] = _entries(settings, connection, [view])
         existing = {str(each["name"]): each for each in db_snapshot.view_columns(connection, view)}
         versions = [table for _, table in _tables(connection, [view])]
+        positions = reader_positions.view_positions(connection, [view])[view].positions.plain()
     if entry.broken:
-        return ViewDetail(
-            entry, [ViewColumn(n, "", c["type"], c["comment"]) for n, c in existing.items()], (), (), versions
-        )
+        columns = [ViewColumn(n, "", c["type"], c["comment"]) for n, c in existing.items()]
+        return ViewDetail(entry, columns, (), (), versions, positions)
     declared, _ = declared_view(settings, view)
     assert declared is not None  # noqa: S101  the entry is not broken
     events = load_events()
@@ -131,6 +130,7 @@ def view_detail(settings: Settings, view: str) -> ViewDetail:
         declared.checks,
         [_source(events[name]) for name in declared.reads],
         versions,
+        positions,
         declared.backfill_cost,
     )
 
@@ -150,13 +150,12 @@ def view_relations(settings: Settings, view: str) -> list[str]:
 
 
 def _entries(settings: Settings, connection: Connection, names: Sequence[str]) -> Iterator[ViewEntry]:
-    positions = reader_positions.view_positions(connection, names)
     states = {each.view: each for each in view_status.view_statuses(connection)}
     deployed = dict(_tables(connection, names))
     builds = build_schedule.build_statuses(settings, connection, names)
     proofs, answers = _proofs(connection, names), serving_status.serving_statuses(connection)
     for name in names:
-        entry = _entry(settings, name, states.get(name), positions[name], deployed.get(name))
+        entry = _entry(settings, name, states.get(name), deployed.get(name))
         if name in builds:
             entry = _batch_only(entry, builds[name])
         yield replace(entry, proof=proofs.get(name), answer=answers.get(name))
@@ -170,9 +169,7 @@ def _batch_only(entry: ViewEntry, build: BuildStatus) -> ViewEntry:
     return replace(entry, state=view_status.BATCH_ONLY, reason=build.plan, since=build.built_at)
 
 
-def _entry(
-    settings: Settings, name: str, status: ViewStatus | None, position: ReaderPosition, table: ViewTable | None
-) -> ViewEntry:
+def _entry(settings: Settings, name: str, status: ViewStatus | None, table: ViewTable | None) -> ViewEntry:
     declared, broken = declared_view(settings, name)
     known: dict[str, Any] = {}
     if declared is not None:
@@ -185,7 +182,6 @@ def _entry(
         about=_about(settings, name),
         application=application.application_of_view(settings, name),
         broken=broken,
-        positions=position.positions.plain(),
         table=table,
         **known,
     )
