@@ -97,7 +97,7 @@ def require_absent(broker: AdminClient, topic: str) -> None:
 def rejected(filled: Settings, kafka: Settings, migrated: Settings) -> Settings:
     """Dead letters of an hour, and one of three days ago, in a new topic. A record of the topic is no dead letter.
 
-    The archive begins anew with it, in both databases.
+    Its archive is empty in both databases.
     """
     types, broker = load_events(), topics.client(filled, KafkaUser.ADMIN)
     if DEAD_LETTER in topics.existing_topics(broker):

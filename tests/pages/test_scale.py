@@ -1,8 +1,8 @@
 """The time of each data answer on a large platform: 50 views, 200 partitions and 10,000 reconciliations.
 
 `--log-cli-level=INFO` shows the 95th percentile of each answer. The bound is generous, because other processes share
-the machine. Over HTTP, queries and rows are the bounds. The database has lag samples of ten minutes, which is what pages
-read.
+the machine. Over HTTP, queries and rows are the bounds. Pages read the lag samples of ten minutes, which the database
+has.
 """
 
 import json

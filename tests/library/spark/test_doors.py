@@ -107,7 +107,7 @@ def test_the_stager_inserts_staged_rows_reads_what_a_batch_needs_and_nothing_els
         table.deploy_table(lab.connection, lab.compiled(view_name, view))
     with psycopg.connect(migrated.staging_uri(), autocommit=True) as connection:
         assert connection.execute("SELECT current_user").fetchone() == ("stager",)
-        tables = lab.connection.execute(
+        tables: list[tuple[Any, ...]] = lab.connection.execute(
             "SELECT quote_ident(schemaname) || '.' || quote_ident(tablename), schemaname FROM pg_tables "
             "WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"
         ).fetchall()
