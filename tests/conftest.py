@@ -9,13 +9,17 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 import runtime
 from truelog.support.settings import Settings, default_home
 
-# Every run uses the same examples, so a failure can be reproduced elsewhere.
+# Every run uses the same examples, so a failure can be reproduced elsewhere. Hypothesis would also draw constants that
+# occur in the loaded modules, which depend on the tests before.
 hypothesis.settings.register_profile("seeded", derandomize=True)
 hypothesis.settings.load_profile("seeded")
+vars(providers)["_get_local_constants"] = Constants
 
 pytest_plugins = ("tests.spark_fixtures",)
 
