@@ -51,8 +51,8 @@ LAST_PAGE = Page()
 
 
 @dataclass(frozen=True)
-class _Streamed:
-    """The rows in the stream's table, at its positions, and whether rows with their key have expired there."""
+class _Stored:
+    """The rows in the view's table, at its positions, and whether rows with their key have expired there."""
 
     rows: ShownRows
     positions: Positions
@@ -85,14 +85,14 @@ def explain(
         rebuilder = Rebuilder(context, connection, compiled)
         rebuilder.require_reading()
         key = parse_key(context.spark, compiled, given)
-        streamed = _read_streamed(settings, compiled, key)
-        end, missing = archived_end(settings, compiled.view.reads, streamed.positions)
+        stored = _read_stored(settings, compiled, key)
+        end, missing = archived_end(settings, compiled.view.reads, stored.positions)
         trace = _trace(rebuilder, end, key, cache)
         listed = _list_events(trace, page)
         steps = EventSteps(context.spark, listed.places)
         rows = shown_rows.of_states(settings, compiled, trace.rows(steps))
-        rebuilt = () if streamed.is_expired else rows.get(steps.numbers[-1], ())
-        verdict, reason = _verdict(streamed, rebuilt, listed.total, missing)
+        rebuilt = () if stored.is_expired else rows.get(steps.numbers[-1], ())
+        verdict, reason = _verdict(stored, rebuilt, listed.total, missing)
         return Explanation(
             compiled.name,
             compiled.view.version,
@@ -101,7 +101,7 @@ def explain(
             missing,
             verdict,
             reason,
-            as_data(streamed.rows),
+            as_data(stored.rows),
             as_data(rebuilt),
             listed.total,
             _events(settings, trace.sources, steps, listed, rows),
@@ -110,12 +110,12 @@ def explain(
         )
 
 
-def _read_streamed(settings: Settings, compiled: CompiledView, key: RowKey) -> _Streamed:
+def _read_stored(settings: Settings, compiled: CompiledView, key: RowKey) -> _Stored:
     with db_snapshot.read_snapshot(settings) as snapshot:
         positions = merge.positions(snapshot, compiled)
         limit, age = clock.cutoff(snapshot, compiled, positions), key.values.get(compiled.age_column or "")
         rows = shown_rows.of_table(snapshot, compiled, key.condition)
-        return _Streamed(rows, positions, limit is not None and age is not None and age < limit)
+        return _Stored(rows, positions, limit is not None and age is not None and age < limit)
 
 
 def _trace(rebuilder: Rebuilder, end: Positions, key: RowKey, cache: ExitStack) -> Trace:
@@ -147,13 +147,13 @@ def _place(events: DataFrame, coordinates: str) -> Column:
     return F.struct(*(F.lit(value).alias(part) for part, value in found[0][PLACE].asDict().items()))
 
 
-def _verdict(streamed: _Streamed, rebuilt: ShownRows, total: int, missing: int) -> tuple[Verdict, str]:
+def _verdict(stored: _Stored, rebuilt: ShownRows, total: int, missing: int) -> tuple[Verdict, str]:
     if missing:
         behind = f"the archive is {missing} records behind the view, so the last events are missing"
         return Verdict.UNKNOWN, f"{behind}. Is the archive application running?"
-    if streamed.rows != rebuilt:
+    if stored.rows != rebuilt:
         return Verdict.DIFFERENT, "the row does not follow from its events: `truelog reconcile` searches for the cause"
-    if streamed.is_expired:
+    if stored.is_expired:
         return Verdict.EQUAL, "the row has expired"
     return Verdict.EQUAL, "" if total else "no event"
 

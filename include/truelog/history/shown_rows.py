@@ -59,9 +59,9 @@ def of_states(settings: Settings, table: CompiledView, states: DataFrame) -> dic
 
 
 def of_table(connection: Connection, table: CompiledView, condition: sql.Composable) -> ShownRows:
-    """The streamed table's rows that fulfil the condition, ordered by key."""
+    """The rows of the table's stream, or of a batch-only view, that fulfil the condition, ordered by key."""
     rows = sql.SQL("(SELECT 0 AS {}, * FROM {} WHERE {}) AS chosen").format(
-        sql.Identifier(STEP), sql.Identifier("state", table.table), condition
+        sql.Identifier(STEP), sql.Identifier(table.schema, table.table), condition
     )
     found = connection.execute(_select(table, rows)).fetchall()
     return tuple(ShownRow(str(key), None if row is None else str(row)) for _, key, row in found)

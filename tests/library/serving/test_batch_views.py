@@ -16,6 +16,8 @@ from truelog import Join, Latest, Match, Totals, View, latest
 from truelog.alerts import alert_omissions
 from truelog.batch.rejudge import rebuild_under_reading
 from truelog.control import view_tables
+from truelog.history.explain import explain
+from truelog.history.explanation import Verdict
 from truelog.kernel import table
 from truelog.lag import lag_poll, lag_report
 from truelog.log.positions import Positions
@@ -101,6 +103,15 @@ def test_readers_see_the_rows_of_the_last_build_and_when_it_was(ground: Archived
 
     assert build(ground) == ground.positions.only(["click"])
     assert (read(ground), read(ground, "_people")) == ({"ann": 1, "bob": 4}, {"ann": 1, "bob": 2})
+
+
+def test_a_row_is_explained_at_the_positions_of_its_build(ground: Archived) -> None:
+    """A later click is not part of the row until the next build."""
+    for pairs in ([1, 4], [1, 4, 9]):
+        build(ground)
+        ground.click(1, [("ann:3", "1", 4)])
+        found = explain(ground.lab.context, ground.compiled, {"who": "ann"})
+        assert (found.verdict, [row["pairs"] for each in found.events for row in each.rows]) == (Verdict.EQUAL, pairs)
 
 
 def test_a_build_without_new_records_only_says_that_the_rows_are_current(ground: Archived) -> None:
