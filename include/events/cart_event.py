@@ -14,5 +14,9 @@ class CartEvent(Event):
     cart_id: str = Field(min_length=1, max_length=128, description="The site's id for the cart.")
     visitor_id: str = Field(min_length=1, max_length=128, description="The site's id for the visitor.")
     verb: str = Field(max_length=32, examples=VERBS, description=f"What happened: {', '.join(VERBS)}.")
-    product: str | None = Field(None, max_length=128, description="The product; NULL if the cart is checked out.")
-    quantity: int | None = Field(None, ge=0, le=2**31 - 1, description="Items added, or the new quantity.")
+    product: str | None = Field(
+        None, max_length=128, examples=["lamp", "chair"], description="The product; NULL if the cart is checked out."
+    )
+    quantity: int | None = Field(
+        None, ge=0, le=2**31 - 1, examples=[1, 3], description="Items added, or the new quantity."
+    )

@@ -152,6 +152,7 @@ def log(
     reads: tuple[str, ...],
     *,
     partitions: int = 3,
+    shortest: int | None = None,
     longest: int | None = None,
     bad: bool = False,
     steps: Sequence[int] = (0,),
@@ -164,6 +165,7 @@ def log(
     """
     most = longest or max(12, 8 * len(reads))
     least = most // 3 if bad else 4 * len(reads) if len(reads) > 1 else 0
+    least = least if shortest is None else shortest
 
     def value(topic: str) -> st.SearchStrategy[bytes | None]:
         good: st.SearchStrategy[bytes | None] = event(types[topic])

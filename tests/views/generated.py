@@ -12,7 +12,7 @@ from tests.laws.events import LONG, START, Record
 from tests.laws.lab import Lab, cases, clock_after, last_cut
 from tests.laws.naive_copies import Appended
 from tests.views.ways import Reader, Relations, Row
-from truelog import View
+from truelog import Group, View
 from truelog.schema.decode import decode
 
 
@@ -61,7 +61,7 @@ def timed_logs_and_relations(
     The logs are only rebuilt. Law 1 streams each view and compares it with its rebuild, and `tests/laws/test_copies.py`
     does so for copies while the brokers' clocks go back.
     """
-    drawn = [timed(case, log) for case, log in enumerate(cases(lab.types, view.reads, steps=_steps(view)))]
+    drawn = [timed(case, log) for case, log in enumerate(_logs(lab, view))]
     lab.rebuild_all(name, view, [log for log, _ in drawn])
     for case, (log, clock) in enumerate(drawn):
         events = [event for topic in view.reads for event in _good(lab, topic, log)]
@@ -75,6 +75,12 @@ def without_copies(view: View, events: list[Row]) -> Iterator[Row]:
         partition = [event for event in events if (event["topic"], event["partition"]) == place]
         appended = [Appended(event["event_id"], event["broker_time"].timestamp()) for event in partition]
         yield from (partition[number] for number in naive_copies.without_copies(appended, view.horizon))
+
+
+def _logs(lab: Lab, view: View) -> list[list[Record]]:
+    """The logs of a Group are longer, because its events must change what earlier events of the same group did."""
+    sizes = {"shortest": 12, "longest": 40} if isinstance(view, Group) else {}
+    return cases(lab.types, view.reads, steps=_steps(view), **sizes)
 
 
 def _steps(view: View) -> tuple[int, ...]:
@@ -92,7 +98,7 @@ def _appended(record: Record) -> datetime:
 
 def clock_at_the_end(lab: Lab, view: View) -> datetime:
     """The log clock's time at the end of all these logs."""
-    return clock_after(view, last_cut(cases(lab.types, view.reads)))
+    return clock_after(view, last_cut(_logs(lab, view)))
 
 
 def _good(lab: Lab, topic: str, log: list[Record]) -> list[Row]:

@@ -61,12 +61,14 @@ def test_shuffled_events_give_the_cart_of_their_order_in_the_log(run: Run) -> No
 
 
 def test_generated_logs_give_the_carts_of_a_naive_loop(lab: Lab, name: str, view: View) -> None:
-    products = 0
+    products = removals = 0
     for events, found in logs_and_rows(lab, name, view):
         expected = naive_carts(events)
         assert {(row["cart_id"], row["product"]): row["quantity"] for row in found} == expected
         products += len(found)
-    assert products > 30, "the logs hold too few carts"
+        removals += naive_carts([event for event in events if event["verb"] != "removed"]) != expected
+    assert products > 100, "the logs hold too few carts"
+    assert removals > 10, "too few logs remove a product that is in a cart"
 
 
 def naive_carts(events: list[Row]) -> dict[tuple[str, str], int]:
