@@ -72,7 +72,7 @@ def scan(parcel: str, grams: int, **more: object) -> dict[str, object]:
     return {"type": NAME, "event_id": event_id, "occurred_at": now, "parcel": parcel, "grams": grams, **more}
 
 
-@pytest.mark.alone
+@pytest.mark.fresh
 def test_a_new_event_type_is_one_file_and_a_broken_file_stops_nothing(
     world: World, live: Settings, batch: Batch
 ) -> None:

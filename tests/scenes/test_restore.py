@@ -7,7 +7,7 @@ from tests.scenes.backup import back_up, restore
 from tests.scenes.batch import Batch
 from tests.scenes.command_line import answer, truelog
 from tests.scenes.conftest import EACH_EVENT, World
-from truelog.archive.archive_table import archived_positions
+from truelog.archive.archive_table import archived_positions, identifier, open_catalog
 from truelog.archive.audit_evidence import run_audit
 from truelog.control.topic_status import suspended_topics
 from truelog.log import topics
@@ -29,6 +29,12 @@ def archive(world: World) -> Application:
     return running
 
 
+def commits(world: World) -> int:
+    """How often the archive has committed to the topic's table."""
+    with open_catalog(world.settings) as catalog:
+        return int(catalog.load_table(identifier(TOPIC)).metadata.last_sequence_number)
+
+
 def archive_all(world: World, archiver: Application) -> None:
     ends = topics.end_offsets(world.settings, [TOPIC])
     archiver.wait(lambda: archived_positions(world.settings, [TOPIC]).covers(ends), 60, "the archive to catch up")
@@ -38,15 +44,14 @@ def test_a_database_from_a_backup_under_traffic(
     world: World, no_archive: None, each_event: None, batch: Batch, tmp_path: Path
 ) -> None:
     backup = tmp_path / "truelog.dump"
-    archiver, stream = archive(world), start(world.settings, "stream.py")
+    stream, archiver = start(world.settings, "stream.py"), archive(world)
     world.traffic.send(500)
     world.catch_up(stream, EACH_EVENT)
     archive_all(world, archiver)
     with world.traffic.arriving(20, 0.2):
         back_up(world.settings, backup)
-        for _ in range(COMMITS):
-            world.traffic.send(10)
-            archive_all(world, archiver)
+        enough = commits(world) + COMMITS
+        archiver.wait(lambda: commits(world) >= enough, 90, "commits after the backup")
         world.catch_up(stream, EACH_EVENT)
         archiver.die()
         stream.die()
@@ -57,7 +62,7 @@ def test_a_database_from_a_backup_under_traffic(
         assert refused.end() == 0
         adopted = {each["table"]: each for each in answer("archive", "adopt")["tables"]}
         assert adopted[f"log.{TOPIC}"]["changed"]
-        archiver, stream = archive(world), start(world.settings, "stream.py")
+        stream, archiver = start(world.settings, "stream.py"), archive(world)
         world.catch_up(stream, EACH_EVENT)
     world.catch_up(stream, EACH_EVENT)
     archive_all(world, archiver)

@@ -326,18 +326,23 @@ def _oldest_proof(rebuilder: Rebuilder, result: ReconcileResult, request: Reconc
 
 
 def reconcile_all(settings: Settings, views: Sequence[str], request: ReconcileRequest) -> list[ReconcileResult]:
-    """Reconcile the named views in a separate Spark session, or all views if no view is named.
-
-    Views are compared side by side, because one view alone leaves cores idle while it plans or waits for PostgreSQL.
-    """
+    """Reconcile the named views in a separate Spark session, or all views if no view is named."""
     with open_batch(settings, "truelog reconcile", views) as context:
         refused = context.views.refused.items()
         results = [refused_result(settings, view, request, reason=reason) for view, reason in refused]
-        with connect(settings) as connection:
-            reached = [merge.positions(connection, each) for each in context.views.compiled]
-        with shared_events(context.spark, settings, reached) as shared, ThreadPoolExecutor(_AT_ONCE) as pool:
-            each_alone = _Alone(context, request, shared if len(reached) > 1 else None)
-            return results + list(pool.map(each_alone.reconcile, context.views.compiled))
+        return results + reconcile_views(context, request)
+
+
+def reconcile_views(context: BatchContext, request: ReconcileRequest) -> list[ReconcileResult]:
+    """Reconcile the views of the context.
+
+    Views are compared side by side, because one view alone leaves cores idle while it plans or waits for PostgreSQL.
+    """
+    with connect(context.settings) as connection:
+        reached = [merge.positions(connection, each) for each in context.views.compiled]
+    with shared_events(context.spark, context.settings, reached) as shared, ThreadPoolExecutor(_AT_ONCE) as pool:
+        each_alone = _Alone(context, request, shared if len(reached) > 1 else None)
+        return list(pool.map(each_alone.reconcile, context.views.compiled))
 
 
 @dataclass(frozen=True)
