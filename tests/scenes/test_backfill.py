@@ -34,7 +34,7 @@ log = logging.getLogger("truelog.scene")
 
 CHOSEN = ("page_audience", "page_views")
 BATCH_ONLY = "also_bought"
-DAYS, DAY_SECONDS = 7, 6
+DAYS, DAY_SECONDS = 7, 8
 MIN_MARKS = 600
 STARVED_SECONDS = 15.0  # far more than a stream needs beside a backfill on a busy machine
 BACKFILLED = "page_views"
@@ -45,7 +45,7 @@ FIRST, LAST = MIDNIGHT - timedelta(days=1), MIDNIGHT
 
 @pytest.fixture(scope="module")
 def short(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """Log days of six seconds, three views and the batch layer's DAGs. Airflow does not run the applications here."""
+    """Log days of eight seconds, three views and the batch layer's DAGs. Airflow does not run the applications here."""
     views, dags = tmp_path_factory.mktemp("views"), tmp_path_factory.mktemp("dags")
     for view in (*CHOSEN, BATCH_ONLY):
         shutil.copy(VIEWS / f"{view}.py", views)

@@ -1,6 +1,8 @@
 """Services that stay down for a while: applications wait for them."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -35,8 +37,8 @@ def test_services_that_are_down_while_applications_plan(world: World, no_archive
     for application in (archive, stream):
         application.wait_fault()
     epochs = world.ask("SELECT application, epoch, incarnation FROM truelog.lease ORDER BY 1")
-    for service in SERVICES:
-        keeper.stop(world.settings, service)
+    with ThreadPoolExecutor(len(SERVICES)) as pool:
+        list(pool.map(partial(keeper.stop, world.settings), SERVICES))
     for application in (archive, stream):
         application.resume()
 

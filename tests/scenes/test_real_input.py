@@ -8,6 +8,7 @@ import gzip
 import json
 import random
 import re
+import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,10 +27,12 @@ from tests.scenes.conftest import World
 from truelog.archive.archive_table import archived_positions
 from truelog.log import topics
 from truelog.support.settings import PROJECT
+from truelog.views.catalogue import VIEWS
 
 FILE = PROJECT.parent / "shared" / "data" / "apache_combined_2015-05.log.gz"
 HOST = "real.example"  # no other test sends page views of this host
 
+COUNTED = ("page_views", "page_audience", "sessions", "bursts")
 AGENTS = (
     "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_1) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/32.0 Safari/537.36",
     "Mozilla/5.0 (X11; Ubuntu; Linux x86_64; rv:28.0) Gecko/20100101 Firefox/28.0",
@@ -129,11 +132,14 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> LogFile:
 
 
 @pytest.fixture(scope="module")
-def imported(world: World, log: LogFile) -> dict[str, Any]:
-    """The result of the import, returned after the stream has counted every record."""
+def imported(world: World, log: LogFile, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The result of the import, returned after the stream of the four views has counted every record."""
+    folder = tmp_path_factory.mktemp("views")
+    for view in COUNTED:
+        shutil.copy(VIEWS / f"{view}.py", folder)
     result: dict[str, Any] = answer("import", "access-log", str(log.file), "--host", HOST)
-    stream = start(world.settings, "stream.py")
-    for view in ("page_views", "page_audience", "sessions", "bursts"):
+    stream = start(world.settings, "stream.py", TRUELOG_VIEWS_FOLDER=str(folder))
+    for view in COUNTED:
         stream.wait(lambda view=view: world.caught_up(view), 120, f"{view} at the end of the log")  # type: ignore[misc]
     assert stream.end() == 0
     return result
