@@ -17,6 +17,7 @@ from tests.scenes.command_line import answer
 from tests.scenes.conftest import World, known
 from truelog.archive.archive_table import archived_positions
 from truelog.history import explain_question
+from truelog.history.explain import explain
 from truelog.history.explain_question import Question
 from truelog.log import topics
 from truelog.storage.database import connect
@@ -73,10 +74,6 @@ def state(world: World) -> str:
     return str(found)
 
 
-def explained() -> Any:
-    return answer("explain", NAME, f"url={URL}")
-
-
 def asked(settings: Settings) -> Any:
     """The same answer from the job of the explain page, stored in the database."""
     question = Question(NAME, (f"url={URL}",))
@@ -110,7 +107,7 @@ def test_a_bug_is_deployed_found_fixed_and_recomputed(
 
     # The comparison cannot see the bug, because the rebuild has it too. The events contradict the row.
     assert batch.reconcile(NAME).equal
-    wrong = explained()
+    wrong = answer("explain", NAME, f"url={URL}")
     assert (wrong["verdict"], wrong["total"], wrong["rebuilt"]) == ("EQUAL", 3, [{"url": URL, "waited": 3, "views": 3}])
     stored = asked(deployed)
     assert {name: stored[name] for name in wrong if name != "cost"} == {n: wrong[n] for n in wrong if n != "cost"}
@@ -131,7 +128,7 @@ def test_a_bug_is_deployed_found_fixed_and_recomputed(
     assert batch.recompute(NAME, today, unfinished=True).rows > 0
     assert batch.reconcile(NAME).equal
     batch.require_equal_from_raw([NAME])
-    right = explained()
+    right = explain(batch.context, batch.compiled(NAME), {"url": URL}).as_dict()
     assert (right["version"], right["verdict"], right["streamed"][0]["waited"]) == (2, "EQUAL", sum(MILLISECONDS))
     assert [event["rows"][0]["waited"] for event in right["events"]] == [1_900, 2_600, 5_100]
     assert stream.end() == 0
