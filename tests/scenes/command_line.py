@@ -20,7 +20,11 @@ def truelog(*words: str, **environment: str) -> "subprocess.CompletedProcess[str
 
 def answer(*words: str, exit_code: int = 0, **environment: str) -> Any:
     """Run the command and return the one JSON value that it prints."""
-    ended = truelog(*words, "--json", **environment)
+    return answer_of(truelog(*words, "--json", **environment), exit_code)
+
+
+def answer_of(ended: "subprocess.CompletedProcess[str]", exit_code: int) -> Any:
+    """The one JSON value that a command has printed."""
     assert ended.returncode == exit_code, ended.stderr
     [line] = ended.stdout.splitlines()
     return json.loads(line)

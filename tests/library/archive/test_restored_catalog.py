@@ -13,8 +13,8 @@ from pyiceberg.table import Table
 
 from tests.library.archive.test_archive_commit import append
 from tests.library.archived import drop_archive
+from tests.library.command import answer, truelog
 from tests.library.registered import forget
-from tests.scenes.command_line import answer, truelog
 from truelog.archive import catalog_pointer, log_day
 from truelog.archive.archive_commit import commit
 from truelog.archive.archive_table import Progress, archived_positions, ensure_table, identifier, open_catalog

@@ -1,14 +1,13 @@
 """No command shows a traceback, whichever service is down and whichever credential is wrong, and bad use is 2."""
 
-import logging
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import typer
 
 from tests.library.archived import drop_archive
+from tests.library.command import truelog
 from truelog.archive import analyst
 from truelog.archive.archive_table import ensure_table, open_catalog
 from truelog.cli import main
@@ -76,29 +75,14 @@ FAULTS = {
 }
 CASES = [(command, fault) for command, needs in COMMANDS.items() for fault in FAULTS if fault[0] in needs]
 
-Run = Callable[..., tuple[int, str]]
+
+def run(*words: str, **environment: str) -> tuple[int, str]:
+    """Run a command; return its exit code and what it printed."""
+    ended = truelog(*words, **environment)
+    return ended.returncode, ended.stdout + ended.stderr
 
 
-@pytest.fixture
-def run(
-    platform: Settings, migrated: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
-    """Run a command in this process; return its exit code and what it printed."""
-
-    monkeypatch.setattr(logging, "basicConfig", lambda **_: None)  # later tests would log to this test's output
-    monkeypatch.setattr(topics, "_TIMEOUT", 1.0)  # of a broker that is down
-
-    def _run(*words: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["truelog", *words])
-        with pytest.raises(SystemExit) as ended:
-            main.main()
-        printed = capsys.readouterr()
-        return int(ended.value.code or 0), printed.out + printed.err
-
-    return _run
-
-
-@pytest.fixture
+@pytest.fixture(scope="module")
 def _archived_topic(platform: Settings, migrated: Settings) -> Iterator[None]:
     """The commands on the archive ask Kafka about archived topics only."""
     with open_catalog(platform) as catalog:
@@ -121,13 +105,12 @@ def test_every_command_is_here() -> None:
 @pytest.mark.usefixtures("_archived_topic")
 @pytest.mark.parametrize(("command", "fault"), CASES, ids=" ".join)
 def test_a_failed_service_is_3_and_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Run, command: tuple[str, ...], fault: tuple[str, str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: tuple[str, ...], fault: tuple[str, str]
 ) -> None:
+    monkeypatch.setattr(topics, "_TIMEOUT", 0.2 if fault == (KAFKA, "down") else 1.0)  # a broker refuses within it
     log = tmp_path / "access.log"
     log.write_text("")
-    for name, value in FAULTS[fault].items():
-        monkeypatch.setenv(name, value)
-    code, printed = run(*(word.format(log=log) for word in command))
+    code, printed = run(*(word.format(log=log) for word in command), **FAULTS[fault])
     assert code == Exit.UNKNOWN, printed
     assert "Traceback" not in printed
     assert WRONG not in printed
@@ -156,7 +139,8 @@ def test_a_failed_service_is_3_and_named(
     ],
     ids=lambda words: " ".join(words)[:40].encode(errors="backslashreplace").decode(),
 )
-def test_bad_use_is_2(tmp_path: Path, run: Run, words: tuple[str, ...]) -> None:
+@pytest.mark.usefixtures("migrated", "platform")
+def test_bad_use_is_2(tmp_path: Path, words: tuple[str, ...]) -> None:
     files = {"nested": tmp_path / "nested.json", "truncated": tmp_path / "access.log.gz"}
     files["nested"].write_text(NESTED)
     files["truncated"].write_bytes(b"\x1f\x8b\x08\x00")

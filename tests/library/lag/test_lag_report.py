@@ -8,8 +8,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.library.command import answer, truelog
 from tests.library.judged import judged
-from tests.scenes.command_line import answer, truelog
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_history, lag_limits, lag_report
 from truelog.lag.lag_history import ReaderPoll

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from tests.laws.naive_clock import START
-from tests.scenes.command_line import answer, truelog
+from tests.library.command import answer, truelog
 from truelog.alerts import alert_resources
 from truelog.log import clock_guard
 from truelog.log.clock_guard import ClockGuard
