@@ -4,7 +4,7 @@ A Spark job takes a second regardless of its size. The case therefore becomes an
 jobs check the laws on hundreds of cases.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.strategies import SearchStrategy
 from psycopg import sql
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -41,8 +42,12 @@ from truelog.views.provenance_frame import ProvenanceFrame
 from truelog.views.view import View
 from truelog.views.view_compiler import compile_view
 
+Change = Callable[[View], View] | None
+
 CASES = 200
-_BY_CASE: dict[str, tuple[View, CompiledView]] = {}  # by name, with the declaration that was compiled
+# What takes long, with the event types that it depends on.
+_CASES: dict[tuple[Any, ...], tuple[EventTypes, list[list[Record]]]] = {}
+_COMPILED: list[tuple[View, Change, EventTypes, CompiledView]] = []
 PARTITIONS = 100  # of each case: its own partitions are numbered from here on
 
 
@@ -50,11 +55,18 @@ def cases(
     types: dict[str, EventType], reads: tuple[str, ...], *, number: int = CASES, **described: Any
 ) -> list[list[Record]]:
     """Generate `number` logs, the same in every run. `events.log` describes the other parameters."""
+    read, key = {topic: types[topic] for topic in reads}, (reads, number, *described.items())
+    if key not in _CASES or _CASES[key][0] != read:
+        _CASES[key] = read, _drawn(log(types, reads, **described), number)
+    return _CASES[key][1]
+
+
+def _drawn(logs: SearchStrategy[list[Record]], number: int) -> list[list[Record]]:
     drawn: list[list[Record]] = []
 
     @seed(20260301)
     @settings(max_examples=number, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck))
-    @given(log(types, reads, **described))
+    @given(logs)
     def collect(each: list[Record]) -> None:
         drawn.append(each)
 
@@ -87,12 +99,22 @@ class Lab:
     def compiled(self, name: str, view: View) -> CompiledView:
         return self.compiled_with(name, view, self.types)
 
+    def compiled_once(self, name: str, view: View, change: Change = None) -> CompiledView:
+        """Like `compiled`, but a declaration is compiled only once: that takes as long as several jobs.
+
+        If `change` is given, what it makes of the declaration is compiled.
+        """
+        read = {topic: self.types[topic] for topic in view.reads}
+        for declared, changed, types, compiled in _COMPILED:
+            if declared is view and changed is change and types == read:
+                return renamed(compiled, name)
+        compiled = self.compiled(name, change(view) if change else view)
+        _COMPILED.append((view, change, read, compiled))
+        return compiled
+
     def by_case(self, name: str, view: View) -> CompiledView:
-        """The view with the case as an additional key. It is compiled once: that takes as long as several jobs."""
-        known = _BY_CASE.get(name)
-        if known is None or known[0] is not view:
-            known = _BY_CASE[name] = view, self.compiled(f"{name}_by_case", with_case(view))
-        return known[1]
+        """The view with the case as an additional key."""
+        return self.compiled_once(f"{name}_by_case", view, with_case)
 
     def compiled_with(self, name: str, view: View, types: EventTypes) -> CompiledView:
         return compile_view(self.spark, name, view, {n: records.schema(t) for n, t in types.items()})
@@ -101,7 +123,7 @@ class Lab:
         """Stream every case batch by batch, rebuild it in one step and count the differences between the tables."""
         with self._begun(name, view, drawn) as (compiled, events):
             self._stream(compiled, events, drawn)
-            self._rebuild(compiled, events, last_cut(drawn))
+            self._rebuild(compiled, events, drawn)
         own, *sides = (row_diff.find_differences(self.connection, each) for each in compiled.tables)
         assert not any(each.unequal for each in sides)
         return own
@@ -109,11 +131,11 @@ class Lab:
     def rebuild_all(self, name: str, view: View, drawn: list[list[Record]]) -> None:
         """Rebuild every case in one step. The rows stay in `recon`."""
         with self._begun(name, view, drawn) as (compiled, events):
-            self._rebuild(compiled, events, last_cut(drawn))
+            self._rebuild(compiled, events, drawn)
 
     def digests(self, name: str, view: View, drawn: list[list[Record]]) -> tuple[CompiledView, TableHash, TableHash]:
         """The hashes that PostgreSQL and Spark compute for the same rows. The rows stay in `recon`."""
-        compiled = self.compiled(f"{name}_digested", with_case(view))
+        compiled = self.by_case(name, view)
         self._fresh(compiled)
         states = compiled.totals_of({topic: self.events(topic, drawn) for topic in view.reads}).persist()
         merge.add(self.connection, compiled, "recon", stage.stage_rows(states, compiled, self.settings))
@@ -182,13 +204,14 @@ class Lab:
             frame = self.spark.createDataFrame(ticks, columns)
             clock.store_ticks(self.connection, by_case.name, frame)
 
-    def _rebuild(self, compiled: CompiledView, events: EventFrames, end: int) -> None:
+    def _rebuild(self, compiled: CompiledView, events: EventFrames, drawn: list[list[Record]]) -> None:
         def states(each: CompiledView) -> DataFrame:
             return each.totals_of(copies.countable(each, events))
 
-        staged = stage.stage_tables(compiled, states, self.settings)
+        touched = replace(compiled, sides=_touched(compiled.sides, drawn))
+        staged = stage.stage_tables(touched, states, self.settings)
         merge.add(self.connection, compiled, "recon", staged)
-        merge.drop_expired(self.connection, compiled, "recon", _reached(compiled, end))
+        merge.drop_expired(self.connection, compiled, "recon", _reached(compiled, last_cut(drawn)))
 
     def _stream(self, compiled: CompiledView, events: EventFrames, drawn: list[list[Record]]) -> None:
         """Merge the cuts one after another, then copy the streamed tables under the names that a reconcile would use.
@@ -196,7 +219,8 @@ class Lab:
         One job stages all cuts of a table. Only what depends on the rows of earlier cuts has jobs for each cut: the
         rows of a Group, and all rows of a view with `dedupe`.
         """
-        by_cut = {} if compiled.seen else {each.side: self._stage_by_cut(each, events) for each in compiled.sources}
+        sources = () if compiled.seen else _touched(compiled.sources, drawn)
+        by_cut = {each.side: self._stage_by_cut(each, events) for each in sources}
         for cut in range(last_cut(drawn) + 1):
             places = {(r.topic, place(n, r)) for n, case in enumerate(drawn) for r in case if r.cut == cut}
             if compiled.seen:
@@ -235,6 +259,29 @@ class Lab:
             self.connection.execute(
                 sql.SQL("CREATE TABLE {} AS TABLE {}").format(copy, sql.Identifier("state", each.table))
             )
+
+
+def _touched(tables: Iterable[CompiledView], drawn: list[list[Record]]) -> tuple[CompiledView, ...]:
+    """The tables for which there are records at all. A job for any other table would also take a second."""
+    topics = {record.topic for case in drawn for record in case}
+    return tuple(each for each in tables if not topics.isdisjoint(each.view.reads))
+
+
+def renamed(compiled: CompiledView, name: str) -> CompiledView:
+    """The same compiled view under another name."""
+    return everywhere(compiled, lambda table: replace(table, name=name))
+
+
+def everywhere(compiled: CompiledView, change: Callable[[CompiledView], CompiledView]) -> CompiledView:
+    """Change a compiled view, and every table that it consists of or follows from."""
+    fold, joined = compiled.fold, compiled.joined
+    return replace(
+        change(compiled),
+        sides=tuple(everywhere(each, change) for each in compiled.sides),
+        fold=fold and replace(fold, inputs=everywhere(fold.inputs, change)),
+        joined=joined
+        and replace(joined, tables={side: everywhere(each, change) for side, each in joined.tables.items()}),
+    )
 
 
 def place(case_id: int, record: Record) -> int:

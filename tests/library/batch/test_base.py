@@ -8,11 +8,11 @@ from psycopg import sql
 from pyspark.sql import functions as F
 
 from tests.library.archived import drop_base
-from tests.library.reconcile.test_repair import TOPIC, Ground, _archive, ground, letter, send  # noqa: F401 — a fixture
+from tests.library.reconcile.test_repair import TOPIC, Ground, ground  # noqa: F401 — a fixture
 from truelog.archive import archive_reader
 from truelog.batch import base
 from truelog.kernel import merge
-from truelog.kernel.merge import Excluded, Merge
+from truelog.kernel.merge import Excluded
 from truelog.log.positions import Range
 from truelog.reconcile import certificate_store
 from truelog.reconcile.certificate import Certificate
@@ -28,15 +28,6 @@ class Compared(Ground):
 
     def compare(self, *, incremental: bool = True) -> ReconcileResult:
         return reconcile(self.rebuilder.context, self.compiled, ReconcileRequest(incremental=incremental))
-
-    def counts(self, *reasons: str) -> None:
-        """Send, archive and merge letters."""
-        for reason in reasons:
-            begin = self.positions()
-            send(self.lab.settings, reason)
-            end = self.ends()
-            _archive(self.lab.settings, letter(reason), begin, end)
-            merge.apply(self.lab.connection, self.compiled, Merge(begin, end, self.staged(begin, end)))
 
     def certificate(self, result: ReconcileResult) -> Certificate:
         assert result.certificate is not None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from psycopg import sql
 
-from tests.library.reconcile.test_repair import TOPIC, Ground, _archive, ground, letter, send  # noqa: F401 — a fixture
+from tests.library.reconcile.test_repair import TOPIC, Ground, archive, ground, send  # noqa: F401 — a fixture
 from truelog.archive import archive_reader
 from truelog.batch.base import Rebuilt
 from truelog.batch.rebuild import Rebuilder
@@ -107,7 +107,7 @@ def test_a_comparison_waits_for_the_archive(ground: Ground, monkeypatch: pytest.
 
     def wait_for(_: Settings, wanted: Positions, *, seconds: float) -> None:
         if not waited:
-            _archive(settings, letter("late"), begin, end)
+            archive(settings, begin, end, "late")
         waited.append(wanted)
         assert seconds == settings.archive_wait_seconds
 

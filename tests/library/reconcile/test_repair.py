@@ -104,13 +104,17 @@ class Ground:
         query = sql.SQL("INSERT INTO {} VALUES (%s, %s)").format(sql.Identifier("state", self.compiled.table))
         self.lab.connection.execute(query, (reason, letters))
 
-    def lose(self, reason: str) -> None:
-        """Send, archive and merge a letter, and delete its row."""
+    def counts(self, *reasons: str) -> None:
+        """Send letters, archive them with one commit, and merge them as one batch."""
         begin = self.positions()
-        send(self.lab.settings, reason)
+        send(self.lab.settings, *reasons)
         end = self.ends()
-        _archive(self.lab.settings, letter(reason), begin, end)
+        archive(self.lab.settings, begin, end, *reasons)
         merge.apply(self.lab.connection, self.compiled, Merge(begin, end, self.staged(begin, end)))
+
+    def lose(self, reason: str) -> None:
+        """Count a letter, and delete its row."""
+        self.counts(reason)
         query = sql.SQL("DELETE FROM {} WHERE reason = %s").format(sql.Identifier("state", self.compiled.table))
         self.lab.connection.execute(query, (reason,))
 
@@ -128,7 +132,7 @@ def ground(lab: Lab, platform: Settings) -> Iterator[Ground]:
     with open_catalog(platform) as catalog:
         drop_archive(catalog, TOPIC)  # a scene may have archived this topic
         ensure_table(catalog, lab.types[TOPIC], ends.ids[TOPIC], ends.offsets[TOPIC])
-    compiled = lab.compiled(f"v{uuid.uuid4().hex[:8]}", PER_REASON)
+    compiled = lab.compiled_once(f"v{uuid.uuid4().hex[:8]}", PER_REASON)
     table.deploy_table(lab.connection, compiled)
     assert reader_positions.view_positions(lab.connection, [compiled.name])[compiled.name].positions.offsets == {
         TOPIC: {}
@@ -145,9 +149,11 @@ def letter(reason: str) -> bytes:
     return json.dumps(event | {"reason": reason}).encode()
 
 
-def send(settings: Settings, reason: str) -> None:
+def send(settings: Settings, *reasons: str) -> None:
+    """Send letters, all to one partition."""
     producer = Producer(settings.kafka())
-    producer.produce(TOPIC, letter(reason), "v")
+    for reason in reasons:
+        producer.produce(TOPIC, letter(reason), "v")
     assert producer.flush(30) == 0
 
 
@@ -286,7 +292,7 @@ def test_records_that_kafka_deleted_are_read_from_the_archive(ground: Ground) ->
     settings, begin = ground.lab.settings, ground.positions()
     send(settings, "dropped")
     archived = ground.ends()
-    _archive(settings, letter("dropped"), begin, archived)
+    archive(settings, begin, archived, "dropped")
     _drop(settings, archived)
     send(settings, "kept")
     end = ground.ends()
@@ -294,17 +300,18 @@ def test_records_that_kafka_deleted_are_read_from_the_archive(ground: Ground) ->
     assert ground.rows() == {"dropped": 1, "kept": 1}
 
 
-def _archive(settings: Settings, value: bytes, begin: Positions, end: Positions) -> None:
-    """Archive the single record between these positions."""
+def archive(settings: Settings, begin: Positions, end: Positions, *reasons: str) -> None:
+    """Archive the letters between these positions."""
     [place] = begin.ranges_to(end)
+    n = len(reasons)
     columns = {
-        "topic": [TOPIC],
-        "partition": pa.array([place.partition], pa.int32()),
-        "offset": pa.array([place.start], pa.int64()),
-        "broker_time": pa.array([datetime.now(UTC)], TIME),
-        "key": [b"v"],
-        "value": [value],
-        "headers": pa.array([[]], RAW.field("headers").type),
+        "topic": [TOPIC] * n,
+        "partition": pa.array([place.partition] * n, pa.int32()),
+        "offset": pa.array(range(place.start, place.end), pa.int64()),
+        "broker_time": pa.array([datetime.now(UTC)] * n, TIME),
+        "key": [b"v"] * n,
+        "value": [letter(reason) for reason in reasons],
+        "headers": pa.array([[]] * n, RAW.field("headers").type),
     }
     with open_catalog(settings) as catalog:
         tables = {TOPIC: blueprint(catalog.load_table(identifier(TOPIC)).metadata)}
@@ -313,7 +320,7 @@ def _archive(settings: Settings, value: bytes, begin: Positions, end: Positions)
         )
         file = load_archived_file(row["file"][0].as_py(), tables).data_file
         ends = end.offsets[TOPIC]
-        commit(catalog, Append(TOPIC, end.ids[TOPIC], begin.offsets[TOPIC], ends, {place.partition: 1}, (file,)))
+        commit(catalog, Append(TOPIC, end.ids[TOPIC], begin.offsets[TOPIC], ends, {place.partition: n}, (file,)))
 
 
 def _drop(settings: Settings, before: Positions) -> None:
