@@ -79,8 +79,7 @@ class Streamed:
     def add(self, batch: list[list[Click]]) -> None:
         for partition, clicks in enumerate(batch):
             self.log[partition] += clicks
-            if clicks:
-                self.ground.append(partition, clicks)
+        self.ground.append_all(dict(enumerate(batch)))
         self.ground.stream()
 
     def counted(self) -> set[Place]:

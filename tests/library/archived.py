@@ -6,7 +6,7 @@ The streamed rows come from the records' raw bytes, and the rebuilt rows from th
 import json
 import pickle
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -86,24 +86,37 @@ class Archived:
 
     def click(self, partition: int, clicks: Sequence[tuple[str, str, int]]) -> None:
         """Archive clicks, each with its URL, `search_id` and second."""
-        values = [
-            {"url": url, "search_id": spent, "visitor_id": "v", "occurred_at": self._at(second)}
-            for url, spent, second in clicks
-        ]
-        self._archive("click", partition, values)
+        self._archive("click", [self._batch("click", partition, [self._click(*each) for each in clicks])])
+
+    def click_in_order(self, clicks: Sequence[tuple[int, str, str, int]]) -> None:
+        """Archive clicks of several partitions with one commit, each appended a second after the click before it."""
+        batches = []
+        for partition in self.ends["click"]:
+            numbered = [(number, each[1:]) for number, each in enumerate(clicks, 1) if each[0] == partition]
+            if numbered:
+                batch = self._batch("click", partition, [self._click(*each) for _, each in numbered])
+                batches.append(_appended_at(batch, [self.appended + number for number, _ in numbered]))
+        self.appended += len(clicks)
+        self._archive("click", batches)
 
     def append(self, partition: int, clicks: Sequence[Click]) -> None:
         """Archive clicks that the broker appended at certain times."""
-        values = [
-            {"event_id": each.event_id, "url": each.url, "search_id": each.spent}
-            | {"visitor_id": "v", "occurred_at": self._at(each.second)}
-            for each in clicks
-        ]
-        self._archive("click", partition, values, [each.second for each in clicks])
+        self.append_all({partition: clicks})
+
+    def append_all(self, clicks: Mapping[int, Sequence[Click]]) -> None:
+        """Archive clicks of several partitions with one commit."""
+        batches = []
+        for partition, some in clicks.items():
+            if some:
+                values = [{"event_id": c.event_id} | self._click(c.url, c.spent, c.second) for c in some]
+                batch = self._batch("click", partition, values)
+                batches.append(_appended_at(batch, [3 * 3600 + c.second for c in some]))
+        self._archive("click", batches)
 
     def tick(self, second: int, ends: str | None = None) -> None:
         """Archive a tick. With other `ends` than a tick has, the record is none."""
-        self._archive("ticks", 0, [{"occurred_at": self._at(second), "ends": ends or self.positions.as_json()}])
+        values = [{"occurred_at": self._at(second), "ends": ends or self.positions.as_json()}]
+        self._archive("ticks", [self._batch("ticks", 0, values)])
 
     def stream(self) -> None:
         """Merge the records that the view lacks, as a stream does: from their raw bytes, and from no archived file."""
@@ -112,32 +125,36 @@ class Archived:
         current = merge.positions(connection, self.compiled)
         raw = self.lab.spark.createDataFrame(pa.Table.from_batches(self.raw))
         events = records.events(records.decoded(raw, types), types)
-        clock.store_ticks(connection, self.ids[clock.TOPIC], events[clock.TOPIC])
+        if self.ends[clock.TOPIC][0]:
+            clock.store_ticks(connection, self.ids[clock.TOPIC], events[clock.TOPIC])
         batch = EventRange(events, start, self.positions)
         BatchApplier(self.lab.settings).apply(connection, self.compiled, batch, current if current.offsets else start)
+
+    def _click(self, url: str, spent: str, second: float) -> dict[str, str]:
+        return {"url": url, "search_id": spent, "visitor_id": "v", "occurred_at": self._at(second)}
 
     def _at(self, second: float) -> str:
         return (MORNING + timedelta(seconds=second)).isoformat()
 
-    def _archive(
-        self, topic: str, partition: int, values: Sequence[dict[str, str]], seconds: Sequence[float] | None = None
-    ) -> None:
+    def _batch(self, topic: str, partition: int, values: Sequence[dict[str, str]]) -> pa.RecordBatch:
+        """The next records of a partition."""
+        begin = self.ends[topic][partition]
+        appended = MORNING + timedelta(seconds=self.appended)
+        return _batch(topic, partition, range(begin, begin + len(values)), appended, values)
+
+    def _archive(self, topic: str, batches: Sequence[pa.RecordBatch]) -> None:
+        """Archive batches of different partitions with one commit."""
         settings, begin = self.lab.settings, dict(self.ends[topic])
-        self.ends[topic][partition] += len(values)
-        offsets = range(begin[partition], self.ends[topic][partition])
-        batch = _batch(topic, partition, offsets, MORNING + timedelta(seconds=self.appended), values)
-        if seconds is not None:
-            times = pa.array([LATER + timedelta(seconds=each) for each in seconds], TIME)
-            batch = batch.set_column(batch.schema.get_field_index("broker_time"), "broker_time", times)
-        self.raw.append(batch.select(["topic", "partition", "offset", "broker_time", "value"]))
+        self.raw += [each.select(["topic", "partition", "offset", "broker_time", "value"]) for each in batches]
+        records = dict.fromkeys(begin, 0) | {each["partition"][0].as_py(): each.num_rows for each in batches}
+        self.ends[topic] |= {partition: begin[partition] + n for partition, n in records.items()}
         with open_catalog(settings) as catalog:
             metadata = catalog.load_table(identifier(topic)).metadata
             tables = {topic: blueprint(metadata)}
             writer: FileWriter = pickle.loads(
                 pickle.dumps(FileWriter(WriterSettings.of(settings), self.lab.types, tables, {}))
             )
-            files = [load_archived_file(b["file"][0].as_py(), tables) for b in writer(iter([batch]))]
-            records = dict.fromkeys(begin, 0) | {partition: len(values)}
+            files = [load_archived_file(b["file"][0].as_py(), tables) for each in batches for b in writer(iter([each]))]
             data = tuple(file.data_file for file in files)
             commit(catalog, Append(topic, self.ids[topic], begin, dict(self.ends[topic]), records, data))
 
@@ -158,6 +175,12 @@ def _batch(
     return pa.RecordBatch.from_pydict(columns)
 
 
+def _appended_at(batch: pa.RecordBatch, seconds: Sequence[float]) -> pa.RecordBatch:
+    """The records, which the broker appended in these seconds after the morning."""
+    times = pa.array([MORNING + timedelta(seconds=each) for each in seconds], TIME)
+    return batch.set_column(batch.schema.get_field_index("broker_time"), "broker_time", times)
+
+
 def drop_archive(catalog: Catalog, topic: str) -> None:
     """Drop a topic's table, if there is one, its files and its pointer: `archive adopt` would restore the table."""
     bucket_name = catalog.properties["warehouse"].split("/")[2]
@@ -173,7 +196,7 @@ def drop_archive(catalog: Catalog, topic: str) -> None:
 @contextmanager
 def archived(lab: Lab, settings: Settings, view: View = PER_URL, partitions: int = 2) -> Iterator[Archived]:
     """An empty archive, whose tables are dropped at the end, and a view of its clicks in these partitions."""
-    compiled = lab.compiled(f"v{uuid.uuid4().hex[:8]}", view)
+    compiled = lab.compiled_once(f"v{uuid.uuid4().hex[:8]}", view)
     archive = Archived(lab, compiled, {"click": dict.fromkeys(range(partitions), 0), "ticks": {0: 0}})
     with open_catalog(settings) as catalog:
         for topic, ends in archive.ends.items():

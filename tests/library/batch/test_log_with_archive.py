@@ -60,7 +60,7 @@ def cleaned(lab: Lab, platform: Settings) -> Iterator[tuple[Archived, list[dict[
         producer.produce(TOPIC, json.dumps(value).encode(), key=b"k")
         assert producer.flush(10) == 0
         Event().wait(0.2)  # the next record begins a segment, because only closed segments are compacted
-    archive._archive(TOPIC, 0, values[:3])
+    archive._archive(TOPIC, [archive._batch(TOPIC, 0, values[:3])])
     producer.produce(TOPIC, json.dumps(values[3]).encode(), key=b"k")
     assert producer.flush(10) == 0
     until(lambda: _require_cleaned(platform), 90, "the broker to compact the topic")

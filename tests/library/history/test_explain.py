@@ -83,16 +83,9 @@ TWEETS = (
 def ground(request: pytest.FixtureRequest, lab: Lab, s3: Settings) -> Iterator[Archived]:
     view, clicks = request.param
     with archived(lab, s3, view) as made:
-        append(made, clicks)
+        made.click_in_order(clicks)
         made.stream()
         yield made
-
-
-def append(ground: Archived, clicks: Clicks) -> None:
-    """Archive clicks, each with a later broker time than the click before it."""
-    for partition, url, said, second in clicks:
-        ground.appended += 1
-        ground.click(partition, [(url, said, second)])
 
 
 def explained(ground: Archived, key: dict[str, str | None], page: Page = LAST_PAGE) -> Explanation:
