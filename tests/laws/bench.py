@@ -92,7 +92,7 @@ def shaped(lab: Lab, frame: DataFrame, topic: str, columns: dict[str, Column]) -
 
 
 def make_bench(lab: Lab, view: View) -> Bench:
-    compiled = lab.compiled(f"v{uuid.uuid4().hex[:8]}", view)
+    compiled = lab.compiled_once(f"v{uuid.uuid4().hex[:8]}", view)
     table.deploy_table(lab.connection, compiled)
     return Bench(lab, compiled)
 

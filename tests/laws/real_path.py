@@ -143,8 +143,22 @@ class RealPath:
         self._forget_ticks()
         for number in _PARTIAL_DAYS:
             recompute(self._context, compiled, log_day.as_datetime(int(START.timestamp()) + number))
+        return self.compare_again(name)
+
+    def compare_again(self, name: str) -> tuple[DiffCounts, DiffCounts]:
+        """Like `compare`, but with new rebuilds of a view that is streamed already."""
+        compiled = self.views[name]
         typed = self._rebuilt(compiled, from_raw=False)
         return typed, self._rebuilt(compiled, from_raw=True)
+
+    def rows(self, name: str, view: View) -> int:
+        """The rows of the view, rebuilt from raw bytes. It is not streamed."""
+        compiled = self.deployed(name, view)
+        rebuilder = Rebuilder(self._context, self.connection, compiled, True, self.shared)
+        rebuilder.rebuild(self.log.end(CUTS - 1).only(compiled.view.topics))
+        query = sql.SQL("SELECT count(*) FROM {}").format(row_diff.rebuilt_table(compiled))
+        [(rows,)] = self.connection.execute(query).fetchall()
+        return int(str(rows))
 
     def deployed(self, name: str, view: View) -> CompiledView:
         """The view with the case as an additional key, under a name that no other test uses."""
@@ -172,9 +186,9 @@ class RealPath:
         return {topic: self.lab.types[topic] for topic in self.log.ids}
 
     @cached_property
-    def _decoded(self) -> list[DataFrame]:
-        """Each cut, decoded from raw bytes once for all views, as an application decodes a batch."""
-        return [self._decoded_cut(cut).persist() for cut in range(CUTS)]
+    def _decoded(self) -> list[EventFrames]:
+        """The valid events of each cut, decoded once for all views, as an application decodes a batch."""
+        return [records.events(self._decoded_cut(cut).persist(), self._types) for cut in range(CUTS)]
 
     def _decoded_cut(self, cut: int) -> DataFrame:
         raw = [r for r in self.log.records if r.cut == cut]
@@ -189,8 +203,8 @@ class RealPath:
 
     def _events(self, compiled: CompiledView, cut: int) -> EventFrames:
         """The valid events of a cut, with only the columns that the view needs."""
-        events = records.events(self._decoded[cut], self._types)
-        return {topic: _needed(frame, compiled.columns.get(topic)) for topic, frame in events.items()}
+        events = self._decoded[cut]
+        return {topic: _needed(events[topic], compiled.columns.get(topic)) for topic in compiled.view.topics}
 
     def _stream(self, compiled: CompiledView) -> None:
         applier, at = BatchApplier(self.settings), self.log.end(-1).only(compiled.view.topics)

@@ -52,7 +52,7 @@ class Cuts:
 def cuts(request: pytest.FixtureRequest, lab: Lab, platform: Settings) -> Iterator[tuple[Cuts, list[Positions]]]:
     name, view = request.param, VIEWS[request.param]
     drawn = cases(lab.types, view.reads, number=60)
-    compiled = replace(extend_view(lab.compiled(name, view), "case_id", IntegerType()), name=f"{name}_based")
+    compiled = replace(extend_view(lab.compiled_once(name, view), "case_id", IntegerType()), name=f"{name}_based")
     lab = replace(lab, settings=platform)
     lab._tick(compiled, last_cut(drawn))
     rows = lab.transformed(view, drawn).persist()

@@ -16,7 +16,7 @@ from psycopg import sql
 from pyspark.sql import DataFrame
 
 from tests.laws.events import START, Record
-from tests.laws.lab import Lab, cases, place
+from tests.laws.lab import Lab, cases, everywhere, place
 from tests.laws.views import VIEWS
 from truelog import Join, View
 from truelog.kernel import clock, merge, table
@@ -24,6 +24,7 @@ from truelog.kernel.apply_batch import BatchApplier
 from truelog.kernel.merge import Merge
 from truelog.kernel.stage import StagedRows
 from truelog.log.positions import Positions
+from truelog.log.records import EventFrames
 from truelog.support import faults
 from truelog.support.durations import seconds
 from truelog.support.errors import CodeChanged, Gap, Stale
@@ -54,12 +55,12 @@ class Fed:
     def batches(self) -> tuple[Merge, Merge]:
         """The two halves of the log, both staged."""
         half, end = len(self.log) // 2, len(self.log)
-        first, second = (self._staged(number) for number in (0, 1))
-        return Merge(self.at(0), self.at(half), first), Merge(self.at(half), self.at(end), second)
-
-    def _staged(self, number: int) -> StagedRows:
         halves = [replace(record, cut=2 * index // len(self.log)) for index, record in enumerate(self.log)]
         events = {topic: self.lab.events(topic, [halves]) for topic in self.compiled.view.reads}
+        first, second = (self._staged(events, number) for number in (0, 1))
+        return Merge(self.at(0), self.at(half), first), Merge(self.at(half), self.at(end), second)
+
+    def _staged(self, events: EventFrames, number: int) -> StagedRows:
         half = {topic: frame.where(f"cut = {number}") for topic, frame in events.items()}
         places = {(record.topic, place(0, record)) for record in self.log}
         return BatchApplier(self.lab.settings).stage_totals(self.lab.connection, self.compiled, half, places)
@@ -113,7 +114,7 @@ class Fed:
 
 def deployed(lab: Lab, name: str) -> CompiledView:
     """Deploy a view under a name that no other test uses."""
-    compiled = lab.compiled(f"{name}_{uuid.uuid4().hex[:8]}", VIEWS[name])
+    compiled = lab.compiled_once(f"{name}_{uuid.uuid4().hex[:8]}", VIEWS[name])
     table.deploy_table(lab.connection, compiled)
     return compiled
 
@@ -162,11 +163,15 @@ def test_a_merge_applies_completely_once_and_at_its_positions(
 @pytest.mark.parametrize("name", VIEWS)
 def test_changed_code_cannot_continue_with_the_table(lab: Lab, name: str) -> None:
     declared, deployed_name = VIEWS[name], deployed(lab, name).name
-    changed = _without_first_record(declared)
     table.deploy_table(lab.connection, lab.compiled(deployed_name, declared))
+    changed = lab.compiled(deployed_name, _without_first_record(declared))
     with pytest.raises(CodeChanged):
-        table.deploy_table(lab.connection, lab.compiled(deployed_name, changed))
-    table.deploy_table(lab.connection, lab.compiled(deployed_name, replace(changed, version=declared.version + 1)))
+        table.deploy_table(lab.connection, changed)
+    table.deploy_table(lab.connection, everywhere(changed, _next_version))
+
+
+def _next_version(compiled: CompiledView) -> CompiledView:
+    return replace(compiled, view=replace(compiled.view, version=compiled.view.version + 1))
 
 
 def _without_first_record(view: View) -> View:
