@@ -254,8 +254,11 @@ def write_every_fingerprint() -> None:
 
 def test_every_process_computes_the_same_fingerprints(spark: SparkSession) -> None:
     code = "from tests.library.views import test_fingerprint; test_fingerprint.write_every_fingerprint()"
-    child = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert json.loads(child.stdout.splitlines()[-1]) == every_fingerprint(spark)
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as child:
+        mine = every_fingerprint(spark)
+        printed_there, _ = child.communicate()
+    assert child.returncode == 0
+    assert json.loads(printed_there.splitlines()[-1]) == mine
 
 
 def test_no_view_depends_on_fields_that_it_does_not_use(spark: SparkSession) -> None:
