@@ -1,4 +1,6 @@
-"""The class archive: one file with Spark's classes. Every JVM maps this file instead of loading and linking each class.
+"""The class archive: one file with the classes of Spark and of our jars.
+
+Every JVM of Spark maps this file instead of loading and linking each class.
 
 The archive halves the start time of a Spark process. Java writes the archive at the end of a run that loaded the
 classes (JEP 350), and ignores an archive that was made by another Java version or for other jars.

@@ -46,8 +46,8 @@ def pyspark_home() -> Path:
 
 
 def class_archive(settings: Settings) -> Path:
-    """The class data sharing archive for the current Java and PySpark; the file may not exist yet."""
-    spark = f"{pyspark_home()} {version('pyspark')}"
+    """The class data sharing archive for the current Java, PySpark and jars; the file may not exist yet."""
+    spark = f"{pyspark_home()} {version('pyspark')} {settings.jars('spark')}"
     known = hashlib.sha256(f"{spark} {_version(java(settings))}".encode()).hexdigest()
     return settings.jars_home / f"classes-{known[:12]}.jsa"
 

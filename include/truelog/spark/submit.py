@@ -54,7 +54,6 @@ def submit_conf(settings: Settings, scratch: Path, *, quick: bool = False) -> di
         "spark.authenticate": "true",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.local.dir": str(scratch),
-        "spark.jars": ",".join(str(jar) for jar in settings.jars("spark")),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.driver.extraJavaOptions": f"{_java_options(settings, quick=quick)} -Djava.io.tmpdir={scratch}",
@@ -72,6 +71,7 @@ def submit_conf(settings: Settings, scratch: Path, *, quick: bool = False) -> di
         "spark.scheduler.mode": "FAIR",
         "spark.sql.debug.maxToStringFields": "100000",  # fingerprints cover the whole plan
         **_CHECKPOINTS,
+        **({} if _is_local(settings) else {"spark.jars": ",".join(_jars(settings))}),
         **settings.spark_conf,
     }
 
@@ -113,4 +113,18 @@ def job_environment(settings: Settings, scratch: Path) -> dict[str, str]:
         "SPARK_LOCAL_IP": settings.spark_driver_host,
         "TMPDIR": str(scratch),
         "TZ": "UTC",
+        **({"SPARK_DIST_CLASSPATH": ":".join(_jars(settings))} if _is_local(settings) else {}),
     }
+
+
+def _jars(settings: Settings) -> list[str]:
+    return [str(jar) for jar in settings.jars("spark")]
+
+
+def _is_local(settings: Settings) -> bool:
+    """Whether the driver's process runs everything, so that the jars can be on its class path, after Spark's own.
+
+    Spark copies `spark.jars` at each start, and the class archive has only classes of the class path. Executors in
+    other processes need `spark.jars`.
+    """
+    return settings.spark_master.partition("[")[0] == "local"

@@ -48,6 +48,13 @@ def test_a_failure_is_kept_and_not_repeated_at_every_start(
     assert found.with_suffix(".log").read_text() == "why"
 
 
+def test_other_jars_have_another_archive(settings: Settings, tmp_path: Path) -> None:
+    """Java ignores an archive that was made with another class path."""
+    (tmp_path / "spark").mkdir()
+    (tmp_path / "spark" / "other.jar").touch()
+    assert class_archive(settings.model_copy(update={"jars_folder": tmp_path})).name != class_archive(settings).name
+
+
 def test_java_tool_options_do_not_change_the_archive(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests set these options but must find the same archive that `make install` makes."""
     expected = class_archive(settings)
