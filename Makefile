@@ -39,7 +39,7 @@ test: install
 
 # Tests the pages in Chromium. The lock cannot install Chromium, so these tests are separate and are never skipped.
 browser: install
-	.venv/bin/python -m pytest tests/pages/browser*.py
+	.venv/bin/python -m pytest $(TWO_FILES) tests/pages/browser*.py
 
 # Hours of runs that CI leaves out: a cluster, ten million records through both ways of decoding, a soak and the mutation
 # run. `docs/mutation.md` explains the report.
