@@ -37,8 +37,8 @@ from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import Settings
 from truelog.views.catalogue import VIEWS
 
-DAY_SECONDS = 10
-PAUSE, PANE = timedelta(seconds=40), timedelta(seconds=10)
+DAY_SECONDS = 15
+PAUSE, PANE = timedelta(seconds=60), timedelta(seconds=10)
 RATE = 100  # events a second
 STREAMED = ("page_views", "request_rates")
 
