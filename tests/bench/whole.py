@@ -6,7 +6,6 @@ the positions in one transaction.
 """
 
 import json
-import shutil
 import threading
 import time
 from collections import defaultdict, deque
@@ -22,6 +21,7 @@ from tests.bench.cpu import Meter, used
 from tests.bench.freshness import percentiles
 from tests.bench.ground import complete
 from tests.bench.row import OURS, Row
+from tests.chosen_views import copy_views
 from tests.scenes.conftest import known
 from truelog.apps import launcher
 from truelog.control import application
@@ -48,8 +48,7 @@ def run(settings: Settings, views: Sequence[str], seconds: float) -> Iterator[Ro
     """The rows of a platform that has only these views, spread over applications by their shape."""
     folder = settings.home / "chosen-views"
     folder.mkdir()
-    for view in views:
-        shutil.copy(settings.views_folder / f"{view}.py", folder)
+    copy_views(folder, *views)
     named = f"the whole platform with {len(views)} views"
     with known(settings, views_folder=folder, applications=json.dumps(_spread(views))):
         changed = Settings()

@@ -5,7 +5,6 @@ No stream is running: this module writes rows as the kernel does. Some values ar
 
 import json
 import math
-import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple
@@ -13,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from tests.chosen_views import copy_views
 from tests.library.judged import judged
 from truelog.alerts import alert_scheduler, alert_store
 from truelog.control import application, view_status
@@ -26,7 +26,6 @@ from truelog.storage.audit_trail import OperationKind
 from truelog.storage.database import Connection
 from truelog.streaming import batch_metrics
 from truelog.support.settings import Settings
-from truelog.views.catalogue import VIEWS
 
 DAY = 86_400.0
 HOSTILE = (
@@ -60,8 +59,7 @@ CERTIFIED = """
 def views_folder(folder: Path) -> Path:
     """Views with a table, one without, and a file that fails to load."""
     folder.mkdir()
-    for name in (*MADE, "request_rates"):
-        shutil.copy(VIEWS / f"{name}.py", folder)
+    copy_views(folder, *MADE, "request_rates")
     (folder / "broken.py").write_text('"""A view whose author has not finished it."""\n\nVIEW = <script>\n')
     return folder
 

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from runtime.airflow_client import Airflow
+from tests.chosen_views import copy_views
 from tests.library.archive.test_archive_commit import TOPIC, TOPIC_ID, kafka_records, written
 from tests.library.archived import drop_archive
 from tests.pages.test_access import fetch
@@ -25,7 +25,6 @@ from truelog.storage import audit_trail
 from truelog.storage.database import connect
 from truelog.support.errors import ArchiveBehind, BadInput
 from truelog.support.settings import Settings
-from truelog.views.catalogue import VIEWS
 
 log = logging.getLogger("truelog.jobs")
 VALID = b'{"event_id": "e", "occurred_at": "2026-03-01T00:00:00Z", "visitor_id": "v", "url": "http://h/<img src=x>"}'
@@ -126,9 +125,7 @@ DELETE FROM truelog.view WHERE view IN ('cart', 'people_search');
 
 
 def test_rows_that_store_coordinates_name_their_keys(filled: Settings, tmp_path: Path) -> None:
-    for name in ("cart", "people_search"):
-        shutil.copy(VIEWS / f"{name}.py", tmp_path)
-    settings = filled.model_copy(update={"views_folder": tmp_path})
+    settings = filled.model_copy(update={"views_folder": copy_views(tmp_path, "cart", "people_search")})
     with connect(filled, autocommit=True) as connection:
         connection.execute(INPUTS.encode())
         try:

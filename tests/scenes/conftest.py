@@ -1,7 +1,6 @@
 """Fixtures for the scenes: a platform with topics and tables, a running archive, traffic, and batch work."""
 
 import json
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import pytest
 from psycopg import sql
 from pyspark.sql import SparkSession
 
+from tests.chosen_views import copy_views
 from tests.scenes.applications import STARTED, Application, start, unfired
 from tests.scenes.batch import Batch
 from tests.scenes.traffic import Traffic, count_valid, in_the_log, page_views
@@ -22,7 +22,6 @@ from truelog.log.positions import Positions
 from truelog.schema.event import load_events
 from truelog.storage.database import connect, migrate
 from truelog.support.settings import ENVIRONMENT_FILE, Settings
-from truelog.views.catalogue import VIEWS
 
 SCENE_VIEWS = Path(__file__).parent / "views"
 EACH_EVENT = "each_event"
@@ -157,14 +156,12 @@ def batch(spark: SparkSession, world: World) -> Batch:
 @pytest.fixture(scope="session")
 def only_page_views(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A views folder with only `page_views`."""
-    folder = tmp_path_factory.mktemp("only_page_views")
-    shutil.copy(VIEWS / "page_views.py", folder)
-    return folder
+    return copy_views(tmp_path_factory.mktemp("only_page_views"), "page_views")
 
 
 @pytest.fixture
 def one_view(only_page_views: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For scenes with `page_views` alone, because each additional view makes every start slower."""
+    """For scenes with `page_views` alone."""
     monkeypatch.setenv("TRUELOG_VIEWS_FOLDER", str(only_page_views))
 
 

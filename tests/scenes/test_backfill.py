@@ -14,6 +14,7 @@ import pytest
 from pydantic import SecretStr
 
 from tests.bench.freshness import Marks
+from tests.chosen_views import copy_views
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from tests.scenes.applications import start
 from tests.scenes.conftest import World, known
@@ -26,7 +27,6 @@ from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import PROJECT, Settings
 from truelog.support.wait import until
-from truelog.views.catalogue import VIEWS
 
 pytestmark = pytest.mark.fresh
 
@@ -47,8 +47,7 @@ FIRST, LAST = MIDNIGHT - timedelta(days=1), MIDNIGHT
 def short(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """Log days of eight seconds, three views and the batch layer's DAGs. Airflow does not run the applications here."""
     views, dags = tmp_path_factory.mktemp("views"), tmp_path_factory.mktemp("dags")
-    for view in (*CHOSEN, BATCH_ONLY):
-        shutil.copy(VIEWS / f"{view}.py", views)
+    copy_views(views, *CHOSEN, BATCH_ONLY)
     for dag in ("recompute", "reconcile", "quality", "archive", "batch_views"):
         shutil.copy(PROJECT / "dags" / f"{dag}.py", dags)
     _remove_schedule(dags / "reconcile.py")

@@ -3,7 +3,6 @@
 The scenes have an event type of their own, because they delete its topic.
 """
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from tests.chosen_views import copy_views
 from tests.scenes.applications import Application, start
 from tests.scenes.conftest import World, known
 from tests.scenes.declared import EVENT, VIEW, copy_events, removed_at_the_end
@@ -26,7 +26,6 @@ from truelog.kernel import clock
 from truelog.log import topics
 from truelog.schema.event import load_event
 from truelog.support.settings import KafkaUser, Settings
-from truelog.views.catalogue import VIEWS
 
 TOPIC, OF_PARCELS = "bad_parcel", "bad_parcels"
 EVENT_JSON = b'{"event_id":"%d","occurred_at":"2026-01-01T00:00:00Z","parcel":"p","grams":%d}'
@@ -88,7 +87,7 @@ def epochs(world: World) -> list[tuple[str, int]]:
 
 
 def test_a_bad_topic_stops_its_views_alone_and_returns_without_a_restart(world: World, declared: Settings) -> None:
-    shutil.copy(VIEWS / "page_views.py", declared.views_folder)
+    copy_views(declared.views_folder, "page_views")
     archive, stream = start(declared, "archive.py"), start(declared, "stream.py")
     send(declared, 1)
     stream.wait(lambda: world.caught_up("page_views") and grams(world) == [(1,)], 90, "both views")

@@ -6,7 +6,6 @@ this of a view of each shape, and `make nightly` of every view.
 
 import json
 import re
-import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -17,6 +16,7 @@ import psutil
 import pytest
 from psycopg import sql
 
+from tests.chosen_views import copy_views
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
 from tests.scenes.command_line import answer
@@ -83,8 +83,7 @@ def test_killed_between_merges_and_continued_by_executors(
     world: World, archive: Application, batch: Batch, *, spark_home: Path, tmp_path: Path, views: tuple[str, ...]
 ) -> None:
     """Some views have merged the batch and others have not. The successor continues each view from its positions."""
-    for view in (*views, BUILT):
-        shutil.copy(catalogue.VIEWS / f"{view}.py", tmp_path)
+    copy_views(tmp_path, *views, BUILT)
     shop(world, seed=1)
     before = {view: world.positions(view) for view in views}
     stream = start(world.settings, "stream.py", fault="merge.committed:2:kill", TRUELOG_VIEWS_FOLDER=str(tmp_path))

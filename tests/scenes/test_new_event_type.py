@@ -2,7 +2,6 @@
 
 import json
 import logging
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from confluent_kafka import Producer
 
 import runtime
 from runtime import keeper
+from tests.chosen_views import copy_views
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
 from tests.scenes.collector_client import Client
@@ -24,7 +24,6 @@ from truelog.log import topics
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 from truelog.support.wait import until
-from truelog.views.catalogue import VIEWS
 
 NAME, BY_PARCEL = "parcel_scan", "scans_by_parcel"
 LONG, LONGER = "a" * 70, "a" * 90
@@ -40,7 +39,7 @@ def live(world: World, archives: list[Application], tmp_path: Any) -> Iterator[S
         application.die()
     folder = tmp_path / "views"
     folder.mkdir()
-    shutil.copy(VIEWS / "page_views.py", folder)
+    copy_views(folder, "page_views")
     with (
         known(world.settings, events_folder=copy_events(tmp_path), views_folder=folder) as settings,
         removed_at_the_end(settings, NAME, BY_PARCEL),

@@ -1,7 +1,6 @@
 """Rate limits with real services: policies and blocks are events, the command line answers, and the collector obeys."""
 
 import json
-import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -9,6 +8,7 @@ import pytest
 
 import runtime
 from runtime import keeper
+from tests.chosen_views import copy_views
 from tests.scenes.applications import start
 from tests.scenes.collector_client import Client, Response, another, page_view
 from tests.scenes.command_line import answer, truelog
@@ -17,7 +17,6 @@ from truelog.log import topics
 from truelog.serving import rate_limit_answer
 from truelog.support.errors import ServiceDown
 from truelog.support.wait import until
-from truelog.views.catalogue import VIEWS
 
 PROXY = "127.0.0.1"
 SECONDS = 60  # until a decision applies
@@ -26,9 +25,7 @@ SECONDS = 60  # until a decision applies
 @pytest.fixture(scope="module")
 def client(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A client of a collector with rate limits, which trusts this machine as a proxy. A stream maintains both views."""
-    folder = tmp_path_factory.mktemp("limits")
-    for name in rate_limit_answer.VIEWS:
-        shutil.copy(VIEWS / f"{name}.py", folder)
+    folder = copy_views(tmp_path_factory.mktemp("limits"), *rate_limit_answer.VIEWS)
     runtime.up(world.settings, ("postgresql", "kafka"), tethered=True)
     stream = start(world.settings, "stream.py", TRUELOG_VIEWS_FOLDER=str(folder))
     stream.wait(lambda: all(has_relation(world, each) for each in rate_limit_answer.VIEWS), SECONDS, "both views")

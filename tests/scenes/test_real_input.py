@@ -8,7 +8,6 @@ import gzip
 import json
 import random
 import re
-import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,13 +20,13 @@ from urllib.parse import urlsplit
 import pytest
 import ua_parser
 
+from tests.chosen_views import copy_views
 from tests.scenes.applications import Application, start
 from tests.scenes.command_line import answer, truelog
 from tests.scenes.conftest import World
 from truelog.archive.archive_table import archived_positions
 from truelog.log import topics
 from truelog.support.settings import PROJECT
-from truelog.views.catalogue import VIEWS
 
 FILE = PROJECT.parent / "shared" / "data" / "apache_combined_2015-05.log.gz"
 HOST = "real.example"  # no other test sends page views of this host
@@ -134,9 +133,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> LogFile:
 @pytest.fixture(scope="module")
 def imported(world: World, log: LogFile, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The result of the import, returned after the stream of the four views has counted every record."""
-    folder = tmp_path_factory.mktemp("views")
-    for view in COUNTED:
-        shutil.copy(VIEWS / f"{view}.py", folder)
+    folder = copy_views(tmp_path_factory.mktemp("views"), *COUNTED)
     result: dict[str, Any] = answer("import", "access-log", str(log.file), "--host", HOST)
     stream = start(world.settings, "stream.py", TRUELOG_VIEWS_FOLDER=str(folder))
     for view in COUNTED:

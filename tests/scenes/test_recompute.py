@@ -1,6 +1,5 @@
 """A stream pauses for three log days, which are recomputed. Views show no trace of the pause, and rebuilds agree."""
 
-import shutil
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from runtime import keeper
+from tests.chosen_views import copy_views
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
 from tests.scenes.command_line import truelog
@@ -35,7 +35,6 @@ from truelog.storage import db_snapshot
 from truelog.storage.database import connect
 from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import Settings
-from truelog.views.catalogue import VIEWS
 
 DAY_SECONDS = 15
 PAUSE, PANE = timedelta(seconds=60), timedelta(seconds=10)
@@ -67,9 +66,7 @@ class Fallback:
 @pytest.fixture(scope="module")
 def short(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """Short log days and few views, for these tests and the processes that they start."""
-    folder = tmp_path_factory.mktemp("views")
-    for view in STREAMED:
-        shutil.copy(VIEWS / f"{view}.py", folder)
+    folder = copy_views(tmp_path_factory.mktemp("views"), *STREAMED)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TRUELOG_LOG_DAY_SECONDS", str(DAY_SECONDS))
         patch.setenv("TRUELOG_ARCHIVE_TRIGGER_SECONDS", "2")

@@ -3,7 +3,6 @@
 import itertools
 import json
 import logging
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ import pytest
 
 import runtime
 from runtime import keeper, postgresql
+from tests.chosen_views import copy_views
 from tests.library.listener import FAILS, TAKES, Listener, listening
 from tests.scenes import exposure, stranger
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
@@ -33,7 +33,6 @@ from truelog.support.errors import ServiceDown
 from truelog.support.process import is_alive
 from truelog.support.settings import Settings
 from truelog.support.wait import until
-from truelog.views.catalogue import VIEWS
 
 DAG = "stream_stream"
 ALERT_DAG = "alerts_alertmanager"
@@ -52,9 +51,7 @@ def pager() -> Iterator[Listener]:
 @pytest.fixture(scope="module")
 def kept(world: World, pager: Listener, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """Airflow and the applications that it runs, with view files that scenes change. All processes stop at the end."""
-    folder = tmp_path_factory.mktemp("views")
-    for view in ("page_views", "request_rates"):
-        shutil.copy(VIEWS / f"{view}.py", folder)
+    folder = copy_views(tmp_path_factory.mktemp("views"), "page_views", "request_rates")
     receivers = {"alertmanager_url": pager.url, "heartbeat_url": f"{pager.url}/beat"}
     services = [name for name in runtime.EVERY if not name.startswith("airflow-")]
     with known(world.settings, views_folder=folder, **receivers) as changed:
