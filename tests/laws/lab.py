@@ -9,11 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import product
+from random import Random
 from typing import Any, cast
 
 import pyarrow as pa
-from hypothesis import HealthCheck, Phase, given, seed, settings
-from hypothesis.strategies import SearchStrategy
 from psycopg import sql
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -57,21 +56,9 @@ def cases(
     """Generate `number` logs, the same in every run. `events.log` describes the other parameters."""
     read, key = {topic: types[topic] for topic in reads}, (reads, number, *described.items())
     if key not in _CASES or _CASES[key][0] != read:
-        _CASES[key] = read, _drawn(log(types, reads, **described), number)
+        draw, chosen = log(types, reads, **described), Random(20260301)
+        _CASES[key] = read, [draw(chosen) for _ in range(number)]
     return _CASES[key][1]
-
-
-def _drawn(logs: SearchStrategy[list[Record]], number: int) -> list[list[Record]]:
-    drawn: list[list[Record]] = []
-
-    @seed(20260301)
-    @settings(max_examples=number, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck))
-    @given(logs)
-    def collect(each: list[Record]) -> None:
-        drawn.append(each)
-
-    collect()
-    return drawn
 
 
 def last_cut(drawn: list[list[Record]]) -> int:

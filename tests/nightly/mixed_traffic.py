@@ -43,7 +43,7 @@ class MixedTraffic:
         self.producer = Producer({**settings.kafka(), "acks": "all", "enable.idempotence": True, "log_level": 0})
         self.transactions: Producer | None = None
         types = load_events()
-        self.hostile_records = {t: [hostile(types[t]).example() for _ in range(_HOSTILE)] for t in TOPICS}
+        self.hostile_records = {t: [hostile(types[t])(self.random) for _ in range(_HOSTILE)] for t in TOPICS}
         now, late = (
             generate(
                 seed=seed + days,

@@ -14,12 +14,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from truelog.plans import plan
+from truelog.plans.empty_frame import empty_frame
 from truelog.schema.derived import IS_DERIVED
 from truelog.support.durations import seconds
 from truelog.views.group import Group
@@ -37,11 +39,19 @@ _FORMULA = 2
 _NUMBERED = re.compile(r"\w*#(\d+)L?")
 
 
-def fingerprint(spark: SparkSession, view: View, fields: Schemas) -> str:
-    """The fingerprint of a view, given the fields of each topic that determine its result."""
+@dataclass(frozen=True)
+class Referenced:
+    """The fields of each topic that determine a view's result, sorted by name, and the result of only these fields."""
+
+    fields: dict[str, StructType]
+    selected: DataFrame
+
+
+def fingerprint(view: View, referenced: Referenced) -> str:
+    """The fingerprint of a view."""
     parts = [
-        *_plan(_selected(spark, view, fields)),
-        json.dumps([(topic, fields[topic].jsonValue()) for topic in view.reads]),
+        *_plan(referenced.selected),
+        json.dumps([(topic, referenced.fields[topic].jsonValue()) for topic in view.reads]),
         *_declared(view),
         f"meaning {MEANING}",
     ]
@@ -111,10 +121,10 @@ def _hash(parts: list[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def referenced(
+def find_referenced(
     spark: SparkSession, view: View, frames: Mapping[str, DataFrame], selected: DataFrame
-) -> dict[str, StructType]:
-    """The fields of each topic that determine the result, sorted by name.
+) -> Referenced:
+    """The fields that determine the result, given frames with all fields and what the transform selects from them.
 
     A transform may also name a field that does not reach its result, or ask a frame for its columns. If it therefore
     selects something else from frames without the other fields, then only those fields are left out that it can miss.
@@ -123,25 +133,24 @@ def referenced(
     live = {topic: part.fields[plan.source(frames[topic])] for topic in view.reads}
     kept = {topic: StructType(sorted(frames[topic].schema, key=lambda field: field.name)) for topic in view.reads}
 
-    def without(topic: str, names: set[str]) -> dict[str, StructType]:
-        return kept | {topic: StructType([field for field in kept[topic] if field.name not in names])}
-
-    def is_same(fields: Schemas) -> bool:
+    def same_of(fields: dict[str, StructType]) -> Referenced | None:
         try:
             with _quietly():
                 fewer = _selected(spark, view, fields)
-            return fewer.schema == selected.schema and plan.live_part(fewer).steps == part.steps
+            same = fewer.schema == selected.schema and plan.live_part(fewer).steps == part.steps
         except Exception:  # a transform may raise anything if a field is missing
-            return False
+            return None
+        return Referenced(fields, fewer) if same else None
 
     pruned = {t: StructType([field for field in schema if field.name in live[t]]) for t, schema in kept.items()}
-    if is_same(pruned):
-        return pruned
+    if found := same_of(pruned):
+        return found
+    found = Referenced(kept, _selected(spark, view, kept))
     for topic in view.reads:
         for name in sorted(set(frames[topic].schema.fieldNames()) - live[topic]):
-            if is_same(fewer := without(topic, {name})):
-                kept = fewer
-    return kept
+            fewer = StructType([field for field in found.fields[topic] if field.name != name])
+            found = same_of(found.fields | {topic: fewer}) or found
+    return found
 
 
 @contextmanager
@@ -156,7 +165,7 @@ def _quietly() -> Iterator[None]:
 
 
 def _selected(spark: SparkSession, view: View, fields: Schemas) -> DataFrame:
-    return view.contributions(*(spark.createDataFrame([], fields[topic]) for topic in view.reads))
+    return view.contributions(*(empty_frame(spark, fields[topic]) for topic in view.reads))
 
 
 def _renumbered(text: str) -> str:

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from truelog.plans import fold_checks, plan
+from truelog.plans.empty_frame import empty_frame
 from truelog.plans.stepped import Stepped
 from truelog.plans.steps import Steps
 from truelog.support.errors import BadDeclaration
@@ -37,7 +38,7 @@ def compile_fold(spark: SparkSession, name: str, group: Group, table: View, inpu
         BadDeclaration: the fold does not keep groups apart, or its result depends on more than the order of the inputs.
     """
     columns = StructType([StructField(column, inputs.dtypes[column]) for column in inputs.stored_columns])
-    frame = spark.createDataFrame([], columns)
+    frame = empty_frame(spark, columns)
     if not isinstance(group.fold, Steps):
         rows = group.fold(frame)
         fold_checks.require_local(name, group.by, frame, rows)
@@ -61,7 +62,7 @@ def _declared(spark: SparkSession, name: str, group: Group, steps: Steps, inputs
     """A frame without rows that declares the steps: the initial state, and the state after a step."""
     columns = [field for field in inputs if field.name not in group.by]
     state = StructField(_STATE, _state_type(spark, name, steps))
-    frame = spark.createDataFrame([], StructType([state, *columns]))
+    frame = empty_frame(spark, StructType([state, *columns]))
     step = steps.step(F.col(_STATE), F.struct(*(field.name for field in columns)))
     declared = frame.select(steps.initial().alias("initial"), step.alias("stepped"))
     fold_checks.require_row_wise(name, declared)

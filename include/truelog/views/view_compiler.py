@@ -11,14 +11,15 @@ from pyspark.sql.types import DataType, IntegerType, StringType, StructType
 from truelog.measures.columns import ColumnTypes, sql_type
 from truelog.measures.measure import WHOLE, Sum, require_accepted
 from truelog.plans import plan
+from truelog.plans.empty_frame import empty_frame
 from truelog.support.errors import BadDeclaration
 from truelog.views.compiled_view import STATUS, CompiledView, needed_columns
 from truelog.views.fingerprint import (
     combined,
+    find_referenced,
     fingerprint,
     former_fingerprint,
     joined_fingerprint,
-    referenced,
 )
 from truelog.views.fold_compiler import compile_fold
 from truelog.views.group import CHECKPOINTS, INPUTS, Group
@@ -48,7 +49,10 @@ def compile_view(spark: SparkSession, name: str, view: View, schemas: Mapping[st
         own = _compile_counts(name, view, view.counts, sides)
     else:
         own = _compile_table(spark, name, view, schemas)
-    compiled = _with_sides(own, sides) if sides else own
+    if sides:
+        compiled = _with_sides(own, sides)
+    else:  # release 0.1 had no side tables
+        compiled = replace(own, former_fingerprint=former_fingerprint(spark, view, schemas))
     _require_names(compiled)
     for each in compiled.tables:
         _require_indexes(each)
@@ -102,13 +106,12 @@ def _require_types(name: str, match: Match, joined: Joined) -> None:
 
 
 def _with_sides(own: CompiledView, sides: tuple[CompiledView, ...]) -> CompiledView:
-    """The view with its side tables. Release 0.1 had none, so the view has no former fingerprint."""
+    """The view with its side tables."""
     tables = own, *sides
     return replace(
         own,
         sides=sides,
         fingerprint=combined([each.fingerprint for each in tables]),
-        former_fingerprint="",
         columns=needed_columns(tables),
         scans=sum(each.scans for each in tables),
     )
@@ -142,7 +145,7 @@ def _compile_table(spark: SparkSession, name: str, view: View, schemas: Mapping[
     if unknown:
         missing = ", ".join(unknown)
         raise BadDeclaration(f"{name} reads {missing}: no such event type is registered; see `truelog status`.")
-    frames = {topic: spark.createDataFrame([], schemas[topic]) for topic in view.reads}
+    frames = {topic: empty_frame(spark, schemas[topic]) for topic in view.reads}
     selected = view.contributions(*(frames[topic] for topic in view.reads))
     _require_deterministic(name, selected)
     _require_columns(name, view, selected.schema)
@@ -150,10 +153,10 @@ def _compile_table(spark: SparkSession, name: str, view: View, schemas: Mapping[
     require_accepted(name, view.measures, dtypes)
     _require_age_column(name, view, dtypes)
     _require_window(name, view, dtypes)
-    fields = referenced(spark, view, frames, selected)
-    new, former = fingerprint(spark, view, fields), former_fingerprint(spark, view, schemas)
-    columns = {topic: frozenset(schema.fieldNames()) for topic, schema in fields.items()}
-    compiled = CompiledView(name, view, dtypes, new, former, columns, plan.scans(selected))
+    referenced = find_referenced(spark, view, frames, selected)
+    columns = {topic: frozenset(schema.fieldNames()) for topic, schema in referenced.fields.items()}
+    made_by, scans = fingerprint(view, referenced), plan.scans(selected)
+    compiled = CompiledView(name, view, dtypes, made_by, columns=columns, scans=scans)
     _require_unique_columns(compiled)
     return compiled
 
