@@ -1,7 +1,7 @@
 """The embedded platform as a whole: its start, stop and status."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from xmlrpc.client import Fault
@@ -70,22 +70,28 @@ def down(settings: Settings) -> None:
 
     1. Stop Airflow, which would restart the applications.
     2. Stop the applications, while the services that they need are still running.
-    3. Stop the services and their supervisor.
+    3. Stop the services that need others, then the others, and their supervisor.
     """
     if keeper.is_up(settings):
         stop_airflow(settings)  # 1
         _stop_applications(settings)  # 2
-        keeper.shut_down(settings)  # 3
+        for needs_others in (True, False):  # 3
+            _stop_together(settings, [each for each in SERVICES.values() if bool(each.after) is needs_others])
+        keeper.shut_down(settings)
         log.info("all services have stopped")
 
 
 def stop_airflow(settings: Settings) -> None:
-    """Stop Airflow's components in parallel. The api-server stops last, because the others need it until they end."""
-    api, *others = (service.name for service in airflow.SERVICES)
-    with ThreadPoolExecutor(len(others)) as pool:
-        for done in [pool.submit(keeper.stop, settings, name) for name in others]:
+    """Stop Airflow's components. The api-server stops last, because the others need it until they end."""
+    api, *others = airflow.SERVICES
+    _stop_together(settings, others)
+    _stop_together(settings, [api])
+
+
+def _stop_together(settings: Settings, services: Sequence[Service]) -> None:
+    with ThreadPoolExecutor(len(services)) as pool:
+        for done in [pool.submit(keeper.stop, settings, service.name) for service in services]:
             done.result()
-    keeper.stop(settings, api)
 
 
 def _stop_applications(settings: Settings) -> None:
