@@ -110,7 +110,7 @@ def state(settings: Settings, name: str) -> dict[str, Any]:
 def shut_down(settings: Settings) -> None:
     """Stop the supervisor, and every service that is still running.
 
-    The supervisor would take a second for each service, whether running or not, so it forgets the stopped services first.
+    The supervisor would take a second for each service, whether running or not. It first forgets the stopped services.
     """
     calls = _calls(settings)
     for each in calls.getAllProcessInfo():
