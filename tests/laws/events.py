@@ -1,7 +1,7 @@
 """Generated events for the laws, drawn from the declaration of their type.
 
-There are few different values, so that keys repeat, and some values are hostile. Hypothesis would draw them at twenty
-times the cost: it shrinks cases that fail, but all cases of a law are checked by the same few jobs.
+There are few different values, so that keys repeat, and some values are hostile. `docs/decisions/061-drawn-logs.md`
+explains why Hypothesis does not draw them.
 """
 
 import json
@@ -16,7 +16,7 @@ from truelog.schema.field import Field
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 
-Draw = Callable[[Random], Any]
+Draw = Callable[[Random], Any]  # draws a value, the same for the same state of the random numbers
 
 _TEXTS: tuple[str, ...] = (
     "a",
