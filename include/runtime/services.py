@@ -70,7 +70,7 @@ def down(settings: Settings) -> None:
 
     1. Stop Airflow, which would restart the applications.
     2. Stop the applications, while the services that they need are still running.
-    3. Stop the services that need others, then the others, and their supervisor.
+    3. Stop the services that need other services, then the remaining services, then the supervisor.
     """
     if keeper.is_up(settings):
         stop_airflow(settings)  # 1

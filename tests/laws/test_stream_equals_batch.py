@@ -9,10 +9,11 @@ import pytest
 from psycopg import sql
 from pyspark.sql.types import DataType, IntegerType
 
+from tests.laws import views
 from tests.laws.events import Record
 from tests.laws.lab import Lab, cases
 from tests.laws.real_path import RealPath, real_path
-from tests.laws.views import EVERY_MEASURE, VIEWS
+from tests.laws.views import EVERY_MEASURE, IN_STEPS
 from truelog import Sum
 from truelog.batch import rebuild
 from truelog.batch.partial_selection import PartialSelection, select_partials
@@ -23,6 +24,9 @@ from truelog.storage.database import connect
 from truelog.support.settings import Settings
 from truelog.views.compiled_view import extend_view
 
+# A case of this law has other event ids than all other cases. In the laws whose cases share their ids, a Group without
+# copies would contain too few events.
+VIEWS = {"in_steps_once": replace(IN_STEPS, dedupe="1 hour"), **views.VIEWS}
 TOPICS = tuple(sorted({topic for view in VIEWS.values() for topic in view.reads}))
 
 log = logging.getLogger("truelog.law")

@@ -166,7 +166,6 @@ IN_STEPS = Group(
     key=("visitor_id",),
     values=("requests", "urls", "share", "last"),
     most=6,
-    dedupe="1 hour",
 )
 
 # Batch-only views are streamed here: their tables obey the same laws.

@@ -5,6 +5,6 @@ from pyspark.sql.types import StructType
 
 
 def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
-    """What `createDataFrame([], schema)` returns, in a fraction of its time: it would pass the rows through Python."""
+    """A frame without rows. `createDataFrame([], schema)` takes longer, because it passes the rows through Python."""
     rows = spark.sparkContext._jsc.emptyRDD().rdd()
     return DataFrame(spark._jsparkSession.applySchemaToPythonRDD(rows, schema.json()), spark)

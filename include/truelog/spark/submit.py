@@ -70,7 +70,7 @@ def submit_conf(settings: Settings, scratch: Path, *, quick: bool = False) -> di
         "spark.sql.adaptive.enabled": "false",  # re-planning a small batch costs more than it saves
         "spark.scheduler.mode": "FAIR",
         "spark.sql.debug.maxToStringFields": "100000",  # fingerprints cover the whole plan
-        "spark.sql.codegen.cache.maxEntries": "2000",  # 100 are fewer than the code of a batch of twenty views
+        "spark.sql.codegen.cache.maxEntries": "2000",  # not 100: a batch of twenty views needs 550
         **_CHECKPOINTS,
         **({} if _is_local(settings) else {"spark.jars": ",".join(_jars(settings))}),
         **settings.spark_conf,

@@ -6,7 +6,7 @@ from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from truelog.plans import fold_checks, plan
 from truelog.plans.empty_frame import empty_frame
@@ -80,6 +80,7 @@ def _used(declared: DataFrame) -> tuple[str, ...]:
 def _state_type(spark: SparkSession, name: str, steps: Steps) -> StructType:
     """The type of the state. Any of its fields may be NULL."""
     [initial] = spark.range(0).select(steps.initial()).schema
-    if not isinstance(initial.dataType, StructType):
-        raise BadDeclaration(f"{name}: the initial state is no struct, but {initial.dataType.simpleString()}.")
-    return spark.createDataFrame([], initial.dataType.simpleString()).schema
+    dtype = DataType.fromDDL(initial.dataType.simpleString())
+    if not isinstance(dtype, StructType):
+        raise BadDeclaration(f"{name}: the initial state is no struct, but {dtype.simpleString()}.")
+    return dtype
