@@ -34,7 +34,7 @@ demo: install
 TWO_FILES := -n 2 --dist loadfile --no-loadscope-reorder
 test: install
 	.venv/bin/python -m pytest $(TWO_FILES) -m "not fresh and not alone and not nightly"
-	.venv/bin/python -m pytest $(TWO_FILES) -m "fresh and not nightly"
+	.venv/bin/python -m pytest $(TWO_FILES) -m fresh
 	.venv/bin/python -m pytest -m alone
 
 # Tests the pages in Chromium. The lock cannot install Chromium, so these tests are separate and are never skipped.

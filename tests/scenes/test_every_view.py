@@ -40,8 +40,6 @@ from truelog.support.wait import until
 from truelog.views import catalogue
 from truelog.views.compiled_view import STATUS
 
-pytestmark = pytest.mark.fresh  # it reads the whole log several times for each view
-
 ALL_VIEWS = catalogue.load_all_views()
 VIEWS = {name: view for name, view in ALL_VIEWS.items() if not view.batch_only}
 TOPICS = {topic for view in ALL_VIEWS.values() for topic in view.reads}
