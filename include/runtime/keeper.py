@@ -109,7 +109,7 @@ def state(settings: Settings, name: str) -> dict[str, Any]:
 def shut_down(settings: Settings) -> None:
     """Stop the supervisor, and every service that is still running.
 
-    While a service is still running, it takes a second for each service, whether running or not.
+    If a service is still running, this takes a second for each service, whether running or not.
     """
     calls = _calls(settings)
     process = psutil.Process(calls.getPID())

@@ -16,11 +16,11 @@ from tests.scenes.conftest import EACH_EVENT, SCENE_VIEWS, World
 
 log = logging.getLogger("truelog.scene")
 
-_OTHERS = defective_stream.DEFECTS.keys() - {"unprotected"}
 
-
-# The first defect is the most difficult to detect, because the zombie writes only once.
-@pytest.mark.parametrize("defect", ["unprotected", *(pytest.param(d, marks=pytest.mark.nightly) for d in _OTHERS)])
+@pytest.mark.parametrize(
+    "defect",
+    [pytest.param(d, marks=() if d == "unprotected" else pytest.mark.nightly) for d in defective_stream.DEFECTS],
+)
 def test_a_planted_defect_is_detected(
     world: World, archive: Application, defect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

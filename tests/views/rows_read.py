@@ -10,14 +10,17 @@ from tests.laws.lab import Lab
 
 
 def rows_read(lab: Lab, query: sql.Composable) -> int:
-    """The rows that the scans of a query return, and the rows that they discard."""
-    explain = sql.SQL("EXPLAIN (ANALYZE, FORMAT JSON) {}").format(query)
+    """The rows that the scans of a query return, and the rows that they discard.
+
+    Leaves out the platform's own tables, whose few rows depend on the tests before.
+    """
+    explain = sql.SQL("EXPLAIN (ANALYZE, VERBOSE, FORMAT JSON) {}").format(query)
     [(found,)] = lab.connection.execute(explain).fetchall()
     assert isinstance(found, list)
     return sum(
         math.ceil(node["Actual Loops"] * (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)))
         for node in _nodes(found[0]["Plan"])
-        if "Relation Name" in node
+        if "Relation Name" in node and node["Schema"] != "truelog"
     )
 
 
