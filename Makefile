@@ -29,12 +29,11 @@ jars: .venv/.installed
 demo: install
 	@.venv/bin/python -m runtime.demo
 
-# Runs two test files at a time: each worker has its own platform. The files that need a fresh platform follow in a
-# session of their own, the longest first. Last, and with nothing beside them, the tests that measure durations.
+# Runs two test files at a time: each worker has its own platform. The tests that measure durations run last, with
+# nothing beside them.
 TWO_FILES := -n 2 --dist loadfile --no-loadscope-reorder
 test: install
-	.venv/bin/python -m pytest $(TWO_FILES) -m "not fresh and not alone and not nightly"
-	.venv/bin/python -m pytest $(TWO_FILES) -m fresh
+	.venv/bin/python -m pytest $(TWO_FILES) -m "not alone and not nightly"
 	.venv/bin/python -m pytest -m alone
 
 # Tests the pages in Chromium. The lock cannot install Chromium, so these tests are separate and are never skipped.

@@ -6,6 +6,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import hypothesis
 import pytest
@@ -35,23 +36,34 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"{part}: {milliseconds / 1000:.0f} s")
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give each `fresh` file its own platform: another parameter makes pytest end what depends on `settings`."""
+    if metafunc.definition.get_closest_marker("fresh"):
+        metafunc.parametrize("settings", [metafunc.module.__name__], indirect=True, ids=["fresh"])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the `fresh` files first, because they are long and would otherwise run alone at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("fresh") is None)
+
+
 @pytest.fixture(scope="session")
 def settings() -> Iterator[Settings]:
     """A fresh home with random ports and secrets. No service is running yet, and nothing is left afterwards.
 
     The session's environment points only to this home, so that no test reaches a platform in use.
     """
-    with pytest.MonkeyPatch.context() as patch:
+    with mock.patch.dict(os.environ):  # at the end, without the variables that this process's Spark has added
         jars = os.environ.get("TRUELOG_JARS", str(default_home() / "jars"))
         for name in [name for name in os.environ if name.startswith("TRUELOG_")]:
-            patch.delenv(name)
+            del os.environ[name]
         # Not under pytest's own folder, because the unprivileged user that runs PostgreSQL cannot enter that folder.
         home = Path(tempfile.mkdtemp(prefix="truelog-"))
-        patch.setenv("TRUELOG_HOME", str(home))
-        patch.setenv("TRUELOG_JARS", jars)
+        os.environ |= {"TRUELOG_HOME": str(home), "TRUELOG_JARS": jars}
         # In a test, Spark runs for seconds only, so the second JIT compiler would take more time than it saves.
         # With one compiler, the code cache has 48 MB by default, and Java stops to compile when it is full.
-        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
+        os.environ["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
         made = runtime.set_up(home, random_ports=True)
         try:
             yield made

@@ -19,12 +19,18 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def _spark_ends() -> Iterator[None]:
+def _spark_ends(settings: Settings) -> Iterator[None]:
+    """End Spark and its JVM with the home, which has the JVM's temporary files."""
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     yield
     if running := SparkSession.getActiveSession():
         running.stop()
+    if gateway := SparkContext._gateway:
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # the JVM exits when its standard input ends
+        SparkContext._gateway = SparkContext._jvm = None
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from py4j.java_gateway import JavaClass
 from pyspark.sql import SparkSession
 
 from truelog.spark.callback import require_token
@@ -16,6 +17,8 @@ from truelog.spark.scratch import process_folder
 from truelog.spark.submit import UMASK, job_environment, properties_file, submit_conf
 from truelog.support.settings import Settings
 
+# PySpark asks the JVM for one of these classes whenever it makes a column. For a short name, Java searches every jar.
+_CLASSES = ("PythonSQLUtils", "PythonUtils", "functions", "org.apache.spark.sql.functions")
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set if the spark-submit JVM started this Python process
 
 
@@ -35,9 +38,24 @@ def session(settings: Settings, name: str, *, quick: bool = False) -> SparkSessi
     with _private_files():
         spark: SparkSession = builder.getOrCreate()
     require_token(spark)
+    _remember_classes(spark)
     for key, value in settings.spark_catalog().items():
         spark.conf.set(key, value)
     return spark
+
+
+class _Remembered(JavaClass):  # type: ignore[misc]
+    """A class of the JVM that is asked for each of its members only once."""
+
+    def __getattr__(self, name: str) -> object:
+        vars(self)[name] = member = super().__getattr__(name)
+        return member
+
+
+def _remember_classes(spark: SparkSession) -> None:
+    java = spark.sparkContext._jvm
+    for name in _CLASSES:
+        setattr(java, name, _Remembered(getattr(java, name)._fqn, java._gateway_client))
 
 
 @contextmanager
