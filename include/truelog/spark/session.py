@@ -8,6 +8,7 @@ settings to the JVM as arguments, which other users can read.
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from py4j.java_gateway import JavaClass
 from pyspark.sql import SparkSession
@@ -48,12 +49,12 @@ class _Remembered(JavaClass):  # type: ignore[misc]
     """A class of the JVM that is asked for each of its members only once."""
 
     def __getattr__(self, name: str) -> object:
-        vars(self)[name] = member = super().__getattr__(name)
+        self.__dict__[name] = member = super().__getattr__(name)
         return member
 
 
 def _remember_classes(spark: SparkSession) -> None:
-    java = spark.sparkContext._jvm
+    java: Any = spark.sparkContext._jvm
     for name in _CLASSES:
         setattr(java, name, _Remembered(getattr(java, name)._fqn, java._gateway_client))
 
