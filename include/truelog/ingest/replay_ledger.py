@@ -174,7 +174,7 @@ def _logged_places(settings: Settings, begin: Positions, ends: Positions) -> dic
     places = dict[str, Place]()
     for part in begin.ranges_to(ends):
         for message in kafka_reader.messages(settings, part.topic, part.partition, part.start, part.end):
-            places |= _places(dict(message.headers() or ()).items(), (part.partition, message.offset() or 0))
+            places |= _places(kafka_reader.headers_of(message), (part.partition, message.offset() or 0))
     return places
 
 

@@ -1,6 +1,7 @@
 """The committed records of one partition, read for the audit with a plain Kafka client, independently of Spark."""
 
 from collections.abc import Iterator
+from operator import methodcaller
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -10,6 +11,9 @@ from truelog.support.settings import KafkaUser, Settings
 
 _TIMEOUT_SECONDS = 30
 _NO_KEY = "(<NULL>"  # how Python shows a header whose key the client could not make
+# A plain call that runs often becomes an instruction that ignores the client's error. The key would then be a null
+# pointer, which kills the process. This call always checks.
+_headers = methodcaller("headers")
 
 
 def messages(settings: Settings, topic: str, partition: int, begin: int, end: int) -> Iterator[Message]:
@@ -50,8 +54,8 @@ def headers_of(message: Message) -> list[tuple[str, bytes | None]]:
     returns headers without these keys, which a program must not touch.
     """
     try:
-        found: Any = message.headers() or []
+        found: Any = _headers(message) or []
     except SystemError:
-        found = message.headers() or []
+        found = _headers(message) or []
         found = [("\ufffd", each[1]) if repr(each).startswith(_NO_KEY) else each for each in found]
     return list(found)

@@ -32,7 +32,7 @@ from truelog.archive.catalog_pointer import load_table
 from truelog.control import application, lease, log_cuts
 from truelog.control.log_cuts import OpenCut
 from truelog.log import topics
-from truelog.log.kafka_reader import messages
+from truelog.log.kafka_reader import headers_of, messages
 from truelog.log.leader_epochs import take_epochs
 from truelog.log.positions import Positions
 from truelog.storage.audit_trail import by_hand
@@ -153,7 +153,7 @@ def _move(settings: Settings, producer: Producer, cut: OpenCut, first: int, end:
 
     def missing() -> Iterator[tuple[Any, Any, Headers]]:
         for message in _read(settings, cut, cut.end, first):
-            headers = _headers(message)
+            headers = headers_of(message)
             here = f"{cut.topic_id}/{cut.partition}/{message.offset()}/{message.leader_epoch()}".encode()
             mark = _mark_of(message) or here
             if mark not in done and _FILLER not in dict(headers):
@@ -167,13 +167,9 @@ def _read(settings: Settings, cut: OpenCut, begin: int, end: int) -> Iterator[Me
     return messages(settings, cut.topic, cut.partition, begin, end)
 
 
-def _headers(message: Message) -> Headers:
-    return list(message.headers() or [])  # type: ignore[arg-type]
-
-
 def _mark_of(message: Message) -> bytes | None:
     """The first coordinates of a record that was appended again."""
-    found: bytes | None = dict(_headers(message)).get(_MOVED)
+    found: bytes | None = dict(headers_of(message)).get(_MOVED)
     return found
 
 

@@ -22,7 +22,9 @@ from truelog.log.positions import Positions
 from truelog.maintenance.accept_cut import AcceptedCut, accept_cuts
 from truelog.schema.event import Event, EventType, Topic
 from truelog.storage.database import connect, migrate
+from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
+from truelog.support.wait import until
 
 OLD, CUT_AT = 10, 5  # records before the cut, and the offset at which the log is cut
 STEPS = ("accept_cut.planned", "accept_cut.filled", "accept_cut.moved", "accept_cut.archived")
@@ -196,6 +198,14 @@ def kill(world: World, topic: str, step: str, fired: Path) -> None:
     ended = subprocess.run(command, env=os.environ | fault, capture_output=True, timeout=120, check=False)
     assert fired.exists(), ended.stderr
     assert ended.returncode == -9
+    until(lambda: _require_free_leases(world.settings), 30, "PostgreSQL to end the killed process's sessions")
+
+
+def _require_free_leases(settings: Settings) -> None:
+    with connect(settings) as connection:
+        [(held,)] = connection.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").fetchall()
+    if held:
+        raise ServiceDown(f"{held} locks are held")
 
 
 @pytest.mark.parametrize("step", STEPS)
