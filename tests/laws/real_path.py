@@ -51,13 +51,13 @@ from truelog.support.settings import Settings
 from truelog.views.compiled_view import CompiledView
 from truelog.views.view import View
 
-CUTS = 4
+CUTS = 3
 PARTITIONS = 3
 KEEP = "90 seconds"  # of every view that drops old rows, because all views share one clock
 DEDUPE = "1 second"  # of every view that leaves out copies: some are in the cut after that of their event
 _CUT, _CASE = 1_000_000, 1_000  # offsets
-_COMMITS = ((0, 2), (2, 4))  # the cuts of each archive commit
-_PARTIAL_DAYS = (0, 2)  # the log days with a partial; the rebuild reads the other days from the archived records
+_COMMITS = ((0, 2), (2, 3))  # the cuts of each archive commit
+_PARTIAL_DAYS = (1,)  # the log days with a partial; the rebuild reads those around it from the archived records
 
 
 @dataclass(frozen=True)
@@ -265,7 +265,7 @@ def _drop(catalog: Catalog, path: RealPath) -> None:
 
 
 def _archive(catalog: Catalog, path: RealPath) -> None:
-    """Archive the log in commits of two cuts, and record the log days that the files begin."""
+    """Archive the log in commits of at most two cuts, and record the log days that the files begin."""
     log, holder = path.log, lease.take_lease(path.settings, "law 1")
     for topic, topic_id in log.ids.items():
         ensure_table(catalog, path.lab.types[topic], topic_id, log.end(-1).offsets[topic])

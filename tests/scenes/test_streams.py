@@ -236,7 +236,10 @@ def _is_of_the_stream(labels: dict[str, str]) -> bool:
     return (labels["alertname"], labels["subject"]) == ("application_down", "stream")
 
 
-@pytest.mark.parametrize("service", ["airflow-scheduler", "airflow-triggerer", "airflow-api"])
+@pytest.mark.parametrize(
+    "service",
+    ["airflow-scheduler", *(pytest.param(s, marks=pytest.mark.nightly) for s in ("airflow-triggerer", "airflow-api"))],
+)
 def test_a_killed_airflow_leaves_the_application_alone(kept: Settings, service: str) -> None:
     before = status(kept)
     pid = _service(kept, service).pid
