@@ -1,7 +1,7 @@
 """Views under the shop's traffic. The stream is killed between a batch's merges and continues on a cluster.
 
 Afterwards each view equals its rebuild, its rows follow from their events, and its past can be read. `make test` asks
-this of a view of each shape, and `make nightly` of every view.
+this of three views, and `make nightly` of every view.
 """
 
 import json
@@ -44,8 +44,8 @@ ALL_VIEWS = catalogue.load_all_views()
 VIEWS = {name: view for name, view in ALL_VIEWS.items() if not view.batch_only}
 TOPICS = {topic for view in ALL_VIEWS.values() for topic in view.reads}
 ROWS, EVENTS = 2, 5  # rows that are explained in each view, by their last events
-# Sketches, a Group of steps, and a Join. `test_real_input` streams sums and other Groups, and `test_recompute` sums that
-# expire.
+# Sketches, a Group of steps, and a Join. `test_real_input` streams sums and other Groups, and `test_recompute` streams
+# sums that expire.
 SHAPES = ("page_audience", "document", "home_timeline")
 BUILT = "also_bought"  # batch-only
 EVERY_ROW = sql.SQL("true")
