@@ -1,7 +1,7 @@
-"""Views under the shop's traffic. The stream is killed between a batch's merges and continues on a cluster.
+"""Views under the shop's traffic. The stream is killed between merges. Afterwards each view equals its rebuild.
 
-Afterwards each view equals its rebuild, its rows follow from their events, and its past can be read. `make test` asks
-this of three views, and `make nightly` of every view.
+`make test` asks this of three views. In `make nightly`, all views continue on a cluster, their rows follow from their
+events, and their past can be read.
 """
 
 import json
@@ -75,26 +75,42 @@ def catch_up(world: World, stream: Application, views: Iterable[str]) -> None:
         world.catch_up(stream, view, VIEWS[view].reads, 300)  # all views begin at once
 
 
-@pytest.mark.usefixtures("ticking")
-@pytest.mark.timeout(1_800)  # every view is rebuilt from raw bytes
-@pytest.mark.parametrize(
-    "views", [SHAPES, pytest.param(tuple(VIEWS), marks=pytest.mark.nightly)], ids=["shapes", "all"]
-)
-def test_killed_between_merges_and_continued_by_executors(
-    world: World, archive: Application, batch: Batch, *, spark_home: Path, tmp_path: Path, views: tuple[str, ...]
-) -> None:
-    """Some views have merged the batch and others have not. The successor continues each view from its positions."""
-    copy_views(tmp_path, *views, BUILT)
+def kill_between_merges(world: World, folder: Path, views: Iterable[str]) -> None:
+    """Kill a stream of these views when some of them have merged a batch and others have not."""
+    copy_views(folder, *views)
     shop(world, seed=1)
     before = {view: world.positions(view) for view in views}
-    stream = start(world.settings, "stream.py", fault="merge.committed:2:kill", TRUELOG_VIEWS_FOLDER=str(tmp_path))
+    stream = start(world.settings, "stream.py", fault="merge.committed:2:kill", TRUELOG_VIEWS_FOLDER=str(folder))
     stream.wait_kill()
     assert {world.positions(view) == before[view] for view in views} == {True, False}
     shop(world, seed=2)
 
+
+@pytest.mark.usefixtures("ticking")
+def test_killed_between_merges_and_continued(
+    world: World, archive: Application, batch: Batch, *, tmp_path: Path
+) -> None:
+    """The successor continues each view from its positions."""
+    kill_between_merges(world, tmp_path, SHAPES)
+    survivor = start(world.settings, "stream.py", TRUELOG_VIEWS_FOLDER=str(tmp_path))
+    catch_up(world, survivor, SHAPES)
+    assert survivor.end() == 0
+    world.require_total("page_audience")
+    batch.require_equal_from_raw(SHAPES)
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("ticking")
+@pytest.mark.timeout(1_800)  # every view is rebuilt from raw bytes
+def test_killed_between_merges_and_continued_by_executors(
+    world: World, archive: Application, batch: Batch, *, spark_home: Path, tmp_path: Path
+) -> None:
+    kill_between_merges(world, tmp_path, VIEWS)
+    copy_views(tmp_path, BUILT)
+
     with known(world.settings, spark_secret=CLUSTER_SECRET, spark_master="local-cluster[2,1,1024]"):
         survivor = start(world.settings, "stream.py", SPARK_HOME=str(spark_home), TRUELOG_VIEWS_FOLDER=str(tmp_path))
-        catch_up(world, survivor, views)
+        catch_up(world, survivor, VIEWS)
     family = [each for each in psutil.Process(survivor.process.pid).children(recursive=True) if is_alive(each)]
     assert not [word for each in family for word in each.cmdline() if CLUSTER_SECRET in word]
     assert sum("CoarseGrainedExecutorBackend" in word for each in family for word in each.cmdline()) == 2
@@ -102,11 +118,27 @@ def test_killed_between_merges_and_continued_by_executors(
     assert survivor.end() == 0
     until(lambda: require_none(family), 30, "the end of its executors")
 
-    world.require_total("page_audience")
-    batch.require_equal_from_raw(views)
-    require_explained(world, batch, views)
-    require_rows_of_the_past(world, archive, batch, views)
-    require_built_and_equal(world, archive, batch)
+    for view in ("page_views", "page_audience"):
+        world.require_total(view)
+    batch.require_equal_from_raw(tuple(VIEWS))
+    require_explained(world, batch, VIEWS)
+    require_rows_of_the_past(world, archive, batch, VIEWS)
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("ticking")
+def test_a_batch_only_view_is_built_whole_or_not_at_all(world: World, archive: Application, batch: Batch) -> None:
+    """If the job is killed before it commits, readers see no row of the view."""
+    shop(world, seed=1)
+    ends = topics.end_offsets(world.settings, ["cart_event"])
+    archive.wait(lambda: archived_positions(world.settings, ["cart_event"]).covers(ends), 60, "the end of the log")
+    start(world.settings, "answer.py", "--batch-only", fault="answer.replaced:1:kill").wait_kill()
+    assert world.ask(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier("views", BUILT))) == [(0,)]
+    built = start(world.settings, "answer.py", "--batch-only")
+    assert built.wait_death(180) == 0, built.tail()
+    batch.require_equal_from_raw([BUILT])
+    [(customers,)] = world.ask("SELECT max(customers) FROM views.also_bought WHERE product <> also")
+    assert customers > 1
 
 
 def require_explained(world: World, batch: Batch, views: Iterable[str]) -> None:
@@ -154,19 +186,6 @@ def rows(world: World, view: str, condition: sql.Composable = EVERY_ROW) -> Coun
 def plain(row: Mapping[str, Any]) -> str:
     """A row as text, without the column that depends on the clock."""
     return json.dumps({name: value for name, value in row.items() if name != STATUS})
-
-
-def require_built_and_equal(world: World, archive: Application, batch: Batch) -> None:
-    """A batch-only view is built by a job. If the job is killed before it commits, readers see no row of it."""
-    ends = topics.end_offsets(world.settings, ["cart_event"])
-    archive.wait(lambda: archived_positions(world.settings, ["cart_event"]).covers(ends), 60, "the end of the log")
-    start(world.settings, "answer.py", "--batch-only", fault="answer.replaced:1:kill").wait_kill()
-    assert world.ask(sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier("views", BUILT))) == [(0,)]
-    built = start(world.settings, "answer.py", "--batch-only")
-    assert built.wait_death(180) == 0, built.tail()
-    batch.require_equal_from_raw([BUILT])
-    [(customers,)] = world.ask("SELECT max(customers) FROM views.also_bought WHERE product <> also")
-    assert customers > 1
 
 
 def test_the_archive_says_what_was_removed_just_before_a_checkout(world: World, archive: Application) -> None:

@@ -28,6 +28,7 @@ def failed_at(application: Application, words: str) -> None:
     application.wait(lambda: words in application.log.read_text(), 60, f"the failure {words}")
 
 
+@pytest.mark.nightly
 def test_services_that_are_down_while_applications_plan(world: World, no_archive: None) -> None:
     """The services come back one after the other, so each application fails at each service that it needs."""
     archive = start(world.settings, "archive.py", fault="archive.planning:1:stop")
