@@ -30,6 +30,7 @@ def _spark_ends(settings: Settings) -> Iterator[None]:
     if gateway := SparkContext._gateway:
         gateway.shutdown()
         gateway.proc.stdin.close()  # the JVM exits when its standard input ends
+        gateway.proc.wait(30)  # on exit, it removes files of the home
         SparkContext._gateway = SparkContext._jvm = None
 
 

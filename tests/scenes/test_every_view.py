@@ -77,7 +77,7 @@ def catch_up(world: World, stream: Application, views: Iterable[str]) -> None:
 
 def kill_between_merges(world: World, folder: Path, views: Iterable[str]) -> None:
     """Kill a stream of these views when some of them have merged a batch and others have not."""
-    copy_views(folder, *views)
+    copy_views(folder, *views, BUILT)
     shop(world, seed=1)
     before = {view: world.positions(view) for view in views}
     stream = start(world.settings, "stream.py", fault="merge.committed:2:kill", TRUELOG_VIEWS_FOLDER=str(folder))
@@ -106,8 +106,6 @@ def test_killed_between_merges_and_continued_by_executors(
     world: World, archive: Application, batch: Batch, *, spark_home: Path, tmp_path: Path
 ) -> None:
     kill_between_merges(world, tmp_path, VIEWS)
-    copy_views(tmp_path, BUILT)
-
     with known(world.settings, spark_secret=CLUSTER_SECRET, spark_master="local-cluster[2,1,1024]"):
         survivor = start(world.settings, "stream.py", SPARK_HOME=str(spark_home), TRUELOG_VIEWS_FOLDER=str(tmp_path))
         catch_up(world, survivor, VIEWS)

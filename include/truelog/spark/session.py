@@ -56,7 +56,9 @@ class _Remembered(JavaClass):  # type: ignore[misc]
 def _remember_classes(spark: SparkSession) -> None:
     java: Any = spark.sparkContext._jvm
     for name in _CLASSES:
-        setattr(java, name, _Remembered(getattr(java, name)._fqn, java._gateway_client))
+        found = getattr(java, name)
+        if not isinstance(found, _Remembered):  # of an earlier session of this process
+            setattr(java, name, _Remembered(found._fqn, java._gateway_client))
 
 
 @contextmanager
