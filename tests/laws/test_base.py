@@ -57,7 +57,7 @@ def cuts(request: pytest.FixtureRequest, lab: Lab, platform: Settings) -> Iterat
     lab._tick(compiled, last_cut(drawn))
     rows = lab.transformed(view, drawn).persist()
     end = last_cut(drawn)
-    yield Cuts(lab, compiled, rows), [_reached(compiled, cut) for cut in (end // 4, end // 2, end - 1, end)]
+    yield Cuts(lab, compiled, rows), [_reached(compiled, cut) for cut in (end // 3, end - 1, end)]
     base.forget(lab.connection, compiled)
     drop_base(platform, compiled)
     rows.unpersist()

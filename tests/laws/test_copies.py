@@ -187,9 +187,10 @@ DEFECTS = {
     "the horizon is too short": (kernel_copies, "_interval", _shorter),
     "no id is forgotten": (kernel_copies, "forget", lambda *arguments: None),
 }
+first_defect, *more_defects = DEFECTS
 
 
-@pytest.mark.parametrize("defect", DEFECTS)
+@pytest.mark.parametrize("defect", [first_defect, *(pytest.param(d, marks=pytest.mark.nightly) for d in more_defects)])
 def test_the_law_catches_a_defective_stream(
     lab: Lab, s3: Settings, monkeypatch: pytest.MonkeyPatch, defect: str
 ) -> None:

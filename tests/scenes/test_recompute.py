@@ -36,8 +36,8 @@ from truelog.storage.database import connect
 from truelog.support.errors import ArchiveBehind
 from truelog.support.settings import Settings
 
-DAY_SECONDS = 15
-PAUSE, PANE = timedelta(seconds=60), timedelta(seconds=10)
+DAY_SECONDS = 10
+PAUSE, PANE = timedelta(seconds=40), timedelta(seconds=10)
 RATE = 100  # events a second
 STREAMED = ("page_views", "request_rates")
 

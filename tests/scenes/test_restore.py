@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.scenes.applications import Application, start
 from tests.scenes.backup import back_up, restore
 from tests.scenes.batch import Batch
@@ -41,6 +43,7 @@ def archive_all(world: World, archiver: Application) -> None:
     archiver.wait(lambda: archived_positions(world.settings, [TOPIC]).covers(ends), 60, "the archive to catch up")
 
 
+@pytest.mark.nightly
 def test_a_database_from_a_backup_under_traffic(
     world: World, no_archive: None, each_event: None, batch: Batch, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import time
+from collections.abc import Sequence
 from functools import partial
 
 import psycopg
@@ -37,6 +38,10 @@ POINTS = (
 )
 
 
+# Before the merge, which holds no lock; in the merge, which holds the view's lock; after it, when its rows are counted.
+STAGES = ("merge.staged", "merge.added", "merge.committed")
+
+
 def suspended(world: World, point: str) -> Application:
     """A stream that is suspended in the middle of a batch."""
     world.traffic.send(300)
@@ -65,13 +70,10 @@ def test_killed_at_every_point_of_the_merge(world: World, archive: Application, 
     batch.require_equal_from_raw([EACH_EVENT])
 
 
-def test_suspended_at_every_point_and_overtaken(world: World, archive: Application, batch: Batch) -> None:
-    """Each stream wakes up while its successor is suspended at the next point, the last after its successor has ended.
-
-    Before the merge, the zombie holds no lock. During the merge, it holds the view's lock. After the merge, its rows
-    are already counted.
-    """
-    zombie = world.overtaken("stream", POINTS, partial(suspended, world))
+@pytest.mark.parametrize("points", [STAGES, pytest.param(POINTS, marks=pytest.mark.nightly)], ids=["stages", "all"])
+def test_suspended_and_overtaken(world: World, archive: Application, batch: Batch, points: Sequence[str]) -> None:
+    """Each stream wakes up while its successor is suspended at the next point, the last after its successor's end."""
+    zombie = world.overtaken("stream", points, partial(suspended, world))
     world.overtake(zombie, EACH_EVENT, "stream")
     zombie.require_refused()
 

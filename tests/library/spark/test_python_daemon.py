@@ -12,6 +12,7 @@ from zipfile import ZipFile
 from zipimport import zipimporter
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import SparkSession
 
 from truelog.spark.java import pyspark_home
@@ -71,6 +72,7 @@ spark.stop()
 """
 
 
+@pytest.mark.nightly
 def test_a_host_without_truelog_imports_it_from_a_zip(tmp_path: Path, settings: Settings) -> None:
     """The host's Python has only the libraries. As with YARN's `--py-files`, the daemon's PYTHONPATH lists the zip."""
     archive, found, python = zipped(tmp_path, "truelog.zip"), tmp_path / "found.json", tmp_path / "python"
