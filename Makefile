@@ -43,7 +43,7 @@ browser: install
 # Hours of runs that CI leaves out: a cluster, ten million records through both ways of decoding, a soak and the mutation
 # run. `docs/mutation.md` explains the report.
 nightly: install
-	.venv/bin/python -m pytest -m nightly tests/library tests/scenes
+	.venv/bin/python -m pytest -m nightly
 	.venv/bin/python -m pytest tests/nightly/cluster.py
 	.venv/bin/python -m pytest tests/nightly/workers.py
 	.venv/bin/python -m pytest tests/nightly/decoder.py
