@@ -243,7 +243,7 @@ def _is_of_the_stream(labels: dict[str, str]) -> bool:
     ["airflow-scheduler", *(pytest.param(s, marks=pytest.mark.nightly) for s in ("airflow-triggerer", "airflow-api"))],
 )
 def test_a_killed_airflow_leaves_the_application_alone(kept: Settings, service: str) -> None:
-    before = status(kept)
+    before = working(kept)
     pid = _service(kept, service).pid
     psutil.Process(pid).kill()
 
