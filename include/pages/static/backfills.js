@@ -40,8 +40,8 @@ function begin(found, given, form, again) {
   const made = found.may_backfill ? backfillForm(found.views, given.getAll("view"), again) : null;
   const fields = made && ["from", "to"].map((name) => made.elements[name]);
   const shows = () => grid.show(fields[0].value, fields[1].value);
-  const yesterday = Date.now() - 86_400_000;
-  const grid = dayGrid({ since: iso(yesterday - 27 * 86_400_000), until: iso(yesterday) },
+  const today = Date.now();
+  const grid = dayGrid({ since: iso(today - 27 * 86_400_000), until: iso(today) },
     (from, to) => fields && Object.assign(fields[0], { value: from }) && Object.assign(fields[1], { value: to }),
     ({ costs }) => made && showCosts(made, costs));
   for (const each of fields ?? []) each.addEventListener("change", shows);
