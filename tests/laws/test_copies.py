@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from tests.laws import naive_copies
 from tests.laws.lab import Lab
 from tests.library.archived import LATER, Archived, Click, archived
+from tests.nightly_cases import nightly_except
 from truelog import Sum, View
 from truelog.batch import partials, rebuild
 from truelog.batch.partial_selection import PartialRange
@@ -187,10 +188,9 @@ DEFECTS = {
     "the horizon is too short": (kernel_copies, "_interval", _shorter),
     "no id is forgotten": (kernel_copies, "forget", lambda *arguments: None),
 }
-first_defect, *more_defects = DEFECTS
 
 
-@pytest.mark.parametrize("defect", [first_defect, *(pytest.param(d, marks=pytest.mark.nightly) for d in more_defects)])
+@pytest.mark.parametrize("defect", nightly_except(["log time goes back"], DEFECTS))
 def test_the_law_catches_a_defective_stream(
     lab: Lab, s3: Settings, monkeypatch: pytest.MonkeyPatch, defect: str
 ) -> None:

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from decimal import Decimal
 
-import pytest
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from tests.nightly_cases import nightly_except
 from truelog import Bloom, Distinct, First, FirstSeen, Group, Latest, Max, Min, Quantiles, Steps, Sum, View, latest
 from truelog.views import catalogue
 
@@ -179,4 +179,4 @@ _HARDEST = {
 VIEWS = _HARDEST | {name: replace(view, batch_only=False) for name, view in catalogue.load_all_views().items()}
 # For a law of the kernel, which hardly depends on the view, `make test` runs the hardest views and one of each shape.
 _OFTEN = {*_HARDEST, *{type(view): name for name, view in VIEWS.items()}.values()}
-BY_SHAPE = [pytest.param(name, marks=() if name in _OFTEN else pytest.mark.nightly) for name in VIEWS]
+BY_SHAPE = nightly_except(_OFTEN, VIEWS)

@@ -74,7 +74,7 @@ def scan(parcel: str, grams: int, **more: object) -> dict[str, object]:
 
 
 def test_a_new_event_type_is_one_file_and_a_broken_file_stops_nothing(world: World, live: Settings) -> None:
-    running = both(live)
+    running = start_both(live)
     running[1].wait(lambda: world.caught_up("page_views"), 90, "the first view")
     running[0].wait(lambda: "archiving from" in running[0].tail(), 90, "the archive")
     epochs = world.ask("SELECT application, epoch FROM truelog.lease ORDER BY 1")
@@ -95,7 +95,8 @@ def test_a_new_event_type_is_one_file_and_a_broken_file_stops_nothing(world: Wor
     assert [application.end() for application in running] == [0, 0]
 
 
-def both(live: Settings) -> list[Application]:
+def start_both(live: Settings) -> list[Application]:
+    """Start the archive and the stream."""
     return [
         start(live, "archive.py", TRUELOG_ARCHIVE_TRIGGER_SECONDS="2"),
         start(live, "stream.py", TRUELOG_TOPIC_CHECK_SECONDS="5"),
@@ -167,7 +168,7 @@ def test_each_record_is_judged_by_the_version_in_force_after_a_pause(
 
     The batch has passed the check under the first version, which refuses the longer name. The second accepts it.
     """
-    running = both(live)
+    running = start_both(live)
     require_answer(world, live, Client(live, live.producer_key.get_secret_value()))
     assert [application.end() for application in running] == [0, 0]
     counted, ends = grams(world), topics.end_offsets(live, [NAME])

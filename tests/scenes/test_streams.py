@@ -18,6 +18,7 @@ import runtime
 from runtime import keeper, postgresql
 from tests.chosen_views import copy_views
 from tests.library.listener import FAILS, TAKES, Listener, listening
+from tests.nightly_cases import nightly_except
 from tests.scenes import exposure, stranger
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from tests.scenes.command_line import truelog
@@ -240,7 +241,7 @@ def _is_of_the_stream(labels: dict[str, str]) -> bool:
 
 @pytest.mark.parametrize(
     "service",
-    ["airflow-scheduler", *(pytest.param(s, marks=pytest.mark.nightly) for s in ("airflow-triggerer", "airflow-api"))],
+    nightly_except(["airflow-scheduler"], ["airflow-scheduler", "airflow-triggerer", "airflow-api"]),
 )
 def test_a_killed_airflow_leaves_the_application_alone(kept: Settings, service: str) -> None:
     before = working(kept)
