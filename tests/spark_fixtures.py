@@ -1,4 +1,4 @@
-"""Fixtures for Spark, a migrated database and the lab. `tests/conftest.py` loads this module as a plugin."""
+"""Fixtures for Spark, a postgresql database and the lab. `tests/conftest.py` loads this module as a plugin."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.laws.lab import Lab
+    from tests.servers import SharedServers
     from truelog.storage.database import Connection
 
 
 @pytest.fixture(scope="session")
-def _spark_ends(settings: Settings) -> Iterator[None]:
-    """End Spark and its JVM with the home, which has the JVM's temporary files."""
+def spark_servers(servers: SharedServers) -> Iterator[Settings]:
+    """The settings of Spark's JVM, which all files share. At the end, the JVM ends."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    yield
+    yield servers.settings
     if running := SparkSession.getActiveSession():
         running.stop()
     if gateway := SparkContext._gateway:
@@ -34,11 +35,34 @@ def _spark_ends(settings: Settings) -> Iterator[None]:
         SparkContext._gateway = SparkContext._jvm = None
 
 
-@pytest.fixture
-def spark(settings: Settings, _spark_ends: None) -> SparkSession:
-    """The test run's Spark session, restarted if a test has stopped it."""
+@pytest.fixture(scope="module")
+def spark_session(settings: Settings, spark_servers: Settings) -> None:
+    """A Spark session of the file, since a session keeps the archive's catalog that it has used once.
+
+    Afterwards, `truelog.spark.session.session` returns this session.
+    """
+    _begin_session(spark_servers)
+
+
+def _begin_session(servers: Settings) -> None:
+    from pyspark.sql import SparkSession
+
     from truelog.spark.session import session
 
+    running = session(servers, "tests")
+    SparkSession._instantiatedSession = None  # so that others get the new session
+    running.newSession()
+
+
+@pytest.fixture
+def spark(settings: Settings, spark_servers: Settings, spark_session: None) -> SparkSession:
+    """The file's Spark session, restarted if a test has stopped Spark."""
+    from pyspark.sql import SparkSession
+
+    from truelog.spark.session import session
+
+    if SparkSession.getActiveSession() is None:
+        _begin_session(spark_servers)
     return session(settings, "tests")
 
 
@@ -54,25 +78,22 @@ def spark_home(tmp_path: Path) -> Path:
     return home
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def migrated(postgresql: Settings) -> Settings:
-    from truelog.storage.database import migrate
-
-    migrate(postgresql)
     return postgresql
 
 
 @pytest.fixture
-def connection(migrated: Settings) -> Iterator[Connection]:
+def connection(postgresql: Settings) -> Iterator[Connection]:
     from truelog.storage.database import connect
 
-    with connect(migrated, autocommit=True) as opened:
+    with connect(postgresql, autocommit=True) as opened:
         yield opened
 
 
 @pytest.fixture
-def lab(spark: SparkSession, migrated: Settings, connection: Connection) -> Lab:
+def lab(spark: SparkSession, postgresql: Settings, connection: Connection) -> Lab:
     from tests.laws.lab import Lab
     from truelog.schema.event import load_events
 
-    return Lab(spark, migrated, connection, load_events())
+    return Lab(spark, postgresql, connection, load_events())

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from truelog.support.settings import PROJECT, Settings
+from tests.servers import SharedServers
+from truelog.support.settings import PROJECT
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
@@ -30,7 +31,7 @@ def _plugins() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def dags(settings: Settings, _plugins: None) -> "DagBag":
+def dags(servers: SharedServers, _plugins: None) -> "DagBag":
     """All DAG files, loaded once."""
     assert "airflow" not in sys.modules or os.environ["AIRFLOW_HOME"] == _HOME.name
     from airflow.dag_processing.dagbag import DagBag

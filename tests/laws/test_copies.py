@@ -112,7 +112,7 @@ class Streamed:
 
 
 @pytest.fixture(scope="module")
-def streamed(migrated: Settings, s3: Settings, _spark_ends: None) -> Iterator[Streamed]:
+def streamed(migrated: Settings, s3: Settings, spark_session: None) -> Iterator[Streamed]:
     """The log, streamed, with partials that end within batches."""
     with connect(migrated, autocommit=True) as connection:
         lab = Lab(session(migrated, "tests"), migrated, connection, load_events())

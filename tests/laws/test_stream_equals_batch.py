@@ -48,7 +48,7 @@ def drawn_logs(types: dict[str, EventType]) -> list[list[Record]]:
 
 
 @pytest.fixture(scope="module")
-def path(migrated: Settings, s3: Settings, _spark_ends: None) -> Iterator[RealPath]:
+def path(migrated: Settings, s3: Settings, spark_session: None) -> Iterator[RealPath]:
     """The generated cases as one log, archived once for all views. Prints how long the law took."""
     began, types = time.monotonic(), load_events()
     with connect(migrated, autocommit=True) as connection:

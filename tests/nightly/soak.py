@@ -36,7 +36,7 @@ CHOSEN = os.environ.get("TRUELOG_SOAK_STEPS", "").split()
 REPLAY_POINTS = ("replay.reserved", "replay.sent", "replay.committed")
 
 log = logging.getLogger("truelog.soak")
-pytestmark = pytest.mark.timeout(SECONDS + 3_600)
+pytestmark = [pytest.mark.own_servers, pytest.mark.timeout(SECONDS + 3_600)]
 
 
 def send_hostile_records(soak: Soak) -> None:

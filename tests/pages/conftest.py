@@ -1,42 +1,37 @@
 """Airflow's api-server with the pages, a separate database and test users."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import psycopg
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from psycopg import sql
 
 import runtime
 from runtime import airflow
 from runtime.airflow_client import Airflow, sign_in
 from runtime.airflow_configuration import own_database
-from tests.library.archived import drop_archive
 from tests.pages.plausible import HOSTILE, fill, views_folder
-from tests.scenes.conftest import known
-from truelog.archive.archive_table import open_catalog
+from tests.servers import OnSharedServers, SharedServers, copy_database, drop_database
 from truelog.control import event_files, event_registry, topic_status
 from truelog.control.application import ARCHIVE, STREAM
 from truelog.ingest.event_classifier import DEAD_LETTER, EventClassifier, Receipt
 from truelog.ingest.event_parser import parse_event
-from truelog.log import topics
 from truelog.quality import gx_docs
 from truelog.schema.event import load_events
-from truelog.storage.database import connect, migrate
-from truelog.support.errors import ServiceDown
+from truelog.storage.database import connect
 from truelog.support.settings import KafkaUser, Settings
-from truelog.support.wait import until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
-DATABASE = "pages"
+FILLED = "pages_filled"  # the database that each file gets a copy of
 USERS = ("analyst", "oncall", "admin")  # Viewer, User, Admin
 # Bad events, the newest first.
 BAD = (
@@ -47,20 +42,37 @@ BAD = (
 )
 
 
-@pytest.fixture(scope="package")
-def filled(postgresql: Settings, s3: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """A separate database, because other tests create views in the default database. Both applications hold locks."""
-    change_database(postgresql, "CREATE DATABASE {} OWNER truelog", DATABASE)
+@pytest.fixture(scope="session")
+def pages_environment(servers: SharedServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnSharedServers]:
+    """One home for all files about pages, because the api-server takes ten seconds to start. Its database is filled."""
     folder = views_folder(tmp_path_factory.mktemp("catalogue") / "views")
-    with known(postgresql, database_name=DATABASE, views_folder=folder, lag_poll_seconds=600) as settings:
-        migrate(settings)
-        with connect(settings, autocommit=True) as connection:
+    made = servers.environment(views_folder=folder, lag_poll_seconds=600)
+    made.provide("postgresql", "s3")
+    with mock.patch.dict(os.environ, TRUELOG_HOME=str(made.settings.home)):
+        with connect(made.settings) as connection:
             fill(connection)
-            gx_docs.store_page(settings, 1, f"<h1>Data Docs</h1>{''.join(HOSTILE)}".encode())
-            for name in (ARCHIVE, STREAM):
-                connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (name,))
-            yield settings
-    change_database(postgresql, "DROP DATABASE {} WITH (FORCE)", DATABASE)
+        copy_database(made.settings, made.settings.database_name, FILLED)
+        yield made
+        made.end()
+    drop_database(servers.settings, FILLED)
+
+
+@pytest.fixture(scope="module")
+def environment(pages_environment: OnSharedServers) -> Iterator[OnSharedServers]:
+    """The same home for each file, with another copy of the filled database."""
+    pages_environment.renew(FILLED)
+    with mock.patch.dict(os.environ, TRUELOG_HOME=str(pages_environment.settings.home)):
+        yield pages_environment
+
+
+@pytest.fixture(scope="module")
+def filled(environment: OnSharedServers) -> Iterator[Settings]:
+    """The filled database, in which both applications hold their locks, and a rendered page."""
+    with connect(environment.settings, autocommit=True) as connection:
+        gx_docs.store_page(environment.settings, 1, f"<h1>Data Docs</h1>{''.join(HOSTILE)}".encode())
+        for name in (ARCHIVE, STREAM):
+            connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (name,))
+        yield environment.settings
 
 
 @pytest.fixture
@@ -88,22 +100,11 @@ def unread(filled: Settings) -> Iterator[None]:
             event_files.record_broken(connection, {})
 
 
-def require_absent(broker: AdminClient, topic: str) -> None:
-    if topic in topics.existing_topics(broker):
-        raise ServiceDown(f"{topic} still exists")
-
-
-@pytest.fixture(scope="package")
-def rejected(filled: Settings, kafka: Settings, migrated: Settings) -> Settings:
-    """Dead letters of an hour, and one of three days ago, in a new topic. A record of the topic is no dead letter.
-
-    Its archive is empty in both databases.
-    """
-    types, broker = load_events(), topics.client(filled, KafkaUser.ADMIN)
-    if DEAD_LETTER in topics.existing_topics(broker):
-        broker.delete_topics([DEAD_LETTER])[DEAD_LETTER].result(30)
-        until(lambda: require_absent(broker, DEAD_LETTER), 30, "the end of the topic")
-    topics.sync_topics(filled, {DEAD_LETTER: types[DEAD_LETTER]})
+@pytest.fixture(scope="module")
+def rejected(filled: Settings, kafka: Settings) -> Settings:
+    """Dead letters of an hour, and one of three days ago. A record of the topic is no dead letter."""
+    types = load_events()
+    event_registry.register(filled, types[DEAD_LETTER])
     classifier, producer = EventClassifier(types, 10_000), Producer(filled.kafka(KafkaUser.COLLECTOR))
     for minutes, raw in ((3 * 1440, b"{}"), *((n, raw) for n, raw in enumerate(BAD))):
         receipt = Receipt(datetime.now(UTC) - timedelta(minutes=minutes), "shop")
@@ -111,39 +112,48 @@ def rejected(filled: Settings, kafka: Settings, migrated: Settings) -> Settings:
         producer.produce(DEAD_LETTER, record.value, partition=0)
     producer.produce(DEAD_LETTER, b"{}", partition=1)
     assert producer.flush(30) == 0
-    for each in (filled, migrated):
-        with open_catalog(each) as catalog:
-            drop_archive(catalog, DEAD_LETTER)
-    event_registry.register(migrated, types[DEAD_LETTER])
     return filled
 
 
-@pytest.fixture(scope="package")
-def pages(filled: Settings) -> Iterator[Settings]:
+@pytest.fixture(scope="session")
+def _served(pages_environment: OnSharedServers) -> Settings:
     """The pages, served by Airflow's api-server without a scheduler."""
-    try:
-        runtime.up(filled, ["airflow-api"], tethered=True)
-        yield filled
-    finally:
-        runtime.stop_airflow(filled)
-        _delete_dags(filled)
+    runtime.up(pages_environment.settings, ["airflow-api"], tethered=True)
+    return pages_environment.settings
 
 
-@pytest.fixture(scope="package")
-def planned(pages: Settings) -> Settings:
-    """The pages, with the DAGs registered in Airflow. No task ever runs."""
+@pytest.fixture(scope="module")
+def pages(filled: Settings, _served: Settings) -> Settings:
+    """The pages of the filled database. Airflow has no runs yet."""
+    with psycopg.connect(**own_database(filled).database()) as connection:
+        connection.execute("TRUNCATE dag_run, backfill, asset_event CASCADE")
+    return filled
+
+
+@pytest.fixture(scope="session")
+def _registered_dags(_served: Settings) -> None:
     command = [sys.executable, "-m", "runtime.airflow_component", "dags", "reserialize"]
-    subprocess.run(command, env=airflow.environment(pages), capture_output=True, check=True)
+    subprocess.run(command, env=airflow.environment(_served), capture_output=True, check=True)
+
+
+@pytest.fixture(scope="module")
+def planned(pages: Settings, _registered_dags: None) -> Settings:
+    """The pages, with the DAGs registered in Airflow. No task ever runs."""
     return pages
 
 
-@pytest.fixture(scope="package")
-def users(pages: Settings) -> dict[str, Airflow]:
+@pytest.fixture(scope="session")
+def _clients(_served: Settings) -> dict[str, Airflow]:
+    return {"anonymous": Airflow(_served)} | {user: sign_in(_served, user) for user in USERS}
+
+
+@pytest.fixture(scope="module")
+def users(pages: Settings, _clients: dict[str, Airflow]) -> dict[str, Airflow]:
     """Clients by user name; `anonymous` has not signed in."""
-    return {"anonymous": Airflow(pages)} | {user: sign_in(pages, user) for user in USERS}
+    return _clients
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def chromium() -> Iterator["Browser"]:
     from playwright.sync_api import sync_playwright
 
@@ -155,16 +165,18 @@ def chromium() -> Iterator["Browser"]:
         browser.close()
 
 
-@pytest.fixture(scope="package")
-def signed_in(pages: Settings, chromium: "Browser") -> dict[str, "BrowserContext"]:
+@pytest.fixture(scope="session")
+def signed_in(_served: Settings, chromium: "Browser") -> dict[str, "BrowserContext"]:
     """A browser context for each user."""
     from tests.pages import browsing
 
-    return {user: browsing.sign_in(chromium, pages, user) for user in USERS}
+    return {user: browsing.sign_in(chromium, _served, user) for user in USERS}
 
 
 @pytest.fixture
-def watched(signed_in: dict[str, "BrowserContext"], request: pytest.FixtureRequest) -> Iterator["Page"]:
+def watched(
+    pages: Settings, signed_in: dict[str, "BrowserContext"], request: pytest.FixtureRequest
+) -> Iterator["Page"]:
     """A new page of the parametrized user, by default `admin`. Console errors fail the test."""
     from tests.pages import browsing
 
@@ -173,20 +185,3 @@ def watched(signed_in: dict[str, "BrowserContext"], request: pytest.FixtureReque
     yield page
     page.close()
     assert browsing.unexpected(errors) == []
-
-
-def _delete_dags(settings: Settings) -> None:
-    """Delete the DAGs and their runs, which a scheduler in a later test would execute."""
-    with psycopg.connect(**own_database(settings).database()) as connection:
-        connection.execute("TRUNCATE dag, dag_run, backfill, asset, asset_alias CASCADE")
-
-
-def change_database(settings: Settings, statement: str, name: str) -> None:
-    """Create or drop a database, as PostgreSQL's superuser."""
-    as_super = settings.database() | {
-        "user": "postgres",
-        "dbname": "postgres",
-        "password": settings.postgres_password.get_secret_value(),
-    }
-    with psycopg.connect(**as_super, autocommit=True) as connection:
-        connection.execute(sql.SQL(statement).format(sql.Identifier(name)))

@@ -20,7 +20,7 @@ import pytest
 from psycopg import sql
 
 from runtime import airflow
-from tests.pages.conftest import change_database
+from tests.servers import SharedServers, copy_database, drop_database
 from truelog.monitor import partial_report, record_report, view_report
 from truelog.monitor.record_report import Place
 from truelog.reconcile import certificate_checks, certificate_store, reconcile_history
@@ -28,7 +28,7 @@ from truelog.reconcile.reconcile_history import HistoryQuery
 from truelog.serving import browse, row_query
 from truelog.serving.row_query import Condition, RowQuery
 from truelog.storage import db_snapshot
-from truelog.storage.database import Connection, connect, migrate
+from truelog.storage.database import Connection, connect
 from truelog.support.settings import PROJECT, Settings
 from truelog.views.catalogue import VIEWS
 
@@ -97,19 +97,18 @@ HTTP: dict[str, tuple[int, int]] = {
 
 
 @pytest.fixture(scope="module")
-def large(postgresql: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+def large(servers: SharedServers, postgresql: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     folder = tmp_path_factory.mktemp("large") / "views"
     folder.mkdir()
     for number in range(1, COPIES + 1):
         shutil.copy(VIEWS / "page_views.py", folder / f"v{number}.py")
-    change_database(postgresql, "CREATE DATABASE {} OWNER truelog", NAME)
+    copy_database(postgresql, servers.settings.database_name, NAME)
     settings = postgresql.model_copy(update={"database_name": NAME, "views_folder": folder})
-    migrate(settings)
     with connect(settings, autocommit=True) as connection:
         for statement in FILLED.strip().split(";\n"):
             connection.execute(statement.encode())
     yield settings
-    change_database(postgresql, "DROP DATABASE {} WITH (FORCE)", NAME)
+    drop_database(postgresql, NAME)
 
 
 def views(settings: Settings, connection: Connection) -> object:

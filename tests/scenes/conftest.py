@@ -20,7 +20,7 @@ from truelog.lag import lag_history, lag_poll
 from truelog.log import topics
 from truelog.log.positions import Positions
 from truelog.schema.event import load_events
-from truelog.storage.database import connect, migrate
+from truelog.storage.database import connect
 from truelog.support.settings import ENVIRONMENT_FILE, Settings
 
 SCENE_VIEWS = Path(__file__).parent / "views"
@@ -141,10 +141,8 @@ def known(settings: Settings, **more: object) -> Iterator[Settings]:
     file.write_text(before)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def world(platform: Settings) -> World:
-    migrate(platform)
-    topics.sync_topics(platform, load_events())
     return World(platform, Traffic(platform))
 
 
@@ -180,7 +178,7 @@ def _no_application_is_left() -> Iterator[None]:
     assert unfired(STARTED[earlier:]) == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def archives() -> Iterator[list[Application]]:
     started: list[Application] = []
     yield started

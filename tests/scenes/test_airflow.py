@@ -22,6 +22,8 @@ from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 from truelog.support.wait import until
 
+pytestmark = pytest.mark.own_servers
+
 T = TypeVar("T")
 NAMES = [service.name for service in airflow.SERVICES]
 

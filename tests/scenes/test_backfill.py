@@ -28,7 +28,7 @@ from truelog.support.errors import ServiceDown
 from truelog.support.settings import PROJECT, Settings
 from truelog.support.wait import until
 
-pytestmark = pytest.mark.fresh
+pytestmark = pytest.mark.own_servers
 
 log = logging.getLogger("truelog.scene")
 

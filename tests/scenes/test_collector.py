@@ -32,10 +32,12 @@ from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 from truelog.support.wait import until
 
+pytestmark = pytest.mark.own_servers
+
 
 @pytest.fixture(scope="module")
 def collector(platform: Settings) -> Settings:
-    runtime.up(platform, ("postgresql", "kafka", "ticks", "collector"), tethered=True)
+    runtime.up(platform, ("ticks", "collector"), tethered=True)
     return platform
 
 

@@ -147,7 +147,7 @@ def once(ids: list[str]) -> Counter[str]:
 
 @pytest.fixture(scope="module")
 def services(platform: Settings) -> Settings:
-    runtime.up(platform, ("postgresql", "kafka", "s3", "collector"), tethered=True)
+    runtime.up(platform, ("collector",), tethered=True)
     return platform
 
 

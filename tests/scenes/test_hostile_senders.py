@@ -11,7 +11,6 @@ from contextlib import ExitStack
 
 import pytest
 
-import runtime
 from tests.scenes.collector_client import NDJSON, Client, Response, another, page_view, read_response
 from truelog.storage import api_key
 from truelog.storage.api_key import Role
@@ -36,23 +35,17 @@ HOSTILE_BODIES = {
 
 
 @pytest.fixture(scope="module")
-def services(platform: Settings) -> Settings:
-    runtime.up(platform, ("postgresql", "kafka"), tethered=True)
-    return platform
-
-
-@pytest.fixture(scope="module")
-def other_key(services: Settings) -> str:
+def other_key(platform: Settings) -> str:
     key = api_key.generate_key("other")
-    api_key.store_key(services, Role.PRODUCER, key)
+    api_key.store_key(platform, Role.PRODUCER, key)
     return key
 
 
 @pytest.fixture(scope="module")
-def limited(services: Settings, other_key: str) -> Iterator[Settings]:
+def limited(platform: Settings, other_key: str) -> Iterator[Settings]:
     """A collector with room for few requests."""
     changes = {"collector_key_dead_letters": 0.5, "collector_header_seconds": 1.0}
-    with another(services, None, collector_room_requests=8, collector_body_events=20, **changes) as (settings, _):
+    with another(platform, None, collector_room_requests=8, collector_body_events=20, **changes) as (settings, _):
         yield settings
 
 
@@ -61,8 +54,8 @@ def own(settings: Settings) -> Client:
 
 
 @pytest.mark.alone
-def test_the_event_loop_stays_free_while_hostile_bodies_arrive(services: Settings) -> None:
-    with another(services, "tests.scenes.measured_collector", collector_key_dead_letters=1e9) as (settings, _):
+def test_the_event_loop_stays_free_while_hostile_bodies_arrive(platform: Settings) -> None:
+    with another(platform, "tests.scenes.measured_collector", collector_key_dead_letters=1e9) as (settings, _):
         client = own(settings)
         gaps = {}
         for name, (body, content_type, status) in HOSTILE_BODIES.items():
@@ -77,10 +70,10 @@ def test_the_event_loop_stays_free_while_hostile_bodies_arrive(services: Setting
 
 
 @pytest.mark.alone
-def test_the_event_loop_stays_free_under_eighty_large_bodies_at_once(services: Settings) -> None:
+def test_the_event_loop_stays_free_under_eighty_large_bodies_at_once(platform: Settings) -> None:
     """Python's full garbage collections would inspect the events of all requests in progress."""
     body = b"\n".join(json.dumps(page_view(n)).encode() for n in range(5_000))
-    with another(services, "tests.scenes.measured_collector") as (settings, _):
+    with another(platform, "tests.scenes.measured_collector") as (settings, _):
         client = own(settings)
         client.request("GET", "/stalls", None, {})
         with ThreadPoolExecutor(80) as pool:

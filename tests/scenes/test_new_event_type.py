@@ -29,8 +29,6 @@ NAME, BY_PARCEL = "parcel_scan", "scans_by_parcel"
 LONG, LONGER = "a" * 70, "a" * 90
 SERVICES = ("ticks", "collector", "lag")
 
-pytestmark = pytest.mark.fresh
-
 log = logging.getLogger("truelog.scene")
 
 

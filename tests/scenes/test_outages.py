@@ -15,7 +15,7 @@ from truelog.log import topics
 
 SERVICES = ("postgresql", "s3", "kafka")  # in the order in which the stream needs them to plan
 
-pytestmark = pytest.mark.usefixtures("each_event")
+pytestmark = [pytest.mark.own_servers, pytest.mark.usefixtures("each_event")]
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,8 @@ from truelog.serving import rate_limit_answer
 from truelog.support.errors import ServiceDown
 from truelog.support.wait import until
 
+pytestmark = pytest.mark.own_servers
+
 PROXY = "127.0.0.1"
 SECONDS = 60  # until a decision applies
 
@@ -26,7 +28,6 @@ SECONDS = 60  # until a decision applies
 def client(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A client of a collector with rate limits, which trusts this machine as a proxy. A stream maintains both views."""
     folder = copy_views(tmp_path_factory.mktemp("limits"), *rate_limit_answer.VIEWS)
-    runtime.up(world.settings, ("postgresql", "kafka"), tethered=True)
     stream = start(world.settings, "stream.py", TRUELOG_VIEWS_FOLDER=str(folder))
     stream.wait(lambda: all(has_relation(world, each) for each in rate_limit_answer.VIEWS), SECONDS, "both views")
     stream.kept = True

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from runtime import keeper
 from tests.chosen_views import copy_views
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
@@ -75,10 +74,9 @@ def short(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 
 
 @pytest.fixture(scope="module")
-def pause(world: World, short: Settings, archives: list[Application], _spark_ends: None) -> Pause:
+def pause(world: World, short: Settings, archives: list[Application], spark_session: None) -> Pause:
     """The stream processes steady traffic, stops for three log days, starts again and catches up."""
     closed_before = len(archive_reader.closed_days(short, ["page_view"]))
-    keeper.stop(short, "ticks")  # started by an earlier scene; here no day may close after the traffic has ended
     archiving, ticking = restart_archive(short, archives), start(short, str(Path(ticks.__file__)))
     with Traffic(short, seed=2, delay=1).arriving(RATE // 10, 0.1) as arrived:
         assert start_stream(world).end() == 0

@@ -15,6 +15,8 @@ from truelog.control.topic_status import suspended_topics
 from truelog.log import topics
 from truelog.storage.database import connect
 
+pytestmark = pytest.mark.own_servers
+
 COMMITS = 25  # after the backup: more than the versions of the metadata that the bucket keeps
 TOPIC = "page_view"
 

@@ -23,6 +23,8 @@ from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 from truelog.support.wait import until
 
+pytestmark = pytest.mark.own_servers
+
 WRONG = SecretStr("0" * 48)
 
 

@@ -26,7 +26,7 @@ from truelog.support.wait import until
 
 log = logging.getLogger("truelog.scene")
 
-pytestmark = pytest.mark.usefixtures("each_event")
+pytestmark = [pytest.mark.own_servers, pytest.mark.usefixtures("each_event")]
 
 POINTS = (
     "batch.begun",

@@ -36,6 +36,8 @@ from truelog.support.process import is_alive
 from truelog.support.settings import Settings
 from truelog.support.wait import until
 
+pytestmark = pytest.mark.own_servers
+
 DAG = "stream_stream"
 ALERT_DAG = "alerts_alertmanager"
 PAGE_SECONDS = 15.0  # from a death to the page, as in docs/alerts.md

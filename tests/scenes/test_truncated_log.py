@@ -18,7 +18,7 @@ from truelog.log import topics
 from truelog.storage.database import connect
 
 # Afterwards the log has records twice, so no scene that counts its records may follow.
-pytestmark = [pytest.mark.fresh, pytest.mark.nightly]
+pytestmark = [pytest.mark.own_servers, pytest.mark.nightly]
 
 TOPIC, VIEW, PARTITION = "page_view", "page_views", 0
 

@@ -25,6 +25,8 @@ from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 from truelog.support.wait import until
 
+pytestmark = pytest.mark.own_servers
+
 
 def tick(offset: int, second: int, **ends: dict[int, int]) -> Tick:
     return Tick(offset, at(second), Positions(ends))

@@ -26,6 +26,8 @@ from truelog.support.errors import ServiceDown
 from truelog.support.settings import KafkaUser, Settings
 from truelog.support.wait import until
 
+pytestmark = pytest.mark.own_servers
+
 OLD, CUT_AT = 10, 5  # records before the cut, and the offset at which the log is cut
 STEPS = ("accept_cut.planned", "accept_cut.filled", "accept_cut.moved", "accept_cut.archived")
 

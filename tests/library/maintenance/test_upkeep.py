@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tests.laws.lab import Lab
+from tests.servers import Environment
 from truelog import Sum, View
 from truelog.archive.archive_table import open_catalog
 from truelog.batch import partials
@@ -58,7 +59,7 @@ def test_expired_rows_leave_a_partial_and_its_range_stays(lab: Lab, compiled: Co
     partials.drop_before(lab.spark, lab.settings, lab.compiled("never_recomputed", KEPT), DAY)
 
 
-def test_only_old_uncommitted_files_are_removed(lab: Lab, compiled: CompiledView) -> None:
+def test_only_old_uncommitted_files_are_removed(lab: Lab, compiled: CompiledView, environment: Environment) -> None:
     table = f"{partials.NAMESPACE}.{compiled.table}"
     with open_catalog(lab.settings) as catalog:
         location = catalog.load_table(table).location()
@@ -66,7 +67,7 @@ def test_only_old_uncommitted_files_are_removed(lab: Lab, compiled: CompiledView
     for place in (old, young):
         _put(lab.settings, place)
     long_ago = time.time() - 4 * 86_400
-    for path in lab.settings.home.glob("s3/objects/**/*.*"):  # committed files get the same age but must stay
+    for path in environment.objects.glob("**/*.*"):  # committed files get the same age but must stay
         if path.name != "young.parquet":
             os.utime(path, (long_ago, long_ago))
 

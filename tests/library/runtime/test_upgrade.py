@@ -23,6 +23,8 @@ from truelog.log import topics
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import CATALOG_ROLE, STAGER, KafkaUser, Settings
 
+pytestmark = pytest.mark.own_servers
+
 READER = KafkaUser.READER
 ANY_RULE = (ResourceType.ANY, None, ResourcePatternType.ANY, f"User:{READER}", None)
 

@@ -74,8 +74,8 @@ def test_spark_calls_python_back(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("broadcast")
-def test_only_the_owner_enters_sparks_folder(settings: Settings) -> None:
-    folder = settings.home / "tmp" / f"p{os.getpid()}"
+def test_only_the_owner_enters_sparks_folder(spark: SparkSession, spark_servers: Settings) -> None:
+    folder = spark_servers.home / "tmp" / f"p{os.getpid()}"
     assert {path.name.partition("-")[0] for path in folder.iterdir()} >= {"blockmgr", "spark"}
     assert list(folder.glob(".*.sock"))
     assert [stat.S_IMODE(each.stat().st_mode) for each in (folder.parent, folder)] == [0o700, 0o700]

@@ -1,0 +1,207 @@
+"""The environment of each test file, and the servers that the files of a worker share.
+
+A start of PostgreSQL, Kafka and S3 takes seconds, so a worker starts each server once. A file's environment is a home
+with settings, a database, a bucket, and topics without records. `docs/decisions/063-environments-of-tests.md` says why
+topics are deleted and created again between files.
+"""
+
+import itertools
+import shutil
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+
+import psycopg
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its annotations do not re-export
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+from psycopg import sql
+
+import runtime
+from runtime import kafka, postgresql, s3
+from truelog.control import event_files
+from truelog.log import topics
+from truelog.storage import bucket
+from truelog.support.errors import ServiceDown
+from truelog.support.files import write_private
+from truelog.support.settings import ENVIRONMENT_FILE, KafkaUser, Settings
+from truelog.support.wait import until
+
+STORES = ("postgresql", "kafka", "s3")
+_ANY_RULE = AclBindingFilter(
+    ResourceType.ANY,
+    None,  # type: ignore[arg-type]  # matches all names
+    ResourcePatternType.ANY,
+    None,  # type: ignore[arg-type]
+    None,  # type: ignore[arg-type]
+    AclOperation.ANY,
+    AclPermissionType.ANY,
+)
+# A file starts these services itself, so it needs ports for them.
+_OWN_PORTS = ("TRUELOG_COLLECTOR_PORT=", "TRUELOG_AIRFLOW_PORT=", "TRUELOG_LAG_PORT=")
+
+
+class Environment(ABC):
+    """What a test file works with: a home, and what the file asked for of a database, topics and a bucket."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._provided: set[str] = set()
+
+    def provide(self, *stores: str) -> Settings:
+        """Make the file's database, topics or bucket, unless they exist. With all three, register the event types."""
+        missing = [store for store in stores if store not in self._provided]
+        if missing:
+            self._make(missing)
+        self._provided.update(missing)
+        return self.settings
+
+    @property
+    def objects(self) -> Path:
+        """The folder with the bucket's objects."""
+        return self._server_home() / "s3" / "objects" / self.settings.s3_bucket
+
+    def end(self) -> None:
+        """Stop what is running in the home, and remove the home."""
+        runtime.down(self.settings)
+        shutil.rmtree(self.settings.home)
+
+    @abstractmethod
+    def _make(self, stores: Sequence[str]) -> None: ...
+
+    def _server_home(self) -> Path:
+        return self.settings.home
+
+
+class OwnServers(Environment):
+    """Servers that no other file uses. They end with the test run, even if it is killed."""
+
+    def __init__(self) -> None:
+        super().__init__(runtime.set_up(_new_home(), random_ports=True))
+
+    def _make(self, stores: Sequence[str]) -> None:
+        runtime.up(self.settings, stores, tethered=True)
+
+
+class SharedServers(OwnServers):
+    """The servers of a worker. Each starts when a file first needs it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._names = (f"file{number}" for number in itertools.count())
+
+    def environment(self, **more: object) -> "OnSharedServers":
+        """A new home, whose settings name these servers and a database and a bucket that do not exist yet."""
+        name, home = next(self._names), _new_home()
+        lines = (self.settings.home / ENVIRONMENT_FILE).read_text().splitlines(keepends=True)
+        lines = [line for line in lines if not line.startswith(_OWN_PORTS)]
+        chosen = {"database_name": name, "s3_bucket": name} | more
+        lines += [f"TRUELOG_{setting.upper()}={value}\n" for setting, value in chosen.items()]
+        write_private(home / ENVIRONMENT_FILE, "".join(lines))
+        return OnSharedServers(runtime.set_up(home, random_ports=True), self)
+
+    def _make(self, stores: Sequence[str]) -> None:
+        for each in stores:  # all together would register event types of topics that no file has
+            super()._make([each])
+
+
+class OnSharedServers(Environment):
+    """A database, a bucket and the topics of shared servers. Only one environment at a time can have the topics."""
+
+    def __init__(self, settings: Settings, servers: SharedServers) -> None:
+        super().__init__(settings)
+        self._servers = servers
+
+    def end(self) -> None:
+        super().end()
+        if "postgresql" in self._provided:
+            drop_database(self.settings, self.settings.database_name)
+
+    def renew(self, source: str) -> None:
+        """Empty the bucket, replace the database by a copy of `source`, and leave the topics to the next `provide`."""
+        drop_database(self.settings, self.settings.database_name)
+        copy_database(self.settings, source, self.settings.database_name)
+        postgresql.prepare(self.settings)
+        client, name = bucket.s3_client(self.settings), self.settings.s3_bucket
+        for each in bucket.list_objects(client, name, ""):
+            client.delete_object(Bucket=name, Key=each["Key"])
+        self._provided.discard("kafka")
+
+    def _make(self, stores: Sequence[str]) -> None:
+        self._servers.provide(*stores)
+        for store in stores:
+            {"postgresql": self._make_database, "kafka": self._make_topics, "s3": self._make_bucket}[store]()
+        if self._provided.union(stores) == set(STORES):
+            event_files.register_files(self.settings)
+
+    def _server_home(self) -> Path:
+        return self._servers.settings.home
+
+    def _make_database(self) -> None:
+        """Copy the migrated database. A copy does not have the rights of the original, so they are granted again."""
+        copy_database(self.settings, self._servers.settings.database_name, self.settings.database_name)
+        postgresql.prepare(self.settings)
+
+    def _make_topics(self) -> None:
+        """Leave only what a new platform has: other topics, consumer groups and rules for principals disappear."""
+        broker = topics.client(self.settings, KafkaUser.ADMIN)
+        _delete_topics(broker)
+        groups = [group.group_id for group in broker.list_consumer_groups().result().valid]
+        for deleted in broker.delete_consumer_groups(groups).values() if groups else ():
+            deleted.result()
+        _delete_rules(broker)
+        kafka.prepare(self.settings)
+
+    def _make_bucket(self) -> None:
+        s3.prepare(self.settings)
+
+
+def copy_database(settings: Settings, source: str, name: str) -> None:
+    """Create a database with the contents of another database, which has no sessions."""
+    with _as_superuser(settings) as connection:
+        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} OWNER {}")
+        connection.execute(statement.format(*map(sql.Identifier, (name, source, settings.database_user))))
+
+
+def drop_database(settings: Settings, name: str) -> None:
+    with _as_superuser(settings) as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def _new_home() -> Path:
+    """An empty home, not under pytest's folder, which the unprivileged user that runs PostgreSQL cannot enter."""
+    return Path(tempfile.mkdtemp(prefix="truelog-"))
+
+
+def _as_superuser(settings: Settings) -> psycopg.Connection:
+    own = {"user": "postgres", "dbname": "postgres", "password": settings.postgres_password.get_secret_value()}
+    return psycopg.connect(**settings.database() | own, autocommit=True)
+
+
+def _delete_topics(broker: AdminClient) -> None:
+    names = [name for name in topics.existing_topics(broker) if not name.startswith("__")]  # not Kafka's own
+    for deleted in broker.delete_topics(names).values() if names else ():
+        deleted.result()
+
+    def require_deleted() -> None:
+        if left := topics.existing_topics(broker).intersection(names):
+            raise ServiceDown(f"{', '.join(sorted(left))} still exist")
+
+    until(require_deleted, 30, "the end of the topics")
+
+
+def _delete_rules(broker: AdminClient) -> None:
+    for deleted in broker.delete_acls([_ANY_RULE]).values():
+        deleted.result()
+
+    def require_deleted() -> None:
+        if broker.describe_acls(_ANY_RULE).result():
+            raise ServiceDown("some still exist")
+
+    until(require_deleted, 30, "the end of the rules for Kafka's principals")
