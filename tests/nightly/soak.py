@@ -19,12 +19,12 @@ import pytest
 
 import runtime
 from runtime import keeper
+from tests import command
+from tests.command import answer, process_answer, truelog_process
 from tests.nightly import soak_declarations as declarations
 from tests.nightly.mixed_traffic import MixedTraffic
 from tests.nightly.soak_platform import POINTS, SERVICES, STORES, Soak, applications, verdicts
-from tests.scenes import command_line
 from tests.scenes.backup import back_up, restore
-from tests.scenes.command_line import answer, truelog
 from tests.scenes.conftest import World, known
 from tests.scenes.declared import copy_events
 from truelog.views import catalogue
@@ -51,10 +51,10 @@ def rejudge(soak: Soak) -> None:
     """Judge all page views by the newest version. The first command is killed, and the second completes it."""
     fired = soak.settings.home / f"rejudge-{soak.version}-{time.monotonic_ns()}.fired"
     fault = {"TRUELOG_FAULT": "rejudge.before_commit:2:kill", "TRUELOG_FAULT_FIRED": str(fired)}
-    truelog("events", "rejudge", "page_view", **fault)
+    truelog_process("events", "rejudge", "page_view", **fault)
     soak.kills["rejudge"] += fired.exists()
     assert fired.exists()
-    answer("events", "rejudge", "page_view")
+    process_answer("events", "rejudge", "page_view")
 
 
 def replay(soak: Soak) -> None:
@@ -105,7 +105,7 @@ STEPS: tuple[tuple[str, Callable[[Soak], None]], ...] = (
 
 @pytest.fixture
 def soak(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Soak]:
-    monkeypatch.setattr(command_line, "TIMEOUT_SECONDS", 1_200)
+    monkeypatch.setattr(command, "TIMEOUT_SECONDS", 1_200)
     folder = tmp_path / "views"
     shutil.copytree(VIEWS, folder, ignore=shutil.ignore_patterns("__pycache__"))
     declarations.declare_counts(folder)

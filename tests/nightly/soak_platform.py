@@ -21,11 +21,11 @@ from confluent_kafka import Message
 
 import runtime
 from runtime import keeper
+from tests.command import answer, truelog_process
 from tests.laws.events import IDS as HOSTILE_IDS
 from tests.nightly import soak_declarations as declarations
 from tests.nightly.mixed_traffic import CAMPAIGN, MixedTraffic, event_id, parsed
 from tests.scenes.applications import Application, start
-from tests.scenes.command_line import answer, truelog
 from tests.scenes.conftest import World
 from tests.scenes.traffic import messages_in_the_log, valid_event
 from truelog.archive.archive_table import archived_positions
@@ -167,7 +167,7 @@ class Soak:
         """Kill a replay of the dead letters at a named point. Another replay completes it."""
         fired = self.settings.home / f"replay-{time.monotonic_ns()}.fired"
         words = ("dead-letters", "replay", "--type", declarations.PARCEL)
-        killed = truelog(*words, "--json", TRUELOG_FAULT=f"{fault}:1:kill", TRUELOG_FAULT_FIRED=str(fired))
+        killed = truelog_process(*words, "--json", TRUELOG_FAULT=f"{fault}:1:kill", TRUELOG_FAULT_FIRED=str(fired))
         if fired.exists():
             assert killed.returncode == -signal.SIGKILL, killed.stderr
         else:
@@ -276,7 +276,7 @@ def soon(condition: Callable[[], bool], seconds: float, what: str) -> None:
 
 def verdicts(*words: str) -> dict[str, str]:
     """The verdict of each view that has rows, by the real command, whose exit code must say the same."""
-    ended = truelog("reconcile", "--all", *words, "--json")
+    ended = truelog_process("reconcile", "--all", *words, "--json")
     assert ended.stdout, ended.stderr
     results = json.loads(ended.stdout.splitlines()[-1])["views"]  # Java may warn on the lines before
     for each in results:

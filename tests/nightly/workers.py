@@ -18,8 +18,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.command import process_answer
 from tests.scenes.applications import start
-from tests.scenes.command_line import answer
 from tests.scenes.conftest import World
 from truelog.spark.java import java_home, pyspark_home
 from truelog.support.errors import ServiceDown
@@ -144,9 +144,9 @@ def test_the_platform_survives_the_death_of_a_worker(world: World, cluster: Clus
     world.catch_up(stream)
     world.require_total("page_views")
     today = f"{datetime.now(UTC):%Y-%m-%d}"
-    made = answer("recompute", "--day", today, "--open", "page_views", exit_code=0, **cluster.environment)
+    made = process_answer("recompute", "--day", today, "--open", "page_views", exit_code=0, **cluster.environment)
     assert [(each["view"], each["rows"] > 0) for each in made["views"]] == [("page_views", True)]
     for options in ((), ("--from-raw",)):
-        [found] = answer("reconcile", "page_views", *options, exit_code=0, **cluster.environment)["views"]
+        [found] = process_answer("reconcile", "page_views", *options, exit_code=0, **cluster.environment)["views"]
         assert (found["verdict"], found["rows"] > 0) == ("EQUAL", True)
     assert (archive.process.poll(), stream.process.poll()) == (None, None)

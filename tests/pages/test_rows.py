@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from tests.command import truelog
 from tests.pages.plausible import HOSTILE
-from tests.scenes.command_line import truelog
 from truelog.serving import browse, parquet_export, row_export
 from truelog.serving.browse import RowPage
 from truelog.serving.row_query import Condition, Operator, RowQuery

@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Message, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
+from tests.command import answer
 from tests.scenes.applications import Application, start
-from tests.scenes.command_line import answer
 from tests.scenes.conftest import World
 from tests.scenes.traffic import messages_in_the_log
 from truelog.archive import archive_reader

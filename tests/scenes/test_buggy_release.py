@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from tests.command import answer, process_answer
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
-from tests.scenes.command_line import answer
 from tests.scenes.conftest import World, known
 from truelog.archive.archive_table import archived_positions
 from truelog.history import explain_question
@@ -107,7 +107,7 @@ def test_a_bug_is_deployed_found_fixed_and_recomputed(
 
     # The comparison cannot see the bug, because the rebuild has it too. The events contradict the row.
     assert batch.reconcile(NAME).equal
-    wrong = answer("explain", NAME, f"url={URL}")
+    wrong = process_answer("explain", NAME, f"url={URL}")
     assert (wrong["verdict"], wrong["total"], wrong["rebuilt"]) == ("EQUAL", 3, [{"url": URL, "waited": 3, "views": 3}])
     stored = asked(deployed)
     assert {name: stored[name] for name in wrong if name != "cost"} == {n: wrong[n] for n in wrong if n != "cost"}

@@ -15,10 +15,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from tests.command import answer, truelog
 from tests.library.archived import drop_archive
 from tests.scenes import jumping_ticks
 from tests.scenes.applications import Application, start
-from tests.scenes.command_line import answer, truelog
 from tests.scenes.conftest import World, known
 from tests.scenes.declared import EVENT, copy_events, removed_at_the_end
 from truelog.alerts import alert_resources, alert_scheduler

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenes.command_line import answer, truelog
+from tests.command import answer, truelog
 from tests.scenes.conftest import World
 from tests.scenes.traffic import in_the_log
 from truelog.archive import analyst

@@ -18,10 +18,10 @@ import pytest
 from confluent_kafka import TopicPartition
 
 import runtime
+from tests.command import answer, truelog
 from tests.library.archived import drop_archive
 from tests.scenes import replay_process
 from tests.scenes.collector_client import Client, read
-from tests.scenes.command_line import answer, truelog
 from tests.scenes.declared import removed_at_the_end
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import TIME, Progress, ensure_table, open_catalog

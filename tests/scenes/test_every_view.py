@@ -17,9 +17,9 @@ import pytest
 from psycopg import sql
 
 from tests.chosen_views import copy_views
+from tests.command import process_answer
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
-from tests.scenes.command_line import answer
 from tests.scenes.conftest import World, known
 from tests.scenes.exposure import listening_addresses
 from tests.scenes.traffic import in_the_log
@@ -171,7 +171,7 @@ def require_rows_of_the_past(world: World, archive: Application, batch: Batch, v
         with open_past(batch.context, batch.compiled(view), noon) as past:
             past_rows = past.rows(RowQuery(view, limit=None))
             assert Counter(plain(json.loads(row)) for row in past_rows) == expected, view
-    told = answer("query", "page_audience", "--as-of", noon.isoformat(), "--limit", "1")
+    told = process_answer("query", "page_audience", "--as-of", noon.isoformat(), "--limit", "1")
     assert (told["version"], len(told["rows"])) == (VIEWS["page_audience"].version, 1)
     assert datetime.fromisoformat(told["tick"]) <= noon
 

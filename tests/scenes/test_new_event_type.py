@@ -13,10 +13,10 @@ from confluent_kafka import Producer
 import runtime
 from runtime import keeper
 from tests.chosen_views import copy_views
+from tests.command import truelog, truelog_process
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
 from tests.scenes.collector_client import Client
-from tests.scenes.command_line import truelog
 from tests.scenes.conftest import World, known
 from tests.scenes.declared import EVENT, VIEW, copy_events, removed_at_the_end
 from truelog.archive.archive_table import archived_positions, identifier, open_catalog
@@ -136,7 +136,7 @@ def require_new_version(world: World, live: Settings, sender: Client) -> None:
 def require_old_records_judged_again(world: World, live: Settings, sender: Client) -> None:
     """The first version refuses the long name, and the second version accepts it."""
     counted = grams(world)
-    ended = truelog("events", "rejudge", NAME, "--json")
+    ended = truelog_process("events", "rejudge", NAME, "--json")
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout) == {
         "event": NAME,
@@ -149,7 +149,7 @@ def require_old_records_judged_again(world: World, live: Settings, sender: Clien
     steps = [begun, f"{BY_PARCEL}: rebuilding", f"{BY_PARCEL}: rebuilt"]
     assert [line for line in ended.stderr.splitlines() if line.startswith((NAME, BY_PARCEL))] == steps
     assert grams(world) == counted | {LONG: 11}
-    again = truelog("events", "rejudge", NAME)
+    again = truelog_process("events", "rejudge", NAME)
     assert (again.returncode, again.stdout) == (0, ""), again.stderr
     assert [line for line in again.stderr.splitlines() if line.startswith((NAME, BY_PARCEL))] == [begun]
     assert sender.post(scan("d", 13, depot="south")).status == 200

@@ -21,8 +21,8 @@ import pytest
 import ua_parser
 
 from tests.chosen_views import copy_views
+from tests.command import answer, truelog
 from tests.scenes.applications import Application, start
-from tests.scenes.command_line import answer, truelog
 from tests.scenes.conftest import World
 from truelog.archive.archive_table import archived_positions
 from truelog.log import topics

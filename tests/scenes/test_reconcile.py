@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.command import answer, process_answer
 from tests.scenes.applications import Application, start
 from tests.scenes.batch import Batch
-from tests.scenes.command_line import answer
 from tests.scenes.conftest import World
 from truelog.archive.archive_table import archived_positions
 from truelog.log import topics
@@ -62,7 +62,7 @@ def test_planted_rows_are_repaired_while_events_arrive(
     world.require_total("page_views")
     batch.require_equal_from_raw(["page_views"])
 
-    proved = answer("verify", "latest:page_views", TRUELOG_DATABASE_PORT="1", TRUELOG_DATABASE_PASSWORD="wrong")
+    proved = process_answer("verify", "latest:page_views", TRUELOG_DATABASE_PORT="1", TRUELOG_DATABASE_PASSWORD="wrong")
     assert (proved["answer"], proved["rows"]) == ("EQUAL", world.ask("SELECT count(*) FROM views.page_views")[0][0])
     [newest, *_] = answer("certificates", "page_views")["certificates"]
     assert (newest["id"], newest["row_count"]) == (proved["certificate"], proved["rows"])
@@ -73,7 +73,7 @@ def test_more_differences_than_the_allowed_share_are_not_repaired(
 ) -> None:
     """The command line finds the rows from raw bytes."""
     plant(world)
-    [found] = answer("reconcile", "page_views", "--from-raw", exit_code=1)["views"]
+    [found] = process_answer("reconcile", "page_views", "--from-raw", exit_code=1)["views"]
     assert (found["missing"], found["extra"], found["different"], found["repaired"]) == (1, 1, 1, 0)
     assert (found["verdict"], found["equal"]) == ("DIFFERENT", False)
     assert world.ask("SELECT from_raw FROM truelog.reconciliation WHERE id = %s", found["id"]) == [(True,)]

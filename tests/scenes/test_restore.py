@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.command import answer, truelog
 from tests.scenes.applications import Application, start
 from tests.scenes.backup import back_up, restore
 from tests.scenes.batch import Batch
-from tests.scenes.command_line import answer, truelog
 from tests.scenes.conftest import EACH_EVENT, World
 from truelog.archive.archive_table import archived_positions, identifier, open_catalog
 from truelog.archive.audit_evidence import run_audit

@@ -17,11 +17,11 @@ import pytest
 import runtime
 from runtime import keeper, postgresql
 from tests.chosen_views import copy_views
+from tests.command import truelog, truelog_process
 from tests.library.listener import FAILS, TAKES, Listener, listening
 from tests.nightly_cases import nightly_except
 from tests.scenes import exposure, stranger
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
-from tests.scenes.command_line import truelog
 from tests.scenes.conftest import World, known
 from truelog.alerts import alert_outbox, alert_store
 from truelog.apps import launcher, reader_positions
@@ -338,7 +338,7 @@ def test_down_leaves_no_process_and_a_second_start_is_quick(kept: Settings) -> N
     ]
     ends, before_down = topics.end_offsets(kept, ["page_view"]), positions(kept)
 
-    assert truelog("down").returncode == 0
+    assert truelog_process("down").returncode == 0
     assert not keeper.is_up(kept)
     assert [process for process in running if is_alive(process)] == []
 

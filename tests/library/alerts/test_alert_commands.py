@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
+from tests.command import answer, truelog
 from tests.library.alert_tables import emptied
-from tests.library.command import answer, truelog
 from truelog.alerts import alert_store
 from truelog.alerts.alert_rules import Finding, Observation
 from truelog.alerts.alert_scheduler import SOURCES, record

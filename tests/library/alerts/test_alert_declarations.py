@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.command import answer
 from tests.library.alert_tables import emptied
-from tests.library.command import answer
 from truelog.alerts import alert_declarations
 from truelog.alerts.alert_rules import Observation
 from truelog.control import event_files, topic_status

@@ -11,9 +11,9 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
+from tests.command import answer, truelog
 from tests.library.archive.test_archive_commit import append
 from tests.library.archived import drop_archive
-from tests.library.command import answer, truelog
 from tests.library.registered import forget
 from truelog.archive import catalog_pointer, log_day
 from truelog.archive.archive_commit import commit

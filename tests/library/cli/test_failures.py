@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import typer
 
+from tests.command import truelog
 from tests.library.archived import drop_archive
-from tests.library.command import truelog
 from truelog.archive import analyst
 from truelog.archive.archive_table import ensure_table, open_catalog
 from truelog.cli import main

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.library.command import answer, truelog
+from tests.command import answer, truelog
 from truelog.storage import audit_trail
 from truelog.storage.api_key import KeyRing, Role
 from truelog.storage.database import connect

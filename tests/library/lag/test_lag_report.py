@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.library.command import answer, truelog
+from tests.command import answer, truelog
 from tests.library.judged import judged
 from truelog.control.application import ARCHIVE
 from truelog.lag import lag_history, lag_limits, lag_report

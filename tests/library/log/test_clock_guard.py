@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 import psycopg
 import pytest
 
+from tests.command import answer, truelog
 from tests.laws.naive_clock import START
-from tests.library.command import answer, truelog
 from truelog.alerts import alert_resources
 from truelog.log import clock_guard
 from truelog.log.clock_guard import ClockGuard

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.library.command import answer, truelog
+from tests.command import answer, truelog
 from truelog.support.errors import BadDeclaration
 from truelog.support.settings import Settings
 from truelog.views import catalogue
