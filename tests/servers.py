@@ -123,11 +123,10 @@ class OnSharedServers(Environment):
         if "postgresql" in self._provided:
             drop_database(self.settings, self.settings.database_name)
 
-    def renew(self, source: str) -> None:
-        """Empty the bucket, replace the database by a copy of `source`, and leave the topics to the next `provide`."""
+    def renew(self) -> None:
+        """Empty the bucket, replace the database, and leave the topics to the next `provide`."""
         drop_database(self.settings, self.settings.database_name)
-        copy_database(self.settings, source, self.settings.database_name)
-        postgresql.prepare(self.settings)
+        self._make_database()
         client, name = bucket.s3_client(self.settings), self.settings.s3_bucket
         for each in bucket.list_objects(client, name, ""):
             client.delete_object(Bucket=name, Key=each["Key"])

@@ -18,7 +18,7 @@ from runtime import airflow
 from runtime.airflow_client import Airflow, sign_in
 from runtime.airflow_configuration import own_database
 from tests.pages.plausible import HOSTILE, fill, views_folder
-from tests.servers import OnSharedServers, SharedServers, copy_database, drop_database
+from tests.servers import OnSharedServers, SharedServers
 from truelog.control import event_files, event_registry, topic_status
 from truelog.control.application import ARCHIVE, STREAM
 from truelog.ingest.event_classifier import DEAD_LETTER, EventClassifier, Receipt
@@ -31,7 +31,6 @@ from truelog.support.settings import KafkaUser, Settings
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
-FILLED = "pages_filled"  # the database that each file gets a copy of
 USERS = ("analyst", "oncall", "admin")  # Viewer, User, Admin
 # Bad events, the newest first.
 BAD = (
@@ -44,31 +43,27 @@ BAD = (
 
 @pytest.fixture(scope="session")
 def pages_environment(servers: SharedServers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnSharedServers]:
-    """One home for all files about pages, because the api-server takes ten seconds to start. Its database is filled."""
+    """One home for all files about pages, because the api-server takes ten seconds to start."""
     folder = views_folder(tmp_path_factory.mktemp("catalogue") / "views")
     made = servers.environment(views_folder=folder, lag_poll_seconds=600)
     made.provide("postgresql", "s3")
-    with mock.patch.dict(os.environ, TRUELOG_HOME=str(made.settings.home)):
-        with connect(made.settings) as connection:
-            fill(connection)
-        copy_database(made.settings, made.settings.database_name, FILLED)
-        yield made
-        made.end()
-    drop_database(servers.settings, FILLED)
+    yield made
+    made.end()
 
 
 @pytest.fixture(scope="module")
 def environment(pages_environment: OnSharedServers) -> Iterator[OnSharedServers]:
-    """The same home for each file, with another copy of the filled database."""
-    pages_environment.renew(FILLED)
+    """The same home for each file, with another database and an empty bucket."""
+    pages_environment.renew()
     with mock.patch.dict(os.environ, TRUELOG_HOME=str(pages_environment.settings.home)):
         yield pages_environment
 
 
 @pytest.fixture(scope="module")
 def filled(environment: OnSharedServers) -> Iterator[Settings]:
-    """The filled database, in which both applications hold their locks, and a rendered page."""
+    """A database with a plausible history until now, in which both applications hold their locks."""
     with connect(environment.settings, autocommit=True) as connection:
+        fill(connection)
         gx_docs.store_page(environment.settings, 1, f"<h1>Data Docs</h1>{''.join(HOSTILE)}".encode())
         for name in (ARCHIVE, STREAM):
             connection.execute("SELECT pg_advisory_lock(hashtextextended(%s, 0))", (name,))
