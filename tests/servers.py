@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its annotat
 from psycopg import sql
 
 import runtime
-from runtime import kafka, postgresql, s3
+from runtime import airflow, kafka, postgresql, s3
 from truelog.control import event_files
 from truelog.log import topics
 from truelog.storage import bucket
@@ -34,6 +34,7 @@ from truelog.support.settings import ENVIRONMENT_FILE, KafkaUser, Settings
 from truelog.support.wait import until
 
 STORES = ("postgresql", "kafka", "s3")
+AIRFLOW = "airflow"  # Airflow's own database, which takes ten seconds to set up
 _ANY_RULE = AclBindingFilter(
     ResourceType.ANY,
     None,  # type: ignore[arg-type]  # matches all names
@@ -55,7 +56,10 @@ class Environment(ABC):
         self._provided: set[str] = set()
 
     def provide(self, *stores: str) -> Settings:
-        """Make the file's database, topics or bucket, unless they exist. With all three, register the event types."""
+        """Make the file's database, topics, bucket or Airflow database, unless they exist.
+
+        With the first three, the event types are registered.
+        """
         missing = [store for store in stores if store not in self._provided]
         if missing:
             self._make(missing)
@@ -86,7 +90,7 @@ class OwnServers(Environment):
         super().__init__(runtime.set_up(_new_home(), random_ports=True))
 
     def _make(self, stores: Sequence[str]) -> None:
-        runtime.up(self.settings, stores, tethered=True)
+        runtime.up(self.settings, set(stores) - {AIRFLOW}, tethered=True)  # Airflow's start sets up its own database
 
 
 class SharedServers(OwnServers):
@@ -101,7 +105,7 @@ class SharedServers(OwnServers):
         name, home = next(self._names), _new_home()
         lines = (self.settings.home / ENVIRONMENT_FILE).read_text().splitlines(keepends=True)
         lines = [line for line in lines if not line.startswith(_OWN_PORTS)]
-        chosen = {"database_name": name, "s3_bucket": name} | more
+        chosen = {"database_name": name, "airflow_database": f"{name}_airflow", "s3_bucket": name} | more
         lines += [f"TRUELOG_{setting.upper()}={value}\n" for setting, value in chosen.items()]
         write_private(home / ENVIRONMENT_FILE, "".join(lines))
         return OnSharedServers(runtime.set_up(home, random_ports=True), self)
@@ -109,6 +113,8 @@ class SharedServers(OwnServers):
     def _make(self, stores: Sequence[str]) -> None:
         for each in stores:  # all together would register event types of topics that no file has
             super()._make([each])
+        if AIRFLOW in stores:
+            airflow.configure(self.settings)
 
 
 class OnSharedServers(Environment):
@@ -122,6 +128,7 @@ class OnSharedServers(Environment):
         super().end()
         if "postgresql" in self._provided:
             drop_database(self.settings, self.settings.database_name)
+            drop_database(self.settings, self.settings.airflow_database)
 
     def renew(self) -> None:
         """Empty the bucket, replace the database, and leave the topics to the next `provide`."""
@@ -134,9 +141,15 @@ class OnSharedServers(Environment):
 
     def _make(self, stores: Sequence[str]) -> None:
         self._servers.provide(*stores)
+        make = {
+            "postgresql": self._make_database,
+            AIRFLOW: self._make_airflow_database,
+            "kafka": self._make_topics,
+            "s3": self._make_bucket,
+        }
         for store in stores:
-            {"postgresql": self._make_database, "kafka": self._make_topics, "s3": self._make_bucket}[store]()
-        if self._provided.union(stores) == set(STORES):
+            make[store]()
+        if self._provided.union(stores) >= set(STORES):
             event_files.register_files(self.settings)
 
     def _server_home(self) -> Path:
@@ -146,6 +159,12 @@ class OnSharedServers(Environment):
         """Copy the migrated database. A copy does not have the rights of the original, so they are granted again."""
         copy_database(self.settings, self._servers.settings.database_name, self.settings.database_name)
         postgresql.prepare(self.settings)
+
+    def _make_airflow_database(self) -> None:
+        drop_database(self.settings, self.settings.airflow_database)  # an empty one came with the file's database
+        copy_database(self.settings, self._servers.settings.airflow_database, self.settings.airflow_database, "airflow")
+        postgresql.prepare(self.settings)
+        airflow.record_set_up(self.settings)
 
     def _make_topics(self) -> None:
         """Leave only what a new platform has: other topics, consumer groups and rules for principals disappear."""
@@ -161,11 +180,11 @@ class OnSharedServers(Environment):
         s3.prepare(self.settings)
 
 
-def copy_database(settings: Settings, source: str, name: str) -> None:
+def copy_database(settings: Settings, source: str, name: str, owner: str = "truelog") -> None:
     """Create a database with the contents of another database, which has no sessions."""
     with _as_superuser(settings) as connection:
         statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} OWNER {}")
-        connection.execute(statement.format(*map(sql.Identifier, (name, source, settings.database_user))))
+        connection.execute(statement.format(*map(sql.Identifier, (name, source, owner))))
 
 
 def drop_database(settings: Settings, name: str) -> None:

@@ -90,8 +90,14 @@ def _set_up(settings: Settings) -> None:
         )
     if ended.returncode != 0:
         raise NotSetUp(f"Airflow's database could not be set up; see {log}")
+    record_set_up(settings)
+
+
+def record_set_up(settings: Settings) -> None:
+    """Record that this release has set up the database."""
     with _database(settings) as database:
-        database.execute(sql.SQL("COMMENT ON DATABASE airflow IS {}").format(sql.Literal(_stamp())))
+        named = sql.Identifier(settings.airflow_database)
+        database.execute(sql.SQL("COMMENT ON DATABASE {} IS {}").format(named, sql.Literal(_stamp())))
 
 
 def _database(settings: Settings) -> psycopg.Connection:

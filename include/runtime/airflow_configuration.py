@@ -26,7 +26,7 @@ def url(settings: Settings) -> str:
 def own_database(settings: Settings) -> Settings:
     """The same settings for the Airflow database and the Airflow role, which cannot read the Truelog database."""
     own = {
-        "database_name": "airflow",
+        "database_name": settings.airflow_database,
         "database_user": "airflow",
         "database_password": settings.airflow_password,
     }

@@ -77,7 +77,7 @@ def prepare(settings: Settings) -> None:
         _role(connection, STAGER, settings.stager_password.get_secret_value())
         _role(connection, CATALOG_ROLE, settings.catalog_password.get_secret_value())
         _database(connection, settings.database_name, settings.database_user)
-        _database(connection, "airflow", "airflow")
+        _database(connection, settings.airflow_database, "airflow")
         connection.execute("REVOKE CONNECT ON DATABASE postgres, template1 FROM PUBLIC")
     with _admin(settings, settings.database_name) as connection:
         _schemas(connection, settings.database_user)

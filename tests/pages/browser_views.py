@@ -17,7 +17,7 @@ from playwright.sync_api import Page, expect
 from runtime.airflow_client import Airflow
 from tests.pages.browsing import Clicks, open_page
 from tests.pages.plausible import HOSTILE
-from tests.pages.test_backfills import _results, airflows, finish_attempt, newest, store_result  # noqa: F401  fixtures
+from tests.pages.test_backfills import airflows, finish_attempt, newest, store_result  # noqa: F401  fixtures
 from tests.pages.test_records import archived  # noqa: F401  fixture
 from truelog.support.settings import Settings
 

@@ -18,7 +18,7 @@ from runtime import airflow
 from runtime.airflow_client import Airflow, sign_in
 from runtime.airflow_configuration import own_database
 from tests.pages.plausible import HOSTILE, fill, views_folder
-from tests.servers import OnSharedServers, SharedServers
+from tests.servers import AIRFLOW, OnSharedServers, SharedServers
 from truelog.control import event_files, event_registry, topic_status
 from truelog.control.application import ARCHIVE, STREAM
 from truelog.ingest.event_classifier import DEAD_LETTER, EventClassifier, Receipt
@@ -46,7 +46,7 @@ def pages_environment(servers: SharedServers, tmp_path_factory: pytest.TempPathF
     """One home for all files about pages, because the api-server takes ten seconds to start."""
     folder = views_folder(tmp_path_factory.mktemp("catalogue") / "views")
     made = servers.environment(views_folder=folder, lag_poll_seconds=600)
-    made.provide("postgresql", "s3")
+    made.provide("postgresql", "s3", AIRFLOW)
     yield made
     made.end()
 

@@ -1,7 +1,6 @@
 """Tests of backfills and the comparisons that they trigger, over HTTP. Airflow creates the runs; no task runs."""
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -33,16 +32,6 @@ SELECT dag_run.id, announced.id FROM dag_run, announced WHERE dag_run.run_id = %
 def airflows(planned: Settings) -> dict[str, Any]:
     """Connection parameters of Airflow's own database, where tests write what a scheduler would write."""
     return own_database(planned).database()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _results(planned: Settings) -> Iterator[None]:
-    """Delete the results of these tests afterwards, because other tests count the rows in the database."""
-    with connect(planned) as connection:
-        [(last,)] = connection.execute("SELECT max(id) FROM truelog.reconciliation").fetchall()
-    yield
-    with connect(planned) as connection:
-        connection.execute("DELETE FROM truelog.reconciliation WHERE id > %s", (last,))
 
 
 def compared(client: Airflow, run: str) -> list[tuple[str, str]]:

@@ -3,7 +3,6 @@
 import json
 import logging
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from psycopg.types.json import Jsonb
 from runtime.airflow_client import Airflow
 from tests.chosen_views import copy_views
 from tests.library.archive.test_archive_commit import TOPIC, TOPIC_ID, kafka_records, written
-from tests.library.archived import drop_archive
 from tests.pages.test_access import fetch
 from truelog.archive.archive_commit import Append, commit
 from truelog.archive.archive_table import ensure_table, identifier, open_catalog
@@ -34,7 +32,6 @@ INSERT INTO truelog.event_type (event, settings) VALUES (%(event)s, %(settings)s
 INSERT INTO truelog.event_version (event, version, declaration) VALUES (%(event)s, 1, %(declaration)s);
 INSERT INTO truelog.event_cut (event, topic_id, reading, version, first_offsets) VALUES (%(event)s, %(id)s, 0, 1, '{}');
 """
-FORGOTTEN = "DELETE FROM truelog.event_cut; DELETE FROM truelog.event_version; DELETE FROM truelog.event_type"
 SKIPPED = """
 INSERT INTO truelog.exclusion (view, version, topic, partition, "offset", error)
 VALUES ('page_audience', 1, 'page_view', 0, 2, 'DivideByZero: by <zero>')
@@ -42,7 +39,7 @@ VALUES ('page_audience', 1, 'page_view', 0, 2, 'DivideByZero: by <zero>')
 
 
 @pytest.fixture(scope="module")
-def archived(filled: Settings) -> Iterator[Settings]:
+def archived(filled: Settings) -> Settings:
     """Three archived records. One is valid, and a view skips another."""
     page_view = load_events()[TOPIC]
     row = {"event": TOPIC, "id": TOPIC_ID, "settings": Jsonb(settings_of(page_view))}
@@ -50,18 +47,13 @@ def archived(filled: Settings) -> Iterator[Settings]:
         for statement in REGISTERED.strip().splitlines():
             connection.execute(statement.encode(), row | {"declaration": Jsonb(declaration_of(page_view))})
         connection.execute(SKIPPED)
-        drop_archive(catalog, TOPIC)
         ensure_table(catalog, page_view, TOPIC_ID, {0: 0})
         for offset, value in enumerate(VALUES):
             batch = kafka_records(0, range(offset, offset + 1), value)
             files = written(filled, catalog.load_table(identifier(TOPIC)).metadata, batch)
             data = tuple(each.data_file for each in files)
             commit(catalog, Append(TOPIC, TOPIC_ID, {0: offset}, {0: offset + 1}, {0: 1}, data))
-        yield filled
-        drop_archive(catalog, TOPIC)
-        connection.execute("DELETE FROM truelog.exclusion")
-        for statement in FORGOTTEN.split("; "):
-            connection.execute(statement.encode())
+    return filled
 
 
 def test_a_record_is_decoded_from_its_raw_bytes(archived: Settings) -> None:

@@ -17,12 +17,11 @@ from runtime import airflow
 from tests.library.listener import Listener, listening
 from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from tests.scenes.exposure import below, listening_addresses
+from tests.servers import AIRFLOW, Environment
 from truelog.spark.submit import SPARK
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import Settings
 from truelog.support.wait import until
-
-pytestmark = pytest.mark.own_servers
 
 T = TypeVar("T")
 NAMES = [service.name for service in airflow.SERVICES]
@@ -53,10 +52,13 @@ def metrics() -> Iterator[Listener]:
 
 
 @pytest.fixture(scope="module")
-def running(postgresql: Settings, metrics: Listener, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+def running(
+    environment: Environment, metrics: Listener, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Settings]:
     folder = tmp_path_factory.mktemp("dags")
     (folder / "surroundings.py").write_text(DAG)
-    with orchestrated(postgresql, dags_folder=folder, otlp_endpoint=metrics.url, otlp_seconds=5) as settings:
+    provided = environment.provide("postgresql", AIRFLOW)
+    with orchestrated(provided, dags_folder=folder, otlp_endpoint=metrics.url, otlp_seconds=5) as settings:
         yield settings
 
 

@@ -19,6 +19,7 @@ from tests.scenes.airflow_client import Airflow, orchestrated, sign_in
 from tests.scenes.applications import start
 from tests.scenes.conftest import World, known
 from tests.scenes.marked import VIEW, marked, p99
+from tests.servers import AIRFLOW, Environment
 from truelog.archive import analyst, archive_reader
 from truelog.archive.archive_table import archived_positions, open_catalog
 from truelog.batch.recomputation import DayState
@@ -27,8 +28,6 @@ from truelog.log.kafka_producer import KafkaSender, OutgoingRecord
 from truelog.support.errors import ServiceDown
 from truelog.support.settings import PROJECT, Settings
 from truelog.support.wait import until
-
-pytestmark = pytest.mark.own_servers
 
 log = logging.getLogger("truelog.scene")
 
@@ -77,8 +76,9 @@ def history(world: World, short: Settings) -> Iterator[datetime]:
 
 
 @pytest.fixture(scope="module")
-def oncall(world: World, history: datetime, short: Settings) -> Iterator[Airflow]:
+def oncall(world: World, environment: Environment, history: datetime, short: Settings) -> Iterator[Airflow]:
     """The on-call user, signed in to Airflow on a platform with five closed days that have traffic."""
+    environment.provide(AIRFLOW)
     with orchestrated(short) as settings:
         signed_in = sign_in(settings, "oncall")
 

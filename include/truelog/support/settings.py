@@ -137,6 +137,7 @@ class Settings(BaseSettings):
     postgres_password: SecretStr = SecretStr("")
     analyst_password: SecretStr = SecretStr("")
     airflow_password: SecretStr = SecretStr("")  # for Airflow's database role
+    airflow_database: str = "airflow"  # the name of Airflow's own database
     airflow_port: int = 0
     airflow_parallelism: PositiveInt = 4  # concurrent tasks
     airflow_parse_seconds: PositiveInt = 30  # interval at which Airflow parses a DAG file again

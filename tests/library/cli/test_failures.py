@@ -1,13 +1,11 @@
 """No command shows a traceback, whichever service is down and whichever credential is wrong, and bad use is 2."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import typer
 
 from tests.command import truelog
-from tests.library.archived import drop_archive
 from truelog.archive import analyst
 from truelog.archive.archive_table import ensure_table, open_catalog
 from truelog.cli import main
@@ -83,12 +81,10 @@ def run(*words: str, **environment: str) -> tuple[int, str]:
 
 
 @pytest.fixture(scope="module")
-def _archived_topic(platform: Settings, migrated: Settings) -> Iterator[None]:
+def _archived_topic(platform: Settings) -> None:
     """The commands on the archive ask Kafka about archived topics only."""
     with open_catalog(platform) as catalog:
         ensure_table(catalog, load_events()["click"], topics.topic_ids(platform, ["click"])["click"], {0: 0})
-        yield
-        drop_archive(catalog, "click")
 
 
 def test_every_command_is_here() -> None:

@@ -3,7 +3,6 @@
 import ctypes
 import random
 import uuid
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -96,12 +95,11 @@ class Log:
 
 
 @pytest.fixture(scope="module")
-def empty(kafka: Settings) -> Iterator[Log]:
+def empty(kafka: Settings) -> Log:
     """A topic without records; each test uses its own partition or adds to it."""
-    name, admin = f"ranges-{uuid.uuid4().hex}", AdminClient(kafka.kafka())
+    name, admin = "ranges", AdminClient(kafka.kafka())
     admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result()
-    yield Log(kafka, name)
-    admin.delete_topics([name])[name].result()
+    return Log(kafka, name)
 
 
 @pytest.fixture(scope="module")

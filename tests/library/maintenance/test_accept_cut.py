@@ -21,9 +21,9 @@ from truelog.log.leader_epochs import Epochs, find_cuts
 from truelog.log.positions import Positions
 from truelog.maintenance.accept_cut import AcceptedCut, accept_cuts
 from truelog.schema.event import Event, EventType, Topic
-from truelog.storage.database import connect, migrate
+from truelog.storage.database import connect
 from truelog.support.errors import ServiceDown
-from truelog.support.settings import KafkaUser, Settings
+from truelog.support.settings import Settings
 from truelog.support.wait import until
 
 pytestmark = pytest.mark.own_servers
@@ -110,8 +110,7 @@ def send(settings: Settings, topic: str, records: Iterator[int] | range, name: s
 
 
 @pytest.fixture(scope="module")
-def world(platform: Settings) -> Iterator[World]:
-    migrate(platform)
+def world(platform: Settings) -> World:
     types = {n: EventType(n, Text, Topic("what", (), 1, "7 days", compacted=c.compacted)) for n, c in CASES.items()}
     topics.sync_topics(platform, types)
     ids, broker = topics.topic_ids(platform, CASES), topics.client(platform)
@@ -124,19 +123,7 @@ def world(platform: Settings) -> Iterator[World]:
     for topic, case in CASES.items():
         send(platform, topic, range(case.new), "new")
         place_readers(made, topic, types[topic])
-    yield made
-    with open_catalog(platform) as catalog:
-        for topic in CASES:
-            if catalog.table_exists(identifier(topic)):
-                catalog.drop_table(identifier(topic))
-    with connect(platform) as connection:
-        for table in ("position", "log_cut"):
-            connection.execute(f"DELETE FROM truelog.{table} WHERE topic = ANY(%s)", (list(CASES),))
-        for topic in CASES:
-            connection.execute("DELETE FROM truelog.view WHERE starts_with(view, %s)", (f"{topic} ",))
-    admin = topics.client(platform, KafkaUser.ADMIN)
-    for deleted in admin.delete_topics(list(CASES)).values():
-        deleted.result()
+    return made
 
 
 def place_readers(world: World, topic: str, event_type: EventType) -> None:
