@@ -1,7 +1,7 @@
 """Bench: a view for one test, with batches and merges for that view."""
 
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from psycopg import sql
 from pyspark.sql import Column, DataFrame
@@ -11,7 +11,6 @@ from pyspark.sql.types import StructType
 from tests.laws.events import START
 from tests.laws.lab import Lab
 from truelog import Sum, View
-from truelog.control.lease import Holder
 from truelog.kernel import merge, stage, table
 from truelog.kernel.apply_batch import BatchApplier, EventRange
 from truelog.kernel.merge import Merge
@@ -33,12 +32,9 @@ class Bench:
 
     lab: Lab
     compiled: CompiledView
-    holder: Holder | None = None
-    topic_id: str = "an-id"
 
-    def at(self, offset: int, ticks: int = 0) -> Positions:
-        offsets = {"page_view": {0: offset}, "ticks": {0: ticks}}
-        return Positions(offsets, {"page_view": self.topic_id, "ticks": "ticks-id"}).only(self.compiled.view.topics)
+    def at(self, offset: int) -> Positions:
+        return Positions({"page_view": {0: offset}}, {"page_view": "an-id"})
 
     def events(self, start: int, end: int) -> dict[str, DataFrame]:
         """One event per second. An event's offset is its number."""
@@ -53,11 +49,11 @@ class Bench:
 
     @property
     def applier(self) -> BatchApplier:
-        return BatchApplier(self.lab.settings, self.holder)
+        return BatchApplier(self.lab.settings)
 
-    def apply(self, start: int, end: int, /, **changes: object) -> None:
+    def apply(self, start: int, end: int) -> None:
         batch = Merge(self.at(start), self.at(end), self.staged(start, end))
-        merge.apply(self.lab.connection, self.compiled, replace(batch, **changes), self.holder)  # type: ignore[arg-type]
+        merge.apply(self.lab.connection, self.compiled, batch)
 
     def apply_batch(self, start: int, end: int) -> None:
         """Apply a batch the way a stream does: without the records on which the transform fails."""
@@ -69,14 +65,6 @@ class Bench:
         row = self.lab.connection.execute(query.format(sql.Identifier("state", self.compiled.table))).fetchone()
         assert row is not None
         return int(str(row[0]))
-
-    def tally(self) -> tuple[object, ...]:
-        """The numbers of merges and merged rows, and whether the merges took time."""
-        row = self.lab.connection.execute(
-            "SELECT merges, rows, merging > 0 FROM truelog.merge_tally WHERE view = %s", (self.compiled.name,)
-        ).fetchone()
-        assert row is not None
-        return row
 
     def excluded(self) -> list[object]:
         query = 'SELECT "offset" FROM truelog.exclusion WHERE view = %s ORDER BY 1'

@@ -1,4 +1,7 @@
-"""Examples of merges into a counting view: what a merge adds, and what it refuses."""
+"""Examples of batches: what a view counts, and which records are excluded.
+
+The merge's protocol needs no Spark: see `tests/library/kernel/test_merge_protocol.py`.
+"""
 
 import uuid
 from collections.abc import Iterable, Iterator
@@ -7,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from psycopg import sql
 from pyspark.errors import SparkRuntimeException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -15,95 +17,13 @@ from pyspark.sql import functions as F
 from tests.laws.bench import PER_MINUTE, Bench, make_bench, shaped, starting
 from tests.laws.lab import Lab
 from truelog import Sum, View
-from truelog.control import lease
-from truelog.kernel import bad_records, merge, stage
+from truelog.kernel import bad_records
 from truelog.kernel.apply_batch import EventRange
-from truelog.support.errors import Fenced, StagingTorn, TopicRecreated
 
 
-@pytest.fixture
-def bench(lab: Lab) -> Bench:
-    return make_bench(lab, PER_MINUTE)
-
-
-def test_consecutive_merges_add_up(bench: Bench) -> None:
-    bench.apply(0, 90)
-    bench.apply(90, 150)
-
-    assert (bench.counted(), bench.offset()) == (150, 150)
-    assert bench.tally() == (2, 2 + 2, True)
-
-
-def test_without_the_comparison_of_positions_a_replay_counts_twice(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A planted defect shows what the position comparison prevents."""
-    monkeypatch.setattr(merge, "require_at", lambda *_: None)
-    bench.apply(0, 90)
-    bench.apply(0, 90)
-
-    assert bench.counted() == 180
-
-
-def test_a_recreated_topic_is_refused(bench: Bench) -> None:
-    bench.apply(0, 90)
-    bench.topic_id = "another-id"
-
-    with pytest.raises(TopicRecreated):
-        bench.apply(90, 100)
-
-    assert bench.counted() == 90
-
-
-def test_staging_emptied_by_a_crash_is_detected(bench: Bench) -> None:
-    lost = bench.staged(0, 90)
-    bench.lab.connection.execute(sql.SQL("TRUNCATE {}").format(stage.table(bench.compiled)))
-
-    with pytest.raises(StagingTorn):
-        bench.apply(0, 90, staged=lost)
-
-    assert (bench.counted(), bench.offset()) == (0, 0)
-
-
-def test_rows_of_a_repeated_or_suspended_attempt_are_not_counted(bench: Bench) -> None:
-    bench.staged(0, 90)  # an attempt that Spark abandoned
-    winner = bench.staged(0, 90)
-    bench.staged(0, 90)  # an attempt that resumed after the winner reported
-
-    bench.apply(0, 90, staged=winner)
-
-    assert bench.counted() == 90
-
-
-def test_a_process_whose_lease_is_over_cannot_write(bench: Bench) -> None:
-    application = f"app-{bench.compiled.name}"
-    held = lease.take_lease(bench.lab.settings, application)
-    bench.holder = held.holder
-    bench.apply(0, 30)
-    bench.lab.connection.execute("UPDATE truelog.lease SET epoch = epoch + 1 WHERE application = %s", (application,))
-
-    with pytest.raises(Fenced):
-        bench.apply(30, 60)
-
-    assert (bench.counted(), bench.offset(), bench.tally()) == (30, 30, (1, 1, True))
-    held.release()
-
-
-def test_a_second_process_of_an_application_is_refused(bench: Bench) -> None:
-    application = f"app-{bench.compiled.name}"
-    first = lease.take_lease(bench.lab.settings, application)
-
-    with pytest.raises(Fenced):
-        lease.take_lease(bench.lab.settings, application)
-
-    first.release()
-    second = lease.take_lease(bench.lab.settings, application)
-    assert second.holder.epoch == first.holder.epoch + 1
-    second.release()
-
-
-def test_each_view_merges_only_the_records_that_it_lacks(bench: Bench) -> None:
+def test_each_view_merges_only_the_records_that_it_lacks(lab: Lab) -> None:
     """A batch begins at the lowest position of several views, so it overlaps records that other views have merged."""
+    bench = make_bench(lab, PER_MINUTE)
     bench.apply(0, 60)
 
     batch = EventRange(bench.events(20, 100), bench.at(20), bench.at(100))
@@ -117,8 +37,7 @@ def test_a_record_on_which_the_transform_fails_is_excluded_and_the_rest_is_merge
         return page_view.select("url", (F.lit(100) / (F.col("offset") - 7)).cast("int").alias("share"))
 
     bench = make_bench(lab, View(reads=("page_view",), transform=divides, key=("url",), measures={"share": Sum()}))
-    batch = EventRange(bench.events(0, 20), bench.at(0), bench.at(20))
-    bench.applier.apply(lab.connection, bench.compiled, batch, bench.at(0))
+    bench.apply_batch(0, 20)
 
     assert bench.offset() == 20
     rows = lab.connection.execute(
@@ -142,8 +61,7 @@ def test_a_record_on_which_the_transform_fails_is_excluded_and_the_rest_is_merge
 )
 def test_a_time_that_postgresql_cannot_store_is_excluded(lab: Lab, hostile: str, fine: str) -> None:
     bench = make_bench(lab, starting(f"CASE WHEN offset = 7 THEN {hostile} ELSE {fine} END"))
-    batch = EventRange(bench.events(0, 20), bench.at(0), bench.at(20))
-    bench.applier.apply(lab.connection, bench.compiled, batch, bench.at(0))
+    bench.apply_batch(0, 20)
 
     assert (bench.counted(), bench.excluded()) == (19, [7])
     events = bench.events(0, 20)
@@ -160,8 +78,7 @@ def test_decimals_that_would_overflow_a_sum_are_excluded(lab: Lab, scale: int) -
         return page_view.select(F.lit("all").alias("key"), amount.alias("views"))
 
     bench = make_bench(lab, View(reads=("page_view",), transform=transform, key=("key",), measures={"views": Sum()}))
-    batch = EventRange(bench.events(0, 20), bench.at(0), bench.at(20))
-    bench.applier.apply(lab.connection, bench.compiled, batch, bench.at(0))
+    bench.apply_batch(0, 20)
 
     assert (bench.offset(), bench.excluded()) == (20, [3, 7])
 

@@ -79,6 +79,15 @@ def is_locked(connection: Connection) -> bool:
     return connection.execute(query, (NAME,)).fetchone() == (1,)
 
 
+def test_a_second_process_of_an_application_is_refused(migrated: Settings, connection: Connection, held: Lease) -> None:
+    with pytest.raises(Fenced):
+        lease.take_lease(migrated, NAME)
+    release(held, connection)
+    second = lease.take_lease(migrated, NAME)
+    assert second.holder.epoch == held.holder.epoch + 1
+    release(second, connection)
+
+
 def test_a_holder_that_loses_its_lock_takes_the_lease_again_and_ends_no_other_session(
     migrated: Settings, connection: Connection, held: Lease
 ) -> None:
