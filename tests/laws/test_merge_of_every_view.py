@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 
 from tests.laws.events import START, Record
 from tests.laws.lab import Lab, cases, everywhere, place
-from tests.laws.views import BY_SHAPE, VIEWS
+from tests.laws.views import BY_TABLES, VIEWS
 from truelog import Join, View
 from truelog.kernel import clock, merge, table
 from truelog.kernel.apply_batch import BatchApplier
@@ -124,7 +124,7 @@ def fed(lab: Lab, name: str) -> Fed:
     return Fed(lab, deployed(lab, name), log)
 
 
-@pytest.mark.parametrize("name", BY_SHAPE)
+@pytest.mark.parametrize("name", BY_TABLES)
 def test_a_merge_applies_completely_once_and_at_its_positions(
     lab: Lab, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -160,7 +160,7 @@ def test_a_merge_applies_completely_once_and_at_its_positions(
     assert twice[1] == second.end
 
 
-@pytest.mark.parametrize("name", BY_SHAPE)
+@pytest.mark.parametrize("name", BY_TABLES)
 def test_changed_code_cannot_continue_with_the_table(lab: Lab, name: str) -> None:
     declared, deployed_name = VIEWS[name], deployed(lab, name).name
     table.deploy_table(lab.connection, lab.compiled(deployed_name, declared))
