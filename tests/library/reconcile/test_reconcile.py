@@ -2,7 +2,6 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,9 +15,10 @@ from truelog.kernel import merge, table_hash
 from truelog.kernel.merge import Merge
 from truelog.kernel.table_hash import TableHash
 from truelog.log.positions import Positions
+from truelog.reconcile import partial_audit, row_diff
 from truelog.reconcile import reconcile as module
-from truelog.reconcile import row_diff
 from truelog.reconcile.offset_search import Cause
+from truelog.reconcile.partial_audit import PartialAudit
 from truelog.reconcile.reconcile import compare, may_be_repaired, reconcile, refused_result
 from truelog.reconcile.reconcile_result import NOWHERE, ReconcileRequest, ReconcileResult, exit_code
 from truelog.storage.database import connect
@@ -176,25 +176,45 @@ def test_a_view_of_another_reading_is_not_compared(ground: Ground) -> None:  # n
         compare(ground.rebuilder)
 
 
-@pytest.mark.parametrize("audit", [False, True])
-@pytest.mark.parametrize("from_raw", [False, True])
+DUE, EVERY, VIEW = "the due partials", "every partial", "the view"
+# What each request compares with its source, in this order.
+COMPARED = {
+    "a comparison": (ReconcileRequest(), [VIEW]),
+    "a comparison from raw bytes": (ReconcileRequest(from_raw=True), [VIEW]),
+    "a comparison with an audit": (ReconcileRequest(audit=True), [DUE, VIEW]),
+    "a comparison from raw bytes with an audit": (ReconcileRequest(from_raw=True, audit=True), [DUE, VIEW]),
+    "a repair": (ReconcileRequest(repair=True), [VIEW]),
+    "a repair with an audit": (ReconcileRequest(repair=True, audit=True), [DUE, VIEW]),
+    "a repair from raw bytes": (ReconcileRequest(from_raw=True, repair=True), [EVERY, VIEW]),
+    "a repair from raw bytes with an audit": (
+        ReconcileRequest(from_raw=True, repair=True, audit=True),
+        [EVERY, VIEW],
+    ),
+}
+
+
 def test_a_repair_from_raw_bytes_proves_every_partial_first(
     ground: Ground,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
-    audit: bool,
-    from_raw: bool,
 ) -> None:
-    audits: list[bool] = []
+    compared: list[str] = []
 
-    def audit_partials(_: Rebuilder, *, every: bool) -> SimpleNamespace:
-        audits.append(every)
-        return SimpleNamespace(wrong=())
+    def audit_partials(rebuilder: Rebuilder, *, every: bool) -> PartialAudit:
+        compared.append(EVERY if every else DUE)
+        return partial_audit.audit_partials(rebuilder, every=every)
+
+    def compare_view(rebuilder: Rebuilder, *, incremental: bool) -> ReconcileResult:
+        compared.append(VIEW)
+        return compare(rebuilder, incremental=incremental)
 
     monkeypatch.setattr(module, "audit_partials", audit_partials)
-    monkeypatch.setattr(module, "compare", lambda _, *, incremental: replace(FOUND, verdict="UNKNOWN"))
-    reconcile(ground.rebuilder.context, ground.compiled, ReconcileRequest(from_raw, repair=True, audit=audit))
-    reconcile(ground.rebuilder.context, ground.compiled, ReconcileRequest(from_raw, repair=False, audit=audit))
-    assert audits == ([True] if from_raw else [False] if audit else []) + ([False] if audit else [])
+    monkeypatch.setattr(module, "compare", compare_view)
+    found = {}
+    for case, (request, _) in COMPARED.items():
+        compared.clear()
+        assert reconcile(ground.rebuilder.context, ground.compiled, request).equal, case
+        found[case] = [*compared]
+    assert found == {case: expected for case, (_, expected) in COMPARED.items()}
 
 
 def test_a_refusal_is_stored_with_its_cause_and_a_short_reason(ground: Ground) -> None:  # noqa: F811
