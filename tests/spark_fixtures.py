@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,7 +50,9 @@ def _begin_session(servers: Settings) -> None:
 
     from truelog.spark.session import session
 
+    home = os.environ["TRUELOG_HOME"]
     running = session(servers, "tests")
+    os.environ["TRUELOG_HOME"] = home  # for the processes that the file starts: the file's own, not that of the servers
     SparkSession._instantiatedSession = None  # so that others get the new session
     running.newSession()
 
